@@ -1,0 +1,1 @@
+"""Fitted functions to monotone curves: compile, guarantee, evaluate, store."""

@@ -1,0 +1,1 @@
+"""Where impressions come from: arrays, tables and files, validated; simulated logs; splits."""

@@ -119,11 +119,7 @@ class SimulatedLog:
         world = np.random.default_rng([self.world, 7])
         noise = np.random.default_rng([self.seed, 11])
         gain, bend = world.uniform(-1.0, 1.0, numeric), world.uniform(0.2, 1.0, numeric)
-        centred = (
-            (self.signal - np.median(self.signal)).astype(np.float32)
-            if len(self)
-            else np.zeros(0, np.float32)
-        )
+        centred = (self.signal - np.median(self.signal)).astype(np.float32) if len(self) else np.zeros(0, np.float32)
         numbers = np.empty((len(self), numeric), dtype=np.float32)
         for column in range(numeric):
             reading = centred + 2.0 * noise.standard_normal(len(self), dtype=np.float32)
@@ -191,9 +187,7 @@ def simulate(
     fixed = np.random.default_rng([world, 3])
     values = {name: _draw_values(spec, fixed, rate, spread, len(specs)) for name, spec in specs.items()}
     pair_key = int(fixed.integers(1, 2**31))
-    test_moves = {
-        name: drift_spread * fixed.standard_normal(len(spec.shares)) for name, spec in specs.items()
-    }
+    test_moves = {name: drift_spread * fixed.standard_normal(len(spec.shares)) for name, spec in specs.items()}
 
     draw = np.random.default_rng([seed, 5])
     total = rows + test_rows
@@ -242,9 +236,7 @@ def kl_to_truth(truth: ArrayLike, probability: ArrayLike, weight: ArrayLike | No
     """
     q, p = np.asarray(truth, dtype=np.float64), np.asarray(probability, dtype=np.float64)
     divergence = xlogy(q, q) - xlogy(q, p) + xlogy(1 - q, 1 - q) - xlogy(1 - q, 1 - p)
-    return float(
-        np.average(divergence, weights=None if weight is None else np.asarray(weight, dtype=np.float64))
-    )
+    return float(np.average(divergence, weights=None if weight is None else np.asarray(weight, dtype=np.float64)))
 
 
 def excess_log_loss(
@@ -268,9 +260,7 @@ class _Values:
     phase: Floats
 
 
-def _draw_values(
-    spec: SimulatedField, fixed: np.random.Generator, rate: float, spread: float, fields: int
-) -> _Values:
+def _draw_values(spec: SimulatedField, fixed: np.random.Generator, rate: float, spread: float, fields: int) -> _Values:
     count = len(spec.shares)
     offset = spec.rate_spread * fixed.standard_normal(count)
     if spec.rates is not None:
@@ -317,9 +307,7 @@ def _mean_rate(centre: ArrayLike, spread: float) -> Floats:
 
 def _mean_logit(rate: float, spread: float) -> float:
     """The centre at which `_mean_rate` is `rate`."""
-    return float(
-        brentq(lambda centre: float(_mean_rate(centre, spread)) - rate, logit(rate) - spread**2 - 1.0, 30.0)
-    )
+    return float(brentq(lambda centre: float(_mean_rate(centre, spread)) - rate, logit(rate) - spread**2 - 1.0, 30.0))
 
 
 def _solve_centre(rate: float, offset: Floats | float, spread: float) -> float:

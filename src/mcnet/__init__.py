@@ -1,0 +1,100 @@
+"""Post-hoc calibration of ranking scores: monotone, field-aware, fitted on a sketch of any number of rows."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mcnet.version import __version__
+
+if TYPE_CHECKING:
+    from mcnet.calibrators.base import Calibrator
+    from mcnet.calibrators.beta import Beta
+    from mcnet.calibrators.densities import GammaScaling, GaussianScaling
+    from mcnet.calibrators.histogram import Histogram
+    from mcnet.calibrators.identity import Identity
+    from mcnet.calibrators.isotonic import Isotonic
+    from mcnet.calibrators.per_field import PerField
+    from mcnet.calibrators.platt import Platt, Temperature
+    from mcnet.calibrators.platt_field import PlattField
+    from mcnet.calibrators.registry import calibrator, methods
+    from mcnet.calibrators.sir import SIR
+    from mcnet.curves.model import CalibrationModel
+    from mcnet.curves.store import load
+    from mcnet.errors import (
+        CalibrationWarning,
+        FileFormatError,
+        InputError,
+        McnetError,
+        NotFittedError,
+        NotSupportedError,
+    )
+    from mcnet.sketch.scanning import scan
+    from mcnet.sketch.sketch import Sketch
+
+# Names are imported when first asked for: `import mcnet` is instant, and serving a saved model never loads what only
+# fitting needs.
+_HOMES = {
+    "CalibrationModel": "curves.model",
+    "CalibrationWarning": "errors",
+    "Calibrator": "calibrators.base",
+    "Beta": "calibrators.beta",
+    "FileFormatError": "errors",
+    "GammaScaling": "calibrators.densities",
+    "GaussianScaling": "calibrators.densities",
+    "Histogram": "calibrators.histogram",
+    "Identity": "calibrators.identity",
+    "InputError": "errors",
+    "Isotonic": "calibrators.isotonic",
+    "McnetError": "errors",
+    "NotFittedError": "errors",
+    "NotSupportedError": "errors",
+    "PerField": "calibrators.per_field",
+    "Platt": "calibrators.platt",
+    "PlattField": "calibrators.platt_field",
+    "SIR": "calibrators.sir",
+    "Sketch": "sketch.sketch",
+    "Temperature": "calibrators.platt",
+    "calibrator": "calibrators.registry",
+    "load": "curves.store",
+    "methods": "calibrators.registry",
+    "scan": "sketch.scanning",
+}
+
+__all__ = [
+    "SIR",
+    "Beta",
+    "CalibrationModel",
+    "CalibrationWarning",
+    "Calibrator",
+    "FileFormatError",
+    "GammaScaling",
+    "GaussianScaling",
+    "Histogram",
+    "Identity",
+    "InputError",
+    "Isotonic",
+    "McnetError",
+    "NotFittedError",
+    "NotSupportedError",
+    "PerField",
+    "Platt",
+    "PlattField",
+    "Sketch",
+    "Temperature",
+    "__version__",
+    "calibrator",
+    "load",
+    "methods",
+    "scan",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mcnet' has no attribute {name!r}")
+    value = getattr(import_module(f"mcnet.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

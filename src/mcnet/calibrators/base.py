@@ -1,0 +1,188 @@
+"""The base class of every calibrator: fit on a sketch, predict through curves."""
+
+import warnings
+from datetime import UTC, datetime
+from os import PathLike
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from mcnet.curves.curves import Curves
+from mcnet.curves.model import CalibrationModel
+from mcnet.errors import CalibrationWarning, InputError, NotFittedError, NotSupportedError
+from mcnet.rows.columns import FloatArray, ScoreType
+from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
+from mcnet.sketch.sketch import Sketch
+from mcnet.version import __version__
+
+__all__ = ["Calibrator", "FieldUse", "constant_rate", "warn"]
+
+FieldUse = Literal["none", "optional", "required"]
+
+
+def warn(message: str) -> None:
+    """Warn of a documented simplification that the data forced, at the caller's line."""
+    warnings.warn(message, CalibrationWarning, stacklevel=2)
+
+
+def constant_rate(sketch: Sketch) -> float:
+    """Return the rate of all rows; (positives + ½) / (weight + 1) when only one class is there."""
+    weight, positives = sketch.total_weight, sketch.total_positives
+    if 0.0 < positives < weight:
+        return positives / weight
+    return (positives + 0.5) / (weight + 1.0)
+
+
+class Calibrator(BaseEstimator):  # type: ignore[misc]
+    """Turns scores into probabilities; subclasses say how a sketch becomes curves.
+
+    Follows scikit-learn: constructor arguments are stored untouched and checked in `fit`, fitted state ends in an
+    underscore, `fit` returns self, refitting forgets the past. What a method cannot honour it refuses.
+    """
+
+    method: ClassVar[str]
+    """The name in the registry."""
+    field_use: ClassVar[FieldUse] = "none"
+    """Whether the method has no use for a field, may use one, or needs one."""
+    monotone: ClassVar[bool] = True
+    """Whether the curves never fall; only methods that are step functions by nature say False."""
+
+    model_: CalibrationModel
+
+    def fit(
+        self,
+        scores: Any,
+        labels: Any,
+        *,
+        field: Any = None,
+        weight: Any = None,
+        resolution: Resolution = DEFAULT_RESOLUTION,
+        score_type: ScoreType = "probability",
+        negatives_kept: float = 1.0,
+    ) -> Self:
+        """Fit on rows held in memory; see Sketch.from_rows for the parameters."""
+        self._check_field_use(field is not None)
+        sketch = Sketch.from_rows(
+            scores,
+            labels,
+            field=field,
+            weight=weight,
+            resolution=resolution,
+            score_type=score_type,
+            negatives_kept=negatives_kept,
+        )
+        return self.fit_sketch(sketch)
+
+    def fit_sketch(self, sketch: Sketch) -> Self:
+        """Fit on a sketch of any number of rows."""
+        if not isinstance(sketch, Sketch):
+            raise InputError(f"fit_sketch was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
+        if len(sketch) == 0:
+            raise InputError("the sketch has no rows; at least one row is needed")
+        self._check_field_use(bool(sketch.contexts.names))
+        self._check_parameters()
+        simple = self._degenerate(sketch)
+        curves = simple if simple is not None else self._fit_curves(sketch)
+        self.model_ = CalibrationModel(
+            method=self.method,
+            parameters=self._plain_parameters(),
+            contexts=sketch.contexts,
+            curves=curves.bounded(),
+            monotone=self.monotone,
+            provenance=self._provenance(sketch),
+        )
+        return self
+
+    def predict(
+        self, scores: Any, field: Any = None, *, codes: Any = None, score_type: ScoreType = "probability"
+    ) -> FloatArray:
+        """Return the calibrated probability of each score, float64 inside (0, 1)."""
+        return self._fitted().predict(scores, field, codes=codes, score_type=score_type)
+
+    def codes(self, field: Any) -> Any:
+        """Return each row's context as a number to pass to `predict(codes=…)`, -1 where unseen."""
+        return self._fitted().codes(field)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Save the fitted model as JSON; `mcnet.load` brings it back for serving."""
+        self._fitted().save(path)
+
+    @property
+    def curves_(self) -> Curves:
+        """Return the fitted curves: the pooled one first, then one a context."""
+        return self._fitted().curves
+
+    # -- what a method fills in ---------------------------------------------------------------------------------
+
+    def _fit_curves(self, sketch: Sketch) -> Curves:
+        """Return the pooled curve and one curve a context (if the sketch has fields)."""
+        raise NotImplementedError
+
+    def _check_parameters(self) -> None:
+        """Raise InputError if a constructor argument cannot be used."""
+
+    # -- shared steps -------------------------------------------------------------------------------------------
+
+    def _fitted(self) -> CalibrationModel:
+        if not hasattr(self, "model_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit or fit_sketch first")
+        return self.model_
+
+    def _check_field_use(self, given: bool) -> None:
+        if given and self.field_use == "none":
+            raise NotSupportedError(
+                f"{self.method} has no use for a field; use mcnet or per-field, or leave the field out"
+            )
+        if not given and self.field_use == "required":
+            raise NotSupportedError(f"{self.method} needs a field; pass field=, or use a method without one")
+
+    def _degenerate(self, sketch: Sketch) -> Curves | None:
+        """Return constant curves where there is nothing to learn from: one class, or one distinct score."""
+        number = 1 + (len(sketch.contexts) if sketch.contexts.names else 0)
+        one_class = not 0.0 < sketch.total_positives < sketch.total_weight
+        if one_class:
+            kind = "positive" if sketch.total_positives > 0.0 else "negative"
+            warn(f"{self.method}: every row is {kind}; the calibrated probability is a constant")
+            return Curves.constant(constant_rate(sketch), number)
+        if len(np.unique(sketch.cells.key)) == 1 and not self._learns_from_one_score():
+            warn(f"{self.method}: all rows have one score; the calibrated probability is a constant")
+            return Curves.constant(constant_rate(sketch), number)
+        return None
+
+    def _learns_from_one_score(self) -> bool:
+        """Tell whether rows of a single score still say something (through their fields)."""
+        return False
+
+    def _plain_parameters(self) -> dict[str, Any]:
+        """Return the constructor arguments as JSON-able values."""
+        return {name: _plain(value) for name, value in self.get_params(deep=False).items()}
+
+    def _provenance(self, sketch: Sketch) -> dict[str, Any]:
+        return {
+            "rows": sketch.rows,
+            "weight": sketch.total_weight,
+            "positives": sketch.total_positives,
+            "lowest_score": float(sketch.score.min()),
+            "highest_score": float(sketch.score.max()),
+            "resolution": sketch.resolution,
+            "base_pcoc": _ratio(float((sketch.weight * sketch.score).sum()), sketch.total_positives),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "library": f"mcnet {__version__}",
+        }
+
+
+def _ratio(above: float, below: float) -> float | None:
+    return above / below if below > 0.0 else None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Calibrator):
+        return {"method": value.method, **value._plain_parameters()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, dict):
+        return {str(name): _plain(entry) for name, entry in value.items()}
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)

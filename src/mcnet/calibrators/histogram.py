@@ -1,0 +1,63 @@
+"""Histogram binning (Zadrozny & Elkan 2001)."""
+
+import numpy as np
+
+from mcnet.calibrators.base import Calibrator
+from mcnet.curves.curves import Curves
+from mcnet.errors import InputError
+from mcnet.rows.columns import SCORE_FLOOR, FloatArray, sums_by
+from mcnet.sketch.bins import bin_of, equal_mass_edges
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["Histogram", "step_curve"]
+
+
+def step_curve(edges: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return (knots, probabilities) of a step function: `values[k]` on [edges[k-1], edges[k])."""
+    if len(edges) == 0:
+        return np.array([0.5]), values
+    return np.repeat(edges, 2), np.concatenate([[values[0]], np.repeat(values[1:-1], 2), [values[-1]]])
+
+
+class Histogram(Calibrator):
+    """The positive rate of each of K equal-mass bins: p = (Σy + m·ȳ) / (n + m) inside a bin.
+
+    Not monotone by nature (a bin may have a lower rate than the one before), and never projected: it is kept as it was
+    published, for comparison.
+
+    Parameters
+    ----------
+    bins : the number of bins; fewer if there are fewer distinct scores.
+    prior : m, how many rows of the overall rate each bin starts with.
+
+    >>> Histogram(bins=2).fit([0.1, 0.2, 0.7, 0.8], [0, 1, 1, 1], resolution="exact").predict([0.15, 0.75]).round(3)
+    array([0.5, 1. ])
+    """
+
+    method = "histogram"
+    monotone = False
+
+    def __init__(self, *, bins: int = 20, prior: float = 0.0) -> None:
+        """Store the parameters; they are checked in fit."""
+        self.bins = bins
+        self.prior = prior
+
+    def _check_parameters(self) -> None:
+        check_bins(self.bins)
+        if not self.prior >= 0.0:
+            raise InputError(f"prior is {self.prior!r}; it is a number of rows ≥ 0")
+
+    def _fit_curves(self, sketch: Sketch) -> Curves:
+        edges = equal_mass_edges(sketch, self.bins)
+        place = bin_of(sketch.score, edges)
+        weight = sums_by(place, sketch.weight, len(edges) + 1)
+        positives = sums_by(place, sketch.positives, len(edges) + 1)
+        rate = sketch.total_positives / sketch.total_weight
+        values = (positives + self.prior * rate) / (weight + self.prior)
+        return Curves.of([step_curve(edges, np.clip(values, SCORE_FLOOR, 1.0 - SCORE_FLOOR))])
+
+
+def check_bins(bins: int) -> None:
+    """Raise unless `bins` is a whole number above 0."""
+    if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
+        raise InputError(f"bins is {bins!r}; it is a whole number above 0")

@@ -1,0 +1,55 @@
+"""The registry: every method by its name."""
+
+from importlib import import_module
+from typing import Any
+
+from mcnet.calibrators.base import Calibrator
+from mcnet.errors import InputError
+
+__all__ = ["calibrator", "calibrator_class", "methods"]
+
+_METHODS = {
+    "base": ("identity", "Identity"),
+    "histogram": ("histogram", "Histogram"),
+    "isotonic": ("isotonic", "Isotonic"),
+    "platt": ("platt", "Platt"),
+    "temperature": ("platt", "Temperature"),
+    "beta": ("beta", "Beta"),
+    "gaussian": ("densities", "GaussianScaling"),
+    "gamma": ("densities", "GammaScaling"),
+    "sir": ("sir", "SIR"),
+    "platt-field": ("platt_field", "PlattField"),
+    "per-field": ("per_field", "PerField"),
+}
+
+
+def methods() -> list[str]:
+    """Return the names of all methods, simplest first.
+
+    >>> "isotonic" in methods()
+    True
+    """
+    return list(_METHODS)
+
+
+def calibrator_class(name: str) -> type[Calibrator]:
+    """Return the class of a method."""
+    if name not in _METHODS:
+        raise InputError(f"there is no method {name!r}; the methods are {', '.join(_METHODS)}")
+    module, attribute = _METHODS[name]
+    found: type[Calibrator] = getattr(import_module(f"mcnet.calibrators.{module}"), attribute)
+    return found
+
+
+def calibrator(name: str, **parameters: Any) -> Calibrator:
+    """Return an unfitted calibrator of a method, with the parameters given.
+
+    >>> calibrator("histogram", bins=10)
+    Histogram(bins=10)
+    """
+    found = calibrator_class(name)
+    known = found._get_param_names()
+    unknown = [parameter for parameter in parameters if parameter not in known]
+    if unknown:
+        raise InputError(f"{name} has no parameter {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+    return found(**parameters)

@@ -1,0 +1,136 @@
+"""Compile fitted functions to curves: a dense look, an order guarantee, and few knots within an error bound."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet.curves.curves import Curves
+from mcnet.rows.columns import PROBABILITY_FLOOR, SCORE_FLOOR, FloatArray, clip_scores, logit, sigmoid
+
+__all__ = [
+    "DEFAULT_ERROR",
+    "Projection",
+    "compile_functions",
+    "compile_table",
+    "dense_scores",
+    "project_monotone",
+]
+
+DEFAULT_ERROR = 1e-4
+"""The relative error, of p and of 1 − p, that a compiled curve may have against the function it stands for."""
+
+_DENSE_PER_LOGIT = 64
+_TOGETHER = 256
+
+
+def dense_scores(breaks: FloatArray | None = None, jumps: FloatArray | None = None) -> FloatArray:
+    """Return the scores at which a function is looked at to be compiled, in order.
+
+    They are dense everywhere in logit space and include every break (a kink of the function) once and every jump twice:
+    the function gives its left value at the first of the two and its right value at the second.
+    """
+    edge = float(logit(np.array([SCORE_FLOOR]))[0])
+    scores = clip_scores(sigmoid(np.linspace(edge, -edge, int(-2 * edge * _DENSE_PER_LOGIT))))
+    more = [] if breaks is None else [clip_scores(breaks)]
+    twice = clip_scores(np.unique(jumps)) if jumps is not None else np.empty(0)
+    once = np.setdiff1d(np.unique(np.concatenate([scores, *more])), twice)
+    return np.sort(np.concatenate([once, twice, twice]))
+
+
+@dataclass(frozen=True)
+class Projection:
+    """What the order guarantee had to move: how many curves, and by how much at most."""
+
+    curves: int
+    largest: float
+
+
+def project_monotone(values: FloatArray, mass: FloatArray) -> tuple[FloatArray, Projection]:
+    """Return the closest non-decreasing rows, in weighted least squares, and what had to move.
+
+    `values` has one row a curve; `mass` (one row, or one a curve) says where the data are, so that a violation is
+    mended where it costs least.
+    """
+    from scipy.optimize import isotonic_regression
+
+    result = values.copy()
+    falling = np.flatnonzero((np.diff(values, axis=1) < 0.0).any(axis=1))
+    for row in falling:
+        weights = mass if mass.ndim == 1 else mass[row]
+        # A whisper of weight everywhere keeps the projection defined where there are no data.
+        fitted = isotonic_regression(values[row], weights=weights + 1e-9 * (weights.mean() or 1.0)).x
+        result[row] = np.maximum.accumulate(fitted)
+    largest = float(np.abs(result - values).max()) if len(falling) else 0.0
+    return result, Projection(len(falling), largest)
+
+
+def compile_table(scores: FloatArray, values: FloatArray, error: float = DEFAULT_ERROR) -> Curves:
+    """Return curves with few knots through the tabulated functions, one row of `values` each.
+
+    Between the chosen knots a straight line stays within `error`, relative to min(p, 1 − p), of every tabulated value.
+    A knot is placed greedily: a line from the last knot is stretched as far as the cone of slopes allowed by the points
+    passed over permits. All rows are walked together.
+    """
+    values = np.clip(values, PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR)
+    # Half of the bound is kept for what happens between two points of the table.
+    keep = _stretch(scores, values, 0.5 * error * np.minimum(values, 1.0 - values))
+    return Curves.of([(scores[mask], row[mask]) for mask, row in zip(keep, values, strict=True)])
+
+
+def compile_functions(
+    function: Callable[[NDArray[np.int64], FloatArray], FloatArray],
+    number: int,
+    *,
+    breaks: FloatArray | None = None,
+    error: float = DEFAULT_ERROR,
+) -> Curves:
+    """Return the curves of p = σ(function(which, logits)) for which = 0 … number − 1.
+
+    `function` takes a column of curve numbers and a row of logits and returns a logit for every pair. It must not fall.
+    """
+    scores = dense_scores(breaks)
+    logits = logit(scores)
+    pairs = []
+    for start in range(0, number, _TOGETHER):  # many curves are looked at in blocks, to bound the memory
+        which = np.arange(start, min(start + _TOGETHER, number))[:, None]
+        pairs += compile_table(scores, sigmoid(function(which, logits)), error).pairs()
+    return Curves.of(pairs)
+
+
+def _stretch(scores: FloatArray, values: FloatArray, allowed: FloatArray) -> NDArray[np.bool_]:
+    number, points = values.shape
+    keep = np.zeros((number, points), dtype=bool)
+    keep[:, [0, -1]] = True
+    anchor_x = np.full(number, scores[0])
+    anchor_y = values[:, 0].copy()
+    low, high = np.full(number, -np.inf), np.full(number, np.inf)
+    by_point, allowance = np.ascontiguousarray(values.T), np.ascontiguousarray(allowed.T)
+    for i in range(1, points):
+        run = scores[i] - anchor_x
+        rise = by_point[i] - anchor_y
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = rise / run
+            fits = (slope >= low) & (slope <= high)
+        if scores[i] == scores[i - 1]:
+            fits[:] = False
+        if not fits.all():
+            # The line cannot reach this point: it ends at the one before, and the next line starts there.
+            broken = ~fits
+            keep[broken, i - 1] = True
+            anchor_x[broken] = scores[i - 1]
+            anchor_y[broken] = by_point[i - 1][broken]
+            low[broken], high[broken] = -np.inf, np.inf
+            run = scores[i] - anchor_x
+            rise = by_point[i] - anchor_y
+        if scores[i] == scores[i - 1]:
+            # A jump: the line starts afresh on its right side.
+            keep[:, i] = True
+            anchor_x[:] = scores[i]
+            anchor_y[:] = by_point[i]
+            low[:], high[:] = -np.inf, np.inf
+            continue
+        low = np.maximum(low, (rise - allowance[i]) / run)
+        high = np.minimum(high, (rise + allowance[i]) / run)
+    return keep

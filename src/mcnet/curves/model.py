@@ -1,0 +1,105 @@
+"""The model: what a fitted calibrator leaves behind, is saved, and serves."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet.curves.curves import Curves
+from mcnet.curves.evaluate import Evaluator
+from mcnet.errors import InputError, NotSupportedError
+from mcnet.rows.columns import FloatArray, ScoreType, as_array, check_lengths, scores_column
+from mcnet.rows.contexts import Contexts
+from mcnet.rows.fields import field_columns
+
+__all__ = ["CalibrationModel"]
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationModel:
+    """Curves with their contexts and their history: predicts with NumPy alone, saves as plain JSON.
+
+    Curve 0 is the pooled curve, used for unseen field values; curve i + 1 belongs to context i.
+    """
+
+    method: str
+    parameters: dict[str, Any]
+    contexts: Contexts
+    curves: Curves
+    monotone: bool = True
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse curves that break the guarantee."""
+        expected = 1 + len(self.contexts) if self.fields else 1
+        if len(self.curves) != expected:
+            raise InputError(f"the model has {len(self.curves)} curves for {expected - 1} contexts and the pooled one")
+        problem = self.curves.problem(monotone=self.monotone)
+        if problem:
+            raise InputError(f"the curves of this model are not valid: {problem}")
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Return the names of the fields this model needs."""
+        return self.contexts.names
+
+    @cached_property
+    def _evaluator(self) -> Evaluator:
+        return Evaluator(self.curves)
+
+    def predict(
+        self,
+        scores: Any,
+        field: Any = None,
+        *,
+        codes: NDArray[Any] | None = None,
+        score_type: ScoreType = "probability",
+    ) -> FloatArray:
+        """Return the calibrated probability of each score, float64 inside (0, 1).
+
+        Parameters
+        ----------
+        scores : a column of scores in [0, 1] (or logits, with score_type="logit").
+        field : the field column(s), as in fit; unseen values get the pooled curve.
+        codes : instead of `field`, what `codes(field)` returned: saves looking the values up again.
+        """
+        score = scores_column(scores, score_type=score_type)
+        if codes is None:
+            codes = self.codes(field)
+        elif field is not None:
+            raise InputError("both field and codes were given; give one of them")
+        else:
+            codes = as_array(codes, "codes")
+            if codes.dtype.kind not in "iu" or (
+                len(codes) and not -1 <= codes.min() <= codes.max() < len(self.contexts)
+            ):
+                raise InputError(
+                    f"codes are whole numbers from -1 to {len(self.contexts) - 1}, as codes(field) returns them"
+                )
+        if codes is None:
+            return self._evaluator(score)
+        check_lengths(score=score, field=codes)
+        return self._evaluator(score, codes + 1)
+
+    def codes(self, field: Any) -> NDArray[np.int32] | None:
+        """Return the context of each row as a number, -1 where it is unseen; None for a model without fields."""
+        if field is None and self.fields:
+            raise InputError(f"this {self.method} model needs the field {', '.join(self.fields)}; pass field=")
+        if field is None:
+            return None
+        if not self.fields:
+            raise NotSupportedError(f"this {self.method} model was fitted without a field; call predict without field=")
+        return self.contexts.lookup(field_columns(field))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Save the model as JSON, whole or not at all."""
+        from mcnet.curves.store import save_model
+
+        save_model(self, path)
+
+    def __repr__(self) -> str:
+        where = f"{len(self.contexts):,} contexts of {' × '.join(self.fields)}" if self.fields else "no field"
+        return f"CalibrationModel({self.method}, {where}, {len(self.curves.probabilities):,} knots)"

@@ -1,0 +1,125 @@
+"""The model file: plain JSON with a schema version and a checksum, readable by a person, never pickle."""
+
+import hashlib
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mcnet.curves.curves import Curves
+from mcnet.curves.model import CalibrationModel
+from mcnet.errors import FileFormatError, InputError, McnetError
+from mcnet.rows.contexts import ANY, Contexts
+from mcnet.rows.writing import whole_file
+
+__all__ = ["SCHEMA", "checksum", "load", "model_document", "save_model"]
+
+SCHEMA = 1
+
+
+def checksum(document: dict[str, Any]) -> str:
+    """Return the SHA-256 of a document's content, whatever its layout and order of keys."""
+    content = {key: value for key, value in document.items() if key != "checksum"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def model_document(model: CalibrationModel) -> dict[str, Any]:
+    """Return the model as a JSON-able document, checksum included."""
+    curves = model.curves
+    rows = model.contexts.table.tolist() if model.fields else []
+    document = {
+        "format": "mcnet calibration model",
+        "schema": SCHEMA,
+        "method": model.method,
+        "monotone": model.monotone,
+        "parameters": model.parameters,
+        "provenance": model.provenance,
+        "fields": [
+            {"name": name, "values": list(values)}
+            for name, values in zip(model.contexts.names, model.contexts.values, strict=True)
+        ],
+        "grids": [
+            curves.knots[curves.grid_start[grid] : curves.grid_start[grid + 1]].tolist() for grid in range(curves.grids)
+        ],
+        "curves": [
+            {
+                "context": None if curve == 0 else [None if code == ANY else code for code in rows[curve - 1]],
+                "grid": int(curves.grid_of[curve]),
+                "probabilities": curves.values(curve).tolist(),
+            }
+            for curve in range(len(curves))
+        ],
+    }
+    document["checksum"] = checksum(document)
+    return document
+
+
+def _layout(document: dict[str, Any]) -> str:
+    """Write one key a line, and lists of curves, grids and fields one entry a line."""
+    lines = []
+    for key, value in document.items():
+        if isinstance(value, list) and value:
+            entries = ",\n    ".join(json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in value)
+            text = f"[\n    {entries}\n  ]"
+        elif isinstance(value, dict) and value:
+            entries = ",\n    ".join(
+                f"{json.dumps(name)}: {json.dumps(entry, ensure_ascii=False, allow_nan=False)}"
+                for name, entry in value.items()
+            )
+            text = f"{{\n    {entries}\n  }}"
+        else:
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        lines.append(f"  {json.dumps(key)}: {text}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def save_model(model: CalibrationModel, path: str | PathLike[str]) -> None:
+    """Save a model as JSON, whole or not at all."""
+    text = _layout(model_document(model))
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def load(path: str | PathLike[str]) -> CalibrationModel:
+    """Load a saved model; a file that is damaged, altered, too new or not ours gives one clear error."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise FileFormatError(
+            f"{path} is not complete JSON: it is damaged or not a model; save the model again"
+        ) from None
+    if not isinstance(document, dict) or document.get("format") != "mcnet calibration model":
+        raise FileFormatError(f"{path} is JSON but not a model of mcnet; save one with calibrator.save(path)")
+    schema = document.get("schema")
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise FileFormatError(f"{path} has schema {schema}; this mcnet reads up to {SCHEMA}: upgrade mcnet")
+    if document.get("checksum") != checksum(document):
+        raise FileFormatError(f"{path} does not match its checksum: it was altered or damaged; save the model again")
+    try:
+        return _model(document)
+    except (McnetError, KeyError, TypeError, ValueError, IndexError) as error:
+        raise FileFormatError(f"{path} does not hold a valid model ({error}); save the model again") from None
+
+
+def _model(document: dict[str, Any]) -> CalibrationModel:
+    names = tuple(field["name"] for field in document["fields"])
+    values = tuple(tuple(field["values"]) for field in document["fields"])
+    grids = [np.array(grid, dtype=np.float64) for grid in document["grids"]]
+    entries = document["curves"]
+    curves = Curves.of([(grids[entry["grid"]], np.array(entry["probabilities"])) for entry in entries])
+    rows = [[ANY if code is None else code for code in entry["context"]] for entry in entries[1:]]
+    table = np.array(rows, dtype=np.int32).reshape(len(rows), len(names)) if names else np.zeros((1, 0), dtype=np.int32)
+    return CalibrationModel(
+        method=document["method"],
+        parameters=document["parameters"],
+        contexts=Contexts(names, values, table),
+        curves=curves,
+        monotone=document["monotone"],
+        provenance=document["provenance"],
+    )

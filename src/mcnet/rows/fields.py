@@ -1,0 +1,191 @@
+"""Field columns: values of any type as codes into a short list of canonical texts."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet.errors import InputError
+
+__all__ = ["MISSING_LABEL", "FieldColumn", "field_columns", "field_text", "sort_key"]
+
+MISSING_LABEL = "(missing)"
+"""How the missing value is shown to people; inside, it is None."""
+
+CodeArray = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class FieldColumn:
+    """One field of the rows: `values[codes[i]]` is the canonical value of row i."""
+
+    name: str
+    codes: CodeArray
+    values: tuple[str | None, ...]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: slice | NDArray[Any]) -> "FieldColumn":
+        return FieldColumn(self.name, self.codes[rows], self.values)
+
+
+def field_text(value: Any) -> str | None:
+    """Return the canonical text of a field value, or None when it is missing.
+
+    >>> [field_text(v) for v in (7, 7.0, "7", 0.5, True, None, float("nan"))]
+    ['7', '7', '7', '0.5', 'true', None, None]
+    """
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, int | np.integer):
+        return str(int(value))
+    if isinstance(value, float | np.floating):
+        number = float(value)
+        if math.isnan(number):
+            return None
+        return str(int(number)) if number.is_integer() else repr(number)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace")
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, np.datetime64) and np.isnat(value):
+        return None
+    return str(value)
+
+
+def sort_key(value: str | None) -> tuple[bool, str]:
+    """Order field values by their text, the missing value last."""
+    return (value is None, value or "")
+
+
+def _canonical(name: str, codes: NDArray[Any], raw: Iterable[Any]) -> FieldColumn:
+    """Merge raw values of the same text and order them; a negative code is the missing value."""
+    texts = [field_text(value) for value in raw]
+    codes = np.asarray(codes)
+    if len(codes) and codes.min() < 0:
+        codes = np.where(codes < 0, len(texts), codes)
+        texts.append(None)
+    values = sorted(set(texts), key=sort_key)
+    place = {value: code for code, value in enumerate(values)}
+    table = np.array([place[text] for text in texts], dtype=np.int32)
+    return FieldColumn(name, table[codes] if len(texts) else codes.astype(np.int32), tuple(values))
+
+
+def _from_objects(name: str, items: Sequence[Any]) -> FieldColumn:
+    try:
+        place = {value: code for code, value in enumerate(dict.fromkeys(items))}
+    except TypeError:
+        raise InputError(
+            f"field {name!r} holds values that cannot be compared (lists?); pass one value a row"
+        ) from None
+    codes = np.fromiter(map(place.__getitem__, items), dtype=np.int32, count=len(items))
+    return _canonical(name, codes, place)
+
+
+def _from_numpy(name: str, array: NDArray[Any]) -> FieldColumn:
+    if array.ndim != 1:
+        raise InputError(f"field {name!r} has shape {array.shape}; pass one column a field")
+    if array.dtype.kind == "b":
+        return _canonical(name, array.astype(np.int32), (False, True))
+    if array.dtype.kind in "iu" and len(array):
+        low, high = int(array.min()), int(array.max())
+        if high - low < 1_000_000:
+            # A small range needs no sort: mark the values present, and number them in order.
+            shifted = (array.astype(np.int64) - low) if low else array
+            present = np.zeros(high - low + 1, dtype=bool)
+            present[shifted] = True
+            numbers = (np.cumsum(present) - 1).astype(np.int32)
+            return _canonical(name, numbers[shifted], np.flatnonzero(present) + low)
+    if array.dtype.kind in "iufM":
+        raw, codes = np.unique(array, return_inverse=True)
+        return _canonical(name, codes, raw)
+    return _from_objects(name, array.tolist())
+
+
+def _from_arrow(name: str, column: Any) -> FieldColumn:
+    if hasattr(column, "combine_chunks"):
+        column = column.combine_chunks()
+        if hasattr(column, "chunk"):  # a chunked array of several chunks of a dictionary type
+            column = column.unify_dictionaries().combine_chunks()
+    if not hasattr(column, "dictionary"):
+        column = column.dictionary_encode()
+    codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return _canonical(name, codes, column.dictionary.to_pylist())
+
+
+def _from_polars(name: str, series: Any) -> FieldColumn:
+    import polars as pl
+
+    if series.dtype == pl.String:
+        series = series.cast(pl.Categorical)
+    if series.dtype in (pl.Categorical, pl.Enum):
+        # Physical codes are shared by the whole process: number the ones that occur here anew.
+        present = series.drop_nulls().unique()
+        physical = series.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+        number = np.full(max(int(physical.max(initial=0)), 0) + 2, -1, dtype=np.int32)
+        number[present.to_physical().to_numpy()] = np.arange(len(present))
+        return _canonical(name, number[physical], present.cast(pl.String).to_list())
+    if series.null_count() or series.dtype.is_temporal() or series.dtype.is_decimal():
+        return _from_objects(name, series.to_list())
+    return _from_numpy(name, series.to_numpy())
+
+
+def _column(name: str, values: Any) -> FieldColumn:
+    kind = type(values).__module__.partition(".")[0]
+    if kind == "polars":
+        return _from_polars(name, values)
+    if kind == "pyarrow":
+        return _from_arrow(name, values)
+    if hasattr(values, "cat") and hasattr(values.cat, "categories"):  # a pandas Series of categories
+        return _canonical(name, values.cat.codes.to_numpy(), values.cat.categories)
+    if hasattr(values, "codes") and hasattr(values, "categories"):  # a pandas Categorical
+        return _canonical(name, np.asarray(values.codes), values.categories)
+    if hasattr(values, "to_numpy"):
+        return _from_numpy(name, np.asarray(values.to_numpy()))
+    if isinstance(values, np.ndarray):
+        return _from_numpy(name, values)
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+        raise InputError(f"field {name!r} is {type(values).__name__} {values!r}, not a column; pass one value a row")
+    return _from_objects(name, list(values))
+
+
+def _is_table(field: Any) -> bool:
+    return hasattr(field, "columns") and not isinstance(field, np.ndarray)
+
+
+def field_columns(field: Any) -> list[FieldColumn]:
+    """Return one FieldColumn a field, in the order given; None is no field at all.
+
+    `field` is a column, a mapping of names to columns, or a table (pandas, Polars, Arrow). An unnamed column
+    is called "field".
+
+    >>> column, = field_columns(["NL", None, "NL"])
+    >>> column.name, column.values, column.codes.tolist()
+    ('field', ('NL', None), [0, 1, 0])
+    """
+    if field is None:
+        return []
+    if isinstance(field, FieldColumn):
+        return [field]
+    if isinstance(field, Mapping):
+        if not field:
+            raise InputError("field is an empty mapping; give at least one named column, or leave it out")
+        return [_column(str(name), values) for name, values in field.items()]
+    if isinstance(field, list | tuple) and field and all(isinstance(item, FieldColumn) for item in field):
+        return list(field)
+    if _is_table(field):
+        names = field.column_names if hasattr(field, "column_names") else list(field.columns)
+        return [_column(str(name), field[name]) for name in names]
+    if isinstance(field, np.ndarray) and field.ndim == 2:
+        return [_column(f"field_{i + 1}", field[:, i]) for i in range(field.shape[1])]
+    name = getattr(field, "name", None)
+    return [_column(str(name) if name else "field", field)]

@@ -1,0 +1,110 @@
+"""Log files and globs as one lazy table, read in batches of bounded memory."""
+
+import glob
+from collections.abc import Callable, Iterator, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mcnet.errors import FileFormatError, InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["BATCH_ROWS", "FilePaths", "batches", "expand_paths", "open_log"]
+
+FilePaths = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+BATCH_ROWS = 1 << 19
+
+_FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".csv.gz": "csv",
+    ".tsv": "tsv",
+    ".arrow": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
+}
+
+
+def expand_paths(files: FilePaths) -> list[Path]:
+    """Return the files that paths, globs and folders stand for, each group in order of name."""
+    given = [files] if isinstance(files, str | PathLike) else list(files)
+    if not given:
+        raise InputError("no file was given; name at least one")
+    found: list[Path] = []
+    for item in given:
+        path = Path(item)
+        if path.is_file():
+            found.append(path)
+        elif path.is_dir():
+            inside = sorted(p for p in path.iterdir() if p.is_file() and _format(p, known_only=True))
+            if not inside:
+                raise InputError(f"the folder {path} holds no Parquet, CSV or Arrow file")
+            found += inside
+        else:
+            matches = sorted(p for p in map(Path, glob.glob(fspath(item), recursive=True)) if p.is_file())
+            if not matches:
+                kind = "no file matches" if glob.has_magic(fspath(item)) else "there is no file"
+                raise InputError(f"{kind} {fspath(item)}")
+            found += matches
+    return found
+
+
+def _format(path: Path, *, known_only: bool = False) -> str | None:
+    for suffix, kind in _FORMATS.items():
+        if path.name.lower().endswith(suffix):
+            return kind
+    if known_only:
+        return None
+    raise InputError(f"{path} is of no known format; files end in {', '.join(_FORMATS)}")
+
+
+def open_log(files: FilePaths) -> "pl.LazyFrame":
+    """Return log files (Parquet, CSV, Arrow; paths, globs, folders) as one lazy table."""
+    import polars as pl
+
+    paths = expand_paths(files)
+    kinds = {_format(path) for path in paths}
+    if len(kinds) > 1:
+        raise InputError(
+            f"files of different formats ({', '.join(sorted(map(str, kinds)))}); read one format at a time"
+        )
+    kind = kinds.pop()
+    if kind == "parquet":
+        return pl.scan_parquet(paths)
+    if kind == "arrow":
+        return pl.scan_ipc(paths)
+    return pl.scan_csv(paths, separator="\t" if kind == "tsv" else ",", infer_schema_length=10_000)
+
+
+def batches(
+    frame: "pl.LazyFrame",
+    columns: Sequence[str],
+    *,
+    source: str,
+    progress: Callable[[int], Any] | None = None,
+) -> Iterator["pl.DataFrame"]:
+    """Yield the chosen columns in batches, in the order of the rows; `progress` hears of each batch's size."""
+    import polars as pl
+
+    try:
+        known = frame.collect_schema().names()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise FileFormatError(f"{source} cannot be read: {_first_line(error)}") from None
+    for column in columns:
+        if column not in known:
+            raise InputError(f"{source} has no column {column!r}; it has {', '.join(known)}")
+    try:
+        for batch in frame.select(columns).collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
+            yield batch
+            if progress is not None:
+                progress(len(batch))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise FileFormatError(f"{source} cannot be read: {_first_line(error)}") from None
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

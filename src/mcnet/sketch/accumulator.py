@@ -1,0 +1,121 @@
+"""The accumulator: rows in, batch after batch, a sketch's cells out."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet.rows.columns import FloatArray
+from mcnet.rows.contexts import Contexts
+from mcnet.rows.fields import FieldColumn
+from mcnet.sketch.cells import Cells
+from mcnet.sketch.grid import Grid, LogitGrid
+from mcnet.sketch.kernels import NUMBA_FROM, accumulate, accumulate_numpy
+
+__all__ = ["Accumulator"]
+
+_DENSE_LIMIT = 8_000_000
+"""Cells kept as one dense block (three numbers each); with more contexts than fit in it, cells are sorted instead."""
+
+_SPARSE_BUFFER = 4_000_000
+
+
+class Accumulator:
+    """Adds batches of validated rows to cells; memory depends on the number of cells, not of rows."""
+
+    def __init__(self, grid: Grid, folds: int) -> None:
+        """Start with no rows."""
+        self.rows = 0
+        self._grid = grid
+        self._folds = folds
+        self._numbers: dict[tuple[str | None, ...], int] = {}
+        self._names: tuple[str, ...] | None = None
+        self._dense = np.zeros((0, len(grid), 3)) if isinstance(grid, LogitGrid) else None
+        self._sparse = Cells.empty()
+        self._compact = 0
+
+    def add(
+        self,
+        scores: FloatArray,
+        labels: FloatArray,
+        weights: FloatArray | None,
+        fields: list[FieldColumn],
+        folds: NDArray[np.int16] | None,
+    ) -> None:
+        """Add one batch of rows; rows of weight 0 change nothing."""
+        if weights is None:
+            weights = np.ones(len(scores))
+        elif weights.min() == 0.0:
+            keep = weights > 0.0
+            scores, labels, weights = scores[keep], labels[keep], weights[keep]
+            fields = [column[keep] for column in fields]
+            folds = folds[keep] if folds is not None else None
+        if len(scores) == 0:
+            return
+        self.rows += len(scores)
+        contexts = self._number(fields, len(scores))
+        slots = contexts if folds is None else contexts * self._folds + folds
+        needed = len(self._numbers) * self._folds
+        if self._dense is not None and needed * self._dense.shape[1] > _DENSE_LIMIT:
+            self._sparse = Cells.concatenate(self._sparse, self._dense_cells())
+            self._dense = None
+        if self._dense is not None:
+            self._add_dense(scores, labels, weights, slots, needed)
+        else:
+            self._add_sparse(scores, labels, weights, slots)
+
+    def finish(self) -> tuple[Contexts, Cells]:
+        """Return the contexts seen, in canonical order, and their cells."""
+        cells = self._sparse if self._dense is None else self._dense_cells()
+        if not self._names:
+            return Contexts.none(), cells.added_up()
+        seen = list(self._numbers)
+        columns = []
+        for field, name in enumerate(self._names):
+            values = tuple(dict.fromkeys(context[field] for context in seen))
+            place = {value: code for code, value in enumerate(values)}
+            codes = np.array([place[context[field]] for context in seen], dtype=np.int32)
+            columns.append(FieldColumn(name, codes, values))
+        contexts, order = Contexts.of(columns, len(seen))
+        return contexts, Cells(order[cells.context], cells.key, cells.fold, cells.sums).added_up()
+
+    def _number(self, fields: list[FieldColumn], rows: int) -> NDArray[np.int32]:
+        """Return each row's context in the running numbering of all batches."""
+        self._names = tuple(column.name for column in fields)
+        contexts, codes = Contexts.of(fields, rows)
+        known = [[contexts.values[f][code] for f, code in enumerate(row)] for row in contexts.table.tolist()]
+        numbers = [self._numbers.setdefault(tuple(context), len(self._numbers)) for context in known]
+        return np.array(numbers, dtype=np.int32)[codes]
+
+    def _add_dense(
+        self,
+        scores: FloatArray,
+        labels: FloatArray,
+        weights: FloatArray,
+        slots: NDArray[np.int32],
+        needed: int,
+    ) -> None:
+        assert self._dense is not None
+        assert isinstance(self._grid, LogitGrid)
+        if needed > len(self._dense):
+            more = np.zeros((max(needed, 2 * len(self._dense)) - len(self._dense), *self._dense.shape[1:]))
+            self._dense = np.concatenate([self._dense, more])
+        add = accumulate if self.rows >= NUMBA_FROM else accumulate_numpy
+        add(self._dense, self._grid, scores, labels, weights, slots)
+
+    def _add_sparse(
+        self, scores: FloatArray, labels: FloatArray, weights: FloatArray, slots: NDArray[np.int32]
+    ) -> None:
+        keys, positions = self._grid.locate(scores)
+        sums = np.column_stack([weights, weights * labels, weights * positions])
+        part = Cells(slots // self._folds, keys, (slots % self._folds).astype(np.int16), sums).added_up()
+        self._sparse = Cells.concatenate(self._sparse, part)
+        if len(self._sparse) > 2 * self._compact + _SPARSE_BUFFER:
+            self._sparse = self._sparse.added_up()
+            self._compact = len(self._sparse)
+
+    def _dense_cells(self) -> Cells:
+        assert self._dense is not None
+        assert isinstance(self._grid, LogitGrid)
+        slots, cells = np.nonzero(self._dense[:, :, 0])
+        fold = (slots % self._folds).astype(np.int16)
+        context = (slots // self._folds).astype(np.int32)
+        return Cells(context, cells + self._grid.first, fold, self._dense[slots, cells])

@@ -1,0 +1,30 @@
+"""Equal-mass bins over the cells of a sketch."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet.rows.columns import FloatArray, sums_by
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["bin_of", "equal_mass_edges"]
+
+
+def equal_mass_edges(sketch: Sketch, bins: int) -> FloatArray:
+    """Return the interior edges that cut the rows into `bins` parts of (nearly) equal weight.
+
+    Rows of one cell are never parted, so there may be fewer bins than asked; no bin is empty. An edge lies midway
+    between the cells it parts.
+    """
+    keys, inverse = np.unique(sketch.cells.key, return_inverse=True)
+    mass = np.cumsum(sums_by(inverse, sketch.weight, len(keys)))
+    wanted = mass[-1] * np.arange(1, bins) / bins
+    # A tiny slack: the cut belongs after the cell whose mass reaches the target, rounding or not.
+    last = np.unique(np.searchsorted(mass, wanted * (1.0 - 1e-12)))
+    last = last[last < len(keys) - 1]
+    grid = sketch.grid
+    return 0.5 * (grid.upper(keys[last]) + grid.lower(keys[last + 1]))
+
+
+def bin_of(scores: FloatArray, edges: FloatArray) -> NDArray[np.intp]:
+    """Return the bin of each score: bins are half-open [edge, next edge)."""
+    return np.searchsorted(edges, scores, side="right")

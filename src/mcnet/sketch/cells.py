@@ -1,0 +1,60 @@
+"""Cells as plain columns, and adding up those that are the same."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet.rows.columns import FloatArray, IntArray
+
+__all__ = ["Cells"]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The columns of a table of cells; `sums` holds weight, positives and the weighted position inside the cell."""
+
+    context: NDArray[np.int32]
+    key: IntArray
+    fold: NDArray[np.int16]
+    sums: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    @staticmethod
+    def empty() -> "Cells":
+        """Return a table without cells."""
+        none = np.empty(0, dtype=np.int64)
+        return Cells(none.astype(np.int32), none, none.astype(np.int16), np.empty((0, 3)))
+
+    @staticmethod
+    def concatenate(*parts: "Cells") -> "Cells":
+        """Return the tables one below the other, nothing added up."""
+        return Cells(
+            np.concatenate([part.context for part in parts]),
+            np.concatenate([part.key for part in parts]),
+            np.concatenate([part.fold for part in parts]),
+            np.concatenate([part.sums for part in parts]),
+        )
+
+    def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> "Cells":
+        """Return the rows chosen."""
+        return Cells(self.context[rows], self.key[rows], self.fold[rows], self.sums[rows])
+
+    def added_up(self) -> "Cells":
+        """Return the table ordered by context, key and fold, equal cells added up, cells without weight dropped."""
+        if len(self) == 0:
+            return self
+        order = np.lexsort((self.fold, self.key, self.context))
+        table = self.take(order)
+        starts = np.ones(len(table), dtype=bool)
+        starts[1:] = (
+            (table.context[1:] != table.context[:-1])
+            | (table.key[1:] != table.key[:-1])
+            | (table.fold[1:] != table.fold[:-1])
+        )
+        first = np.flatnonzero(starts)
+        sums = table.sums if len(first) == len(table) else np.add.reduceat(table.sums, first, axis=0)
+        table = Cells(table.context[first], table.key[first], table.fold[first], sums)
+        return table.take(sums[:, 0] > 0.0)

@@ -1,0 +1,71 @@
+"""Folds: rows dealt into a few parts, so that one scan serves cross-validation too."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet.errors import InputError
+from mcnet.rows.columns import FloatArray, as_floats
+
+__all__ = ["MOST_FOLDS", "check_folds", "deal_counts", "deal_rows", "folds_column"]
+
+MOST_FOLDS = 100
+
+
+def check_folds(folds: int) -> int:
+    """Return the number of folds, or raise if it is not one."""
+    if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or not 1 <= folds <= MOST_FOLDS:
+        raise InputError(
+            f"folds is {folds!r}; it is a whole number from 1 to {MOST_FOLDS}, or a column of fold numbers"
+        )
+    return int(folds)
+
+
+def deal_rows(first_row: int, rows: int, folds: int) -> NDArray[np.int16]:
+    """Return a fold for each row number: spread like chance, and the same every time.
+
+    >>> deal_rows(0, 8, 2).tolist() == deal_rows(0, 4, 2).tolist() + deal_rows(4, 4, 2).tolist()
+    True
+    """
+    # The splitmix64 finaliser: every bit of the row number reaches every bit of the result.
+    with np.errstate(over="ignore"):
+        mixed = np.arange(first_row + 1, first_row + rows + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed ^= mixed >> np.uint64(31)
+    return (mixed % np.uint64(folds)).astype(np.int16)
+
+
+def folds_column(values: Any, *, name: str = "folds", first_row: int = 0) -> NDArray[np.int16]:
+    """Return a column of fold numbers, each a whole number from 0 to MOST_FOLDS - 1."""
+    numbers = as_floats(values, name)
+    bad = ~((numbers >= 0) & (numbers < MOST_FOLDS) & (numbers == np.floor(numbers)))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise InputError(
+            f"{name} is {numbers[row]:g} in row {first_row + row}; fold numbers are whole, from 0 to {MOST_FOLDS - 1}"
+        )
+    return numbers.astype(np.int16)
+
+
+def deal_counts(weight: FloatArray, positives: FloatArray, folds: int, seed: int) -> tuple[FloatArray, FloatArray]:
+    """Deal the rows behind each cell into folds, as dealing the rows themselves would have done.
+
+    Rows of a cell are alike but for their label, so drawing each fold's negatives and positives without replacement has
+    the very distribution of dealing rows. Fractions of a row are spread evenly.
+    Returns weights and positives of shape (cells, folds).
+    """
+    generator = np.random.default_rng(seed)
+    kinds = []
+    for counts in (weight - positives, positives):
+        whole = np.floor(counts)
+        rest = ((counts - whole) / folds)[:, None]
+        shares = np.zeros((len(counts), folds))
+        # A multinomial deals rows independently, exactly as deal_rows does.
+        small = whole < 2**62
+        shares[small] = generator.multinomial(whole[small].astype(np.int64), np.full(folds, 1.0 / folds))
+        shares[~small] = whole[~small, None] / folds
+        kinds.append(shares + rest)
+    negatives, positive = kinds
+    return negatives + positive, positive

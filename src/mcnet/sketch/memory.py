@@ -1,0 +1,60 @@
+"""Sketch rows held in memory, a chunk at a time."""
+
+from typing import Any
+
+from mcnet.errors import InputError
+from mcnet.rows.columns import (
+    ScoreType,
+    as_array,
+    check_lengths,
+    labels_column,
+    scores_column,
+    weights_column,
+)
+from mcnet.rows.fields import field_columns
+from mcnet.rows.sampling import restore_negatives
+from mcnet.sketch.accumulator import Accumulator
+from mcnet.sketch.folds import check_folds, deal_rows, folds_column
+from mcnet.sketch.grid import Resolution, make_grid
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["CHUNK", "sketch_arrays"]
+
+CHUNK = 1 << 18
+"""Rows validated and added at a time: the temporary columns stay in the cache."""
+
+
+def sketch_arrays(
+    scores: Any,
+    labels: Any,
+    field: Any,
+    weight: Any,
+    folds: Any,
+    resolution: Resolution,
+    score_type: ScoreType,
+    negatives_kept: float,
+) -> Sketch:
+    """Sketch whole columns; see Sketch.from_rows for the parameters."""
+    score, label = as_array(scores, "score"), as_array(labels, "label")
+    weights = None if weight is None else as_array(weight, "weight")
+    fields = field_columns(field)
+    dealt = None if isinstance(folds, int) else folds_column(folds)
+    check_lengths(score=score, label=label, weight=weights, folds=dealt, **{f"field {c.name}": c for c in fields})
+    if len(score) == 0:
+        raise InputError("score is empty; at least one row is needed")
+    number = check_folds(folds) if dealt is None else int(dealt.max()) + 1
+    accumulator = Accumulator(make_grid(resolution), number)
+    for start in range(0, len(score), CHUNK):
+        part = slice(start, min(start + CHUNK, len(score)))
+        y = labels_column(label[part], first_row=start)
+        w = None if weights is None else weights_column(weights[part], first_row=start)
+        y, w = restore_negatives(y, w, negatives_kept)
+        fold = None if dealt is None else dealt[part]
+        if dealt is None and number > 1:
+            fold = deal_rows(start, len(y), number)
+        s = scores_column(score[part], score_type=score_type, first_row=start)
+        accumulator.add(s, y, w, [column[part] for column in fields], fold)
+    if accumulator.rows == 0:
+        raise InputError("every row has weight 0; at least one row with a weight above 0 is needed")
+    contexts, cells = accumulator.finish()
+    return Sketch(contexts, cells, resolution, number, accumulator.rows)

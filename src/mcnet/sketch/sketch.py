@@ -1,0 +1,265 @@
+"""The sketch: a small mergeable table of weighted cells that every calibrator fits on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet.errors import InputError
+from mcnet.rows.columns import FloatArray, ScoreType, logit
+from mcnet.rows.contexts import Contexts
+from mcnet.sketch.cells import Cells
+from mcnet.sketch.folds import check_folds, deal_counts
+from mcnet.sketch.grid import DEFAULT_RESOLUTION, Grid, Resolution, make_grid
+
+__all__ = ["Sketch"]
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """A table of weighted cells: for each context, score cell and fold, the weight, the positives and the mean score.
+
+    Sketches add up (`a + b`: shards, hours, machines), scale (`0.5 * a`: decay) and are saved as Parquet.
+
+    >>> sketch = Sketch.from_rows([0.1, 0.1, 0.4], [0, 1, 1], field=["NL", "FR", "NL"])
+    >>> sketch
+    Sketch(3 rows, weight 3, positives 2, 3 cells, 2 contexts of field, resolution 64)
+    >>> sketch + sketch == 2 * sketch
+    True
+    """
+
+    contexts: Contexts
+    cells: Cells
+    resolution: Resolution
+    folds: int
+    rows: int
+
+    @staticmethod
+    def from_rows(
+        scores: Any,
+        labels: Any,
+        *,
+        field: Any = None,
+        weight: Any = None,
+        folds: Any = 1,
+        resolution: Resolution = DEFAULT_RESOLUTION,
+        score_type: ScoreType = "probability",
+        negatives_kept: float = 1.0,
+    ) -> "Sketch":
+        """Sketch rows held in memory.
+
+        Parameters
+        ----------
+        scores, labels : columns (NumPy, pandas, Polars, Arrow, lists) of scores in [0, 1] and of labels in [0, 1].
+        field : a column, a mapping of names to columns, or a table; None for no field.
+        weight : a column of weights ≥ 0; a row of weight 0 changes nothing.
+        folds : how many folds to deal the rows into, or a column with each row's fold.
+        resolution : cells per unit of logit, or "exact" to keep every distinct score.
+        score_type : "probability" or "logit".
+        negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
+        """
+        from mcnet.sketch.memory import sketch_arrays
+
+        return sketch_arrays(scores, labels, field, weight, folds, resolution, score_type, negatives_kept)
+
+    # -- the columns a calibrator sees, one entry a cell ------------------------------------------------------
+
+    @property
+    def grid(self) -> Grid:
+        """Return the grid that the keys of the cells refer to."""
+        return make_grid(self.resolution)
+
+    @property
+    def context(self) -> NDArray[np.int32]:
+        """Return the context of each cell, a place in `contexts`."""
+        return self.cells.context
+
+    @property
+    def fold(self) -> NDArray[np.int16]:
+        """Return the fold of each cell."""
+        return self.cells.fold
+
+    @property
+    def weight(self) -> FloatArray:
+        """Return the weight (the number of rows, when they are unweighted) of each cell."""
+        return self.cells.sums[:, 0]
+
+    @property
+    def positives(self) -> FloatArray:
+        """Return the weighted positives of each cell."""
+        return self.cells.sums[:, 1]
+
+    @cached_property
+    def score(self) -> FloatArray:
+        """Return the weighted mean score of each cell."""
+        return self.grid.scores(self.cells.key, self.cells.sums[:, 2] / self.weight)
+
+    @cached_property
+    def logit(self) -> FloatArray:
+        """Return the logit of each cell's mean score."""
+        return logit(self.score)
+
+    @property
+    def rate(self) -> FloatArray:
+        """Return the positive rate of each cell."""
+        return np.minimum(self.positives / self.weight, 1.0)
+
+    @property
+    def total_weight(self) -> float:
+        """Return the weight of all rows."""
+        return float(self.weight.sum())
+
+    @property
+    def total_positives(self) -> float:
+        """Return the weighted positives of all rows."""
+        return float(self.positives.sum())
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def __repr__(self) -> str:
+        names = " × ".join(self.contexts.names)
+        parts = [
+            f"{self.rows:,} rows",
+            f"weight {self.total_weight:,.15g}",
+            f"positives {self.total_positives:,.15g}",
+        ]
+        parts.append(f"{len(self):,} cells")
+        parts += [f"{len(self.contexts):,} contexts of {names}"] if names else []
+        parts += [f"{self.folds} folds"] if self.folds > 1 else []
+        return f"Sketch({', '.join(parts)}, resolution {self.resolution})"
+
+    # -- arithmetic ---------------------------------------------------------------------------------------------
+
+    def __add__(self, other: object) -> "Sketch":
+        if not isinstance(other, Sketch):
+            return NotImplemented
+        for what, here, there in (
+            ("resolution", self.resolution, other.resolution),
+            ("fields", self.contexts.names, other.contexts.names),
+            ("folds", self.folds, other.folds),
+        ):
+            if here != there:
+                raise InputError(f"sketches of different {what} do not add up: {here} and {there}; make both alike")
+        contexts, mine, its = self.contexts.united(other.contexts)
+        both = Cells.concatenate(
+            Cells(mine[self.context], self.cells.key, self.fold, self.cells.sums),
+            Cells(its[other.context], other.cells.key, other.fold, other.cells.sums),
+        )
+        return Sketch(contexts, both.added_up(), self.resolution, self.folds, self.rows + other.rows)
+
+    def __radd__(self, other: object) -> "Sketch":
+        # sum([...]) starts from 0.
+        return self if other == 0 else NotImplemented
+
+    def __mul__(self, factor: object) -> "Sketch":
+        if isinstance(factor, bool) or not isinstance(factor, int | float | np.number):
+            return NotImplemented
+        if not 0.0 < float(factor) < np.inf:
+            raise InputError(f"a sketch was scaled by {factor}; the factor is a number above 0")
+        cells = Cells(self.context, self.cells.key, self.fold, self.cells.sums * float(factor))
+        return Sketch(self.contexts, cells, self.resolution, self.folds, self.rows)
+
+    __rmul__ = __mul__
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether two sketches have the same cells with the same sums; how many rows made them is not compared."""
+        if not isinstance(other, Sketch):
+            return NotImplemented
+        mine, its = self.cells, other.cells
+        return (
+            self.resolution == other.resolution
+            and self.folds == other.folds
+            and self.contexts == other.contexts
+            and np.array_equal(mine.context, its.context)
+            and np.array_equal(mine.key, its.key)
+            and np.array_equal(mine.fold, its.fold)
+            and np.array_equal(mine.sums, its.sums)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # -- views --------------------------------------------------------------------------------------------------
+
+    def pooled(self) -> "Sketch":
+        """Return the sketch of the same rows without fields."""
+        return self.only()
+
+    def only(self, *names: str) -> "Sketch":
+        """Return the sketch of the same rows with these fields alone."""
+        unknown = [name for name in names if name not in self.contexts.names]
+        if unknown:
+            raise InputError(
+                f"the sketch has no field {unknown[0]!r}; it has {', '.join(self.contexts.names) or 'none'}"
+            )
+        columns = [c for c in self.contexts.columns(self.contexts.all()) if c.name in names]
+        columns.sort(key=lambda column: names.index(column.name))
+        contexts, order = Contexts.of(columns, len(self.contexts))
+        cells = Cells(order[self.context], self.cells.key, self.fold, self.cells.sums).added_up()
+        return Sketch(contexts, cells, self.resolution, self.folds, self.rows)
+
+    def of_context(self, context: int) -> "Sketch":
+        """Return the sketch of one context's rows, without fields."""
+        # Cells are ordered by context.
+        first, last = np.searchsorted(self.context, [context, context + 1])
+        return self._restricted(np.arange(first, last)).pooled()
+
+    def fold_parts(self, fold: int) -> tuple["Sketch", "Sketch"]:
+        """Return the rows outside a fold (to fit on) and inside it (to judge on); contexts keep their places."""
+        if not 0 <= fold < self.folds or self.folds < 2:
+            raise InputError(f"fold {fold} was asked of a sketch with {self.folds} folds; make it with folds=")
+        inside = self.fold == fold
+        return self._restricted(~inside), self._restricted(inside)
+
+    def unfolded(self) -> "Sketch":
+        """Return the sketch of the same rows, not dealt into folds."""
+        if self.folds == 1:
+            return self
+        cells = Cells(self.context, self.cells.key, np.zeros_like(self.fold), self.cells.sums).added_up()
+        return Sketch(self.contexts, cells, self.resolution, 1, self.rows)
+
+    def dealt(self, folds: int, seed: int = 0) -> "Sketch":
+        """Return the sketch with the rows behind each cell dealt into folds, as dealing the rows would have done."""
+        check_folds(folds)
+        if self.folds > 1:
+            raise InputError(f"the sketch is dealt into {self.folds} folds already; call unfolded() first")
+        weight, positives = deal_counts(self.weight, self.positives, folds, seed)
+        cell, fold = np.nonzero(weight)
+        position = weight[cell, fold] * (self.cells.sums[:, 2] / self.weight)[cell]
+        sums = np.column_stack([weight[cell, fold], positives[cell, fold], position])
+        cells = Cells(self.context[cell], self.cells.key[cell], fold.astype(np.int16), sums).added_up()
+        return Sketch(self.contexts, cells, self.resolution, folds, self.rows)
+
+    def _restricted(self, keep: NDArray[Any]) -> "Sketch":
+        cells = self.cells.take(keep)
+        share = float(cells.sums[:, 0].sum()) / self.total_weight if len(self) else 0.0
+        return Sketch(self.contexts, cells, self.resolution, self.folds, round(self.rows * share))
+
+    # -- files --------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Save the sketch as a Parquet file, whole or not at all."""
+        from mcnet.sketch.store import save_sketch
+
+        save_sketch(self, path)
+
+    @staticmethod
+    def load(path: str | PathLike[str]) -> "Sketch":
+        """Load a sketch saved as Parquet."""
+        from mcnet.sketch.store import load_sketch
+
+        return load_sketch(path)
+
+    @staticmethod
+    def merged(sketches: Sequence["Sketch"]) -> "Sketch":
+        """Return the sum of one or more sketches."""
+        if not sketches:
+            raise InputError("there is no sketch to merge; give at least one")
+        total = sketches[0]
+        for sketch in sketches[1:]:
+            total = total + sketch
+        return total
