@@ -57,7 +57,7 @@ def assert_same(one, other):
         np.testing.assert_allclose(one.interval(name), other.interval(name), rtol=1e-6, atol=1e-6, err_msg=name)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(cells())
 def test_cells_give_what_their_rows_give(drawn):
     p, positives, weight, codes = drawn
@@ -66,7 +66,7 @@ def test_cells_give_what_their_rows_give(drawn):
     assert_same(whole, evaluate(np.repeat(p, weight), labels, np.repeat(codes, weight)))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(cells(), st.randoms(use_true_random=False))
 def test_the_order_of_rows_is_immaterial(drawn, random):
     p, positives, weight, codes = drawn
@@ -76,7 +76,7 @@ def test_the_order_of_rows_is_immaterial(drawn, random):
     assert_same(one, evaluate(p[order], (positives / weight)[order], codes[order], weight[order]))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(cells())
 def test_rows_of_weight_zero_change_nothing(drawn):
     p, positives, weight, codes = drawn
