@@ -150,9 +150,9 @@ def _guide(curves: Curves) -> NDArray[np.int32]:
     if curves.grids * 2 * _HALF > _GUIDE_LIMIT:
         return np.empty((0, 0), dtype=np.int32)
     low = ((np.arange(_HALF, dtype=np.int64) + _FIRST) << _SHIFT).view(np.float64)
-    # Buckets of the upper half run backwards: bucket b holds 1 − s in [low, next), so s starts just above 1 − next.
+    # Buckets of the upper half run backwards: bucket b holds 1 − s in [low, next), so s lies in (1 − next, 1 − low].
     following = ((np.arange(_HALF, dtype=np.int64) + _FIRST + 1) << _SHIFT).view(np.float64)
-    starts = np.concatenate([low, np.nextafter(1.0 - following[::-1], 0.0), [2.0]])
+    starts = np.concatenate([low, 1.0 - following[::-1], [2.0]])
     guide = np.empty((curves.grids, len(starts)), dtype=np.int32)
     for grid in range(curves.grids):
         knots = curves.knots[curves.grid_start[grid] : curves.grid_start[grid + 1]]
