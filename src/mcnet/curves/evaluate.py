@@ -1,6 +1,5 @@
 """The hot loop of serving: scores to probabilities, with numba, and the same in NumPy without it."""
 
-import importlib.util
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from mcnet.curves.curves import Curves
 from mcnet.rows.columns import SCORE_FLOOR, FloatArray
+from mcnet.rows.loops import compiled, numba_installed
 
 __all__ = ["NUMBA_FROM", "Evaluator", "evaluate_numpy"]
 
@@ -53,11 +53,8 @@ def evaluate_numpy(curves: Curves, scores: FloatArray, which: NDArray[Any]) -> F
 
 
 def _kernel() -> Any:
-    from numba import njit
-
     shift, first, half = _SHIFT, _FIRST, _HALF
 
-    @njit(cache=True, nogil=True)
     def kernel(knots, grid_start, grid_of, values, slopes, value_start, guide, scores, bits, which, out):  # type: ignore[no-untyped-def]
         guided = len(guide) > 0
         for i in range(len(scores)):
@@ -91,7 +88,7 @@ def _kernel() -> Any:
                 found = slopes[at + low] * (score - knots[start + low]) + here
                 out[i] = there if here <= there < found else found
 
-    return kernel
+    return compiled(kernel)
 
 
 _compiled: dict[str, Any] = {}
@@ -106,7 +103,7 @@ class Evaluator:
     def __post_init__(self) -> None:
         """Start without tables; they are made when a large array first asks for them."""
         self._guide: NDArray[np.int32] | None = None
-        self._numba = importlib.util.find_spec("numba") is not None
+        self._numba = numba_installed()
 
     def __call__(self, scores: FloatArray, which: NDArray[Any] | None = None) -> FloatArray:
         """Return the value of curve `which[i]` (curve 0 if not given) at `scores[i]`, scores clipped already."""

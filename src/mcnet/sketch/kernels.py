@@ -1,12 +1,12 @@
 """The hot loop of sketching: rows into dense cells, with numba, and the same in NumPy without it."""
 
-import importlib.util
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mcnet.rows.columns import FloatArray
+from mcnet.rows.loops import compiled, numba_installed
 from mcnet.sketch.grid import GUIDE_FIRST, GUIDE_SHIFT, POSITION_UNITS, LogitGrid, edge_guide
 
 __all__ = ["NUMBA_FROM", "accumulate", "accumulate_numpy"]
@@ -36,11 +36,8 @@ def accumulate_numpy(
 
 def _kernel() -> Any:
     if "kernel" not in _compiled:
-        from numba import njit
-
         units, first, shift = float(POSITION_UNITS), GUIDE_FIRST, GUIDE_SHIFT
 
-        @njit(cache=True, nogil=True)
         def kernel(cells, edges, per_score, below, above, scores, bits, labels, weights, slots):  # type: ignore[no-untyped-def]
             for i in range(len(scores)):
                 score = scores[i]
@@ -57,7 +54,7 @@ def _kernel() -> Any:
                 entry[1] += weight * labels[i]
                 entry[2] += weight * position
 
-        _compiled["kernel"] = kernel
+        _compiled["kernel"] = compiled(kernel)
     return _compiled["kernel"]
 
 
@@ -76,8 +73,3 @@ def accumulate(
     guide = _compiled.setdefault(f"guide {grid.resolution}", edge_guide(grid.edges))
     bits = np.minimum(scores, 1.0 - scores).view(np.int64)
     _kernel()(cells, grid.edges, grid.units_per_score, *guide, scores, bits, labels, weights, slots)
-
-
-def numba_installed() -> bool:
-    """Tell whether numba can be imported."""
-    return importlib.util.find_spec("numba") is not None
