@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet.errors import InputError
-from mcnet.rows.fields import MISSING_LABEL, FieldColumn, sort_key
+from mcnet.rows.fields import MISSING_LABEL, FieldColumn, field_text, sort_key
 
 __all__ = ["ANY", "Contexts"]
 
@@ -163,6 +163,15 @@ class Contexts:
             return dense[keys]
         at = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
         return np.where(ordered[at] == keys, places[at], -1).astype(np.int32)
+
+    def find(self, values: Sequence[Any]) -> int:
+        """Return the context of one row, its values in the order of the fields; -1 where it is unknown."""
+        codes = tuple([place.get(field_text(v), ANY) for place, v in zip(self._places, values, strict=True)])
+        return self._by_codes.get(codes, -1)
+
+    @cached_property
+    def _by_codes(self) -> dict[tuple[int, ...], int]:
+        return {tuple(row): place for place, row in enumerate(self.table.tolist())}
 
     @cached_property
     def _places(self) -> list[dict[str | None, int]]:
