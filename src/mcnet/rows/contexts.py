@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet.errors import InputError
-from mcnet.rows.fields import MISSING_LABEL, FieldColumn, field_text, sort_key
+from mcnet.rows.fields import MISSING_LABEL, UNNAMED, FieldColumn, field_text, sort_key
 
 __all__ = ["ANY", "Contexts"]
 
@@ -138,8 +138,8 @@ class Contexts:
     def aligned(self, columns: Sequence[FieldColumn]) -> list[FieldColumn]:
         """Return the columns in this order of fields; refuse missing or surplus ones."""
         given = {column.name: column for column in columns}
-        if len(columns) == len(self.names) == 1 and self.names[0] not in given and columns[0].name == "field":
-            return [columns[0]]  # an unnamed column can only mean the one field there is
+        if len(columns) == len(self.names) == 1 and UNNAMED in (columns[0].name, self.names[0]):
+            return [columns[0]]  # where one of the two has no name, they can only mean each other
         if set(given) != set(self.names):
             wanted = ", ".join(self.names) or "no field"
             raise InputError(f"fields given: {', '.join(given) or 'none'}; needed: {wanted}")
