@@ -22,7 +22,8 @@ _NUMBERS = (float, int, bool)
 def _items(column: Any) -> list[Any] | None:
     """Return a short list or array as a list; None for everything else."""
     if isinstance(column, np.ndarray) and column.ndim == 1 and column.dtype.kind in "biufU" and len(column) <= FEW:
-        return column.tolist()
+        items: list[Any] = column.tolist()
+        return items
     return list(column) if isinstance(column, list | tuple) and len(column) <= FEW else None
 
 
@@ -67,7 +68,7 @@ class FewRows:
         if any(column is None or len(column) != rows for column in columns):
             return None
         try:
-            return [1 + self._contexts.find(values) for values in zip(*columns, strict=True)]  # type: ignore[arg-type]
+            return [1 + self._contexts.find(values) for values in zip(*columns, strict=True)]
         except TypeError:  # a value that cannot be a field value
             return None
 

@@ -96,7 +96,8 @@ class CalibrationModel:
         if codes.dtype.kind not in "iu" or (len(codes) and not -1 <= codes.min() <= codes.max() < known):
             raise InputError(f"codes are whole numbers from -1 to {known - 1}, as codes(field) returns them")
         # A narrow type (uint8) would wrap around at the next addition.
-        return codes.astype(np.int32)
+        which: NDArray[np.int32] = codes.astype(np.int32)
+        return which
 
     def codes(self, field: Any) -> NDArray[np.int32] | None:
         """Return the context of each row as a number, -1 where it is unseen; None for a model without fields."""
