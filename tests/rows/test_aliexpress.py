@@ -85,7 +85,7 @@ def test_the_field_is_found_by_its_counts_or_named(tmp_path):
     made = prepare_aliexpress(tmp_path, tmp_path / "out", parts=("train",))
     assert find_field(made, {"train": (55, 55, 50, 50)}) == "categorical_1"
     assert find_field(made, name="categorical_8") == "categorical_8"
-    with pytest.raises(InputError, match="name the field yourself.*categorical_1 .train.: 55, 55, 50, 50"):
+    with pytest.raises(InputError, match=r"name the field yourself.*categorical_1 .train.: 55, 55, 50, 50"):
         find_field(made)
     with pytest.raises(InputError, match="categorical_1 to categorical_16"):
         find_field(made, name="country")

@@ -116,7 +116,7 @@ class Impressions:
     @property
     def clicked(self) -> NDArray[np.bool_]:
         """The rows that were clicked."""
-        return self.click.label == 1
+        return np.equal(self.click.label, 1)
 
     def features(self, numeric: int = 6, categorical: int = 3) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """Numbers and category codes that tell of both labels; the field is the first category."""
