@@ -1,0 +1,105 @@
+"""The log-posterior of the factorised model and its maximum, by damped Fisher scoring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet.calibrators.factorised.arrow import Arrow, Information, conjugate_gradients
+from mcnet.calibrators.factorised.likelihood import Table
+from mcnet.calibrators.factorised.prior import Strengths
+from mcnet.calibrators.factorised.structure import Incidence, Shapes, State
+
+__all__ = ["Posterior", "newton_step"]
+
+Floats = NDArray[np.float64]
+
+# No log-slope may move by more than this in one step: an exponential leads far astray.
+LONGEST = 2.0
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Minus the log-posterior of a `State`: the loss of the table plus quadratic priors."""
+
+    table: Table
+    shapes: Shapes
+    incidence: Incidence
+    strengths: Strengths
+
+    @property
+    def centre(self) -> Floats:
+        """The prior mean of the shared vector: the curve that leaves the score as it is."""
+        mean = np.zeros(1 + self.shapes.basis.shape[1])
+        mean[0] = self.table.panels.origin_logit
+        return mean
+
+    def contexts(self, state: State) -> tuple[Floats, Floats]:
+        """Offset `[contexts]` and log-slopes `[contexts, panels]`."""
+        width = self.shapes.deviation.shape[1]
+        moved = self.incidence.gather(state.values, width) @ self.shapes.deviation.T
+        coefficients = state.shared + moved
+        log_slopes = np.log(self.table.panels.scale) + coefficients[:, 1:] @ self.shapes.basis.T
+        return coefficients[:, 0], log_slopes
+
+    def value(self, state: State) -> float:
+        """Minus the log-posterior, up to a constant."""
+        away = state.shared - self.centre
+        penalty = away @ self.strengths.shared_precision(self.shapes) @ away
+        for field, numbers in enumerate(state.values):
+            penalty += np.sum(numbers**2 @ self.strengths.value_precision(field, self.shapes))
+        return self.table.loss(*self.contexts(state)) + 0.5 * float(penalty)
+
+    def gradient(self, state: State) -> State:
+        """The derivative of `value` by every parameter."""
+        by_offset, by_slope = self.table.gradient(*self.contexts(state))
+        return self.pull_back(state, np.column_stack([by_offset, by_slope @ self.shapes.basis]))
+
+    def pull_back(self, state: State, by_context: Floats) -> State:
+        """From the loss's derivative by each context's coefficients to that of `value` by the parameters."""
+        prior = self.strengths.shared_precision(self.shapes) @ (state.shared - self.centre)
+        along = by_context @ self.shapes.deviation
+        values = [
+            self.incidence.total(field, along) + numbers * self.strengths.value_precision(field, self.shapes)
+            for field, numbers in enumerate(state.values)
+        ]
+        return State(by_context.sum(axis=0) + prior, values)
+
+    def information(self, state: State) -> Information:
+        """The Fisher information of the likelihood plus the prior precision."""
+        shapes, contexts = self.shapes, len(self.incidence.codes)
+        functions, width = shapes.basis.shape[1], shapes.deviation.shape[1]
+        lift = np.zeros((1 + shapes.basis.shape[0], 1 + functions))
+        lift[0, 0] = 1.0
+        lift[1:, 1:] = shapes.basis
+        along = lift @ shapes.deviation
+        shared = self.strengths.shared_precision(shapes)
+        cross = np.empty((contexts, width, 1 + functions))
+        total = np.zeros((len(lift), len(lift)))
+        for chunk, block in self.table.curvature(*self.contexts(state)):
+            total += block.sum(axis=0)
+            cross[chunk] = along.T @ block @ lift
+        shared = shared + lift.T @ total @ lift
+        precision = [self.strengths.value_precision(field, shapes) for field in range(self.incidence.fields)]
+        return Information(self.incidence, shared, cross, cross @ shapes.deviation, precision)
+
+
+def newton_step(posterior: Posterior, state: State) -> tuple[State, float, Arrow]:
+    """One damped Newton step; also the decrement (twice the expected gain) and the factorised curvature."""
+    information = posterior.information(state)
+    arrow = Arrow(information)
+    gradient = posterior.gradient(state)
+    direction = conjugate_gradients(information, arrow, gradient)
+    decrement = gradient.dot(direction)
+    _, now = posterior.contexts(state)
+    _, then = posterior.contexts(state.plus(-1.0, direction))
+    length = min(1.0, LONGEST / max(float(np.max(np.abs(then - now))), 1e-300))
+    value = posterior.value(state)
+    while length > 1e-6:
+        moved = state.plus(-length, direction)
+        if posterior.value(moved) <= value - 1e-4 * length * decrement + 1e-12 * abs(value):
+            return moved, decrement, arrow
+        length *= 0.5
+    return state, decrement, arrow

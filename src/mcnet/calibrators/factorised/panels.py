@@ -1,0 +1,125 @@
+"""Panels: the fixed partition of standardised logits on which every log-slope is a step function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import BSpline
+
+__all__ = ["Panels", "Shape", "make_panels", "shape_basis"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Shape = Literal["step", "linear", "cubic"]
+
+# A panel narrower than this many standard deviations has no say of its own about the slope.
+NARROWEST = 1e-3
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Adjoining intervals of `t = (logit − centre) / scale`; the first and the last reach to infinity.
+
+    `edges` are the inner edges; the curve is integrated from the edge `edges[origin]`, where its value is the
+    offset of the context. `mass` is the share of the evidence in each panel.
+    """
+
+    centre: float
+    scale: float
+    edges: Floats
+    origin: int
+    mass: Floats
+
+    @property
+    def count(self) -> int:
+        """The number of panels, one more than inner edges."""
+        return len(self.edges) + 1
+
+    @property
+    def origin_logit(self) -> float:
+        """The raw logit at which the integral starts."""
+        return self.centre + self.scale * float(self.edges[self.origin])
+
+    @property
+    def lengths(self) -> Floats:
+        """Signed lengths: negative left of the origin; the two endless panels count 0, as nothing lies beyond."""
+        inner = np.concatenate([[0.0], np.diff(self.edges), [0.0]])
+        return np.where(np.arange(self.count) > self.origin, inner, -inner)
+
+    @property
+    def middles(self) -> Floats:
+        """One position for each panel; the endless ones are taken as wide as their neighbours."""
+        steps = np.diff(self.edges)
+        first, last = (steps[0], steps[-1]) if len(steps) else (1.0, 1.0)
+        bounds = np.concatenate([[self.edges[0] - first], self.edges, [self.edges[-1] + last]])
+        return 0.5 * (bounds[1:] + bounds[:-1])
+
+    def locate(self, logits: Floats) -> tuple[Integers, Floats]:
+        """The panel of each logit, and its signed distance from that panel's edge towards the origin."""
+        t = (logits - self.centre) / self.scale
+        panel = np.searchsorted(self.edges, t, side="right")
+        right = panel > self.origin
+        near = np.where(right, panel - 1, np.minimum(panel, len(self.edges) - 1))
+        return panel, t - self.edges[near]
+
+    def cumulate(self, slopes: Floats) -> Floats:
+        """The curve at each panel's edge towards the origin, for slopes `[..., panels]` and offset 0."""
+        steps = slopes * self.lengths
+        split = self.origin + 1
+        value = np.zeros_like(steps)
+        # Away from the origin, a panel starts where the panels before it have brought the curve.
+        value[..., split + 1 :] = np.cumsum(steps[..., split:-1], axis=-1)
+        value[..., : split - 1] = np.cumsum(steps[..., split - 1 : 0 : -1], axis=-1)[..., ::-1]
+        return value
+
+
+def make_panels(logits: Floats, weight: Floats, positives: Floats, count: int) -> Panels:
+    """Panels that resolve the bulk of the rows, the bulk of the rarer class, and the range of scores alike.
+
+    Edges are quantiles of the mean of three measures: rows, rows of the rarer class (which carry most of the
+    information), and a uniform one over the central 99.8 % of the rows.
+    """
+    order = np.argsort(logits, kind="stable")
+    logits, weight, positives = logits[order], weight[order], positives[order]
+    total = weight.sum()
+    centre = float(logits @ weight / total)
+    scale = float(np.sqrt((logits - centre) ** 2 @ weight / total))
+    if not scale > 1e-9:
+        return Panels(centre=centre, scale=1.0, edges=np.zeros(1), origin=0, mass=np.full(2, 0.5))
+    t = (logits - centre) / scale
+    negatives = weight - positives
+    rare = positives if positives.sum() <= negatives.sum() else negatives
+    # With one class only there is no rarer one; the rows stand in for it.
+    evidence = weight / total + (rare / rare.sum() if rare.sum() > 0 else weight / total)
+    reached = np.cumsum(weight) / total
+    low, high = t[np.searchsorted(reached, 0.001)], t[min(np.searchsorted(reached, 0.999), len(t) - 1)]
+    spread = np.clip((t - low) / max(high - low, NARROWEST), 0.0, 1.0)
+    measure = (np.cumsum(evidence) + spread) / 3.0
+    edges = np.interp(np.arange(1, count) / count, measure, t)
+    kept = np.concatenate([[True], np.diff(edges) > NARROWEST])
+    edges = edges[kept]
+    origin = int(np.argmin(np.abs(edges - t @ evidence / evidence.sum())))
+    mass = np.bincount(np.searchsorted(edges, t, side="right"), weights=evidence, minlength=len(edges) + 1)
+    return Panels(centre=centre, scale=scale, edges=edges, origin=origin, mass=mass / mass.sum())
+
+
+def shape_basis(panels: Panels, shape: Shape, functions: int | None = None) -> Floats:
+    """The log-slope in each panel as a combination of functions: `[panels, functions]`.
+
+    "step" gives every panel its own level; "linear" and "cubic" are B-splines of that degree, sampled at the middles
+    of the panels, with knots at every (panels / functions)-th edge.
+    """
+    if shape == "step":
+        return np.eye(panels.count)
+    degree = {"linear": 1, "cubic": 3}[shape]
+    count = min(functions or panels.count // 2, panels.count)
+    if count <= degree:
+        return np.eye(panels.count)
+    middles = panels.middles
+    places = np.linspace(0.0, panels.count - 1.0, count - degree + 1)
+    knots = np.interp(places, np.arange(panels.count), middles)
+    padded = np.concatenate([np.repeat(knots[0], degree), knots, np.repeat(knots[-1], degree)])
+    return np.asarray(BSpline.design_matrix(middles, padded, degree).toarray(), dtype=np.float64)
