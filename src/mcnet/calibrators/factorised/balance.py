@@ -58,7 +58,7 @@ class Balance:
             pull += np.where(codes >= 0, by_value[np.maximum(codes, 0)], 0.0)
         residual = pull[:, None] * table.weight * chance * (1.0 - chance)
         by_context = np.column_stack(
-            [residual.sum(axis=1), (slopes * table.reach(residual)) @ posterior.shapes.basis]
+            [residual.sum(axis=1), (slopes * table.reach(residual, table.place)) @ posterior.shapes.basis]
         )
         gradient = posterior.gradient(state)
         extra = posterior.pull_back(State(posterior.centre, [0.0 * v for v in state.values]), by_context)

@@ -15,7 +15,7 @@ from mcnet.calibrators.factorised.likelihood import make_table
 from mcnet.calibrators.factorised.model import Covariance, FactorisedModel
 from mcnet.calibrators.factorised.newton import Posterior, newton_step
 from mcnet.calibrators.factorised.panels import Shape, make_panels, shape_basis
-from mcnet.calibrators.factorised.prior import Strengths, default_strengths, relearn
+from mcnet.calibrators.factorised.prior import Learner, Strengths, default_strengths, relearn
 from mcnet.calibrators.factorised.structure import Incidence, State, make_shapes
 
 __all__ = ["fit_factorised"]
@@ -23,9 +23,10 @@ __all__ = ["fit_factorised"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Twice the log-posterior still to be gained at which the maximum counts as reached; strengths to one per cent.
-DECREMENT = 1e-6
-SETTLED = 0.01
+# The maximum counts as reached when twice the log-posterior still to be gained is below this; no data can tell.
+DECREMENT = 1e-5
+# Variances of the priors to two per cent: the evidence is flat around its maximum.
+SETTLED = 0.02
 
 
 def fit_factorised(
@@ -63,7 +64,7 @@ def fit_factorised(
     used = cells[1] > 0
     x, w, y = (column[used] for column in cells)
     where = np.asarray(contexts, dtype=np.int64)[used]
-    given = np.asarray(codes, dtype=np.int64).reshape(-1, len(sizes))
+    given = np.atleast_2d(np.asarray(codes, dtype=np.int64))
     combinations = _combinations(given, sizes, pairs, start)
     expanded = np.column_stack([given, *(pair.codes(given) for pair in combinations)]).astype(np.int64)
     counts = [*map(int, sizes), *(len(pair.keys) for pair in combinations)]
@@ -81,21 +82,19 @@ def fit_factorised(
         strengths=strengths or (start.strengths if start else default_strengths(len(counts), len(combinations))),
     )
     state = _first_state(posterior, start)
-    learn = strengths is None
-    settled = not learn
+    learner = Learner(SETTLED)
+    settled = strengths is not None
     taken, decrement = 0, np.inf
     while taken < iterations:
         taken += 1
         state, decrement, arrow = newton_step(posterior, state)
         if settled and decrement < DECREMENT:
             break
-        if learn and decrement < 1.0 and not settled:
+        if decrement < 1.0 and not settled:
             shared = arrow.shared_covariance()
-            learnt, change = relearn(
-                posterior.strengths, shapes, state, arrow.value_variances(shared), shared
-            )
-            posterior = replace(posterior, strengths=learnt)
-            settled = change < SETTLED
+            learnt = relearn(posterior.strengths, shapes, state, arrow.value_variances(shared), shared)
+            settled = learner.settles(posterior.strengths, learnt)
+            posterior = replace(posterior, strengths=learner.extrapolate(posterior.strengths, learnt))
     if alpha_balance > 0:
         state = refine_balance(posterior, state, arrow, Balance(alpha_balance, normalize, len(sizes)))
     kept = Covariance(arrow.shared_covariance(), tuple(arrow.inverse), tuple(arrow.coupling)) if covariance else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,52 +46,73 @@ class Table:
             value = float(np.sum(self.weight * np.logaddexp(0.0, logits) - self.positives * logits))
         return value if np.isfinite(value) else np.inf
 
-    def reach(self, rows: Floats, contexts: slice | None = None) -> Floats:
-        """Σ_g rows[c, g] · ∂F[c, g] / ∂slope[c, h]: what lies beyond a panel crosses it whole."""
+    def reach(self, rows: Floats, place: Floats) -> Floats:
+        """Σ_g rows[..., g] · ∂F[..., g] / ∂slope[..., h]: what lies beyond a panel crosses it whole."""
         origin = self.panels.origin
         beyond = np.zeros_like(rows)
-        beyond[:, origin + 1 : -1] = np.cumsum(rows[:, :origin:-1], axis=1)[:, -2::-1]
-        beyond[:, 1 : origin + 1] = np.cumsum(rows[:, : origin + 1], axis=1)[:, :-1]
-        return self.panels.lengths * beyond + (self.place if contexts is None else self.place[contexts]) * rows
+        beyond[..., origin + 1 : -1] = np.cumsum(rows[..., :origin:-1], axis=-1)[..., -2::-1]
+        beyond[..., 1 : origin + 1] = np.cumsum(rows[..., : origin + 1], axis=-1)[..., :-1]
+        beyond *= self.panels.lengths
+        beyond += place * rows
+        return beyond
 
     def gradient(self, offset: Floats, log_slopes: Floats) -> tuple[Floats, Floats]:
         """Derivatives of the loss: `[contexts]` by the offset and `[contexts, panels]` by the log-slopes."""
         slopes = np.exp(log_slopes)
         residual = self.weight * expit(self.calibrated(offset, slopes)) - self.positives
-        return residual.sum(axis=1), slopes * self.reach(residual)
+        return residual.sum(axis=1), slopes * self.reach(residual, self.place)
 
-    def curvature(self, offset: Floats, log_slopes: Floats) -> Iterator[tuple[slice, Floats]]:
-        """Fisher information `[contexts, 1 + panels, 1 + panels]` of offset and log-slopes, in chunks of contexts.
+    def information(self, offset: Floats, log_slopes: Floats, along: Floats) -> tuple[Floats, Floats]:
+        """Fisher information of offsets and log-slopes: its sum over contexts, and its products with `along`.
 
-        A cell counts `p(1−p)` of its weight, and its F depends on panel h by `length[h]·slope[h]` for all panels
-        it lies beyond. So the information of two panels on one side of the origin is
-        `length[near] · reach[far] · slope[near] · slope[far]`: an outer product on each side of the diagonal.
+        Coordinates are (offset, log-slope of every panel); `along` `[1 + panels, P]` are directions in them. Returns
+        `[1 + panels, 1 + panels]` and `[contexts, P, 1 + panels]`. A cell counts `p(1−p)` of its weight, and its F
+        depends on panel h by `length[h]·slope[h]` if it lies beyond h. Hence no context needs its own matrix:
+        products are running sums over panels, and for two panels on one side of the origin the information is
+        `length[near]·slope[near] · slope[far]·reach[far]`, whose sum over contexts is one matrix product.
         """
-        panels = self.panels.count
-        lengths, origin = self.panels.lengths, self.panels.origin
-        index = np.arange(panels)
-        right = index > origin
-        near_first = (index[:, None] < index[None, :]) == right[:, None]
-        same_side = right[:, None] == right[None, :]
-        upper = same_side & near_first & (index[:, None] != index[None, :])
-        size = max(1, CHUNK // (panels + 1) ** 2)
-        for start in range(0, len(self.weight), size):
+        contexts, panels = log_slopes.shape
+        width = along.shape[1]
+        total = np.zeros((panels + 1, panels + 1))
+        products = np.empty((contexts, width, panels + 1))
+        farther = _farther(self.panels)
+        lengths = self.panels.lengths
+        index = np.arange(1, panels + 1)
+        size = max(1, CHUNK // (panels * max(width, 1)))
+        for start in range(0, contexts, size):
             chunk = slice(start, start + size)
-            slopes = np.exp(log_slopes[chunk])
-            logits = offset[chunk, None] + self.panels.cumulate(slopes) + self.place[chunk] * slopes
-            chance = expit(logits)
+            slopes, place = np.exp(log_slopes[chunk]), self.place[chunk]
+            chance = expit(offset[chunk, None] + self.panels.cumulate(slopes) + place * slopes)
             rows = self.weight[chunk] * chance * (1.0 - chance)
-            reach = self.reach(rows, chunk)
+            reach = self.reach(rows, place)
             far = slopes * reach
-            information = np.empty((len(rows), panels + 1, panels + 1))
-            information[:, 0, 0] = rows.sum(axis=1)
-            information[:, 0, 1:] = information[:, 1:, 0] = far
-            block = information[:, 1:, 1:]
-            product = (slopes * lengths)[:, :, None] * far[:, None, :] * upper
-            np.add(product, product.transpose(0, 2, 1), out=block)
-            whole = lengths * (reach - self.place[chunk] * rows)
-            block[:, index, index] = slopes**2 * (whole + self.place[chunk] ** 2 * rows)
-            yield chunk, information
+            total[0, 0] += rows.sum()
+            total[0, 1:] += far.sum(axis=0)
+            total[1:, 1:] += farther * ((slopes * lengths).T @ far)
+            whole = lengths * (reach - place * rows)
+            total[index, index] += np.sum(slopes**2 * (whole + place**2 * rows), axis=0)
+
+            moves = slopes[:, None, :] * along[1:].T
+            change = self.panels.cumulate(moves)
+            change += moves * place[:, None, :]
+            change += along[0][:, None]
+            change *= rows[:, None, :]
+            np.sum(change, axis=2, out=products[chunk, :, 0])
+            np.multiply(self.reach(change, place[:, None, :]), slopes[:, None, :], out=products[chunk, :, 1:])
+        # Only panels farther out than their partner were summed.
+        block = total[1:, 1:]
+        block += (farther * block).T
+        total[1:, 0] = total[0, 1:]
+        return total, products
+
+
+def _farther(panels: Panels) -> NDArray[np.bool_]:
+    """Whether panel (column) lies farther from the origin than panel (row), on the same side of it."""
+    index = np.arange(panels.count)
+    right = index > panels.origin
+    after = index[:, None] < index[None, :]
+    before = index[:, None] > index[None, :]
+    return (right[:, None] & right[None, :] & after) | (~right[:, None] & ~right[None, :] & before)
 
 
 def make_table(

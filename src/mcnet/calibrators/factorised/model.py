@@ -67,7 +67,7 @@ class FactorisedModel:
 
     def expand(self, codes: ArrayLike) -> Integers:
         """Append the codes of combinations, and write every unseen value as −1."""
-        given = np.asarray(codes, dtype=np.int64).reshape(-1, self.fields)
+        given = np.atleast_2d(np.asarray(codes, dtype=np.int64))
         sizes = np.array([len(numbers) for numbers in self.state.values[: self.fields]], dtype=np.int64)
         given = np.where((given >= 0) & (given < sizes), given, -1)
         return np.column_stack([given, *(pair.codes(given) for pair in self.combinations)]).astype(np.int64)

@@ -38,11 +38,11 @@ class Posterior:
 
     def contexts(self, state: State) -> tuple[Floats, Floats]:
         """Offset `[contexts]` and log-slopes `[contexts, panels]`."""
-        width = self.shapes.deviation.shape[1]
-        moved = self.incidence.gather(state.values, width) @ self.shapes.deviation.T
-        coefficients = state.shared + moved
-        log_slopes = np.log(self.table.panels.scale) + coefficients[:, 1:] @ self.shapes.basis.T
-        return coefficients[:, 0], log_slopes
+        shapes = self.shapes
+        moved = self.incidence.gather(state.values, shapes.deviation.shape[1])
+        log_slopes = moved @ (shapes.basis @ shapes.deviation[1:]).T
+        log_slopes += np.log(self.table.panels.scale) + shapes.basis @ state.shared[1:]
+        return state.shared[0] + moved @ shapes.deviation[0], log_slopes
 
     def value(self, state: State) -> float:
         """Minus the log-posterior, up to a constant."""
@@ -69,21 +69,19 @@ class Posterior:
 
     def information(self, state: State) -> Information:
         """The Fisher information of the likelihood plus the prior precision."""
-        shapes, contexts = self.shapes, len(self.incidence.codes)
-        functions, width = shapes.basis.shape[1], shapes.deviation.shape[1]
-        lift = np.zeros((1 + shapes.basis.shape[0], 1 + functions))
+        shapes = self.shapes
+        lift = np.zeros((1 + shapes.basis.shape[0], 1 + shapes.basis.shape[1]))
         lift[0, 0] = 1.0
         lift[1:, 1:] = shapes.basis
-        along = lift @ shapes.deviation
-        shared = self.strengths.shared_precision(shapes)
-        cross = np.empty((contexts, width, 1 + functions))
-        total = np.zeros((len(lift), len(lift)))
-        for chunk, block in self.table.curvature(*self.contexts(state)):
-            total += block.sum(axis=0)
-            cross[chunk] = along.T @ block @ lift
-        shared = shared + lift.T @ total @ lift
-        precision = [self.strengths.value_precision(field, shapes) for field in range(self.incidence.fields)]
-        return Information(self.incidence, shared, cross, cross @ shapes.deviation, precision)
+        total, cross = self.table.information(*self.contexts(state), lift @ shapes.deviation)
+        cross = cross @ lift
+        return Information(
+            incidence=self.incidence,
+            shared=lift.T @ total @ lift + self.strengths.shared_precision(shapes),
+            cross=cross,
+            own=cross @ shapes.deviation,
+            precision=[self.strengths.value_precision(field, shapes) for field in range(self.incidence.fields)],
+        )
 
 
 def newton_step(posterior: Posterior, state: State) -> tuple[State, float, Arrow]:

@@ -21,10 +21,11 @@ NARROWEST = 1e-3
 
 @dataclass(frozen=True)
 class Panels:
-    """Adjoining intervals of `t = (logit − centre) / scale`; the first and the last reach to infinity.
+    """Adjoining intervals of `t = (logit − centre) / scale`.
 
-    `edges` are the inner edges; the curve is integrated from the edge `edges[origin]`, where its value is the
-    offset of the context. `mass` is the share of the evidence in each panel.
+    `edges` run from the lowest score to the highest; the first and the last panel lie beyond them, endless and empty.
+    The curve is integrated from `edges[origin]`, where its value is the offset of the context. `mass` is the
+    share of the evidence in each panel.
     """
 
     centre: float
@@ -35,7 +36,7 @@ class Panels:
 
     @property
     def count(self) -> int:
-        """The number of panels, one more than inner edges."""
+        """The number of panels, one more than edges."""
         return len(self.edges) + 1
 
     @property
@@ -49,20 +50,12 @@ class Panels:
         inner = np.concatenate([[0.0], np.diff(self.edges), [0.0]])
         return np.where(np.arange(self.count) > self.origin, inner, -inner)
 
-    @property
-    def middles(self) -> Floats:
-        """One position for each panel; the endless ones are taken as wide as their neighbours."""
-        steps = np.diff(self.edges)
-        first, last = (steps[0], steps[-1]) if len(steps) else (1.0, 1.0)
-        bounds = np.concatenate([[self.edges[0] - first], self.edges, [self.edges[-1] + last]])
-        return 0.5 * (bounds[1:] + bounds[:-1])
-
     def locate(self, logits: Floats) -> tuple[Integers, Floats]:
         """The panel of each logit, and its signed distance from that panel's edge towards the origin."""
         t = (logits - self.centre) / self.scale
         panel = np.searchsorted(self.edges, t, side="right")
         right = panel > self.origin
-        near = np.where(right, panel - 1, np.minimum(panel, len(self.edges) - 1))
+        near = panel - right
         return panel, t - self.edges[near]
 
     def cumulate(self, slopes: Floats) -> Floats:
@@ -82,44 +75,51 @@ def make_panels(logits: Floats, weight: Floats, positives: Floats, count: int) -
     Edges are quantiles of the mean of three measures: rows, rows of the rarer class (which carry most of the
     information), and a uniform one over the central 99.8 % of the rows.
     """
-    order = np.argsort(logits, kind="stable")
-    logits, weight, positives = logits[order], weight[order], positives[order]
+    # Equal scores are one point, so that weights and repetitions give the same panels.
+    logits, point = np.unique(logits, return_inverse=True)
+    weight = np.bincount(point, weights=weight)
+    positives = np.bincount(point, weights=positives)
     total = weight.sum()
     centre = float(logits @ weight / total)
     scale = float(np.sqrt((logits - centre) ** 2 @ weight / total))
     if not scale > 1e-9:
-        return Panels(centre=centre, scale=1.0, edges=np.zeros(1), origin=0, mass=np.full(2, 0.5))
+        return Panels(centre, scale=1.0, edges=np.array([-0.5, 0.5]), origin=0, mass=np.array([0.0, 1.0, 0.0]))
     t = (logits - centre) / scale
     negatives = weight - positives
     rare = positives if positives.sum() <= negatives.sum() else negatives
     # With one class only there is no rarer one; the rows stand in for it.
     evidence = weight / total + (rare / rare.sum() if rare.sum() > 0 else weight / total)
     reached = np.cumsum(weight) / total
-    low, high = t[np.searchsorted(reached, 0.001)], t[min(np.searchsorted(reached, 0.999), len(t) - 1)]
+    low, high = t[np.searchsorted(reached, [0.001, 0.999]).clip(max=len(t) - 1)]
     spread = np.clip((t - low) / max(high - low, NARROWEST), 0.0, 1.0)
     measure = (np.cumsum(evidence) + spread) / 3.0
-    edges = np.interp(np.arange(1, count) / count, measure, t)
-    kept = np.concatenate([[True], np.diff(edges) > NARROWEST])
-    edges = edges[kept]
+    cuts = np.interp(np.arange(1, count) / count, measure, t)
+    cuts = cuts[(cuts > t[0] + NARROWEST) & (cuts < t[-1] - NARROWEST)]
+    cuts = cuts[np.diff(cuts, prepend=-np.inf) > NARROWEST]
+    edges = np.concatenate([t[:1], cuts, t[-1:]])
     origin = int(np.argmin(np.abs(edges - t @ evidence / evidence.sum())))
-    mass = np.bincount(np.searchsorted(edges, t, side="right"), weights=evidence, minlength=len(edges) + 1)
+    panel = np.clip(np.searchsorted(edges, t, side="right"), 1, len(edges) - 1)
+    mass = np.bincount(panel, weights=evidence, minlength=len(edges) + 1)
     return Panels(centre=centre, scale=scale, edges=edges, origin=origin, mass=mass / mass.sum())
 
 
 def shape_basis(panels: Panels, shape: Shape, functions: int | None = None) -> Floats:
     """The log-slope in each panel as a combination of functions: `[panels, functions]`.
 
-    "step" gives every panel its own level; "linear" and "cubic" are B-splines of that degree, sampled at the middles
-    of the panels, with knots at every (panels / functions)-th edge.
+    "step" gives every panel its own level; "linear" and "cubic" are B-splines of that degree, sampled at the middles of
+    the panels, with knots at every (panels / functions)-th of them. Beyond the scores ever seen the log-slope is
+    the average one: the last panel's own may be a chance result, and far out nothing holds it in check.
     """
-    if shape == "step":
-        return np.eye(panels.count)
-    degree = {"linear": 1, "cubic": 3}[shape]
-    count = min(functions or panels.count // 2, panels.count)
-    if count <= degree:
-        return np.eye(panels.count)
-    middles = panels.middles
-    places = np.linspace(0.0, panels.count - 1.0, count - degree + 1)
-    knots = np.interp(places, np.arange(panels.count), middles)
-    padded = np.concatenate([np.repeat(knots[0], degree), knots, np.repeat(knots[-1], degree)])
-    return np.asarray(BSpline.design_matrix(middles, padded, degree).toarray(), dtype=np.float64)
+    inner = panels.count - 2
+    functions = min(functions or inner // 2, inner)
+    degree = {"step": 0, "linear": 1, "cubic": 3}[shape]
+    if shape == "step" or functions <= degree:
+        basis = np.eye(inner)
+    else:
+        middles = 0.5 * (panels.edges[1:] + panels.edges[:-1])
+        places = np.linspace(0.0, inner - 1.0, functions - degree + 1)
+        knots = np.interp(places, np.arange(inner), middles)
+        padded = np.concatenate([np.repeat(knots[0], degree), knots, np.repeat(knots[-1], degree)])
+        basis = BSpline.design_matrix(middles, padded, degree).toarray()
+    average = panels.mass[1:-1] @ basis
+    return np.vstack([average, basis, average])

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mcnet.calibrators.factorised.structure import Shapes, State
 
-__all__ = ["Strengths", "default_strengths", "relearn"]
+__all__ = ["Learner", "Strengths", "default_strengths", "relearn"]
 
 Floats = NDArray[np.float64]
 
@@ -48,18 +48,25 @@ class Strengths:
         precision[1:, 1:] = shapes.penalty / self.shared + np.outer(shapes.level, shapes.level) / LEVEL_VARIANCE
         return precision
 
+    def logarithms(self) -> Floats:
+        """All variances as one vector of logarithms."""
+        return np.log(np.concatenate([*self.values, [self.shared]]))
+
+    def scaled(self, factors: Floats) -> Strengths:
+        """Every variance times its factor, in the order of `logarithms`."""
+        values = tuple(three * factors[3 * field : 3 * field + 3] for field, three in enumerate(self.values))
+        return replace(self, values=values, shared=self.shared * float(factors[-1]))
+
 
 def default_strengths(fields: int, combinations: int) -> Strengths:
     """What is expected before any data; the last `combinations` fields are combinations of others."""
-    expected = tuple(
-        EXPECTED * (COMBINATION if field >= fields - combinations else 1.0) for field in range(fields)
-    )
+    expected = tuple(EXPECTED * (COMBINATION if field >= fields - combinations else 1.0) for field in range(fields))
     return Strengths(values=expected, shared=EXPECTED_SHARED, expected=expected)
 
 
 def relearn(
     strengths: Strengths, shapes: Shapes, state: State, variances: list[Floats], shared_covariance: Floats
-) -> tuple[Strengths, float]:
+) -> Strengths:
     """One fixed-point step towards the variances that maximise the Laplace evidence.
 
     With posterior mean m, posterior variance V and prior variance λ of a group of coefficients (in units where
@@ -67,9 +74,8 @@ def relearn(
 
         λ ← (Σ m² + ν λ₀) / (γ + ν),
 
-    ν = 1 pseudo-coefficient of the expected size λ₀. Returns the new strengths and the largest change of a logarithm.
+    ν = 1 pseudo-coefficient of the expected size λ₀.
     """
-    change = 0.0
     learnt = []
     for field, numbers in enumerate(state.values):
         precision = strengths.value_precision(field, shapes)
@@ -80,13 +86,33 @@ def relearn(
             before = strengths.values[field][group]
             size = before * squares[:, members].sum() + PSEUDO_COUNT * strengths.expected[field][group]
             updated[group] = max(size / (free[:, members].sum() + PSEUDO_COUNT), SMALLEST)
-            change = max(change, abs(float(np.log(updated[group] / before))))
         learnt.append(updated)
     bends = state.shared[1:]
     roughness = float(bends @ shapes.penalty @ bends)
     held = float(np.sum(shared_covariance[1:, 1:] * shapes.penalty)) / strengths.shared
     free_shared = np.clip(len(bends) - 1 - held, 0.0, None)
     shared = (roughness + PSEUDO_COUNT * EXPECTED_SHARED) / (free_shared + PSEUDO_COUNT)
-    shared = max(float(shared), SMALLEST)
-    change = max(change, abs(float(np.log(shared / strengths.shared))))
-    return replace(strengths, values=tuple(learnt), shared=shared), change
+    return replace(strengths, values=tuple(learnt), shared=max(float(shared), SMALLEST))
+
+
+class Learner:
+    """Watches the fixed-point iteration of the strengths: has it settled, and where is it heading?"""
+
+    def __init__(self, tolerance: float) -> None:
+        self._tolerance = tolerance
+        self._last: Floats | None = None
+
+    def settles(self, before: Strengths, after: Strengths) -> bool:
+        """Whether no logarithm of a variance changes by more than the tolerance."""
+        return bool(np.max(np.abs(after.logarithms() - before.logarithms())) < self._tolerance)
+
+    def extrapolate(self, before: Strengths, after: Strengths) -> Strengths:
+        """Aitken's extrapolation, every other step, of each logarithm that moves on in ever smaller steps."""
+        change = after.logarithms() - before.logarithms()
+        if self._last is None:
+            self._last = change
+            return after
+        ratio = np.divide(change, self._last, out=np.zeros_like(change), where=np.abs(self._last) > 1e-12)
+        self._last = None
+        ratio = np.where((ratio > 0) & (ratio < 1), np.minimum(ratio, 0.8), 0.0)
+        return after.scaled(np.exp(np.clip(change * ratio / (1.0 - ratio), -2.0, 2.0)))

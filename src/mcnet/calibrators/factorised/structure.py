@@ -41,14 +41,16 @@ def make_shapes(panels: Panels, basis: Floats, deviations: int) -> Shapes:
     generalised eigenvectors of the roughness against the mass of the panels (for even panels, cosines).
     """
     functions = basis.shape[1]
-    steps = np.diff(basis, axis=0) / np.sqrt(np.diff(panels.middles))[:, None]
+    inner = basis[1:-1]
+    middles = 0.5 * (panels.edges[1:] + panels.edges[:-1])
+    steps = np.diff(inner, axis=0) / np.sqrt(np.diff(middles))[:, None]
     penalty = steps.T @ steps
     # A little even mass keeps the eigenproblem well posed where panels are empty.
-    mass = 0.99 * panels.mass + 0.01 / panels.count
-    gram = basis.T @ (mass[:, None] * basis)
+    mass = 0.99 * panels.mass[1:-1] + 0.01 / len(inner)
+    gram = inner.T @ (mass[:, None] * inner)
     rough, vectors = eigh(penalty, gram)
     bends = min(deviations, functions - 1)
-    constant = np.linalg.lstsq(basis, np.ones(panels.count))[0]
+    constant = np.linalg.lstsq(inner, np.ones(len(inner)))[0]
     deviation = np.zeros((functions + 1, bends + 2))
     deviation[0, 0] = 1.0
     deviation[1:, 1] = constant
