@@ -170,6 +170,21 @@ def test_the_information_is_the_weighted_square_of_derivatives(shape):
     np.testing.assert_allclose(fast, slow, rtol=1e-5, atol=1e-5)
 
 
+def test_the_observed_information_is_the_derivative_of_the_gradient():
+    posterior = make_posterior(rows=500, shape="linear")
+    state = random_state(posterior)
+    point, step = flatten(state), 1e-5
+    slow = np.column_stack(
+        [
+            flatten(posterior.gradient(unflatten(point + h, state)))
+            - flatten(posterior.gradient(unflatten(point - h, state)))
+            for h in step * np.eye(len(point))
+        ]
+    ) / (2 * step)
+    fast = dense_information(posterior.information(state, observed=True), state)
+    np.testing.assert_allclose(fast, slow, rtol=1e-5, atol=1e-4)
+
+
 @pytest.mark.parametrize("fields", [1, 2])
 def test_the_newton_system_is_solved_as_a_dense_solver_would(fields):
     posterior = make_posterior(fields=fields)
@@ -296,6 +311,7 @@ def test_unseen_values_fall_back_to_the_curve_of_the_remaining_fields():
     np.testing.assert_array_equal(model.curve([[999, -1]], logits), shared)
     alone = model.coefficients([[2, -1]]) - model.coefficients([[-1, -1]])
     np.testing.assert_allclose(alone[0], model.shapes.deviation @ model.state.values[0][2])
+    logits = np.linspace(-5, -2, 30)
     low, high = model.band([[-1, -1]], logits)
     seen_low, seen_high = model.band([[0, 0]], logits)
     assert np.all(logit(high) - logit(low) > logit(seen_high) - logit(seen_low))

@@ -61,7 +61,8 @@ class Arrow:
             blocks = incidence.total(field, information.own).copy()
             blocks[:, diagonal, diagonal] += information.precision[field]
             cross = incidence.total(field, information.cross)
-            inverse = np.linalg.inv(blocks)
+            np.linalg.cholesky(blocks)  # raises LinAlgError unless every block is positive definite
+            inverse = np.asarray(np.linalg.inv(blocks), dtype=np.float64)
             pulled = share * (inverse @ cross)
             schur -= pulled.reshape(-1, schur.shape[0]).T @ cross.reshape(-1, schur.shape[0])
             self.inverse.append(inverse)
@@ -108,7 +109,10 @@ def conjugate_gradients(
     size = first = residual.dot(direction)
     for _ in range(iterations):
         product = information.times(direction)
-        step = size / direction.dot(product)
+        curvature = direction.dot(product)
+        if curvature <= 0:
+            raise np.linalg.LinAlgError("the information matrix is not positive definite")
+        step = size / curvature
         solution = solution.plus(step, direction)
         residual = residual.plus(-step, product)
         conditioned = arrow.solve(residual)

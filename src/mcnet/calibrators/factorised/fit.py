@@ -25,6 +25,8 @@ Integers = NDArray[np.int64]
 
 # The maximum counts as reached when twice the log-posterior still to be gained is below this; no data can tell.
 DECREMENT = 1e-5
+# Below this decrement the second derivative is used as it is.
+NEAR = 10.0
 # Variances of the priors to two per cent: the evidence is flat around its maximum.
 SETTLED = 0.02
 
@@ -87,7 +89,7 @@ def fit_factorised(
     taken, decrement = 0, np.inf
     while taken < iterations:
         taken += 1
-        state, decrement, arrow = newton_step(posterior, state)
+        state, decrement, arrow = newton_step(posterior, state, near=decrement < NEAR)
         if settled and decrement < DECREMENT:
             break
         if decrement < 1.0 and not settled:

@@ -62,7 +62,9 @@ class Table:
         residual = self.weight * expit(self.calibrated(offset, slopes)) - self.positives
         return residual.sum(axis=1), slopes * self.reach(residual, self.place)
 
-    def information(self, offset: Floats, log_slopes: Floats, along: Floats) -> tuple[Floats, Floats]:
+    def information(
+        self, offset: Floats, log_slopes: Floats, along: Floats, *, observed: bool = False
+    ) -> tuple[Floats, Floats]:
         """Fisher information of offsets and log-slopes: its sum over contexts, and its products with `along`.
 
         Coordinates are (offset, log-slope of every panel); `along` `[1 + panels, P]` are directions in them. Returns
@@ -70,6 +72,9 @@ class Table:
         depends on panel h by `length[h]·slope[h]` if it lies beyond h. Hence no context needs its own matrix:
         products are running sums over panels, and for two panels on one side of the origin the information is
         `length[near]·slope[near] · slope[far]·reach[far]`, whose sum over contexts is one matrix product.
+
+        `observed` gives the second derivative of the loss instead, which may be indefinite: as F is a sum of
+        exponentials of the log-slopes, it only has the gradient more on the diagonal.
         """
         contexts, panels = log_slopes.shape
         width = along.shape[1]
@@ -99,6 +104,11 @@ class Table:
             change *= rows[:, None, :]
             np.sum(change, axis=2, out=products[chunk, :, 0])
             np.multiply(self.reach(change, place[:, None, :]), slopes[:, None, :], out=products[chunk, :, 1:])
+            if observed:
+                residual = self.weight[chunk] * chance - self.positives[chunk]
+                bent = slopes * self.reach(residual, place)
+                total[index, index] += bent.sum(axis=0)
+                products[chunk, :, 1:] += bent[:, None, :] * along[1:].T
         # Only panels farther out than their partner were summed.
         block = total[1:, 1:]
         block += (farther * block).T

@@ -204,7 +204,7 @@ class FactorisedModel:
                 expected=tuple(get[f"expected_{field}"] for field in range(fields)),
             ),
             combinations=tuple(
-                Combination(*get[f"combination_{index}"].tolist(), keys=get[f"combination_keys_{index}"])
+                Combination(*map(int, get[f"combination_{index}"]), keys=get[f"combination_keys_{index}"])  # type: ignore[misc]
                 for index in range(pairs)
             ),
         )

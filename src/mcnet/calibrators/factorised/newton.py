@@ -1,4 +1,4 @@
-"""The log-posterior of the factorised model and its maximum, by damped Fisher scoring."""
+"""The log-posterior of the factorised model and a damped Newton step towards its maximum."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ class Posterior:
         ]
         return State(by_context.sum(axis=0) + prior, values)
 
-    def information(self, state: State) -> Information:
-        """The Fisher information of the likelihood plus the prior precision."""
+    def information(self, state: State, *, observed: bool = False) -> Information:
+        """The Fisher (or the observed) information of the likelihood plus the prior precision."""
         shapes = self.shapes
         lift = np.zeros((1 + shapes.basis.shape[0], 1 + shapes.basis.shape[1]))
         lift[0, 0] = 1.0
         lift[1:, 1:] = shapes.basis
-        total, cross = self.table.information(*self.contexts(state), lift @ shapes.deviation)
+        total, cross = self.table.information(*self.contexts(state), lift @ shapes.deviation, observed=observed)
         cross = cross @ lift
         return Information(
             incidence=self.incidence,
@@ -84,12 +84,21 @@ class Posterior:
         )
 
 
-def newton_step(posterior: Posterior, state: State) -> tuple[State, float, Arrow]:
-    """One damped Newton step; also the decrement (twice the expected gain) and the factorised curvature."""
-    information = posterior.information(state)
-    arrow = Arrow(information)
+def newton_step(posterior: Posterior, state: State, *, near: bool) -> tuple[State, float, Arrow]:
+    """One damped Newton step; also the decrement (twice the expected gain) and the factorised curvature.
+
+    `near` the maximum the observed information makes convergence quadratic; elsewhere, and where it is not
+    positive definite, the Fisher information is the safe choice.
+    """
     gradient = posterior.gradient(state)
-    direction = conjugate_gradients(information, arrow, gradient)
+    try:
+        information = posterior.information(state, observed=near)
+        arrow = Arrow(information)
+        direction = conjugate_gradients(information, arrow, gradient)
+    except np.linalg.LinAlgError:
+        information = posterior.information(state)
+        arrow = Arrow(information)
+        direction = conjugate_gradients(information, arrow, gradient)
     decrement = gradient.dot(direction)
     _, now = posterior.contexts(state)
     _, then = posterior.contexts(state.plus(-1.0, direction))

@@ -77,8 +77,8 @@ def make_panels(logits: Floats, weight: Floats, positives: Floats, count: int) -
     """
     # Equal scores are one point, so that weights and repetitions give the same panels.
     logits, point = np.unique(logits, return_inverse=True)
-    weight = np.bincount(point, weights=weight)
-    positives = np.bincount(point, weights=positives)
+    weight = np.bincount(point, weights=weight).astype(np.float64)
+    positives = np.bincount(point, weights=positives).astype(np.float64)
     total = weight.sum()
     centre = float(logits @ weight / total)
     scale = float(np.sqrt((logits - centre) ** 2 @ weight / total))

@@ -38,12 +38,13 @@ class Strengths:
     def value_precision(self, field: int, shapes: Shapes) -> Floats:
         """The prior precision of (a, b, u₁…u_J) of one field's values."""
         a, b, u = self.values[field]
-        return np.concatenate([[1.0 / a, 1.0 / b], shapes.roughness / u])
+        precision: Floats = np.concatenate([np.array([1.0 / a, 1.0 / b]), shapes.roughness / u])
+        return precision
 
     def shared_precision(self, shapes: Shapes) -> Floats:
         """The prior precision matrix of the shared vector."""
         size = 1 + len(shapes.level)
-        precision = np.zeros((size, size))
+        precision: Floats = np.zeros((size, size))
         precision[0, 0] = 1.0 / OFFSET_VARIANCE
         precision[1:, 1:] = shapes.penalty / self.shared + np.outer(shapes.level, shapes.level) / LEVEL_VARIANCE
         return precision
