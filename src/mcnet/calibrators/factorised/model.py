@@ -204,7 +204,12 @@ class FactorisedModel:
                 expected=tuple(get[f"expected_{field}"] for field in range(fields)),
             ),
             combinations=tuple(
-                Combination(*map(int, get[f"combination_{index}"]), keys=get[f"combination_keys_{index}"])  # type: ignore[misc]
+                Combination(
+                    first=int(get[f"combination_{index}"][0]),
+                    second=int(get[f"combination_{index}"][1]),
+                    size=int(get[f"combination_{index}"][2]),
+                    keys=get[f"combination_keys_{index}"],
+                )
                 for index in range(pairs)
             ),
         )

@@ -13,7 +13,7 @@ __all__ = ["Panels", "Shape", "make_panels", "shape_basis"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Shape = Literal["step", "linear", "cubic"]
+Shape = Literal["step", "linear", "cubic", "network"]
 
 # A panel narrower than this many standard deviations has no say of its own about the slope.
 NARROWEST = 1e-3
@@ -107,19 +107,25 @@ def shape_basis(panels: Panels, shape: Shape, functions: int | None = None) -> F
     """The log-slope in each panel as a combination of functions: `[panels, functions]`.
 
     "step" gives every panel its own level; "linear" and "cubic" are B-splines of that degree, sampled at the middles of
-    the panels, with knots at every (panels / functions)-th of them. Beyond the scores ever seen the log-slope is
+    the panels, with knots at every (panels / functions)-th of them; "network" is a layer of tanh units that turn at
+    such knots. Beyond the scores ever seen the log-slope is
     the average one: the last panel's own may be a chance result, and far out nothing holds it in check.
     """
     inner = panels.count - 2
     functions = min(functions or inner // 2, inner)
-    degree = {"step": 0, "linear": 1, "cubic": 3}[shape]
+    degree = {"step": 0, "linear": 1, "cubic": 3, "network": 1}[shape]
     if shape == "step" or functions <= degree:
         basis = np.eye(inner)
     else:
         middles = 0.5 * (panels.edges[1:] + panels.edges[:-1])
         places = np.linspace(0.0, inner - 1.0, functions - degree + 1)
         knots = np.interp(places, np.arange(inner), middles)
-        padded = np.concatenate([np.repeat(knots[0], degree), knots, np.repeat(knots[-1], degree)])
-        basis = BSpline.design_matrix(middles, padded, degree).toarray()
+        if shape == "network":
+            widths = np.gradient(knots)[1:]
+            units = np.tanh((middles[:, None] - knots[1:]) / widths)
+            basis = np.column_stack([np.ones(inner), units])
+        else:
+            padded = np.concatenate([np.repeat(knots[0], degree), knots, np.repeat(knots[-1], degree)])
+            basis = BSpline.design_matrix(middles, padded, degree).toarray()
     average = panels.mass[1:-1] @ basis
     return np.vstack([average, basis, average])

@@ -51,7 +51,8 @@ class Strengths:
 
     def logarithms(self) -> Floats:
         """All variances as one vector of logarithms."""
-        return np.log(np.concatenate([*self.values, [self.shared]]))
+        variances: Floats = np.concatenate([*self.values, np.array([self.shared])])
+        return np.log(variances)
 
     def scaled(self, factors: Floats) -> Strengths:
         """Every variance times its factor, in the order of `logarithms`."""
