@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet.curves.curves import Curves
-from mcnet.curves.family import Lines
+from mcnet.curves.family import CurveFamily, Lines
 from mcnet.rows.columns import PROBABILITY_FLOOR, SCORE_FLOOR, FloatArray, clip_scores, logit, sigmoid
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "compile_lines",
     "compile_table",
     "dense_scores",
+    "family_curves",
     "project_monotone",
 ]
 
@@ -24,6 +25,7 @@ DEFAULT_ERROR = 1e-4
 """The relative error, of p and of 1 − p, that a compiled curve may have against the function it stands for."""
 
 _DENSE_PER_LOGIT = 64
+_LOGIT_EDGE = -float(logit(np.array([SCORE_FLOOR]))[0])
 _TOGETHER = 256
 _SHARED_FROM = 2_000
 _MOST_KNOTS = 10_000_000
@@ -35,8 +37,8 @@ def dense_scores(breaks: FloatArray | None = None, jumps: FloatArray | None = No
     They are dense everywhere in logit space and include every break (a kink of the function) once and every jump twice:
     the function gives its left value at the first of the two and its right value at the second.
     """
-    edge = float(logit(np.array([SCORE_FLOOR]))[0])
-    scores = clip_scores(sigmoid(np.linspace(edge, -edge, int(-2 * edge * _DENSE_PER_LOGIT))))
+    even = np.linspace(-_LOGIT_EDGE, _LOGIT_EDGE, int(2 * _LOGIT_EDGE * _DENSE_PER_LOGIT))
+    scores = clip_scores(sigmoid(even))
     more = [] if breaks is None else [clip_scores(breaks)]
     twice = clip_scores(np.unique(jumps)) if jumps is not None else np.empty(0)
     once = np.setdiff1d(np.unique(np.concatenate([scores, *more])), twice)
@@ -108,7 +110,7 @@ def compile_lines(lines: Lines, error: float = DEFAULT_ERROR) -> tuple[Curves, f
     """
     number = len(lines.values)
     if number <= _SHARED_FROM:
-        breaks = sigmoid(lines.knots)
+        breaks = _steep_scores(lines)
         curves = compile_functions(lambda which, l: lines.rows(which[:, 0]).at(l), number, breaks=breaks, error=error)
         return curves, error
     logits = _shared_logits(lines.knots, _MOST_KNOTS // number)
@@ -126,16 +128,35 @@ def compile_lines(lines: Lines, error: float = DEFAULT_ERROR) -> tuple[Curves, f
     return curves, worst
 
 
+def family_curves(family: CurveFamily, table: NDArray[np.int32]) -> tuple[Curves, float]:
+    """Return the curve of no known value, then one for each row of codes; and their largest relative error."""
+    nothing = np.full((1, family.fields), -1, dtype=np.int64)
+    codes = np.concatenate([nothing, table.astype(np.int64)]) if family.fields else nothing
+    return compile_lines(family.lines(codes))
+
+
+def _steep_scores(lines: Lines) -> FloatArray:
+    """Return the lines' own knots, and more points between them where a line is steep."""
+    ends = np.concatenate([[-_LOGIT_EDGE], lines.knots, [_LOGIT_EDGE]])
+    ends = np.unique(np.clip(ends, -_LOGIT_EDGE, _LOGIT_EDGE))
+    heights = lines.at(ends)
+    steepest = (np.diff(heights, axis=1) / np.diff(ends)).max(axis=0)
+    parts = [ends]
+    for low, high, slope in zip(ends[:-1], ends[1:], np.minimum(steepest, 16.0), strict=True):
+        if slope > 1.0:
+            parts.append(np.linspace(low, high, int(np.ceil((high - low) * _DENSE_PER_LOGIT * slope)) + 1))
+    return sigmoid(np.concatenate(parts))
+
+
 def _shared_logits(knots: FloatArray, budget: int) -> FloatArray:
     """Return the logits of a grid for many curves: even between the lines' own knots, four to a unit beyond them."""
-    edge = float(logit(np.array([SCORE_FLOOR]))[0])
     width = float(knots[-1] - knots[0])
-    left = np.arange(edge, knots[0], 0.25)
-    right = np.arange(-edge, knots[-1], -0.25)[::-1]
+    left = np.arange(-_LOGIT_EDGE, knots[0], 0.25)
+    right = np.arange(_LOGIT_EDGE, knots[-1], -0.25)[::-1]
     steps = int(np.clip(budget - len(left) - len(right) - len(knots), 16, _DENSE_PER_LOGIT * max(width, 1.0)))
     even = np.linspace(knots[0], knots[-1], steps)
     grid: FloatArray = np.unique(np.concatenate([left, even, knots, right]))
-    return np.clip(grid, edge, -edge)
+    return np.clip(grid, -_LOGIT_EDGE, _LOGIT_EDGE)
 
 
 def _stretch(scores: FloatArray, by_point: FloatArray, error: float) -> NDArray[np.bool_]:
