@@ -4,22 +4,19 @@ import numpy as np
 import pytest
 from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
-from tests.networks.simulated import divergence, draw, summarise, truth
 
 from mcnet.errors import InputError
+from mcnet.networks.adaptive import AdaptiveConfig, fit_adaptive
 from mcnet.networks.bank import BankConfig, BankFit, fit_bank, restore_bank
 from mcnet.networks.cells import Cells, equal_mass_edges, make_grid, with_unseen
+from mcnet.networks.lines import fit_lines
 from mcnet.networks.monotone import BankShape
 from mcnet.networks.objective import Penalties, Priors
 from mcnet.networks.optimise import Schedule
 
 SHAPE = BankShape(hidden=(16, 16), embedding=8)
+BRIEF = Schedule(steps=20, cycles=1)
 QUICK = BankConfig(bins=8, shape=SHAPE, schedule=Schedule(steps=40, cycles=3))
-
-
-@pytest.fixture(scope="module")
-def cells() -> Cells:
-    return summarise(*draw(200_000))
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +24,17 @@ def fit(cells: Cells) -> BankFit:
     return fit_bank(cells, QUICK)
 
 
-def test_fit_is_closer_to_the_truth_than_isotonic_per_value(fit: BankFit) -> None:
-    logit, value, label = draw(200_000)
-    test, test_value, _ = draw(50_000, 9)
+def test_fit_is_closer_to_the_truth_than_isotonic_per_value(fit: BankFit, log) -> None:
+    logit, value, label = log.draw(200_000)
+    test, test_value, _ = log.draw(50_000, 9)
     isotonic = np.empty(len(test))
     for v in range(4):
         model = IsotonicRegression(out_of_bounds="clip").fit(logit[value == v], label[value == v])
         isotonic[test_value == v] = model.predict(test[test_value == v])
-    p = truth(test, test_value)
-    ours = divergence(p, fit.predict(test, test_value))
+    p = log.truth(test, test_value)
+    ours = log.divergence(p, fit.predict(test, test_value))
     assert fit.descent.converged
-    assert ours < divergence(p, np.clip(isotonic, 1e-6, 1 - 1e-6)) / 3
+    assert ours < log.divergence(p, np.clip(isotonic, 1e-6, 1 - 1e-6)) / 3
 
 
 def test_predictions_sum_to_the_positives_of_every_value(fit: BankFit, cells: Cells) -> None:
@@ -127,7 +124,9 @@ def test_without_fields_the_context_needs_no_codes(cells: Cells) -> None:
 def test_probability_space_trains_on_cells_too(cells: Cells) -> None:
     shape = BankShape(hidden=(16, 16), embedding=8, space="probability")
     none = Priors(*[np.inf] * 6)
-    fit = fit_bank(cells, BankConfig(bins=5, shape=shape, priors=none, penalties=Penalties(order=0.0)))
+    fit = fit_bank(
+        cells, BankConfig(bins=5, shape=shape, schedule=BRIEF, priors=none, penalties=Penalties(order=0.0))
+    )
     p = fit.predict(cells.logit, cells.codes[cells.context])
     assert ((p > 0) & (p < 1)).all()
     assert (p * cells.weight).sum() == pytest.approx(cells.positives.sum(), rel=0.01)
@@ -135,21 +134,26 @@ def test_probability_space_trains_on_cells_too(cells: Cells) -> None:
 
 def test_order_penalty_lowers_the_order_loss(cells: Cells) -> None:
     loose = Priors(jump=0.1)
-    free = fit_bank(cells, BankConfig(bins=8, shape=SHAPE, priors=loose, penalties=Penalties(order=0.0)))
-    held = fit_bank(cells, BankConfig(bins=8, shape=SHAPE, priors=loose, penalties=Penalties(order=0.01)))
+    free = fit_bank(
+        cells, BankConfig(bins=5, shape=SHAPE, schedule=BRIEF, priors=loose, penalties=Penalties(order=0.0))
+    )
+    held = fit_bank(
+        cells, BankConfig(bins=5, shape=SHAPE, schedule=BRIEF, priors=loose, penalties=Penalties(order=0.01))
+    )
     assert held.order_loss < free.order_loss / 5
 
 
-def degenerate() -> dict[str, Cells]:
-    logit, value, label = draw(3000)
+@pytest.fixture(scope="module")
+def degenerate(log) -> dict[str, Cells]:
+    logit, value, label = log.draw(3000)
     extreme = np.array([-16.118, -16.118, 16.118, 0.0])
     no_positives = np.where(value == 2, 0.0, label)
     low_bin = np.where(logit < -4, 0.0, label)
     return {
-        "a value without positives": summarise(logit, value, no_positives),
-        "a bin without positives": summarise(logit, value, low_bin),
-        "no positives at all": summarise(logit, value, 0 * label),
-        "positives only": summarise(logit, value, 0 * label + 1),
+        "a value without positives": log.summarise(logit, value, no_positives),
+        "a bin without positives": log.summarise(logit, value, low_bin),
+        "no positives at all": log.summarise(logit, value, 0 * label),
+        "positives only": log.summarise(logit, value, 0 * label + 1),
         "constant scores": Cells.of(np.full(3, -2.0), np.ones(3) * 100, np.array([3.0, 5, 4]), np.arange(3)),
         "ten rows": Cells.of(logit[:10], np.ones(10), (np.arange(10) % 3 == 0).astype(float), value[:10]),
         "one row": Cells.of(logit[:1], np.ones(1), np.zeros(1)),
@@ -158,9 +162,22 @@ def degenerate() -> dict[str, Cells]:
     }
 
 
-@pytest.mark.parametrize("name", degenerate())
-def test_degenerate_cells_give_finite_monotone_answers(name: str) -> None:
-    cells = degenerate()[name]
+DEGENERATE = [
+    "a value without positives",
+    "a bin without positives",
+    "no positives at all",
+    "positives only",
+    "constant scores",
+    "ten rows",
+    "one row",
+    "one value",
+    "extreme scores",
+]
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_degenerate_cells_give_finite_monotone_answers(name: str, degenerate: dict[str, Cells]) -> None:
+    cells = degenerate[name]
     config = BankConfig(bins=8, shape=SHAPE, schedule=Schedule(steps=20, cycles=2), least_positives=1)
     fit = fit_bank(cells, config)
     grid = np.linspace(-16.118, 16.118, 300)
@@ -171,6 +188,19 @@ def test_degenerate_cells_give_finite_monotone_answers(name: str) -> None:
     assert (np.diff(values) > -0.05).all()
     seen = fit.predict(cells.logit, cells.codes[cells.context])
     assert (seen * cells.weight).sum() == pytest.approx(cells.positives.sum(), rel=0.35, abs=3.0)
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_the_other_functions_survive_degenerate_cells_too(name: str, degenerate: dict[str, Cells]) -> None:
+    cells = degenerate[name]
+    grid = np.linspace(-16.118, 16.118, 100)
+    lines = fit_lines(cells)
+    assert np.isfinite(lines.predict(grid)).all()
+    assert lines.order_loss < 0.01
+    schedule = Schedule(steps=20, cycles=1)
+    adaptive = fit_adaptive(cells, AdaptiveConfig(candidates=(2, 4), hidden=8, schedule=schedule))
+    codes = np.zeros((100, len(cells.sizes)), dtype=int)
+    assert np.isfinite(adaptive.predict(grid, codes)).all()
 
 
 def test_cells_are_checked() -> None:

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from mcnet.errors import InputError
 from mcnet.networks.cells import Cells, as_codes, equal_mass_edges, make_grid, with_unseen
+from mcnet.networks.losses import order_loss
 from mcnet.networks.monotone import BankShape, MonotoneBank, Ranges
 from mcnet.networks.objective import BankObjective, Penalties, Priors
 from mcnet.networks.optimise import Descent, Progress, Schedule, descend
 
-__all__ = ["BankConfig", "BankFit", "fit_bank", "place_bins", "restore_bank"]
+__all__ = ["BankConfig", "BankFit", "fit_bank", "order_violation", "place_bins", "restore_bank"]
 
 Floats = NDArray[np.float64]
 
@@ -206,19 +207,8 @@ def fit_bank(
 @torch.no_grad()
 def order_violation(bank: MonotoneBank, codes: NDArray[np.int64]) -> float:
     """The paper's order loss of a bank over the contexts given: 0 when adjacent functions never cross."""
-    if bank.bins < 2:
-        return 0.0
-    fit = BankFit(bank, BankConfig(shape=bank.shape), Descent(0.0, 0, True, 0.0), 0.0)
-    derivative, offset, scale = fit._at_nodes(codes, 16)
-    edges = bank.edges.cpu().numpy()
-    before, after = np.arange(bank.bins - 1), np.arange(1, bank.bins)
-    ends = offset[before] + scale[before] * np.einsum(
-        "kcn,kn->kc", derivative[before], bank.rule(edges, before, 16)
-    )
-    starts = offset[after] + scale[after] * np.einsum(
-        "kcn,kn->kc", derivative[after], bank.rule(edges, after, 16)
-    )
-    return float(np.maximum(ends - starts, 0.0).sum())
+    double = _in_double(bank)
+    return float(order_loss(*double.edge_values(torch.as_tensor(codes, device=bank.left.device))))
 
 
 def _continued(warm: BankFit, cells: Cells, config: BankConfig) -> MonotoneBank:

@@ -263,6 +263,21 @@ class MonotoneBank(nn.Module):
         values = lower.to(dtype) + bias[..., 0] + bias[..., 1].exp() * area.to(dtype)
         return values.reshape(-1)[where]
 
+    def edge_values(self, codes: Tensor, count: int = 16) -> tuple[Tensor, Tensor]:
+        """The functions left and right of every interior edge, `[K − 1, C]` each, for these contexts."""
+        context = self.embed(codes)
+        bias = self.offset_and_scale(codes, context)
+        derivative = self.derivative(self.nodes(count)[:, None, :], context)
+        edges = self.edges.cpu().numpy()
+        before = np.arange(self.bins - 1)
+        sides = []
+        for bins in (before, before + 1):
+            rule = torch.as_tensor(self.rule(edges, bins, count), dtype=bias.dtype, device=bias.device)
+            area = (derivative[bins] * rule[:, None, :]).sum(-1)
+            origin = self.origin[bins].to(bias.dtype)[:, None]
+            sides.append(origin + bias[bins, :, 0] + bias[bins, :, 1].exp() * area)
+        return sides[0], sides[1]
+
     def _embed_rows(self, codes: Tensor) -> Tensor:
         """Embeddings `[K, M, width]` where every bin has rows of its own, `codes` being `[K, M, fields]`."""
         bins = torch.arange(self.bins, device=codes.device)[:, None]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 __all__ = [
     "Descent",
+    "FlatAdam",
     "Objective",
     "Progress",
     "Schedule",
@@ -125,15 +126,22 @@ def _cycle_rate(schedule: Schedule, cycle: int, fraction: float) -> float:
     return peak * 0.5 * (1.0 + math.cos(math.pi * fall))
 
 
-class _Adam:
+class FlatAdam:
     """Adam over all parameters as one long vector.
 
     A few operations a step however many parameters there are, and none of the two seconds that the first
     optimiser of torch.optim spends importing a compiler.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], betas: tuple[float, float] = (0.9, 0.98)) -> None:
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        betas: tuple[float, float] = (0.9, 0.98),
+        epsilon: float = 1e-12,
+        decay: float = 0.0,
+    ) -> None:
         self.parameters, self.betas, self.count = list(parameters), betas, 0
+        self.epsilon, self.decay = epsilon, decay
         first = self.parameters[0]
         size = sum(p.numel() for p in self.parameters)
         self.values = torch.empty(size, dtype=first.dtype, device=first.device)
@@ -147,15 +155,19 @@ class _Adam:
             at += p.numel()
 
     def zero(self) -> None:
+        """Forget the gradients."""
         self.gradient.zero_()
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
+        """Move every parameter once."""
         self.count += 1
         first, second = self.betas
+        if self.decay > 0:
+            self.gradient.add_(self.values, alpha=self.decay)
         self.mean.lerp_(self.gradient, 1.0 - first)
         self.square.mul_(second).addcmul_(self.gradient, self.gradient, value=1.0 - second)
-        spread = (self.square / (1.0 - second**self.count)).sqrt_().add_(1e-12)
+        spread = (self.square / (1.0 - second**self.count)).sqrt_().add_(self.epsilon)
         self.values.addcdiv_(self.mean, spread, value=-rate / (1.0 - first**self.count))
 
     def release(self) -> None:
@@ -171,7 +183,7 @@ def descend(
     progress: Progress | None = None,
 ) -> Descent:
     """Minimise the objective over the parameters, in place."""
-    adam = _Adam(parameters)
+    adam = FlatAdam(parameters)
     lengths = [schedule.steps] + [max(schedule.steps // 2, 1)] * (schedule.cycles - 1)
     enough = max(1.0, schedule.tolerance * objective.mass)
     done, loss, remaining = 0, float("inf"), float("inf")
@@ -197,7 +209,7 @@ def descend(
     return Descent(loss, done, remaining <= enough, remaining)
 
 
-def _backward(objective: Objective, adam: _Adam) -> Step:
+def _backward(objective: Objective, adam: FlatAdam) -> Step:
     adam.zero()
     step = objective.evaluate()
     for handle in step.handles:

@@ -1,6 +1,9 @@
 """A small log with known truth: four field values, each with a distortion of its own."""
 
+from types import SimpleNamespace
+
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from scipy.special import expit
 
@@ -41,3 +44,14 @@ def summarise(logit: NDArray[np.float64], value: NDArray[np.int64], label: NDArr
 
 def divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
     return float(np.mean(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))))
+
+
+@pytest.fixture(scope="session")
+def log() -> SimpleNamespace:
+    """The functions of this file, for tests that need a log of their own size."""
+    return SimpleNamespace(truth=truth, draw=draw, summarise=summarise, divergence=divergence)
+
+
+@pytest.fixture(scope="session")
+def cells() -> Cells:
+    return summarise(*draw(200_000))
