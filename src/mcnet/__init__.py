@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 from mcnet.version import __version__
 
 if TYPE_CHECKING:
+    from mcnet.calibrators.adacalib import AdaCalib
     from mcnet.calibrators.base import Calibrator
     from mcnet.calibrators.beta import Beta
     from mcnet.calibrators.densities import GammaScaling, GaussianScaling
     from mcnet.calibrators.histogram import Histogram
     from mcnet.calibrators.identity import Identity
     from mcnet.calibrators.isotonic import Isotonic
+    from mcnet.calibrators.mcnet import MCNet
+    from mcnet.calibrators.neucalib import NeuCalib
     from mcnet.calibrators.per_field import PerField
     from mcnet.calibrators.platt import Platt, Temperature
     from mcnet.calibrators.platt_field import PlattField
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 # Names are imported when first asked for: `import mcnet` is instant, and serving a saved model never loads what only
 # fitting needs.
 _HOMES = {
+    "AdaCalib": "calibrators.adacalib",
     "CalibrationModel": "curves.model",
     "CalibrationWarning": "errors",
     "Calibrator": "calibrators.base",
@@ -48,7 +52,9 @@ _HOMES = {
     "Identity": "calibrators.identity",
     "InputError": "errors",
     "Isotonic": "calibrators.isotonic",
+    "MCNet": "calibrators.mcnet",
     "McnetError": "errors",
+    "NeuCalib": "calibrators.neucalib",
     "NotFittedError": "errors",
     "NotSupportedError": "errors",
     "PerField": "calibrators.per_field",
@@ -69,6 +75,7 @@ _HOMES = {
 
 __all__ = [
     "SIR",
+    "AdaCalib",
     "Beta",
     "CalibrationModel",
     "CalibrationWarning",
@@ -81,7 +88,9 @@ __all__ = [
     "Identity",
     "InputError",
     "Isotonic",
+    "MCNet",
     "McnetError",
+    "NeuCalib",
     "NotFittedError",
     "NotSupportedError",
     "PerField",
