@@ -54,9 +54,7 @@ def balance(settings: Settings) -> Page:
     )
 
 
-def _trial(
-    contender: Contender, task: Task, seed: int, alpha: float, progress: Callable[[str], Any] | None
-) -> Trial:
+def _trial(contender: Contender, task: Task, seed: int, alpha: float, progress: Callable[[str], Any] | None) -> Trial:
     if contender.name == "MCNet-None":
         if progress is not None:
             progress(f"{task.name}, seed {seed}: {contender.name}, α = {alpha:g}")
@@ -90,7 +88,16 @@ def _pooled_trial(task: Task, alpha: float) -> Trial:
 
 
 def _table(results: dict[tuple[str, bool], list[Trial]], values: int, simulated: bool) -> Table:
-    headings = ("Model", "balance", "F-RCE", "AUC", "log-loss", "PCOC all", *(f"field {i}" for i in range(values)), "STD")
+    headings = (
+        "Model",
+        "balance",
+        "F-RCE",
+        "AUC",
+        "log-loss",
+        "PCOC all",
+        *(f"field {i}" for i in range(values)),
+        "STD",
+    )
     headings = (*headings, "paper STD") if simulated else headings
     lines: list[tuple[Cell, ...]] = []
     for (name, on), trials in results.items():
@@ -121,5 +128,3 @@ def _finding(results: dict[tuple[str, bool], list[Trial]]) -> str:
     kept = len(lower) == len(changes)
     verdict = "as the paper says" if kept else "not for every model, as the paper says"
     return f"The STD falls for {len(lower)} of {len(changes)} models ({shown} percentage points): {verdict}."
-
-

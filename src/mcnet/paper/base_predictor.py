@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mcnet.errors import InputError
+from mcnet.networks.optimise import flush_denormals, threads_for
 from mcnet.paper.tasks import Features
 
 __all__ = ["SMALL", "BasePredictor", "Recipe", "train_base_predictor"]
@@ -18,6 +19,7 @@ __all__ = ["SMALL", "BasePredictor", "Recipe", "train_base_predictor"]
 # Rows that are read, and shuffled, together: large reads from a memory-mapped file, little memory.
 BLOCK = 1 << 17
 UNSEEN = 0
+LEAST_STEPS = 50
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Recipe:
     seed: int = 0
 
 
-SMALL = Recipe(embedding=8, hidden=(64, 32), dropout=0.0, epochs=6)
+SMALL = Recipe(embedding=8, hidden=(64, 32), dropout=0.0, epochs=12)
 
 
 class _Network(nn.Module):
@@ -64,12 +66,14 @@ class _Network(nn.Module):
         for out in recipe.hidden:
             layers += [nn.Linear(width, out), nn.BatchNorm1d(out), nn.ReLU(), nn.Dropout(recipe.dropout)]
             width = out
-        self.dense = nn.Sequential(*layers, nn.Linear(width, 1))
+        self.dense = nn.Sequential(*layers)
+        self.head = nn.Linear(width, 1)
 
     def forward(self, numbers: Tensor, codes: Tensor) -> Tensor:
         embedded = self.table(codes + self.offsets).flatten(1)
         dense: Tensor = self.dense(torch.cat([embedded, (numbers - self.centre) / self.spread], dim=1))
-        return dense[:, 0]
+        logit: Tensor = self.head(dense)
+        return logit[:, 0]
 
 
 @dataclass(frozen=True)
@@ -109,32 +113,54 @@ def train_base_predictor(
     draw.shuffle(held)
     if not 0 < label[~held].sum() < (~held).sum() or not held.any():
         raise InputError(f"{len(label)} rows with {int(label.sum())} positives are too few to train a base predictor")
+    # What torch draws (weights, dropout) follows the recipe's seed and leaves the caller's stream alone.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        return _train(features, label, held, recipe, draw, progress)
+
+
+def _train(
+    features: Features,
+    label: NDArray[np.int8],
+    held: NDArray[np.bool_],
+    recipe: Recipe,
+    draw: np.random.Generator,
+    progress: Callable[[str], Any] | None,
+) -> BasePredictor:
     known, centre, spread = _survey(features, held)
-    torch.manual_seed(recipe.seed)
     network = _Network([len(ids) + 1 for ids in known], centre, spread, recipe)
-    dense = torch.optim.Adam(network.dense.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
-    sparse = torch.optim.SparseAdam(network.table.parameters(), lr=recipe.rate)
+    # Training starts at the mean rate: a few steps on few rows would not get there from one half.
+    rate = float(label[~held].mean())
+    nn.init.constant_(network.head.bias, float(np.log(rate / (1.0 - rate))))
+    # Few rows get small batches, so that an epoch has enough steps to learn from.
+    batch = int(np.clip((~held).sum() // LEAST_STEPS, 32, recipe.batch))
+    layers = [*network.dense.parameters(), *network.head.parameters()]
+    optimisers = (
+        torch.optim.Adam(layers, lr=recipe.rate, weight_decay=recipe.decay),
+        torch.optim.SparseAdam(network.table.parameters(), lr=recipe.rate),
+    )
     best, state, waited, epoch = float("inf"), network.state_dict(), 0, 0
-    for epoch in range(1, recipe.epochs + 1):
-        network.train()
-        for done, (numbers, codes, target) in enumerate(_batches(features, label, ~held, known, recipe.batch, draw)):
-            if progress is not None and done % 100 == 0:
-                share = done * recipe.batch / max((~held).sum(), 1)
-                progress(f"base predictor, epoch {epoch}, {share:.0%}")
-            hidden = torch.from_numpy(draw.random(codes.shape) < recipe.hide)
-            dense.zero_grad()
-            sparse.zero_grad()
-            logit = network(numbers, codes.masked_fill(hidden, UNSEEN))
-            nn.functional.binary_cross_entropy_with_logits(logit, target).backward()  # type: ignore[no-untyped-call]
-            dense.step()
-            sparse.step()
-        loss = _held_out_loss(network, features, label, held, known)
-        if loss < best:
-            best, state, waited = loss, copy.deepcopy(network.state_dict()), 0
-        else:
-            waited += 1
-        if waited > recipe.patience:
-            break
+    with flush_denormals(), threads_for(batch * sum(p.numel() for p in layers)):
+        for epoch in range(1, recipe.epochs + 1):
+            network.train()
+            for done, (numbers, codes, target) in enumerate(_batches(features, label, ~held, known, batch, draw)):
+                if progress is not None and done % 100 == 0:
+                    progress(f"base predictor, epoch {epoch}, {done * batch / (~held).sum():.0%}")
+                hidden = torch.from_numpy(draw.random(codes.shape) < recipe.hide)
+                logit = network(numbers, codes.masked_fill(hidden, UNSEEN))
+                loss = nn.functional.binary_cross_entropy_with_logits(logit, target)
+                for optimiser in optimisers:
+                    optimiser.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                for optimiser in optimisers:
+                    optimiser.step()
+            found = _held_out_loss(network, features, label, held, known)
+            if found < best:
+                best, state, waited = found, copy.deepcopy(network.state_dict()), 0
+            else:
+                waited += 1
+            if waited > recipe.patience:
+                break
     network.load_state_dict(state)
     network.eval()
     return BasePredictor(network, known, best, epoch)

@@ -42,7 +42,9 @@ def curves(settings: Settings) -> Page:
         (contender.name, *(Value.percent([gaps[contender.name, name]]) for name in figures)) for contender in DRAWN
     ]
     headings = ("Method", *(f"error by bin, {name}" for name in figures))
-    tables.append(Table("errors", "Mean relative error of the bins' predicted mean, 10 bins of test rows", headings, lines))
+    tables.append(
+        Table("errors", "Mean relative error of the bins' predicted mean, 10 bins of test rows", headings, lines)
+    )
     closest = [min(DRAWN, key=lambda c, n=name: gaps[c.name, n]).name for name in figures]  # type: ignore[misc]
     places = " and ".join(f"{best} ({name})" for best, name in zip(closest, figures, strict=True))
     finding = (
@@ -69,5 +71,8 @@ def bin_gap(task: Task, probability: np.ndarray, edges: np.ndarray, posterior: n
     """The mean over bins of |predicted − observed| / observed."""
     place = np.clip(np.searchsorted(edges, task.test.score, side="right") - 1, 0, len(edges) - 2)
     mean = np.bincount(place, probability, len(edges) - 1) / np.bincount(place, minlength=len(edges) - 1)
+    if task.test.truth is not None:
+        # Simulated rows know what the bars would be without noise.
+        posterior = np.bincount(place, task.test.truth, len(edges) - 1) / np.bincount(place, minlength=len(edges) - 1)
     kept = posterior > 0
     return float(np.mean(np.abs(mean[kept] - posterior[kept]) / posterior[kept]))

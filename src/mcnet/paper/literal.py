@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from mcnet.networks.bank import BankFit
@@ -67,24 +66,18 @@ def train_literal(
     rows = task.validation
     codes, sizes = _codes(task, rows, recipe.field)
     label = rows.label.astype(np.float64)
-    # Rows arrive in batches that keep a small machine's threads waiting for each other.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1 if max(recipe.hidden) <= 32 else threads)
-    try:
-        return fit_bank_on_rows(
-            logit(clip_scores(rows.score)),
-            label,
-            codes,
-            sizes,
-            None,
-            config,
-            schedule,
-            recipe.steps,
-            warm=warm,
-            progress=tell,
-        )
-    finally:
-        torch.set_num_threads(threads)
+    return fit_bank_on_rows(
+        logit(clip_scores(rows.score)),
+        label,
+        codes,
+        sizes,
+        None,
+        config,
+        schedule,
+        recipe.steps,
+        warm=warm,
+        progress=tell,
+    )
 
 
 def predict_literal(fit: BankFit, task: Task, sample: Sample, field: bool) -> Floats:

@@ -65,10 +65,7 @@ def aliexpress_tasks(
         chosen = Recipe(seed=seed) if recipe is None else replace(recipe, seed=seed)
         tasks = [_score(kind, train, test, held, chosen, progress) for kind in ("CTR", "CVR")]
         write_tasks(tasks, scores)
-    return [
-        replace(task, published=f"{task.kind} (AliExpress)")
-        for task in read_tasks(scores, data="AliExpress")
-    ]
+    return [replace(task, published=f"{task.kind} (AliExpress)") for task in read_tasks(scores, data="AliExpress")]
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,16 @@ class Sample:
     def __len__(self) -> int:
         return len(self.score)
 
+    def take(self, rows: Any) -> "Sample":
+        """Some of the rows."""
+        return Sample(
+            self.score[rows],
+            self.label[rows],
+            self.field[rows],
+            None if self.truth is None else self.truth[rows],
+            None if self.features is None else self.features.take(rows),
+        )
+
 
 @dataclass(frozen=True)
 class Task:
@@ -69,11 +79,13 @@ class Task:
         part = self.validation
         return Sketch.from_rows(part.score, part.label, field=part.field)
 
+    def first(self, rows: int) -> "Task":
+        """The same task with only so many rows to calibrate on."""
+        return replace(self, validation=self.validation.take(slice(0, rows)))
+
     def scored(self, validation: Floats, test: Floats) -> "Task":
         """The same rows with other scores."""
-        return replace(
-            self, validation=replace(self.validation, score=validation), test=replace(self.test, score=test)
-        )
+        return replace(self, validation=replace(self.validation, score=validation), test=replace(self.test, score=test))
 
 
 def write_tasks(tasks: list[Task], path: str | Path) -> Path:
@@ -122,7 +134,9 @@ def read_tasks(path: str | Path, data: str = "your scores", published: str | Non
 def _as_codes(lazy: pl.LazyFrame) -> pl.Expr:
     # Field values become numbers in the order of their text, the same in both splits.
     values = lazy.select(pl.col("field").cast(pl.String).fill_null("")).unique().collect()["field"].sort()
-    return pl.col("field").cast(pl.String).fill_null("").replace_strict(values, range(len(values)), return_dtype=pl.Int32)
+    return (
+        pl.col("field").cast(pl.String).fill_null("").replace_strict(values, range(len(values)), return_dtype=pl.Int32)
+    )
 
 
 def _sample(frame: pl.DataFrame) -> Sample:
@@ -139,6 +153,4 @@ def _sample(frame: pl.DataFrame) -> Sample:
             np.ascontiguousarray(frame.select(categories).to_numpy().astype(np.int32).reshape(len(frame), -1)),
         )
     truth = column("truth").astype(np.float64) if "truth" in frame.columns and not frame["truth"].null_count() else None
-    return Sample(
-        column("score").astype(np.float64), column("label").astype(np.int8), column("field"), truth, features
-    )
+    return Sample(column("score").astype(np.float64), column("label").astype(np.int8), column("field"), truth, features)
