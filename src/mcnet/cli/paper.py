@@ -113,7 +113,7 @@ def base(
     Example:
       mcnet paper base --data nycflights13 --out scores.parquet
       mcnet paper performance --scores scores.parquet
-    """  # noqa: D301
+    """
     from mcnet.cli.printing import Printer
     from mcnet.paper.sources import open_source
     from mcnet.paper.tasks import write_tasks

@@ -33,8 +33,8 @@ def auxiliary(settings: Settings) -> Page:
         tables,
         notes=(
             "The scores are those of the base predictor, trained on the features of the training rows; the auxiliary "
-            "network sees the same features of the validation rows, which the base predictor has never met. What it can "
-            "add is what a quarter of fresh rows still teaches.",
+            "network sees the same features of the validation rows, which the base predictor has never met. What it "
+            "can add is what a quarter of fresh rows still teaches.",
         ),
     )
 

@@ -47,9 +47,9 @@ def balance(settings: Settings) -> Page:
         _finding(results),
         [_table(results, values, settings.source.simulated)],
         notes=(
-            f"The paper does not give its coefficient α; here α = {ALPHA:g}. STD is the sample standard deviation over the "
-            "field values, as in the paper's table. Its regulariser divides by all rows, so a value that holds nine "
-            "tenths of them outweighs the others: it mostly lowers the overall bias.",
+            f"The paper does not give its coefficient α; here α = {ALPHA:g}. STD is the sample standard deviation over "
+            "the field values, as in the paper's table. Its regulariser divides by all rows, so a value that holds "
+            "nine tenths of them outweighs the others: it mostly lowers the overall bias.",
         ),
     )
 

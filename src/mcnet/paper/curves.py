@@ -48,8 +48,8 @@ def curves(settings: Settings) -> Page:
     closest = [min(DRAWN, key=lambda c, n=name: gaps[c.name, n]).name for name in figures]  # type: ignore[misc]
     places = " and ".join(f"{best} ({name})" for best, name in zip(closest, figures, strict=True))
     finding = (
-        f"The mean relative distance to the bins' test posterior is smallest for {places}; under a shift all functions lie "
-        "below the bars by the same factor, because none of them can know the rows to come."
+        f"The mean relative distance to the bins' test posterior is smallest for {places}; under a shift all functions "
+        "lie below the bars by the same factor, because none of them can know the rows to come."
         if settings.source.simulated
         else f"The mean relative distance to the bins' test posterior is smallest for {places}."
     )

@@ -73,10 +73,10 @@ def efficiency(settings: Settings) -> Page:
         ),
     ]
     finding = (
-        f"On this machine ({torch.get_num_threads()} threads) a literal epoch costs what the first table says and grows with T, "
-        "where the paper's GPU has room to spare; integrating the gradient keeps memory independent of T, as the paper "
-        f"says. The fit on a sketch does not depend on the number of rows, and the compiled MCNet takes "
-        f"{1e9 * times['MCNet-None']:.0f} ns a row, against 12,200 in the paper."
+        f"On this machine ({torch.get_num_threads()} threads) a literal epoch costs what the first table says and "
+        "grows with T, where the paper's GPU has room to spare; integrating the gradient keeps memory independent of "
+        f"T, as the paper says. The fit on a sketch does not depend on the number of rows, and the compiled MCNet "
+        f"takes {1e9 * times['MCNet-None']:.0f} ns a row, against 12,200 in the paper."
     )
     return Page("efficiency", "Time and memory", CLAIM, finding, tables)
 

@@ -21,8 +21,8 @@ from mcnet.sketch.sketch import Sketch
 __all__ = ["expressiveness"]
 
 CLAIM = (
-    "Step and linear functions cannot follow a nonlinear truth, MCNet can (Figure 1); a monotone network is a universal "
-    "approximator of the true calibration function (Theorem 1)."
+    "Step and linear functions cannot follow a nonlinear truth, MCNet can (Figure 1); a monotone network is a "
+    "universal approximator of the true calibration function (Theorem 1)."
 )
 
 Floats = NDArray[np.float64]
@@ -73,10 +73,10 @@ def expressiveness(settings: Settings) -> Page:
         "expressiveness",
         "Expressiveness (Figure 1, Theorem 1)",
         CLAIM,
-        f"Without noise the worst error falls with the number of bins for all three, and at {sizes[-1]} bins the linear one "
-        f"errs {ratio:.1f} times as much as MCNet. The theorem fails as printed: a sigmoid derivative stays below 1, the "
-        f"truth rises by up to {steepest:.2f}, so a wider network cannot bring the error of one bin to zero "
-        f"({network['as printed, derivative below 1'][-1]:.3f}) unless the bias network also scales it "
+        f"Without noise the worst error falls with the number of bins for all three, and at {sizes[-1]} bins the "
+        f"linear one errs {ratio:.1f} times as much as MCNet. The theorem fails as printed: a sigmoid derivative stays "
+        f"below 1, the truth rises by up to {steepest:.2f}, so a wider network cannot bring the error of one bin to "
+        f"zero ({network['as printed, derivative below 1'][-1]:.3f}) unless the bias network also scales it "
         f"({network['with a scale, as in UMNN'][-1]:.3f}).",
         [
             Table("bins", "Largest error in probability by number of bins", ("Function", *map(str, sizes)), lines),

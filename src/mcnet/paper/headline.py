@@ -47,8 +47,8 @@ def headline(settings: Settings) -> Page:
     printed = PERFORMANCE["CTR (AliExpress)"]["MCNet-None"][0]
     finding = (
         f"The validation rate is {ratio.mean:.3f} of the test rate, and the converged fit ends at a test PCOC of "
-        f"{converged:.3f}, as a calibrator that is right about its own rows must. {printed} on the test rows would take a "
-        f"PCOC of about {printed / ratio.mean:.2f} on the rows it was fitted to."
+        f"{converged:.3f}, as a calibrator that is right about its own rows must. {printed} on the test rows would "
+        f"take a PCOC of about {printed / ratio.mean:.2f} on the rows it was fitted to."
     )
     headings = ("Method", "PCOC fitted", "PCOC test", "F-RCE", "AUC", "log-loss")
     return Page(

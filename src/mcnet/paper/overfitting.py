@@ -48,8 +48,8 @@ def overfitting(settings: Settings) -> Page:
         "overfitting",
         "Robustness against overfitting (tables)",
         CLAIM,
-        f"From 2 to 10 epochs, {'; '.join(spans)}; at a learning rate of 1e-5 the pure calibrator hardly leaves its start, "
-        "so its steadiness says little about overfitting.",
+        f"From 2 to 10 epochs, {'; '.join(spans)}; at a learning rate of 1e-5 the pure calibrator hardly leaves its "
+        "start, so its steadiness says little about overfitting.",
         tables,
     )
 

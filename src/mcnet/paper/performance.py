@@ -39,10 +39,10 @@ def performance(settings: Settings) -> Page:
         _finding(first, simulated=source.simulated),
         tables,
         notes=(
-            "PCOC is predicted over observed positives, F-RCE the mean relative error by field value, *PCOC fitted* the "
-            "PCOC on the rows that the method was fitted to. *Distance* is the mean Kullback–Leibler divergence from the "
-            "true probability, known for simulated rows only. *Falls* counts neighbours in the order of scores that a "
-            "method puts in the opposite order inside a field value.",
+            "PCOC is predicted over observed positives, F-RCE the mean relative error by field value, *PCOC fitted* "
+            "the PCOC on the rows that the method was fitted to. *Distance* is the mean Kullback–Leibler divergence "
+            "from the true probability, known for simulated rows only. *Falls* counts neighbours in the order of "
+            "scores that a method puts in the opposite order inside a field value.",
         ),
     )
 

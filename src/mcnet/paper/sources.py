@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from mcnet.errors import InputError
 from mcnet.paper.tasks import Features, Sample, Task, read_tasks
 from mcnet.rows.impressions import PRESETS, Impressions, Split, simulate_impressions
@@ -147,15 +145,3 @@ def open_source(
 def _say(progress: Progress | None, text: str) -> None:
     if progress is not None:
         progress(text)
-
-
-def seeds_of(count: int) -> range:
-    """The seeds of a study."""
-    if count < 1:
-        raise InputError(f"seeds is {count}; at least one is needed")
-    return range(count)
-
-
-def labels_differ(task: Task) -> bool:
-    """Whether both parts of a task have both classes; tiny scales may not."""
-    return all(0 < np.count_nonzero(part.label) < len(part) for part in (task.validation, task.test))

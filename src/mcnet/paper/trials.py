@@ -32,7 +32,7 @@ class Contender:
     def build(self, seed: int = 0, **changes: Any) -> Calibrator:
         """An unfitted calibrator; the seed matters only to methods that have one."""
         made = calibrator(self.method, **{**self.parameters, **changes})
-        return made.set_params(seed=seed) if "seed" in made.get_params() else made  # type: ignore[no-any-return]
+        return made.set_params(seed=seed) if "seed" in made.get_params() else made
 
 
 ROSTER = (
