@@ -1,7 +1,9 @@
 """Compile fitted functions to curves: a dense look, an order guarantee, and few knots within an error bound."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,16 +25,22 @@ DEFAULT_ERROR = 1e-4
 
 _DENSE_PER_LOGIT = 64
 _TOGETHER = 256
+_ROUNDS = 24
+_FEW = 16
 
 
-def dense_scores(breaks: FloatArray | None = None, jumps: FloatArray | None = None) -> FloatArray:
+def dense_scores(
+    breaks: FloatArray | None = None, jumps: FloatArray | None = None, *, error: float = DEFAULT_ERROR
+) -> FloatArray:
     """Return the scores at which a function is looked at to be compiled, in order.
 
     They are dense everywhere in logit space and include every break (a kink of the function) once and every jump twice:
     the function gives its left value at the first of the two and its right value at the second.
     """
     edge = float(logit(np.array([SCORE_FLOOR]))[0])
-    scores = clip_scores(sigmoid(np.linspace(edge, -edge, int(-2 * edge * _DENSE_PER_LOGIT))))
+    # A line misses a smooth function by the square of the distance of its ends.
+    per_logit = _DENSE_PER_LOGIT * max(math.sqrt(DEFAULT_ERROR / error), 1.0)
+    scores = clip_scores(sigmoid(np.linspace(edge, -edge, int(-2 * edge * per_logit))))
     more = [] if breaks is None else [clip_scores(breaks)]
     twice = clip_scores(np.unique(jumps)) if jumps is not None else np.empty(0)
     once = np.setdiff1d(np.unique(np.concatenate([scores, *more])), twice)
@@ -71,7 +79,7 @@ def compile_table(scores: FloatArray, values: FloatArray, error: float = DEFAULT
 
     Between the chosen knots a straight line stays within `error`, relative to min(p, 1 − p), of every tabulated value.
     A knot is placed greedily: a line from the last knot is stretched as far as the cone of slopes allowed by the points
-    passed over permits. All rows are walked together.
+    passed over permits.
     """
     values = np.clip(values, PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR)
     # Half of the bound is kept for what happens between two points of the table.
@@ -90,16 +98,67 @@ def compile_functions(
 
     `function` takes a column of curve numbers and a row of logits and returns a logit for every pair. It must not fall.
     """
-    scores = dense_scores(breaks)
-    logits = logit(scores)
     pairs = []
     for start in range(0, number, _TOGETHER):  # many curves are looked at in blocks, to bound the memory
         which = np.arange(start, min(start + _TOGETHER, number))[:, None]
-        pairs += compile_table(scores, sigmoid(function(which, logits)), error).pairs()
+        scores, values = _look(partial(function, which), dense_scores(breaks, error=error), error)
+        # Rounding may let the sum of a few terms fall by a unit in the last place.
+        pairs += compile_table(scores, np.maximum.accumulate(values, axis=1), error).pairs()
     return Curves.of(pairs)
 
 
+def _look(
+    function: Callable[[FloatArray], FloatArray], scores: FloatArray, error: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the scores, and more of them where a line between two would miss the function, and its probabilities there."""
+    values = sigmoid(function(logit(scores)))
+    for _ in range(_ROUNDS):
+        wide = np.diff(scores) > 1e-12 * scores[1:]
+        left = np.flatnonzero(wide)
+        at = logit(scores)
+        middle = clip_scores(sigmoid(0.5 * (at[left] + at[left + 1])))
+        found = sigmoid(function(logit(middle)))
+        share = (middle - scores[left]) / (scores[left + 1] - scores[left])
+        line = values[:, left] + share * (values[:, left + 1] - values[:, left])
+        smaller = np.maximum(np.minimum(found, 1.0 - found), PROBABILITY_FLOOR)
+        missed = (np.abs(line - found) > 0.5 * error * smaller).any(axis=0)
+        if not missed.any():
+            break
+        order = np.argsort(np.concatenate([scores, middle[missed]]), kind="stable")
+        scores = np.concatenate([scores, middle[missed]])[order]
+        values = np.concatenate([values, found[:, missed]], axis=1)[:, order]
+    return scores, values
+
+
 def _stretch(scores: FloatArray, values: FloatArray, allowed: FloatArray) -> NDArray[np.bool_]:
+    """Return which points become knots, a row a curve."""
+    if len(values) >= _FEW:
+        return _stretch_together(scores, values, allowed)
+    x = scores.tolist()
+    return np.array([_stretch_one(x, y.tolist(), a.tolist()) for y, a in zip(values, allowed, strict=True)])
+
+
+def _stretch_one(x: list[float], y: list[float], allowed: list[float]) -> list[bool]:
+    """Choose the knots of one curve; plain numbers are faster than arrays of length one."""
+    keep = [False] * len(x)
+    keep[0] = keep[-1] = True
+    anchor_x, anchor_y, low, high = x[0], y[0], -math.inf, math.inf
+    for i in range(1, len(x)):
+        if x[i] == x[i - 1]:
+            keep[i - 1] = keep[i] = True
+            anchor_x, anchor_y, low, high = x[i], y[i], -math.inf, math.inf
+            continue
+        if not low <= (y[i] - anchor_y) / (x[i] - anchor_x) <= high:
+            keep[i - 1] = True
+            anchor_x, anchor_y, low, high = x[i - 1], y[i - 1], -math.inf, math.inf
+        run, rise = x[i] - anchor_x, y[i] - anchor_y
+        low = max(low, (rise - allowed[i]) / run)
+        high = min(high, (rise + allowed[i]) / run)
+    return keep
+
+
+def _stretch_together(scores: FloatArray, values: FloatArray, allowed: FloatArray) -> NDArray[np.bool_]:
+    """Choose the knots of many curves, all walked together."""
     number, points = values.shape
     keep = np.zeros((number, points), dtype=bool)
     keep[:, [0, -1]] = True
