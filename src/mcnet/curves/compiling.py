@@ -110,7 +110,7 @@ def compile_functions(
 def _look(
     function: Callable[[FloatArray], FloatArray], scores: FloatArray, error: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the scores, and more of them where a line between two would miss the function, and its probabilities there."""
+    """Return the scores, more of them where a line between two would miss the function, and its probabilities."""
     values = sigmoid(function(logit(scores)))
     for _ in range(_ROUNDS):
         wide = np.diff(scores) > 1e-12 * scores[1:]

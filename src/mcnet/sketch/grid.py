@@ -133,9 +133,9 @@ def make_grid(resolution: Resolution) -> Grid:
     """Return the grid of a resolution: cells per unit of logit, or "exact"."""
     if resolution == EXACT:
         return ExactGrid()
-    if isinstance(resolution, bool) or not isinstance(resolution, int) or not 1 <= resolution <= 4096:
+    if isinstance(resolution, bool) or not isinstance(resolution, int | np.integer) or not 1 <= resolution <= 4096:
         raise InputError(f"resolution is {resolution!r}; it is a whole number of cells per logit (1…4096) or 'exact'")
-    return LogitGrid(resolution)
+    return LogitGrid(int(resolution))
 
 
 def edge_guide(edges: FloatArray) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
