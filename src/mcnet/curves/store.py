@@ -89,8 +89,8 @@ def load(path: str | PathLike[str]) -> CalibrationModel:
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError):
+        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
         raise FileFormatError(
             f"{path} is not complete JSON: it is damaged or not a model; save the model again"
         ) from None
@@ -99,12 +99,23 @@ def load(path: str | PathLike[str]) -> CalibrationModel:
     schema = document.get("schema")
     if not isinstance(schema, int) or schema > SCHEMA:
         raise FileFormatError(f"{path} has schema {schema}; this mcnet reads up to {SCHEMA}: upgrade mcnet")
-    if document.get("checksum") != checksum(document):
+    if not _intact(document):
         raise FileFormatError(f"{path} does not match its checksum: it was altered or damaged; save the model again")
     try:
         return _model(document)
     except (McnetError, KeyError, TypeError, ValueError, IndexError) as error:
         raise FileFormatError(f"{path} does not hold a valid model ({error}); save the model again") from None
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _intact(document: dict[str, Any]) -> bool:
+    try:
+        return bool(document.get("checksum") == checksum(document))
+    except ValueError:  # a number too large for a float has become infinite
+        return False
 
 
 def _model(document: dict[str, Any]) -> CalibrationModel:
@@ -114,6 +125,9 @@ def _model(document: dict[str, Any]) -> CalibrationModel:
     entries = document["curves"]
     curves = Curves.of([(grids[entry["grid"]], np.array(entry["probabilities"])) for entry in entries])
     rows = [[ANY if code is None else code for code in entry["context"]] for entry in entries[1:]]
+    for row in rows:
+        if len(row) != len(names) or any(not ANY <= code < len(known) for code, known in zip(row, values, strict=True)):
+            raise InputError(f"the context {row} is not one of the fields' values")
     table = np.array(rows, dtype=np.int32).reshape(len(rows), len(names)) if names else np.zeros((1, 0), dtype=np.int32)
     return CalibrationModel(
         method=document["method"],
