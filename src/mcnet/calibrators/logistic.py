@@ -6,8 +6,8 @@ from mcnet.rows.columns import FloatArray, sigmoid
 
 __all__ = ["fit_logistic", "log_loss_sum"]
 
-_RIDGE = 1e-6
-"""A whisper of precision on every coefficient: separable data have a finite optimum, and others do not notice."""
+_RIDGE = 1e-12
+"""A whisper of precision, for each unit of weight: separable data have a finite optimum, and others do not notice."""
 
 
 def log_loss_sum(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> float:
@@ -33,21 +33,22 @@ def fit_logistic(
     floor = np.full(size, -np.inf) if lower is None else lower
     scale = np.maximum(np.sqrt(weight @ design**2 / weight.sum()), 1e-12)
     design, floor = design / scale, floor * scale
+    ridge = _RIDGE * float(weight.sum())
     theta = np.maximum(np.zeros(size) if start is None else start * scale, floor)
 
     def objective(at: FloatArray) -> float:
-        return log_loss_sum(design @ at, weight, positives) + 0.5 * _RIDGE * float(at @ at)
+        return log_loss_sum(design @ at, weight, positives) + 0.5 * ridge * float(at @ at)
 
     value = objective(theta)
     for _ in range(steps):
         probability = sigmoid(design @ theta)
-        gradient = design.T @ (weight * probability - positives) + _RIDGE * theta
+        gradient = design.T @ (weight * probability - positives) + ridge * theta
         free = (theta > floor) | (gradient < 0.0)
         if not free.any() or np.abs(gradient[free]).max() <= 1e-10 * weight.sum():
             break
         curvature = weight * probability * (1.0 - probability)
         part = design[:, free]
-        hessian = (part * curvature[:, None]).T @ part + _RIDGE * np.eye(part.shape[1])
+        hessian = (part * curvature[:, None]).T @ part + ridge * np.eye(part.shape[1])
         step = np.zeros(size)
         step[free] = -np.linalg.solve(hessian, gradient[free])
         length, better = 1.0, False
