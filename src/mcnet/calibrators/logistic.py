@@ -11,6 +11,11 @@ _RIDGE = 1e-12
 """A whisper of precision, for each unit of weight: separable data have a finite optimum, and others do not notice."""
 
 
+_LONGEST = 8.0
+_HALVINGS = 40
+_NEAR = 1e-6
+
+
 def log_loss_sum(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> float:
     """Return Σ w·log(1 + e^f) − Σ positives·f, the log-loss of all rows together."""
     return float(weight @ np.logaddexp(0.0, logits) - positives @ logits)
@@ -35,23 +40,33 @@ def fit_logistic(
     scale = np.maximum(np.sqrt(weight @ design**2 / weight.sum()), 1e-12)
     design, floor = design / scale, floor * scale
     ridge = _RIDGE * float(weight.sum())
-    theta = np.maximum(np.zeros(size) if start is None else start * scale, floor)
+    theta = np.maximum(np.zeros(size), floor)
 
     def objective(at: FloatArray) -> float:
         return log_loss_sum(design @ at, weight, positives) + 0.5 * ridge * float(at @ at)
 
     value = objective(theta)
+    if start is not None:
+        proposed = np.maximum(start * scale, floor)
+        # A start so far off that the loss is flat there would lead nowhere.
+        if objective(proposed) < value:
+            theta, value = proposed, objective(proposed)
     for _ in range(steps):
         probability = sigmoid(design @ theta)
         gradient = design.T @ (weight * probability - positives) + _RIDGE * theta
-        free = (theta > floor) | (gradient < 0.0)
+        # Steps that end ever closer to a bound without reaching it would go on for ever: close by counts as there.
+        near = theta - floor < _NEAR
+        theta = np.where(near & (gradient >= 0.0), floor, theta)
+        free = ~near | (gradient < 0.0)
         if not free.any() or np.abs(gradient[free]).max() <= 1e-10 * weight.sum():
             break
         curvature = weight * probability * (1.0 - probability)
         hessian = (design * curvature[:, None]).T @ design + _RIDGE * np.eye(size)
-        step = _newton_step(hessian, gradient, free, theta <= floor)
-        length, better = 1.0, False
-        while length > 1e-10:
+        step = _newton_step(hessian, gradient, free, near)
+        # A logit that moves by more than this leaves the region where the second derivative says anything.
+        reach = float(np.abs(design @ step).max())
+        length, better = min(1.0, _LONGEST / reach) if reach > 0.0 else 1.0, False
+        for _ in range(_HALVINGS):
             trial = np.maximum(theta + length * step, floor)
             trial_value = objective(trial)
             if trial_value < value:
