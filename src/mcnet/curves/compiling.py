@@ -111,17 +111,22 @@ def _look(
     function: Callable[[FloatArray], FloatArray], scores: FloatArray, error: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return the scores, more of them where a line between two would miss the function, and its probabilities."""
-    values = sigmoid(function(logit(scores)))
+
+    def look(at: FloatArray) -> FloatArray:
+        return np.clip(sigmoid(function(logit(at))), PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR)
+
+    values = look(scores)
     for _ in range(_ROUNDS):
         wide = np.diff(scores) > 1e-12 * scores[1:]
         left = np.flatnonzero(wide)
         at = logit(scores)
         middle = clip_scores(sigmoid(0.5 * (at[left] + at[left + 1])))
-        found = sigmoid(function(logit(middle)))
+        found = look(middle)
         share = (middle - scores[left]) / (scores[left + 1] - scores[left])
         line = values[:, left] + share * (values[:, left + 1] - values[:, left])
-        smaller = np.maximum(np.minimum(found, 1.0 - found), PROBABILITY_FLOOR)
-        missed = (np.abs(line - found) > 0.5 * error * smaller).any(axis=0)
+        # No number of points makes up for the rounding of a probability next to 1.
+        allowed = 0.5 * error * np.minimum(found, 1.0 - found) + 8.0 * np.spacing(found)
+        missed = (np.abs(line - found) > allowed).any(axis=0)
         if not missed.any():
             break
         order = np.argsort(np.concatenate([scores, middle[missed]]), kind="stable")
