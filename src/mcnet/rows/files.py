@@ -62,8 +62,12 @@ def _format(path: Path, *, known_only: bool = False) -> str | None:
     raise InputError(f"{path} is of no known format; files end in {', '.join(_FORMATS)}")
 
 
-def open_log(files: FilePaths) -> "pl.LazyFrame":
-    """Return log files (Parquet, CSV, Arrow; paths, globs, folders) as one lazy table."""
+def open_log(files: FilePaths, *, numbers: Sequence[str] = (), texts: Sequence[str] = ()) -> "pl.LazyFrame":
+    """Return log files (Parquet, CSV, Arrow; paths, globs, folders) as one lazy table.
+
+    CSV has no types: the first rows tell them, but a column named in `numbers` may hold fractions later on, and one in
+    `texts` (a field) is read as text, in the canonical form that its values have in other formats.
+    """
     import polars as pl
 
     paths = expand_paths(files)
@@ -77,7 +81,28 @@ def open_log(files: FilePaths) -> "pl.LazyFrame":
         return pl.scan_parquet(paths)
     if kind == "arrow":
         return pl.scan_ipc(paths)
-    return pl.scan_csv(paths, separator="\t" if kind == "tsv" else ",", infer_schema_length=10_000)
+    try:
+        return _scan_csv(paths, "\t" if kind == "tsv" else ",", numbers, texts)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise FileFormatError(f"{paths[0]} cannot be read: {_first_line(error)}") from None
+
+
+def _scan_csv(paths: list[Path], separator: str, numbers: Sequence[str], texts: Sequence[str]) -> "pl.LazyFrame":
+    import polars as pl
+
+    guessed = pl.scan_csv(paths, separator=separator, infer_schema_length=10_000).collect_schema()
+    types: dict[str, pl.DataType | type[pl.DataType]] = dict(guessed)
+    types |= {name: pl.Float64 for name in numbers if name in guessed and guessed[name].is_integer()}
+    types |= {name: pl.String for name in texts if name in guessed}
+    frame = pl.scan_csv(paths, separator=separator, schema=types)
+    return frame.with_columns(
+        pl.col(name)
+        .str.replace(r"^(-?\d+)\.0+$", "${1}")
+        .str.replace(r"^(-?\d+\.\d*[1-9])0+$", "${1}")
+        .replace({"True": "true", "False": "false"})
+        for name in texts
+        if name in guessed
+    )
 
 
 def batches(

@@ -39,17 +39,19 @@ def scan(
     """
     names = [] if field is None else [field] if isinstance(field, str) else list(field)
     number = MOST_FOLDS if isinstance(folds, str) else check_folds(folds)
-    columns = [score, label, *names] + [c for c in (weight, folds) if isinstance(c, str)]
+    numbers = [score, label] + [column for column in (weight, folds) if isinstance(column, str)]
+    columns = [*numbers, *names]
     if len(set(columns)) < len(columns):
         twice = next(c for c in columns if columns.count(c) > 1)
         raise InputError(
             f"the column {twice!r} is used twice; score, label, fields, weight and folds are columns of their own"
         )
-    source = str(files) if isinstance(files, str | PathLike) else ", ".join(map(str, files))
+    files = files if isinstance(files, str | PathLike) else list(files)
+    source = ", ".join(map(str, files)) if isinstance(files, list) else str(files)
     grid = make_grid(resolution)
     accumulator = Accumulator(grid, number)
     rows = 0
-    for batch in batches(open_log(files), columns, source=source, progress=progress):
+    for batch in batches(open_log(files, numbers=numbers, texts=names), columns, source=source, progress=progress):
         if len(batch) == 0:
             continue
         y = labels_column(batch[label], name=label, first_row=rows)
