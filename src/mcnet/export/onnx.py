@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -67,20 +67,15 @@ def export_onnx(
     if not wide:
         score = graph.add("Cast", score, to=TensorProto.DOUBLE)
     known = ContextMap.of(model.contexts)
-    columns = []
-    for name, kind in zip(known.names, _types(known.names, field_type), strict=True):
-        stands_for_missing = repr(missing) if kind == "string" else str(missing_number)
-        columns.append(
-            graph.input(
-                name,
-                TensorProto.STRING if kind == "string" else TensorProto.INT64,
-                f"the value of field {name!r}; {stands_for_missing} if missing",
-            )
-        )
-    keys = [
-        _text_keys(name, values, missing) if kind == "string" else _number_keys(name, values, missing_number)
-        for name, values, kind in zip(known.names, known.digits, _types(known.names, field_type), strict=True)
-    ]
+    columns, keys = [], []
+    for name, digits, kind in zip(known.names, known.digits, _types(known.names, field_type), strict=True):
+        what = f"the value of field {name!r}; if missing, "
+        if kind == "string":
+            keys.append(_text_keys(name, digits, missing))
+            columns.append(graph.input(name, TensorProto.STRING, what + repr(missing)))
+        else:
+            keys.append(_number_keys(name, digits, missing_number))
+            columns.append(graph.input(name, TensorProto.INT64, what + str(missing_number)))
     curve = _curve(graph, known, columns, keys)
     _evaluate(graph, Pieces.of(model.curves), score, curve)
     document = helper.make_model(
@@ -115,64 +110,60 @@ def _types(names: tuple[str, ...], field_type: FieldType | Mapping[str, FieldTyp
     return types
 
 
-def _text_keys(field: str, digits: dict[str | None, int], missing: str) -> dict[str, int]:
+def _text_keys(field: str, digits: dict[str | None, int], missing: str) -> dict[str | int, int]:
     """Return the digit of each text, the one that stands for a missing value included."""
     if missing in digits:
         raise InputError(f"{missing!r} is a real value of field {field!r}; pass missing= a text that is none")
-    return {missing if value is None else value: digit for value, digit in digits.items()}
+    keys: dict[str | int, int] = {value: digit for value, digit in digits.items() if value is not None}
+    return {**keys, missing: digits.get(None, 0)}
 
 
-def _number_keys(field: str, digits: dict[str | None, int], missing: int) -> dict[int, int]:
+def _number_keys(field: str, digits: dict[str | None, int], missing: int) -> dict[str | int, int]:
     """Return the digit of each whole number, the one that stands for a missing value included."""
-    keys = {}
+    keys: dict[str | int, int] = {}
     for value, digit in digits.items():
         if value is None:
             continue
-        if not (
-            value.isascii()
-            and value.lstrip("-").isdigit()
-            and str(int(value)) == value
-            and -(2**63) <= int(value) < 2**63
-        ):
-            raise InputError(f"field {field!r} has the value {value!r}, not a whole number; use field_type='string'")
+        if not _is_int64(value):
+            raise InputError(f"field {field!r} has the value {value!r}, not an int64; use field_type='string'")
         keys[int(value)] = digit
     if missing in keys:
         raise InputError(f"{missing} is a real value of field {field!r}; pass missing_number= a number that is none")
-    if None in digits:
-        keys[missing] = digits[None]
-    return keys
+    return {**keys, missing: digits.get(None, 0)}
 
 
-def _curve(
-    graph: "Graph", known: ContextMap, columns: list[str], keys: list[dict[str, int]] | list[dict[int, int]]
-) -> str | None:
+def _is_int64(text: str) -> bool:
+    """Tell whether a text is how an int64 is written as a field value: no sign +, no leading zeros."""
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+        return False
+    return str(int(text)) == text and _LOWEST_INT64 <= int(text) < -_LOWEST_INT64
+
+
+def _curve(graph: "Graph", known: ContextMap, columns: list[str], keys: list[dict[str | int, int]]) -> str | None:
     """Add the lookup from field values to the number of a curve; None for a model without fields."""
     if not columns:
         return None
+    unseen = known.curves.get(0, 0)
     if len(columns) == 1:
         # One field needs no combination: its values lead to curves directly.
-        curves = {value: known.curves.get(digit, 0) for value, digit in keys[0].items()}
-        return _encode(graph, columns[0], curves, known.curves.get(0, 0))
+        return _encode(graph, columns[0], {v: known.curves.get(digit, 0) for v, digit in keys[0].items()}, unseen)
     total = ""
     for column, digits, stride in zip(columns, keys, known.strides, strict=True):
         place = _encode(graph, column, {value: digit * stride for value, digit in digits.items()}, 0)
         total = graph.add("Add", total, place) if total else place
-    return _encode(graph, total, known.curves, 0)
+    return _encode(graph, total, known.curves | {0: unseen}, 0)
 
 
-def _encode(graph: "Graph", column: str, table: Mapping[str, int] | Mapping[int, int], default: int) -> str:
+def _encode(graph: "Graph", column: str, table: Mapping[Any, int], default: int) -> str:
     """Add a lookup by hash; what the table does not hold gets the default."""
-    # The operator refuses an empty table, and an entry equal to the default changes nothing.
-    entries = dict(table) or {"": default}
-    texts = all(isinstance(key, str) for key in entries)
-    return graph.add(
-        "LabelEncoder",
-        column,
-        domain="ai.onnx.ml",
-        **{"keys_strings" if texts else "keys_int64s": list(entries)},
-        values_int64s=list(entries.values()),
-        default_int64=default,
-    )
+    texts = isinstance(next(iter(table)), str)
+    attributes: dict[str, Any] = {
+        "keys_strings" if texts else "keys_int64s": list(table),
+        "values_int64s": list(table.values()),
+        "default_int64": default,
+    }
+    return graph.add("LabelEncoder", column, domain="ai.onnx.ml", **attributes)
 
 
 def _evaluate(graph: "Graph", pieces: Pieces, score: str, curve: str | None) -> None:

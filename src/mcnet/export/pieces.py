@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mcnet.curves.curves import Curves
 from mcnet.rows.columns import SCORE_FLOOR, FloatArray, IntArray
@@ -13,24 +12,27 @@ __all__ = ["HIGHEST_SCORE", "LOWEST_SCORE", "Pieces"]
 LOWEST_SCORE = SCORE_FLOOR
 HIGHEST_SCORE = 1.0 - SCORE_FLOOR
 
+_BEYOND = 2.0  # where the last piece stops: right of every score
+
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
     """Every curve cut at its knots into pieces min(slope · (x − start) + value, ceiling), x the clipped score.
 
-    A piece holds from its start up to the start of the next one. Pieces that no clipped score reaches are left out, so
-    the first piece of a curve needs no comparison, and jumps, flat ends and falling curves need no case of their own:
-    a jump is two pieces that do not meet, a flat end has slope 0, and the ceiling only undoes the last bit that
-    rounding may carry a line past its end. Curves that share a grid share the starts.
+    A piece holds from its start up to its stop, where the next one starts. Pieces that no clipped score reaches are
+    left out, so the first piece of a curve needs no comparison, and jumps, flat ends and falling curves need no case
+    of their own: a jump is two pieces that do not meet, a flat end has slope 0, and the ceiling only undoes the last
+    bit that rounding may carry a line past its end. Curves that share a grid share the starts and stops.
     """
 
     starts: FloatArray
+    stops: FloatArray
     grid_begin: IntArray
     grid_size: IntArray
     grid_of: IntArray
     values: FloatArray
+    ends: FloatArray
     slopes: FloatArray
-    ceilings: FloatArray
     curve_begin: IntArray
 
     @staticmethod
@@ -41,33 +43,35 @@ class Pieces:
         >>> pieces.starts, pieces.slopes
         (array([0.  , 0.25, 0.5 ]), array([0. , 0.4, 0. ]))
         """
-        starts, kept, leads = [], [], []
+        starts, stops, kept, leads = [], [], [], []
         for grid in range(curves.grids):
             knots = curves.knots[curves.grid_start[grid] : curves.grid_start[grid + 1]]
-            reached = _reached(knots)
-            lead = bool(knots[0] > LOWEST_SCORE)
+            following = np.concatenate([knots[1:], [_BEYOND]])
+            reached = (knots < following) & (following > LOWEST_SCORE) & (knots <= HIGHEST_SCORE)
+            lead = bool(knots[0] > LOWEST_SCORE)  # the flat piece left of the first knot
             kept.append(reached)
             leads.append(lead)
             starts.append(np.concatenate([[0.0] * lead, knots[reached]]))
-        values, slopes, ceilings = [], [], []
+            stops.append(np.concatenate([knots[:lead], following[reached]]))
+        values, ends, slopes = [], [], []
         for curve in range(len(curves)):
             grid = int(curves.grid_of[curve])
             reached, lead = kept[grid], leads[grid]
             here = curves.values(curve)
             there = np.concatenate([here[1:], here[-1:]])
             slope = curves.slopes[curves.value_start[curve] : curves.value_start[curve + 1]]
-            first = [float(here[0])] * lead
-            values.append(np.concatenate([first, here[reached]]))
+            values.append(np.concatenate([here[:lead], here[reached]]))
+            ends.append(np.concatenate([here[:lead], there[reached]]))
             slopes.append(np.concatenate([[0.0] * lead, slope[reached]]))
-            ceilings.append(np.concatenate([first, np.maximum(here, there)[reached]]))
         return Pieces(
             np.concatenate(starts),
+            np.concatenate(stops),
             _begins(starts),
             np.array([len(part) for part in starts], dtype=np.int64),
             curves.grid_of,
             np.concatenate(values),
+            np.concatenate(ends),
             np.concatenate(slopes),
-            np.concatenate(ceilings),
             _begins(values),
         )
 
@@ -84,24 +88,20 @@ class Pieces:
         """Return how many different grids there are."""
         return len(self.grid_begin)
 
-    def grid(self, grid: int) -> FloatArray:
-        """Return the starts of one grid."""
-        begin = self.grid_begin[grid]
-        return self.starts[begin : begin + self.grid_size[grid]]
+    @property
+    def ceilings(self) -> FloatArray:
+        """Return the value that each piece never exceeds."""
+        return np.maximum(self.values, self.ends)
 
-    def curve(self, curve: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Return the starts, values, slopes and ceilings of one curve."""
-        begin = self.curve_begin[curve]
-        size = self.grid_size[self.grid_of[curve]]
-        part = slice(begin, begin + size)
-        return self.grid(int(self.grid_of[curve])), self.values[part], self.slopes[part], self.ceilings[part]
+    def of_grid(self, grid: int) -> slice:
+        """Return where the starts and stops of a grid are."""
+        begin = int(self.grid_begin[grid])
+        return slice(begin, begin + int(self.grid_size[grid]))
 
-
-def _reached(knots: FloatArray) -> NDArray[np.bool_]:
-    """Tell which knots begin a piece that some clipped score falls into."""
-    following = np.concatenate([knots[1:], [np.inf]])
-    mask: NDArray[np.bool_] = (knots < following) & (following > LOWEST_SCORE) & (knots <= HIGHEST_SCORE)
-    return mask
+    def of_curve(self, curve: int) -> slice:
+        """Return where the values, ends and slopes of a curve are."""
+        begin = int(self.curve_begin[curve])
+        return slice(begin, begin + int(self.grid_size[self.grid_of[curve]]))
 
 
 def _begins(parts: list[FloatArray]) -> IntArray:
