@@ -42,7 +42,7 @@ def export_c(model: CalibrationModel, path: str | PathLike[str], *, name: str = 
         example=EXAMPLE.substitute(
             shared,
             words="".join(f" {parameter.upper()}" for parameter in parameters),
-            arguments=_call(name, [f"argc > {i + 2} ? argv[{i + 2}] : NULL" for i in range(len(parameters))]),
+            call=_call(name, [f"argc > {i + 2} ? argv[{i + 2}] : NULL" for i in range(len(parameters))]),
         ),
         **_tables(Pieces.of(model.curves)),
     )

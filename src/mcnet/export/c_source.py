@@ -166,7 +166,7 @@ EXAMPLE = Template("""\
 /* Try it: cc -x c -D${NAME}_EXAMPLE THIS_HEADER -o example && ./example SCORE${words} */
 int main(int argc, char **argv) {
     const double score = argc > 1 ? atof(argv[1]) : 0.5;
-    printf("%.17g\\n", ${name}_calibrate(${arguments}));
+    printf("%.17g\\n", ${call});
     return 0;
 }
 """)
