@@ -1,0 +1,1 @@
+"""Compare methods honestly, and choose one."""
