@@ -16,7 +16,7 @@ NASTY_TEXTS = (
     "(missing) ",
     "a\\b",
     "\\",
-    "it's \"quoted\" `so`",
+    'it\'s "quoted" `so`',
     "é漢🙂",
     "line\nbreak\ttab",
     "??/ ??= */ /* // --",
@@ -88,6 +88,11 @@ def _large_model(kind):
     numbers = tuple(sorted(str(i) for i in range(1000)))
     contexts = Contexts(("advertiser",), (numbers,), np.arange(1000, dtype=np.int32)[:, None])
     return CalibrationModel("mcnet", {}, contexts, Curves.of([_random_curve(rng, 30) for _ in range(1001)]))
+
+
+@pytest.fixture(scope="session")
+def two_field_model():
+    return _large_model("two fields")
 
 
 @pytest.fixture(scope="session", params=["no field", "falling", "two fields", "1,000 contexts"])

@@ -41,9 +41,7 @@ def _model(values, field="site", curves=None):
 def test_a_million_rows_have_the_bits_of_predict(tmp_path, large_model, rows_for, predicted):
     export_onnx(large_model, tmp_path / "model.onnx")
     scores, fields = rows_for(large_model, 1_000_000)
-    np.testing.assert_array_equal(
-        _run(tmp_path / "model.onnx", scores, fields), predicted(large_model, scores, fields)
-    )
+    np.testing.assert_array_equal(_run(tmp_path / "model.onnx", scores, fields), predicted(large_model, scores, fields))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -78,7 +76,9 @@ def test_whole_numbers_may_be_passed_as_int64(tmp_path, rows_for):
 
 def test_types_may_differ_by_field(tmp_path):
     contexts = Contexts(("site", "country"), (("1", "2"), ("NL", None)), np.array([[0, 0], [1, 1]], dtype=np.int32))
-    model = CalibrationModel("mcnet", {}, contexts, Curves.of([(np.array([0.5]), np.array([p])) for p in (0.1, 0.2, 0.3)]))
+    model = CalibrationModel(
+        "mcnet", {}, contexts, Curves.of([(np.array([0.5]), np.array([p])) for p in (0.1, 0.2, 0.3)])
+    )
     export_onnx(model, tmp_path / "model.onnx", field_type={"site": "int64"}, missing="none", missing_number=0)
     fields = {"site": np.array([1, 2, 0, 2]), "country": np.array(["NL", None, "NL", "NL"], dtype=object)}
     found = _run(tmp_path / "model.onnx", np.full(4, 0.5), fields, missing="none")
