@@ -9,8 +9,6 @@ __all__ = ["fit_logistic", "log_loss_sum"]
 
 _RIDGE = 1e-12
 """A whisper of precision, for each unit of weight: separable data have a finite optimum, and others do not notice."""
-
-
 _LONGEST = 8.0
 _HALVINGS = 40
 _NEAR = 1e-6
@@ -53,7 +51,7 @@ def fit_logistic(
             theta, value = proposed, objective(proposed)
     for _ in range(steps):
         probability = sigmoid(design @ theta)
-        gradient = design.T @ (weight * probability - positives) + _RIDGE * theta
+        gradient = design.T @ (weight * probability - positives) + ridge * theta
         # Steps that end ever closer to a bound without reaching it would go on for ever: close by counts as there.
         near = theta - floor < _NEAR
         theta = np.where(near & (gradient >= 0.0), floor, theta)
@@ -61,7 +59,7 @@ def fit_logistic(
         if not free.any() or np.abs(gradient[free]).max() <= 1e-10 * weight.sum():
             break
         curvature = weight * probability * (1.0 - probability)
-        hessian = (design * curvature[:, None]).T @ design + _RIDGE * np.eye(size)
+        hessian = (design * curvature[:, None]).T @ design + ridge * np.eye(size)
         step = _newton_step(hessian, gradient, free, near)
         # A logit that moves by more than this leaves the region where the second derivative says anything.
         reach = float(np.abs(design @ step).max())
