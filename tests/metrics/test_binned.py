@@ -131,9 +131,7 @@ def test_the_smooth_error_is_its_own_width_even_at_click_rates():
 def test_the_smooth_kernel_keeps_all_mass_at_the_borders():
     # All rows err the same way, so smoothing loses nothing, wherever they lie.
     for p in (0.0, 1e-6, 0.5, 1.0):
-        assert smooth_ece_at(0.1, [p] * 4, [1 - round(p)] * 4) == pytest.approx(
-            abs(p - (1 - round(p))), rel=1e-6
-        )
+        assert smooth_ece_at(0.1, [p] * 4, [1 - round(p)] * 4) == pytest.approx(abs(p - (1 - round(p))), rel=1e-6)
 
 
 def test_merging_close_rows_hardly_changes_the_smooth_error(monkeypatch):

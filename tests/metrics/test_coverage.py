@@ -97,9 +97,7 @@ def test_the_difference_of_log_losses_is_covered_and_far_narrower_than_its_parts
     rng = np.random.default_rng(5)
     p, q = TRUTH * 1.2, TRUTH * 0.9
     target = log_loss_difference(p, q, TRUTH, SIZES).value
-    found = [
-        log_loss_difference(p, q, rng.binomial(SIZES.astype(int), TRUTH) / SIZES, SIZES) for _ in range(400)
-    ]
+    found = [log_loss_difference(p, q, rng.binomial(SIZES.astype(int), TRUTH) / SIZES, SIZES) for _ in range(400)]
     assert 0.91 <= np.mean([one.low <= target <= one.high for one in found]) <= 0.98
     errors = [one.standard_error for one in found]
     assert np.mean(errors) == pytest.approx(np.std([one.value for one in found]), rel=0.1)

@@ -54,9 +54,7 @@ def assert_same(one, other):
         np.testing.assert_allclose(left.floor, right.floor, rtol=1e-6, atol=1e-9, err_msg=name)
         assert left.note == right.note
     for name in ("pcoc", "auc", "gauc", "log_loss", "brier", "mvce"):
-        np.testing.assert_allclose(
-            one.interval(name), other.interval(name), rtol=1e-6, atol=1e-6, err_msg=name
-        )
+        np.testing.assert_allclose(one.interval(name), other.interval(name), rtol=1e-6, atol=1e-6, err_msg=name)
 
 
 @settings(max_examples=15, deadline=None)
@@ -83,10 +81,7 @@ def test_the_order_of_rows_is_immaterial(drawn, random):
 def test_rows_of_weight_zero_change_nothing(drawn):
     p, positives, weight, codes = drawn
     one = evaluate(p, positives / weight, codes, weight)
-    more = [
-        np.append(column, extra)
-        for column, extra in ((p, 0.7), (positives / weight, 1), (codes, 9), (weight, 0))
-    ]
+    more = [np.append(column, extra) for column, extra in ((p, 0.7), (positives / weight, 1), (codes, 9), (weight, 0))]
     other = evaluate(*more)
     assert_same(one, other)
     assert other.rows == one.rows

@@ -9,9 +9,7 @@ from mcnet.metrics import f_ece, f_rce, group_pcoc, group_sums, mf_rce, pcoc, pc
 
 def sums_of(weight, positives, predicted):
     """Return sums of groups in which every row has the same probability."""
-    weight, positives, predicted = (
-        np.asarray(column, dtype=float) for column in (weight, positives, predicted)
-    )
+    weight, positives, predicted = (np.asarray(column, dtype=float) for column in (weight, positives, predicted))
     return group_sums(predicted / weight, positives / weight, np.arange(weight.size), weight)
 
 

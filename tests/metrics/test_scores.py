@@ -15,9 +15,7 @@ CODES = RNG.integers(0, 9, 2000)
 
 
 def test_auc_with_ties_and_weights_is_that_of_scikit_learn():
-    assert auc(P, Y, W).value == pytest.approx(
-        sklearn_metrics.roc_auc_score(Y, P, sample_weight=W), abs=1e-12
-    )
+    assert auc(P, Y, W).value == pytest.approx(sklearn_metrics.roc_auc_score(Y, P, sample_weight=W), abs=1e-12)
 
 
 def test_auc_takes_fractional_labels_as_so_many_positives_and_negatives():
@@ -75,9 +73,7 @@ def test_gauc_without_any_group_of_both_classes_says_so():
 
 
 def test_log_loss_and_brier_are_those_of_scikit_learn():
-    assert log_loss(P, Y, W).value == pytest.approx(
-        sklearn_metrics.log_loss(Y, P, sample_weight=W), rel=1e-12
-    )
+    assert log_loss(P, Y, W).value == pytest.approx(sklearn_metrics.log_loss(Y, P, sample_weight=W), rel=1e-12)
     expected = sklearn_metrics.brier_score_loss(Y, P, sample_weight=W)
     assert brier(P, Y, W).value == pytest.approx(expected, rel=1e-12)
 
