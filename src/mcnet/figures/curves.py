@@ -39,7 +39,7 @@ class Points:
 
 def draw_curves(lines: Sequence[Line], points: Points | None = None, *, height: int = 460) -> Spec:
     """Draw curves from score to probability; the first one is the main one."""
-    logarithmic = looks_logarithmic(points.score if points is not None else lines[0].score)
+    logarithmic = looks_logarithmic(lines[0].probability)
     traces: list[dict[str, Any]] = []
     for place, line in enumerate(lines):
         colour = LINES[place % len(LINES)]
@@ -48,10 +48,9 @@ def draw_curves(lines: Sequence[Line], points: Points | None = None, *, height: 
         traces.append(_curve(line, colour, main=place == 0))
     if points is not None:
         traces.append(_observed(points))
-    x = [points.score] if points is not None else [line.score for line in lines]
-    y = [line.probability for line in lines]
+    x, y = [line.score for line in lines], [line.probability for line in lines]
     if points is not None:
-        y += [points.rate, points.high]
+        y.append(points.rate)
     ends = [10.0**end if logarithmic else end for end in span(x, logarithmic=logarithmic) or (0.0, 1.0)]
     traces.append(reference_line(ends, ends))
     return {

@@ -95,10 +95,7 @@ def draw_forest(forest: Forest, *, limit: int = 30) -> Spec:
         aside = 0.0 if len(shown.series) == 1 else 0.34 * place - 0.17
         traces.append(_points(shown, place, name, colour, places + aside))
     traces.append(reference_line([1.0, 1.0], [-0.6, len(shown) - 0.4]))
-    reach = 1.15
-    if len(shown):
-        farthest = max(float(np.nanmax(np.abs(np.log(shown.pcoc)))), float(np.log(reach)))
-        reach = float(np.exp(1.15 * farthest))
+    reach = _reach(shown)
     rows = max(len(shown), 3)
     return {
         "data": traces,
@@ -130,6 +127,14 @@ def _stack(columns: list[Floats], tables: dict[str, PcocTable]) -> Floats:
         place = {value: at for at, value in enumerate(table.values)}
         rows.append([column[place[value]] if value in place else np.nan for value in names])
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
+
+
+def _reach(shown: Forest) -> float:
+    """Return the PCOC up to which the axis goes: all dots inside, and long bars cut at twice the farthest dot."""
+    dots = np.abs(np.log(shown.pcoc)).max(initial=np.log(1.1))
+    ends = np.abs(np.log(np.stack([shown.low, shown.high])))
+    bars = ends[np.isfinite(ends)].max(initial=0.0)
+    return float(np.exp(1.05 * max(dots, min(bars, 2.0 * dots))))
 
 
 def _ticks(reach: float) -> list[float]:
