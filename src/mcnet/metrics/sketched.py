@@ -2,13 +2,9 @@
 
 from typing import Any, Protocol
 
-import numpy as np
-
 from mcnet.errors import InputError
-from mcnet.metrics.evaluation import Evaluation, Settings, evaluate_columns
-from mcnet.metrics.fields import CodedField
+from mcnet.metrics.evaluation import Evaluation, Settings, coded_fields, evaluate_columns
 from mcnet.rows.columns import FloatArray
-from mcnet.rows.fields import MISSING_LABEL
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["Predictor", "evaluate_cells", "evaluate_sketch", "predict_cells"]
@@ -42,12 +38,7 @@ def predict_cells(predictor: Predictor, sketch: Sketch) -> FloatArray:
 
 def evaluate_cells(probabilities: FloatArray, sketch: Sketch, settings: Settings | None = None) -> Evaluation:
     """Evaluate one probability for each cell against the labels that the cells hold."""
-    fields = {
-        column.name: CodedField(
-            column.codes.astype(np.intp), tuple(MISSING_LABEL if value is None else value for value in column.values)
-        )
-        for column in sketch.contexts.columns(sketch.context)
-    }
+    fields = coded_fields(sketch.contexts.columns(sketch.context))
     return evaluate_columns(probabilities, sketch.rate, sketch.weight, fields, settings=settings)
 
 
