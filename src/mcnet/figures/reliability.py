@@ -75,7 +75,8 @@ def draw_reliability(tables: Mapping[str, ReliabilityTable], *, height: int = 52
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:
-    return np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0.0)
+    ratio: Floats = np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0.0)
+    return ratio
 
 
 def _around_one(ratios: Floats) -> list[float]:
