@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-
-from mcnet.report import write_report
 from tests.report.browser import Browser, browse, find_chromium
 from tests.report.conftest import VALUES, Case
+
+from mcnet.report import write_report
 
 SHOWN = "JSON.stringify(document.getElementById('{}').data.map((trace) => [trace.x, trace.y]))"
 CHOOSE = """(async () => {{

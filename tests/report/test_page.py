@@ -8,13 +8,13 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from tests.report.conftest import Case
 
 from mcnet.errors import InputError
 from mcnet.report import write_report
 from mcnet.rows.simulate import simulate
 from mcnet.selection.selecting import select
 from mcnet.sketch.sketch import Sketch
-from tests.report.conftest import Case
 
 
 def words(page: Path) -> str:

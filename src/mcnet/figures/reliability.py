@@ -69,7 +69,7 @@ def draw_reliability(tables: Mapping[str, ReliabilityTable], *, height: int = 52
                 domain=[0.4, 1.0],
                 range=span(shown, logarithmic=logarithmic),
             ),
-            yaxis2=axis("predicted ÷ observed", domain=[0.0, 0.32], range=_around_one(ratios)),
+            yaxis2=axis("PCOC", domain=[0.0, 0.32], range=_around_one(ratios)),
         ),
     }
 
