@@ -139,3 +139,6 @@ def test_the_page_prints(browser: Browser, page: Path, tmp_path: Path):
     browser.call("Emulation.setEmulatedMedia", media="print", features=[])
     assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     browser.wait("getComputedStyle(document.querySelector('#curves .xtick text')).fill === 'rgb(68, 68, 68)'")
+    # A sheet of A4 has 717 pixels between the margins.
+    widest = "Math.max(...[...document.querySelectorAll('.main-svg')].map((e) => e.getBoundingClientRect().width))"
+    assert browser.run(widest) <= 717

@@ -110,10 +110,10 @@ def test_views_are_all_rows_then_values_and_contexts_by_weight():
         ("source", "x", 8.0),
         ("source", "(missing)", 2.0),
         ("source", "y", 1.0),
-        ("country × source", "NL · x", 5.0),
-        ("country × source", "FR · x", 3.0),
-        ("country × source", "NL · (missing)", 2.0),
-        ("country × source", "NL · y", 1.0),
+        ("country × source", "NL / x", 5.0),
+        ("country × source", "FR / x", 3.0),
+        ("country × source", "NL / (missing)", 2.0),
+        ("country × source", "NL / y", 1.0),
     ]
     cells = views[1].of(sketch.context, len(sketch.contexts))
     assert sketch.weight[cells].sum() == 8.0

@@ -51,13 +51,14 @@ def prepare_lines(
     model = fitted_model(calibrator)
     low, high = logit(np.array(between))
     scores = sigmoid(np.linspace(low, high, _LINE_POINTS)) if high > low else np.array([between[0]])
-    labels = model.contexts.labels()
+    # A pooled curve borrows the label of the last context, and does not show it.
+    labels = model.contexts.subset(np.array(curves, dtype=np.int32) - 1).labels()
     lines = []
-    for curve in curves:
+    for curve, label in zip(curves, labels, strict=True):
         codes = np.full(len(scores), curve - 1, dtype=np.int32)
         probability = model.predict(scores, codes=codes) if model.fields else model.predict(scores)
         band = _band(calibrator, model, scores, codes) if bands else (None, None)
-        lines.append(Line(labels[curve - 1] if curve else POOLED, scores, probability, *band))
+        lines.append(Line(label if curve else POOLED, scores, probability, *band))
     return lines
 
 

@@ -22,17 +22,22 @@
   document.head.append(library);
   const data = JSON.parse(await unpacked("data-packed"));
 
+  // On paper a figure has the width of a sheet between its margins, whatever the screen's.
+  const paper = { width: 680, ink: "#444" };
+  let printing = false;
+  const onPaper = () => printing || matchMedia("print").matches;
   // The figures' own colours suit light and dark; only the text follows the page.
-  const ink = () => getComputedStyle(document.documentElement).getPropertyValue("--quiet").trim();
+  const ink = () => (onPaper() ? paper.ink : getComputedStyle(document.documentElement).getPropertyValue("--quiet").trim());
   const options = { displayModeBar: false, responsive: true, scrollZoom: false };
   const drawn = new Map();
 
   function draw(id, figure) {
     const place = byId(id);
     if (!place) return null;
-    const small = window.innerWidth < 640;
+    const small = window.innerWidth < 640 && !onPaper();
     const layout = structuredClone(figure.layout);
     layout.font.color = ink();
+    if (onPaper()) layout.width = paper.width;
     if (small) {
       layout.font.size = 12;
       layout.margin = { ...layout.margin, l: 44, r: 8 };
@@ -80,5 +85,11 @@
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   matchMedia("print").addEventListener("change", redraw);
+  for (const [event, begins] of [["beforeprint", true], ["afterprint", false]]) {
+    window.addEventListener(event, () => {
+      printing = begins;
+      redraw();
+    });
+  }
   document.documentElement.dataset.ready = "yes";
 })();
