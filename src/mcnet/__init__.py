@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mcnet.calibrators.histogram import Histogram
     from mcnet.calibrators.identity import Identity
     from mcnet.calibrators.isotonic import Isotonic
+    from mcnet.calibrators.mcnet import MCNet
     from mcnet.calibrators.per_field import PerField
     from mcnet.calibrators.platt import Platt, Temperature
     from mcnet.calibrators.platt_field import PlattField
@@ -50,6 +51,7 @@ _HOMES = {
     "Identity": "calibrators.identity",
     "InputError": "errors",
     "Isotonic": "calibrators.isotonic",
+    "MCNet": "calibrators.mcnet",
     "McnetError": "errors",
     "NotFittedError": "errors",
     "NotSupportedError": "errors",
@@ -85,6 +87,7 @@ __all__ = [
     "Identity",
     "InputError",
     "Isotonic",
+    "MCNet",
     "McnetError",
     "NotFittedError",
     "NotSupportedError",

@@ -20,6 +20,7 @@ _METHODS = {
     "sir": ("sir", "SIR"),
     "platt-field": ("platt_field", "PlattField"),
     "per-field": ("per_field", "PerField"),
+    "mcnet": ("mcnet", "MCNet"),
 }
 
 
