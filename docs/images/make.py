@@ -1,7 +1,7 @@
 """Make the picture of the README from a simulated log: `python -m docs.images.make`, from the root of the repository.
 
-A simulated click log is calibrated by the method that `mcnet.select` chooses; drawn is what later rows, which no fit has
-seen, say before and after. Plotly draws inside a headless Chromium, which hands the drawings back as SVG.
+A simulated click log is calibrated by the method that `mcnet.select` chooses; drawn is what later rows, which no fit
+has seen, say before and after. Plotly draws inside a headless Chromium, which hands the drawings back as SVG.
 """
 
 import json
@@ -10,6 +10,8 @@ import tempfile
 from pathlib import Path
 from urllib.parse import unquote
 
+from tests.report.browser import browse, find_chromium
+
 from mcnet.figures.forest import draw_forest, prepare_forest
 from mcnet.figures.reliability import draw_reliability
 from mcnet.metrics.sketched import evaluate_cells, evaluate_sketch
@@ -17,7 +19,6 @@ from mcnet.report.assets import packed_plotly
 from mcnet.rows.simulate import SimulatedField, simulate
 from mcnet.selection.selecting import select
 from mcnet.sketch.sketch import Sketch
-from tests.report.browser import browse, find_chromium
 
 __all__ = ["draw", "main"]
 

@@ -28,13 +28,14 @@
   const onPaper = () => printing || matchMedia("print").matches;
   // The figures' own colours suit light and dark; only the text follows the page.
   const ink = () => (onPaper() ? paper.ink : getComputedStyle(document.documentElement).getPropertyValue("--quiet").trim());
+  const narrow = matchMedia("(max-width: 640px)");
   const options = { displayModeBar: false, responsive: true, scrollZoom: false };
   const drawn = new Map();
 
   function draw(id, figure) {
     const place = byId(id);
     if (!place) return null;
-    const small = window.innerWidth < 640 && !onPaper();
+    const small = narrow.matches && !onPaper();
     const layout = structuredClone(figure.layout);
     layout.font.color = ink();
     if (onPaper()) layout.width = paper.width;
@@ -85,6 +86,7 @@
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   matchMedia("print").addEventListener("change", redraw);
+  narrow.addEventListener("change", redraw);
   for (const [event, begins] of [["beforeprint", true], ["afterprint", false]]) {
     window.addEventListener(event, () => {
       printing = begins;
