@@ -1,6 +1,7 @@
 """The page in a real browser: no complaint, no request, a selector that works, light, dark, phone and paper."""
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from tests.report.conftest import VALUES, Case
 from mcnet.report import write_report
 
 DATA = "JSON.stringify(document.getElementById('{}').data.map((trace) => [trace.x, trace.y]))"
+HEIGHTS = """[...document.querySelectorAll('.figure')].map((figure) => [
+  figure.querySelector('.main-svg').getBoundingClientRect().height, figure.getBoundingClientRect().height])"""
 RIGHT = "Math.max(...[...document.querySelectorAll('.main-svg')].map((e) => e.getBoundingClientRect().right))"
 CHOOSE = """(async () => {{
   const select = document.getElementById('{}');
@@ -101,6 +104,11 @@ def test_the_page_fits_its_screen_in_light_and_dark(shown: Browser, tmp_path: Pa
     shown.look(width=width, dark=dark)
     shown.wait(f"{RIGHT} <= {width}")
     assert shown.run("document.documentElement.scrollWidth") <= width
+    # Plotly answers a change of size a little later.
+    time.sleep(0.3)
+    heights = shown.run(HEIGHTS)
+    assert len(heights) == 5
+    assert all(drawn == asked for drawn, asked in heights), heights
     shown.picture(tmp_path / "page.png")
     with Image.open(tmp_path / "page.png") as picture:
         pixels = np.asarray(picture.convert("L"))

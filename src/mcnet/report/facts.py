@@ -98,8 +98,9 @@ def describe_order(method: str, order: Order) -> str:
         which = "The curve" if order.curves == 1 else f"Each of the {count(order.curves)} curves"
         said = f"{which} of {method} rises or stays level everywhere: a higher score never gets a lower probability."
     else:
+        which = f"{count(order.falling)} of the {count(order.curves)} curves of {method} fall"
         said = (
-            f"{count(order.falling)} of the {count(order.curves)} curves of {method} fall somewhere, by "
+            f"{which if order.curves > 1 else f'The curve of {method} falls'} somewhere, by "
             f"{figure(order.largest_drop)} at most: {percent(order.share_below)} of the rows get a lower probability "
             "than a row of their context with a lower score."
         )

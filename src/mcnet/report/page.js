@@ -45,6 +45,8 @@
       // Ticks at 2 and 5 of each decade would run into one another.
       if (layout.xaxis.dtick === "D2") layout.xaxis.dtick = 1;
     }
+    // When the window changes its size, Plotly forgets the height of a figure and takes that of its place.
+    place.style.height = `${layout.height}px`;
     drawn.set(id, figure);
     return Plotly.react(place, figure.data, layout, options);
   }
