@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from mcnet.version import __version__
 
 if TYPE_CHECKING:
+    from mcnet.calibrators.adacalib import AdaCalib
     from mcnet.calibrators.base import Calibrator
     from mcnet.calibrators.beta import Beta
     from mcnet.calibrators.densities import GammaScaling, GaussianScaling
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from mcnet.calibrators.identity import Identity
     from mcnet.calibrators.isotonic import Isotonic
     from mcnet.calibrators.mcnet import MCNet
+    from mcnet.calibrators.neucalib import NeuCalib
     from mcnet.calibrators.per_field import PerField
     from mcnet.calibrators.platt import Platt, Temperature
     from mcnet.calibrators.platt_field import PlattField
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 # Names are imported when first asked for: `import mcnet` is instant, and serving a saved model never loads what only
 # fitting needs.
 _HOMES = {
+    "AdaCalib": "calibrators.adacalib",
     "CalibrationModel": "curves.model",
     "CalibrationWarning": "errors",
     "Calibrator": "calibrators.base",
@@ -53,6 +56,7 @@ _HOMES = {
     "Isotonic": "calibrators.isotonic",
     "MCNet": "calibrators.mcnet",
     "McnetError": "errors",
+    "NeuCalib": "calibrators.neucalib",
     "NotFittedError": "errors",
     "NotSupportedError": "errors",
     "PerField": "calibrators.per_field",
@@ -75,6 +79,7 @@ _HOMES = {
 
 __all__ = [
     "SIR",
+    "AdaCalib",
     "Beta",
     "CalibrationModel",
     "CalibrationWarning",
@@ -89,6 +94,7 @@ __all__ = [
     "Isotonic",
     "MCNet",
     "McnetError",
+    "NeuCalib",
     "NotFittedError",
     "NotSupportedError",
     "PerField",

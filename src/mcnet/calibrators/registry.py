@@ -20,6 +20,8 @@ _METHODS = {
     "sir": ("sir", "SIR"),
     "platt-field": ("platt_field", "PlattField"),
     "per-field": ("per_field", "PerField"),
+    "neucalib": ("neucalib", "NeuCalib"),
+    "adacalib": ("adacalib", "AdaCalib"),
     "mcnet": ("mcnet", "MCNet"),
 }
 

@@ -29,7 +29,7 @@ def save_state(
     """Write the training state beside a model file, whole or not at all."""
     from safetensors.numpy import save_file
 
-    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     with whole_file(state_path(model_path)) as part:
         save_file(plain, part, metadata={"mcnet": json.dumps(description)})
 

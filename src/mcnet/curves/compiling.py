@@ -24,20 +24,23 @@ __all__ = [
 DEFAULT_ERROR = 1e-4
 """The relative error, of p and of 1 − p, that a compiled curve may have against the function it stands for."""
 
-_DENSE_PER_LOGIT = 64
+DENSE_PER_LOGIT = 64
+"""How closely functions are looked at to be compiled, in points a unit of logit."""
 _LOGIT_EDGE = -float(logit(np.array([SCORE_FLOOR]))[0])
 _TOGETHER = 256
 _SHARED_FROM = 2_000
 _MOST_KNOTS = 10_000_000
 
 
-def dense_scores(breaks: FloatArray | None = None, jumps: FloatArray | None = None) -> FloatArray:
+def dense_scores(
+    breaks: FloatArray | None = None, jumps: FloatArray | None = None, per_logit: int = DENSE_PER_LOGIT
+) -> FloatArray:
     """Return the scores at which a function is looked at to be compiled, in order.
 
     They are dense everywhere in logit space and include every break (a kink of the function) once and every jump twice:
     the function gives its left value at the first of the two and its right value at the second.
     """
-    even = np.linspace(-_LOGIT_EDGE, _LOGIT_EDGE, int(2 * _LOGIT_EDGE * _DENSE_PER_LOGIT))
+    even = np.linspace(-_LOGIT_EDGE, _LOGIT_EDGE, int(2 * _LOGIT_EDGE * per_logit))
     scores = clip_scores(sigmoid(even))
     more = [] if breaks is None else [clip_scores(breaks)]
     twice = clip_scores(np.unique(jumps)) if jumps is not None else np.empty(0)
@@ -144,7 +147,7 @@ def _steep_scores(lines: Lines) -> FloatArray:
     parts = [ends]
     for low, high, slope in zip(ends[:-1], ends[1:], np.minimum(steepest, 16.0), strict=True):
         if slope > 1.0:
-            parts.append(np.linspace(low, high, int(np.ceil((high - low) * _DENSE_PER_LOGIT * slope)) + 1))
+            parts.append(np.linspace(low, high, int(np.ceil((high - low) * DENSE_PER_LOGIT * slope)) + 1))
     return sigmoid(np.concatenate(parts))
 
 
@@ -153,7 +156,7 @@ def _shared_logits(knots: FloatArray, budget: int) -> FloatArray:
     width = float(knots[-1] - knots[0])
     left = np.arange(-_LOGIT_EDGE, knots[0], 0.25)
     right = np.arange(_LOGIT_EDGE, knots[-1], -0.25)[::-1]
-    steps = int(np.clip(budget - len(left) - len(right) - len(knots), 16, _DENSE_PER_LOGIT * max(width, 1.0)))
+    steps = int(np.clip(budget - len(left) - len(right) - len(knots), 16, DENSE_PER_LOGIT * max(width, 1.0)))
     even = np.linspace(knots[0], knots[-1], steps)
     grid: FloatArray = np.unique(np.concatenate([left, even, knots, right]))
     return np.clip(grid, -_LOGIT_EDGE, _LOGIT_EDGE)

@@ -139,7 +139,5 @@ def fit_with_auxiliary(
     device = str(next(function.module.parameters()).device)
     network = network.to(device)
     rows = Rows.of(np.asarray(logit), label, codes, weight, dense, categories, device)
-    descent = descend_on_rows(
-        function, rows, schedule, penalties or Penalties(), field_sizes, network, progress
-    )
+    descent = descend_on_rows(function, rows, schedule, penalties or Penalties(), field_sizes, network, progress)
     return AuxiliaryFit(function, network, descent)

@@ -113,9 +113,7 @@ class BankFit:
         and integrated up to each row.
         """
         values = self.values(logit, codes, nodes)
-        return np.asarray(
-            expit(values) if self.bank.shape.space == "logit" else np.clip(values, LEAST, 1 - LEAST)
-        )
+        return np.asarray(expit(values) if self.bank.shape.space == "logit" else np.clip(values, LEAST, 1 - LEAST))
 
     @torch.no_grad()
     def _at_nodes(self, contexts: NDArray[np.int64], count: int) -> tuple[Floats, Floats, Floats]:
@@ -197,9 +195,7 @@ def fit_bank(
     grid = make_grid(full, full_points, edges, config.cells)
     ends = {"left": bank.left.cpu().numpy(), "right": bank.right.cpu().numpy()}
     grid = dataclasses.replace(grid, **ends)
-    objective = BankObjective(
-        bank, full, grid, len(cells.codes), config.priors, config.penalties, config.nodes
-    )
+    objective = BankObjective(bank, full, grid, len(cells.codes), config.priors, config.penalties, config.nodes)
     descent = descend(objective, bank.parameters(), config.schedule, progress)
     return BankFit(bank, config, descent, order_violation(bank, cells.codes))
 

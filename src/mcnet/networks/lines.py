@@ -100,8 +100,8 @@ class LineFit:
     loss: float
     order_loss: float
 
-    def predict(self, logit: Floats) -> Floats:
-        """Calibrated probabilities of rows with these logits."""
+    def predict(self, logit: Floats, codes: NDArray[np.integer] | None = None) -> Floats:
+        """Calibrated probabilities of rows with these logits; field codes make no difference to a line-plot."""
         points = torch.as_tensor(np.asarray(logit, dtype=np.float64))
         line = interpolate(torch.as_tensor(self.knots), torch.as_tensor(self.values), points)
         return np.asarray(expit(line.numpy()))

@@ -65,9 +65,7 @@ def balance_loss(
     counts as zero in the first variant and is left out in the second.
     """
     excess = (weight * probabilities - positives).reshape(-1)
-    sums = torch.zeros(groups, dtype=excess.dtype, device=excess.device).index_add(
-        0, group.reshape(-1), excess
-    )
+    sums = torch.zeros(groups, dtype=excess.dtype, device=excess.device).index_add(0, group.reshape(-1), excess)
     if normalise == "global":
         difference = sums / weight.sum()
     else:

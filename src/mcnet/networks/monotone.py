@@ -125,9 +125,7 @@ class MonotoneBank(nn.Module):
         self.direct = nn.ParameterList(
             nn.Parameter(torch.zeros(bins, size + 1, 2)) for size in (sizes if shape.direct else ())
         )
-        self.context_width = shape.embedding * (
-            len(sizes) if shape.combine == "concat" else min(len(sizes), 1)
-        )
+        self.context_width = shape.embedding * (len(sizes) if shape.combine == "concat" else min(len(sizes), 1))
         widths = (self.context_width, *shape.hidden)
         self.score_weight = _uniform(generator, bins, 1, shape.hidden[0])
         self.derivative_weights = self._layers(generator, bins, widths, 1)
@@ -136,9 +134,7 @@ class MonotoneBank(nn.Module):
             self._start_as_identity()
 
     @staticmethod
-    def _layers(
-        generator: torch.Generator, bins: int, widths: tuple[int, ...], outputs: int
-    ) -> nn.ParameterList:
+    def _layers(generator: torch.Generator, bins: int, widths: tuple[int, ...], outputs: int) -> nn.ParameterList:
         weights = nn.ParameterList()
         for into, out in zip(widths, (*widths[1:], outputs), strict=True):
             weights.append(_uniform(generator, bins, into, out))
@@ -155,9 +151,7 @@ class MonotoneBank(nn.Module):
             self.bias_weights[-1][..., 1] = -height.log()
         else:
             # Without a scale a sigmoid cannot reach slope one: start steep, but where its gradient is alive.
-            constant.fill_(
-                {"sigmoid": 2.0, "softplus": math.log(math.e - 1.0), "elu": 0.0}[self.shape.positive]
-            )
+            constant.fill_({"sigmoid": 2.0, "softplus": math.log(math.e - 1.0), "elu": 0.0}[self.shape.positive])
 
     @property
     def bins(self) -> int:
@@ -234,15 +228,11 @@ class MonotoneBank(nn.Module):
         start = cumulative_rule(origin[:, None], panels, count)[:, 0, :]
         return np.asarray(upto - start[bins])
 
-    def forward(
-        self, points: Tensor, bins: Tensor, codes: Tensor, steps: int = 50, lean: bool = False
-    ) -> Tensor:
+    def forward(self, points: Tensor, bins: Tensor, codes: Tensor, steps: int = 50, lean: bool = False) -> Tensor:
         """The functions at rows (points `[B]`, bins `[B]`, field codes `[B, fields]`); a quadrature a row."""
         slot, width = _slots(bins, self.bins)
         where = bins * width + slot
-        upper = (
-            self.origin[:, None].repeat(1, width).view(-1).index_copy(0, where, points.to(self.origin.dtype))
-        )
+        upper = self.origin[:, None].repeat(1, width).view(-1).index_copy(0, where, points.to(self.origin.dtype))
         padded = codes.new_zeros(self.bins * width, codes.shape[1]).index_copy(0, where, codes)
         context = self._embed_rows(padded.view(self.bins, width, -1))
         bias = self.bias(context)

@@ -63,9 +63,7 @@ def _conditioned(factors: list[Tensor], vector: list[Tensor]) -> list[Tensor]:
     return result
 
 
-def _direction(
-    gradient: list[Tensor], parameters: list[Tensor], factors: list[Tensor], rounds: int
-) -> list[Tensor]:
+def _direction(gradient: list[Tensor], parameters: list[Tensor], factors: list[Tensor], rounds: int) -> list[Tensor]:
     """Solve H d = −g by preconditioned conjugate gradients."""
     residual = [-g.detach() for g in gradient]
     conditioned = _conditioned(factors, residual)

@@ -75,9 +75,7 @@ class _Fixed:
 
     def double(self) -> "_Fixed":
         """The same in float64."""
-        return _Fixed(
-            self.matrix.double(), self.origin.double(), self.weight.double(), self.positives.double()
-        )
+        return _Fixed(self.matrix.double(), self.origin.double(), self.weight.double(), self.positives.double())
 
 
 class BankObjective:
@@ -113,9 +111,7 @@ class BankObjective:
             weight=tensor(grid.weight),
             positives=tensor(grid.positives),
         )
-        self.context = torch.arange(len(cells.codes), device=device)[None, :, None].expand_as(
-            self.fixed.weight
-        )
+        self.context = torch.arange(len(cells.codes), device=device)[None, :, None].expand_as(self.fixed.weight)
         self.mass = float(grid.weight.sum())
         layers = zip(bank.shape.hidden, (*bank.shape.hidden[1:], 1), strict=True)
         self.work = float(self.nodes.numel() * len(cells.codes) * sum(a * b for a, b in layers))
@@ -137,9 +133,7 @@ class BankObjective:
             context = self.bank.embed(self.codes)
             bias = self.bank.offset_and_scale(self.codes, context).double()
             derivative = self.bank.derivative(self.nodes, context).double()
-        rows = [self.codes[:, i] for i in range(len(self.bank.direct))] or [
-            self.codes.new_zeros(len(self.codes))
-        ]
+        rows = [self.codes[:, i] for i in range(len(self.bank.direct))] or [self.codes.new_zeros(len(self.codes))]
         fixed = self.fixed.double()
 
         def loss(moves: list[Tensor]) -> Tensor:

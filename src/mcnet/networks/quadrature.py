@@ -119,9 +119,7 @@ class _LeanIntegral(torch.autograd.Function):
                         if gradient is not None:
                             gradients[i] = gradient if previous is None else previous + gradient
         # Leibniz: the integral grows with its upper limit as fast as the integrand there.
-        at_lower = (
-            -out * ctx.integrand(lower[..., None], *inputs)[..., 0] if ctx.needs_input_grad[3] else None
-        )
+        at_lower = -out * ctx.integrand(lower[..., None], *inputs)[..., 0] if ctx.needs_input_grad[3] else None
         at_upper = out * ctx.integrand(upper[..., None], *inputs)[..., 0] if ctx.needs_input_grad[4] else None
         return None, None, None, at_lower, at_upper, *gradients
 
@@ -165,9 +163,7 @@ def _legendre_transform(count: int) -> NDArray[np.float64]:
     return np.asarray((basis * weights[:, None]).T * (np.arange(count)[:, None] + 0.5))
 
 
-def cumulative_rule(
-    points: NDArray[np.float64], edges: NDArray[np.float64], count: int
-) -> NDArray[np.float64]:
+def cumulative_rule(points: NDArray[np.float64], edges: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     """The matrix that turns values at `panel_nodes(edges, count)` into integrals up to each point.
 
     For points `[..., P]` and edges `[..., M + 1]` (leading axes alike) the result is `[..., P, M · count +

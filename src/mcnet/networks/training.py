@@ -66,11 +66,7 @@ class Rows:
         count = len(points)
         if count == 0 or len(label) != count or len(codes) != count:
             raise InputError("points, label and codes must have one entry a row each, and at least one row")
-        group = (
-            np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1)
-            if codes.shape[1]
-            else np.zeros(count)
-        )
+        group = np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1) if codes.shape[1] else np.zeros(count)
 
         def floats(values: NDArray[np.floating]) -> Tensor:
             return torch.as_tensor(np.asarray(values), dtype=torch.float32, device=device)
