@@ -30,7 +30,7 @@ def test_a_calibrator_and_its_model_plot_the_pooled_curve_and_the_contexts(fitte
     assert names(fitted.plot()) == ["pooled", "&lt;FR>", "NL", "PL"]
     assert names(fitted.model_.plot()) == names(fitted.plot())
     assert names(fitted.plot(field="NL")) == ["NL"]
-    assert names(fitted.plot(field={"country": "unseen"})) == ["pooled"]
+    assert names(fitted.plot(field={"country": "unseen"})) == ["unseen"]
 
 
 def test_an_unfitted_calibrator_has_nothing_to_plot():

@@ -81,8 +81,8 @@ def test_test_rows_take_the_place_of_those_held_back(case: Case, tmp_path: Path)
     assert "the test rows: 4,000 rows" in words(page)
     assert data(page)["views"][0]["summary"].startswith("4,000 rows")
     assert len(data(page)["views"]) == 3
-    # An unseen value has the pooled curve.
-    assert data(page)["views"][2]["figures"]["curves"]["data"][0]["name"] == "pooled"
+    # A value that the fit had not seen is shown as it would be served.
+    assert data(page)["views"][2]["figures"]["curves"]["data"][0]["name"] == "unseen"
 
 
 def test_only_the_heaviest_views_are_kept(case: Case, tmp_path: Path):

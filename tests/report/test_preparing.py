@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tests.report.conftest import Case
 
+import mcnet
 from mcnet.calibrators.histogram import Histogram
 from mcnet.calibrators.identity import Identity
 from mcnet.calibrators.platt import Platt
@@ -65,7 +66,7 @@ def test_the_span_of_scores_leaves_out_a_hair_of_weight_on_both_sides():
 def test_lines_are_the_curves_of_the_model():
     sketch = sketch_of_rows([0.1, 0.2, 0.3, 0.4] * 5, [0, 1, 0, 1] * 5, field=["a", "a", "b", "b"] * 5)
     fitted = PlattField().fit_sketch(sketch)
-    pooled, second = prepare_lines(fitted, [0, 2], (0.1, 0.4))
+    pooled, second = prepare_lines(fitted, sketch.contexts.subset(np.array([1])), (0.1, 0.4), pooled=True)
     assert (pooled.label, second.label) == ("pooled", "b")
     assert pooled.low is None
     np.testing.assert_allclose(second.score[[0, -1]], [0.1, 0.4])
@@ -78,7 +79,7 @@ class WithBand(PlattField):
 
     method = "with-band"
 
-    def interval(self, scores, field=None):
+    def interval(self, scores, field=None, *, level=0.9):
         middle = self.predict(scores, field)
         return 0.5 * middle, 0.5 * middle + 0.5
 
@@ -86,10 +87,22 @@ class WithBand(PlattField):
 def test_a_calibrator_with_intervals_gets_bands_around_the_curves_of_contexts():
     sketch = sketch_of_rows([0.1, 0.2, 0.3, 0.4] * 5, [0, 1, 0, 1] * 5, field=["a", "a", "b", "b"] * 5)
     fitted = WithBand().fit_sketch(sketch)
-    pooled, first = prepare_lines(fitted, [0, 1], (0.1, 0.4))
-    assert pooled.low is None
+    first = prepare_lines(fitted, sketch.contexts.subset(np.array([0])), (0.1, 0.4))[0]
     np.testing.assert_array_equal(first.low, 0.5 * first.probability)
     assert len(plot_curves(fitted, sketch, "a").data) == len(plot_curves(fitted, sketch).data) + 1
+
+
+def test_an_unseen_combination_is_drawn_as_it_is_served():
+    rng = np.random.default_rng(0)
+    scores, codes = rng.uniform(0.01, 0.2, 4000), rng.integers(0, 3, 4000)
+    fields = {"country": np.array(["NL", "NL", "FR"])[codes], "source": np.array(["x", "y", "x"])[codes]}
+    fitted = mcnet.MCNet().fit(scores, rng.random(4000) < scores * (1 + codes) / 2, field=fields)
+    test = sketch_of_rows([0.1], [0], field={"country": ["FR"], "source": ["y"]})
+    line = prepare_lines(fitted, test.contexts, (0.02, 0.1))[0]
+    many = {"country": ["FR"] * len(line.score), "source": ["y"] * len(line.score)}
+    np.testing.assert_array_equal(line.probability, fitted.predict(line.score, many))
+    assert line.low is not None
+    assert (line.low < line.probability).all()
 
 
 def test_a_sketch_without_rows_of_a_value_cannot_be_shown():
@@ -150,8 +163,8 @@ def test_a_fall_is_measured_and_the_rows_below_are_counted():
 def test_the_violations_a_calibrator_reports_are_passed_on():
     sketch = sketch_of_rows([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1])
     fitted = Histogram(bins=2).fit_sketch(sketch)
-    fitted.order_violations_ = 3
-    assert prepare_order(fitted, sketch).reported == "3"
+    fitted.order_violations_ = 0.25
+    assert prepare_order(fitted, sketch).reported == 0.25
 
 
 def test_drift_is_the_pcoc_of_each_period():

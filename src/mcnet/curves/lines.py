@@ -1,25 +1,26 @@
-"""Lines to look at: some curves of a model at many scores, with bands where the calibrator has them."""
+"""Lines to look at: what a calibrator makes of many scores in some contexts, with bands where it has them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.figures.curves import Line, draw_curves
 from mcnet.figures.style import as_plotly
 from mcnet.rows.columns import FloatArray, logit, sigmoid
+from mcnet.rows.contexts import ANY, Contexts
 from mcnet.rows.fields import field_columns
 
 if TYPE_CHECKING:
     from mcnet.curves.model import CalibrationModel
 
-__all__ = ["curve_of", "fitted_model", "plot_lines", "prepare_lines"]
+__all__ = ["POOLED", "fitted_model", "plot_lines", "prepare_lines"]
 
 POOLED = "pooled"
 _LINE_POINTS = 160
 _SHOWN = 7
+_LEVEL = 0.95
 
 
 def fitted_model(calibrator: Any) -> "CalibrationModel":
@@ -28,57 +29,61 @@ def fitted_model(calibrator: Any) -> "CalibrationModel":
     return model
 
 
-def curve_of(model: "CalibrationModel", field: Any) -> int:
-    """Return the number of the curve of a field value ({name: value} with several fields); 0 is the pooled one.
-
-    Only an unseen value has the pooled curve in a model with fields.
-    """
-    if not model.fields:
-        return 0
-    values = field if isinstance(field, Mapping) else {model.fields[0]: field}
-    if set(values) < set(model.fields):
-        raise InputError(f"field is {field!r}; this model needs a value of each of {', '.join(model.fields)}")
-    return int(model.contexts.lookup(field_columns({name: [values[name]] for name in model.fields}))[0]) + 1
-
-
 def prepare_lines(
-    calibrator: Any, curves: Sequence[int], between: tuple[float, float], *, bands: bool = True
+    calibrator: Any, contexts: Contexts | None, between: tuple[float, float], *, pooled: bool = False
 ) -> list[Line]:
-    """Return some curves of a calibrator between two scores: 0 is the pooled one, i + 1 that of context i.
+    """Return what a calibrator predicts between two scores in each context, the pooled curve first if asked for.
 
-    A calibrator that has `interval(scores, field=…)` gets bands of it.
+    A calibrator without fields has the pooled curve alone. A single line gets a band if the calibrator has
+    `interval(scores, field=…, level=…)`; the pooled curve of a calibrator with fields stands for no field value that
+    could be asked for, and gets none.
     """
     model = fitted_model(calibrator)
     low, high = logit(np.array(between))
     scores = sigmoid(np.linspace(low, high, _LINE_POINTS)) if high > low else np.array([between[0]])
-    # A pooled curve borrows the label of the last context, and does not show it.
-    labels = model.contexts.subset(np.array(curves, dtype=np.int32) - 1).labels()
+    if not model.fields:
+        return [Line(POOLED, scores, model.predict(scores), *_band(calibrator, scores, None))]
     lines = []
-    for curve, label in zip(curves, labels, strict=True):
-        codes = np.full(len(scores), curve - 1, dtype=np.int32)
-        probability = model.predict(scores, codes=codes) if model.fields else model.predict(scores)
-        band = _band(calibrator, model, scores, codes) if bands else (None, None)
-        lines.append(Line(label if curve else POOLED, scores, probability, *band))
+    if pooled or contexts is None:
+        nowhere = np.full(len(scores), -1, dtype=np.int32)
+        lines.append(Line(POOLED, scores, model.predict(scores, codes=nowhere)))
+    if contexts is not None:
+        single = len(contexts) == 1 and not pooled
+        for place, label in enumerate(contexts.labels()):
+            everywhere = np.full(len(scores), place, dtype=np.int32)
+            field = [column for column in contexts.columns(everywhere) if column.name in model.fields]
+            band = _band(calibrator, scores, field) if single else (None, None)
+            lines.append(Line(label, scores, model.predict(scores, field), *band))
     return lines
-
-
-def _band(
-    calibrator: Any, model: "CalibrationModel", scores: FloatArray, codes: NDArray[np.int32]
-) -> tuple[FloatArray | None, FloatArray | None]:
-    interval = getattr(calibrator, "interval", None)
-    # The pooled curve of a model with fields stands for no field value that could be asked for.
-    if interval is None or (model.fields and codes[0] < 0):
-        return None, None
-    try:
-        low, high = interval(scores, field=model.contexts.columns(codes) if model.fields else None)
-    except NotSupportedError:
-        return None, None
-    return low, high
 
 
 def plot_lines(calibrator: Any, field: Any = None) -> Any:
     """Show the pooled curve and the first few contexts' as a Plotly figure, or the curve of one field value."""
     model = fitted_model(calibrator)
-    curves = range(min(len(model.curves), 1 + _SHOWN)) if field is None else [curve_of(model, field)]
+    contexts = None
+    if model.fields and field is None:
+        whole = np.flatnonzero((model.contexts.table != ANY).all(axis=1))
+        contexts = model.contexts.subset(whole[:_SHOWN].astype(np.int32))
+    elif model.fields:
+        contexts = _context(model, field)
     between = (model.provenance.get("lowest_score", 0.001), model.provenance.get("highest_score", 0.999))
-    return as_plotly(draw_curves(prepare_lines(calibrator, curves, between, bands=len(curves) == 1)))
+    return as_plotly(draw_curves(prepare_lines(calibrator, contexts, between, pooled=field is None)))
+
+
+def _context(model: "CalibrationModel", field: Any) -> Contexts:
+    """Return the one context of a field value, or of {name: value} with several fields."""
+    values = field if isinstance(field, Mapping) else {model.fields[0]: field}
+    if set(values) != set(model.fields):
+        raise InputError(f"field is {field!r}; this model needs a value of each of {', '.join(model.fields)}")
+    return Contexts.of(field_columns({name: [values[name]] for name in model.fields}), 1)[0]
+
+
+def _band(calibrator: Any, scores: FloatArray, field: Any) -> tuple[FloatArray | None, FloatArray | None]:
+    interval = getattr(calibrator, "interval", None)
+    if interval is None:
+        return None, None
+    try:
+        low, high = interval(scores, field=field, level=_LEVEL)
+    except NotSupportedError:
+        return None, None
+    return low, high

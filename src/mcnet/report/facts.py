@@ -104,7 +104,9 @@ def describe_order(method: str, order: Order) -> str:
             f"{figure(order.largest_drop)} at most: {percent(order.share_below)} of the rows get a lower probability "
             "than a row of their context with a lower score."
         )
-    return said + (f" Order violations reported by the fit: {order.reported}." if order.reported else "")
+    if order.kept and order.reported:
+        said += f" To guarantee it, a fitted probability was moved by {figure(order.reported)} at most."
+    return said
 
 
 def prepare_values(forest: Forest, *, limit: int = 1000) -> list[ValueLine]:

@@ -9,7 +9,7 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from numpy.typing import NDArray
 
-from mcnet.curves.lines import fitted_model, prepare_lines
+from mcnet.curves.lines import prepare_lines
 from mcnet.figures.curves import draw_curves
 from mcnet.figures.drift import draw_drift
 from mcnet.figures.forest import Forest, draw_forest, prepare_forest
@@ -35,7 +35,7 @@ from mcnet.sketch.sketch import Sketch
 
 __all__ = ["write_report"]
 
-_LINES = 6
+_LINES = 5
 _SHOWN_VALUES = 30
 
 
@@ -120,7 +120,6 @@ class _Painter:
         self.calibrator = calibrator
         self.judged, self.after, self.fitted, self.contexts = judged, after, fitted, contexts
         self.judged_contexts, self.fitted_contexts, self.periods = judged_contexts, fitted_contexts, periods
-        self.curve_of = self._curves_of_contexts()
 
     def paint(self, view: View) -> dict[str, Any]:
         """Return the words and figures of a view."""
@@ -147,20 +146,9 @@ class _Painter:
             if len(own)
             else (self.judged.score[cells], self.judged.weight[cells])
         )
-        wanted = self.curve_of[view.contexts].tolist()
-        if not view.group:
-            wanted = [0, *wanted]
-        curves = list(dict.fromkeys(wanted))[:_LINES]
-        lines = prepare_lines(self.calibrator, curves, score_span(score, weight), bands=len(curves) == 1)
+        heaviest = self.contexts.subset(view.contexts[:_LINES].astype(np.int32))
+        lines = prepare_lines(self.calibrator, heaviest, score_span(score, weight), pooled=not view.group)
         return draw_curves(lines, prepare_points(self.fitted, own) if len(own) else None)
-
-    def _curves_of_contexts(self) -> NDArray[np.intp]:
-        """Return the curve of every context: 0, the pooled one, where the model knows none."""
-        model = fitted_model(self.calibrator)
-        if not model.fields:
-            return np.zeros(len(self.contexts), dtype=np.intp)
-        columns = [c for c in self.contexts.columns(self.contexts.all()) if c.name in model.fields]
-        return model.contexts.lookup(columns).astype(np.intp) + 1
 
     def _summary(self, cells: NDArray[np.intp]) -> str:
         positives, weight = self.judged.positives[cells], self.judged.weight[cells]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mcnet.curves.lines import curve_of, fitted_model, prepare_lines
+from mcnet.curves.lines import prepare_lines
 from mcnet.errors import InputError
 from mcnet.figures.curves import draw_curves
 from mcnet.figures.drift import Drift, draw_drift
@@ -31,15 +31,15 @@ def plot_curves(calibrator: Any, sketch: Sketch, field: Any = None) -> Any:
     >>> [trace.name for trace in plot_curves(Platt().fit_sketch(sketch), sketch).data][:2]
     ['pooled', 'observed rate']
     """
-    curve, cells = 0, np.arange(len(sketch))
+    cells, contexts = np.arange(len(sketch)), None
     if field is not None:
         values = field if isinstance(field, Mapping) else dict.fromkeys(sketch.contexts.names[:1], field)
-        context = int(sketch.contexts.lookup(field_columns({name: [value] for name, value in values.items()}))[0])
-        if context < 0:
+        context = sketch.contexts.lookup(field_columns({name: [value] for name, value in values.items()}))
+        if context[0] < 0:
             raise InputError(f"the sketch has no rows of {values}; leave field out for the pooled curve")
-        cells, curve = np.flatnonzero(sketch.context == context), curve_of(fitted_model(calibrator), values)
+        cells, contexts = np.flatnonzero(sketch.context == context[0]), sketch.contexts.subset(context)
     between = score_span(sketch.score[cells], sketch.weight[cells])
-    return as_plotly(draw_curves(prepare_lines(calibrator, [curve], between), prepare_points(sketch, cells)))
+    return as_plotly(draw_curves(prepare_lines(calibrator, contexts, between), prepare_points(sketch, cells)))
 
 
 def plot_reliability(tables: Mapping[str, ReliabilityTable]) -> Any:
