@@ -34,6 +34,12 @@ class Combination:
             known[:] = False
         return np.where(known, place, -1)
 
+    def pairs(self) -> Integers:
+        """The seen pairs as rows of codes that `codes` can read."""
+        rows = np.full((len(self.keys), 1 + max(self.first, self.second)), -1, dtype=np.int64)
+        rows[:, self.first], rows[:, self.second] = np.divmod(self.keys, self.size)
+        return rows
+
 
 def combine(codes: Integers, sizes: Sequence[int], first: int, second: int) -> Combination:
     """The combination of two fields as it occurs in `codes`; pairs with an unknown value are left out."""

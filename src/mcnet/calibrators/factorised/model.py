@@ -13,6 +13,7 @@ from mcnet.calibrators.factorised.combinations import Combination
 from mcnet.calibrators.factorised.panels import Panels
 from mcnet.calibrators.factorised.prior import Strengths
 from mcnet.calibrators.factorised.structure import Shapes, State
+from mcnet.errors import NotFittedError
 
 __all__ = ["Covariance", "FactorisedModel", "Knots"]
 
@@ -116,7 +117,7 @@ class FactorisedModel:
     def deviation_of_logits(self, codes: ArrayLike, logits: ArrayLike) -> Floats:
         """The posterior standard deviation of `calibrate`, row by row."""
         if self.covariance is None:
-            raise ValueError("the model was fitted without its covariance; fit with covariance=True")
+            raise NotFittedError("the model was fitted without its covariance; fit with covariance=True")
         raw = np.asarray(logits, dtype=np.float64)
         contexts, inverse = _distinct(self.expand(codes))
         inverse = np.broadcast_to(inverse, raw.shape)
