@@ -286,6 +286,14 @@ def test_the_truth_is_approached_as_rows_grow(rows, bar):
     assert np.mean(kl) < bar
 
 
+def test_knots_evaluate_to_the_curve_itself():
+    model = fit_log(simulate(5_000, seed=1))
+    probe = np.linspace(-12, 4, 501)
+    codes = np.arange(501) % 4
+    found = model.knots(np.arange(4)[:, None]).at(codes, probe)
+    np.testing.assert_allclose(found, model.calibrate(codes[:, None], probe), atol=1e-10)
+
+
 def test_a_tiny_value_sits_on_the_pooled_curve_and_a_large_one_is_free():
     log = simulate(200_000, fields={"field": SimulatedField(shares=(0.5, 0.49, 0.01), shift_spread=0.5)}, seed=3)
     few = np.flatnonzero(log.fields["field"] == 2)[30:]
