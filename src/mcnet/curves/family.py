@@ -59,6 +59,12 @@ class Combination:
         known = (one >= 0) & (two >= 0) & (two < self.size) & (self.keys[place] == key)
         return np.where(known, place, -1)
 
+    def pairs(self) -> IntArray:
+        """Return the known pairs as rows of codes that `codes` can read."""
+        rows = np.full((len(self.keys), 1 + max(self.first, self.second)), -1, dtype=np.int64)
+        rows[:, self.first], rows[:, self.second] = np.divmod(self.keys, self.size)
+        return rows
+
 
 @dataclass(frozen=True, eq=False)
 class CurveFamily:
