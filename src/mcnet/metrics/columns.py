@@ -1,0 +1,48 @@
+"""The columns every metric works on: probability, label (a fraction when rows are aggregated), weight."""
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from mcnet.errors import InputError
+
+__all__ = ["Codes", "Floats", "columns", "order_by_probability"]
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Codes: TypeAlias = npt.NDArray[np.integer]
+
+
+def columns(
+    probabilities: npt.ArrayLike, labels: npt.ArrayLike, weight: npt.ArrayLike | None = None
+) -> tuple[Floats, Floats, Floats]:
+    """Return the three columns as float64, with weight 1 where none is given.
+
+    A row of weight `w` and label `y` stands for `w·y` positive and `w·(1−y)` negative rows, everywhere in
+    this room.
+
+    >>> columns([0.1, 0.2], [0, 1])
+    (array([0.1, 0.2]), array([0., 1.]), array([1., 1.]))
+    """
+    p = np.asarray(probabilities, dtype=np.float64)
+    y = np.asarray(labels, dtype=np.float64)
+    w = np.ones(p.shape) if weight is None else np.asarray(weight, dtype=np.float64)
+    for name, column in (("probabilities", p), ("labels", y), ("weight", w)):
+        if column.ndim != 1:
+            raise InputError(f"{name} has {column.ndim} dimensions; pass one value a row (a flat array)")
+        if column.size != p.size:
+            raise InputError(
+                f"{name} has {column.size} rows but probabilities has {p.size}; pass columns of the same rows"
+            )
+    if p.size == 0:
+        raise InputError("there are no rows to evaluate; pass at least one")
+    if not w.sum() > 0:
+        raise InputError(f"the weights of all {p.size} rows are 0; at least one row must count")
+    return p, y, w
+
+
+def order_by_probability(p: Floats) -> npt.NDArray[np.intp] | slice:
+    """Return an index that sorts `p`; for a sorted column it is a slice, which costs nothing to apply."""
+    if p.size < 2 or bool((p[1:] >= p[:-1]).all()):
+        return slice(None)
+    return np.argsort(p)

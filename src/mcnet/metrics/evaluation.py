@@ -1,0 +1,266 @@
+"""The evaluation of probabilities against labels: every metric at once, with intervals."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from math import isfinite, nan
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mcnet.errors import InputError
+from mcnet.metrics.binned import Reliability, cal_n, equal_mass_bins, prob_ece_width, reliability_of_bins
+from mcnet.metrics.columns import Floats, columns, order_by_probability
+from mcnet.metrics.estimate import Estimate
+from mcnet.metrics.field_error import f_ece, pcoc
+from mcnet.metrics.fields import CodedField, FieldEvaluation, combine, compact, evaluate_field
+from mcnet.metrics.mvce import mvce
+from mcnet.metrics.ranking import auc, gauc
+from mcnet.metrics.scoring import CLIP, brier, excess_log_loss, kl_to_truth, log_loss
+from mcnet.metrics.smooth import smooth_ece
+from mcnet.metrics.sums import GroupSums, group_sums
+from mcnet.metrics.text import describe
+
+__all__ = ["Evaluation", "Settings", "evaluate", "evaluate_columns"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the figures of an evaluation depend on besides the rows."""
+
+    epsilon: float = 0.01
+    drop_empty: bool = False
+    level: float = 0.95
+    bins: int = 20
+    width_bins: int = 100
+    bin_size: int = 1000
+    clip: float = CLIP
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How good probabilities are: each metric is an attribute, its interval `interval(name)`.
+
+    Metrics by field value (`f_rce`, `f_ece`, `mf_rce`, `pcoc_std`, `gauc`) are over the contexts, that is
+    over the values when there is one field; `fields[name]` has them for each field on its own. Without a
+    field all rows are one context. What cannot be computed is NaN, and `estimates[name].note` says why.
+    """
+
+    pcoc: float
+    f_rce: float
+    f_ece: float
+    mf_rce: float
+    pcoc_std: float
+    auc: float
+    gauc: float
+    log_loss: float
+    brier: float
+    prob_ece: float
+    prob_ece_width: float
+    cal_n: float
+    mvce: float
+    smooth_ece: float
+    excess_log_loss: float
+    kl_to_truth: float
+    rows: int
+    weight: float
+    positives: float
+    settings: Settings
+    estimates: Mapping[str, Estimate] = field(repr=False)
+    fields: Mapping[str, FieldEvaluation] = field(repr=False)
+    contexts: FieldEvaluation = field(repr=False)
+    reliability: Reliability = field(repr=False)
+
+    def interval(self, name: str) -> tuple[float, float]:
+        """Return the confidence interval of a metric: `ev.interval("pcoc")` → (low, high)."""
+        if name not in self.estimates:
+            raise InputError(f"there is no metric {name!r}; there are {', '.join(self.estimates)}")
+        found = self.estimates[name]
+        return found.low, found.high
+
+    def floor(self, name: str) -> float:
+        """Return what a metric would be for true probabilities, by noise alone; NaN if noise averages out."""
+        self.interval(name)
+        return self.estimates[name].floor
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain lists, numbers and text, with None for what is undefined or infinite."""
+        return {
+            "rows": self.rows,
+            "weight": self.weight,
+            "positives": self.positives,
+            "settings": asdict(self.settings),
+            "metrics": _plain(self.estimates),
+            "fields": {
+                name: {"metrics": _plain(found.estimates), "table": found.table.to_dict()}
+                for name, found in self.fields.items()
+            },
+            "contexts": {"metrics": _plain(self.contexts.estimates), "table": self.contexts.table.to_dict()},
+            "reliability": self.reliability.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        return describe(self)
+
+
+def evaluate(
+    probabilities: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    field: npt.ArrayLike | Mapping[str, npt.ArrayLike] | None = None,
+    weight: npt.ArrayLike | None = None,
+    *,
+    truth: npt.ArrayLike | None = None,
+    epsilon: float = 0.01,
+    drop_empty: bool = False,
+    level: float = 0.95,
+    bins: int = 20,
+    width_bins: int = 100,
+    bin_size: int = 1000,
+    clip: float = CLIP,
+    seed: int = 0,
+) -> Evaluation:
+    """Measure how well probabilities agree with labels, overall and inside every field.
+
+    `field` is one column, or several as `{name: column}`. Labels may be fractions (clicks over impressions)
+    with the impressions as weight; a weight counts as that many rows, in the intervals too. `truth`, known
+    for simulated rows, adds the excess log-loss and the KL divergence. F-RCE adds `epsilon` a row to its
+    denominator, and `drop_empty` leaves out values without positives; `bins` are those of equal mass
+    (Prob-ECE, Cal-N, reliability), `width_bins` those of equal width, `bin_size` that of MVCE; log-loss
+    clips at `clip`.
+
+    >>> ev = evaluate([0.1, 0.2, 0.6, 0.7], [0, 0, 1, 1], field=["a", "b", "a", "b"])
+    >>> round(ev.pcoc, 3), ev.auc, ev.fields["field"].table.values
+    (0.8, 1.0, ('a', 'b'))
+    """
+    settings = Settings(epsilon, drop_empty, level, bins, width_bins, bin_size, clip, seed)
+    p, y, w, fields = _validated(probabilities, labels, field, weight)
+    known = None if truth is None else _validated(truth, labels, None, weight)[0]
+    return evaluate_columns(p, y, w, fields, truth=known, settings=settings)
+
+
+def evaluate_columns(
+    p: Floats,
+    y: Floats,
+    w: Floats,
+    fields: Mapping[str, CodedField],
+    *,
+    truth: Floats | None = None,
+    settings: Settings | None = None,
+) -> Evaluation:
+    """Evaluate columns that are valid already, with fields as codes: rows, or the cells of a sketch."""
+    chosen = settings or Settings()
+    level, seed = chosen.level, chosen.seed
+    p, y, w = columns(p, y, w)
+    if not w.all():
+        used = w > 0
+        p, y, w, truth = p[used], y[used], w[used], None if truth is None else truth[used]
+        fields = {name: CodedField(coded.codes[used], coded.values) for name, coded in fields.items()}
+    # Most metrics need the rows in the order of p; sorting once makes it free for all of them.
+    order = order_by_probability(p)
+    p, y, w, truth = p[order], y[order], w[order], None if truth is None else truth[order]
+    fields = {name: _seen(coded.codes[order], coded.values) for name, coded in fields.items()}
+    contexts, members = combine(fields, p.size)
+    sums = group_sums(p, y, contexts.codes, w, count=len(contexts.values))
+    overall_auc = auc(p, y, w, level=level)
+
+    def by_field(name: str, values: tuple[str, ...], grouped: GroupSums) -> FieldEvaluation:
+        return evaluate_field(
+            name,
+            values,
+            grouped,
+            epsilon=chosen.epsilon,
+            drop_empty=chosen.drop_empty,
+            level=level,
+            seed=seed,
+        )
+
+    whole = by_field(" × ".join(fields) or "all rows", contexts.values, sums)
+    if len(fields) == 1:
+        evaluated = dict.fromkeys(fields, whole)
+    else:
+        evaluated = {
+            name: by_field(name, coded.values, sums.merged(members[name], len(coded.values)))
+            for name, coded in fields.items()
+        }
+    binned = equal_mass_bins(p, w, chosen.bins)
+    equal_mass = group_sums(p, y, binned, w)
+    unknown = Estimate(nan, note="the true probabilities are not known: pass truth=")
+    estimates = {
+        "pcoc": pcoc(sums, level=level),
+        **whole.estimates,
+        "auc": overall_auc,
+        "gauc": overall_auc if len(sums) == 1 else gauc(p, y, contexts.codes, w, level=level),
+        "log_loss": log_loss(p, y, w, clip=chosen.clip, level=level),
+        "brier": brier(p, y, w, level=level),
+        "prob_ece": f_ece(equal_mass, level=level, seed=seed),
+        "prob_ece_width": prob_ece_width(p, y, w, bins=chosen.width_bins, level=level, seed=seed),
+        "cal_n": cal_n(equal_mass, level=level, seed=seed),
+        "mvce": mvce(p, y, w, bin_size=chosen.bin_size, level=level),
+        "smooth_ece": smooth_ece(p, y, w, level=level, seed=seed),
+        "excess_log_loss": unknown
+        if truth is None
+        else excess_log_loss(p, truth, y, w, clip=chosen.clip, level=level),
+        "kl_to_truth": unknown if truth is None else kl_to_truth(p, truth, w, clip=chosen.clip, level=level),
+    }
+    return Evaluation(
+        **{name: found.value for name, found in estimates.items()},
+        rows=p.size,
+        weight=float(sums.weight.sum()),
+        positives=float(sums.positives.sum()),
+        settings=chosen,
+        estimates=estimates,
+        fields=evaluated,
+        contexts=whole,
+        reliability=reliability_of_bins(p, binned, equal_mass, level),
+    )
+
+
+def _seen(codes: npt.NDArray[np.intp], values: tuple[str, ...]) -> CodedField:
+    """Keep only the values that some row has."""
+    renumbered, old = compact(codes)
+    return CodedField(renumbered, tuple(values[code] for code in old))
+
+
+def _plain(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, Any]]:
+    def finite(value: Any) -> Any:
+        return None if isinstance(value, float) and not isfinite(value) else value
+
+    return {
+        name: {key: finite(value) for key, value in asdict(found).items()}
+        for name, found in estimates.items()
+    }
+
+
+def _validated(
+    probabilities: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    field: npt.ArrayLike | Mapping[str, npt.ArrayLike] | None,
+    weight: npt.ArrayLike | None,
+) -> tuple[Floats, Floats, Floats, dict[str, CodedField]]:
+    """Check the columns and number the field values."""
+    p, y, w = columns(probabilities, labels, weight)
+    for name, column, top in (("probabilities", p, 1.0), ("labels", y, 1.0), ("weight", w, np.inf)):
+        wrong = ~((column >= 0) & (column <= top) & np.isfinite(column))
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            allowed = "finite and 0 or more" if name == "weight" else "between 0 and 1"
+            raise InputError(
+                f"{name} has {int(wrong.sum())} unusable values (first: row {first}, {column[first]}); "
+                f"each must be {allowed}"
+            )
+    named = {} if field is None else dict(field) if isinstance(field, Mapping) else {"field": field}
+    return p, y, w, {name: _coded(name, column, p.size) for name, column in named.items()}
+
+
+def _coded(name: str, column: npt.ArrayLike, rows: int) -> CodedField:
+    found = np.asarray(column)
+    if found.shape != (rows,):
+        raise InputError(
+            f"field {name!r} has shape {found.shape} but there are {rows} rows; pass one value a row"
+        )
+    if found.dtype.kind in "iu":
+        codes, old = compact(found)
+        return CodedField(codes, tuple(str(value) for value in old))
+    words, codes = np.unique(found.astype(str), return_inverse=True)
+    return CodedField(codes.astype(np.intp, copy=False), tuple(words.tolist()))

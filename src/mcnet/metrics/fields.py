@@ -1,0 +1,123 @@
+"""Calibration by field: a table with one line a field value, and the metrics that sum it up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mcnet.metrics.columns import Floats
+from mcnet.metrics.estimate import Estimate
+from mcnet.metrics.field_error import f_ece, f_rce, group_pcoc, mf_rce, pcoc_std
+from mcnet.metrics.sums import GroupSums
+
+__all__ = ["CodedField", "FieldEvaluation", "FieldTable", "combine", "compact", "evaluate_field"]
+
+_DIRECT = 2**24
+
+
+class CodedField(NamedTuple):
+    """A field as numbers: row `i` has the value `values[codes[i]]`."""
+
+    codes: npt.NDArray[np.intp]
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FieldTable:
+    """One line a field value: weight, positives, mean prediction, PCOC with its interval."""
+
+    values: tuple[str, ...]
+    weight: Floats
+    positives: Floats
+    mean_prediction: Floats
+    pcoc: Floats
+    pcoc_low: Floats
+    pcoc_high: Floats
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def to_dict(self) -> dict[str, list[str] | list[float | None]]:
+        """Return the columns as lists, with None for what is undefined or infinite."""
+        result: dict[str, list[str] | list[float | None]] = {"value": list(self.values)}
+        for name in ("weight", "positives", "mean_prediction", "pcoc", "pcoc_low", "pcoc_high"):
+            column: Floats = getattr(self, name)
+            result[name] = [value if np.isfinite(value) else None for value in column.tolist()]
+        return result
+
+
+@dataclass(frozen=True)
+class FieldEvaluation:
+    """How well one field is calibrated: its table and the estimates over its values."""
+
+    name: str
+    table: FieldTable
+    estimates: Mapping[str, Estimate]
+
+    @property
+    def f_rce(self) -> float:
+        """Relative calibration error over the field's values."""
+        return self.estimates["f_rce"].value
+
+    @property
+    def pcoc_std(self) -> float:
+        """Spread of PCOC over the field's values."""
+        return self.estimates["pcoc_std"].value
+
+
+def evaluate_field(
+    name: str,
+    values: tuple[str, ...],
+    sums: GroupSums,
+    *,
+    epsilon: float,
+    drop_empty: bool,
+    level: float,
+    seed: int,
+) -> FieldEvaluation:
+    """Work out the table and the estimates of a field from the sums of its values."""
+    pcoc, low, high = group_pcoc(sums, level=level)
+    mean = sums.predicted / sums.weight
+    table = FieldTable(values, sums.weight, sums.positives, mean, pcoc, low, high)
+    estimates = {
+        "f_rce": f_rce(sums, epsilon=epsilon, drop_empty=drop_empty, level=level, seed=seed),
+        "f_ece": f_ece(sums, level=level, seed=seed),
+        "mf_rce": mf_rce(sums, epsilon=epsilon, drop_empty=drop_empty, level=level, seed=seed),
+        "pcoc_std": pcoc_std(sums, level=level, seed=seed),
+    }
+    return FieldEvaluation(name, table, estimates)
+
+
+def compact(codes: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Renumber codes without gaps; also return the old code of each new one.
+
+    >>> renumbered, old = compact(np.array([7, 2, 7]))
+    >>> renumbered.tolist(), old.tolist()
+    ([1, 0, 1], [2, 7])
+    """
+    low, high = int(codes.min()), int(codes.max())
+    if high - low >= _DIRECT:
+        old, renumbered = np.unique(codes, return_inverse=True)
+        return renumbered.astype(np.intp, copy=False), old.astype(np.intp)
+    shifted = codes - low if low else codes
+    present = np.bincount(shifted) > 0
+    new = np.cumsum(present) - 1
+    return new[shifted].astype(np.intp, copy=False), np.flatnonzero(present) + low
+
+
+def combine(
+    fields: Mapping[str, CodedField], rows: int
+) -> tuple[CodedField, dict[str, npt.NDArray[np.intp]]]:
+    """Return the contexts, numbered, and for each field the code that each context has in it."""
+    codes, members = np.zeros(rows, dtype=np.intp), dict[str, npt.NDArray[np.intp]]()
+    for name, field in fields.items():
+        count = len(field.values)
+        codes, pairs = compact(codes * count + field.codes)
+        members = {earlier: known[pairs // count] for earlier, known in members.items()}
+        members[name] = pairs % count
+    size = len(next(iter(members.values()))) if members else 1
+    parts = [[fields[name].values[code] for code in known] for name, known in members.items()]
+    values = tuple(" · ".join(words) for words in zip(*parts, strict=True)) if parts else ("all rows",) * size
+    return CodedField(codes, values), members

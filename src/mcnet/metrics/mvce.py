@@ -1,0 +1,60 @@
+"""Multi-view calibration error: the mean error of random bins, and how much of it is noise."""
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+from mcnet.errors import InputError
+from mcnet.metrics.columns import columns
+from mcnet.metrics.estimate import Estimate
+from mcnet.metrics.intervals import normal_interval
+
+__all__ = ["mvce"]
+
+
+def mvce(
+    probabilities: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    weight: npt.ArrayLike | None = None,
+    *,
+    bin_size: int = 1000,
+    level: float = 0.95,
+) -> Estimate:
+    """Mean of `|mean p − mean y|` over random bins of `bin_size` rows.
+
+    It is defined by shuffling the rows many times; this is the value that the shuffles converge to. The
+    error of a random bin is normal with the overall bias μ as its mean and `s²/n · (1 − n/N)` as its
+    variance, s² being the variance of p − y, so its mean absolute value is known: no draw, no seed, and
+    cells of a sketch count as their rows. As the bins are random, it sees the overall bias and noise,
+    nothing else: read it against its floor `√(2/π) · √(mean p(1−p) / n)`.
+    """
+    if bin_size < 1:
+        raise InputError(f"bin_size is {bin_size}; at least one row a bin is needed")
+    p, y, w = columns(probabilities, labels, weight)
+    total = w.sum()
+    size = min(float(bin_size), float(total))
+    positive = w * y
+    negative = w - positive
+    bias = float((positive @ (p - 1) + negative @ p) / total)
+    if_positive, if_negative = p - 1 - bias, p - bias
+    spread = float((positive @ if_positive**2 + negative @ if_negative**2) / total)
+    left = 1 - size / total
+    value, by_bias, by_variance = _folded(bias, spread * left / size)
+    by_spread = by_variance * left / size
+    influence = [by_bias * part + by_spread * (part**2 - spread) for part in (if_positive, if_negative)]
+    error = float(np.sqrt(positive @ influence[0] ** 2 + negative @ influence[1] ** 2) / total)
+    low, high = normal_interval(value, error, level)
+    floor = float(np.sqrt(2 / np.pi * (w @ (p * (1 - p))) / total / size))
+    return Estimate(value, max(low, 0.0), high, floor)
+
+
+def _folded(mean: float, variance: float) -> tuple[float, float, float]:
+    """Return E|X| of a normal X and its derivatives by mean and variance."""
+    if variance <= 0:
+        return abs(mean), float(np.sign(mean)), 0.0
+    deviation = np.sqrt(variance)
+    ratio = mean / deviation
+    peak = np.exp(-0.5 * ratio * ratio)
+    slope = 1 - 2 * float(ndtr(-ratio))
+    value = deviation * np.sqrt(2 / np.pi) * peak + mean * slope
+    return float(value), slope, float(peak / (np.sqrt(2 * np.pi) * deviation))

@@ -1,0 +1,100 @@
+"""An evaluation as text: one aligned table for a reader, one line a method for a comparison."""
+
+from collections.abc import Mapping, Sequence
+from math import isnan
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mcnet.metrics.evaluation import Evaluation
+    from mcnet.metrics.fields import FieldEvaluation
+
+__all__ = ["compare", "describe"]
+
+_LINES = 12
+
+
+def describe(ev: "Evaluation") -> str:
+    """Return the metrics with intervals and floors, then a table for each field."""
+    chosen = ev.settings
+    groups = len(ev.contexts.table)
+    epsilon = f"ε = {chosen.epsilon:g}" + (", values without positives dropped" if chosen.drop_empty else "")
+    labels = {
+        "pcoc": "PCOC",
+        "f_rce": f"F-RCE ({epsilon})",
+        "f_ece": "F-ECE",
+        "mf_rce": "MF-RCE",
+        "pcoc_std": "PCOC STD",
+        "auc": "AUC",
+        "gauc": "GAUC",
+        "log_loss": f"log-loss (clip {chosen.clip:g})",
+        "brier": "Brier",
+        "prob_ece": f"Prob-ECE ({chosen.bins} bins, equal mass)",
+        "prob_ece_width": f"Prob-ECE ({chosen.width_bins} bins, equal width)",
+        "cal_n": f"Cal-{chosen.bins}",
+        "mvce": f"MVCE (bins of {chosen.bin_size})",
+        "smooth_ece": "smECE",
+        "excess_log_loss": "log-loss over the truth",
+        "kl_to_truth": "KL to the truth",
+    }
+    lines = [("metric", "value", f"{chosen.level:.0%} interval", "noise floor", "")]
+    for name, label in labels.items():
+        found = ev.estimates[name]
+        if groups == 1 and name in ("mf_rce", "pcoc_std", "gauc", "f_ece"):
+            continue
+        if name in ("excess_log_loss", "kl_to_truth") and isnan(found.value):
+            continue
+        spread = "" if isnan(found.low) else f"{_figure(found.low)} … {_figure(found.high)}"
+        floor = "" if isnan(found.floor) else _figure(found.floor)
+        lines.append((label, _figure(found.value), spread, floor, found.note))
+    head = f"{ev.rows:,} rows, weight {ev.weight:,.10g}, {ev.positives:,.10g} positives"
+    if groups > 1:
+        head += f", {groups:,} values of {ev.contexts.name}"
+    tables = [_field_table(found) for found in ev.fields.values()]
+    return "\n\n".join([head + "\n" + _aligned(lines), *tables])
+
+
+def compare(
+    evaluations: Mapping[str, "Evaluation"],
+    metrics: Sequence[str] = ("pcoc", "f_rce", "auc", "log_loss", "excess_log_loss"),
+) -> str:
+    """Return a table with one line for each named evaluation, and one column for each metric."""
+    lines = [("", *metrics)]
+    lines += [
+        (name, *(_figure(ev.estimates[metric].value) for metric in metrics))
+        for name, ev in evaluations.items()
+    ]
+    return _aligned(lines)
+
+
+def _field_table(found: "FieldEvaluation") -> str:
+    table = found.table
+    lines = [(found.name, "weight", "positives", "mean prediction", "PCOC", "interval")]
+    shown = np.argsort(-table.weight, kind="stable")[:_LINES]
+    for i in shown:
+        spread = f"{_figure(table.pcoc_low[i])} … {_figure(table.pcoc_high[i])}"
+        weight, positives = f"{table.weight[i]:,.10g}", f"{table.positives[i]:,.10g}"
+        mean = _figure(table.mean_prediction[i])
+        lines.append((table.values[i], weight, positives, mean, _figure(table.pcoc[i]), spread))
+    rest = len(table) - len(shown)
+    return _aligned(lines) + (f"\n… and {rest:,} values of less weight" if rest else "")
+
+
+def _figure(value: float) -> str:
+    if isnan(value):
+        return "–"
+    return f"{value:.4f}" if abs(value) >= 0.1 or value == 0 else f"{value:.4g}"
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Pad columns to equal width: the first to the left, the others to the right, a last note as it is."""
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    padded = (
+        "  ".join(
+            word.ljust(width) if i == 0 else word.rjust(width)
+            for i, (word, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    )
+    return "\n".join(line.rstrip() for line in padded)
