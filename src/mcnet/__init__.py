@@ -27,6 +27,9 @@ if TYPE_CHECKING:
         NotFittedError,
         NotSupportedError,
     )
+    from mcnet.metrics.evaluation import Evaluation, evaluate
+    from mcnet.metrics.sketched import evaluate_sketch
+    from mcnet.selection.selecting import Selection, select
     from mcnet.sketch.scanning import scan
     from mcnet.sketch.sketch import Sketch
 
@@ -37,6 +40,7 @@ _HOMES = {
     "CalibrationWarning": "errors",
     "Calibrator": "calibrators.base",
     "Beta": "calibrators.beta",
+    "Evaluation": "metrics.evaluation",
     "FileFormatError": "errors",
     "GammaScaling": "calibrators.densities",
     "GaussianScaling": "calibrators.densities",
@@ -51,12 +55,16 @@ _HOMES = {
     "Platt": "calibrators.platt",
     "PlattField": "calibrators.platt_field",
     "SIR": "calibrators.sir",
+    "Selection": "selection.selecting",
     "Sketch": "sketch.sketch",
     "Temperature": "calibrators.platt",
     "calibrator": "calibrators.registry",
+    "evaluate": "metrics.evaluation",
+    "evaluate_sketch": "metrics.sketched",
     "load": "curves.store",
     "methods": "calibrators.registry",
     "scan": "sketch.scanning",
+    "select": "selection.selecting",
 }
 
 __all__ = [
@@ -65,6 +73,7 @@ __all__ = [
     "CalibrationModel",
     "CalibrationWarning",
     "Calibrator",
+    "Evaluation",
     "FileFormatError",
     "GammaScaling",
     "GaussianScaling",
@@ -78,13 +87,17 @@ __all__ = [
     "PerField",
     "Platt",
     "PlattField",
+    "Selection",
     "Sketch",
     "Temperature",
     "__version__",
     "calibrator",
+    "evaluate",
+    "evaluate_sketch",
     "load",
     "methods",
     "scan",
+    "select",
 ]
 
 

@@ -3,7 +3,7 @@
 import importlib.util
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet.curves.curves import Curves
-from mcnet.rows.columns import SCORE_FLOOR, FloatArray
+from mcnet.curves.tables import LookupTables, lookup_tables
+from mcnet.rows.columns import SCORE_FLOOR, FloatArray, clip_scores
 
 __all__ = ["NUMBA_FROM", "Evaluator", "evaluate_numpy"]
 
@@ -19,18 +20,12 @@ NUMBA_FROM = 50_000
 """Fewer rows than this are not worth loading the compiler for."""
 
 _THREAD_ROWS = 500_000
-_GUIDE_LIMIT = 4_000_000
-
-# A guide bucket is the exponent and the first four bits of the mantissa of min(s, 1 − s): fine where the scores of rare
-# events crowd, and read off the bits without a logarithm.
-_SHIFT = 52 - 4
-_FIRST = int(np.float64(SCORE_FLOOR).view(np.int64)) >> _SHIFT
-_HALF = (int(np.float64(0.5).view(np.int64)) >> _SHIFT) - _FIRST + 1
 
 
 def evaluate_numpy(curves: Curves, scores: FloatArray, which: NDArray[Any]) -> FloatArray:
     """Return the value of curve `which[i]` at `scores[i]`."""
     result = np.empty(len(scores))
+    scores = clip_scores(scores)
     if len(curves) == 1:
         parts: list[tuple[int, Any]] = [(0, slice(None))]
     else:
@@ -52,109 +47,58 @@ def evaluate_numpy(curves: Curves, scores: FloatArray, which: NDArray[Any]) -> F
     return result
 
 
+@cache
 def _kernel() -> Any:
     from numba import njit
 
-    shift, first, half = _SHIFT, _FIRST, _HALF
+    lowest, highest = SCORE_FLOOR, 1.0 - SCORE_FLOOR
 
     @njit(cache=True, nogil=True)
-    def kernel(knots, grid_start, grid_of, values, slopes, value_start, guide, scores, bits, which, out):  # type: ignore[no-untyped-def]
-        guided = len(guide) > 0
+    def kernel(knots, grid_start, grid_of, lines, line_start, guide, shift, scores, which, offset, out):  # type: ignore[no-untyped-def]
+        first = np.float64(lowest).view(np.int64) >> shift
+        last = guide.shape[1] - 1
         for i in range(len(scores)):
-            score = scores[i]
-            curve = which[i]
+            score = min(max(scores[i], lowest), highest)
+            curve = which[i] + offset
             grid = grid_of[curve]
             start = grid_start[grid]
-            last = grid_start[grid + 1] - start - 1
-            low, high = -1, last
-            if guided:
-                bucket = (bits[i] >> shift) - first
-                bucket = bucket if score < 0.5 else 2 * half - 1 - bucket
-                low = guide[grid, bucket]
-                high = guide[grid, bucket + 1]
-            while high - low > 8:
-                middle = (low + high + 1) >> 1
-                if knots[start + middle] <= score:
-                    low = middle
-                else:
-                    high = middle - 1
-            while low < high and knots[start + low + 1] <= score:
-                low += 1
-            at = value_start[curve]
-            if low < 0:
-                out[i] = values[at]
-            elif low == last:
-                out[i] = values[at + last]
-            else:
-                here = values[at + low]
-                there = values[at + low + 1]
-                found = slopes[at + low] * (score - knots[start + low]) + here
-                out[i] = there if here <= there < found else found
+            bucket = (np.float64(min(score, 1.0 - score)).view(np.int64) >> shift) - first
+            at = guide[grid, bucket if score < 0.5 else last - bucket]
+            # Most buckets hold at most one knot: one step without a branch, and rarely more.
+            at += knots[start + at + 1] <= score
+            while knots[start + at + 1] <= score:
+                at += 1
+            line = line_start[curve] + at
+            out[i] = min(lines[line, 1] * (score - knots[start + at]) + lines[line, 0], lines[line, 2])
 
     return kernel
 
 
-_compiled: dict[str, Any] = {}
-
-
-@dataclass
 class Evaluator:
     """Evaluates one set of curves again and again; keeps the tables that make it fast."""
 
-    curves: Curves
-
-    def __post_init__(self) -> None:
+    def __init__(self, curves: Curves) -> None:
         """Start without tables; they are made when a large array first asks for them."""
-        self._guide: NDArray[np.int32] | None = None
+        self.curves = curves
+        self._tables: LookupTables | None = None
         self._numba = importlib.util.find_spec("numba") is not None
 
-    def __call__(self, scores: FloatArray, which: NDArray[Any] | None = None) -> FloatArray:
-        """Return the value of curve `which[i]` (curve 0 if not given) at `scores[i]`, scores clipped already."""
+    def __call__(self, scores: FloatArray, which: NDArray[Any] | None = None, offset: int = 0) -> FloatArray:
+        """Return the value of curve `which[i] + offset` (curve 0 if not given) at `scores[i]`."""
         if which is None:
-            which = np.zeros(len(scores), dtype=np.int32)
+            which = np.broadcast_to(np.zeros(1, dtype=np.int32), len(scores))
         if not self._numba or len(scores) < NUMBA_FROM:
-            return evaluate_numpy(self.curves, scores, which)
-        if "kernel" not in _compiled:
-            _compiled["kernel"] = _kernel()
-        if self._guide is None:
-            self._guide = _guide(self.curves)
+            return evaluate_numpy(self.curves, scores, which + offset if offset else which)
+        if self._tables is None:
+            self._tables = lookup_tables(self.curves)
         out = np.empty(len(scores))
         workers = min(os.cpu_count() or 1, 8, -(-len(scores) // _THREAD_ROWS))
         if workers == 1:
-            self._run(scores, which, out)
+            _kernel()(*self._tables, scores, which, offset, out)
             return out
         bounds = np.linspace(0, len(scores), workers + 1).astype(int)
+        parts = [slice(a, b) for a, b in pairwise(bounds)]
+        run, tables = _kernel(), self._tables
         with ThreadPoolExecutor(workers) as pool:
-            parts = [slice(a, b) for a, b in pairwise(bounds)]
-            list(pool.map(lambda part: self._run(scores[part], which[part], out[part]), parts))
+            list(pool.map(lambda part: run(*tables, scores[part], which[part], offset, out[part]), parts))
         return out
-
-    def _run(self, scores: FloatArray, which: NDArray[Any], out: FloatArray) -> None:
-        curves = self.curves
-        tables = (
-            curves.knots,
-            curves.grid_start,
-            curves.grid_of,
-            curves.probabilities,
-            curves.slopes,
-            curves.value_start,
-        )
-        for start in range(0, len(scores), 1 << 16):  # the temporary of bits stays in the cache
-            part = slice(start, start + (1 << 16))
-            bits = np.minimum(scores[part], 1.0 - scores[part]).view(np.int64)
-            _compiled["kernel"](*tables, self._guide, scores[part], bits, which[part], out[part])
-
-
-def _guide(curves: Curves) -> NDArray[np.int32]:
-    """Return, per grid and bucket, the last knot at or left of the bucket's start; no guide for very many grids."""
-    if curves.grids * 2 * _HALF > _GUIDE_LIMIT:
-        return np.empty((0, 0), dtype=np.int32)
-    low = ((np.arange(_HALF, dtype=np.int64) + _FIRST) << _SHIFT).view(np.float64)
-    # Buckets of the upper half run backwards: bucket b holds 1 − s in [low, next), so s starts just above 1 − next.
-    following = ((np.arange(_HALF, dtype=np.int64) + _FIRST + 1) << _SHIFT).view(np.float64)
-    starts = np.concatenate([low, np.nextafter(1.0 - following[::-1], 0.0), [2.0]])
-    guide = np.empty((curves.grids, len(starts)), dtype=np.int32)
-    for grid in range(curves.grids):
-        knots = curves.knots[curves.grid_start[grid] : curves.grid_start[grid + 1]]
-        guide[grid] = np.searchsorted(knots, starts, side="right") - 1
-    return guide

@@ -66,7 +66,7 @@ class CalibrationModel:
         field : the field column(s), as in fit; unseen values get the pooled curve.
         codes : instead of `field`, what `codes(field)` returned: saves looking the values up again.
         """
-        score = scores_column(scores, score_type=score_type)
+        score = scores_column(scores, score_type=score_type, clip=False)
         if codes is None:
             codes = self.codes(field)
         elif field is not None:
@@ -82,7 +82,7 @@ class CalibrationModel:
         if codes is None:
             return self._evaluator(score)
         check_lengths(score=score, field=codes)
-        return self._evaluator(score, codes + 1)
+        return self._evaluator(score, codes, 1)
 
     def codes(self, field: Any) -> NDArray[np.int32] | None:
         """Return the context of each row as a number, -1 where it is unseen; None for a model without fields."""

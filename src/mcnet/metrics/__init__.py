@@ -1,0 +1,58 @@
+"""How good probabilities are: PCOC, F-RCE, AUC, log-loss, the ECE family, with intervals."""
+
+from mcnet.metrics.binned import Reliability, cal_n, prob_ece, prob_ece_width, reliability
+from mcnet.metrics.bootstrap import poisson_bootstrap
+from mcnet.metrics.estimate import Estimate
+from mcnet.metrics.evaluation import Evaluation, Settings, evaluate, evaluate_columns
+from mcnet.metrics.field_error import f_ece, f_rce, group_pcoc, mf_rce, pcoc, pcoc_std
+from mcnet.metrics.fields import CodedField, FieldEvaluation, FieldTable
+from mcnet.metrics.mvce import mvce
+from mcnet.metrics.ranking import auc, gauc
+from mcnet.metrics.scoring import (
+    Difference,
+    brier,
+    excess_log_loss,
+    kl_to_truth,
+    log_loss,
+    log_loss_difference,
+)
+from mcnet.metrics.smooth import smooth_ece, smooth_ece_at
+from mcnet.metrics.sums import GroupSums, group_sums
+from mcnet.metrics.text import compare
+
+__all__ = [
+    "CodedField",
+    "Difference",
+    "Estimate",
+    "Evaluation",
+    "FieldEvaluation",
+    "FieldTable",
+    "GroupSums",
+    "Reliability",
+    "Settings",
+    "auc",
+    "brier",
+    "cal_n",
+    "compare",
+    "evaluate",
+    "evaluate_columns",
+    "excess_log_loss",
+    "f_ece",
+    "f_rce",
+    "gauc",
+    "group_pcoc",
+    "group_sums",
+    "kl_to_truth",
+    "log_loss",
+    "log_loss_difference",
+    "mf_rce",
+    "mvce",
+    "pcoc",
+    "pcoc_std",
+    "poisson_bootstrap",
+    "prob_ece",
+    "prob_ece_width",
+    "reliability",
+    "smooth_ece",
+    "smooth_ece_at",
+]

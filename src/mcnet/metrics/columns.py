@@ -36,7 +36,7 @@ def columns(
             )
     if p.size == 0:
         raise InputError("there are no rows to evaluate; pass at least one")
-    if not w.sum() > 0:
+    if not w.any():
         raise InputError(f"the weights of all {p.size} rows are 0; at least one row must count")
     return p, y, w
 

@@ -198,9 +198,7 @@ def evaluate_columns(
         "cal_n": cal_n(equal_mass, level=level, seed=seed),
         "mvce": mvce(p, y, w, bin_size=chosen.bin_size, level=level),
         "smooth_ece": smooth_ece(p, y, w, level=level, seed=seed),
-        "excess_log_loss": unknown
-        if truth is None
-        else excess_log_loss(p, truth, y, w, clip=chosen.clip, level=level),
+        "excess_log_loss": unknown if truth is None else excess_log_loss(p, truth, y, w, clip=chosen.clip, level=level),
         "kl_to_truth": unknown if truth is None else kl_to_truth(p, truth, w, clip=chosen.clip, level=level),
     }
     return Evaluation(
@@ -226,10 +224,7 @@ def _plain(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, Any]]:
     def finite(value: Any) -> Any:
         return None if isinstance(value, float) and not isfinite(value) else value
 
-    return {
-        name: {key: finite(value) for key, value in asdict(found).items()}
-        for name, found in estimates.items()
-    }
+    return {name: {key: finite(value) for key, value in asdict(found).items()} for name, found in estimates.items()}
 
 
 def _validated(
@@ -256,9 +251,7 @@ def _validated(
 def _coded(name: str, column: npt.ArrayLike, rows: int) -> CodedField:
     found = np.asarray(column)
     if found.shape != (rows,):
-        raise InputError(
-            f"field {name!r} has shape {found.shape} but there are {rows} rows; pass one value a row"
-        )
+        raise InputError(f"field {name!r} has shape {found.shape} but there are {rows} rows; pass one value a row")
     if found.dtype.kind in "iu":
         codes, old = compact(found)
         return CodedField(codes, tuple(str(value) for value in old))

@@ -107,9 +107,7 @@ def compact(codes: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.intp], npt.N
     return new[shifted].astype(np.intp, copy=False), np.flatnonzero(present) + low
 
 
-def combine(
-    fields: Mapping[str, CodedField], rows: int
-) -> tuple[CodedField, dict[str, npt.NDArray[np.intp]]]:
+def combine(fields: Mapping[str, CodedField], rows: int) -> tuple[CodedField, dict[str, npt.NDArray[np.intp]]]:
     """Return the contexts, numbered, and for each field the code that each context has in it."""
     codes, members = np.zeros(rows, dtype=np.intp), dict[str, npt.NDArray[np.intp]]()
     for name, field in fields.items():

@@ -39,22 +39,26 @@ def mvce(
     if_positive, if_negative = p - 1 - bias, p - bias
     spread = float((positive @ if_positive**2 + negative @ if_negative**2) / total)
     left = 1 - size / total
-    value, by_bias, by_variance = _folded(bias, spread * left / size)
+    value, by_bias, by_variance, bend = _folded(bias, spread * left / size)
     by_spread = by_variance * left / size
+    # Where the bias may be noise, so is the slope there; the bend of the curve then takes over.
+    noise = spread / total
+    by_bias *= np.sqrt(max(1 - noise / bias**2, 0.0)) if bias else 0.0
     influence = [by_bias * part + by_spread * (part**2 - spread) for part in (if_positive, if_negative)]
-    error = float(np.sqrt(positive @ influence[0] ** 2 + negative @ influence[1] ** 2) / total)
+    first_order = (positive @ influence[0] ** 2 + negative @ influence[1] ** 2) / total**2
+    second_order = 0.5 * (bend * noise) ** 2
+    error = float(np.sqrt(first_order + second_order))
     low, high = normal_interval(value, error, level)
     floor = float(np.sqrt(2 / np.pi * (w @ (p * (1 - p))) / total / size))
     return Estimate(value, max(low, 0.0), high, floor)
 
 
-def _folded(mean: float, variance: float) -> tuple[float, float, float]:
-    """Return E|X| of a normal X and its derivatives by mean and variance."""
+def _folded(mean: float, variance: float) -> tuple[float, float, float, float]:
+    """Return E|X| of a normal X, its derivatives by mean and by variance, and the second one by mean."""
     if variance <= 0:
-        return abs(mean), float(np.sign(mean)), 0.0
+        return abs(mean), float(np.sign(mean)), 0.0, 0.0
     deviation = np.sqrt(variance)
     ratio = mean / deviation
-    peak = np.exp(-0.5 * ratio * ratio)
+    peak = float(np.exp(-0.5 * ratio * ratio) / (np.sqrt(2 * np.pi) * deviation))
     slope = 1 - 2 * float(ndtr(-ratio))
-    value = deviation * np.sqrt(2 / np.pi) * peak + mean * slope
-    return float(value), slope, float(peak / (np.sqrt(2 * np.pi) * deviation))
+    return float(2 * variance * peak + mean * slope), slope, peak, 2 * peak

@@ -129,10 +129,7 @@ def _interval(
     rng = np.random.default_rng(seed)
     deviation = np.sqrt(np.maximum(variance, 0.0))
     noise = np.stack(
-        [
-            _smoothed(dct(deviation * rng.standard_normal(size), norm="ortho"), width)[kept]
-            for _ in range(_DRAWS)
-        ]
+        [_smoothed(dct(deviation * rng.standard_normal(size), norm="ortho"), width)[kept] for _ in range(_DRAWS)]
     )
     whole = float(np.abs(differences).sum())
     return noise_aware_interval(

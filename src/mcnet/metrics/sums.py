@@ -79,9 +79,7 @@ def group_sums(
     array([0.4, 0.2])
     """
     p, y, w = columns(probabilities, labels, weight)
-    groups = (
-        np.zeros(p.size, dtype=np.intp) if codes is None else np.asarray(codes).astype(np.intp, copy=False)
-    )
+    groups = np.zeros(p.size, dtype=np.intp) if codes is None else np.asarray(codes).astype(np.intp, copy=False)
     size = int(groups.max()) + 1 if count is None else count
     wp = w * p
     return GroupSums(*(_added(groups, column, size) for column in (w, w * y, wp, wp * p, wp * y)))

@@ -61,10 +61,7 @@ def compare(
 ) -> str:
     """Return a table with one line for each named evaluation, and one column for each metric."""
     lines = [("", *metrics)]
-    lines += [
-        (name, *(_figure(ev.estimates[metric].value) for metric in metrics))
-        for name, ev in evaluations.items()
-    ]
+    lines += [(name, *(_figure(ev.estimates[metric].value) for metric in metrics)) for name, ev in evaluations.items()]
     return _aligned(lines)
 
 

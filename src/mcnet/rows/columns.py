@@ -118,9 +118,16 @@ def _inside_unit(values: FloatArray) -> bool:
 
 
 def scores_column(
-    values: Any, *, score_type: ScoreType = "probability", name: str = "score", first_row: int = 0
+    values: Any,
+    *,
+    score_type: ScoreType = "probability",
+    name: str = "score",
+    first_row: int = 0,
+    clip: bool = True,
 ) -> FloatArray:
     """Return scores as probabilities, clipped to [SCORE_FLOOR, 1 - SCORE_FLOOR].
+
+    `clip=False` saves a copy where whatever comes next clips anyway.
 
     >>> scores_column([0.0, 0.25])
     array([1.0e-07, 2.5e-01])
@@ -133,7 +140,8 @@ def scores_column(
     _require_rows(name, scores)
     if score_type == "logit":
         _refuse(name, np.isnan(scores), scores, "missing or NaN", "drop or fill these rows", first_row)
-        return clip_scores(sigmoid(scores))
+        scores = sigmoid(scores)
+        return clip_scores(scores) if clip else scores
     if not _inside_unit(scores):
         _refuse(
             name,
@@ -145,7 +153,7 @@ def scores_column(
         )
         outside = (scores < 0.0) | (scores > 1.0)
         _refuse(name, outside, scores, "outside [0, 1]", "pass logits with score_type='logit'", first_row)
-    return clip_scores(scores)
+    return clip_scores(scores) if clip else scores
 
 
 def labels_column(values: Any, *, name: str = "label", first_row: int = 0) -> FloatArray:

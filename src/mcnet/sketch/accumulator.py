@@ -42,7 +42,7 @@ class Accumulator:
     ) -> None:
         """Add one batch of rows; rows of weight 0 change nothing."""
         if weights is None:
-            weights = np.ones(len(scores))
+            weights = np.broadcast_to(np.ones(1), len(scores))
         elif weights.min() == 0.0:
             keep = weights > 0.0
             scores, labels, weights = scores[keep], labels[keep], weights[keep]
@@ -63,11 +63,14 @@ class Accumulator:
             self._add_sparse(scores, labels, weights, slots)
 
     def finish(self) -> tuple[Contexts, Cells]:
-        """Return the contexts seen, in canonical order, and their cells."""
+        """Return the contexts that have rows, in canonical order, and their cells."""
         cells = self._sparse if self._dense is None else self._dense_cells()
+        cells = cells.added_up()
         if not self._names:
-            return Contexts.none(), cells.added_up()
-        seen = list(self._numbers)
+            return Contexts.none(), cells
+        present, places = np.unique(cells.context, return_inverse=True)
+        known = list(self._numbers)
+        seen = [known[number] for number in present]
         columns = []
         for field, name in enumerate(self._names):
             values = tuple(dict.fromkeys(context[field] for context in seen))
@@ -75,14 +78,21 @@ class Accumulator:
             codes = np.array([place[context[field]] for context in seen], dtype=np.int32)
             columns.append(FieldColumn(name, codes, values))
         contexts, order = Contexts.of(columns, len(seen))
-        return contexts, Cells(order[cells.context], cells.key, cells.fold, cells.sums).added_up()
+        return contexts, Cells(order[places], cells.key, cells.fold, cells.sums).added_up()
 
     def _number(self, fields: list[FieldColumn], rows: int) -> NDArray[np.int32]:
         """Return each row's context in the running numbering of all batches."""
         self._names = tuple(column.name for column in fields)
-        contexts, codes = Contexts.of(fields, rows)
-        known = [[contexts.values[f][code] for f, code in enumerate(row)] for row in contexts.table.tolist()]
-        numbers = [self._numbers.setdefault(tuple(context), len(self._numbers)) for context in known]
+        if len(fields) == 1:
+            # One field: its list of values is all there is to number, and the rows need no second look.
+            known: list[tuple[str | None, ...]] = [(value,) for value in fields[0].values]
+            codes = fields[0].codes
+        else:
+            contexts, codes = Contexts.of(fields, rows)
+            known = [tuple(contexts.values[f][code] for f, code in enumerate(row)) for row in contexts.table.tolist()]
+        numbers = [self._numbers.setdefault(context, len(self._numbers)) for context in known]
+        if numbers == list(range(len(numbers))):
+            return codes
         return np.array(numbers, dtype=np.int32)[codes]
 
     def _add_dense(

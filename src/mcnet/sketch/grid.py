@@ -6,7 +6,6 @@ from functools import cache, cached_property
 from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mcnet.errors import InputError
 from mcnet.rows.columns import SCORE_FLOOR, FloatArray, IntArray
@@ -136,23 +135,3 @@ def make_grid(resolution: Resolution) -> Grid:
     if isinstance(resolution, bool) or not isinstance(resolution, int) or not 1 <= resolution <= 4096:
         raise InputError(f"resolution is {resolution!r}; it is a whole number of cells per logit (1…4096) or 'exact'")
     return LogitGrid(resolution)
-
-
-def edge_guide(edges: FloatArray) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return, for scores below and from 1/2, the lowest cell that any score of a bucket can be in.
-
-    A bucket is the exponent and the first bits of the mantissa of min(s, 1 − s): as fine as the grid everywhere, and
-    read off the bits without a logarithm.
-    """
-    starts = np.arange(GUIDE_BUCKETS, dtype=np.int64) + GUIDE_FIRST
-    low = (starts << GUIDE_SHIFT).view(np.float64)
-    high = ((starts + 1) << GUIDE_SHIFT).view(np.float64)
-    last = len(edges) - 2
-    below = np.clip(np.searchsorted(edges, low, side="right") - 1, 0, last)
-    above = np.clip(np.searchsorted(edges, 1.0 - high, side="right") - 1, 0, last)
-    return below.astype(np.int32), above.astype(np.int32)
-
-
-GUIDE_SHIFT = 52 - 6
-GUIDE_FIRST = int(np.float64(SCORE_FLOOR).view(np.int64)) >> GUIDE_SHIFT
-GUIDE_BUCKETS = (int(np.float64(0.5).view(np.int64)) >> GUIDE_SHIFT) - GUIDE_FIRST + 1

@@ -1,20 +1,22 @@
 """The hot loop of sketching: rows into dense cells, with numba, and the same in NumPy without it."""
 
 import importlib.util
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet.rows.columns import FloatArray
-from mcnet.sketch.grid import GUIDE_FIRST, GUIDE_SHIFT, POSITION_UNITS, LogitGrid, edge_guide
+from mcnet.rows.buckets import bucket_starts
+from mcnet.rows.columns import SCORE_FLOOR, FloatArray
+from mcnet.sketch.grid import POSITION_UNITS, LogitGrid
 
 __all__ = ["NUMBA_FROM", "accumulate", "accumulate_numpy"]
 
 NUMBA_FROM = 100_000
 """Fewer rows than this are not worth loading the compiler for."""
 
-_compiled: dict[str, Any] = {}
+_GUIDE_SHIFT = 52 - 6
 
 
 def accumulate_numpy(
@@ -34,31 +36,40 @@ def accumulate_numpy(
     np.add.at(table[:, 2], flat, weights * positions)
 
 
+@cache
+def _guide(grid: LogitGrid) -> NDArray[np.int32]:
+    """Return the last cell at or left of every score of a bucket."""
+    starts = bucket_starts(_GUIDE_SHIFT)
+    cells = np.searchsorted(grid.edges[1:-1], starts, side="right")
+    return cells.astype(np.int32)
+
+
+@cache
 def _kernel() -> Any:
-    if "kernel" not in _compiled:
-        from numba import njit
+    from numba import njit
 
-        units, first, shift = float(POSITION_UNITS), GUIDE_FIRST, GUIDE_SHIFT
+    top, lowest, shift = float(POSITION_UNITS) - 1.0, SCORE_FLOOR, _GUIDE_SHIFT
 
-        @njit(cache=True, nogil=True)
-        def kernel(cells, edges, per_score, below, above, scores, bits, labels, weights, slots):  # type: ignore[no-untyped-def]
-            for i in range(len(scores)):
-                score = scores[i]
-                bucket = (bits[i] >> shift) - first
-                cell = below[bucket] if score < 0.5 else above[bucket]
-                while edges[cell + 1] <= score and cell < len(per_score) - 1:
-                    cell += 1
-                position = np.floor((score - edges[cell]) * per_score[cell])
-                if position > units - 1.0:
-                    position = units - 1.0
-                weight = weights[i]
-                entry = cells[slots[i], cell]
-                entry[0] += weight
-                entry[1] += weight * labels[i]
-                entry[2] += weight * position
+    @njit(cache=True, nogil=True)
+    def kernel(cells, edges, per_score, guide, scores, labels, weights, slots):  # type: ignore[no-untyped-def]
+        first = np.float64(lowest).view(np.int64) >> shift
+        last = len(guide) - 1
+        for i in range(len(scores)):
+            score = scores[i]
+            bucket = (np.float64(min(score, 1.0 - score)).view(np.int64) >> shift) - first
+            cell = guide[bucket if score < 0.5 else last - bucket]
+            # A bucket meets few cells: one step without a branch, and rarely more. No score exceeds the last edge.
+            cell += edges[cell + 1] <= score
+            while edges[cell + 1] <= score:
+                cell += 1
+            position = min(np.floor((score - edges[cell]) * per_score[cell]), top)
+            weight = weights[i]
+            slot = slots[i]
+            cells[slot, cell, 0] += weight
+            cells[slot, cell, 1] += weight * labels[i]
+            cells[slot, cell, 2] += weight * position
 
-        _compiled["kernel"] = kernel
-    return _compiled["kernel"]
+    return kernel
 
 
 def accumulate(
@@ -69,15 +80,10 @@ def accumulate(
     weights: FloatArray,
     slots: NDArray[Any],
 ) -> None:
-    """Do the same as accumulate_numpy, to the last bit, with numba where it is installed and worth it."""
-    if not numba_installed():
+    """Do the same as accumulate_numpy, to the last bit, with numba where it is installed."""
+    if importlib.util.find_spec("numba") is None:
         accumulate_numpy(cells, grid, scores, labels, weights, slots)
         return
-    guide = _compiled.setdefault(f"guide {grid.resolution}", edge_guide(grid.edges))
-    bits = np.minimum(scores, 1.0 - scores).view(np.int64)
-    _kernel()(cells, grid.edges, grid.units_per_score, *guide, scores, bits, labels, weights, slots)
-
-
-def numba_installed() -> bool:
-    """Tell whether numba can be imported."""
-    return importlib.util.find_spec("numba") is not None
+    # The last cell is closed on the right: an infinite edge ends the search there.
+    edges = np.append(grid.edges[:-1], np.inf)
+    _kernel()(cells, edges, grid.units_per_score, _guide(grid), scores, labels, weights, slots)

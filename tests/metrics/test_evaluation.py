@@ -1,0 +1,214 @@
+"""The evaluation as a whole: what it holds, prints and refuses."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcnet.errors import InputError
+from mcnet.metrics import CodedField, Settings, compare, evaluate, evaluate_columns
+
+METRICS = [
+    "pcoc f_rce f_ece mf_rce pcoc_std auc gauc log_loss brier prob_ece prob_ece_width cal_n mvce smooth_ece",
+    "excess_log_loss kl_to_truth",
+]
+NAMES = " ".join(METRICS).split()
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    truth = rng.beta(2, 60, 20_000)
+    return {
+        "truth": truth,
+        "p": truth * 1.1,
+        "y": (rng.random(truth.size) < truth).astype(int),
+        "country": rng.choice(["NL", "FR", "US"], truth.size, p=[0.7, 0.2, 0.1]),
+        "slot": rng.integers(0, 2, truth.size),
+    }
+
+
+@pytest.fixture(scope="module")
+def evaluation(rows):
+    fields = {"country": rows["country"], "slot": rows["slot"]}
+    return evaluate(rows["p"], rows["y"], fields, truth=rows["truth"])
+
+
+@st.composite
+def cells(draw):
+    """Cells of whole weight, whole positives and few distinct probabilities, so that ties abound."""
+    size = draw(st.integers(2, 12))
+    weight = draw(st.lists(st.integers(1, 6), min_size=size, max_size=size))
+    positives = [draw(st.integers(0, w)) for w in weight]
+    p = draw(st.lists(st.sampled_from([0.02, 0.1, 0.35, 0.5, 0.9]), min_size=size, max_size=size))
+    codes = draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))
+    return np.array(p), np.array(positives), np.array(weight), np.array(codes)
+
+
+def assert_same(one, other):
+    for name in NAMES:
+        left, right = one.estimates[name], other.estimates[name]
+        np.testing.assert_allclose(left.value, right.value, rtol=1e-9, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(left.floor, right.floor, rtol=1e-6, atol=1e-9, err_msg=name)
+        assert left.note == right.note
+    for name in ("pcoc", "auc", "gauc", "log_loss", "brier", "mvce"):
+        np.testing.assert_allclose(one.interval(name), other.interval(name), rtol=1e-6, atol=1e-6, err_msg=name)
+
+
+@settings(max_examples=15, deadline=None)
+@given(cells())
+def test_cells_give_what_their_rows_give(drawn):
+    p, positives, weight, codes = drawn
+    whole = evaluate(p, positives / weight, codes, weight)
+    labels = np.concatenate([[1.0] * s + [0.0] * (w - s) for s, w in zip(positives, weight, strict=True)])
+    assert_same(whole, evaluate(np.repeat(p, weight), labels, np.repeat(codes, weight)))
+
+
+@settings(max_examples=15, deadline=None)
+@given(cells(), st.randoms(use_true_random=False))
+def test_the_order_of_rows_is_immaterial(drawn, random):
+    p, positives, weight, codes = drawn
+    order = list(range(p.size))
+    random.shuffle(order)
+    one = evaluate(p, positives / weight, codes, weight)
+    assert_same(one, evaluate(p[order], (positives / weight)[order], codes[order], weight[order]))
+
+
+@settings(max_examples=15, deadline=None)
+@given(cells())
+def test_rows_of_weight_zero_change_nothing(drawn):
+    p, positives, weight, codes = drawn
+    one = evaluate(p, positives / weight, codes, weight)
+    more = [np.append(column, extra) for column, extra in ((p, 0.7), (positives / weight, 1), (codes, 9), (weight, 0))]
+    other = evaluate(*more)
+    assert_same(one, other)
+    assert other.rows == one.rows
+
+
+def test_every_metric_is_an_attribute_with_an_interval(evaluation):
+    for name in NAMES:
+        assert getattr(evaluation, name) == evaluation.estimates[name].value
+        low, high = evaluation.interval(name)
+        assert low <= high, name
+    for name in ["pcoc", "auc", "gauc", "log_loss", "brier", "mvce", "excess_log_loss", "kl_to_truth"]:
+        low, high = evaluation.interval(name)
+        assert low <= getattr(evaluation, name) <= high
+
+
+def test_an_unknown_metric_is_named_with_the_known_ones(evaluation):
+    with pytest.raises(InputError, match=r"no metric 'gini'; there are pcoc, f_rce"):
+        evaluation.interval("gini")
+
+
+def test_several_fields_have_a_table_each_and_one_of_contexts(evaluation, rows):
+    assert list(evaluation.fields) == ["country", "slot"]
+    assert evaluation.fields["country"].table.values == ("FR", "NL", "US")
+    assert evaluation.fields["slot"].table.values == ("0", "1")
+    assert len(evaluation.contexts.table) == 6
+    assert evaluation.contexts.name == "country × slot"
+    assert "FR · 0" in evaluation.contexts.table.values
+    alone = evaluate(rows["p"], rows["y"], rows["country"])
+    np.testing.assert_allclose(alone.fields["field"].table.pcoc, evaluation.fields["country"].table.pcoc)
+    assert alone.f_rce == pytest.approx(evaluation.fields["country"].f_rce)
+    assert alone.pcoc_std == pytest.approx(evaluation.fields["country"].pcoc_std)
+    assert evaluation.f_rce == evaluation.contexts.f_rce
+    nl = rows["country"] == "NL"
+    assert alone.fields["field"].table.pcoc[1] == pytest.approx(rows["p"][nl].sum() / rows["y"][nl].sum())
+
+
+def test_without_a_field_all_rows_are_one_context(rows):
+    found = evaluate(rows["p"], rows["y"])
+    assert dict(found.fields) == {}
+    assert found.contexts.table.values == ("all rows",)
+    assert found.gauc == found.auc
+    assert np.isnan(found.kl_to_truth)
+    assert "truth=" in found.estimates["kl_to_truth"].note
+    assert "GAUC" not in str(found)
+
+
+def test_the_dictionary_is_plain_json(evaluation):
+    again = json.loads(json.dumps(evaluation.to_dict(), allow_nan=False))
+    assert again["metrics"]["pcoc"]["value"] == evaluation.pcoc
+    assert again["settings"]["epsilon"] == 0.01
+    assert again["fields"]["country"]["table"]["value"] == ["FR", "NL", "US"]
+    assert len(again["reliability"]["observed"]) == 20
+
+
+def test_the_text_says_which_epsilon_level_and_clip(rows):
+    shown = str(evaluate(rows["p"], rows["y"], rows["country"], epsilon=0, level=0.9, clip=1e-7))
+    assert "F-RCE (ε = 0)" in shown
+    assert "90% interval" in shown
+    assert "clip 1e-07" in shown
+    assert "NL" in shown
+    head, *table = shown.split("\n\n")
+    assert len({len(line) for line in table[0].splitlines()}) == 1
+    assert head.startswith("20,000 rows")
+
+
+def test_long_field_tables_are_cut_in_text_only(rows):
+    many = evaluate(rows["p"], rows["y"], np.arange(20_000) % 40)
+    assert "… and 28 values of less weight" in str(many)
+    assert len(many.fields["field"].table) == 40
+
+
+def test_a_comparison_has_a_line_each(evaluation):
+    lines = compare({"base": evaluation, "mcnet": evaluation}, ["pcoc", "auc"]).splitlines()
+    assert lines[0].split() == ["pcoc", "auc"]
+    assert [line.split()[0] for line in lines[1:]] == ["base", "mcnet"]
+
+
+def test_codes_and_settings_serve_whoever_has_cells_already():
+    field = CodedField(np.array([0, 2, 0]), ("a", "b", "c"))
+    found = evaluate_columns(
+        np.array([0.1, 0.2, 0.3]),
+        np.array([0.1, 0.2, 0.3]),
+        np.full(3, 100.0),
+        {"country": field},
+        settings=Settings(epsilon=0),
+    )
+    assert found.fields["country"].table.values == ("a", "c")
+    assert found.pcoc == pytest.approx(1)
+    assert found.f_rce == pytest.approx(0, abs=1e-12)
+    assert found.weight == 300
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_a_single_row_is_evaluated(label):
+    found = evaluate([0.3], [label], ["a"])
+    assert np.isnan(found.auc)
+    assert found.estimates["auc"].note
+    assert found.log_loss == pytest.approx(-np.log(0.3 if label else 0.7))
+    assert str(found)
+
+
+def test_probabilities_of_zero_and_one_are_evaluated():
+    found = evaluate([0.0, 1.0, 0.5], [0, 1, 1], ["a", "b", "c"])
+    assert found.log_loss == pytest.approx(-np.log(0.5) / 3)
+    assert str(found)
+
+
+def test_predictions_of_zero_throughout_do_not_break():
+    found = evaluate([0.0, 0.0], [0, 0], ["a", "b"])
+    assert np.isnan(found.pcoc)
+    assert found.f_rce == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([], []), "no rows"),
+        (([0.1, 0.2], [0]), "labels has 1 rows but probabilities has 2"),
+        (([0.1, np.nan], [0, 1]), r"probabilities has 1 unusable values \(first: row 1, nan\)"),
+        (([0.1, 1.2], [0, 1]), r"first: row 1, 1.2\); each must be between 0 and 1"),
+        (([0.1, 0.2], [0, 2]), r"labels has 1 unusable"),
+        (([0.1, 0.2], [0, 1], None, [1, -1]), r"weight has 1 unusable .* finite and 0 or more"),
+        (([0.1, 0.2], [0, 1], None, [0, 0]), "weights of all 2 rows are 0"),
+        (([0.1, 0.2], [0, 1], ["a"]), r"field 'field' has shape \(1,\) but there are 2 rows"),
+        (([[0.1, 0.2]], [[0, 1]]), "probabilities has 2 dimensions"),
+    ],
+)
+def test_unusable_input_is_refused_with_what_was_found(arguments, message):
+    with pytest.raises(InputError, match=message):
+        evaluate(*arguments)

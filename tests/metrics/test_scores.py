@@ -1,0 +1,103 @@
+"""AUC, GAUC, log-loss and Brier against scikit-learn, and the distance to a known truth."""
+
+import numpy as np
+import pytest
+from sklearn import metrics as sklearn_metrics
+
+from mcnet.errors import InputError
+from mcnet.metrics import auc, brier, excess_log_loss, gauc, kl_to_truth, log_loss, log_loss_difference
+
+RNG = np.random.default_rng(11)
+P = np.round(RNG.beta(1, 20, 2000), 3).clip(0.001, 0.999)
+Y = (RNG.random(2000) < P).astype(float)
+W = RNG.integers(0, 4, 2000).astype(float)
+CODES = RNG.integers(0, 9, 2000)
+
+
+def test_auc_with_ties_and_weights_is_that_of_scikit_learn():
+    assert auc(P, Y, W).value == pytest.approx(sklearn_metrics.roc_auc_score(Y, P, sample_weight=W), abs=1e-12)
+
+
+def test_auc_takes_fractional_labels_as_so_many_positives_and_negatives():
+    p = np.array([0.1, 0.2, 0.2, 0.5])
+    split = auc(np.repeat(p, 2), np.tile([1.0, 0.0], 4), np.array([1, 9, 2, 8, 4, 6, 5, 5.0]))
+    whole = auc(p, [0.1, 0.2, 0.4, 0.5], np.full(4, 10.0))
+    assert whole.value == pytest.approx(split.value)
+    assert (whole.low, whole.high) == pytest.approx((split.low, split.high))
+
+
+def test_delong_by_the_book():
+    positives, negatives = P[Y == 1], P[Y == 0]
+    wins = (positives[:, None] > negatives) + 0.5 * (positives[:, None] == negatives)
+    variance = wins.mean(1).var(ddof=1) / positives.size + wins.mean(0).var(ddof=1) / negatives.size
+    found = auc(P, Y)
+    width = np.log(found.high / (1 - found.high)) - np.log(found.low / (1 - found.low))
+    expected = 2 * 1.959964 * np.sqrt(variance) / (found.value * (1 - found.value))
+    assert width == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_perfect_order_has_an_interval_of_some_width():
+    found = auc([0.1, 0.2, 0.8, 0.9], [0, 0, 1, 1])
+    assert found.value == 1
+    assert 0.05 < found.low < 0.95
+    assert found.high == 1
+
+
+@pytest.mark.parametrize(("labels", "which"), [([0, 0], "negative"), ([1, 1], "positive")])
+def test_one_class_has_no_auc_and_says_so(labels, which):
+    found = auc([0.2, 0.4], labels)
+    assert np.isnan(found.value)
+    assert which in found.note
+
+
+def test_gauc_is_the_weighted_mean_of_group_aucs_without_single_class_groups():
+    y = np.where(CODES == 4, 0.0, Y)
+    parts, weights = [], []
+    for code in range(9):
+        rows = (code == CODES) & (W > 0)
+        if 0 < y[rows].sum() < rows.sum():
+            parts.append(sklearn_metrics.roc_auc_score(y[rows], P[rows], sample_weight=W[rows]))
+            weights.append(W[rows].sum())
+    found = gauc(P, y, CODES, W)
+    assert found.value == pytest.approx(np.average(parts, weights=weights), abs=1e-12)
+    assert found.note == "1 groups of one class left out"
+
+
+def test_gauc_of_many_groups_is_that_of_few():
+    sparse = CODES.astype(np.int64) * 10_000
+    assert gauc(P, Y, sparse, W).value == pytest.approx(gauc(P, Y, CODES, W).value, abs=1e-12)
+
+
+def test_gauc_without_any_group_of_both_classes_says_so():
+    assert "both classes" in gauc([0.1, 0.2], [0, 1], [0, 1]).note
+
+
+def test_log_loss_and_brier_are_those_of_scikit_learn():
+    assert log_loss(P, Y, W).value == pytest.approx(sklearn_metrics.log_loss(Y, P, sample_weight=W), rel=1e-12)
+    expected = sklearn_metrics.brier_score_loss(Y, P, sample_weight=W)
+    assert brier(P, Y, W).value == pytest.approx(expected, rel=1e-12)
+
+
+def test_log_loss_clips_where_it_says():
+    assert log_loss([0.0], [1], clip=1e-7).value == pytest.approx(-np.log(1e-7))
+    assert log_loss([1.0], [1]).value == pytest.approx(0, abs=1e-14)
+    with pytest.raises(InputError, match="clip is 0"):
+        log_loss([0.5], [1], clip=0)
+
+
+def test_the_paired_difference_is_the_difference_of_log_losses():
+    q = np.full(P.size, Y.mean())
+    found = log_loss_difference(P, q, Y, W)
+    assert found.value == pytest.approx(log_loss(P, Y, W).value - log_loss(q, Y, W).value)
+    assert found.low < found.value < found.high
+    terms = np.log(np.where(Y == 1, q, 1 - q)) - np.log(np.where(Y == 1, P, 1 - P))
+    repeated = np.repeat(terms, W.astype(int))
+    assert found.standard_error == pytest.approx(repeated.std() / np.sqrt(repeated.size))
+
+
+def test_excess_over_the_truth_has_the_divergence_as_its_mean():
+    worse = np.minimum(P * 1.3, 0.999)
+    assert excess_log_loss(P, P, Y).value == 0
+    # With the expected labels the two are the same number.
+    assert excess_log_loss(worse, P, P, W).value == pytest.approx(kl_to_truth(worse, P, W).value)
+    assert kl_to_truth(worse, P, W).value > 0
