@@ -6,7 +6,7 @@ from typing import Any
 from mcnet.calibrators.base import Calibrator
 from mcnet.errors import InputError
 
-__all__ = ["calibrator", "calibrator_class", "methods"]
+__all__ = ["calibrator", "calibrator_class", "default_method", "methods"]
 
 _METHODS = {
     "base": ("identity", "Identity"),
@@ -30,6 +30,13 @@ def methods() -> list[str]:
     True
     """
     return list(_METHODS)
+
+
+def default_method(*, field: bool) -> str:
+    """Return the method used where none is named, for rows with or without a field."""
+    if "mcnet" in _METHODS:
+        return "mcnet"
+    return "per-field" if field else "isotonic"
 
 
 def calibrator_class(name: str) -> type[Calibrator]:

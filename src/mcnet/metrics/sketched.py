@@ -1,5 +1,6 @@
 """Evaluate from a sketch: each cell is a row with a fractional label and the cell's weight."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,13 +41,19 @@ def predict_cells(predictor: Predictor, sketch: Sketch) -> FloatArray:
     return predictor.predict(sketch.score, [columns[name] for name in needed])
 
 
-def evaluate_cells(probabilities: FloatArray, sketch: Sketch, settings: Settings | None = None) -> Evaluation:
-    """Evaluate one probability for each cell against the labels that the cells hold."""
+def evaluate_cells(
+    probabilities: FloatArray, sketch: Sketch, settings: Settings | None = None, *, by: Sequence[str] | None = None
+) -> Evaluation:
+    """Evaluate one probability for each cell against the labels that the cells hold.
+
+    `by` names the fields to evaluate inside of; all those of the sketch if it is not given.
+    """
     fields = {
         column.name: CodedField(
             column.codes.astype(np.intp), tuple(MISSING_LABEL if value is None else value for value in column.values)
         )
         for column in sketch.contexts.columns(sketch.context)
+        if by is None or column.name in by
     }
     return evaluate_columns(probabilities, sketch.rate, sketch.weight, fields, settings=settings)
 

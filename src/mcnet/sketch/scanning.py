@@ -1,7 +1,6 @@
 """Sketch log files of any size in one pass and bounded memory."""
 
 from collections.abc import Callable, Sequence
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ import numpy as np
 from mcnet.errors import InputError
 from mcnet.rows.columns import ScoreType, labels_column, scores_column, weights_column
 from mcnet.rows.fields import field_columns
-from mcnet.rows.files import FilePaths, batches, open_log
+from mcnet.rows.files import FilePaths, batches, open_log, source_name
 from mcnet.rows.sampling import restore_negatives
 from mcnet.sketch.accumulator import Accumulator
 from mcnet.sketch.folds import MOST_FOLDS, check_folds, deal_rows, folds_column
@@ -45,7 +44,7 @@ def scan(
         raise InputError(
             f"the column {twice!r} is used twice; score, label, fields, weight and folds are columns of their own"
         )
-    source = str(files) if isinstance(files, str | PathLike) else ", ".join(map(str, files))
+    source = source_name(files)
     accumulator = Accumulator(make_grid(resolution), number)
     rows = 0
     for batch in batches(open_log(files), columns, source=source, progress=progress):
