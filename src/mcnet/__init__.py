@@ -8,6 +8,7 @@ from mcnet.version import __version__
 if TYPE_CHECKING:
     from mcnet.calibrators.base import Calibrator
     from mcnet.calibrators.beta import Beta
+    from mcnet.calibrators.classifier import CalibratedClassifier
     from mcnet.calibrators.densities import GammaScaling, GaussianScaling
     from mcnet.calibrators.histogram import Histogram
     from mcnet.calibrators.identity import Identity
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 # Names are imported when first asked for: `import mcnet` is instant, and serving a saved model never loads what only
 # fitting needs.
 _HOMES = {
+    "CalibratedClassifier": "calibrators.classifier",
     "CalibrationModel": "curves.model",
     "CalibrationWarning": "errors",
     "Calibrator": "calibrators.base",
@@ -70,6 +72,7 @@ _HOMES = {
 __all__ = [
     "SIR",
     "Beta",
+    "CalibratedClassifier",
     "CalibrationModel",
     "CalibrationWarning",
     "Calibrator",

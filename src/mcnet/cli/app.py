@@ -52,4 +52,4 @@ def mcnet(
     Start with:
       mcnet demo
       mcnet compare log.parquet --score pctr --label click --field country
-    """  # noqa: D301
+    """

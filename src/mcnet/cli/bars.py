@@ -51,7 +51,7 @@ def parse_bars(words: Sequence[str] | None) -> list[Bar]:
     for word in words:
         match = _BAR.fullmatch(word)
         if match is None:
-            raise InputError(f"--fail-if {word!r} is not a bar; write a metric, a comparison and a number: 'f_rce>0.05'")
+            raise InputError(f"--fail-if {word!r} is not a bar; write metric, comparison and number: 'f_rce>0.05'")
         metric, comparison, limit = match.groups()
         if metric not in known:
             raise InputError(f"--fail-if {word!r}: there is no metric {metric!r}; there are {', '.join(known)}")

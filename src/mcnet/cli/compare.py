@@ -41,9 +41,10 @@ def compare(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare methods by held-back log-loss, and choose the simplest within one standard error of the best.
+    """Compare methods on held-back rows, and choose one.
 
-    Rows are held back in turn, fold by fold, or are those of --test.
+    The simplest method within one standard error of the best log-loss is chosen. Rows are held back in turn, fold by
+    fold, or are those of --test.
 
     \b
     Example:

@@ -11,14 +11,16 @@ __all__ = ["demo"]
 
 
 def demo(
-    rows: Annotated[int, typer.Option("--rows", min=1000, metavar="N", help="Rows to fit on, and as many to judge on.")] = 300_000,
+    rows: Annotated[
+        int, typer.Option("--rows", min=1000, metavar="N", help="Rows to fit on, and as many to judge on.")
+    ] = 300_000,
     seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the simulation.")] = 0,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Simulate a click log with known truth, sketch it, fit every method, and compare them.
+    """Compare every method on a simulated click log.
 
-    The log is shaped like AliExpress: four field values of very different size, a CTR of 2 %.
+    The truth is known. The log is shaped like AliExpress: four field values of very different size, a CTR of 2 %.
 
     \b
     Example:

@@ -28,7 +28,9 @@ def evaluate(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure PCOC, F-RCE, AUC, log-loss and more on logs, each with its interval.
+    """Measure PCOC, F-RCE, AUC, log-loss and more.
+
+    Each figure comes with its interval; --by judges inside a field too.
 
     \b
     Example:

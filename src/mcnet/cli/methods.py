@@ -32,4 +32,6 @@ def methods(json: options.Json = False, quiet: options.Quiet = False) -> None:
         (str(e["method"]), uses[str(e["field"])], "yes" if e["keeps_order"] else "no", str(e["summary"]))
         for e in entries
     ]
-    Printer(json, quiet).result({"methods": entries}, table(("method", "field", "keeps order", "what it is"), lines, left=4))
+    Printer(json, quiet).result(
+        {"methods": entries}, table(("method", "field", "keeps order", "what it is"), lines, left=4)
+    )

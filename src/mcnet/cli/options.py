@@ -24,7 +24,7 @@ __all__ = [
 
 Logs = Annotated[
     list[str],
-    typer.Argument(metavar="LOG...", help="Parquet, CSV or Arrow files, globs or folders; or finished sketches."),
+    typer.Argument(metavar="LOG", help="Parquet, CSV or Arrow files, globs or folders; or finished sketches."),
 ]
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A saved model.", show_default=False)]
 Score = Annotated[str | None, typer.Option("--score", metavar="COLUMN", help="The column of scores.")]

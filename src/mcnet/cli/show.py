@@ -21,7 +21,7 @@ def show(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Show what a model was fitted on and what it makes of a score.
+    """Show what a model is and what it does.
 
     \b
     Example:
@@ -88,6 +88,6 @@ def _pictures(model: "CalibrationModel", contexts: int) -> list[Any]:
     if rest:
         result.append(f"… and {rest:,} more contexts (--contexts)")
     fine = sigmoid(np.linspace(low, high, 400))
-    plot = {"score": (fine, fine), "calibrated": (fine, evaluate(fine))}
+    plot = {"score": (fine, fine), "calibrated": (fine, np.maximum(evaluate(fine), 0.1 * fine[0]))}
     title = f"\ncalibrated probability over score, {names[0]}; the diagonal is the score itself"
     return [*result, title, plot_lines(plot)]

@@ -1,11 +1,14 @@
 """`mcnet sketch` and `mcnet merge`: logs to small tables that add up."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mcnet.cli import options
 from mcnet.cli.printing import Printer
+
+if TYPE_CHECKING:
+    from mcnet.sketch.sketch import Sketch
 
 __all__ = ["merge", "sketch"]
 
@@ -27,7 +30,9 @@ def sketch(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Sketch logs in one pass: a small table that stands for the logs in every other command.
+    """Sketch logs: one pass, one small table.
+
+    The sketch stands for its logs in every other command, and sketches add up.
 
     \b
     Example:
@@ -55,7 +60,7 @@ def sketch(
 
 
 def merge(
-    sketches: Annotated[list[str], typer.Argument(metavar="SKETCH...", help="Finished sketches, globs or folders.")],
+    sketches: Annotated[list[str], typer.Argument(metavar="SKETCH", help="Finished sketches, globs or folders.")],
     output: options.Output,
     force: options.Force = False,
     json: options.Json = False,
@@ -78,10 +83,7 @@ def merge(
     _report(printer, total, output)
 
 
-def _report(printer: Printer, made: object, output: str) -> None:
-    from mcnet.sketch.sketch import Sketch
-
-    assert isinstance(made, Sketch)
+def _report(printer: Printer, made: "Sketch", output: str) -> None:
     printer.note(f"{made} → {output}")
     printer.result(
         {

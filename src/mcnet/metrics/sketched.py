@@ -1,6 +1,7 @@
 """Evaluate from a sketch: each cell is a row with a fractional label and the cell's weight."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -55,7 +56,8 @@ def evaluate_cells(
         for column in sketch.contexts.columns(sketch.context)
         if by is None or column.name in by
     }
-    return evaluate_columns(probabilities, sketch.rate, sketch.weight, fields, settings=settings)
+    found = evaluate_columns(probabilities, sketch.rate, sketch.weight, fields, settings=settings)
+    return replace(found, rows=sketch.rows)
 
 
 def evaluate_sketch(calibrator: Predictor, sketch: Sketch, **settings: Any) -> Evaluation:

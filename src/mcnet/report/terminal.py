@@ -41,7 +41,9 @@ def plot_lines(
     marks = [_mark(top), *[""] * (height - 2), _mark(bottom)] if height > 1 else [_mark(top)]
     margin = max(3, *map(len, marks))
     foot = _mark(left) + _mark(right).rjust(max(width - len(_mark(left)), 0))
-    return "\n".join([f"{m.rjust(margin)} {line}" for m, line in zip(marks, text, strict=True)] + [" " * (margin + 1) + foot])
+    return "\n".join(
+        [f"{m.rjust(margin)} {line}" for m, line in zip(marks, text, strict=True)] + [" " * (margin + 1) + foot]
+    )
 
 
 def _mark(value: float) -> str:

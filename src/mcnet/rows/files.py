@@ -56,7 +56,7 @@ def expand_paths(files: FilePaths) -> list[Path]:
 
 def source_name(files: FilePaths) -> str:
     """Return how the files were named, for messages."""
-    return fspath(files) if isinstance(files, str | PathLike) else ", ".join(map(fspath, files))
+    return fspath(files) if isinstance(files, str | PathLike) else ", ".join(str(file) for file in files)
 
 
 def _known_format(path: Path) -> str | None:

@@ -12,7 +12,7 @@ from mcnet.metrics.evaluation import Evaluation, evaluate
 from mcnet.rows.simulate import SimulatedLog, simulate
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["DemoLine", "demonstrate", "demo_log"]
+__all__ = ["DemoLine", "demo_log", "demonstrate"]
 
 
 @dataclass(frozen=True)

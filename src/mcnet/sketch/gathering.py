@@ -59,7 +59,7 @@ def gather(
         raise InputError(f"{finished[0]} is a sketch and {log} a log; sketch the log first, or read them apart")
     if negatives_kept != 1.0 or weight is not None or score_type != "probability" or resolution is not None:
         raise InputError(
-            f"{finished[0]} is a finished sketch: weights, logits, sampling and resolution were settled when it was made"
+            f"{finished[0]} is a finished sketch: weight, logits, sampling and resolution were settled when it was made"
         )
     total = Sketch.merged([load_sketch(path) for path in finished])
     if field:
