@@ -6,19 +6,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import check_cv, cross_val_predict
 from sklearn.utils import get_tags
-from sklearn.utils.metadata_routing import (
-    MetadataRouter,
-    MethodMapping,
-    _routing_enabled,
-    process_routing,
-)
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import (
-    _check_sample_weight,
     check_is_fitted,
     column_or_1d,
     has_fit_parameter,
@@ -29,7 +24,7 @@ from sklearn.utils.validation import (
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.registry import calibrator
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.rows.columns import FloatArray, ScoreType
+from mcnet.rows.columns import FloatArray, ScoreType, check_lengths, weights_column
 
 __all__ = ["CalibratedClassifier"]
 
@@ -83,7 +78,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         X = self._checked(X, reset=True)
         y = column_or_1d(y, warn=True)
         positive = self._labels(y)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        weight = None if sample_weight is None else weights_column(sample_weight, name="sample_weight")
+        check_lengths(y=y, sample_weight=weight)
         base = self._base()
         routed = self._routed(base, weight, fit_params)
         features = self._features(X)
@@ -157,7 +153,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         return codes.astype(np.float64)
 
     def _routed(self, base: Any, weight: Any, fit_params: dict[str, Any]) -> Any:
-        if _routing_enabled():
+        if get_config()["enable_metadata_routing"]:
             return process_routing(self, "fit", sample_weight=weight, **fit_params)
         if fit_params:
             raise InputError(
@@ -256,7 +252,7 @@ def _column(X: Any, name: Any) -> Any:
         raise InputError(f"field is {name!r}, but X is not a table: give the number of the column")
     if not -X.shape[1] <= name < X.shape[1]:
         raise InputError(f"X has no column {name} to be a field; it has {X.shape[1]} columns")
-    return X.tocsc()[:, [name]].toarray().ravel() if issparse(X) else X[:, name]
+    return _sparse_columns(X, [name]).toarray().ravel() if issparse(X) else X[:, name]
 
 
 def _without(X: Any, names: list[Any]) -> Any:
@@ -265,9 +261,13 @@ def _without(X: Any, names: list[Any]) -> Any:
         return X.drop(names) if is_polars else X.drop(columns=names)
     kept = np.setdiff1d(np.arange(X.shape[1]), np.array(names) % X.shape[1])
     if issparse(X):
-        return X.tocsc()[:, kept].tocsr()
+        return _sparse_columns(X, kept).tocsr()
     rest = X[:, kept]
     return rest if rest.dtype != object else _numbers(rest)
+
+
+def _sparse_columns(X: Any, columns: Any) -> Any:
+    return X.tocsc()[:, columns]
 
 
 def _numbers(rest: NDArray[Any]) -> NDArray[Any]:
