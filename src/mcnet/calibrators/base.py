@@ -1,5 +1,6 @@
 """The base class of every calibrator: fit on a sketch, predict through curves."""
 
+import sys
 import warnings
 from datetime import UTC, datetime
 from os import PathLike
@@ -23,8 +24,11 @@ FieldUse = Literal["none", "optional", "required"]
 
 
 def warn(message: str) -> None:
-    """Warn of a documented simplification that the data forced, at the caller's line."""
-    warnings.warn(message, CalibrationWarning, stacklevel=2)
+    """Warn of a documented simplification that the data forced, at the line that called into mcnet."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("mcnet."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, CalibrationWarning, stacklevel=level - 1)
 
 
 def constant_rate(sketch: Sketch) -> float:
@@ -83,6 +87,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
             raise InputError("the sketch has no rows; at least one row is needed")
         self._check_field_use(bool(sketch.contexts.names))
         self._check_parameters()
+        self._forget()
         simple = self._degenerate(sketch)
         curves = simple if simple is not None else self._fit_curves(sketch)
         self.model_ = CalibrationModel(
@@ -138,6 +143,11 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit or fit_sketch first")
         return self.model_
 
+    def _forget(self) -> None:
+        """Drop what an earlier fit left behind."""
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+
     def _check_field_use(self, given: bool) -> None:
         if given and self.field_use == "none":
             raise NotSupportedError(
@@ -187,11 +197,13 @@ def _ratio(above: float, below: float) -> float | None:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
-        return value.item()
+        return _plain(value.item())
     if isinstance(value, Calibrator):
         return {"method": value.method, **value._plain_parameters()}
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     if isinstance(value, dict):
         return {str(name): _plain(entry) for name, entry in value.items()}
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)  # JSON has no infinity
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)

@@ -48,6 +48,7 @@ class SIR(Calibrator):
         check_bins(self.bins)
 
     def _fit_curves(self, sketch: Sketch) -> Curves:
+        sketch = sketch.unfolded()
         edges = equal_mass_edges(sketch, self.bins)
         place = bin_of(sketch.score, edges)
         number = len(edges) + 1
@@ -62,6 +63,6 @@ class SIR(Calibrator):
         full = 1.0 - SCORE_FLOOR
         slope = rate[-1] / middle[-1]
         # The last line reaches 1 at s = m/v, or the right end before that.
-        knots = [0.0, *middle, min(full / slope, 1.0)]
+        knots = [0.0, *middle, max(min(full / slope, 1.0), middle[-1])]
         values = [0.0, *rate, min(slope, full)]
         return Curves.of([(np.array(knots), np.clip(values, SCORE_FLOOR, full))])

@@ -1,6 +1,5 @@
 """The hot loop of serving: scores to probabilities, with numba, and the same in NumPy without it."""
 
-import importlib.util
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from mcnet.curves.curves import Curves
 from mcnet.curves.tables import LookupTables, lookup_tables
 from mcnet.rows.columns import SCORE_FLOOR, FloatArray, clip_scores
+from mcnet.rows.loops import compiled, numba_installed
 
 __all__ = ["NUMBA_FROM", "Evaluator", "evaluate_numpy"]
 
@@ -49,11 +49,8 @@ def evaluate_numpy(curves: Curves, scores: FloatArray, which: NDArray[Any]) -> F
 
 @cache
 def _kernel() -> Any:
-    from numba import njit
-
     lowest, highest = SCORE_FLOOR, 1.0 - SCORE_FLOOR
 
-    @njit(cache=True, nogil=True)
     def kernel(knots, grid_start, grid_of, lines, line_start, guide, shift, scores, which, offset, out):  # type: ignore[no-untyped-def]
         first = np.float64(lowest).view(np.int64) >> shift
         last = guide.shape[1] - 1
@@ -71,7 +68,7 @@ def _kernel() -> Any:
             line = line_start[curve] + at
             out[i] = min(lines[line, 1] * (score - knots[start + at]) + lines[line, 0], lines[line, 2])
 
-    return kernel
+    return compiled(kernel)
 
 
 class Evaluator:
@@ -81,7 +78,7 @@ class Evaluator:
         """Start without tables; they are made when a large array first asks for them."""
         self.curves = curves
         self._tables: LookupTables | None = None
-        self._numba = importlib.util.find_spec("numba") is not None
+        self._numba = numba_installed()
 
     def __call__(self, scores: FloatArray, which: NDArray[Any] | None = None, offset: int = 0) -> FloatArray:
         """Return the value of curve `which[i] + offset` (curve 0 if not given) at `scores[i]`."""

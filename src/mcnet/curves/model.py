@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
+from mcnet.curves.few import FewRows
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.rows.columns import FloatArray, ScoreType, as_array, check_lengths, scores_column
 from mcnet.rows.contexts import Contexts
@@ -50,6 +51,10 @@ class CalibrationModel:
     def _evaluator(self) -> Evaluator:
         return Evaluator(self.curves)
 
+    @cached_property
+    def _few_rows(self) -> FewRows:
+        return FewRows(self.contexts, self.curves)
+
     def predict(
         self,
         scores: Any,
@@ -66,23 +71,32 @@ class CalibrationModel:
         field : the field column(s), as in fit; unseen values get the pooled curve.
         codes : instead of `field`, what `codes(field)` returned: saves looking the values up again.
         """
+        if codes is None and score_type == "probability":
+            few = self._few_rows(scores, field)
+            if few is not None:
+                return few
         score = scores_column(scores, score_type=score_type, clip=False)
         if codes is None:
-            codes = self.codes(field)
+            which = self.codes(field)
         elif field is not None:
             raise InputError("both field and codes were given; give one of them")
         else:
-            codes = as_array(codes, "codes")
-            if codes.dtype.kind not in "iu" or (
-                len(codes) and not -1 <= codes.min() <= codes.max() < len(self.contexts)
-            ):
-                raise InputError(
-                    f"codes are whole numbers from -1 to {len(self.contexts) - 1}, as codes(field) returns them"
-                )
-        if codes is None:
+            which = self._checked(codes)
+        if which is None:
             return self._evaluator(score)
-        check_lengths(score=score, field=codes)
-        return self._evaluator(score, codes, 1)
+        check_lengths(score=score, field=which)
+        return self._evaluator(score, which, 1)
+
+    def _checked(self, codes: Any) -> NDArray[np.int32]:
+        """Return codes given by the caller, if they are ones of this model's contexts."""
+        if not self.fields:
+            raise NotSupportedError(f"this {self.method} model was fitted without a field; call predict without codes=")
+        codes = as_array(codes, "codes")
+        known = len(self.contexts)
+        if codes.dtype.kind not in "iu" or (len(codes) and not -1 <= codes.min() <= codes.max() < known):
+            raise InputError(f"codes are whole numbers from -1 to {known - 1}, as codes(field) returns them")
+        which: NDArray[np.int32] = codes.astype(np.int32, copy=False)
+        return which
 
     def codes(self, field: Any) -> NDArray[np.int32] | None:
         """Return the context of each row as a number, -1 where it is unseen; None for a model without fields."""

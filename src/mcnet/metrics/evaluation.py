@@ -1,6 +1,6 @@
 """The evaluation of probabilities against labels: every metric at once, with intervals."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import isfinite, nan
 from typing import Any
@@ -20,8 +20,10 @@ from mcnet.metrics.scoring import CLIP, brier, excess_log_loss, kl_to_truth, log
 from mcnet.metrics.smooth import smooth_ece
 from mcnet.metrics.sums import GroupSums, group_sums
 from mcnet.metrics.text import describe
+from mcnet.rows.columns import check_lengths, labels_column, scores_column, weights_column
+from mcnet.rows.fields import MISSING_LABEL, FieldColumn, field_columns
 
-__all__ = ["Evaluation", "Settings", "evaluate", "evaluate_columns"]
+__all__ = ["Evaluation", "Settings", "coded_fields", "evaluate", "evaluate_columns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +107,12 @@ class Evaluation:
 
 
 def evaluate(
-    probabilities: npt.ArrayLike,
-    labels: npt.ArrayLike,
-    field: npt.ArrayLike | Mapping[str, npt.ArrayLike] | None = None,
-    weight: npt.ArrayLike | None = None,
+    probabilities: Any,
+    labels: Any,
+    field: Any = None,
+    weight: Any = None,
     *,
-    truth: npt.ArrayLike | None = None,
+    truth: Any = None,
     epsilon: float = 0.01,
     drop_empty: bool = False,
     level: float = 0.95,
@@ -134,9 +136,15 @@ def evaluate(
     (0.8, 1.0, ('a', 'b'))
     """
     settings = Settings(epsilon, drop_empty, level, bins, width_bins, bin_size, clip, seed)
-    p, y, w, fields = _validated(probabilities, labels, field, weight)
-    known = None if truth is None else _validated(truth, labels, None, weight)[0]
-    return evaluate_columns(p, y, w, fields, truth=known, settings=settings)
+    p = scores_column(probabilities, name="probability", clip=False)
+    y = labels_column(labels)
+    w = np.ones_like(y) if weight is None else weights_column(weight)
+    known = None if truth is None else scores_column(truth, name="truth", clip=False)
+    columns = field_columns(field)
+    check_lengths(probability=p, label=y, weight=w, truth=known, **{f"field {c.name}": c for c in columns})
+    if not w.any():
+        raise InputError("every row has weight 0; at least one row with a weight above 0 is needed")
+    return evaluate_columns(p, y, w, coded_fields(columns), truth=known, settings=settings)
 
 
 def evaluate_columns(
@@ -227,33 +235,11 @@ def _plain(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, Any]]:
     return {name: {key: finite(value) for key, value in asdict(found).items()} for name, found in estimates.items()}
 
 
-def _validated(
-    probabilities: npt.ArrayLike,
-    labels: npt.ArrayLike,
-    field: npt.ArrayLike | Mapping[str, npt.ArrayLike] | None,
-    weight: npt.ArrayLike | None,
-) -> tuple[Floats, Floats, Floats, dict[str, CodedField]]:
-    """Check the columns and number the field values."""
-    p, y, w = columns(probabilities, labels, weight)
-    for name, column, top in (("probabilities", p, 1.0), ("labels", y, 1.0), ("weight", w, np.inf)):
-        wrong = ~((column >= 0) & (column <= top) & np.isfinite(column))
-        if wrong.any():
-            first = int(np.argmax(wrong))
-            allowed = "finite and 0 or more" if name == "weight" else "between 0 and 1"
-            raise InputError(
-                f"{name} has {int(wrong.sum())} unusable values (first: row {first}, {column[first]}); "
-                f"each must be {allowed}"
-            )
-    named = {} if field is None else dict(field) if isinstance(field, Mapping) else {"field": field}
-    return p, y, w, {name: _coded(name, column, p.size) for name, column in named.items()}
-
-
-def _coded(name: str, column: npt.ArrayLike, rows: int) -> CodedField:
-    found = np.asarray(column)
-    if found.shape != (rows,):
-        raise InputError(f"field {name!r} has shape {found.shape} but there are {rows} rows; pass one value a row")
-    if found.dtype.kind in "iu":
-        codes, old = compact(found)
-        return CodedField(codes, tuple(str(value) for value in old))
-    words, codes = np.unique(found.astype(str), return_inverse=True)
-    return CodedField(codes.astype(np.intp, copy=False), tuple(words.tolist()))
+def coded_fields(columns: Sequence[FieldColumn]) -> dict[str, CodedField]:
+    """Number the values of field columns, the missing value under the name people read."""
+    return {
+        column.name: CodedField(
+            column.codes.astype(np.intp), tuple(MISSING_LABEL if value is None else value for value in column.values)
+        )
+        for column in columns
+    }

@@ -12,6 +12,7 @@ __all__ = ["expected_absolute", "expected_relative"]
 
 _FEW = 25.0
 _COUNTS = np.arange(76.0)
+_PIECE = 4096
 
 
 def expected_absolute(sums: GroupSums) -> Floats:
@@ -40,16 +41,17 @@ def expected_relative(sums: GroupSums, epsilon: float) -> Floats:
 
 def _few_exactly(sums: GroupSums, value: Floats, outcome: Callable[[GroupSums], Floats]) -> Floats:
     """Replace `value`, where few positives are expected, by the mean of `outcome` over their number."""
-    few = (sums.predicted < _FEW) & (sums.predicted > 0)
-    if few.any():
-        part = sums.where(few)
+    few = np.flatnonzero((sums.predicted < _FEW) & (sums.predicted > 0))
+    value = value.copy()
+    # In pieces, as a hundred thousand contexts times every count would fill the memory.
+    for piece in np.split(few, range(_PIECE, few.size, _PIECE)):
+        part = sums.where(piece)
         values, chances = outcome(part), _chances(part)
         defined = np.isfinite(values)
         chances = np.where(defined, chances, 0.0)
         total = chances.sum(axis=1)
         mean = (np.where(defined, values, 0.0) * chances).sum(axis=1) / np.where(total > 0, total, 1.0)
-        value = value.copy()
-        value[few] = mean
+        value[piece] = mean
     return value
 
 

@@ -4,13 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-import numpy as np
-
 from mcnet.errors import InputError
-from mcnet.metrics.evaluation import Evaluation, Settings, evaluate_columns
-from mcnet.metrics.fields import CodedField
+from mcnet.metrics.evaluation import Evaluation, Settings, coded_fields, evaluate_columns
 from mcnet.rows.columns import FloatArray
-from mcnet.rows.fields import MISSING_LABEL
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["Predictor", "evaluate_cells", "evaluate_sketch", "predict_cells"]
@@ -49,13 +45,8 @@ def evaluate_cells(
 
     `by` names the fields to evaluate inside of; all those of the sketch if it is not given.
     """
-    fields = {
-        column.name: CodedField(
-            column.codes.astype(np.intp), tuple(MISSING_LABEL if value is None else value for value in column.values)
-        )
-        for column in sketch.contexts.columns(sketch.context)
-        if by is None or column.name in by
-    }
+    columns = sketch.contexts.columns(sketch.context)
+    fields = coded_fields([column for column in columns if by is None or column.name in by])
     found = evaluate_columns(probabilities, sketch.rate, sketch.weight, fields, settings=settings)
     return replace(found, rows=sketch.rows)
 

@@ -38,12 +38,14 @@ def smooth_ece(
     while True:
         transformed = dct(_spread(p, share * (y - p), size), norm="ortho")
         width = _fixed_point(lambda h: float(np.abs(_smoothed(transformed, h)).sum()))  # noqa: B023
-        if width * size >= _POINTS_PER_WIDTH or size == _FINEST:
+        if width * size >= _POINTS_PER_WIDTH or size == _FINEST or np.abs(transformed).max() < 1e-12:
             break
         size *= 4
     value = float(np.abs(_smoothed(transformed, width)).sum())
-    low, high = _interval(p, y, share, width, total, level, seed)
-    return Estimate(value, low, high, _floor(p, share, total, size))
+    floor = _floor(p, share, total, size)
+    # An error far below the floor is luck, and its width too small to describe noise with.
+    low, high = _interval(p, y, share, max(width, floor / 2), total, level, seed)
+    return Estimate(value, low, high, floor)
 
 
 def smooth_ece_at(
@@ -51,7 +53,7 @@ def smooth_ece_at(
 ) -> float:
     """Return the smooth calibration error at a given kernel width."""
     p, y, w = _cells(*columns(probabilities, labels, weight))
-    residual = _spread(p, w * (y - p) / w.sum(), _grid_size(width, _POINTS_PER_WIDTH))
+    residual = _spread(p, w * (y - p) / w.sum(), _grid_size(width, _POINTS_PER_WIDTH, _COARSEST, _FINEST))
     return float(np.abs(_smoothed(dct(residual, norm="ortho"), width)).sum())
 
 
@@ -66,8 +68,9 @@ def _cells(p: Floats, y: Floats, w: Floats) -> tuple[Floats, Floats, Floats]:
     return np.bincount(place, w * p)[kept] / weights, np.bincount(place, w * y)[kept] / weights, weights
 
 
-def _grid_size(width: float, points: int) -> int:
-    return int(np.clip(2 ** np.ceil(np.log2(points / max(width, 1e-12))), _COARSEST, _FINEST))
+def _grid_size(width: float, points: int, least: int, most: int) -> int:
+    """Return the power of two that puts so many grid points into a width, within limits."""
+    return int(np.clip(2 ** np.ceil(np.log2(points / max(width, 1e-12))), least, most))
 
 
 def _spread(p: Floats, mass: Floats, size: int) -> Floats:
@@ -120,7 +123,7 @@ def _floor(p: Floats, share: Floats, total: float, size: int) -> float:
 def _interval(
     p: Floats, y: Floats, share: Floats, width: float, total: float, level: float, seed: int
 ) -> tuple[float, float]:
-    size = min(_grid_size(width, 3), 2**16)
+    size = _grid_size(width, 3, 2**8, 2**16)
     variance = _spread(p, share * (y * (1 - 2 * p) + p * p) / total, size)
     weights = _smoothed(dct(_spread(p, share, size), norm="ortho"), width)
     # Where hardly a row lies, there is hardly an error: the tail of the grid is not worth its draws.

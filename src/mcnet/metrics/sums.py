@@ -34,8 +34,8 @@ class GroupSums:
         """Add all groups into one."""
         return GroupSums(*(column.sum(keepdims=True) for column in self._columns()))
 
-    def where(self, kept: npt.NDArray[np.bool_]) -> "GroupSums":
-        """Keep only the groups marked true."""
+    def where(self, kept: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> "GroupSums":
+        """Keep only the groups marked true, or numbered."""
         return GroupSums(*(column[kept] for column in self._columns()))
 
     @property

@@ -11,6 +11,7 @@ from mcnet.metrics.sums import GroupSums
 __all__ = ["error_interval"]
 
 _FEW = 25.0
+_MOST_GROUPS = 10_000
 
 
 def error_interval(
@@ -26,8 +27,11 @@ def error_interval(
     `error` maps numbers of positives (the last axis is the group) to the error. The line of truths leads from
     the predictions to the best guess of the true rates: the bias common to all groups, plus what the groups
     differ from it, shrunk by as much as noise explains. With `around_common_bias` it starts at the common
-    bias, which suits errors that only see differences between groups.
+    bias, which suits errors that only see differences between groups. Beyond 10,000 groups the draws would
+    take longer than everything else, and the ends are NaN.
     """
+    if len(sums) > _MOST_GROUPS:
+        return np.nan, np.nan
     predicted, seen = sums.predicted, sums.positives
     ratio = seen.sum() / max(predicted.sum(), 1e-300)
     variance = np.maximum(sums.noise_variance * ratio, 1e-12)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet.errors import InputError
-from mcnet.rows.fields import MISSING_LABEL, FieldColumn, sort_key
+from mcnet.rows.fields import MISSING_LABEL, UNNAMED, FieldColumn, field_text, sort_key
 
 __all__ = ["ANY", "Contexts"]
 
@@ -138,8 +138,8 @@ class Contexts:
     def aligned(self, columns: Sequence[FieldColumn]) -> list[FieldColumn]:
         """Return the columns in this order of fields; refuse missing or surplus ones."""
         given = {column.name: column for column in columns}
-        if len(columns) == len(self.names) == 1 and self.names[0] not in given and columns[0].name == "field":
-            return [columns[0]]  # an unnamed column can only mean the one field there is
+        if len(columns) == len(self.names) == 1 and UNNAMED in (columns[0].name, self.names[0]):
+            return [columns[0]]  # where one of the two has no name, they can only mean each other
         if set(given) != set(self.names):
             wanted = ", ".join(self.names) or "no field"
             raise InputError(f"fields given: {', '.join(given) or 'none'}; needed: {wanted}")
@@ -163,6 +163,15 @@ class Contexts:
             return dense[keys]
         at = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
         return np.where(ordered[at] == keys, places[at], -1).astype(np.int32)
+
+    def find(self, values: Sequence[Any]) -> int:
+        """Return the context of one row, its values in the order of the fields; -1 where it is unknown."""
+        codes = tuple([place.get(field_text(v), ANY) for place, v in zip(self._places, values, strict=True)])
+        return self._by_codes.get(codes, -1)
+
+    @cached_property
+    def _by_codes(self) -> dict[tuple[int, ...], int]:
+        return {tuple(row): place for place, row in enumerate(self.table.tolist())}
 
     @cached_property
     def _places(self) -> list[dict[str | None, int]]:

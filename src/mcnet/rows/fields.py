@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,13 @@ from numpy.typing import NDArray
 
 from mcnet.errors import InputError
 
-__all__ = ["MISSING_LABEL", "FieldColumn", "field_columns", "field_text", "sort_key"]
+__all__ = ["MISSING_LABEL", "UNNAMED", "FieldColumn", "field_columns", "field_text", "sort_key"]
 
 MISSING_LABEL = "(missing)"
 """How the missing value is shown to people; inside, it is None."""
+
+UNNAMED = "field"
+"""The name of a field given as a bare column."""
 
 CodeArray = NDArray[np.int32]
 
@@ -43,7 +47,7 @@ def field_text(value: Any) -> str | None:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
     if isinstance(value, str):
-        return str(value)
+        return _storable(str(value))
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, int | np.integer):
@@ -57,9 +61,32 @@ def field_text(value: Any) -> str | None:
         return value.decode("utf-8", errors="replace")
     if isinstance(value, date | time):
         return value.isoformat()
-    if isinstance(value, np.datetime64) and np.isnat(value):
+    if isinstance(value, Decimal):
+        return _decimal_text(value)
+    if isinstance(value, np.datetime64):
+        return _moment_text(value)
+    return _storable(str(value))
+
+
+def _storable(text: str) -> str:
+    """Replace halves of surrogate pairs, which no file can hold."""
+    return text if text.isascii() else text.encode("utf-8", errors="replace").decode("utf-8")
+
+
+def _decimal_text(value: Decimal) -> str | None:
+    """Return the text that the same number has as an int or a float."""
+    if value.is_nan():
         return None
-    return str(value)
+    return str(int(value)) if value == value.to_integral_value() else repr(float(value))
+
+
+def _moment_text(value: np.datetime64) -> str | None:
+    """Return the text that Python's own date or datetime has, whatever the unit."""
+    if np.isnat(value):
+        return None
+    days = np.datetime_data(value.dtype)[0] in "YMWD"
+    moment = value.astype("datetime64[D]" if days else "datetime64[us]").item()
+    return str(moment.isoformat()) if isinstance(moment, date) else str(value)
 
 
 def sort_key(value: str | None) -> tuple[bool, str]:
@@ -81,6 +108,9 @@ def _canonical(name: str, codes: NDArray[Any], raw: Iterable[Any]) -> FieldColum
 
 
 def _from_objects(name: str, items: Sequence[Any]) -> FieldColumn:
+    if bool in (kinds := set(map(type, items))) and len(kinds) > 1:
+        # True equals 1 as a key of a dictionary, but is another field value.
+        items = [field_text(item) for item in items]
     try:
         place = {value: code for code, value in enumerate(dict.fromkeys(items))}
     except TypeError:
@@ -100,11 +130,12 @@ def _from_numpy(name: str, array: NDArray[Any]) -> FieldColumn:
         low, high = int(array.min()), int(array.max())
         if high - low < 1_000_000:
             # A small range needs no sort: mark the values present, and number them in order.
-            shifted = (array.astype(np.int64) - low) if low else array
+            wide = np.uint64 if array.dtype.kind == "u" else np.int64
+            shifted = (array.astype(wide) - wide(low)).astype(np.int64) if low else array
             present = np.zeros(high - low + 1, dtype=bool)
             present[shifted] = True
             numbers = (np.cumsum(present) - 1).astype(np.int32)
-            return _canonical(name, numbers[shifted], np.flatnonzero(present) + low)
+            return _canonical(name, numbers[shifted], [low + place for place in np.flatnonzero(present).tolist()])
     if array.dtype.kind in "iufM":
         raw, codes = np.unique(array, return_inverse=True)
         return _canonical(name, codes, raw)
@@ -118,7 +149,7 @@ def _from_arrow(name: str, column: Any) -> FieldColumn:
             column = column.unify_dictionaries().combine_chunks()
     if not hasattr(column, "dictionary"):
         column = column.dictionary_encode()
-    codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    codes = column.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
     return _canonical(name, codes, column.dictionary.to_pylist())
 
 
@@ -166,7 +197,7 @@ def field_columns(field: Any) -> list[FieldColumn]:
     """Return one FieldColumn a field, in the order given; None is no field at all.
 
     `field` is a column, a mapping of names to columns, or a table (pandas, Polars, Arrow). An unnamed column
-    is called "field".
+    is called UNNAMED ("field").
 
     >>> column, = field_columns(["NL", None, "NL"])
     >>> column.name, column.values, column.codes.tolist()
@@ -188,4 +219,4 @@ def field_columns(field: Any) -> list[FieldColumn]:
     if isinstance(field, np.ndarray) and field.ndim == 2:
         return [_column(f"field_{i + 1}", field[:, i]) for i in range(field.shape[1])]
     name = getattr(field, "name", None)
-    return [_column(str(name) if name else "field", field)]
+    return [_column(str(name) if name else UNNAMED, field)]

@@ -21,8 +21,10 @@ def equal_mass_edges(sketch: Sketch, bins: int) -> FloatArray:
     # A tiny slack: the cut belongs after the cell whose mass reaches the target, rounding or not.
     last = np.unique(np.searchsorted(mass, wanted * (1.0 - 1e-12)))
     last = last[last < len(keys) - 1]
-    grid = sketch.grid
-    return 0.5 * (grid.upper(keys[last]) + grid.lower(keys[last + 1]))
+    below, above = sketch.grid.upper(keys[last]), sketch.grid.lower(keys[last + 1])
+    middle = 0.5 * (below + above)
+    # Between neighbouring floats the middle may round to the lower one, which belongs left of the edge.
+    return np.where(middle > below, middle, above)
 
 
 def bin_of(scores: FloatArray, edges: FloatArray) -> NDArray[np.intp]:

@@ -1,6 +1,5 @@
 """The hot loop of sketching: rows into dense cells, with numba, and the same in NumPy without it."""
 
-import importlib.util
 from functools import cache
 from typing import Any
 
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 
 from mcnet.rows.buckets import bucket_starts
 from mcnet.rows.columns import SCORE_FLOOR, FloatArray
+from mcnet.rows.loops import compiled, numba_installed
 from mcnet.sketch.grid import POSITION_UNITS, LogitGrid
 
 __all__ = ["NUMBA_FROM", "accumulate", "accumulate_numpy"]
@@ -46,11 +46,8 @@ def _guide(grid: LogitGrid) -> NDArray[np.int32]:
 
 @cache
 def _kernel() -> Any:
-    from numba import njit
-
     top, lowest, shift = float(POSITION_UNITS) - 1.0, SCORE_FLOOR, _GUIDE_SHIFT
 
-    @njit(cache=True, nogil=True)
     def kernel(cells, edges, per_score, guide, scores, labels, weights, slots):  # type: ignore[no-untyped-def]
         first = np.float64(lowest).view(np.int64) >> shift
         last = len(guide) - 1
@@ -69,7 +66,7 @@ def _kernel() -> Any:
             cells[slot, cell, 1] += weight * labels[i]
             cells[slot, cell, 2] += weight * position
 
-    return kernel
+    return compiled(kernel)
 
 
 def accumulate(
@@ -81,7 +78,7 @@ def accumulate(
     slots: NDArray[Any],
 ) -> None:
     """Do the same as accumulate_numpy, to the last bit, with numba where it is installed."""
-    if importlib.util.find_spec("numba") is None:
+    if not numba_installed():
         accumulate_numpy(cells, grid, scores, labels, weights, slots)
         return
     # The last cell is closed on the right: an infinite edge ends the search there.
