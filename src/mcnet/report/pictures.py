@@ -1,0 +1,66 @@
+"""Pictures for a notebook: each returns a Plotly figure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mcnet.errors import InputError
+from mcnet.figures.curves import draw_curves
+from mcnet.figures.drift import Drift, draw_drift
+from mcnet.figures.forest import Forest, draw_forest
+from mcnet.figures.histogram import Masses, draw_histogram
+from mcnet.figures.reliability import ReliabilityTable, draw_reliability
+from mcnet.figures.style import as_plotly
+from mcnet.report.preparing import fitted_model, prepare_lines, prepare_points, score_span
+from mcnet.rows.fields import field_columns
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["plot_curves", "plot_drift", "plot_forest", "plot_histogram", "plot_reliability"]
+
+
+def plot_curves(calibrator: Any, sketch: Sketch, field: Any = None) -> Any:
+    """Show a curve of a calibrator over the rows of a sketch, with the band if the calibrator has one.
+
+    `field` says whose curve: a value, or {name: value} with several fields; without it, the pooled curve over all
+    rows.
+
+    >>> from mcnet.calibrators.platt import Platt
+    >>> sketch = Sketch.from_rows([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1])
+    >>> [trace.name for trace in plot_curves(Platt().fit_sketch(sketch), sketch).data][:2]
+    ['pooled', 'observed rate']
+    """
+    model = fitted_model(calibrator)
+    curve, cells = 0, np.arange(len(sketch))
+    if field is not None:
+        values = field if isinstance(field, Mapping) else {sketch.contexts.names[0]: field}
+        columns = field_columns({name: [value] for name, value in values.items()})
+        context = int(sketch.contexts.lookup(columns)[0])
+        if context < 0:
+            raise InputError(f"the sketch has no rows of {values}; leave field out for the pooled curve")
+        cells = np.flatnonzero(sketch.context == context)
+        needed = {column.name: column for column in columns}
+        if model.fields:
+            curve = int(model.contexts.lookup([needed[name] for name in model.fields])[0]) + 1
+    between = score_span(sketch.score[cells], sketch.weight[cells])
+    return as_plotly(draw_curves(prepare_lines(calibrator, [curve], between), prepare_points(sketch, cells)))
+
+
+def plot_reliability(tables: Mapping[str, ReliabilityTable]) -> Any:
+    """Show one or two reliability tables, for example {"before": …, "after": …}."""
+    return as_plotly(draw_reliability(tables))
+
+
+def plot_forest(forest: Forest, *, limit: int = 30) -> Any:
+    """Show the PCOC of the `limit` field values of most impact."""
+    return as_plotly(draw_forest(forest, limit=limit))
+
+
+def plot_histogram(masses: Masses) -> Any:
+    """Show where the weight lies."""
+    return as_plotly(draw_histogram(masses))
+
+
+def plot_drift(drift: Drift) -> Any:
+    """Show PCOC period by period."""
+    return as_plotly(draw_drift(drift))
