@@ -13,7 +13,9 @@ __all__ = ["export"]
 def export(
     model: options.ModelFile,
     output: options.Output,
-    to: Annotated[str, typer.Option("--to", metavar="KIND", help="onnx, c, sql or table.", show_default=False)],
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="KIND", help="onnx, c, sql or table, if the file's name does not say.")
+    ] = None,
     parameters: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the export; may be repeated.")
     ] = None,
@@ -25,7 +27,8 @@ def export(
 
     \b
     Example:
-      mcnet export model.json --to c -o calibrate.c
+      mcnet export model.json --to c -o calibrate.h
+      mcnet export model.json --to sql -o calibrate.sql
     """
     from mcnet.cli.files import check_output
     from mcnet.cli.parameters import parse_parameters
