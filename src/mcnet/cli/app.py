@@ -19,7 +19,6 @@ __all__ = ["app"]
 # Help is plain text: an example in a box, or wrapped in the middle, cannot be pasted.
 app = typer.Typer(
     name="mcnet",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

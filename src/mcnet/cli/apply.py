@@ -19,6 +19,7 @@ def apply(
         str, typer.Option("--column", metavar="NAME", help="The name of the column to add.")
     ] = "calibrated",
     replace: Annotated[bool, typer.Option("--replace", help="Replace the column if the log has it already.")] = False,
+    logits: options.Logits = False,
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -33,7 +34,7 @@ def apply(
     """
     import time
 
-    from mcnet.cli.files import check_output, plain_interrupts, remembered, row_count
+    from mcnet.cli.files import check_output, plain_interrupts, remembered, row_count, score_type
     from mcnet.curves.store import load
     from mcnet.errors import InputError
     from mcnet.rows.files import expand_paths
@@ -56,7 +57,7 @@ def apply(
             score=remembered(loaded, "score", score),
             column=column,
             replace=replace,
-            score_type="logit" if loaded.provenance.get("columns", {}).get("score_type") == "logit" else "probability",
+            score_type=score_type(loaded, logits),
             progress=advance,
         )
     seconds = time.perf_counter() - begin

@@ -33,6 +33,9 @@ def compare(
     report: Annotated[
         str | None, typer.Option("--report", metavar="FILE", help="Write a page to look at, as HTML.")
     ] = None,
+    time: Annotated[
+        str | None, typer.Option("--time", metavar="COLUMN", help="The column of periods: the report shows the drift.")
+    ] = None,
     save_best: Annotated[
         str | None, typer.Option("--save-best", metavar="FILE", help="Save the chosen method's model.")
     ] = None,
@@ -54,10 +57,13 @@ def compare(
     from mcnet.cli.bars import broken_bars, parse_bars
     from mcnet.cli.files import check_output, read_sketch, with_memory
     from mcnet.cli.running import BAR_NOT_MET
+    from mcnet.errors import InputError
     from mcnet.selection.selecting import select
 
     printer = Printer(json, quiet)
     bars = parse_bars(fail_if)
+    if time is not None and report is None:
+        raise InputError("--time is for the drift shown in the report; pass --report too")
     for path in (report, save_best):
         if path is not None:
             check_output(path, [*logs, *(test or [])], force=force)
@@ -70,7 +76,8 @@ def compare(
         "score_type": score_type,
         "negatives_kept": negatives_kept,
     }
-    sketch = read_sketch(printer, logs, **columns, folds=1 if test else folds)
+    timed = read_sketch(printer, logs, **_with_field(columns, time), folds=1 if test else folds)
+    sketch = timed if time is None else timed.only(*(name for name in timed.contexts.names if name != time))
     held = read_sketch(printer, test, title="reading the test rows", **columns) if test else None
     with printer.steps("fitting") as step:
         selection = select(sketch, method, test=held, progress=step)
@@ -81,16 +88,23 @@ def compare(
         with_memory(selection.calibrator.model_, score=score, label=label, score_type=score_type).save(save_best)
         printer.note(f"{selection.chosen.method} → {save_best}")
     if report is not None:
+        from mcnet.report.drift import sketches_by
         from mcnet.report.page import write_report
 
         with printer.steps("drawing the report"):
-            write_report(report, selection, sketch, title=f"Calibration of {score}" if score else None)
+            periods = None if time is None else sketches_by(timed.unfolded(), time)
+            title = None if score is None else f"Calibration of {score}"
+            write_report(report, selection, sketch, title=title, drift=periods)
         printer.note(f"report → {report}")
     broken = broken_bars(bars, selection.chosen.evaluation)
     for sentence in broken:
         printer.note(f"mcnet: {selection.chosen.method}: {sentence}")
     if broken:
         raise typer.Exit(BAR_NOT_MET)
+
+
+def _with_field(columns: dict[str, Any], time: str | None) -> dict[str, Any]:
+    return columns if time is None else {**columns, "field": [*(columns["field"] or []), time]}
 
 
 def _table(selection: "Selection") -> Any:

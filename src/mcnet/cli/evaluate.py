@@ -39,7 +39,7 @@ def evaluate(
           --fail-if 'f_rce>0.2' --fail-if 'pcoc<0.8'
     """
     from mcnet.cli.bars import broken_bars, parse_bars
-    from mcnet.cli.files import read_sketch, remembered
+    from mcnet.cli.files import read_sketch, remembered, score_type
     from mcnet.cli.running import BAR_NOT_MET
     from mcnet.curves.store import load
     from mcnet.metrics.evaluation import Settings
@@ -52,7 +52,7 @@ def evaluate(
     fields = list(dict.fromkeys([*(by or []), *(loaded.fields if loaded else ())]))
     if loaded is not None and not is_finished(logs):
         score, label = remembered(loaded, "score", score), remembered(loaded, "label", label)
-        logits = logits or loaded.provenance["columns"].get("score_type") == "logit"
+        logits = score_type(loaded, logits) == "logit"
     sketch = read_sketch(
         printer,
         logs,

@@ -12,9 +12,10 @@ from mcnet.errors import InputError
 
 if TYPE_CHECKING:
     from mcnet.curves.model import CalibrationModel
+    from mcnet.rows.columns import ScoreType
     from mcnet.sketch.sketch import Sketch
 
-__all__ = ["check_output", "plain_interrupts", "read_sketch", "remembered", "row_count", "with_memory"]
+__all__ = ["check_output", "plain_interrupts", "read_sketch", "remembered", "row_count", "score_type", "with_memory"]
 
 
 def check_output(path: str, inputs: Sequence[str], *, force: bool) -> None:
@@ -68,6 +69,11 @@ def with_memory(model: "CalibrationModel", **columns: str | None) -> "Calibratio
     """Return the model with the names of the columns it was fitted on, so that `apply` need not be told."""
     known = {name: column for name, column in columns.items() if column is not None}
     return replace(model, provenance={**model.provenance, "columns": known})
+
+
+def score_type(model: "CalibrationModel", logits: bool) -> "ScoreType":
+    """Return what kind of scores the model reads: as asked for, or as it was fitted."""
+    return "logit" if logits or model.provenance.get("columns", {}).get("score_type") == "logit" else "probability"
 
 
 def remembered(model: "CalibrationModel", name: str, given: str | None) -> str:

@@ -24,7 +24,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("always", CalibrationWarning)
             warnings.showwarning = _warn
-            result = get_command(app).main(args=arguments, prog_name="mcnet", standalone_mode=False)
+            words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+            result = get_command(app).main(args=words, prog_name="mcnet", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except KeyboardInterrupt:
@@ -52,7 +53,7 @@ def _reason(error: Exception) -> str | None:
     elif isinstance(error, MemoryError):
         text = "there is not enough memory for this"
     elif hasattr(error, "format_message"):  # what Typer raises for words it does not understand
-        text = error.format_message() or "give a command; mcnet --help lists them"
+        text = error.format_message()
     else:
         return None
     return " ".join(text.split())

@@ -73,7 +73,7 @@ def _pictures(model: "CalibrationModel", contexts: int) -> list[Any]:
     import numpy as np
 
     from mcnet.curves.evaluate import Evaluator
-    from mcnet.report.terminal import plot_lines
+    from mcnet.figures.terminal import plot_lines
     from mcnet.rows.columns import logit, sigmoid
 
     ends = np.array([model.provenance.get("lowest_score", 0.001), model.provenance.get("highest_score", 0.999)])

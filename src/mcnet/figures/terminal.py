@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 
 import numpy as np
-
-from mcnet.rows.columns import FloatArray
+from numpy.typing import NDArray
 
 __all__ = ["plot_lines"]
+
+FloatArray = NDArray[np.float64]
 
 # The eight dots of a braille character, by (column, row).
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
