@@ -36,8 +36,13 @@ def plot_lines(
         share = (found - scale(bottom)) / ((scale(top) - scale(bottom)) or 1.0)
         rows = np.rint((1.0 - share) * (4 * height - 1)).astype(int)
         inside = (at >= scale(x[0]) - 1e-12) & (at <= scale(x[-1]) + 1e-12)
-        for column, row in zip(columns[inside], rows[inside], strict=True):
-            cells[row // 4, column // 2] |= _DOTS[column % 2][row % 4]
+        before = None
+        for column, row in zip(columns[inside].tolist(), rows[inside].tolist(), strict=True):
+            # A steep line leaves no gap: its column is filled down to where the line was before.
+            ends = (row, row) if before is None or abs(row - before) < 2 else sorted((row, before))
+            for dot in range(ends[0], ends[1] + 1):
+                cells[dot // 4, column // 2] |= _DOTS[column % 2][dot % 4]
+            before = row
     text = ["".join(map(chr, line)) for line in cells.tolist()]
     marks = [_mark(top), *[""] * (height - 2), _mark(bottom)] if height > 1 else [_mark(top)]
     margin = max(3, *map(len, marks))
