@@ -78,10 +78,11 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         X = self._checked(X, reset=True)
         y = column_or_1d(y, warn=True)
         positive = self._labels(y)
-        weight = None if sample_weight is None else weights_column(sample_weight, name="sample_weight")
+        weight = None if sample_weight is None else weights_column(np.asarray(sample_weight), name="sample_weight")
         check_lengths(y=y, sample_weight=weight)
         base = self._base()
         routed = self._routed(base, weight, fit_params)
+        field = self._field(X)
         features = self._features(X)
         chosen = self._calibrator()
         if isinstance(self.cv, str):
@@ -93,8 +94,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         else:
             scores, score_type = self._out_of_fold(base, features, y, positive, routed)
             self.estimator_ = base.fit(features, y, **routed.estimator.fit)
-        field = self._field(X) if chosen.field_use != "none" else None
-        self.calibrator_ = chosen.fit(scores, positive, field=field, weight=weight, score_type=score_type)
+        used = field if chosen.field_use != "none" else None
+        self.calibrator_ = chosen.fit(scores, positive, field=used, weight=weight, score_type=score_type)
         return self
 
     def predict_proba(self, X: Any) -> FloatArray:

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -126,16 +125,33 @@ class _Work:
 
     def run(self, sink: Callable[[], None]) -> None:
         """Run the sink in a thread of its own, so that Ctrl-C is heard and ends it in good order."""
-        with ThreadPoolExecutor(1) as pool:
-            done = pool.submit(sink)
+        begun, ended = threading.Event(), threading.Event()
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            with self._lock:
+                if self._stopped.is_set():
+                    return
+                begun.set()
             try:
-                done.result()
-            except BaseException:
+                sink()
+            except BaseException as error:
+                failures.append(error)
+            ended.set()
+
+        try:
+            threading.Thread(target=work, daemon=True).start()
+            ended.wait()
+        except BaseException:
+            # An interrupt may come before the thread has begun; under the lock it either never begins or is waited for.
+            with self._lock:
                 self._stopped.set()
-                if self._error is not None:
-                    # Polars adds the expression to the message; the people who read it want the reason alone.
-                    raise self._error from None
-                raise
+            if begun.is_set():
+                ended.wait()
+            raise
+        if failures:
+            # Polars adds the expression to the message; the people who read it want the reason alone.
+            raise (self._error or failures[0]) from None
 
 
 def _sink(frame: pl.LazyFrame, path: Path, kind: str, name: str) -> None:
