@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from mcnet.version import __version__
 
 if TYPE_CHECKING:
+    from mcnet.calibrators.adacalib import AdaCalib
     from mcnet.calibrators.base import Calibrator
     from mcnet.calibrators.beta import Beta
     from mcnet.calibrators.classifier import CalibratedClassifier
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from mcnet.calibrators.histogram import Histogram
     from mcnet.calibrators.identity import Identity
     from mcnet.calibrators.isotonic import Isotonic
+    from mcnet.calibrators.mcnet import MCNet
+    from mcnet.calibrators.neucalib import NeuCalib
     from mcnet.calibrators.per_field import PerField
     from mcnet.calibrators.platt import Platt, Temperature
     from mcnet.calibrators.platt_field import PlattField
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 # Names are imported when first asked for: `import mcnet` is instant, and serving a saved model never loads what only
 # fitting needs.
 _HOMES = {
+    "AdaCalib": "calibrators.adacalib",
     "CalibratedClassifier": "calibrators.classifier",
     "CalibrationModel": "curves.model",
     "CalibrationWarning": "errors",
@@ -50,7 +54,9 @@ _HOMES = {
     "Identity": "calibrators.identity",
     "InputError": "errors",
     "Isotonic": "calibrators.isotonic",
+    "MCNet": "calibrators.mcnet",
     "McnetError": "errors",
+    "NeuCalib": "calibrators.neucalib",
     "NotFittedError": "errors",
     "NotSupportedError": "errors",
     "PerField": "calibrators.per_field",
@@ -71,6 +77,7 @@ _HOMES = {
 
 __all__ = [
     "SIR",
+    "AdaCalib",
     "Beta",
     "CalibratedClassifier",
     "CalibrationModel",
@@ -84,7 +91,9 @@ __all__ = [
     "Identity",
     "InputError",
     "Isotonic",
+    "MCNet",
     "McnetError",
+    "NeuCalib",
     "NotFittedError",
     "NotSupportedError",
     "PerField",

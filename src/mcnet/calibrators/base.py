@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
@@ -11,14 +12,16 @@ from scipy.special import xlog1py, xlogy
 from sklearn.base import BaseEstimator
 
 from mcnet.curves.curves import Curves
+from mcnet.curves.family import CurveFamily
 from mcnet.curves.model import CalibrationModel
 from mcnet.errors import CalibrationWarning, InputError, NotFittedError, NotSupportedError
 from mcnet.rows.columns import FloatArray, ScoreType, check_lengths, labels_column, weights_column
+from mcnet.rows.contexts import Contexts
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
 from mcnet.version import __version__
 
-__all__ = ["Calibrator", "FieldUse", "constant_rate", "warn"]
+__all__ = ["Calibrator", "FieldUse", "Fitted", "constant_rate", "warn"]
 
 FieldUse = Literal["none", "optional", "required"]
 
@@ -37,6 +40,15 @@ def constant_rate(sketch: Sketch) -> float:
     if 0.0 < positives < weight:
         return positives / weight
     return (positives + 0.5) / (weight + 1.0)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit gives: curves, of other contexts than the sketch's if it says so, and their family if there is one."""
+
+    curves: Curves
+    contexts: Contexts | None = None
+    family: CurveFamily | None = None
 
 
 class Calibrator(BaseEstimator):  # type: ignore[misc]
@@ -89,14 +101,15 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         self._check_parameters()
         self._forget()
         simple = self._degenerate(sketch)
-        curves = simple if simple is not None else self._fit_curves(sketch)
+        fitted = Fitted(simple) if simple is not None else self._fit(sketch)
         self.model_ = CalibrationModel(
             method=self.method,
             parameters=self._plain_parameters(),
-            contexts=sketch.contexts,
-            curves=curves.bounded(),
+            contexts=fitted.contexts or sketch.contexts,
+            curves=fitted.curves.bounded(),
             monotone=self.monotone,
             provenance=self._provenance(sketch),
+            family=fitted.family,
         )
         return self
 
@@ -128,6 +141,10 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         return self._fitted().curves
 
     # -- what a method fills in ---------------------------------------------------------------------------------
+
+    def _fit(self, sketch: Sketch) -> "Fitted":
+        """Return what the fit gives; a method either fills in this or, if curves are all there is, _fit_curves."""
+        return Fitted(self._fit_curves(sketch))
 
     def _fit_curves(self, sketch: Sketch) -> Curves:
         """Return the pooled curve and one curve a context (if the sketch has fields)."""

@@ -6,7 +6,7 @@ from typing import Any
 from mcnet.calibrators.base import Calibrator
 from mcnet.errors import InputError
 
-__all__ = ["calibrator", "calibrator_class", "default_method", "methods"]
+__all__ = ["calibrator", "calibrator_class", "methods"]
 
 _METHODS = {
     "base": ("identity", "Identity"),
@@ -20,6 +20,9 @@ _METHODS = {
     "sir": ("sir", "SIR"),
     "platt-field": ("platt_field", "PlattField"),
     "per-field": ("per_field", "PerField"),
+    "neucalib": ("neucalib", "NeuCalib"),
+    "adacalib": ("adacalib", "AdaCalib"),
+    "mcnet": ("mcnet", "MCNet"),
 }
 
 
@@ -30,13 +33,6 @@ def methods() -> list[str]:
     True
     """
     return list(_METHODS)
-
-
-def default_method(*, field: bool) -> str:
-    """Return the method used where none is named, for rows with or without a field."""
-    if "mcnet" in _METHODS:
-        return "mcnet"
-    return "per-field" if field else "isotonic"
 
 
 def calibrator_class(name: str) -> type[Calibrator]:

@@ -18,9 +18,8 @@ def fit(
     field: options.Fields = None,
     weight: options.Weight = None,
     method: Annotated[
-        str | None,
-        typer.Option("--method", metavar="NAME", help="The method, mcnet if not given; mcnet methods lists them."),
-    ] = None,
+        str, typer.Option("--method", metavar="NAME", help="The method; mcnet methods lists them.")
+    ] = "mcnet",
     parameters: options.Parameters = None,
     logits: options.Logits = False,
     negatives_kept: options.NegativesKept = 1.0,
@@ -37,13 +36,13 @@ def fit(
       mcnet fit log.parquet --score pctr --label click --field country \\
           -o model.json
     """
-    from mcnet.calibrators.registry import calibrator, default_method
+    from mcnet.calibrators.registry import calibrator
     from mcnet.cli.files import check_output, read_sketch, with_memory
     from mcnet.cli.parameters import parse_parameters
 
     printer = Printer(json, quiet)
     check_output(output, logs, force=force)
-    named = None if method is None else calibrator(method, **parse_parameters(parameters))
+    chosen = calibrator(method, **parse_parameters(parameters))
     score_type = "logit" if logits else "probability"
     sketch = read_sketch(
         printer,
@@ -55,8 +54,6 @@ def fit(
         score_type=score_type,
         negatives_kept=negatives_kept,
     )
-    has_field = bool(sketch.contexts.names)
-    chosen = named or calibrator(default_method(field=has_field), **parse_parameters(parameters))
     with printer.steps(f"fitting {chosen.method}"):
         fitted = chosen.fit_sketch(sketch).model_
     model = with_memory(fitted, score=score, label=label, score_type=score_type)

@@ -7,32 +7,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet.curves.curves import Curves
+from mcnet.curves.family import CurveFamily, Lines
 from mcnet.rows.columns import PROBABILITY_FLOOR, SCORE_FLOOR, FloatArray, clip_scores, logit, sigmoid
 
 __all__ = [
     "DEFAULT_ERROR",
     "Projection",
     "compile_functions",
+    "compile_lines",
     "compile_table",
     "dense_scores",
+    "family_curves",
     "project_monotone",
 ]
 
 DEFAULT_ERROR = 1e-4
 """The relative error, of p and of 1 − p, that a compiled curve may have against the function it stands for."""
 
-_DENSE_PER_LOGIT = 64
+DENSE_PER_LOGIT = 64
+"""How closely functions are looked at to be compiled, in points a unit of logit."""
+_LOGIT_EDGE = -float(logit(np.array([SCORE_FLOOR]))[0])
 _TOGETHER = 256
+_SHARED_FROM = 2_000
+_MOST_KNOTS = 10_000_000
 
 
-def dense_scores(breaks: FloatArray | None = None, jumps: FloatArray | None = None) -> FloatArray:
+def dense_scores(
+    breaks: FloatArray | None = None, jumps: FloatArray | None = None, per_logit: int = DENSE_PER_LOGIT
+) -> FloatArray:
     """Return the scores at which a function is looked at to be compiled, in order.
 
     They are dense everywhere in logit space and include every break (a kink of the function) once and every jump twice:
     the function gives its left value at the first of the two and its right value at the second.
     """
-    edge = float(logit(np.array([SCORE_FLOOR]))[0])
-    scores = clip_scores(sigmoid(np.linspace(edge, -edge, int(-2 * edge * _DENSE_PER_LOGIT))))
+    even = np.linspace(-_LOGIT_EDGE, _LOGIT_EDGE, int(2 * _LOGIT_EDGE * per_logit))
+    scores = clip_scores(sigmoid(even))
     more = [] if breaks is None else [clip_scores(breaks)]
     twice = clip_scores(np.unique(jumps)) if jumps is not None else np.empty(0)
     once = np.setdiff1d(np.unique(np.concatenate([scores, *more])), twice)
@@ -70,12 +79,9 @@ def compile_table(scores: FloatArray, values: FloatArray, error: float = DEFAULT
     """Return curves with few knots through the tabulated functions, one row of `values` each.
 
     Between the chosen knots a straight line stays within `error`, relative to min(p, 1 − p), of every tabulated value.
-    A knot is placed greedily: a line from the last knot is stretched as far as the cone of slopes allowed by the points
-    passed over permits. All rows are walked together.
     """
     values = np.clip(values, PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR)
-    # Half of the bound is kept for what happens between two points of the table.
-    keep = _stretch(scores, values, 0.5 * error * np.minimum(values, 1.0 - values))
+    keep = _stretch(scores, np.ascontiguousarray(values.T), error)
     return Curves.of([(scores[mask], row[mask]) for mask, row in zip(keep, values, strict=True)])
 
 
@@ -99,38 +105,94 @@ def compile_functions(
     return Curves.of(pairs)
 
 
-def _stretch(scores: FloatArray, values: FloatArray, allowed: FloatArray) -> NDArray[np.bool_]:
-    number, points = values.shape
-    keep = np.zeros((number, points), dtype=bool)
+def compile_lines(lines: Lines, error: float = DEFAULT_ERROR) -> tuple[Curves, float]:
+    """Return the curves of lines in logit space, and the largest relative error they have inside the lines' knots.
+
+    Up to a few thousand curves get knots of their own, within `error`. More share one grid, as fine as a bounded memory
+    allows; what error that leaves is measured.
+    """
+    number = len(lines.values)
+    if number <= _SHARED_FROM:
+        breaks = _steep_scores(lines)
+        curves = compile_functions(lambda which, l: lines.rows(which[:, 0]).at(l), number, breaks=breaks, error=error)
+        return curves, error
+    logits = _shared_logits(lines.knots, _MOST_KNOTS // number)
+    values = np.maximum.accumulate(sigmoid(lines.at(logits)), axis=1)
+    curves = Curves.sharing(sigmoid(logits), np.clip(values, PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR))
+    inside = logits[(logits >= lines.knots[0]) & (logits <= lines.knots[-1])]
+    middles = 0.5 * (inside[1:] + inside[:-1])
+    worst = 0.0
+    for start in range(0, number, _TOGETHER):
+        part = lines.rows(np.arange(start, min(start + _TOGETHER, number)))
+        exact, ends = sigmoid(part.at(middles)), sigmoid(part.at(inside))
+        share = (sigmoid(middles) - sigmoid(inside[:-1])) / np.diff(sigmoid(inside))
+        straight = ends[:, :-1] * (1.0 - share) + ends[:, 1:] * share
+        worst = max(worst, float((np.abs(straight - exact) / np.minimum(exact, 1.0 - exact)).max(initial=0.0)))
+    return curves, worst
+
+
+def family_curves(family: CurveFamily, table: NDArray[np.int32]) -> tuple[Curves, float]:
+    """Return the curve of no known value, then one for each row of codes; and their largest relative error."""
+    nothing = np.full((1, family.fields), -1, dtype=np.int64)
+    codes = np.concatenate([nothing, table.astype(np.int64)]) if family.fields else nothing
+    return compile_lines(family.lines(codes))
+
+
+def _steep_scores(lines: Lines) -> FloatArray:
+    """Return the lines' own knots, and more points between them where a line is steep."""
+    ends = np.concatenate([[-_LOGIT_EDGE], lines.knots, [_LOGIT_EDGE]])
+    ends = np.unique(np.clip(ends, -_LOGIT_EDGE, _LOGIT_EDGE))
+    heights = lines.at(ends)
+    steepest = (np.diff(heights, axis=1) / np.diff(ends)).max(axis=0)
+    parts = [ends]
+    for low, high, slope in zip(ends[:-1], ends[1:], np.minimum(steepest, 16.0), strict=True):
+        if slope > 1.0:
+            parts.append(np.linspace(low, high, int(np.ceil((high - low) * DENSE_PER_LOGIT * slope)) + 1))
+    return sigmoid(np.concatenate(parts))
+
+
+def _shared_logits(knots: FloatArray, budget: int) -> FloatArray:
+    """Return the logits of a grid for many curves: even between the lines' own knots, four to a unit beyond them."""
+    width = float(knots[-1] - knots[0])
+    left = np.arange(-_LOGIT_EDGE, knots[0], 0.25)
+    right = np.arange(_LOGIT_EDGE, knots[-1], -0.25)[::-1]
+    steps = int(np.clip(budget - len(left) - len(right) - len(knots), 16, DENSE_PER_LOGIT * max(width, 1.0)))
+    even = np.linspace(knots[0], knots[-1], steps)
+    grid: FloatArray = np.unique(np.concatenate([left, even, knots, right]))
+    return np.clip(grid, -_LOGIT_EDGE, _LOGIT_EDGE)
+
+
+def _stretch(scores: FloatArray, by_point: FloatArray, error: float) -> NDArray[np.bool_]:
+    """Return which points to keep as knots, a row a curve; `by_point[i]` are the values of all curves at point i.
+
+    A line from the last knot is stretched as far as the cone of slopes permits that the points passed over allow. All
+    curves are walked at once.
+    """
+    before = by_point[0]
+    keep = np.zeros((len(before), len(scores)), dtype=bool)
     keep[:, [0, -1]] = True
-    anchor_x = np.full(number, scores[0])
-    anchor_y = values[:, 0].copy()
-    low, high = np.full(number, -np.inf), np.full(number, np.inf)
-    by_point, allowance = np.ascontiguousarray(values.T), np.ascontiguousarray(allowed.T)
-    for i in range(1, points):
-        run = scores[i] - anchor_x
-        rise = by_point[i] - anchor_y
-        with np.errstate(divide="ignore", invalid="ignore"):
-            slope = rise / run
-            fits = (slope >= low) & (slope <= high)
-        if scores[i] == scores[i - 1]:
-            fits[:] = False
-        if not fits.all():
+    anchor_x, anchor_y = np.full(len(before), scores[0]), before.copy()
+    low, high = np.full(len(before), -np.inf), np.full(len(before), np.inf)
+    for i, here in enumerate(by_point[1:], start=1):
+        jump = scores[i] == scores[i - 1]
+        if jump:
+            broken = np.ones(len(here), dtype=bool)
+        else:
+            slope = (here - anchor_y) / (scores[i] - anchor_x)
+            broken = (slope < low) | (slope > high)
+        if broken.any():
             # The line cannot reach this point: it ends at the one before, and the next line starts there.
-            broken = ~fits
             keep[broken, i - 1] = True
-            anchor_x[broken] = scores[i - 1]
-            anchor_y[broken] = by_point[i - 1][broken]
+            anchor_x[broken], anchor_y[broken] = scores[i - 1], before[broken]
             low[broken], high[broken] = -np.inf, np.inf
-            run = scores[i] - anchor_x
-            rise = by_point[i] - anchor_y
-        if scores[i] == scores[i - 1]:
-            # A jump: the line starts afresh on its right side.
+        if jump:
             keep[:, i] = True
-            anchor_x[:] = scores[i]
-            anchor_y[:] = by_point[i]
-            low[:], high[:] = -np.inf, np.inf
-            continue
-        low = np.maximum(low, (rise - allowance[i]) / run)
-        high = np.minimum(high, (rise + allowance[i]) / run)
+            anchor_x[:], anchor_y[:] = scores[i], here
+        else:
+            run, rise = scores[i] - anchor_x, here - anchor_y
+            # Half of the bound is kept for what happens between two points of the table.
+            allowed = 0.5 * error * np.minimum(here, 1.0 - here)
+            low = np.maximum(low, (rise - allowed) / run)
+            high = np.minimum(high, (rise + allowed) / run)
+        before = here
     return keep

@@ -55,6 +55,18 @@ class Curves:
         )
 
     @staticmethod
+    def sharing(knots: FloatArray, probabilities: FloatArray) -> "Curves":
+        """Return curves on one grid of knots, a row of `probabilities` each."""
+        number, size = probabilities.shape
+        return Curves(
+            np.asarray(knots, dtype=np.float64),
+            np.array([0, size], dtype=np.int64),
+            np.zeros(number, dtype=np.int64),
+            np.ascontiguousarray(probabilities).ravel(),
+            np.arange(number + 1, dtype=np.int64) * size,
+        )
+
+    @staticmethod
     def constant(probability: float, number: int = 1) -> "Curves":
         """Return curves that give the same probability everywhere."""
         return Curves.of([(np.array([0.5]), np.array([probability]))] * number)
@@ -84,11 +96,13 @@ class Curves:
     def slopes(self) -> FloatArray:
         """Return the slope right of each knot of each curve; 0 at jumps and at the last knot."""
         slopes = np.zeros(len(self.probabilities))
-        for curve in range(len(self)):
-            run = np.diff(self.grid(curve))
-            rise = np.diff(self.values(curve))
-            at = self.value_start[curve]
-            np.divide(rise, run, out=slopes[at : at + len(run)], where=run > 0.0)
+        runs = np.diff(self.knots)
+        for curve, grid in enumerate(self.grid_of.tolist()):
+            first, last = self.value_start[curve], self.value_start[curve + 1] - 1
+            start = self.grid_start[grid]
+            run = runs[start : start + last - first]
+            rise = np.diff(self.probabilities[first : last + 1])
+            np.divide(rise, run, out=slopes[first:last], where=run > 0.0)
         return slopes
 
     def bounded(self) -> "Curves":
@@ -98,9 +112,11 @@ class Curves:
 
     def largest_drop(self) -> float:
         """Return by how much, at most, a curve falls anywhere from a lower score to a higher one."""
+        falls = np.diff(self.probabilities) < 0.0
+        falls[self.value_start[1:-1] - 1] = False  # from one curve to the next is no fall
         worst = 0.0
-        for curve in range(len(self)):
-            values = self.values(curve)
+        for curve in np.unique(np.searchsorted(self.value_start, np.flatnonzero(falls), side="right") - 1):
+            values = self.values(int(curve))
             worst = max(worst, float((np.maximum.accumulate(values) - values).max()))
         return worst
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
+from mcnet.curves.family import CurveFamily
 from mcnet.curves.few import FewRows
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.rows.columns import FloatArray, ScoreType, as_array, check_lengths, scores_column
@@ -32,6 +33,8 @@ class CalibrationModel:
     curves: Curves
     monotone: bool = True
     provenance: dict[str, Any] = field(default_factory=dict)
+    family: CurveFamily | None = None
+    """What the curves were made from, if they are a family: it serves combinations that have no curve of their own."""
 
     def __post_init__(self) -> None:
         """Refuse curves that break the guarantee."""
@@ -71,7 +74,7 @@ class CalibrationModel:
         field : the field column(s), as in fit; unseen values get the pooled curve.
         codes : instead of `field`, what `codes(field)` returned: saves looking the values up again.
         """
-        if codes is None and score_type == "probability":
+        if codes is None and score_type == "probability" and (self.family is None or self.contexts.complete):
             few = self._few_rows(scores, field)
             if few is not None:
                 return few
@@ -85,7 +88,13 @@ class CalibrationModel:
         if which is None:
             return self._evaluator(score)
         check_lengths(score=score, field=which)
-        return self._evaluator(score, which, 1)
+        result = self._evaluator(score, which, 1)
+        if self.family is not None and field is not None and not self.contexts.complete:
+            unknown = np.flatnonzero(which < 0)
+            if len(unknown):
+                own = self.contexts.field_codes([column[unknown] for column in field_columns(field)])
+                result[unknown] = self.family.predict(score[unknown], own)
+        return result
 
     def _checked(self, codes: Any) -> NDArray[np.int32]:
         """Return codes given by the caller, if they are ones of this model's contexts."""

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from mcnet.curves.compiling import family_curves
 from mcnet.curves.curves import Curves
+from mcnet.curves.family import CurveFamily
 from mcnet.curves.model import CalibrationModel
 from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.rows.contexts import ANY, Contexts
@@ -17,6 +19,8 @@ from mcnet.rows.writing import whole_file
 __all__ = ["SCHEMA", "checksum", "load", "model_document", "save_model"]
 
 SCHEMA = 1
+_EXPLICIT = 1000
+"""Up to so many curves of a family are written knot by knot."""
 
 
 def checksum(document: dict[str, Any]) -> str:
@@ -41,18 +45,24 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
             {"name": name, "values": list(values)}
             for name, values in zip(model.contexts.names, model.contexts.values, strict=True)
         ],
-        "grids": [
+    }
+    if model.family is not None and len(curves) > _EXPLICIT:
+        # Thousands of curves are written as what they are made from, and compiled again when loaded.
+        document["contexts"] = _contexts_document(model.contexts)
+    else:
+        document["grids"] = [
             curves.knots[curves.grid_start[grid] : curves.grid_start[grid + 1]].tolist() for grid in range(curves.grids)
-        ],
-        "curves": [
+        ]
+        document["curves"] = [
             {
                 "context": None if curve == 0 else [None if code == ANY else code for code in rows[curve - 1]],
                 "grid": int(curves.grid_of[curve]),
                 "probabilities": curves.values(curve).tolist(),
             }
             for curve in range(len(curves))
-        ],
-    }
+        ]
+    if model.family is not None and ("contexts" in document or not model.contexts.complete):
+        document["family"] = model.family.to_dict()
     document["checksum"] = checksum(document)
     return document
 
@@ -107,14 +117,35 @@ def load(path: str | PathLike[str]) -> CalibrationModel:
         raise FileFormatError(f"{path} does not hold a valid model ({error}); save the model again") from None
 
 
+def _contexts_document(contexts: Contexts) -> list[list[int]] | str:
+    """Return the table of contexts; a word for the two tables that need no writing out."""
+    if len(contexts.names) == 1 and np.array_equal(contexts.table[:, 0], contexts.all()):
+        return "every value"
+    if contexts.complete:
+        return "every combination"
+    return contexts.table.tolist()  # type: ignore[no-any-return]
+
+
 def _model(document: dict[str, Any]) -> CalibrationModel:
     names = tuple(field["name"] for field in document["fields"])
     values = tuple(tuple(field["values"]) for field in document["fields"])
-    grids = [np.array(grid, dtype=np.float64) for grid in document["grids"]]
-    entries = document["curves"]
-    curves = Curves.of([(grids[entry["grid"]], np.array(entry["probabilities"])) for entry in entries])
-    rows = [[ANY if code is None else code for code in entry["context"]] for entry in entries[1:]]
-    table = np.array(rows, dtype=np.int32).reshape(len(rows), len(names)) if names else np.zeros((1, 0), dtype=np.int32)
+    family = CurveFamily.from_dict(document["family"]) if "family" in document else None
+    if "curves" in document:
+        entries = document["curves"]
+        grids = [np.array(grid, dtype=np.float64) for grid in document["grids"]]
+        curves = Curves.of([(grids[entry["grid"]], np.array(entry["probabilities"])) for entry in entries])
+        rows = [[ANY if code is None else code for code in entry["context"]] for entry in entries[1:]]
+        table = np.array(rows, dtype=np.int32).reshape(len(rows), len(names)) if names else Contexts.none().table
+    else:
+        assert family is not None
+        written = document["contexts"]
+        if isinstance(written, str):
+            every = np.arange(len(values[0]), dtype=np.int32)[:, None]
+            known = Contexts(names, values, every if len(names) == 1 else np.zeros((0, len(names)), dtype=np.int32))
+            table = known.completed(2**31).table
+        else:
+            table = np.array(written, dtype=np.int32)
+        curves = family_curves(family, table)[0]
     return CalibrationModel(
         method=document["method"],
         parameters=document["parameters"],
@@ -122,4 +153,5 @@ def _model(document: dict[str, Any]) -> CalibrationModel:
         curves=curves,
         monotone=document["monotone"],
         provenance=document["provenance"],
+        family=family,
     )

@@ -109,6 +109,40 @@ class Contexts:
         """Return the contexts at the places given, with the same lists of values."""
         return Contexts(self.names, self.values, self.table[keep])
 
+    def completed(self, limit: int) -> "Contexts":
+        """Return these contexts and more: every combination of values, "any other value" included, if within the limit.
+
+        Beyond the limit the combinations seen are kept, and each value on its own is added. With one field nothing is
+        added: any other value is what the pooled curve is for.
+        """
+        if len(self.names) < 2:
+            return self
+        if float(np.prod([len(known) + 1.0 for known in self.values])) - 1 <= limit:
+            ranges = [np.arange(ANY, len(known), dtype=np.int32) for known in self.values]
+            table = np.stack(np.meshgrid(*ranges, indexing="ij"), axis=-1).reshape(-1, len(ranges))[1:]
+        else:
+            alone = []
+            for field, known in enumerate(self.values):
+                rows = np.full((len(known), len(self.names)), ANY, dtype=np.int32)
+                rows[:, field] = np.arange(len(known))
+                alone.append(rows)
+            table = np.unique(np.concatenate([self.table, *alone]), axis=0)
+        return Contexts(self.names, self.values, table)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every combination of known values is among the contexts."""
+        return len(self.names) < 2 or len(self) >= float(np.prod([len(known) + 1.0 for known in self.values])) - 1
+
+    def field_codes(self, columns: Sequence[FieldColumn]) -> NDArray[np.int32]:
+        """Return the code of each row's value in every field `[rows, fields]`, ANY for an unseen value."""
+        return np.column_stack(
+            [
+                np.array([places.get(value, ANY) for value in column.values], dtype=np.int32)[column.codes]
+                for places, column in zip(self._places, self.aligned(columns), strict=True)
+            ]
+        )
+
     def columns(self, codes: NDArray[np.int32]) -> list[FieldColumn]:
         """Return the field columns of rows whose contexts are `codes`."""
         return [FieldColumn(n, self.table[codes, f], self.values[f]) for f, n in enumerate(self.names)]

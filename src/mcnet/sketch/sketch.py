@@ -202,6 +202,18 @@ class Sketch:
         cells = Cells(order[self.context], self.cells.key, self.fold, self.cells.sums).added_up()
         return Sketch(contexts, cells, self.resolution, self.folds, self.rows)
 
+    def with_values_like(self, contexts: Contexts) -> "Sketch":
+        """Return the same sketch with each field's values in the order of other contexts, new values last."""
+        values, table = [], []
+        for field, known in enumerate(self.contexts.values):
+            order = tuple(dict.fromkeys((*contexts.values[field], *known)))
+            place = {value: code for code, value in enumerate(order)}
+            values.append(order)
+            table.append(np.array([place[value] for value in known], dtype=np.int32)[self.contexts.table[:, field]])
+        stacked = np.column_stack(table) if table else self.contexts.table
+        reordered = Contexts(self.contexts.names, tuple(values), stacked)
+        return Sketch(reordered, self.cells, self.resolution, self.folds, self.rows)
+
     def of_context(self, context: int) -> "Sketch":
         """Return the sketch of one context's rows, without fields."""
         # Cells are ordered by context.

@@ -1,0 +1,122 @@
+"""Factorised model: shapes of φ, numbers of panels and classical calibrators against the known truth.
+
+Run `python benchmarks/factorised_shapes.py` for everything, or name tables: shapes, panels, bends, classical, many,
+families. Figures are mean KL to the truth × 1e-5 over seeds (lower is better) on 100,000 fresh rows.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+
+import numpy as np
+import polars as pl
+from scipy.special import logit
+
+import mcnet
+from mcnet.calibrators.factorised import fit_factorised
+from mcnet.rows.simulate import SimulatedField, SimulatedLog, kl_to_truth, simulate
+
+SIZES = (5_000, 20_000, 100_000, 1_000_000, 3_000_000)
+FAMILIES = {
+    "default": {},
+    "kinks": {"shape": "kink", "frequency": 1.5},
+    "steep slopes": {"slope": 0.4},
+    "wild fields": {"field": {"slope_spread": 0.5, "shift_spread": 0.8, "ripple": 0.8}},
+    "plain fields": {"field": {"slope_spread": 0.0, "shift_spread": 0.1, "ripple": 0.0}},
+    "rate 0.5 %": {"rate": 0.005},
+    "rate 30 %": {"rate": 0.3},
+    "weak score": {"spread": 0.2},
+    "strong score": {"spread": 2.5},
+}
+
+
+def draw(rows: int, seed: int, values: int = 4, family: str = "default") -> SimulatedLog:
+    options = dict(FAMILIES[family])
+    spread = options.pop("field", {})
+    spec = SimulatedField.aliexpress(**spread) if values == 4 else SimulatedField.zipf(values, **spread)
+    return simulate(rows, test_rows=100_000, fields={"field": spec}, seed=seed, **options)
+
+
+def cells(log: SimulatedLog) -> tuple[object, ...]:
+    logits = logit(np.clip(log.score, 1e-7, 1 - 1e-7))
+    table = pl.DataFrame({"c": log.fields["field"], "g": np.floor(64 * logits), "l": logits, "y": log.label})
+    table = table.group_by("c", "g").agg(pl.len().alias("w"), pl.col("y").cast(pl.Float64).sum(), pl.col("l").mean())
+    values = len(log.names["field"])
+    columns = (table[name].to_numpy() for name in ("l", "c", "w", "y"))
+    return (*columns, np.arange(values)[:, None], [values])
+
+
+def factorised(log: SimulatedLog, **options: object) -> tuple[float, float]:
+    given = cells(log.calibration())
+    start = time.perf_counter()
+    model = fit_factorised(*given, **options)
+    seconds = time.perf_counter() - start
+    test = log.test()
+    return kl_to_truth(test.probability, model.curve(test.fields["field"][:, None], logit(test.score))), seconds
+
+
+def classical(log: SimulatedLog, method: str) -> tuple[float, float]:
+    before, test = log.calibration(), log.test()
+    calibrator = mcnet.calibrator(method)
+    with_field = method in ("platt-field", "per-field")
+    start = time.perf_counter()
+    calibrator.fit(before.score, before.label, **({"field": before.text("field")} if with_field else {}))
+    seconds = time.perf_counter() - start
+    p = calibrator.predict(test.score, **({"field": test.text("field")} if with_field else {}))
+    return kl_to_truth(test.probability, np.clip(p, 1e-6, 1 - 1e-6)), seconds
+
+
+def table(title: str, columns: dict[str, object], rows: dict[str, object], seeds: int) -> None:
+    """One line a row, one figure a column; `rows[name](log)` gives the KL and the seconds."""
+    print(f"\n### {title}\n\n| | " + " | ".join(columns) + " | seconds (last column) |\n|---" * 1, end="")
+    print("|---" * (len(columns) + 1) + "|")
+    results: dict[str, list[str]] = {name: [] for name in rows}
+    seconds = dict.fromkeys(rows, 0.0)
+    for make in columns.values():
+        logs = [make(seed) for seed in range(seeds)]
+        for name, run in rows.items():
+            runs = [run(log) for log in logs]
+            results[name].append(f"{1e5 * np.mean([kl for kl, _ in runs]):.2f}")
+            seconds[name] = float(np.mean([took for _, took in runs]))
+    for name, figures in results.items():
+        print(f"| {name} | " + " | ".join(figures) + f" | {seconds[name]:.2f} |", flush=True)
+
+
+def by_size(values: int = 4, sizes: tuple[int, ...] = SIZES) -> dict[str, object]:
+    return {f"{rows:,}": lambda seed, rows=rows: draw(rows, seed, values) for rows in sizes}
+
+
+def with_options(**options: object) -> object:
+    return lambda log: factorised(log, **options)
+
+
+CLASSICAL = {name: lambda log, name=name: classical(log, name) for name in ("isotonic", "per-field", "platt-field")}
+
+
+def main(names: list[str]) -> None:
+    warnings.simplefilter("ignore")
+    wanted = names or ["shapes", "panels", "bends", "classical", "many", "families"]
+    if "shapes" in wanted:
+        shapes = [("step", 48), ("linear", 12), ("linear", 24), ("cubic", 12), ("cubic", 24), ("network", 12)]
+        rows = {f"{s} × {k}": with_options(shape=s, functions=k, panels=48) for s, k in shapes}
+        table("Shapes of φ, 4 values", by_size(), rows, 3)
+    if "panels" in wanted:
+        rows = {f"{n} panels": with_options(panels=n) for n in (8, 16, 24, 32, 48, 96)}
+        table("Panels of a step φ, 4 values", by_size(), rows, 3)
+    if "bends" in wanted:
+        rows = {f"{n} bends": with_options(deviations=n) for n in (1, 2, 4, 8, 16, 47)}
+        table("Bends of a value, 200 values", by_size(200, SIZES[:4]), rows, 2)
+    if "classical" in wanted:
+        table("4 values", by_size(4, SIZES[:4]), {"factorised": factorised, **CLASSICAL}, 5)
+    if "many" in wanted:
+        table("200 values", by_size(200, SIZES[:4]), {"factorised": factorised, **CLASSICAL}, 5)
+    if "families" in wanted:
+        for rows in (5_000, 100_000):
+            columns = {name: lambda seed, f=name, n=rows: draw(n, seed, 4, f) for name in FAMILIES}
+            table(f"Families, {rows:,} rows, 4 values", columns, {"factorised": factorised, **CLASSICAL}, 5)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,123 @@
+"""Solving the Newton system: a shared block, and many small blocks of field values attached to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from mcnet.calibrators.factorised.structure import Incidence, State
+
+__all__ = ["Arrow", "Information", "conjugate_gradients"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Information:
+    """The curvature of the log-posterior, kept as the sums that products with it need.
+
+    `shared` `[S, S]` includes the prior; `cross[c]` `[P, S]` and `own[c]` `[P, P]` are the likelihood's per context;
+    `precision[field]` is the prior's diagonal.
+    """
+
+    incidence: Incidence
+    shared: Floats
+    cross: Floats
+    own: Floats
+    precision: list[Floats]
+
+    def times(self, state: State) -> State:
+        """The product of the whole matrix with a vector."""
+        width = self.own.shape[1]
+        moved = self.incidence.gather(state.values, width)
+        shared = self.shared @ state.shared + moved.reshape(-1) @ self.cross.reshape(-1, len(state.shared))
+        felt = self.cross @ state.shared + np.matmul(self.own, moved[:, :, None])[:, :, 0]
+        values = [
+            self.incidence.total(field, felt) + numbers * self.precision[field]
+            for field, numbers in enumerate(state.values)
+        ]
+        return State(shared, values)
+
+
+class Arrow:
+    """An arrow-shaped matrix, solved by eliminating every value's small block (a Schur complement).
+
+    With one field it is the information matrix itself. With F fields it leaves out what couples values of different
+    fields and takes 1/F of what couples them with the shared block, which keeps it positive definite; then it
+    preconditions conjugate gradients, and its inverse approximates the posterior covariance.
+    """
+
+    def __init__(self, information: Information) -> None:
+        incidence = information.incidence
+        share = 1.0 / max(incidence.fields, 1)
+        self.inverse: list[Floats] = []
+        self.coupling: list[Floats] = []
+        schur = information.shared.copy()
+        diagonal = np.arange(information.own.shape[1])
+        for field in range(incidence.fields):
+            blocks = incidence.total(field, information.own).copy()
+            blocks[:, diagonal, diagonal] += information.precision[field]
+            cross = incidence.total(field, information.cross)
+            np.linalg.cholesky(blocks)  # raises LinAlgError unless every block is positive definite
+            inverse = np.asarray(np.linalg.inv(blocks), dtype=np.float64)
+            pulled = share * (inverse @ cross)
+            schur -= pulled.reshape(-1, schur.shape[0]).T @ cross.reshape(-1, schur.shape[0])
+            self.inverse.append(inverse)
+            self.coupling.append(pulled)
+        # Rounding may eat what the data leave undetermined; the smallest ridge restores it.
+        schur[np.diag_indices_from(schur)] *= 1.0 + 1e-10
+        self._factor = cho_factor(schur)
+
+    def solve(self, state: State) -> State:
+        """The solution for one right-hand side."""
+        size = len(state.shared)
+        residual = state.shared.copy()
+        for coupling, numbers in zip(self.coupling, state.values, strict=True):
+            residual -= numbers.reshape(-1) @ coupling.reshape(-1, size)
+        shared = cho_solve(self._factor, residual)
+        values = [
+            np.matmul(inverse, numbers[:, :, None])[:, :, 0] - coupling @ shared
+            for inverse, coupling, numbers in zip(self.inverse, self.coupling, state.values, strict=True)
+        ]
+        return State(shared, values)
+
+    def shared_covariance(self) -> Floats:
+        """The shared block of the inverse."""
+        size = self._factor[0].shape[0]
+        return np.asarray(cho_solve(self._factor, np.eye(size)))
+
+    def value_variances(self, shared_covariance: Floats) -> list[Floats]:
+        """The diagonal of the inverse at every value's coefficients: `[values, P]` for each field."""
+        return [
+            np.einsum("vpp->vp", inverse) + np.einsum("vps,vps->vp", coupling @ shared_covariance, coupling)
+            for inverse, coupling in zip(self.inverse, self.coupling, strict=True)
+        ]
+
+
+def conjugate_gradients(
+    information: Information, arrow: Arrow, right: State, tolerance: float = 1e-6, iterations: int = 200
+) -> State:
+    """Solve the Newton system; exact at once when there is but one field."""
+    direction = arrow.solve(right)
+    if information.incidence.fields <= 1:
+        return direction
+    solution = right.plus(-1.0, right)
+    residual = right
+    size = first = residual.dot(direction)
+    for _ in range(iterations):
+        product = information.times(direction)
+        curvature = direction.dot(product)
+        if curvature <= 0:
+            raise np.linalg.LinAlgError("the information matrix is not positive definite")
+        step = size / curvature
+        solution = solution.plus(step, direction)
+        residual = residual.plus(-step, product)
+        conditioned = arrow.solve(residual)
+        previous, size = size, residual.dot(conditioned)
+        if size <= tolerance * first:
+            break
+        direction = conditioned.plus(size / previous, direction)
+    return solution

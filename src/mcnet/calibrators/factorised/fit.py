@@ -1,0 +1,144 @@
+"""Fitting the factorised model: maximise the posterior, learn the priors' strengths, keep the covariance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mcnet.calibrators.factorised.balance import Balance, refine_balance
+from mcnet.calibrators.factorised.combinations import Combination, combine
+from mcnet.calibrators.factorised.likelihood import make_table
+from mcnet.calibrators.factorised.model import Covariance, FactorisedModel
+from mcnet.calibrators.factorised.newton import Posterior, newton_step
+from mcnet.calibrators.factorised.panels import Shape, make_panels, shape_basis
+from mcnet.calibrators.factorised.prior import Learner, Strengths, default_strengths, relearn
+from mcnet.calibrators.factorised.structure import Incidence, State, make_shapes
+
+__all__ = ["fit_factorised"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# The maximum counts as reached when twice the log-posterior still to be gained is below this; no data can tell.
+DECREMENT = 1e-5
+# Below this decrement the second derivative is used as it is.
+NEAR = 10.0
+# Variances of the priors to two per cent: the evidence is flat around its maximum.
+SETTLED = 0.02
+
+
+def fit_factorised(
+    logits: ArrayLike,
+    contexts: ArrayLike,
+    weight: ArrayLike,
+    positives: ArrayLike,
+    codes: ArrayLike,
+    sizes: Sequence[int],
+    *,
+    pairs: Sequence[tuple[int, int]] = (),
+    panels: int | None = None,
+    shape: Shape = "step",
+    functions: int | None = None,
+    deviations: int | None = None,
+    strengths: Strengths | None = None,
+    alpha_balance: float = 0.0,
+    normalize: Literal["global", "field"] = "global",
+    start: FactorisedModel | None = None,
+    covariance: bool = True,
+    iterations: int = 100,
+) -> FactorisedModel:
+    """Fit `p = sigmoid(a_c + ∫ exp(φ₀ + b_c + u_c·φ) dt)` to weighted cells by empirical Bayes.
+
+    A cell has a mean raw logit, the index of its context, a weight and weighted positives. `codes`
+    `[contexts, fields]` names each context's field values, `sizes` how many values each field has; a negative code is
+    no known value. `pairs` are combinations of fields that get deviations of their own under a tighter prior.
+
+    Prior strengths are learnt unless given. `panels`, `functions` and `deviations` (the number of bends of
+    a value's log-slope) default to what the number of contexts affords: resolution costs time, not accuracy, since
+    smoothness is learnt. `start` continues from an earlier model: its panels, parameters and strengths; new
+    values come after the old ones.
+    """
+    cells = tuple(np.asarray(column, dtype=np.float64) for column in (logits, weight, positives))
+    used = cells[1] > 0
+    x, w, y = (column[used] for column in cells)
+    where = np.asarray(contexts, dtype=np.int64)[used]
+    given = np.atleast_2d(np.asarray(codes, dtype=np.int64))
+    combinations = _combinations(given, sizes, pairs, start)
+    expanded = np.column_stack([given, *(pair.codes(given) for pair in combinations)]).astype(np.int64)
+    counts = [*map(int, sizes), *(len(pair.keys) for pair in combinations)]
+
+    if start is None:
+        afforded = _affordable(max([len(given), *counts]))
+        grid = make_panels(x, w, y, panels or afforded[0])
+        shapes = make_shapes(grid, shape_basis(grid, shape, functions), deviations or afforded[1])
+    else:
+        grid, shapes = start.panels, start.shapes
+    posterior = Posterior(
+        table=make_table(grid, x, where, w, y, len(given)),
+        shapes=shapes,
+        incidence=Incidence(expanded, counts),
+        strengths=strengths or (start.strengths if start else default_strengths(len(counts), len(combinations))),
+    )
+    state = _first_state(posterior, start)
+    learner = Learner(SETTLED)
+    settled = strengths is not None
+    taken, decrement = 0, np.inf
+    while taken < iterations:
+        taken += 1
+        state, decrement, arrow = newton_step(posterior, state, near=decrement < NEAR)
+        if settled and decrement < DECREMENT:
+            break
+        if decrement < 1.0 and not settled:
+            shared = arrow.shared_covariance()
+            learnt = relearn(posterior.strengths, shapes, state, arrow.value_variances(shared), shared)
+            settled = learner.settles(posterior.strengths, learnt)
+            posterior = replace(posterior, strengths=learner.extrapolate(posterior.strengths, learnt))
+    if alpha_balance > 0:
+        state = refine_balance(posterior, state, arrow, Balance(alpha_balance, normalize, len(sizes)))
+    kept = Covariance(arrow.shared_covariance(), tuple(arrow.inverse), tuple(arrow.coupling)) if covariance else None
+    return FactorisedModel(
+        panels=grid,
+        shapes=shapes,
+        state=state,
+        strengths=posterior.strengths,
+        combinations=tuple(combinations),
+        covariance=kept,
+        decrement=float(decrement),
+        iterations=taken,
+    )
+
+
+def _affordable(contexts: int) -> tuple[int, int]:
+    """Panels and deviations for a number of contexts: time and memory grow with their product."""
+    if contexts <= 100:
+        return 48, 47
+    if contexts <= 2_000:
+        return 48, 16
+    return (40, 8) if contexts <= 10_000 else (32, 6)
+
+
+def _combinations(
+    codes: Integers, sizes: Sequence[int], pairs: Sequence[tuple[int, int]], start: FactorisedModel | None
+) -> list[Combination]:
+    found = [combine(codes, sizes, first, second) for first, second in pairs]
+    if start is None:
+        return found
+    if [(pair.first, pair.second) for pair in start.combinations] != [tuple(pair) for pair in pairs]:
+        raise ValueError("a fit can only continue from a model with the same combinations of fields")
+    return found
+
+
+def _first_state(posterior: Posterior, start: FactorisedModel | None) -> State:
+    """The identity curve, or the earlier model's parameters with zeros for values it did not know."""
+    width = posterior.shapes.deviation.shape[1]
+    values = [np.zeros((size, width)) for size in posterior.incidence.sizes]
+    if start is None:
+        return State(posterior.centre, values)
+    fields = start.fields
+    for field, numbers in enumerate(start.state.values[:fields]):
+        values[field][: len(numbers)] = numbers
+    return State(start.state.shared.copy(), values)

@@ -1,0 +1,141 @@
+"""The log-likelihood of weighted cells under one log-slope per panel and context, with exact derivatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from mcnet.calibrators.factorised.panels import Panels
+
+__all__ = ["Table", "make_table"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Numbers in the largest temporary array of one chunk of contexts.
+CHUNK = 4_000_000
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells merged to one a context and panel: `[contexts, panels]` arrays.
+
+    `place` is the mean signed distance of the merged rows from the panel's edge towards the origin, so that
+
+        F[c, g] = offset[c] + Σ_{h before g} length[h] · exp(ψ[c, h]) + place[c, g] · exp(ψ[c, g])
+
+    is the calibrated logit of the cell, ψ being the log-slope.
+    """
+
+    panels: Panels
+    weight: Floats
+    positives: Floats
+    place: Floats
+
+    def calibrated(self, offset: Floats, slopes: Floats) -> Floats:
+        """F, the calibrated logit of every cell."""
+        return offset[:, None] + self.panels.cumulate(slopes) + self.place * slopes
+
+    def loss(self, offset: Floats, log_slopes: Floats) -> float:
+        """Minus the log-likelihood (a sum over rows, not a mean)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            logits = self.calibrated(offset, np.exp(log_slopes))
+            value = float(np.sum(self.weight * np.logaddexp(0.0, logits) - self.positives * logits))
+        return value if np.isfinite(value) else np.inf
+
+    def reach(self, rows: Floats, place: Floats) -> Floats:
+        """Σ_g rows[..., g] · ∂F[..., g] / ∂slope[..., h]: what lies beyond a panel crosses it whole."""
+        origin = self.panels.origin
+        beyond = np.zeros_like(rows)
+        beyond[..., origin + 1 : -1] = np.cumsum(rows[..., :origin:-1], axis=-1)[..., -2::-1]
+        beyond[..., 1 : origin + 1] = np.cumsum(rows[..., : origin + 1], axis=-1)[..., :-1]
+        beyond *= self.panels.lengths
+        beyond += place * rows
+        return beyond
+
+    def gradient(self, offset: Floats, log_slopes: Floats) -> tuple[Floats, Floats]:
+        """Derivatives of the loss: `[contexts]` by the offset and `[contexts, panels]` by the log-slopes."""
+        slopes = np.exp(log_slopes)
+        residual = self.weight * expit(self.calibrated(offset, slopes)) - self.positives
+        return residual.sum(axis=1), slopes * self.reach(residual, self.place)
+
+    def information(
+        self, offset: Floats, log_slopes: Floats, along: Floats, *, observed: bool = False
+    ) -> tuple[Floats, Floats]:
+        """Fisher information of offsets and log-slopes: its sum over contexts, and its products with `along`.
+
+        Coordinates are (offset, log-slope of every panel); `along` `[1 + panels, P]` are directions in them. Returns
+        `[1 + panels, 1 + panels]` and `[contexts, P, 1 + panels]`. A cell counts `p(1−p)` of its weight, and its F
+        depends on panel h by `length[h]·slope[h]` if it lies beyond h. Hence no context needs its own matrix:
+        products are running sums over panels, and for two panels on one side of the origin the information is
+        `length[near]·slope[near] · slope[far]·reach[far]`, whose sum over contexts is one matrix product.
+
+        `observed` gives the second derivative of the loss instead, which may be indefinite: as F is a sum of
+        exponentials of the log-slopes, it only has the gradient more on the diagonal.
+        """
+        contexts, panels = log_slopes.shape
+        width = along.shape[1]
+        total = np.zeros((panels + 1, panels + 1))
+        products = np.empty((contexts, width, panels + 1))
+        farther = _farther(self.panels)
+        lengths = self.panels.lengths
+        index = np.arange(1, panels + 1)
+        size = max(1, CHUNK // (panels * max(width, 1)))
+        for start in range(0, contexts, size):
+            chunk = slice(start, start + size)
+            slopes, place = np.exp(log_slopes[chunk]), self.place[chunk]
+            chance = expit(offset[chunk, None] + self.panels.cumulate(slopes) + place * slopes)
+            rows = self.weight[chunk] * chance * (1.0 - chance)
+            reach = self.reach(rows, place)
+            far = slopes * reach
+            total[0, 0] += rows.sum()
+            total[0, 1:] += far.sum(axis=0)
+            total[1:, 1:] += farther * ((slopes * lengths).T @ far)
+            whole = lengths * (reach - place * rows)
+            total[index, index] += np.sum(slopes**2 * (whole + place**2 * rows), axis=0)
+
+            moves = slopes[:, None, :] * along[1:].T
+            change = self.panels.cumulate(moves)
+            change += moves * place[:, None, :]
+            change += along[0][:, None]
+            change *= rows[:, None, :]
+            np.sum(change, axis=2, out=products[chunk, :, 0])
+            np.multiply(self.reach(change, place[:, None, :]), slopes[:, None, :], out=products[chunk, :, 1:])
+            if observed:
+                residual = self.weight[chunk] * chance - self.positives[chunk]
+                bent = slopes * self.reach(residual, place)
+                total[index, index] += bent.sum(axis=0)
+                products[chunk, :, 1:] += bent[:, None, :] * along[1:].T
+        # Only panels farther out than their partner were summed.
+        block = total[1:, 1:]
+        block += (farther * block).T
+        total[1:, 0] = total[0, 1:]
+        return total, products
+
+
+def _farther(panels: Panels) -> NDArray[np.bool_]:
+    """Whether panel (column) lies farther from the origin than panel (row), on the same side of it."""
+    index = np.arange(panels.count)
+    right = index > panels.origin
+    after = index[:, None] < index[None, :]
+    before = index[:, None] > index[None, :]
+    return (right[:, None] & right[None, :] & after) | (~right[:, None] & ~right[None, :] & before)
+
+
+def make_table(
+    panels: Panels, logits: Floats, contexts: Integers, weight: Floats, positives: Floats, count: int
+) -> Table:
+    """Merge cells of the same context and panel; `count` is the number of contexts."""
+    panel, place = panels.locate(logits)
+    key = contexts * panels.count + panel
+    shape = (count, panels.count)
+
+    def total(values: Floats) -> Floats:
+        return np.bincount(key, weights=values, minlength=count * panels.count).reshape(shape).astype(np.float64)
+
+    rows = total(weight)
+    mean = np.divide(total(weight * place), rows, out=np.zeros(shape), where=rows > 0)
+    return Table(panels=panels, weight=rows, positives=total(positives), place=mean)

@@ -1,0 +1,227 @@
+"""The fitted factorised model: one monotone curve for every context, with its credible band."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, ndtri
+
+from mcnet.calibrators.factorised.combinations import Combination
+from mcnet.calibrators.factorised.panels import Panels
+from mcnet.calibrators.factorised.prior import Strengths
+from mcnet.calibrators.factorised.structure import Shapes, State
+
+__all__ = ["Covariance", "FactorisedModel", "Knots"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Knots:
+    """Curves of several contexts, exactly: linear in logits between knots, straight on beyond them.
+
+    `logits` `[knots]` are raw logits, `calibrated` `[contexts, knots]` the logits they become, `first_slope` and
+    `last_slope` `[contexts]` the slopes before the first and after the last knot.
+    """
+
+    logits: Floats
+    calibrated: Floats
+    first_slope: Floats
+    last_slope: Floats
+
+
+@dataclass(frozen=True)
+class Covariance:
+    """The Laplace posterior covariance: the shared block, each value's block, and what couples them."""
+
+    shared: Floats
+    blocks: tuple[Floats, ...]
+    coupling: tuple[Floats, ...]
+
+
+@dataclass(frozen=True)
+class FactorisedModel:
+    """`p = sigmoid(a_c + ∫ exp(φ₀(t) + b_c + u_c·φ(t)) dt)` with `a`, `b`, `u` summed over the fields of a context.
+
+    `codes` is always `[rows, fields]`; a negative code or one beyond the fitted values is an unseen value, which leaves
+    the curve of the remaining fields as it is.
+    """
+
+    panels: Panels
+    shapes: Shapes
+    state: State
+    strengths: Strengths
+    combinations: tuple[Combination, ...] = ()
+    covariance: Covariance | None = None
+    decrement: float = 0.0
+    iterations: int = 0
+
+    @property
+    def fields(self) -> int:
+        """The number of fields a row of `codes` must have."""
+        return len(self.state.values) - len(self.combinations)
+
+    def expand(self, codes: ArrayLike) -> Integers:
+        """Append the codes of combinations, and write every unseen value as −1."""
+        given = np.atleast_2d(np.asarray(codes, dtype=np.int64))
+        sizes = np.array([len(numbers) for numbers in self.state.values[: self.fields]], dtype=np.int64)
+        given = np.where((given >= 0) & (given < sizes), given, -1)
+        return np.column_stack([given, *(pair.codes(given) for pair in self.combinations)]).astype(np.int64)
+
+    def coefficients(self, codes: ArrayLike) -> Floats:
+        """Offset and basis coefficients of each context: `[rows, 1 + functions]`."""
+        expanded = self.expand(codes)
+        moved = np.zeros((len(expanded), self.shapes.deviation.shape[1]))
+        for field, numbers in enumerate(self.state.values):
+            known = expanded[:, field] >= 0
+            moved[known] += numbers[expanded[known, field]]
+        return self.state.shared + moved @ self.shapes.deviation.T
+
+    def _pieces(self, codes: ArrayLike) -> tuple[Floats, Floats]:
+        """The calibrated logit at each panel's edge towards the origin, and the slope in each panel."""
+        coefficients = self.coefficients(codes)
+        slopes = np.exp(np.log(self.panels.scale) + coefficients[:, 1:] @ self.shapes.basis.T)
+        return coefficients[:, :1] + self.panels.cumulate(slopes), slopes
+
+    def knots(self, codes: ArrayLike) -> Knots:
+        """The curve of each context as straight lines in logit space; nothing is approximated."""
+        values, slopes = self._pieces(codes)
+        origin, scale = self.panels.origin, self.panels.scale
+        calibrated = np.concatenate([values[:, : origin + 1], values[:, origin + 2 :]], axis=1)
+        # The edge of a panel towards the origin is its right edge on the left side, its left edge on the right side.
+        return Knots(
+            logits=self.panels.centre + scale * self.panels.edges,
+            calibrated=np.maximum.accumulate(calibrated, axis=1),
+            first_slope=slopes[:, 0] / scale,
+            last_slope=slopes[:, -1] / scale,
+        )
+
+    def calibrate(self, codes: ArrayLike, logits: ArrayLike) -> Floats:
+        """Calibrated logits of rows: `codes` `[rows, fields]`, raw `logits` `[rows]`."""
+        raw = np.asarray(logits, dtype=np.float64)
+        contexts, inverse = _distinct(self.expand(codes))
+        values, slopes = self._pieces(contexts[:, : self.fields])
+        panel, place = self.panels.locate(raw)
+        inverse = np.broadcast_to(inverse, raw.shape)
+        return values[inverse, panel] + slopes[inverse, panel] * place
+
+    def curve(self, codes: ArrayLike, logits: ArrayLike) -> Floats:
+        """Calibrated probabilities of rows: `codes` `[rows, fields]` (or one row for all), raw `logits`."""
+        return np.asarray(expit(self.calibrate(codes, logits)))
+
+    def deviation_of_logits(self, codes: ArrayLike, logits: ArrayLike) -> Floats:
+        """The posterior standard deviation of `calibrate`, row by row."""
+        if self.covariance is None:
+            raise ValueError("the model was fitted without its covariance; fit with covariance=True")
+        raw = np.asarray(logits, dtype=np.float64)
+        contexts, inverse = _distinct(self.expand(codes))
+        inverse = np.broadcast_to(inverse, raw.shape)
+        variance = np.empty(raw.shape)
+        order = np.argsort(inverse, kind="stable")
+        for rows in np.split(order, np.cumsum(np.bincount(inverse, minlength=len(contexts)))[:-1]):
+            context = contexts[inverse[rows[0]]] if len(rows) else None
+            if context is None:
+                continue
+            directions = self._directions(context, raw[rows])
+            spread = self._context_covariance(context)
+            variance[rows] = np.einsum("rk,kl,rl->r", directions, spread, directions)
+        return np.sqrt(np.maximum(variance, 0.0))
+
+    def band(self, codes: ArrayLike, logits: ArrayLike, level: float = 0.9) -> tuple[Floats, Floats]:
+        """A credible interval of the true probability at each row, from the Laplace posterior.
+
+        `sigmoid(F ± z·sd(F))`, z the normal quantile of `level`. An unseen value adds the spread that values
+        of its field have, so it is honestly wide.
+        """
+        middle = self.calibrate(codes, logits)
+        reach = float(ndtri(0.5 + 0.5 * level)) * self.deviation_of_logits(codes, logits)
+        return np.asarray(expit(middle - reach)), np.asarray(expit(middle + reach))
+
+    def _directions(self, context: Integers, logits: Floats) -> Floats:
+        """The derivative of the calibrated logit by a context's coefficients: `[rows, 1 + functions]`."""
+        _, slopes = self._pieces(context[None, : self.fields])
+        panel, place = self.panels.locate(logits)
+        pieces = self.panels.cumulate(np.eye(self.panels.count)).T
+        by_slope = pieces[panel]
+        by_slope[np.arange(len(panel)), panel] += place
+        return np.column_stack([np.ones(len(panel)), (by_slope * slopes[0]) @ self.shapes.basis])
+
+    def _context_covariance(self, context: Integers) -> Floats:
+        assert self.covariance is not None
+        deviation = self.shapes.deviation
+        link = np.eye(len(deviation))
+        own = np.zeros((deviation.shape[1], deviation.shape[1]))
+        for field, code in enumerate(context):
+            if code >= 0:
+                link -= deviation @ self.covariance.coupling[field][code]
+                own += self.covariance.blocks[field][code]
+            else:
+                own += np.diag(1.0 / self.strengths.value_precision(field, self.shapes))
+        return link @ self.covariance.shared @ link.T + deviation @ own @ deviation.T
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Everything that evaluation needs as plain arrays (the covariance stays behind)."""
+        panels, shapes = self.panels, self.shapes
+        arrays: dict[str, NDArray[np.generic]] = {
+            "panels": np.array([panels.centre, panels.scale, panels.origin]),
+            "edges": panels.edges,
+            "mass": panels.mass,
+            "basis": shapes.basis,
+            "deviation": shapes.deviation,
+            "penalty": shapes.penalty,
+            "level": shapes.level,
+            "roughness": shapes.roughness,
+            "shared": self.state.shared,
+            "shared_strength": np.array(self.strengths.shared),
+        }
+        for field, numbers in enumerate(self.state.values):
+            arrays[f"values_{field}"] = numbers
+            arrays[f"strength_{field}"] = self.strengths.values[field]
+            arrays[f"expected_{field}"] = self.strengths.expected[field]
+        for index, pair in enumerate(self.combinations):
+            arrays[f"combination_{index}"] = np.array([pair.first, pair.second, pair.size], dtype=np.int64)
+            arrays[f"combination_keys_{index}"] = pair.keys
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]]) -> FactorisedModel:
+        """The model that `arrays()` described."""
+        get = {name: np.asarray(numbers) for name, numbers in arrays.items()}
+        fields = sum(name.startswith("values_") for name in get)
+        pairs = sum(name.startswith("combination_keys_") for name in get)
+        centre, scale, origin = get["panels"].tolist()
+        return cls(
+            panels=Panels(centre, scale, get["edges"], int(origin), get["mass"]),
+            shapes=Shapes(*(get[name] for name in ("basis", "deviation", "penalty", "level", "roughness"))),
+            state=State(get["shared"], [get[f"values_{field}"] for field in range(fields)]),
+            strengths=Strengths(
+                values=tuple(get[f"strength_{field}"] for field in range(fields)),
+                shared=float(get["shared_strength"]),
+                expected=tuple(get[f"expected_{field}"] for field in range(fields)),
+            ),
+            combinations=tuple(
+                Combination(
+                    first=int(get[f"combination_{index}"][0]),
+                    second=int(get[f"combination_{index}"][1]),
+                    size=int(get[f"combination_{index}"][2]),
+                    keys=get[f"combination_keys_{index}"],
+                )
+                for index in range(pairs)
+            ),
+        )
+
+
+def _distinct(codes: Integers) -> tuple[Integers, Integers]:
+    """The distinct rows of codes and the place of each row among them."""
+    if codes.shape[1] == 0 or len(codes) == 1:
+        return codes[:1], np.zeros(len(codes), dtype=np.int64)
+    key = np.zeros(len(codes), dtype=np.int64)
+    for column in codes.T:
+        # Rank after each column: the product of many fields' sizes could leave 64 bits.
+        _, key = np.unique(key * (int(column.max()) + 2) + column + 1, return_inverse=True)
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    return codes[first], inverse

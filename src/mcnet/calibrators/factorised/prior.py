@@ -1,0 +1,120 @@
+"""Gaussian priors and how their strengths are learnt from the data (empirical Bayes)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet.calibrators.factorised.structure import Shapes, State
+
+__all__ = ["Learner", "Strengths", "default_strengths", "relearn"]
+
+Floats = NDArray[np.float64]
+
+# Expectations before any data, as variances: how much values of a field differ in offset (0.3 logits), in log-slope
+# (0.3), and in log-slope from one standard deviation of the scores to the next (0.5). Each counts as much as one
+# well-measured coefficient, so that data soon overrule it and yet nothing collapses on four values.
+EXPECTED = np.array([0.3**2, 0.3**2, 0.5**2])
+EXPECTED_SHARED = 0.5**2
+PSEUDO_COUNT = 1.0
+# A combination of fields is expected to add half as much (in standard deviations) as a field does.
+COMBINATION = 0.25
+# The shared curve: offset within 3 logits and log-slope within 1 of the base predictor's.
+OFFSET_VARIANCE = 9.0
+LEVEL_VARIANCE = 1.0
+SMALLEST = 1e-6
+
+
+@dataclass(frozen=True)
+class Strengths:
+    """Prior variances: `values[field] = (a, b, u)` of the deviations, `shared` of φ₀ for one unit of t."""
+
+    values: tuple[Floats, ...]
+    shared: float
+    expected: tuple[Floats, ...]
+
+    def value_precision(self, field: int, shapes: Shapes) -> Floats:
+        """The prior precision of (a, b, u₁…u_J) of one field's values."""
+        a, b, u = self.values[field]
+        precision: Floats = np.concatenate([np.array([1.0 / a, 1.0 / b]), shapes.roughness / u])
+        return precision
+
+    def shared_precision(self, shapes: Shapes) -> Floats:
+        """The prior precision matrix of the shared vector."""
+        size = 1 + len(shapes.level)
+        precision: Floats = np.zeros((size, size))
+        precision[0, 0] = 1.0 / OFFSET_VARIANCE
+        precision[1:, 1:] = shapes.penalty / self.shared + np.outer(shapes.level, shapes.level) / LEVEL_VARIANCE
+        return precision
+
+    def logarithms(self) -> Floats:
+        """All variances as one vector of logarithms."""
+        variances: Floats = np.concatenate([*self.values, np.array([self.shared])])
+        return np.log(variances)
+
+    def scaled(self, factors: Floats) -> Strengths:
+        """Every variance times its factor, in the order of `logarithms`."""
+        values = tuple(three * factors[3 * field : 3 * field + 3] for field, three in enumerate(self.values))
+        return replace(self, values=values, shared=self.shared * float(factors[-1]))
+
+
+def default_strengths(fields: int, combinations: int) -> Strengths:
+    """What is expected before any data; the last `combinations` fields are combinations of others."""
+    expected = tuple(EXPECTED * (COMBINATION if field >= fields - combinations else 1.0) for field in range(fields))
+    return Strengths(values=expected, shared=EXPECTED_SHARED, expected=expected)
+
+
+def relearn(
+    strengths: Strengths, shapes: Shapes, state: State, variances: list[Floats], shared_covariance: Floats
+) -> Strengths:
+    """One fixed-point step towards the variances that maximise the Laplace evidence.
+
+    With posterior mean m, posterior variance V and prior variance λ of a group of coefficients (in units where
+    they have equal variance), `γ = Σ(1 − V/λ)` is the number of coefficients the data determine, and
+
+        λ ← (Σ m² + ν λ₀) / (γ + ν),
+
+    ν = 1 pseudo-coefficient of the expected size λ₀.
+    """
+    learnt = []
+    for field, numbers in enumerate(state.values):
+        precision = strengths.value_precision(field, shapes)
+        free = np.clip(1.0 - variances[field] * precision, 0.0, 1.0)
+        squares = numbers**2 * precision
+        updated = np.empty(3)
+        for group, members in enumerate((slice(0, 1), slice(1, 2), slice(2, None))):
+            before = strengths.values[field][group]
+            size = before * squares[:, members].sum() + PSEUDO_COUNT * strengths.expected[field][group]
+            updated[group] = max(size / (free[:, members].sum() + PSEUDO_COUNT), SMALLEST)
+        learnt.append(updated)
+    bends = state.shared[1:]
+    roughness = float(bends @ shapes.penalty @ bends)
+    held = float(np.sum(shared_covariance[1:, 1:] * shapes.penalty)) / strengths.shared
+    free_shared = np.clip(len(bends) - 1 - held, 0.0, None)
+    shared = (roughness + PSEUDO_COUNT * EXPECTED_SHARED) / (free_shared + PSEUDO_COUNT)
+    return replace(strengths, values=tuple(learnt), shared=max(float(shared), SMALLEST))
+
+
+class Learner:
+    """Watches the fixed-point iteration of the strengths: has it settled, and where is it heading?"""
+
+    def __init__(self, tolerance: float) -> None:
+        self._tolerance = tolerance
+        self._last: Floats | None = None
+
+    def settles(self, before: Strengths, after: Strengths) -> bool:
+        """Whether no logarithm of a variance changes by more than the tolerance."""
+        return bool(np.max(np.abs(after.logarithms() - before.logarithms())) < self._tolerance)
+
+    def extrapolate(self, before: Strengths, after: Strengths) -> Strengths:
+        """Aitken's extrapolation, every other step, of each logarithm that moves on in ever smaller steps."""
+        change = after.logarithms() - before.logarithms()
+        if self._last is None:
+            self._last = change
+            return after
+        ratio = np.divide(change, self._last, out=np.zeros_like(change), where=np.abs(self._last) > 1e-12)
+        self._last = None
+        ratio = np.where((ratio > 0) & (ratio < 1), np.minimum(ratio, 0.8), 0.0)
+        return after.scaled(np.exp(np.clip(change * ratio / (1.0 - ratio), -2.0, 2.0)))

@@ -1,0 +1,119 @@
+"""How shared functions and field values add up to the curve of a context."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from mcnet.calibrators.factorised.panels import Panels
+
+__all__ = ["Incidence", "Shapes", "State", "make_shapes"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """The functions of the score that curves are made of.
+
+    A context has one coefficient vector `η = (offset, β)`; its log-slope in panel g is
+    `log(scale) + (basis · β)[g]`, so that η = 0 is a curve of slope 1 in raw logits. A field value moves η by
+    `deviation · (a, b, u₁…u_J)`: a lifts the curve, b stretches it, and u bends it along smooth functions φ₁…φ_J, in
+    order of rising roughness. `penalty` is the squared slope of φ integrated over t; `roughness` is that of φ₁…φ_J.
+    """
+
+    basis: Floats
+    deviation: Floats
+    penalty: Floats
+    level: Floats
+    roughness: Floats
+
+
+def make_shapes(panels: Panels, basis: Floats, deviations: int) -> Shapes:
+    """Shapes for a basis: a prior on first differences makes φ₀ and every deviation a Wiener process in t.
+
+    The log-slope of a cubic smoothing spline has this prior. φ₁…φ_J are its smoothest directions: the
+    generalised eigenvectors of the roughness against the mass of the panels (for even panels, cosines).
+    """
+    functions = basis.shape[1]
+    inner = basis[1:-1]
+    middles = 0.5 * (panels.edges[1:] + panels.edges[:-1])
+    steps = np.diff(inner, axis=0) / np.sqrt(np.diff(middles))[:, None]
+    penalty = steps.T @ steps
+    # A little even mass keeps the eigenproblem well posed where panels are empty.
+    mass = 0.99 * panels.mass[1:-1] + 0.01 / len(inner)
+    gram = inner.T @ (mass[:, None] * inner)
+    rough, vectors = eigh(penalty, gram)
+    bends = min(deviations, functions - 1)
+    constant = np.linalg.lstsq(inner, np.ones(len(inner)))[0]
+    deviation = np.zeros((functions + 1, bends + 2))
+    deviation[0, 0] = 1.0
+    deviation[1:, 1] = constant
+    deviation[1:, 2:] = vectors[:, 1 : bends + 1]
+    return Shapes(
+        basis=basis,
+        deviation=deviation,
+        penalty=penalty,
+        level=gram @ constant,
+        roughness=np.maximum(rough[1 : bends + 1], 1e-6),
+    )
+
+
+@dataclass
+class State:
+    """All parameters: the shared vector `[1 + functions]` and, for each field, `[values, 2 + bends]`."""
+
+    shared: Floats
+    values: list[Floats]
+
+    def dot(self, other: State) -> float:
+        """The inner product of two states."""
+        pairs = zip(self.values, other.values, strict=True)
+        return float(self.shared @ other.shared + sum(np.vdot(one, two) for one, two in pairs))
+
+    def plus(self, factor: float, other: State) -> State:
+        """`self + factor · other`."""
+        pairs = zip(self.values, other.values, strict=True)
+        return State(self.shared + factor * other.shared, [one + factor * two for one, two in pairs])
+
+
+class Incidence:
+    """Which contexts hold which value of each field: `codes[context, field]`, negative for no known value."""
+
+    def __init__(self, codes: Integers, sizes: list[int]) -> None:
+        self.codes = codes
+        self.sizes = sizes
+        self._columns = [self._column(codes[:, field], size) for field, size in enumerate(sizes)]
+
+    @staticmethod
+    def _column(codes: Integers, size: int) -> scipy.sparse.csr_array | None:
+        if len(codes) == size and np.array_equal(codes, np.arange(size)):
+            return None  # each value is one context: sums and look-ups need no work
+        known = np.flatnonzero(codes >= 0)
+        entries = (np.ones(len(known)), (codes[known], known))
+        return scipy.sparse.csr_array(entries, shape=(size, len(codes)))
+
+    @property
+    def fields(self) -> int:
+        """The number of fields."""
+        return len(self.sizes)
+
+    def total(self, field: int, numbers: Floats) -> Floats:
+        """Sum `numbers[context, ...]` over the contexts of every value of a field."""
+        column = self._columns[field]
+        if column is None:
+            return numbers
+        flat = column @ numbers.reshape(len(numbers), -1)
+        return np.asarray(flat).reshape(self.sizes[field], *numbers.shape[1:])
+
+    def gather(self, values: list[Floats], width: int) -> Floats:
+        """Sum over fields of what each context's value has: `[contexts, width]`."""
+        result = np.zeros((len(self.codes), width))
+        for column, numbers in zip(self._columns, values, strict=True):
+            result += numbers if column is None else column.T @ numbers
+        return result

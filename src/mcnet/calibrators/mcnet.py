@@ -1,0 +1,270 @@
+"""MCNet: monotone calibration with context (WWW 2025)."""
+
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet.calibrators.base import Fitted, warn
+from mcnet.calibrators.factorised.family import family_of, fit_sketch_factorised
+from mcnet.calibrators.factorised.model import FactorisedModel
+from mcnet.calibrators.network import NetworkCalibrator, NetworkFit
+from mcnet.calibrators.penalties import check_penalties
+from mcnet.calibrators.per_bin import RowColumns, bin_edges, fit_per_bin, fit_per_bin_on_rows
+from mcnet.curves.compiling import family_curves
+from mcnet.errors import InputError, NotSupportedError
+from mcnet.rows.columns import FloatArray, ScoreType, labels_column, logit, scores_column, sums_by, weights_column
+from mcnet.rows.fields import field_columns
+from mcnet.rows.sampling import restore_negatives
+from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["MCNet"]
+
+_FEW_VALUES = 100
+
+
+class MCNet(NetworkCalibrator):
+    """Monotone calibration with context: logit p = a_c + ∫ f₁(t, c) dt with a strictly positive derivative f₁.
+
+    Two architectures share everything else. "factorised" (the default): the derivative is log-linear in the context,
+    f₁(t, c) = exp(φ₀(t) + b_c + u_c·φ(t)), several fields add up, and how much field values may differ and how rough
+    the curves may be is learnt from the data by empirical Bayes: small field values sit on the common curve, large ones
+    are free. The order of scores is kept by construction. "per-bin", as published: one network a score bin, with
+    an embedding of the context.
+
+    Parameters
+    ----------
+    architecture : "factorised" or "per-bin".
+    bins : how many pieces the curve has; "auto" lets the data decide.
+    interactions : (factorised) give pairs of fields deviations of their own, which the data must earn.
+    alpha_balance : the weight of the field-balance regulariser, which narrows the spread of the fields' biases.
+    balance : "global" measures a field value's bias per row of all rows (the paper), "field" per row of its own.
+    beta_order : (per-bin) the weight of the order regulariser; None takes what suits the space.
+    guarantee : (per-bin) project the compiled curve, so that the order of scores holds for certain.
+    warm_start : go on from the previous fit of this object; new field values are welcome.
+    hidden, embedding, share_embedding, derivative, scale, space, lower : (per-bin) the networks' shape.
+    training : (per-bin) "sketch", full batch on cells, or "rows", mini-batches of rows as in the paper.
+    epochs, batch, learning_rate, weight_decay, steps : (per-bin on rows) the paper's schedule and quadrature steps T.
+    seed, device : (per-bin) of the training; device is "cpu" or "cuda".
+    progress : (per-bin) is called with (steps done, steps at most, loss).
+
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.uniform(0.01, 0.2, 50_000)
+    >>> country = rng.choice(["NL", "FR"], 50_000)
+    >>> scores = truth * np.where(country == "NL", 0.8, 1.3)
+    >>> fitted = MCNet().fit(scores, rng.random(50_000) < truth, field=country)
+    >>> fitted.predict([0.08, 0.13], field=["NL", "FR"]).round(2)
+    array([0.1, 0.1])
+    """
+
+    method = "mcnet"
+    _restored_by = "mcnet.networks.bank:restore_bank"
+
+    compiled_error_: float
+
+    def __init__(
+        self,
+        *,
+        architecture: Literal["factorised", "per-bin"] = "factorised",
+        bins: int | Literal["auto"] = "auto",
+        interactions: bool = True,
+        alpha_balance: float = 0.0,
+        balance: Literal["global", "field"] = "global",
+        beta_order: float | None = None,
+        guarantee: bool = True,
+        warm_start: bool = False,
+        hidden: tuple[int, ...] = (128, 128),
+        embedding: int = 128,
+        share_embedding: bool = False,
+        derivative: Literal["sigmoid", "softplus", "elu"] = "sigmoid",
+        scale: bool = True,
+        space: Literal["logit", "probability"] = "logit",
+        lower: Literal["zero", "edge", "centre"] = "centre",
+        training: Literal["sketch", "rows"] = "sketch",
+        epochs: int = 2,
+        batch: int = 2048,
+        learning_rate: float | None = None,
+        weight_decay: float = 0.0,
+        steps: int = 50,
+        seed: int = 0,
+        device: str = "cpu",
+        progress: Callable[[int, int, float], Any] | None = None,
+    ) -> None:
+        """Store the parameters; they are checked in fit."""
+        self.architecture = architecture
+        self.bins = bins
+        self.interactions = interactions
+        self.alpha_balance = alpha_balance
+        self.balance = balance
+        self.beta_order = beta_order
+        self.guarantee = guarantee
+        self.warm_start = warm_start
+        self.hidden = hidden
+        self.embedding = embedding
+        self.share_embedding = share_embedding
+        self.derivative = derivative
+        self.scale = scale
+        self.space = space
+        self.lower = lower
+        self.training = training
+        self.epochs = epochs
+        self.batch = batch
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.steps = steps
+        self.seed = seed
+        self.device = device
+        self.progress = progress
+
+    @classmethod
+    def paper(cls, variant: Literal["none", "field"] = "field", **changes: Any) -> Self:
+        """Return MCNet-None or MCNet-Field with the settings of the paper, to be fitted on rows.
+
+        Probability space, 20 networks of 2 × 128 with a sigmoid derivative, integrals from 0 with T = 50, β = 1, Adam
+        on batches of 2048 rows with learning rate 1e-5 (None) or 1e-4 (Field). The order guarantee is off, as it was:
+        `order_violations_` reports what the training left.
+        """
+        if variant not in ("none", "field"):
+            raise InputError(f"the variant is {variant!r}; it is 'none' or 'field'")
+        settings: dict[str, Any] = {
+            "architecture": "per-bin",
+            "bins": 20,
+            "beta_order": 1.0,
+            "guarantee": False,
+            "space": "probability",
+            "lower": "zero",
+            "training": "rows",
+            "learning_rate": 1e-5 if variant == "none" else 1e-4,
+        }
+        return cls(**(settings | changes))
+
+    def fit(
+        self,
+        scores: Any,
+        labels: Any,
+        *,
+        field: Any = None,
+        weight: Any = None,
+        resolution: Resolution = DEFAULT_RESOLUTION,
+        score_type: ScoreType = "probability",
+        negatives_kept: float = 1.0,
+    ) -> Self:
+        """Fit on rows held in memory; see Sketch.from_rows for the parameters."""
+        given: dict[str, Any] = {"score_type": score_type, "negatives_kept": negatives_kept}
+        sketch = Sketch.from_rows(scores, labels, field=field, weight=weight, resolution=resolution, **given)
+        if self.training == "rows":
+            counts = None if weight is None else weights_column(weight)
+            label, counts = restore_negatives(labels_column(labels), counts, negatives_kept)
+            contexts = sketch.contexts
+            codes = contexts.field_codes(field_columns(field)) if contexts.names else np.zeros((len(label), 0))
+            sizes = tuple(len(known) for known in contexts.values)
+            score = scores_column(scores, score_type=score_type)
+            self._rows = RowColumns(logit(score), label, counts, codes.astype(np.int64), sizes)
+        try:
+            return self.fit_sketch(sketch)
+        finally:
+            self.__dict__.pop("_rows", None)
+
+    def interval(
+        self, scores: Any, field: Any = None, *, level: float = 0.9, score_type: ScoreType = "probability"
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return a credible interval of the true probability at each score: (low, high).
+
+        It is the uncertainty of the curve, not of a single click. An unseen field value adds the spread that the values
+        of its field have.
+        """
+        if not 0.0 < level < 1.0:
+            raise InputError(f"level is {level!r}; it is a probability, such as 0.9")
+        score = scores_column(scores, score_type=score_type)
+        codes = self._field_codes(field, len(score))
+        network = getattr(self, "network_", None)
+        if not isinstance(network, FactorisedModel) or network.covariance is None:
+            raise NotSupportedError("this fit knows no uncertainty; fit MCNet with architecture='factorised'")
+        return network.band(codes, logit(score), level)
+
+    def _check_parameters(self) -> None:
+        if self.architecture not in ("factorised", "per-bin"):
+            raise InputError(f"architecture is {self.architecture!r}; it is 'factorised' or 'per-bin'")
+        if self.bins != "auto" and (isinstance(self.bins, bool) or not isinstance(self.bins, int) or self.bins < 1):
+            raise InputError(f"bins is {self.bins!r}; it is 'auto' or a whole number above 0")
+        check_penalties(self.beta_order, self.alpha_balance, self.balance)
+        if self.training == "rows" and self.architecture != "per-bin":
+            raise InputError("training='rows' is for architecture='per-bin'; the factorised one is fitted on a sketch")
+        if self.training == "rows" and not hasattr(self, "_rows"):
+            raise NotSupportedError("training='rows' needs the rows themselves; call fit, or use training='sketch'")
+        if self.beta_order is not None and self.architecture == "factorised":
+            raise NotSupportedError(
+                "beta_order is for architecture='per-bin'; the factorised one keeps the order anyway"
+            )
+
+    @property
+    def monotone(self) -> bool:  # type: ignore[override]
+        """Whether the curves are guaranteed not to fall."""
+        return self.guarantee or self.architecture == "factorised"
+
+    def _fit(self, sketch: Sketch) -> Fitted:
+        self._warn_of_one_sided(sketch)
+        if self.architecture == "per-bin":
+            return super()._fit(sketch)
+        sketch, warm = self._warm_sketch(sketch.unfolded())
+        self.network_ = fit_sketch_factorised(
+            sketch,
+            panels=None if self.bins == "auto" else max(self.bins, 2),
+            interactions=self.interactions,
+            alpha_balance=self.alpha_balance,
+            balance=self.balance,
+            start=warm,
+        )
+        self.order_violations_ = 0.0
+        family = family_of(self.network_).rounded()
+        contexts = self._contexts(sketch)
+        curves, self.compiled_error_ = family_curves(family, contexts.table)
+        return Fitted(curves, contexts, family)
+
+    def _train(self, sketch: Sketch, warm: Any) -> NetworkFit:
+        trained: NetworkFit
+        if self.training == "rows":
+            trained = fit_per_bin_on_rows(self, self._rows, warm)
+        else:
+            trained = fit_per_bin(self, sketch, warm)
+        return trained
+
+    def _breaks(self, network: Any) -> tuple[FloatArray | None, FloatArray | None]:
+        return None, bin_edges(network)
+
+    def _exact(self, logits: FloatArray, codes: NDArray[Any]) -> FloatArray:
+        if isinstance(getattr(self, "network_", None), FactorisedModel):
+            return self.network_.curve(codes, logits)  # type: ignore[no-any-return]
+        return super()._exact(logits, codes)
+
+    def _warn_of_one_sided(self, sketch: Sketch) -> None:
+        """Name field values that have only one class: their curve is mostly the common one."""
+        number = len(sketch.contexts)
+        if not sketch.contexts.names or number > _FEW_VALUES:
+            return  # a long tail has such values by nature
+        positives = sums_by(sketch.context, sketch.positives, number)
+        weight = sums_by(sketch.context, sketch.weight, number)
+        one_sided = np.flatnonzero((weight > 0.0) & ((positives <= 0.0) | (positives >= weight)))
+        if len(one_sided):
+            kind = "positives" if positives[one_sided[0]] <= 0.0 else "negatives"
+            name = sketch.contexts.labels()[one_sided[0]]
+            more = f" (and {len(one_sided) - 1} more of one class only)" if len(one_sided) > 1 else ""
+            warn(f"{self.method}: {name} has no {kind}{more}; its curve leans on the common one")
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        if isinstance(self.network_, FactorisedModel):
+            return dict(self.network_.arrays()), {"compiled_error": self.compiled_error_}
+        return super()._state()
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], description: dict[str, Any]) -> None:
+        if self.architecture == "per-bin":
+            super()._restore(arrays, description)
+        else:
+            self.network_ = FactorisedModel.from_arrays(arrays)
+            self.compiled_error_ = description["compiled_error"]
+
+    def _plain_parameters(self) -> dict[str, Any]:
+        # A callback is no part of what was fitted.
+        return super()._plain_parameters() | {"progress": None}

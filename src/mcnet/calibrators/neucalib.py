@@ -1,0 +1,78 @@
+"""NeuCalib's isotonic line-plot (Pan et al., WWW 2020)."""
+
+from typing import Any, Literal
+
+from mcnet.calibrators.base import FieldUse
+from mcnet.calibrators.histogram import check_bins
+from mcnet.calibrators.network import NetworkCalibrator, NetworkFit, network_cells
+from mcnet.calibrators.penalties import check_penalties
+from mcnet.rows.columns import FloatArray, sigmoid
+from mcnet.rows.contexts import Contexts
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["NeuCalib"]
+
+
+class NeuCalib(NetworkCalibrator):
+    """A line through K + 1 knots in logit space with free values: p = σ(η(l)), fitted with a penalty on falls.
+
+    η(l) = b_k + (l − a_k)(b_{k+1} − b_k)/(a_{k+1} − a_k) on [a_k, a_{k+1}); the knots a are at equal-mass edges, and
+    the loss is log-loss + β·Σ(b_k − b_{k+1})₊. Fields do not bend the line; they matter to the balance term alone.
+
+    Parameters
+    ----------
+    bins : the number of pieces K.
+    beta_order : β; None takes 0.01, the right size in logit space.
+    alpha_balance, balance : weight and kind of the field-balance regulariser, as in MCNet.
+    guarantee : project what still falls, so that the order of scores holds for certain.
+    warm_start : go on from the previous fit of this object.
+    """
+
+    method = "neucalib"
+    _restored_by = "mcnet.networks.lines:restore_lines"
+
+    def __init__(
+        self,
+        *,
+        bins: int = 20,
+        beta_order: float | None = None,
+        alpha_balance: float = 0.0,
+        balance: Literal["global", "field"] = "global",
+        guarantee: bool = True,
+        warm_start: bool = False,
+    ) -> None:
+        """Store the parameters; they are checked in fit."""
+        self.bins = bins
+        self.beta_order = beta_order
+        self.alpha_balance = alpha_balance
+        self.balance = balance
+        self.guarantee = guarantee
+        self.warm_start = warm_start
+
+    @property
+    def field_use(self) -> FieldUse:  # type: ignore[override]
+        """Whether a field is of use: to the balance term alone."""
+        return "optional" if self.alpha_balance > 0.0 else "none"
+
+    def _learns_from_one_score(self) -> bool:
+        return False
+
+    def _check_parameters(self) -> None:
+        check_bins(self.bins)
+        check_penalties(self.beta_order, self.alpha_balance, self.balance)
+
+    def _train(self, sketch: Sketch, warm: Any) -> NetworkFit:
+        from mcnet.networks.lines import LineConfig, fit_lines
+        from mcnet.networks.objective import Penalties
+
+        penalties = Penalties(self.beta_order, self.alpha_balance, self.balance)
+        return fit_lines(network_cells(sketch), LineConfig(self.bins, penalties), warm)
+
+    def _warm_sketch(self, sketch: Sketch) -> tuple[Sketch, Any]:
+        return sketch, self._earlier[1] if self._earlier else None  # the line does not know the fields
+
+    def _contexts(self, sketch: Sketch) -> Contexts:
+        return Contexts.none()  # one line for all
+
+    def _breaks(self, network: Any) -> tuple[FloatArray | None, FloatArray | None]:
+        return sigmoid(network.knots), None

@@ -1,0 +1,163 @@
+"""A family of curves: every combination of field values has one, made from a few numbers for each value."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet.rows.columns import FloatArray, IntArray, clip_scores, logit, sigmoid
+
+__all__ = ["Combination", "CurveFamily", "Lines"]
+
+
+class Lines(NamedTuple):
+    """Curves in logit space, straight between shared knots and straight on beyond them."""
+
+    knots: FloatArray
+    """Logits of scores, in order: `[knots]`."""
+    values: FloatArray
+    """Calibrated logits at the knots: `[curves, knots]`."""
+    first_slope: FloatArray
+    last_slope: FloatArray
+
+    def rows(self, which: NDArray[Any]) -> "Lines":
+        """Return the curves chosen."""
+        return Lines(self.knots, self.values[which], self.first_slope[which], self.last_slope[which])
+
+    def at(self, logits: FloatArray) -> FloatArray:
+        """Return the calibrated logits of all curves at the logits: `[curves, logits]`."""
+        piece = np.clip(np.searchsorted(self.knots, logits, side="right") - 1, 0, max(len(self.knots) - 2, 0))
+        if len(self.knots) > 1:
+            width = self.knots[piece + 1] - self.knots[piece]
+            share = np.clip((logits - self.knots[piece]) / width, 0.0, 1.0)
+            inside = self.values[:, piece] * (1.0 - share) + self.values[:, piece + 1] * share
+        else:
+            inside = np.broadcast_to(self.values, (len(self.values), len(logits)))
+        before = np.minimum(logits - self.knots[0], 0.0)
+        beyond = np.maximum(logits - self.knots[-1], 0.0)
+        result: FloatArray = inside + self.first_slope[:, None] * before + self.last_slope[:, None] * beyond
+        return result
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Two fields taken together as one more field; `keys` are the known pairs as code₁ · size₂ + code₂, in order."""
+
+    first: int
+    second: int
+    size: int
+    keys: IntArray
+
+    def codes(self, codes: IntArray) -> IntArray:
+        """Return the combination's code in each row of `codes` `[rows, fields]`, -1 for a pair that is not known."""
+        one, two = codes[:, self.first].astype(np.int64), codes[:, self.second].astype(np.int64)
+        if len(self.keys) == 0:
+            return np.full(len(codes), -1, dtype=np.int64)
+        key = one * self.size + two
+        place = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
+        known = (one >= 0) & (two >= 0) & (two < self.size) & (self.keys[place] == key)
+        return np.where(known, place, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class CurveFamily:
+    """logit p = a_c + ∫ exp(log-slope_c(t)) dt, where a context's offset and log-slope add up over its field values.
+
+    `numbers[f][v]` are the few numbers of value v of field f (then of the combinations); `offset_by` and
+    `log_slope_by` say how they move the offset and the log-slope of each panel. Panels lie between the knots; the first
+    and the last one have no end. A negative code is an unseen value: it moves nothing.
+    """
+
+    knots: FloatArray
+    origin: int
+    offset: float
+    log_slope: FloatArray
+    offset_by: FloatArray
+    log_slope_by: FloatArray
+    numbers: tuple[FloatArray, ...]
+    combinations: tuple[Combination, ...] = ()
+
+    @property
+    def fields(self) -> int:
+        """Return the number of fields."""
+        return len(self.numbers) - len(self.combinations)
+
+    def lines(self, codes: NDArray[Any]) -> Lines:
+        """Return the curves of contexts given by their codes `[contexts, fields]`."""
+        moved = self._moved(np.asarray(codes, dtype=np.int64).reshape(-1, self.fields))
+        slopes = np.exp(self.log_slope + moved @ self.log_slope_by.T)
+        rises = slopes[:, 1:-1] * np.diff(self.knots)
+        climbed = np.concatenate([np.zeros((len(moved), 1)), np.cumsum(rises, axis=1)], axis=1)
+        start = self.offset + moved @ self.offset_by - climbed[:, self.origin]
+        return Lines(self.knots, start[:, None] + climbed, slopes[:, 0], slopes[:, -1])
+
+    def predict(self, scores: FloatArray, codes: NDArray[Any]) -> FloatArray:
+        """Return the probability of each row from its score and its codes `[rows, fields]`, curve by curve."""
+        logits = logit(clip_scores(scores))
+        distinct, which = np.unique(np.asarray(codes, dtype=np.int64), axis=0, return_inverse=True)
+        result = np.empty(len(scores))
+        order = np.argsort(which, kind="stable")
+        for number, rows in enumerate(np.split(order, np.cumsum(np.bincount(which))[:-1])):
+            result[rows] = self.lines(distinct[number : number + 1]).at(logits[rows])[0]
+        return sigmoid(result)
+
+    def _moved(self, codes: IntArray) -> FloatArray:
+        columns = [codes[:, field] for field in range(self.fields)]
+        columns += [combination.codes(codes) for combination in self.combinations]
+        moved = np.zeros((len(codes), len(self.offset_by)))
+        for column, numbers in zip(columns, self.numbers, strict=True):
+            known = (column >= 0) & (column < len(numbers))
+            moved[known] += numbers[column[known]]
+        return moved
+
+    def rounded(self, digits: int = 9) -> "CurveFamily":
+        """Return the family with numbers of so many significant digits: what is served is what is written."""
+        return CurveFamily(
+            knots=self.knots,
+            origin=self.origin,
+            offset=float(_rounded(np.array([self.offset]), digits)[0]),
+            log_slope=_rounded(self.log_slope, digits),
+            offset_by=_rounded(self.offset_by, digits),
+            log_slope_by=_rounded(self.log_slope_by, digits),
+            numbers=tuple(_rounded(part, digits) for part in self.numbers),
+            combinations=self.combinations,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the family as plain lists and numbers."""
+        return {
+            "knots": self.knots.tolist(),
+            "origin": self.origin,
+            "offset": self.offset,
+            "log_slope": self.log_slope.tolist(),
+            "offset_by": self.offset_by.tolist(),
+            "log_slope_by": self.log_slope_by.tolist(),
+            "numbers": [part.tolist() for part in self.numbers],
+            "combinations": [
+                {"first": c.first, "second": c.second, "size": c.size, "keys": c.keys.tolist()}
+                for c in self.combinations
+            ],
+        }
+
+    @staticmethod
+    def from_dict(document: dict[str, Any]) -> "CurveFamily":
+        """Return the family that to_dict described."""
+        moved_by = np.array(document["offset_by"], dtype=np.float64)
+        return CurveFamily(
+            np.array(document["knots"], dtype=np.float64),
+            int(document["origin"]),
+            float(document["offset"]),
+            np.array(document["log_slope"], dtype=np.float64),
+            moved_by,
+            np.array(document["log_slope_by"], dtype=np.float64).reshape(-1, len(moved_by)),
+            tuple(np.array(part, dtype=np.float64).reshape(-1, len(moved_by)) for part in document["numbers"]),
+            tuple(
+                Combination(c["first"], c["second"], c["size"], np.array(c["keys"], dtype=np.int64))
+                for c in document["combinations"]
+            ),
+        )
+
+
+def _rounded(values: FloatArray, digits: int) -> FloatArray:
+    return np.array([float(f"{value:.{digits}g}") for value in values.ravel().tolist()]).reshape(values.shape)

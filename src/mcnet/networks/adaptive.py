@@ -1,0 +1,302 @@
+"""AdaCalib: a piecewise linear function for every field value, read off its statistics by a network.
+
+For a field value z and a number of bins n, knots lie at equal-mass edges of the logits of z; the value at a
+knot is the knot itself plus a network of what was observed there (positive rate and count, discretised and
+embedded). Several numbers of bins are tried at once, p¹ … pᵐ, and a second network chooses among them by
+softmax weights α (those of a Gumbel-softmax without its noise, so that training is deterministic). The
+objective is Σᵢ ℓ(pⁱ) + ℓ(Σᵢ αᵢ pⁱ): the second term, absent in print, is what gives the choice a gradient.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from mcnet.networks.cells import Cells, as_codes, make_grid, with_unseen
+from mcnet.networks.lines import interpolate
+from mcnet.networks.losses import (
+    balance_loss,
+    log_loss_from_logits,
+    log_loss_from_probabilities,
+    order_loss,
+)
+from mcnet.networks.objective import Penalties
+from mcnet.networks.optimise import Descent, Progress, Schedule, Step, descend
+from mcnet.networks.statistics import NodeStatistics, node_statistics
+
+__all__ = ["AdaptiveConfig", "AdaptiveFit", "AdaptiveFunction", "fit_adaptive", "restore_adaptive"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AdaptiveConfig:
+    """Everything that decides an AdaCalib fit, besides the data.
+
+    `candidates` are the numbers of bins to choose from; `levels` is the number of ids a statistic is
+    discretised to, `temperature` that of the softmax.
+    """
+
+    candidates: tuple[int, ...] = (5, 10, 20)
+    levels: int = 50
+    embedding: int = 16
+    hidden: int = 64
+    temperature: float = 1.0
+    penalties: Penalties = field(default_factory=Penalties)
+    schedule: Schedule = field(default_factory=lambda: Schedule(steps=300, peak=1e-2, cycles=4))
+    cells: int = 192
+    seed: int = 0
+    device: str = "cpu"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The configuration as plain values, ready for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "AdaptiveConfig":
+        """The configuration that `to_dict` described."""
+        known = {**values, "candidates": tuple(values["candidates"])}
+        known["penalties"] = Penalties(**known["penalties"])
+        known["schedule"] = Schedule(**known["schedule"])
+        return cls(**known)
+
+
+class AdaptiveFunction(nn.Module):
+    """Piecewise linear functions, one for each context and number of bins, and the choice among them."""
+
+    space = "logit"
+    work = 2e3
+
+    def __init__(self, config: AdaptiveConfig, sizes: tuple[int, ...], statistics: NodeStatistics) -> None:
+        super().__init__()
+        self.config, self.sizes = config, sizes
+        for name, values in dataclasses.asdict(statistics).items():
+            self.register_buffer(name, torch.as_tensor(values))
+        generator = torch.Generator().manual_seed(config.seed)
+
+        def table(*shape: int) -> nn.Parameter:
+            bound = shape[0] ** -0.5 if len(shape) == 2 else 0.0
+            return nn.Parameter((torch.rand(*shape, generator=generator) * 2.0 - 1.0) * bound)
+
+        width, hidden, choices = config.embedding, config.hidden, len(config.candidates)
+        nodes = sum(n + 1 for n in config.candidates)
+        self.rate_table = nn.Parameter(torch.randn(config.levels, width, generator=generator))
+        self.count_table = nn.Parameter(torch.randn(config.levels, width, generator=generator))
+        self.node_table = nn.Parameter(torch.randn(nodes, width, generator=generator))
+        self.context_table = nn.Parameter(torch.randn(len(statistics.keys), width, generator=generator))
+        self.value_layers = nn.ParameterList(
+            [
+                table(3 * width, hidden),
+                table(hidden),
+                table(hidden, hidden),
+                table(hidden),
+                table(hidden, 1),
+                table(1),
+            ]
+        )
+        self.choice_layers = nn.ParameterList(
+            [table(1 + width, hidden), table(hidden), table(hidden, choices), table(choices)]
+        )
+        for last in (self.value_layers[4], self.choice_layers[2]):
+            nn.init.zeros_(last)
+
+    @property
+    def module(self) -> nn.Module:
+        """The function itself."""
+        return self
+
+    def node_values(self) -> Tensor:
+        """The values `[C, nodes]` at the knots of every context, candidates side by side."""
+        rate, count = self.get_buffer("rate"), self.get_buffer("count")
+        place = self.node_table.expand(len(rate), -1, -1)
+        values = torch.cat([self.rate_table[rate], self.count_table[count], place], dim=-1)
+        values = _network(values, self.value_layers)[..., 0]
+        return self.get_buffer("knots").to(values.dtype) + values
+
+    def choice(self) -> Tensor:
+        """Log-weights `[C, candidates]` of the numbers of bins a context has enough data for."""
+        inputs = torch.cat([self.get_buffer("mass")[:, None], self.context_table], dim=-1)
+        return _network(inputs, self.choice_layers).masked_fill(~self.get_buffer("allowed"), -1e4)
+
+    def candidates(self, points: Tensor, context: Tensor, values: Tensor) -> Tensor:
+        """Logits `[candidates, C', P]` for points `[C', P]` that belong to contexts `[C']`."""
+        knots, at, found = self.get_buffer("knots")[context], 0, []
+        for n in self.config.candidates:
+            part = slice(at, at + n + 1)
+            found.append(interpolate(knots[:, part], values[context][:, part], points))
+            at += n + 1
+        return torch.stack(found)
+
+    def falls(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Pairs of neighbouring values that must not fall."""
+        at, before, after = 0, [], []
+        for n in self.config.candidates:
+            before.append(values[:, at : at + n])
+            after.append(values[:, at + 1 : at + n + 1])
+            at += n + 1
+        return torch.cat(before, dim=1), torch.cat(after, dim=1)
+
+    def order_penalty(self) -> Tensor:
+        """How far values fall from knot to knot, over contexts and candidates."""
+        return order_loss(*self.falls(self.node_values()))
+
+    def context_of(self, codes: Tensor) -> Tensor:
+        """The context of rows with these field codes; combinations never seen have the pooled one."""
+        keys = self.get_buffer("keys")
+        if not self.sizes:
+            return torch.zeros(len(codes), dtype=torch.int64, device=codes.device)
+        radix = torch.tensor(_radix(self.sizes), device=codes.device)
+        limit = torch.tensor(self.sizes, device=codes.device)
+        wanted = (torch.minimum(codes, limit) * radix).sum(-1)
+        ordered, order = torch.sort(keys)
+        at = torch.searchsorted(ordered, wanted).clamp_max(len(keys) - 1)
+        pooled = int(self.get_buffer("pooled"))
+        return torch.where(ordered[at] == wanted, order[at], pooled)
+
+    def at_rows(self, points: Tensor, codes: Tensor) -> Tensor:
+        """Logits at rows: with soft weights in training, with the chosen number of bins otherwise."""
+        context = self.context_of(codes)
+        logits = self.candidates(points[:, None], context, self.node_values())[..., 0]
+        weights = self.choice()[context]
+        if self.training and torch.is_grad_enabled():
+            alpha = functional.softmax(weights / self.config.temperature, dim=-1)
+            return torch.logit((alpha.T * torch.sigmoid(logits)).sum(0), eps=1e-7)
+        return torch.gather(logits, 0, weights.argmax(-1)[None])[0]
+
+
+def _network(values: Tensor, layers: nn.ParameterList) -> Tensor:
+    for i in range(0, len(layers), 2):
+        values = values @ layers[i] + layers[i + 1]
+        values = functional.relu(values) if i + 2 < len(layers) else values
+    return values
+
+
+def _radix(sizes: tuple[int, ...]) -> list[int]:
+    """What each field's code is multiplied by to make one number of a combination."""
+    radix = [1]
+    for size in sizes[:-1]:
+        radix.append(radix[-1] * (size + 1))
+    return radix
+
+
+class _AdaptiveObjective:
+    """AdaCalib's objective, repaired, on a rectangle of cells: context × points."""
+
+    def __init__(self, function: AdaptiveFunction, cells: Cells, originals: int) -> None:
+        self.function, self.originals, self.config = function, originals, function.config
+        device = function.rate_table.device
+        grid = make_grid(cells, cells.logit, np.empty(0), self.config.cells)
+        self.points = torch.as_tensor(grid.points[0], device=device)
+        self.weight = torch.as_tensor(grid.weight[0], dtype=torch.float32, device=device)
+        self.positives = torch.as_tensor(grid.positives[0], dtype=torch.float32, device=device)
+        self.context = torch.arange(len(cells.codes), device=device)
+        self.mass = float(grid.weight.sum())
+        self.work = float(self.weight.numel() * len(self.config.candidates) * 50)
+        self.order = self.config.penalties.order_in("logit")
+
+    def evaluate(self) -> Step:
+        """The loss at the current parameters."""
+        function, values = self.function, self.function.node_values()
+        logits = function.candidates(self.points, self.context, values)
+        loss = torch.stack([log_loss_from_logits(part, self.weight, self.positives) for part in logits]).sum()
+        alpha = functional.softmax(function.choice() / self.config.temperature, dim=-1)
+        mixture = (alpha.T[..., None] * torch.sigmoid(logits)).sum(0)
+        loss = loss + log_loss_from_probabilities(mixture, self.weight, self.positives, least=1e-7)
+        if self.order > 0:
+            loss = loss + self.order * order_loss(*function.falls(values))
+        if self.config.penalties.balance > 0:
+            real = slice(0, self.originals)
+            group = self.context[real, None].expand_as(self.weight[real])
+            loss = loss + self.config.penalties.balance * balance_loss(
+                mixture[real],
+                self.weight[real],
+                self.positives[real],
+                group,
+                self.originals,
+                self.config.penalties.normalise,
+            )
+        return Step(loss)
+
+    def solve(self) -> None:
+        """Nothing here has a closed form."""
+
+
+@dataclass(frozen=True)
+class AdaptiveFit:
+    """A trained AdaCalib: predicts, tells how its training went, and can be written down as plain tensors."""
+
+    function: AdaptiveFunction
+    config: AdaptiveConfig
+    descent: Descent
+    order_loss: float
+
+    @torch.no_grad()
+    def predict(self, logit: Floats, codes: NDArray[np.integer] | None = None) -> Floats:
+        """Calibrated probabilities of rows with these logits and field codes."""
+        table = as_codes(codes, len(logit), self.function.sizes)
+        device = self.function.rate_table.device
+        points = torch.as_tensor(np.asarray(logit, dtype=np.float64), device=device)
+        values = self.function.at_rows(points, torch.as_tensor(table, device=device))
+        return np.asarray(torch.sigmoid(values.double()).cpu().numpy())
+
+    @torch.no_grad()
+    def choices(self) -> NDArray[np.int64]:
+        """The number of bins chosen for every context, the pooled one included."""
+        chosen = self.function.choice().argmax(-1).cpu().numpy()
+        return np.asarray(np.asarray(self.config.candidates)[chosen])
+
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor of the function by name, ready for safetensors."""
+        return {k: v.detach().cpu().clone().contiguous() for k, v in self.function.state_dict().items()}
+
+    def description(self) -> dict[str, Any]:
+        """What is needed besides the tensors to restore the fit, ready for JSON."""
+        return {
+            "config": self.config.to_dict(),
+            "sizes": list(self.function.sizes),
+            "descent": dataclasses.asdict(self.descent),
+            "order_loss": self.order_loss,
+        }
+
+
+def restore_adaptive(state: Mapping[str, Tensor], description: Mapping[str, Any]) -> AdaptiveFit:
+    """The fit that `AdaptiveFit.state` and `AdaptiveFit.description` wrote down."""
+    config = AdaptiveConfig.from_dict(description["config"])
+    names = [f.name for f in dataclasses.fields(NodeStatistics)]
+    statistics = NodeStatistics(**{name: state[name].numpy() for name in names})
+    function = AdaptiveFunction(config, tuple(description["sizes"]), statistics).to(config.device)
+    function.load_state_dict(dict(state))
+    return AdaptiveFit(function, config, Descent(**description["descent"]), description["order_loss"])
+
+
+def fit_adaptive(
+    cells: Cells,
+    config: AdaptiveConfig | None = None,
+    warm: AdaptiveFit | None = None,
+    progress: Progress | None = None,
+) -> AdaptiveFit:
+    """Train AdaCalib on weighted cells, full batch.
+
+    With `warm`, knots and statistics are taken anew from the cells, while the networks go on from the
+    previous fit; this needs the same contexts.
+    """
+    config = config or (warm.config if warm else AdaptiveConfig())
+    full = with_unseen(cells, 1.0) if cells.sizes else cells
+    pooled = len(cells.codes) if cells.sizes else 0
+    keys = full.codes @ np.asarray(_radix(cells.sizes)[: len(cells.sizes)], dtype=np.int64)
+    statistics = node_statistics(full, config.candidates, config.levels, keys, pooled)
+    function = AdaptiveFunction(config, cells.sizes, statistics).to(config.device)
+    if warm is not None:
+        function.load_state_dict({**function.state_dict(), **dict(warm.function.named_parameters())})
+    objective = _AdaptiveObjective(function, full, len(cells.codes))
+    descent = descend(objective, function.parameters(), config.schedule, progress)
+    with torch.no_grad():
+        before, after = function.falls(function.node_values()[: len(cells.codes)])
+        violation = float(order_loss(before.double(), after.double()))
+    return AdaptiveFit(function, config, descent, violation)

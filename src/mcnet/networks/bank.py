@@ -1,0 +1,226 @@
+"""Fit a monotone bank on weighted cells, and use what was fitted: `fit_bank(cells)` → `BankFit`."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit
+from torch import Tensor
+
+from mcnet.errors import InputError
+from mcnet.networks.cells import Cells, as_codes, equal_mass_edges, make_grid, with_unseen
+from mcnet.networks.losses import order_loss
+from mcnet.networks.monotone import BankShape, MonotoneBank, Ranges
+from mcnet.networks.objective import BankObjective, Penalties, Priors
+from mcnet.networks.optimise import Descent, Progress, Schedule, descend
+
+__all__ = ["BankConfig", "BankFit", "fit_bank", "order_violation", "place_bins", "restore_bank"]
+
+Floats = NDArray[np.float64]
+
+# Probabilities never reach 0 or 1, whatever a function in probability space says.
+LEAST = 1e-7
+
+
+@dataclass(frozen=True)
+class BankConfig:
+    """Everything that decides a fit, besides the data.
+
+    `bins` is the number of bins wanted; there are fewer when scores are few, or when a bin would hold fewer
+    than `least_positives` positives (or negatives). `cells` is the most points a bin and context keep,
+    `nodes` the number of quadrature nodes in each half of a bin, `unseen` the share of mass that teaches the
+    curve of unseen field values.
+    """
+
+    bins: int = 20
+    shape: BankShape = field(default_factory=BankShape)
+    priors: Priors = field(default_factory=Priors)
+    penalties: Penalties = field(default_factory=Penalties)
+    schedule: Schedule = field(default_factory=Schedule)
+    least_positives: float = 100.0
+    cells: int = 48
+    nodes: int = 6
+    unseen: float = 0.03
+    seed: int = 0
+    device: str = "cpu"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The configuration as plain values, ready for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "BankConfig":
+        """The configuration that `to_dict` described."""
+        known = dict(values)
+        known["shape"] = BankShape(**{**known["shape"], "hidden": tuple(known["shape"]["hidden"])})
+        known["priors"] = Priors(**known["priors"])
+        known["penalties"] = Penalties(**known["penalties"])
+        known["schedule"] = Schedule(**known["schedule"])
+        return cls(**known)
+
+
+def place_bins(points: Floats, weight: Floats, positives: Floats, config: BankConfig) -> Ranges:
+    """Bins of equal mass over the points, as many as the configuration and the data allow."""
+    rarer = min(positives.sum(), (weight - positives).sum())
+    bins = max(1, min(config.bins, int(rarer // max(config.least_positives, 1e-9))))
+    edges = equal_mass_edges(points, weight, bins)
+    where = np.searchsorted(edges, points, side="right")
+    mass = np.bincount(where, weights=weight)
+    mean = np.bincount(where, weights=weight * points) / mass
+    spread = np.sqrt(np.bincount(where, weights=weight * (points - mean[where]) ** 2) / mass)
+    return Ranges(
+        edges=edges,
+        left=np.concatenate([[points.min()], edges]),
+        right=np.concatenate([edges, [points.max()]]),
+        mean=mean,
+        spread=spread,
+    )
+
+
+@dataclass(frozen=True)
+class BankFit:
+    """A trained bank: predicts, tells how its training went, and can be written down as plain tensors."""
+
+    bank: MonotoneBank
+    config: BankConfig
+    descent: Descent
+    order_loss: float
+
+    def values(self, logit: Floats, codes: NDArray[np.integer] | None = None, nodes: int = 16) -> Floats:
+        """The functions themselves, unclipped: logits in logit space, probabilities in probability space."""
+        logit = np.asarray(logit, dtype=np.float64)
+        table = as_codes(codes, len(logit), self.bank.sizes)
+        contexts, context = _distinct(table)
+        points = logit if self.bank.shape.space == "logit" else expit(logit)
+        bins = np.searchsorted(self.bank.edges.cpu().numpy(), points, side="right").astype(np.int64)
+        derivative, offset, scale = self._at_nodes(contexts, nodes)
+        result = np.empty(len(points))
+        for part in range(0, len(points), 65536):
+            rows = slice(part, part + 65536)
+            k, c = bins[rows], context[rows]
+            area = np.einsum("ij,ij->i", self.bank.rule(points[rows], k, nodes), derivative[k, c])
+            result[rows] = offset[k, c] + scale[k, c] * area
+        return result
+
+    def predict(self, logit: Floats, codes: NDArray[np.integer] | None = None, nodes: int = 16) -> Floats:
+        """Calibrated probabilities of rows with these logits and field codes `[rows, fields]`.
+
+        The derivative network is evaluated once at 2 · `nodes` nodes of every bin and context, in float64,
+        and integrated up to each row.
+        """
+        values = self.values(logit, codes, nodes)
+        return np.asarray(expit(values) if self.bank.shape.space == "logit" else np.clip(values, LEAST, 1 - LEAST))
+
+    @torch.no_grad()
+    def _at_nodes(self, contexts: NDArray[np.int64], count: int) -> tuple[Floats, Floats, Floats]:
+        bank = _in_double(self.bank)
+        codes = torch.as_tensor(contexts, device=bank.left.device)
+        context = bank.embed(codes)
+        bias = bank.offset_and_scale(codes, context)
+        derivative = bank.derivative(bank.nodes(count)[:, None, :], context)
+        offset = bias[..., 0] + bank.origin[:, None]
+        return derivative.cpu().numpy(), offset.cpu().numpy(), bias[..., 1].exp().cpu().numpy()
+
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor of the bank by name, detached and on the CPU: ready for safetensors."""
+        return {k: v.detach().cpu().clone().contiguous() for k, v in self.bank.state_dict().items()}
+
+    def description(self) -> dict[str, Any]:
+        """What is needed besides the tensors to restore the bank, ready for JSON."""
+        return {
+            "config": self.config.to_dict(),
+            "sizes": list(self.bank.sizes),
+            "order_loss": self.order_loss,
+            "descent": dataclasses.asdict(self.descent),
+        }
+
+
+def _in_double(bank: MonotoneBank) -> MonotoneBank:
+    double = MonotoneBank(bank.shape, bank.sizes, _ranges_of(bank)).to(bank.left.device).double()
+    double.load_state_dict(bank.state_dict())
+    return double
+
+
+def _ranges_of(bank: MonotoneBank) -> Ranges:
+    edges, left, right, shift, stretch = (
+        x.cpu().numpy() for x in (bank.edges, bank.left, bank.right, bank.shift, bank.stretch)
+    )
+    return Ranges(edges, left, right, shift, stretch)
+
+
+def _distinct(table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct contexts among rows, and which one each row has."""
+    if table.shape[1] == 0:
+        return np.empty((1, 0), dtype=np.int64), np.zeros(len(table), dtype=np.int64)
+    contexts, inverse = np.unique(table, axis=0, return_inverse=True)
+    return contexts, inverse.reshape(-1)
+
+
+def restore_bank(state: Mapping[str, Tensor], description: Mapping[str, Any]) -> BankFit:
+    """The bank that `BankFit.state` and `BankFit.description` wrote down."""
+    config = BankConfig.from_dict(description["config"])
+    edges, left, right = (state[k].numpy() for k in ("edges", "left", "right"))
+    ranges = Ranges(edges, left, right, state["shift"].numpy(), state["stretch"].numpy())
+    bank = MonotoneBank(config.shape, tuple(description["sizes"]), ranges).to(config.device)
+    bank.load_state_dict(dict(state))
+    return BankFit(bank, config, Descent(**description["descent"]), description["order_loss"])
+
+
+def fit_bank(
+    cells: Cells,
+    config: BankConfig | None = None,
+    warm: BankFit | None = None,
+    progress: Progress | None = None,
+) -> BankFit:
+    """Train a bank of monotone functions on weighted cells, full batch, until it has converged.
+
+    The cost depends on bins, contexts and nodes, not on the number of rows or cells. With `warm`, training
+    goes on from a previous fit: its bins and weights are kept, and a field may have gained values since.
+    """
+    config = config or (warm.config if warm else BankConfig())
+    points = cells.logit if config.shape.space == "logit" else expit(cells.logit)
+    if warm is None:
+        ranges = place_bins(points, cells.weight, cells.positives, config)
+        bank = MonotoneBank(config.shape, cells.sizes, ranges, config.seed)
+    else:
+        bank = _continued(warm, cells, config)
+    bank = bank.to(config.device)
+    full = with_unseen(cells, config.unseen)
+    edges = bank.edges.cpu().numpy()
+    full_points = full.logit if config.shape.space == "logit" else expit(full.logit)
+    grid = make_grid(full, full_points, edges, config.cells)
+    ends = {"left": bank.left.cpu().numpy(), "right": bank.right.cpu().numpy()}
+    grid = dataclasses.replace(grid, **ends)
+    objective = BankObjective(bank, full, grid, len(cells.codes), config.priors, config.penalties, config.nodes)
+    descent = descend(objective, bank.parameters(), config.schedule, progress)
+    return BankFit(bank, config, descent, order_violation(bank, cells.codes))
+
+
+@torch.no_grad()
+def order_violation(bank: MonotoneBank, codes: NDArray[np.int64]) -> float:
+    """The paper's order loss of a bank over the contexts given: 0 when adjacent functions never cross."""
+    double = _in_double(bank)
+    return float(order_loss(*double.edge_values(torch.as_tensor(codes, device=bank.left.device))))
+
+
+def _continued(warm: BankFit, cells: Cells, config: BankConfig) -> MonotoneBank:
+    """A copy of the previous bank, with a row in its tables for every field value that is new."""
+    old = warm.bank
+    if config.shape != old.shape:
+        raise InputError("a warm start needs the architecture of the previous fit")
+    if len(cells.sizes) != len(old.sizes) or any(n < m for n, m in zip(cells.sizes, old.sizes, strict=False)):
+        raise InputError("a warm start needs the fields of the previous fit, with their values first")
+    bank = MonotoneBank(config.shape, cells.sizes, _ranges_of(old), config.seed)
+    state = {k: v.detach().clone() for k, v in old.state_dict().items()}
+    for i, (size, before) in enumerate(zip(cells.sizes, old.sizes, strict=True)):
+        for name in (f"tables.{i}", f"direct.{i}"):
+            if name in state:
+                # A new value starts as what it was until now: an unseen one.
+                known, unseen = state[name][:, :before], state[name][:, before:]
+                state[name] = torch.cat([known, unseen.expand(-1, size - before + 1, -1)], dim=1)
+    bank.load_state_dict(state)
+    return bank

@@ -1,0 +1,209 @@
+"""The objective of a monotone bank on weighted cells: log-loss, order, balance, and Gaussian priors."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mcnet.networks.cells import Cells, Grid
+from mcnet.networks.losses import (
+    balance_loss,
+    log_loss_from_logits,
+    log_loss_from_probabilities,
+    order_loss,
+)
+from mcnet.networks.monotone import MonotoneBank
+from mcnet.networks.newton import newton
+from mcnet.networks.optimise import Step
+
+__all__ = ["BankObjective", "Penalties", "Priors"]
+
+
+# A violation of the order this small, in the units of the space, is not punished in full: it keeps the loss
+# smooth.
+ROUNDING = 1e-2
+
+
+@dataclass(frozen=True)
+class Priors:
+    """Standard deviations of the Gaussian priors that make small data safe; infinity means none.
+
+    `jump`: between the functions of adjacent bins at their edge, in logits. `bend`: between the logarithms of
+    their slopes there. `slope`: of the logarithm of the mean slope in a bin, around slope one. `curve`: of
+    the logarithm of the slope inside a bin, around its mean. `level` and `tilt`: of a context's function
+    around the function of unseen values, in logits and in logarithm of slope.
+    """
+
+    jump: float = 0.003
+    bend: float = 0.3
+    slope: float = 1.0
+    curve: float = 0.2
+    level: float = 1.0
+    tilt: float = 0.3
+
+
+@dataclass(frozen=True)
+class Penalties:
+    """Coefficients of the paper's two regularisers.
+
+    `order` multiplies the order loss, measured in the units of the space. `None` stands for 1 on
+    probabilities and 0.01 on logits, and for nothing where a prior on jumps already joins the bins: there the
+    hinge only slows training down. `balance` multiplies the field-balance loss.
+    """
+
+    order: float | None = None
+    balance: float = 0.0
+    normalise: Literal["global", "field"] = "global"
+
+    def order_in(self, space: str, jump: float = np.inf) -> float:
+        """The order coefficient to use in a space, beside a prior on jumps of that standard deviation."""
+        if self.order is not None:
+            return self.order
+        return 0.0 if np.isfinite(jump) else {"logit": 0.01, "probability": 1.0}[space]
+
+
+@dataclass(frozen=True)
+class _Fixed:
+    """What does not change during training: integration weights, lower limits and the cells themselves."""
+
+    matrix: Tensor
+    origin: Tensor
+    weight: Tensor
+    positives: Tensor
+
+    def double(self) -> "_Fixed":
+        """The same in float64."""
+        return _Fixed(self.matrix.double(), self.origin.double(), self.weight.double(), self.positives.double())
+
+
+class BankObjective:
+    """The loss of a bank on a grid of cells, with every constant of the integral computed once."""
+
+    def __init__(
+        self,
+        bank: MonotoneBank,
+        cells: Cells,
+        grid: Grid,
+        originals: int,
+        priors: Priors,
+        penalties: Penalties,
+        nodes: int,
+    ) -> None:
+        self.bank, self.priors, self.penalties = bank, priors, penalties
+        self.originals = originals
+        self.order = penalties.order_in(bank.shape.space, priors.jump)
+        dtype, device = bank.score_weight.dtype, bank.left.device
+        # The two ends of a bin ride along as points without weight: order and jumps are read off there.
+        ends = np.stack([grid.left, grid.right], axis=-1)[:, None, :]
+        points = np.concatenate([grid.points, np.broadcast_to(ends, (*grid.points.shape[:2], 2))], axis=-1)
+        bins = np.broadcast_to(np.arange(bank.bins)[:, None, None], points.shape)
+
+        def tensor(values: np.ndarray) -> Tensor:
+            return torch.as_tensor(values, dtype=dtype, device=device)
+
+        self.nodes = bank.nodes(nodes)[:, None, :]
+        self.codes = torch.as_tensor(cells.codes, device=device)
+        self.fixed = _Fixed(
+            matrix=tensor(bank.rule(points, bins, nodes)),
+            origin=bank.origin.to(dtype)[:, None],
+            weight=tensor(grid.weight),
+            positives=tensor(grid.positives),
+        )
+        self.context = torch.arange(len(cells.codes), device=device)[None, :, None].expand_as(self.fixed.weight)
+        self.mass = float(grid.weight.sum())
+        layers = zip(bank.shape.hidden, (*bank.shape.hidden[1:], 1), strict=True)
+        self.work = float(self.nodes.numel() * len(cells.codes) * sum(a * b for a, b in layers))
+
+    def evaluate(self) -> Step:
+        """The loss now; its handle is the offset and log-scale of every bin and context."""
+        context = self.bank.embed(self.codes)
+        bias = self.bank.offset_and_scale(self.codes, context)
+        derivative = self.bank.derivative(self.nodes, context)
+        loss, curvature = self._loss(bias, derivative, self.fixed)
+        return Step(loss, (bias,), (curvature,))
+
+    def solve(self) -> None:
+        """Bring what the field values add directly to offset and scale to its optimum, in float64."""
+        tables = list(self.bank.direct) or [self.bank.bias_weights[-1]]
+        if not self.bank.shape.scale:
+            return
+        with torch.no_grad():
+            context = self.bank.embed(self.codes)
+            bias = self.bank.offset_and_scale(self.codes, context).double()
+            derivative = self.bank.derivative(self.nodes, context).double()
+        rows = [self.codes[:, i] for i in range(len(self.bank.direct))] or [self.codes.new_zeros(len(self.codes))]
+        fixed = self.fixed.double()
+
+        def loss(moves: list[Tensor]) -> Tensor:
+            moved = bias
+            for move, row in zip(moves, rows, strict=True):
+                moved = moved + move[:, row]
+            return self._loss(moved, derivative, fixed)[0]
+
+        moves = newton(loss, [torch.zeros_like(t, dtype=torch.float64) for t in tables], self.mass)
+        with torch.no_grad():
+            for table, move in zip(tables, moves, strict=True):
+                table += move.to(table.dtype)
+
+    def _loss(self, bias: Tensor, derivative: Tensor, fixed: "_Fixed") -> tuple[Tensor, Tensor]:
+        """The whole loss, and its approximate second derivative by each entry of `bias`."""
+        log_scale = bias[..., 1]
+        rise = log_scale.exp()[..., None] * torch.matmul(fixed.matrix, derivative[..., None])[..., 0]
+        values = (fixed.origin + bias[..., 0])[..., None] + rise
+        cells, start, end = values[..., :-2], values[..., -2], values[..., -1]
+        if self.bank.shape.space == "logit":
+            loss = log_loss_from_logits(cells, fixed.weight, fixed.positives)
+            chance = torch.sigmoid(cells)
+            information = chance * (1.0 - chance)
+        else:
+            loss = log_loss_from_probabilities(cells, fixed.weight, fixed.positives)
+            chance = cells
+            information = 1.0 / (cells * (1.0 - cells)).clamp_min(1e-4)
+        if self.order > 0:
+            loss = loss + self.order * order_loss(end[:-1], start[1:], ROUNDING)
+        if self.penalties.balance > 0:
+            real = slice(0, self.originals)
+            loss = loss + self.penalties.balance * balance_loss(
+                chance[:, real],
+                fixed.weight[:, real],
+                fixed.positives[:, real],
+                self.context[:, real],
+                self.originals,
+                self.penalties.normalise,
+            )
+        log_slope = derivative.log() + log_scale[..., None]
+        loss = loss + self._surprise(values, log_slope) / self.mass
+        information = (fixed.weight * information).detach() / self.mass
+        squares = torch.stack([torch.ones_like(information), rise[..., :-2].detach() ** 2], dim=-1)
+        return loss, (information[..., None] * squares).sum(-2)
+
+    def _surprise(self, values: Tensor, log_slope: Tensor) -> Tensor:
+        """The negative logarithm of the prior density, up to a constant."""
+        priors, start, end = self.priors, values[..., -2], values[..., -1]
+        total = values.new_zeros(())
+
+        def add(difference: Tensor, deviation: float) -> Tensor:
+            return difference.square().sum() / (2.0 * deviation**2)
+
+        mean = log_slope.mean(-1)
+        if np.isfinite(priors.slope):
+            total = total + add(mean, priors.slope)
+        if np.isfinite(priors.curve):
+            total = total + add(log_slope - mean[..., None], priors.curve) / log_slope.shape[-1]
+        if self.bank.bins > 1:
+            if np.isfinite(priors.jump):
+                total = total + add(start[1:] - end[:-1], priors.jump)
+            if np.isfinite(priors.bend):
+                total = total + add(log_slope[1:, :, -2] - log_slope[:-1, :, -1], priors.bend)
+        if len(self.codes) > self.originals:
+            shared = slice(self.originals, self.originals + 1)
+            others = slice(0, self.originals)
+            if np.isfinite(priors.level):
+                middle = (start + end) / 2.0
+                gap = (middle[:, others] - middle[:, shared]) / self.bank.bins**0.5
+                total = total + add(gap, priors.level)
+            if np.isfinite(priors.tilt):
+                total = total + add(mean[:, others] - mean[:, shared], priors.tilt)
+        return total

@@ -1,0 +1,243 @@
+import json
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sklearn.isotonic import IsotonicRegression
+
+from mcnet.errors import InputError
+from mcnet.networks.adaptive import AdaptiveConfig, fit_adaptive
+from mcnet.networks.bank import BankConfig, BankFit, fit_bank, restore_bank
+from mcnet.networks.cells import Cells, equal_mass_edges, make_grid, with_unseen
+from mcnet.networks.lines import fit_lines
+from mcnet.networks.monotone import BankShape
+from mcnet.networks.objective import Penalties, Priors
+from mcnet.networks.optimise import Schedule
+
+SHAPE = BankShape(hidden=(16, 16), embedding=8)
+BRIEF = Schedule(steps=20, cycles=1)
+QUICK = BankConfig(bins=8, shape=SHAPE, schedule=Schedule(steps=40, cycles=3))
+
+
+@pytest.fixture(scope="module")
+def fit(cells: Cells) -> BankFit:
+    return fit_bank(cells, QUICK)
+
+
+def test_fit_is_closer_to_the_truth_than_isotonic_per_value(fit: BankFit, log) -> None:
+    logit, value, label = log.draw(200_000)
+    test, test_value, _ = log.draw(50_000, 9)
+    isotonic = np.empty(len(test))
+    for v in range(4):
+        model = IsotonicRegression(out_of_bounds="clip").fit(logit[value == v], label[value == v])
+        isotonic[test_value == v] = model.predict(test[test_value == v])
+    p = log.truth(test, test_value)
+    ours = log.divergence(p, fit.predict(test, test_value))
+    assert fit.descent.converged
+    assert ours < log.divergence(p, np.clip(isotonic, 1e-6, 1 - 1e-6)) / 3
+
+
+def test_predictions_sum_to_the_positives_of_every_value(fit: BankFit, cells: Cells) -> None:
+    p = fit.predict(cells.logit, cells.codes[cells.context])
+    for v in range(4):
+        inside = cells.context == v
+        pcoc = (p * cells.weight)[inside].sum() / cells.positives[inside].sum()
+        assert pcoc == pytest.approx(1.0, abs=5e-3)
+
+
+def test_functions_rise_with_the_score_for_every_value_and_for_unseen_ones(fit: BankFit) -> None:
+    edges = fit.bank.edges.numpy()
+    for value in (0, 3, 4, 99, -1):
+        for left, right in zip([-16.2, *edges], [*(edges - 1e-9), 16.2], strict=True):
+            grid = np.linspace(left, right, 200)
+            assert (np.diff(fit.values(grid, np.full(200, value))) > 0).all()
+    assert 0.0 <= fit.order_loss < 0.05
+
+
+def test_same_seed_same_bits_and_order_of_cells_does_not_matter(fit: BankFit, cells: Cells) -> None:
+    again = fit_bank(cells, QUICK)
+    grid, value = np.linspace(-8, 1, 50), np.zeros(50, dtype=int)
+    assert (again.predict(grid, value) == fit.predict(grid, value)).all()
+    shuffle = np.random.default_rng(0).permutation(len(cells.logit))
+    mixed = Cells.of(
+        cells.logit[shuffle],
+        cells.weight[shuffle],
+        cells.positives[shuffle],
+        cells.context[shuffle],
+        cells.codes,
+    )
+    np.testing.assert_allclose(
+        fit_bank(mixed, QUICK).predict(grid, value), fit.predict(grid, value), rtol=1e-4
+    )
+
+
+def test_state_survives_json_and_tensors(fit: BankFit) -> None:
+    restored = restore_bank(fit.state(), json.loads(json.dumps(fit.description())))
+    grid, value = np.linspace(-8, 1, 50), np.arange(50) % 5
+    assert (restored.predict(grid, value) == fit.predict(grid, value)).all()
+    assert restored.config == fit.config
+
+
+def test_warm_start_stays_at_the_optimum_and_learns_a_new_value(fit: BankFit, cells: Cells) -> None:
+    again = fit_bank(cells, warm=fit)
+    assert again.descent.loss <= fit.descent.loss + 1e-6
+    codes = np.concatenate([cells.codes, [[4]]])
+    more = Cells.of(
+        np.append(cells.logit, [-4.0, -3.0]),
+        np.append(cells.weight, [50_000, 50_000]),
+        np.append(cells.positives, [3000, 7000]),
+        np.append(cells.context, [4, 4]),
+        codes,
+    )
+    grown = fit_bank(more, warm=fit)
+    assert grown.predict(np.array([-4.0, -3.0]), np.array([4, 4])) == pytest.approx([0.06, 0.14], rel=0.05)
+    with pytest.raises(InputError, match="architecture"):
+        fit_bank(cells, BankConfig(), warm=fit)
+
+
+def test_unseen_values_get_the_pooled_curve(fit: BankFit, cells: Cells) -> None:
+    pooled = fit.predict(cells.logit, np.full(len(cells.logit), 4))
+    assert (pooled * cells.weight).sum() == pytest.approx(cells.positives.sum(), rel=0.02)
+
+
+def test_two_fields_add_up(cells: Cells) -> None:
+    codes = np.array([[c % 2, c // 2] for c in range(4)])
+    two = Cells.of(cells.logit, cells.weight, cells.positives, cells.context, codes)
+    fit = fit_bank(two, QUICK)
+    p = fit.predict(cells.logit, codes[cells.context])
+    for field in range(2):
+        for value in range(2):
+            inside = codes[cells.context, field] == value
+            assert (p * cells.weight)[inside].sum() == pytest.approx(cells.positives[inside].sum(), rel=0.01)
+    assert np.isfinite(fit.predict(cells.logit[:3], np.array([[0, 9], [9, 1], [9, 9]]))).all()
+
+
+def test_without_fields_the_context_needs_no_codes(cells: Cells) -> None:
+    plain = Cells.of(cells.logit, cells.weight, cells.positives)
+    fit = fit_bank(plain, QUICK)
+    p = fit.predict(cells.logit)
+    assert (p * cells.weight).sum() == pytest.approx(cells.positives.sum(), rel=1e-3)
+    with pytest.raises(InputError, match="shape"):
+        fit.predict(cells.logit, cells.context)
+
+
+def test_probability_space_trains_on_cells_too(cells: Cells) -> None:
+    shape = BankShape(hidden=(16, 16), embedding=8, space="probability")
+    none = Priors(*[np.inf] * 6)
+    fit = fit_bank(
+        cells, BankConfig(bins=5, shape=shape, schedule=BRIEF, priors=none, penalties=Penalties(order=0.0))
+    )
+    p = fit.predict(cells.logit, cells.codes[cells.context])
+    assert ((p > 0) & (p < 1)).all()
+    assert (p * cells.weight).sum() == pytest.approx(cells.positives.sum(), rel=0.01)
+
+
+def test_order_penalty_lowers_the_order_loss(cells: Cells) -> None:
+    loose = Priors(jump=0.1)
+    free = fit_bank(
+        cells, BankConfig(bins=5, shape=SHAPE, schedule=BRIEF, priors=loose, penalties=Penalties(order=0.0))
+    )
+    held = fit_bank(
+        cells, BankConfig(bins=5, shape=SHAPE, schedule=BRIEF, priors=loose, penalties=Penalties(order=0.01))
+    )
+    assert held.order_loss < free.order_loss / 5
+
+
+@pytest.fixture(scope="module")
+def degenerate(log) -> dict[str, Cells]:
+    logit, value, label = log.draw(3000)
+    extreme = np.array([-16.118, -16.118, 16.118, 0.0])
+    no_positives = np.where(value == 2, 0.0, label)
+    low_bin = np.where(logit < -4, 0.0, label)
+    return {
+        "a value without positives": log.summarise(logit, value, no_positives),
+        "a bin without positives": log.summarise(logit, value, low_bin),
+        "no positives at all": log.summarise(logit, value, 0 * label),
+        "positives only": log.summarise(logit, value, 0 * label + 1),
+        "constant scores": Cells.of(np.full(3, -2.0), np.ones(3) * 100, np.array([3.0, 5, 4]), np.arange(3)),
+        "ten rows": Cells.of(logit[:10], np.ones(10), (np.arange(10) % 3 == 0).astype(float), value[:10]),
+        "one row": Cells.of(logit[:1], np.ones(1), np.zeros(1)),
+        "one value": Cells.of(logit, np.ones(3000), label, 0 * value),
+        "extreme scores": Cells.of(extreme, np.ones(4) * 1000, np.array([0.0, 1, 1000, 400])),
+    }
+
+
+DEGENERATE = [
+    "a value without positives",
+    "a bin without positives",
+    "no positives at all",
+    "positives only",
+    "constant scores",
+    "ten rows",
+    "one row",
+    "one value",
+    "extreme scores",
+]
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_degenerate_cells_give_finite_monotone_answers(name: str, degenerate: dict[str, Cells]) -> None:
+    cells = degenerate[name]
+    config = BankConfig(bins=8, shape=SHAPE, schedule=Schedule(steps=20, cycles=2), least_positives=1)
+    fit = fit_bank(cells, config)
+    grid = np.linspace(-16.118, 16.118, 300)
+    p = fit.predict(grid, np.zeros((300, len(cells.sizes)), dtype=int))
+    assert np.isfinite(p).all()
+    assert ((p >= 0) & (p <= 1)).all()
+    values = fit.values(grid, np.zeros((300, len(cells.sizes)), dtype=int))
+    assert (np.diff(values) > -0.05).all()
+    seen = fit.predict(cells.logit, cells.codes[cells.context])
+    assert (seen * cells.weight).sum() == pytest.approx(cells.positives.sum(), rel=0.35, abs=3.0)
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_the_other_functions_survive_degenerate_cells_too(name: str, degenerate: dict[str, Cells]) -> None:
+    cells = degenerate[name]
+    grid = np.linspace(-16.118, 16.118, 100)
+    lines = fit_lines(cells)
+    assert np.isfinite(lines.predict(grid)).all()
+    assert lines.order_loss < 0.01
+    schedule = Schedule(steps=20, cycles=1)
+    adaptive = fit_adaptive(cells, AdaptiveConfig(candidates=(2, 4), hidden=8, schedule=schedule))
+    codes = np.zeros((100, len(cells.sizes)), dtype=int)
+    assert np.isfinite(adaptive.predict(grid, codes)).all()
+
+
+def test_cells_are_checked() -> None:
+    one = np.ones(2)
+    with pytest.raises(InputError, match="positives"):
+        Cells.of(one, one, 2 * one)
+    with pytest.raises(InputError, match="nothing to fit"):
+        Cells.of(one, 0 * one, 0 * one)
+    with pytest.raises(InputError, match="finite"):
+        Cells.of(np.array([np.nan, 0]), one, one)
+    with pytest.raises(InputError, match="context"):
+        Cells.of(one, one, one, np.array([0, 5]), np.zeros((2, 1), dtype=int))
+
+
+def test_edges_never_split_ties_and_bins_have_equal_mass() -> None:
+    points = np.repeat([1.0, 2.0, 3.0, 4.0], [1, 5, 1, 1])
+    edges = equal_mass_edges(points, np.ones(8), 4)
+    assert set(edges) <= {1.5, 2.5, 3.5}
+    assert len(equal_mass_edges(np.full(5, 2.0), np.ones(5), 4)) == 0
+    fine = equal_mass_edges(np.arange(100.0), np.ones(100), 10)
+    np.testing.assert_array_equal(fine, np.arange(9.5, 99, 10))
+
+
+def test_grid_keeps_mass_positives_and_mean_score(cells: Cells) -> None:
+    edges = equal_mass_edges(cells.logit, cells.weight, 7)
+    grid = make_grid(cells, cells.logit, edges, 16)
+    assert grid.points.shape == (7, 4, 16)
+    assert grid.weight.sum() == pytest.approx(cells.mass)
+    assert grid.positives.sum() == pytest.approx(cells.positives.sum())
+    assert (grid.weight * grid.points).sum() == pytest.approx((cells.weight * cells.logit).sum())
+    for v in range(4):
+        assert grid.weight[:, v].sum() == pytest.approx(cells.weight[cells.context == v].sum())
+
+
+def test_unseen_contexts_pool_the_others(cells: Cells) -> None:
+    codes = np.array([[c % 2, c // 2] for c in range(4)])
+    full = with_unseen(Cells.of(cells.logit, cells.weight, cells.positives, cells.context, codes), 0.3)
+    np.testing.assert_array_equal(full.codes[4:], [[2, 2], [2, 0], [2, 1], [0, 2], [1, 2]])
+    assert full.mass == pytest.approx(1.3 * cells.mass)
+    assert expit(full.logit).max() < 1
