@@ -50,7 +50,7 @@ def _facts(model: "CalibrationModel") -> Any:
     history = model.provenance
     columns = history.get("columns", {})
     fields = [f"{name} ({len(v):,} values)" for name, v in zip(model.fields, model.contexts.values, strict=True)]
-    known = ", ".join(f"{name}={value}" for name, value in model.parameters.items())
+    known = ", ".join(f"{name}={value}" for name, value in _chosen_parameters(model).items())
     lines = [
         ("method", model.method + (f" ({known})" if known else "")),
         ("fields", " × ".join(fields) or "none"),
@@ -66,6 +66,14 @@ def _facts(model: "CalibrationModel") -> Any:
         lines.append(("columns", ", ".join(f"{name} {column}" for name, column in columns.items())))
     lines.append(("made", f"{history.get('date', 'at an unknown date')} by {history.get('library', 'mcnet')}"))
     return "\n".join(f"{name:<12}{value}" for name, value in lines)
+
+
+def _chosen_parameters(model: "CalibrationModel") -> dict[str, Any]:
+    """Return the parameters that are not the method's own defaults; all of them for a method of another version."""
+    from mcnet.calibrators.registry import calibrator, methods
+
+    usual = calibrator(model.method)._plain_parameters() if model.method in methods() else {}
+    return {name: value for name, value in model.parameters.items() if name not in usual or usual[name] != value}
 
 
 def _pictures(model: "CalibrationModel", contexts: int) -> list[Any]:
