@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mcnet.export.pieces import LOWEST_SCORE, Pieces
-from mcnet.rows.columns import FloatArray, IntArray
+from mcnet.rows.buckets import bucket_starts
+from mcnet.rows.columns import IntArray
 
 __all__ = ["Guide"]
 
@@ -35,40 +36,27 @@ class Guide:
         allowed = max(_SMALL, 2 * len(pieces.starts))
         best = _guide(pieces, 0)
         for bits in range(1, _MOST_BITS + 1):
-            shift = _MANTISSA - bits
-            if pieces.grids * _buckets(shift) > allowed:
-                break
             finer = _guide(pieces, bits)
+            if finer.entries.size > allowed:
+                break
             if finer.steps < best.steps:
                 best = finer
         return best
 
 
-def _first(shift: int) -> int:
-    return int(np.float64(LOWEST_SCORE).view(np.int64)) >> shift
-
-
-def _buckets(shift: int) -> int:
-    return 2 * ((int(np.float64(0.5).view(np.int64)) >> shift) - _first(shift) + 1)
-
-
-def _edges(shift: int) -> FloatArray:
-    """Return the lower edge of every bucket, and of one more, right of every score."""
-    half = _buckets(shift) // 2
-    low = ((np.arange(half + 1, dtype=np.int64) + _first(shift)) << shift).view(np.float64)
-    return np.concatenate([low[:-1], 1.0 - low[:0:-1], [2.0]])
-
-
 def _guide(pieces: Pieces, bits: int) -> Guide:
     shift = _MANTISSA - bits
-    edges = _edges(shift)
-    found = np.stack(
-        [
-            np.maximum(np.searchsorted(pieces.starts[pieces.of_grid(grid)], edges, side="right") - 1, 0)
-            for grid in range(pieces.grids)
-        ]
-    )
-    steps = int(np.diff(found, axis=1).max()).bit_length()
+    edges = bucket_starts(shift)
+    # The highest score of a bucket may be where the next one starts, since starts are a hair low.
+    ends = np.append(np.nextafter(edges[1:], 1.0), 1.0)
+    found = np.empty((pieces.grids, len(edges)), dtype=np.int64)
+    reach = 0
+    for grid in range(pieces.grids):
+        starts = pieces.starts[pieces.of_grid(grid)]
+        found[grid] = np.maximum(np.searchsorted(starts, edges, side="right") - 1, 0)
+        reach = max(reach, int((np.searchsorted(starts, ends, side="right") - 1 - found[grid]).max()))
+    steps = reach.bit_length()
     # A search that begins further left still ends at the same piece, and then it never reads past its grid.
     furthest = np.maximum(pieces.grid_size - (1 << steps), 0)
-    return Guide(shift, _first(shift), len(edges) - 1, steps, np.minimum(found[:, :-1], furthest[:, None]))
+    first = int(np.float64(LOWEST_SCORE).view(np.int64)) >> shift
+    return Guide(shift, first, len(edges), steps, np.minimum(found, furthest[:, None]))
