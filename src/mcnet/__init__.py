@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     )
     from mcnet.metrics.evaluation import Evaluation, evaluate
     from mcnet.metrics.sketched import evaluate_sketch
+    from mcnet.report.page import write_report
+    from mcnet.report.pictures import plot_curves
     from mcnet.selection.selecting import Selection, select
     from mcnet.sketch.scanning import scan
     from mcnet.sketch.sketch import Sketch
@@ -71,8 +73,10 @@ _HOMES = {
     "evaluate_sketch": "metrics.sketched",
     "load": "curves.store",
     "methods": "calibrators.registry",
+    "plot_curves": "report.pictures",
     "scan": "sketch.scanning",
     "select": "selection.selecting",
+    "write_report": "report.page",
 }
 
 __all__ = [
@@ -108,8 +112,10 @@ __all__ = [
     "evaluate_sketch",
     "load",
     "methods",
+    "plot_curves",
     "scan",
     "select",
+    "write_report",
 ]
 
 

@@ -72,13 +72,17 @@ class Browser:
 
     def open(self, page: Path, *, width: int = 1100, height: int = 900, dark: bool = False) -> None:
         self.events.clear()
+        self.look(width=width, height=height, dark=dark)
+        self.call("Page.navigate", url=page.as_uri())
+        self.wait("document.documentElement?.dataset.ready === 'yes'")
+
+    def look(self, *, width: int = 1100, height: int = 900, dark: bool = False, media: str = "screen") -> None:
+        """Set the screen's size and theme, or print."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
-        scheme = "dark" if dark else "light"
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.call("Page.navigate", url=page.as_uri())
-        self.wait("document.documentElement?.dataset.ready === 'yes'")
+        theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", media=media, features=[theme])
 
     def wait(self, condition: str, seconds: float = 30.0) -> None:
         until = time.monotonic() + seconds

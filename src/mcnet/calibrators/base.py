@@ -135,6 +135,16 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         """Save the fitted model as JSON; `mcnet.load` brings it back for serving."""
         self._fitted().save(path)
 
+    def plot(self, field: Any = None) -> Any:
+        """Show the curves as a Plotly figure: the pooled one and the first few contexts', or that of a field value.
+
+        `mcnet.plot_curves(calibrator, sketch)` shows a curve over the rows it was fitted on.
+        """
+        from mcnet.curves.lines import plot_lines
+
+        self._fitted()
+        return plot_lines(self, field)
+
     @property
     def curves_(self) -> Curves:
         """Return the fitted curves: the pooled one first, then one a context."""

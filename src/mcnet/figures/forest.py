@@ -113,7 +113,6 @@ def draw_forest(forest: Forest, *, limit: int = 30) -> Spec:
                 tickvals=places.tolist(),
                 ticktext=[_short(value) for value in shown.values],
                 range=[len(shown) - 0.4, -0.6],
-                showgrid=False,
             ),
         ),
     }

@@ -69,13 +69,14 @@ def draw_reliability(tables: Mapping[str, ReliabilityTable], *, height: int = 52
                 domain=[0.4, 1.0],
                 range=span(shown, logarithmic=logarithmic),
             ),
-            yaxis2=axis("predicted ÷ observed", domain=[0.0, 0.32], range=_around_one(ratios)),
+            yaxis2=axis("PCOC", domain=[0.0, 0.32], range=_around_one(ratios)),
         ),
     }
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:
-    return np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0.0)
+    ratio: Floats = np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0.0)
+    return ratio
 
 
 def _around_one(ratios: Floats) -> list[float]:

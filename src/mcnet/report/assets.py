@@ -31,4 +31,4 @@ def packed_data(data: Any) -> str:
 
 def _packed(content: bytes) -> str:
     # No time stamp: the same content gives the same page.
-    return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode("ascii")
+    return base64.b64encode(gzip.compress(content, 6, mtime=0)).decode("ascii")

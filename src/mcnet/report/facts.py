@@ -98,12 +98,15 @@ def describe_order(method: str, order: Order) -> str:
         which = "The curve" if order.curves == 1 else f"Each of the {count(order.curves)} curves"
         said = f"{which} of {method} rises or stays level everywhere: a higher score never gets a lower probability."
     else:
+        which = f"{count(order.falling)} of the {count(order.curves)} curves of {method} fall"
         said = (
-            f"{count(order.falling)} of the {count(order.curves)} curves of {method} fall somewhere, by "
+            f"{which if order.curves > 1 else f'The curve of {method} falls'} somewhere, by "
             f"{figure(order.largest_drop)} at most: {percent(order.share_below)} of the rows get a lower probability "
             "than a row of their context with a lower score."
         )
-    return said + (f" Order violations reported by the fit: {order.reported}." if order.reported else "")
+    if order.kept and order.reported:
+        said += f" To guarantee it, a fitted probability was moved by {figure(order.reported)} at most."
+    return said
 
 
 def prepare_values(forest: Forest, *, limit: int = 1000) -> list[ValueLine]:

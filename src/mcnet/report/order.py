@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from mcnet.curves.lines import fitted_model
 from mcnet.metrics.sketched import predict_cells
-from mcnet.report.preparing import fitted_model
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["Order", "prepare_order"]
@@ -17,14 +17,14 @@ class Order:
     """How many of a calibrator's curves fall somewhere, by how much at most, and the share of the weight below.
 
     A row is *below* if its probability is lower than that of a row of its context with a lower score. `reported` is
-    the calibrator's own `order_violations_`, where it keeps one.
+    the calibrator's own `order_violations_`, where it keeps one: by how much its guarantee had to move a probability.
     """
 
     curves: int
     falling: int
     largest_drop: float
     share_below: float
-    reported: str | None
+    reported: float | None
 
     @property
     def kept(self) -> bool:
@@ -42,7 +42,7 @@ def prepare_order(calibrator: Any, sketch: Sketch) -> Order:
         falling=falling,
         largest_drop=model.curves.largest_drop(),
         share_below=_share_below(calibrator, sketch) if falling else 0.0,
-        reported=None if reported is None else str(reported),
+        reported=None if reported is None else float(reported),
     )
 
 

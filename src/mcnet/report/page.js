@@ -22,23 +22,31 @@
   document.head.append(library);
   const data = JSON.parse(await unpacked("data-packed"));
 
+  // On paper a figure has the width of a sheet between its margins, whatever the screen's.
+  const paper = { width: 680, ink: "#444" };
+  let printing = false;
+  const onPaper = () => printing || matchMedia("print").matches;
   // The figures' own colours suit light and dark; only the text follows the page.
-  const ink = () => getComputedStyle(document.documentElement).getPropertyValue("--quiet").trim();
+  const ink = () => (onPaper() ? paper.ink : getComputedStyle(document.documentElement).getPropertyValue("--quiet").trim());
+  const narrow = matchMedia("(max-width: 640px)");
   const options = { displayModeBar: false, responsive: true, scrollZoom: false };
   const drawn = new Map();
 
   function draw(id, figure) {
     const place = byId(id);
     if (!place) return null;
-    const small = window.innerWidth < 640;
+    const small = narrow.matches && !onPaper();
     const layout = structuredClone(figure.layout);
     layout.font.color = ink();
+    if (onPaper()) layout.width = paper.width;
     if (small) {
       layout.font.size = 12;
       layout.margin = { ...layout.margin, l: 44, r: 8 };
       // Ticks at 2 and 5 of each decade would run into one another.
       if (layout.xaxis.dtick === "D2") layout.xaxis.dtick = 1;
     }
+    // When the window changes its size, Plotly forgets the height of a figure and takes that of its place.
+    place.style.height = `${layout.height}px`;
     drawn.set(id, figure);
     return Plotly.react(place, figure.data, layout, options);
   }
@@ -80,5 +88,12 @@
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   matchMedia("print").addEventListener("change", redraw);
+  narrow.addEventListener("change", redraw);
+  for (const [event, begins] of [["beforeprint", true], ["afterprint", false]]) {
+    window.addEventListener(event, () => {
+      printing = begins;
+      redraw();
+    });
+  }
   document.documentElement.dataset.ready = "yes";
 })();

@@ -9,6 +9,7 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from numpy.typing import NDArray
 
+from mcnet.curves.lines import prepare_lines
 from mcnet.figures.curves import draw_curves
 from mcnet.figures.drift import draw_drift
 from mcnet.figures.forest import Forest, draw_forest, prepare_forest
@@ -23,7 +24,7 @@ from mcnet.report.assets import packed_data, packed_plotly, read_asset
 from mcnet.report.drift import PeriodSums, drift_of, period_sums
 from mcnet.report.facts import describe_order, prepare_comparison, prepare_facts, prepare_values
 from mcnet.report.order import prepare_order
-from mcnet.report.preparing import fitted_model, prepare_lines, prepare_points, prepare_reliability, score_span
+from mcnet.report.preparing import prepare_points, prepare_reliability, score_span
 from mcnet.report.views import View, prepare_views, unite
 from mcnet.report.wording import count, with_interval
 from mcnet.rows.columns import FloatArray, sums_by
@@ -34,7 +35,7 @@ from mcnet.sketch.sketch import Sketch
 
 __all__ = ["write_report"]
 
-_LINES = 6
+_LINES = 5
 _SHOWN_VALUES = 30
 
 
@@ -69,7 +70,8 @@ def write_report(
     sums = period_sums(selection.calibrator, periods, places[2:], len(contexts)) if periods else None
     shown = prepare_views(contexts, sums_by(places[0], judged.weight, len(contexts)), limit=views)
     painter = _Painter(selection.calibrator, judged, after, fitted, contexts, places[0], places[1], sums)
-    forests = _forests(evaluate_cells(judged.score, judged), evaluate_cells(after, judged))
+    evaluated = selection.chosen.evaluation if test is None else evaluate_cells(after, judged)
+    forests = _forests(evaluate_cells(judged.score, judged), evaluated)
     judged_on = selection.judged_on if test is None else "the test rows"
     data = {
         "views": [painter.paint(view) for view in shown],
@@ -118,7 +120,6 @@ class _Painter:
         self.calibrator = calibrator
         self.judged, self.after, self.fitted, self.contexts = judged, after, fitted, contexts
         self.judged_contexts, self.fitted_contexts, self.periods = judged_contexts, fitted_contexts, periods
-        self.curve_of = self._curves_of_contexts()
 
     def paint(self, view: View) -> dict[str, Any]:
         """Return the words and figures of a view."""
@@ -145,28 +146,18 @@ class _Painter:
             if len(own)
             else (self.judged.score[cells], self.judged.weight[cells])
         )
-        wanted = self.curve_of[view.contexts].tolist()
-        if not view.group:
-            wanted = [0, *wanted]
-        curves = list(dict.fromkeys(wanted))[:_LINES]
-        lines = prepare_lines(self.calibrator, curves, score_span(score, weight), bands=len(curves) == 1)
+        heaviest = self.contexts.subset(view.contexts[:_LINES].astype(np.int32))
+        lines = prepare_lines(self.calibrator, heaviest, score_span(score, weight), pooled=not view.group)
         return draw_curves(lines, prepare_points(self.fitted, own) if len(own) else None)
 
-    def _curves_of_contexts(self) -> NDArray[np.intp]:
-        """Return the curve of every context: 0, the pooled one, where the model knows none."""
-        model = fitted_model(self.calibrator)
-        if not model.fields:
-            return np.zeros(len(self.contexts), dtype=np.intp)
-        columns = [c for c in self.contexts.columns(self.contexts.all()) if c.name in model.fields]
-        return model.contexts.lookup(columns).astype(np.intp) + 1
-
     def _summary(self, cells: NDArray[np.intp]) -> str:
-        rate, weight = self.judged.rate[cells], self.judged.weight[cells]
+        positives, weight = self.judged.positives[cells], self.judged.weight[cells]
         said = []
         for p in (self.judged.score[cells], self.after[cells]):
-            pcoc, low, high = (float(column[0]) for column in group_pcoc(group_sums(p, rate, None, weight)))
+            sums = group_sums(p, positives / weight, None, weight)
+            pcoc, low, high = (float(column[0]) for column in group_pcoc(sums))
             said.append(with_interval(pcoc, low, high))
-        rows = f"{count(float(weight.sum()))} rows, {count(float((rate * weight).sum()))} positives"
+        rows = f"{count(float(weight.sum()))} rows, {count(float(positives.sum()))} positives"
         return f"{rows}. PCOC {said[0]} before, {said[1]} after."
 
 

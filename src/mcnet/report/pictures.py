@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from mcnet.curves.lines import prepare_lines
 from mcnet.errors import InputError
 from mcnet.figures.curves import draw_curves
 from mcnet.figures.drift import Drift, draw_drift
@@ -12,7 +13,7 @@ from mcnet.figures.forest import Forest, draw_forest
 from mcnet.figures.histogram import Masses, draw_histogram
 from mcnet.figures.reliability import ReliabilityTable, draw_reliability
 from mcnet.figures.style import as_plotly
-from mcnet.report.preparing import fitted_model, prepare_lines, prepare_points, score_span
+from mcnet.report.preparing import prepare_points, score_span
 from mcnet.rows.fields import field_columns
 from mcnet.sketch.sketch import Sketch
 
@@ -30,20 +31,15 @@ def plot_curves(calibrator: Any, sketch: Sketch, field: Any = None) -> Any:
     >>> [trace.name for trace in plot_curves(Platt().fit_sketch(sketch), sketch).data][:2]
     ['pooled', 'observed rate']
     """
-    model = fitted_model(calibrator)
-    curve, cells = 0, np.arange(len(sketch))
+    cells, contexts = np.arange(len(sketch)), None
     if field is not None:
-        values = field if isinstance(field, Mapping) else {sketch.contexts.names[0]: field}
-        columns = field_columns({name: [value] for name, value in values.items()})
-        context = int(sketch.contexts.lookup(columns)[0])
-        if context < 0:
+        values = field if isinstance(field, Mapping) else dict.fromkeys(sketch.contexts.names[:1], field)
+        context = sketch.contexts.lookup(field_columns({name: [value] for name, value in values.items()}))
+        if context[0] < 0:
             raise InputError(f"the sketch has no rows of {values}; leave field out for the pooled curve")
-        cells = np.flatnonzero(sketch.context == context)
-        needed = {column.name: column for column in columns}
-        if model.fields:
-            curve = int(model.contexts.lookup([needed[name] for name in model.fields])[0]) + 1
+        cells, contexts = np.flatnonzero(sketch.context == context[0]), sketch.contexts.subset(context)
     between = score_span(sketch.score[cells], sketch.weight[cells])
-    return as_plotly(draw_curves(prepare_lines(calibrator, [curve], between), prepare_points(sketch, cells)))
+    return as_plotly(draw_curves(prepare_lines(calibrator, contexts, between), prepare_points(sketch, cells)))
 
 
 def plot_reliability(tables: Mapping[str, ReliabilityTable]) -> Any:

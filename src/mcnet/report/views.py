@@ -55,10 +55,12 @@ def prepare_views(contexts: Contexts, weight: FloatArray, *, limit: int = 300) -
     heaviest = heaviest[weight[heaviest] > 0.0]
     parts = list(_by_value(contexts, weight, heaviest))
     if len(contexts.names) > 1:
-        name, rows = " × ".join(contexts.names), contexts.rows()
-        for context in heaviest[:limit]:
-            label = " · ".join(MISSING_LABEL if value is None else value for value in rows[context].values())
-            parts.append(View(label, name, np.array([context]), float(weight[context])))
+        name, offered = " × ".join(contexts.names), heaviest[:limit]
+        labels = contexts.subset(offered.astype(np.int32)).labels()
+        parts += [
+            View(label, name, np.array([context]), float(weight[context]))
+            for label, context in zip(labels, offered, strict=True)
+        ]
     kept = set(sorted(range(len(parts)), key=lambda place: -parts[place].weight)[:limit])
     whole = View(ALL_ROWS, "", heaviest, float(weight.sum()))
     return [whole, *(part for place, part in enumerate(parts) if place in kept)]

@@ -83,6 +83,24 @@ class Selection:
             ],
         }
 
+    def _repr_html_(self) -> str:
+        from mcnet.figures.html import card
+
+        rows = [
+            [
+                ("→ " if result.method == self.chosen.method else "") + result.method,
+                f"{result.log_loss:.5f}",
+                f"{result.difference.value:+.1e} ± {result.difference.standard_error:.0e}",
+                f"{result.evaluation.pcoc:.3f}",
+                f"{result.evaluation.f_rce:.4f}",
+                f"{result.evaluation.auc:.4f}",
+                f"{result.fit_seconds:.2f}",
+            ]
+            for result in self.results
+        ]
+        head = ["method", "log-loss", "over the best", "PCOC", "F-RCE", "AUC", "fit s"]
+        return card("Selection", head, rows, f"Judged on {self.judged_on}; → is chosen.")
+
     def __str__(self) -> str:
         lines = [f"{'method':<14}{'log-loss':>10}{'± vs best':>20}{'PCOC':>8}{'F-RCE':>8}{'AUC':>8}{'fit s':>8}"]
         for result in self.results:

@@ -133,6 +133,22 @@ class Sketch:
         parts += [f"{self.folds} folds"] if self.folds > 1 else []
         return f"Sketch({', '.join(parts)}, resolution {self.resolution})"
 
+    def _repr_html_(self) -> str:
+        from mcnet.figures.html import card
+
+        rows = [
+            ["rows", f"{self.rows:,}"],
+            ["weight", f"{self.total_weight:,.15g}"],
+            ["positives", f"{self.total_positives:,.15g}"],
+            ["cells", f"{len(self):,} (resolution {self.resolution}, {self.folds} folds)"],
+        ]
+        if len(self):
+            rows.insert(3, ["rate", f"{self.total_positives / self.total_weight:.4g}"])
+            rows.append(["scores", f"{self.score.min():.4g} … {self.score.max():.4g}"])
+        for name, values in zip(self.contexts.names, self.contexts.values, strict=True):
+            rows.append([f"field {name}", f"{len(values):,} values"])
+        return card("Sketch", [], rows)
+
     # -- arithmetic ---------------------------------------------------------------------------------------------
 
     def __add__(self, other: object) -> "Sketch":
