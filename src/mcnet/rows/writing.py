@@ -1,7 +1,7 @@
 """Write a file whole or not at all."""
 
 import os
-import secrets
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +20,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     if target.is_dir():
         raise InputError(f"{target} is a folder; name a file")
     # The name is chosen before the file is made, so that an interrupt finds nothing it would not remove.
-    part = target.parent / f".{target.name}.{secrets.token_hex(6)}.part"
+    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
         part.touch(exist_ok=False)
         yield part

@@ -45,7 +45,8 @@ def scan(
             f"the column {twice!r} is used twice; score, label, fields, weight and folds are columns of their own"
         )
     source = source_name(files)
-    accumulator = Accumulator(make_grid(resolution), number)
+    grid = make_grid(resolution)
+    accumulator = Accumulator(grid, number)
     rows = 0
     for batch in batches(open_log(files), columns, source=source, progress=progress):
         if len(batch) == 0:
@@ -66,4 +67,4 @@ def scan(
         raise InputError(f"{source} has no rows" if rows == 0 else f"every row of {source} has weight 0")
     contexts, cells = accumulator.finish()
     used = int(np.max(cells.fold)) + 1 if isinstance(folds, str) else number
-    return Sketch(contexts, cells, resolution, used, accumulator.rows)
+    return Sketch(contexts, cells, grid.resolution, used, accumulator.rows)

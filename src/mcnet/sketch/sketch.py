@@ -18,6 +18,9 @@ from mcnet.sketch.grid import DEFAULT_RESOLUTION, Grid, Resolution, make_grid
 
 __all__ = ["Sketch"]
 
+_NOTHING = 1e-250
+"""A weight below this is no weight."""
+
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
@@ -178,9 +181,12 @@ class Sketch:
         if not 0.0 < float(factor) < np.inf:
             raise InputError(f"a sketch was scaled by {factor}; the factor is a number above 0")
         cells = Cells(self.context, self.cells.key, self.fold, self.cells.sums * float(factor))
+        # After years of decay a cell that nobody fills comes to numbers too small to divide by.
+        cells = cells.take(cells.sums[:, 0] > _NOTHING)
         return Sketch(self.contexts, cells, self.resolution, self.folds, self.rows)
 
     __rmul__ = __mul__
+    __array_ufunc__ = None  # NumPy's numbers leave `number * sketch` to the sketch
 
     def __eq__(self, other: object) -> bool:
         """Tell whether two sketches have the same cells with the same sums; how many rows made them is not compared."""
