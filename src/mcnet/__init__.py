@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from mcnet.calibrators.adacalib import AdaCalib
     from mcnet.calibrators.base import Calibrator
     from mcnet.calibrators.beta import Beta
+    from mcnet.calibrators.classifier import CalibratedClassifier
     from mcnet.calibrators.densities import GammaScaling, GaussianScaling
     from mcnet.calibrators.histogram import Histogram
     from mcnet.calibrators.identity import Identity
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 # fitting needs.
 _HOMES = {
     "AdaCalib": "calibrators.adacalib",
+    "CalibratedClassifier": "calibrators.classifier",
     "CalibrationModel": "curves.model",
     "CalibrationWarning": "errors",
     "Calibrator": "calibrators.base",
@@ -81,6 +83,7 @@ __all__ = [
     "SIR",
     "AdaCalib",
     "Beta",
+    "CalibratedClassifier",
     "CalibrationModel",
     "CalibrationWarning",
     "Calibrator",

@@ -8,13 +8,14 @@ from os import PathLike
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from scipy.special import xlog1py, xlogy
 from sklearn.base import BaseEstimator
 
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily
 from mcnet.curves.model import CalibrationModel
 from mcnet.errors import CalibrationWarning, InputError, NotFittedError, NotSupportedError
-from mcnet.rows.columns import FloatArray, ScoreType
+from mcnet.rows.columns import FloatArray, ScoreType, check_lengths, labels_column, weights_column
 from mcnet.rows.contexts import Contexts
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
@@ -117,6 +118,14 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
     ) -> FloatArray:
         """Return the calibrated probability of each score, float64 inside (0, 1)."""
         return self._fitted().predict(scores, field, codes=codes, score_type=score_type)
+
+    def score(self, scores: Any, labels: Any, *, field: Any = None, weight: Any = None) -> float:
+        """Return the negative log-loss on these rows: what scikit-learn's searches maximise."""
+        p = self.predict(scores, field)
+        y = labels_column(labels)
+        check_lengths(score=p, label=y)
+        w = None if weight is None else weights_column(weight)
+        return float(np.average(xlogy(y, p) + xlog1py(1.0 - y, -p), weights=w))
 
     def codes(self, field: Any) -> Any:
         """Return each row's context as a number to pass to `predict(codes=…)`, -1 where unseen."""

@@ -19,10 +19,10 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise InputError(f"the folder {target.parent} does not exist; make it first")
     if target.is_dir():
         raise InputError(f"{target} is a folder; name a file")
+    # The name is chosen before the file is made, so that an interrupt finds nothing it would not remove.
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-    # Made by the system's own call, so that it has the permissions any new file would have.
-    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
+        part.touch(exist_ok=False)
         yield part
         part.replace(target)
     finally:

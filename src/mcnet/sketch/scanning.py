@@ -9,7 +9,7 @@ import numpy as np
 from mcnet.errors import InputError
 from mcnet.rows.columns import ScoreType, labels_column, scores_column, weights_column
 from mcnet.rows.fields import field_columns
-from mcnet.rows.files import FilePaths, batches, open_log
+from mcnet.rows.files import FilePaths, batches, open_log, source_name
 from mcnet.rows.sampling import restore_negatives
 from mcnet.sketch.accumulator import Accumulator
 from mcnet.sketch.folds import MOST_FOLDS, check_folds, deal_rows, folds_column
@@ -47,7 +47,7 @@ def scan(
             f"the column {twice!r} is used twice; score, label, fields, weight and folds are columns of their own"
         )
     files = files if isinstance(files, str | PathLike) else list(files)
-    source = ", ".join(map(str, files)) if isinstance(files, list) else str(files)
+    source = source_name(files)
     grid = make_grid(resolution)
     accumulator = Accumulator(grid, number)
     rows = 0
