@@ -47,6 +47,11 @@ class Sample:
     def __len__(self) -> int:
         return len(self.score)
 
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """The rows by field value, and by score inside it; sorted once for all methods."""
+        return np.lexsort((self.score, self.field))
+
     def take(self, rows: Any) -> "Sample":
         """Some of the rows."""
         return Sample(

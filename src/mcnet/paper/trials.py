@@ -115,7 +115,7 @@ def measure(probability: Floats, sample: Sample) -> dict[str, float]:
 
 def order_violations(probability: Floats, sample: Sample) -> int:
     """How many neighbours in the order of scores, inside a field value, are put in the opposite order."""
-    order = np.lexsort((sample.score, sample.field))
+    order = sample.order
     p, s, c = probability[order], sample.score[order], sample.field[order]
     falls = (p[1:] < p[:-1] - 1e-12) & (c[1:] == c[:-1]) & (s[1:] > s[:-1])
     return int(falls.sum())
