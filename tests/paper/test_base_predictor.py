@@ -77,3 +77,14 @@ def test_rows_of_one_class_are_refused():
     rows = Features(np.zeros((100, 1), np.float32), np.zeros((100, 1), np.int32))
     with pytest.raises(InputError, match="too few to train"):
         train_base_predictor(rows, np.zeros(100, np.int8))
+
+
+def test_rows_that_are_not_chosen_have_no_say(parts, features):
+    some, label = features["training"].take(slice(0, 4000)), parts["training"].click.label[:4000].copy()
+    chosen = np.arange(4000) % 2 == 0
+    recipe = replace(QUICK, epochs=1)
+    one = train_base_predictor(some, label, recipe, chosen=chosen).predict(some)
+    label[~chosen] = 1 - label[~chosen]
+    some.numbers[~chosen] = 1e6
+    two = train_base_predictor(some, label, recipe, chosen=chosen).predict(some)
+    np.testing.assert_array_equal(one[chosen], two[chosen])

@@ -7,7 +7,7 @@ from tests.rows.test_aliexpress import write_raw
 
 from mcnet.errors import InputError
 from mcnet.paper.base_predictor import Recipe
-from mcnet.paper.real import aliexpress_tasks, flights_tasks
+from mcnet.paper.real import AliExpress, flights_tasks
 from mcnet.paper.sources import open_source
 from mcnet.paper.tasks import read_tasks, write_tasks
 from mcnet.rows.flights import read_flights
@@ -84,14 +84,21 @@ def test_aliexpress_files_become_two_scored_tasks(tmp_path, by):
     write_raw(raw, "train", searches=60)
     write_raw(raw, "test", searches=40, seed=1)
     counts = {"train": (75,) * 4, "test": (50,) * 4}
-    ctr, cvr = aliexpress_tasks(raw, work, by=by, recipe=TINY, counts=counts)
+    rows = AliExpress.open(raw, work, by=by, counts=counts)
+    scores = work / "scores.parquet"
+    ctr, cvr = rows.tasks(scores, TINY)
     assert len(ctr.validation) == 75
     assert len(ctr.test) == 200
     assert len(cvr.test) == ctr.test.label.sum()
     assert ctr.published == "CTR (AliExpress)"
-    stamp = (work / f"aliexpress-scores-{by}-0.parquet").stat().st_mtime_ns
-    aliexpress_tasks(raw, work, by=by, recipe=TINY, counts=counts)
-    assert (work / f"aliexpress-scores-{by}-0.parquet").stat().st_mtime_ns == stamp
+    assert cvr.validation.features is None
+    rich, clicked = rows.with_features([ctr, cvr])
+    assert rich.test.features.numbers.shape == (200, 63)
+    assert len(clicked.validation.features) == len(cvr.validation)
+    stamp = scores.stat().st_mtime_ns
+    again = AliExpress.open(raw, work, by=by, counts=counts).tasks(scores, TINY)
+    assert scores.stat().st_mtime_ns == stamp
+    np.testing.assert_array_equal(again[0].test.score, ctr.test.score)
 
 
 def test_unknown_data_is_refused():

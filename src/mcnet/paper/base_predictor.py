@@ -102,38 +102,47 @@ def train_base_predictor(
     label: NDArray[np.int8],
     recipe: Recipe = SMALL,
     *,
+    chosen: NDArray[np.bool_] | None = None,
     progress: Callable[[str], Any] | None = None,
 ) -> BasePredictor:
-    """Train on rows, holding a part of them back to decide when to stop; test rows have no say in it."""
+    """Train on rows, holding a part of them back to decide when to stop; test rows have no say in it.
+
+    `chosen` marks the rows to use; the others are not looked at. Features mapped from a file are read a block at a
+    time.
+    """
     if len(features) != len(label):
         raise InputError(f"there are {len(features)} rows of features and {len(label)} labels")
     draw = np.random.default_rng([recipe.seed, 29])
-    held = np.zeros(len(label), dtype=np.bool_)
-    held[: round(recipe.held_out * len(label))] = True
-    draw.shuffle(held)
-    if not 0 < label[~held].sum() < (~held).sum() or not held.any():
-        raise InputError(f"{len(label)} rows with {int(label.sum())} positives are too few to train a base predictor")
+    rows = np.flatnonzero(np.ones(len(label), dtype=np.bool_) if chosen is None else chosen)
+    draw.shuffle(rows)
+    used, held = np.zeros((2, len(label)), dtype=np.bool_)
+    held[rows[: round(recipe.held_out * len(rows))]] = True
+    used[rows[round(recipe.held_out * len(rows)) :]] = True
+    if not 0 < label[used].sum() < used.sum() or not held.any():
+        positives = int(label[rows].sum())
+        raise InputError(f"{len(rows)} rows with {positives} positives are too few to train a base predictor")
     # What torch draws (weights, dropout) follows the recipe's seed and leaves the caller's stream alone.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        return _train(features, label, held, recipe, draw, progress)
+        return _train(features, label, used, held, recipe, draw, progress)
 
 
 def _train(
     features: Features,
     label: NDArray[np.int8],
+    used: NDArray[np.bool_],
     held: NDArray[np.bool_],
     recipe: Recipe,
     draw: np.random.Generator,
     progress: Callable[[str], Any] | None,
 ) -> BasePredictor:
-    known, centre, spread = _survey(features, held)
+    known, centre, spread = _survey(features, used)
     network = _Network([len(ids) + 1 for ids in known], centre, spread, recipe)
     # Training starts at the mean rate: a few steps on few rows would not get there from one half.
-    rate = float(label[~held].mean())
+    rate = float(label[used].mean())
     nn.init.constant_(network.head.bias, float(np.log(rate / (1.0 - rate))))
     # Few rows get small batches, so that an epoch has enough steps to learn from.
-    batch = int(np.clip((~held).sum() // LEAST_STEPS, 32, recipe.batch))
+    batch = int(np.clip(used.sum() // LEAST_STEPS, 32, recipe.batch))
     layers = [*network.dense.parameters(), *network.head.parameters()]
     optimisers = (
         torch.optim.Adam(layers, lr=recipe.rate, weight_decay=recipe.decay),
@@ -143,9 +152,9 @@ def _train(
     with flush_denormals(), threads_for(batch * sum(p.numel() for p in layers)):
         for epoch in range(1, recipe.epochs + 1):
             network.train()
-            for done, (numbers, codes, target) in enumerate(_batches(features, label, ~held, known, batch, draw)):
+            for done, (numbers, codes, target) in enumerate(_batches(features, label, used, known, batch, draw)):
                 if progress is not None and done % 100 == 0:
-                    progress(f"base predictor, epoch {epoch}, {done * batch / (~held).sum():.0%}")
+                    progress(f"base predictor, epoch {epoch}, {done * batch / used.sum():.0%}")
                 hidden = torch.from_numpy(draw.random(codes.shape) < recipe.hide)
                 logit = network(numbers, codes.masked_fill(hidden, UNSEEN))
                 loss = nn.functional.binary_cross_entropy_with_logits(logit, target)
@@ -166,14 +175,14 @@ def _train(
     return BasePredictor(network, known, best, epoch)
 
 
-def _survey(features: Features, held: NDArray[np.bool_]) -> tuple[tuple[NDArray[np.int32], ...], Tensor, Tensor]:
+def _survey(features: Features, used: NDArray[np.bool_]) -> tuple[tuple[NDArray[np.int32], ...], Tensor, Tensor]:
     """The ids of each category and the mean and spread of each number, among the rows to train on."""
     columns = features.categories.shape[1]
     ids: list[NDArray[np.int32]] = [np.zeros(0, dtype=np.int32)] * columns
     count, total, squares = 0, np.zeros(features.numbers.shape[1]), np.zeros(features.numbers.shape[1])
     for start in range(0, len(features), BLOCK):
         rows = slice(start, start + BLOCK)
-        block = features.take(rows).take(~held[rows])
+        block = features.take(rows).take(used[rows])
         ids = [np.union1d(ids[i], np.unique(block.categories[:, i])) for i in range(columns)]
         numbers = np.nan_to_num(block.numbers.astype(np.float64))
         count, total, squares = count + len(block), total + numbers.sum(axis=0), squares + (numbers**2).sum(axis=0)

