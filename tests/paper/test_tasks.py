@@ -36,7 +36,7 @@ def test_a_shift_moves_the_test_rows_and_not_the_validation_rows():
 
 def test_scores_survive_a_file_with_their_features_and_truth(tmp_path):
     tasks = open_source("simulated", scale=0.003).tasks(
-        0, wanted=("CTR (AliExpress)", "CVR (AliExpress)"), trained=True
+        0, wanted=("CTR (AliExpress)", "CVR (AliExpress)"), trained="all"
     )
     again = read_tasks(write_tasks(tasks, tmp_path / "scores.parquet"))
     assert [task.kind for task in again] == ["CTR", "CVR"]
@@ -112,4 +112,4 @@ def test_real_rows_without_features_say_so_when_features_are_asked_for(tmp_path)
     ).write_parquet(tmp_path / "s.parquet")
     source = open_source(scores=tmp_path / "s.parquet")
     with pytest.raises(InputError, match="has no features"):
-        source.tasks(0, trained=True)
+        source.tasks(0, trained="all")

@@ -128,6 +128,6 @@ def base(
     with printer.steps("base predictor") as step:
         source = open_source(data, scale=scale or 0.1, work=target.parent / "rows", field=field, progress=step)
         wanted = ("CTR (AliExpress)", "CVR (AliExpress)")
-        write_tasks(source.tasks(seed, wanted=wanted, trained=True), target)
+        write_tasks(source.tasks(seed, wanted=wanted, trained="all"), target)
     if not quiet:
         typer.echo(str(target))

@@ -21,7 +21,7 @@ def overfitting(settings: Settings) -> Page:
     """Follow the literal training, and that of an auxiliary network, over ten epochs."""
     results: dict[tuple[str, str], dict[int, list[Trial]]] = {}
     for seed in range(settings.seeds):
-        for task in settings.source.tasks(seed, wanted=("CVR (AliExpress)",), trained=True):
+        for task in settings.source.tasks(seed, wanted=("CVR (AliExpress)",), trained="all"):
             if settings.quick:
                 task = task.first(20_000)
             for model, follow in (("MCNet-None", _literal), ("MCNet-None-Aux", _with_features)):

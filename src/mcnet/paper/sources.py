@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from mcnet.errors import InputError
 from mcnet.paper.tasks import Features, Sample, Task, read_tasks
@@ -14,6 +14,7 @@ __all__ = ["ALL_TASKS", "Source", "open_source"]
 ALL_TASKS = ("CTR (AliExpress)", "CVR (AliExpress)", "CTR (Huawei Browser)", "CVR (Huawei Browser)")
 
 Progress = Callable[[str], Any]
+Trained = Literal["all", "half"]
 
 
 class Source(Protocol):
@@ -23,12 +24,13 @@ class Source(Protocol):
     simulated: bool
 
     def tasks(
-        self, seed: int, *, wanted: tuple[str, ...] = ALL_TASKS, shift: bool = True, trained: bool = False
+        self, seed: int, *, wanted: tuple[str, ...] = ALL_TASKS, shift: bool = True, trained: Trained | None = None
     ) -> list[Task]:
         """The tasks of a seed, in the order wanted.
 
-        A simulation can leave out the shift from validation to test rows, and can have its features scored by a
-        trained base predictor instead of reporting its own distorted scores; tasks of a trained one have features.
+        A simulation can leave out the shift from validation to test rows, and can have its rows scored by a base
+        predictor trained on "all" features, or on "half" of them, instead of reporting its own distorted scores.
+        Tasks of a trained one have features, all of them.
         """
 
 
@@ -42,7 +44,7 @@ class SimulatedSource:
     simulated: bool = True
 
     def tasks(
-        self, seed: int, *, wanted: tuple[str, ...] = ALL_TASKS, shift: bool = True, trained: bool = False
+        self, seed: int, *, wanted: tuple[str, ...] = ALL_TASKS, shift: bool = True, trained: Trained | None = None
     ) -> list[Task]:
         """See Source."""
         result = []
@@ -63,7 +65,8 @@ class SimulatedSource:
                     published=f"{kind} ({preset.name})",
                 )
                 if trained:
-                    task = _scored_by_network(task, _sample(parts["training"], kind, features["training"]), seed, self)
+                    training = _sample(parts["training"], kind, features["training"])
+                    task = _scored_by_network(task, training, trained, seed, self.progress)
                 result.append(task)
         return sorted(result, key=lambda task: wanted.index(task.name))
 
@@ -81,17 +84,18 @@ def _sample(part: Impressions, kind: str, features: Features | None) -> Sample:
     )
 
 
-def _scored_by_network(task: Task, training: Sample, seed: int, source: SimulatedSource) -> Task:
+def _scored_by_network(task: Task, training: Sample, trained: Trained, seed: int, progress: Progress | None) -> Task:
     from mcnet.paper.base_predictor import SMALL, train_base_predictor
 
     def tell(text: str) -> None:
-        _say(source.progress, f"{task.name}, seed {seed}: {text}")
+        _say(progress, f"{task.name}, seed {seed}: {text}")
 
-    assert training.features is not None
-    assert task.validation.features is not None
-    assert task.test.features is not None
-    base = train_base_predictor(training.features, training.label, replace(SMALL, seed=seed), progress=tell)
-    return task.scored(base.predict(task.validation.features), base.predict(task.test.features))
+    def seen(sample: Sample) -> Features:
+        assert sample.features is not None
+        return sample.features if trained == "all" else sample.features.half()
+
+    base = train_base_predictor(seen(training), training.label, replace(SMALL, seed=seed), progress=tell)
+    return task.scored(base.predict(seen(task.validation)), base.predict(seen(task.test)))
 
 
 @dataclass
@@ -104,7 +108,7 @@ class FixedSource:
     simulated: bool = False
 
     def tasks(
-        self, seed: int, *, wanted: tuple[str, ...] = ALL_TASKS, shift: bool = True, trained: bool = False
+        self, seed: int, *, wanted: tuple[str, ...] = ALL_TASKS, shift: bool = True, trained: Trained | None = None
     ) -> list[Task]:
         """See Source; of tasks that have names of their own all are given, or those of the wanted kinds."""
         kinds = {name.split(" ")[0] for name in wanted}

@@ -68,7 +68,7 @@ def fit_with_features(
             progress(f"{task.name}, seed {seed}: {model}-Aux, step {done} of {total}")
 
     default = RowSchedule(
-        epochs=8, batch=batch_for(len(sample)), rate=1e-3, decay=1e-5, held_out=0.1, patience=1, unseen=0.02, seed=seed
+        epochs=8, batch=batch_for(len(sample)), rate=1e-3, decay=1e-5, held_out=0.1, patience=2, unseen=0.02, seed=seed
     )
     fit = fit_with_auxiliary(
         _function(model, task, seed),
