@@ -79,7 +79,8 @@ def efficiency(settings: Settings) -> Page:
         f"On this machine ({torch.get_num_threads()} threads) a step at T = 50 takes "
         f"{slowest.mean / quickest.mean:.1f} times as long as at T = 10, where the paper's GPU shows no difference; "
         "integrating the gradient keeps what backward needs independent of T, as the paper says. The fit on a sketch "
-        f"does not depend on the number of rows, and the compiled MCNet-None takes {1e9 * times['MCNet-None']:.0f} ns a row, against 12,200 in the paper."
+        f"does not depend on the number of rows, and the compiled MCNet-None takes "
+        f"{1e9 * times['MCNet-None']:.0f} ns a row, against 12,200 in the paper."
     )
     return Page("efficiency", "Time and memory", CLAIM, finding, tables)
 

@@ -40,7 +40,7 @@ SCORES = np.linspace(0.005, 0.995, 4001)
 def toy_truth(score: Floats) -> Floats:
     """A smooth increasing truth with two bends; steeper than the score in places, flat in others."""
     x = np.asarray(score, dtype=np.float64)
-    rise = x + 0.13 * np.sin(2.0 * np.pi * x) - 0.04 * np.sin(6.0 * np.pi * x)
+    rise = x + 0.10 * np.sin(2.0 * np.pi * x) - 0.025 * np.sin(6.0 * np.pi * x)
     return np.asarray(0.05 + 0.85 * rise**1.5 / (rise**1.5 + (1.0 - rise) ** 1.2))
 
 
@@ -78,7 +78,7 @@ def expressiveness(settings: Settings) -> Page:
         f"linear function errs {ratio:.1f} times as much as MCNet. The theorem fails as printed: a sigmoid derivative "
         f"stays below 1 and the truth rises by up to {steepest:.2f}, so that in one bin no such function, however "
         f"wide, comes nearer than {bound:.3f} (found: {network['as printed, derivative below 1'][-1]:.3f}). A scale, "
-        f"as UMNN has it, lifts the bound (found: {network['with a scale, as in UMNN'][-1]:.3f} at width {widths[-1]}).",
+        f"as UMNN has it, lifts the bound (found: {network['with a scale, as in UMNN'][-1]:.3f}, width {widths[-1]}).",
         [
             Table("bins", "Largest error in probability by number of bins", ("Function", *map(str, sizes)), lines),
             Table(
