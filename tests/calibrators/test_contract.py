@@ -14,7 +14,7 @@ from mcnet.rows.columns import SCORE_FLOOR
 from mcnet.rows.simulate import SimulatedField, simulate
 
 # Slow methods say here with which parameters they are still themselves, but quick.
-SMALL_SETTINGS = {}
+SMALL_SETTINGS = {"adacalib": {"candidates": (2, 4), "steps": 20}}
 
 METHODS = mcnet.methods()
 ROWS = 3_000
@@ -25,7 +25,7 @@ def make(name):
 
 
 def uses_field(name):
-    return calibrator_class(name).field_use != "none"
+    return make(name).field_use != "none"
 
 
 def fields_of(name, field):
