@@ -22,9 +22,10 @@ def fit_logistic(
     *,
     lower: FloatArray | None = None,
     start: FloatArray | None = None,
+    offset: FloatArray | float = 0.0,
     steps: int = 100,
 ) -> FloatArray:
-    """Return the coefficients θ that minimise the log-loss of σ(design·θ) subject to θ ≥ lower.
+    """Return the coefficients θ that minimise the log-loss of σ(design·θ + offset) subject to θ ≥ lower.
 
     Newton's method on the coefficients that are free; one at its bound whose gradient points outwards stays there.
     Every step is shortened until the loss falls.
@@ -36,11 +37,11 @@ def fit_logistic(
     theta = np.maximum(np.zeros(size) if start is None else start * scale, floor)
 
     def objective(at: FloatArray) -> float:
-        return log_loss_sum(design @ at, weight, positives) + 0.5 * _RIDGE * float(at @ at)
+        return log_loss_sum(design @ at + offset, weight, positives) + 0.5 * _RIDGE * float(at @ at)
 
     value = objective(theta)
     for _ in range(steps):
-        probability = sigmoid(design @ theta)
+        probability = sigmoid(design @ theta + offset)
         gradient = design.T @ (weight * probability - positives) + _RIDGE * theta
         free = (theta > floor) | (gradient < 0.0)
         if not free.any() or np.abs(gradient[free]).max() <= 1e-10 * weight.sum():

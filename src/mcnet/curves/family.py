@@ -85,7 +85,8 @@ class CurveFamily:
 
     def lines(self, codes: NDArray[Any]) -> Lines:
         """Return the curves of contexts given by their codes `[contexts, fields]`."""
-        moved = self._moved(np.asarray(codes, dtype=np.int64).reshape(-1, self.fields))
+        table = np.asarray(codes, dtype=np.int64)
+        moved = self._moved(table.reshape(len(table), self.fields))
         slopes = np.exp(self.log_slope + moved @ self.log_slope_by.T)
         rises = slopes[:, 1:-1] * np.diff(self.knots)
         climbed = np.concatenate([np.zeros((len(moved), 1)), np.cumsum(rises, axis=1)], axis=1)
