@@ -42,9 +42,9 @@ def enough_to_judge(rows: FitRows) -> bool:
 class AuxiliaryModel:
     """Both parts of a fit with features: p = σ(level + slope·F(l, c) + aux(x)).
 
-    Given the features, the same scores say more than on their own; `level` and `slope` adjust F to that, and leave its
-    order as it is. `model` holds the curves of F. `function` is the network behind them where F was trained together with the auxiliary
-    network; None where F is the calibrator as it was fitted without features.
+    Given the features, a score says something else than on its own; `level` and `slope` adjust F to that, and leave its
+    order as it is. `model` holds the curves of F. `function` is the network behind them where F was trained together
+    with the auxiliary network; None where F is the calibrator as it was fitted without features.
     """
 
     encoding: FeatureEncoding

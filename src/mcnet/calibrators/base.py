@@ -30,7 +30,7 @@ def warn(message: str) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("mcnet."):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, CalibrationWarning, stacklevel=level - 1)
+    warnings.warn(message, CalibrationWarning, stacklevel=level)
 
 
 def constant_rate(sketch: Sketch) -> float:
