@@ -127,10 +127,7 @@ def main() -> None:
     fitted = time.perf_counter() - start
     ours = fit.predict(test[0], test[1])
     p = fit.predict(cells.logit, cells.codes[cells.context])
-    pcoc = [
-        (p * cells.weight)[cells.context == c].sum() / cells.positives[cells.context == c].sum()
-        for c in range(4)
-    ]
+    pcoc = [(p * cells.weight)[cells.context == c].sum() / cells.positives[cells.context == c].sum() for c in range(4)]
 
     pooled = IsotonicRegression(out_of_bounds="clip").fit(train[0], train[2]).predict(test[0])
     single = np.empty(len(test[0]))

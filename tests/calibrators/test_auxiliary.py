@@ -25,7 +25,7 @@ KINDS = {
     "mcnet-none": (MCNet, {}, False),
     "mcnet-per-bin": (MCNet, SMALL, True),
     "neucalib": (NeuCalib, {"bins": 5}, False),
-    "adacalib": (AdaCalib, {"candidates": (2, 4)}, True),
+    "adacalib": (AdaCalib, {"candidates": (2, 4), "steps": 50}, True),
 }
 
 

@@ -66,7 +66,7 @@ def network_curves(
     At a jump the function is asked a hair to the left of it for the left value, and a hair to the right for the other,
     since the logit of a score may fall short of the edge by a rounding.
     """
-    scores = dense_scores(breaks, jumps, _FINE)
+    scores = dense_scores(breaks, jumps, per_logit=_FINE)
     logits = logit(scores)
     jump = np.flatnonzero(scores[:-1] == scores[1:])
     logits[jump] -= _NUDGE
