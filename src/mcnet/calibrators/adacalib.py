@@ -2,7 +2,8 @@
 
 from typing import Any, Literal
 
-from mcnet.calibrators.network import NetworkCalibrator, NetworkFit, network_cells
+from mcnet.calibrators.auxiliary import AuxiliaryCalibrator
+from mcnet.calibrators.network import NetworkFit, network_cells
 from mcnet.calibrators.penalties import check_penalties
 from mcnet.errors import InputError
 from mcnet.rows.columns import FloatArray, sigmoid
@@ -11,7 +12,7 @@ from mcnet.sketch.sketch import Sketch
 __all__ = ["AdaCalib"]
 
 
-class AdaCalib(NetworkCalibrator):
+class AdaCalib(AuxiliaryCalibrator):
     """A line in logit space per context, read by a network off the context's own statistics, in adaptive bins.
 
     For each candidate number of bins a context has a line p^i through equal-mass knots; a second network chooses among
@@ -23,7 +24,8 @@ class AdaCalib(NetworkCalibrator):
     beta_order : the weight of the penalty on falling lines; None takes 0.01, the right size in logit space.
     alpha_balance, balance : weight and kind of the field-balance regulariser, as in MCNet.
     guarantee : project what still falls, so that the order of scores holds for certain.
-    warm_start : go on from the previous fit of this object.
+    warm_start : go on from the previous fit of this object; an auxiliary network starts anew.
+    auxiliary : add a network on the features of a row, which may change the order: p = σ(F(l, c) + aux(x)).
     steps : training steps of the first cycle; cycles follow, of half the length each, until the loss has settled.
     seed, device : of the training; device is "cpu" or "cuda".
     """
@@ -40,6 +42,7 @@ class AdaCalib(NetworkCalibrator):
         balance: Literal["global", "field"] = "global",
         guarantee: bool = True,
         warm_start: bool = False,
+        auxiliary: bool = False,
         steps: int = 300,
         seed: int = 0,
         device: str = "cpu",
@@ -51,6 +54,7 @@ class AdaCalib(NetworkCalibrator):
         self.balance = balance
         self.guarantee = guarantee
         self.warm_start = warm_start
+        self.auxiliary = auxiliary
         self.steps = steps
         self.seed = seed
         self.device = device

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mcnet.curves.model import CalibrationModel
-from mcnet.errors import InputError, NotFittedError
+from mcnet.errors import InputError, NotFittedError, NotSupportedError
 
 __all__ = ["TARGETS", "export_model", "export_options"]
 
@@ -63,6 +63,11 @@ def _listed() -> str:
 
 def _served(model: Any) -> CalibrationModel:
     """Return the model of a fitted calibrator, or the model itself."""
+    if getattr(model, "auxiliary", False):
+        raise NotSupportedError(
+            "with auxiliary=True a probability depends on the features, so no curve of the score gives it; "
+            "export calibrator.model_ for the calibrator without the auxiliary network"
+        )
     served = getattr(model, "model_", model)
     if isinstance(served, CalibrationModel):
         return served
