@@ -2,9 +2,10 @@
 
 import sys
 
-from benchmarks import foundation
+from benchmarks import export_c, foundation
 from benchmarks.measure import machine
 
 if __name__ == "__main__":
     print(machine())
     foundation.main("--full" in sys.argv)
+    export_c.main("--full" in sys.argv)

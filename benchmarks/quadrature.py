@@ -71,9 +71,7 @@ def main() -> None:
 
         return step
 
-    print(
-        f"{ROWS} rows, {BINS} bins, 2 × 128, 4 contexts; seconds a step (best of {REPEATS}), MiB kept for backward"
-    )
+    print(f"{ROWS} rows, {BINS} bins, 2 × 128, 4 contexts; a step, best of {REPEATS}; MiB kept for backward")
     print("| T | plain s | lean s | shared s | plain MiB | lean MiB | shared MiB | plain/shared time |")
     print("|---|---|---|---|---|---|---|---|")
     for steps in (10, 20, 50):

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from mcnet.calibrators.adacalib import AdaCalib
     from mcnet.calibrators.base import Calibrator
     from mcnet.calibrators.beta import Beta
+    from mcnet.calibrators.classifier import CalibratedClassifier
     from mcnet.calibrators.densities import GammaScaling, GaussianScaling
     from mcnet.calibrators.histogram import Histogram
     from mcnet.calibrators.identity import Identity
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     )
     from mcnet.metrics.evaluation import Evaluation, evaluate
     from mcnet.metrics.sketched import evaluate_sketch
+    from mcnet.report.page import write_report
+    from mcnet.report.pictures import plot_curves
     from mcnet.selection.selecting import Selection, select
     from mcnet.sketch.scanning import scan
     from mcnet.sketch.sketch import Sketch
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 # fitting needs.
 _HOMES = {
     "AdaCalib": "calibrators.adacalib",
+    "CalibratedClassifier": "calibrators.classifier",
     "CalibrationModel": "curves.model",
     "CalibrationWarning": "errors",
     "Calibrator": "calibrators.base",
@@ -69,14 +73,17 @@ _HOMES = {
     "evaluate_sketch": "metrics.sketched",
     "load": "curves.store",
     "methods": "calibrators.registry",
+    "plot_curves": "report.pictures",
     "scan": "sketch.scanning",
     "select": "selection.selecting",
+    "write_report": "report.page",
 }
 
 __all__ = [
     "SIR",
     "AdaCalib",
     "Beta",
+    "CalibratedClassifier",
     "CalibrationModel",
     "CalibrationWarning",
     "Calibrator",
@@ -105,8 +112,10 @@ __all__ = [
     "evaluate_sketch",
     "load",
     "methods",
+    "plot_curves",
     "scan",
     "select",
+    "write_report",
 ]
 
 

@@ -15,6 +15,7 @@ from mcnet.calibrators.factorised.newton import Posterior
 from mcnet.calibrators.factorised.panels import make_panels, shape_basis
 from mcnet.calibrators.factorised.prior import default_strengths
 from mcnet.calibrators.factorised.structure import Incidence, State, make_shapes
+from mcnet.errors import InputError, NotFittedError
 from mcnet.rows.simulate import SimulatedField, kl_to_truth, simulate
 
 
@@ -285,6 +286,14 @@ def test_the_truth_is_approached_as_rows_grow(rows, bar):
     assert np.mean(kl) < bar
 
 
+def test_knots_evaluate_to_the_curve_itself():
+    model = fit_log(simulate(5_000, seed=1))
+    probe = np.linspace(-12, 4, 501)
+    codes = np.arange(501) % 4
+    found = model.knots(np.arange(4)[:, None]).at(codes, probe)
+    np.testing.assert_allclose(found, model.calibrate(codes[:, None], probe), atol=1e-10)
+
+
 def test_a_tiny_value_sits_on_the_pooled_curve_and_a_large_one_is_free():
     log = simulate(200_000, fields={"field": SimulatedField(shares=(0.5, 0.49, 0.01), shift_spread=0.5)}, seed=3)
     few = np.flatnonzero(log.fields["field"] == 2)[30:]
@@ -370,6 +379,27 @@ def test_a_warm_start_accepts_new_values():
     warm = fit_factorised(x, contexts, w, y, np.vstack([codes, [[4]]]), [5], start=cold)
     probe = np.linspace(-8, 0, 5)
     np.testing.assert_allclose(warm.curve([[4]], probe), warm.curve([[-1]], probe))
+
+
+def test_a_warm_start_carries_combinations_over_to_new_codes():
+    x, contexts, w, y, codes, sizes = cells_of(two_fields(20_000, interaction=0.4, rate=0.2))
+    cold = fit_factorised(x, contexts, w, y, codes, sizes, pairs=[(0, 1)])
+    grown = [sizes[0], sizes[1] + 3]
+    one_step = fit_factorised(x, contexts, w, y, codes, grown, pairs=[(0, 1)], start=cold, iterations=1)
+    np.testing.assert_allclose(one_step.state.values[2], cold.state.values[2], atol=0.02)
+    with pytest.raises(InputError, match="same combinations"):
+        fit_factorised(x, contexts, w, y, codes, sizes, start=cold)
+
+
+def test_nothing_to_fit_is_an_error():
+    with pytest.raises(InputError, match="no cell"):
+        fit_factorised([0.0], [0], [0.0], [0.0], [[0]], [1])
+
+
+def test_a_band_needs_the_covariance():
+    model = fit_log(simulate(1_000, seed=0), covariance=False)
+    with pytest.raises(NotFittedError, match="covariance"):
+        model.band([[0]], [0.0])
 
 
 def test_plain_arrays_bring_the_model_back():

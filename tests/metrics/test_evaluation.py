@@ -108,7 +108,7 @@ def test_several_fields_have_a_table_each_and_one_of_contexts(evaluation, rows):
     assert evaluation.fields["slot"].table.values == ("0", "1")
     assert len(evaluation.contexts.table) == 6
     assert evaluation.contexts.name == "country × slot"
-    assert "FR · 0" in evaluation.contexts.table.values
+    assert "FR / 0" in evaluation.contexts.table.values
     alone = evaluate(rows["p"], rows["y"], rows["country"])
     np.testing.assert_allclose(alone.fields["field"].table.pcoc, evaluation.fields["country"].table.pcoc)
     assert alone.f_rce == pytest.approx(evaluation.fields["country"].f_rce)

@@ -66,9 +66,7 @@ def test_same_seed_same_bits_and_order_of_cells_does_not_matter(fit: BankFit, ce
         cells.context[shuffle],
         cells.codes,
     )
-    np.testing.assert_allclose(
-        fit_bank(mixed, QUICK).predict(grid, value), fit.predict(grid, value), rtol=1e-4
-    )
+    np.testing.assert_allclose(fit_bank(mixed, QUICK).predict(grid, value), fit.predict(grid, value), rtol=1e-4)
 
 
 def test_state_survives_json_and_tensors(fit: BankFit) -> None:
@@ -124,9 +122,7 @@ def test_without_fields_the_context_needs_no_codes(cells: Cells) -> None:
 def test_probability_space_trains_on_cells_too(cells: Cells) -> None:
     shape = BankShape(hidden=(16, 16), embedding=8, space="probability")
     none = Priors(*[np.inf] * 6)
-    fit = fit_bank(
-        cells, BankConfig(bins=5, shape=shape, schedule=BRIEF, priors=none, penalties=Penalties(order=0.0))
-    )
+    fit = fit_bank(cells, BankConfig(bins=5, shape=shape, schedule=BRIEF, priors=none, penalties=Penalties(order=0.0)))
     p = fit.predict(cells.logit, cells.codes[cells.context])
     assert ((p > 0) & (p < 1)).all()
     assert (p * cells.weight).sum() == pytest.approx(cells.positives.sum(), rel=0.01)

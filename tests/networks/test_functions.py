@@ -78,8 +78,7 @@ def test_adaptive_functions_beat_one_line_for_all(adaptive: AdaptiveFit, cells: 
     test, value, _ = log.draw(50_000, 9)
     truth = log.truth(test, value)
     assert (
-        log.divergence(truth, adaptive.predict(test, value))
-        < log.divergence(truth, fit_lines(cells).predict(test)) / 5
+        log.divergence(truth, adaptive.predict(test, value)) < log.divergence(truth, fit_lines(cells).predict(test)) / 5
     )
     assert set(adaptive.choices()) <= {5, 10, 20}
 
@@ -144,9 +143,7 @@ def test_auxiliary_network_learns_what_the_score_does_not_know(kind: str, log) -
     elif kind == "lines":
         function = LineFunction(fit_lines(cells).knots)
     else:
-        function = fit_adaptive(
-            cells, AdaptiveConfig(candidates=(2, 4), hidden=8, schedule=schedule)
-        ).function
+        function = fit_adaptive(cells, AdaptiveConfig(candidates=(2, 4), hidden=8, schedule=schedule)).function
     codes = value[:, None]
     rows = RowSchedule(epochs=6, batch=512, rate=5e-3, held_out=0.1)
     fit = fit_with_auxiliary(

@@ -8,13 +8,14 @@ from os import PathLike
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from scipy.special import xlog1py, xlogy
 from sklearn.base import BaseEstimator
 
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily
 from mcnet.curves.model import CalibrationModel
 from mcnet.errors import CalibrationWarning, InputError, NotFittedError, NotSupportedError
-from mcnet.rows.columns import FloatArray, ScoreType
+from mcnet.rows.columns import FloatArray, ScoreType, check_lengths, labels_column, weights_column
 from mcnet.rows.contexts import Contexts
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
@@ -30,7 +31,7 @@ def warn(message: str) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("mcnet."):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, CalibrationWarning, stacklevel=level - 1)
+    warnings.warn(message, CalibrationWarning, stacklevel=level)
 
 
 def constant_rate(sketch: Sketch) -> float:
@@ -118,6 +119,14 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         """Return the calibrated probability of each score, float64 inside (0, 1)."""
         return self._fitted().predict(scores, field, codes=codes, score_type=score_type)
 
+    def score(self, scores: Any, labels: Any, *, field: Any = None, weight: Any = None) -> float:
+        """Return the negative log-loss on these rows: what scikit-learn's searches maximise."""
+        p = self.predict(scores, field)
+        y = labels_column(labels)
+        check_lengths(score=p, label=y)
+        w = None if weight is None else weights_column(weight)
+        return float(np.average(xlogy(y, p) + xlog1py(1.0 - y, -p), weights=w))
+
     def codes(self, field: Any) -> Any:
         """Return each row's context as a number to pass to `predict(codes=…)`, -1 where unseen."""
         return self._fitted().codes(field)
@@ -125,6 +134,16 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | PathLike[str]) -> None:
         """Save the fitted model as JSON; `mcnet.load` brings it back for serving."""
         self._fitted().save(path)
+
+    def plot(self, field: Any = None) -> Any:
+        """Show the curves as a Plotly figure: the pooled one and the first few contexts', or that of a field value.
+
+        `mcnet.plot_curves(calibrator, sketch)` shows a curve over the rows it was fitted on.
+        """
+        from mcnet.curves.lines import plot_lines
+
+        self._fitted()
+        return plot_lines(self, field)
 
     @property
     def curves_(self) -> Curves:

@@ -1,13 +1,17 @@
 """Weighted logistic regression with lower bounds: the convex optimum, by projected Newton steps."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mcnet.rows.columns import FloatArray, sigmoid
 
 __all__ = ["fit_logistic", "log_loss_sum"]
 
-_RIDGE = 1e-6
-"""A whisper of precision on every coefficient: separable data have a finite optimum, and others do not notice."""
+_RIDGE = 1e-12
+"""A whisper of precision, for each unit of weight: separable data have a finite optimum, and others do not notice."""
+_LONGEST = 8.0
+_HALVINGS = 40
+_NEAR = 1e-6
 
 
 def log_loss_sum(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> float:
@@ -33,25 +37,34 @@ def fit_logistic(
     floor = np.full(size, -np.inf) if lower is None else lower
     scale = np.maximum(np.sqrt(weight @ design**2 / weight.sum()), 1e-12)
     design, floor = design / scale, floor * scale
-    theta = np.maximum(np.zeros(size) if start is None else start * scale, floor)
+    ridge = _RIDGE * float(weight.sum())
+    theta = np.maximum(np.zeros(size), floor)
 
     def objective(at: FloatArray) -> float:
-        return log_loss_sum(design @ at, weight, positives) + 0.5 * _RIDGE * float(at @ at)
+        return log_loss_sum(design @ at, weight, positives) + 0.5 * ridge * float(at @ at)
 
     value = objective(theta)
+    if start is not None:
+        proposed = np.maximum(start * scale, floor)
+        # A start so far off that the loss is flat there would lead nowhere.
+        if objective(proposed) < value:
+            theta, value = proposed, objective(proposed)
     for _ in range(steps):
         probability = sigmoid(design @ theta)
-        gradient = design.T @ (weight * probability - positives) + _RIDGE * theta
-        free = (theta > floor) | (gradient < 0.0)
+        gradient = design.T @ (weight * probability - positives) + ridge * theta
+        # Steps that end ever closer to a bound without reaching it would go on for ever: close by counts as there.
+        near = theta - floor < _NEAR
+        theta = np.where(near & (gradient >= 0.0), floor, theta)
+        free = ~near | (gradient < 0.0)
         if not free.any() or np.abs(gradient[free]).max() <= 1e-10 * weight.sum():
             break
         curvature = weight * probability * (1.0 - probability)
-        part = design[:, free]
-        hessian = (part * curvature[:, None]).T @ part + _RIDGE * np.eye(part.shape[1])
-        step = np.zeros(size)
-        step[free] = -np.linalg.solve(hessian, gradient[free])
-        length, better = 1.0, False
-        while length > 1e-10:
+        hessian = (design * curvature[:, None]).T @ design + ridge * np.eye(size)
+        step = _newton_step(hessian, gradient, free, near)
+        # A logit that moves by more than this leaves the region where the second derivative says anything.
+        reach = float(np.abs(design @ step).max())
+        length, better = min(1.0, _LONGEST / reach) if reach > 0.0 else 1.0, False
+        for _ in range(_HALVINGS):
             trial = np.maximum(theta + length * step, floor)
             trial_value = objective(trial)
             if trial_value < value:
@@ -63,3 +76,27 @@ def fit_logistic(
         theta, value = trial, trial_value
     result: FloatArray = theta / scale
     return result
+
+
+def _newton_step(
+    hessian: FloatArray, gradient: FloatArray, free: NDArray[np.bool_], bound: NDArray[np.bool_]
+) -> FloatArray:
+    """Return a Newton step of the free coefficients that leads none of those at their bound across it.
+
+    A coefficient at its bound that the step would push outwards is held there, and the others are solved for again;
+    otherwise cutting the step off at the bound could leave a direction in which the loss rises.
+    """
+    held = ~free
+    while not held.all():
+        step = np.zeros(len(gradient))
+        rest = ~held
+        step[rest] = -np.linalg.solve(hessian[np.ix_(rest, rest)], gradient[rest])
+        outwards = rest & bound & (step < 0.0)
+        if not outwards.any():
+            return step
+        held |= outwards
+    # All were pushed outwards by their neighbours: one alone, the steepest, goes inwards.
+    step = np.zeros(len(gradient))
+    first = int(np.argmin(np.where(free, gradient, np.inf)))
+    step[first] = -gradient[first] / hessian[first, first]
+    return step

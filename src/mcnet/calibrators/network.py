@@ -65,7 +65,7 @@ def network_curves(
 
     At a jump the function is asked a hair to the left of it for the left value.
     """
-    scores = dense_scores(breaks, jumps, _FINE)
+    scores = dense_scores(breaks, jumps, per_logit=_FINE)
     logits = logit(scores)
     left = np.concatenate([scores[:-1] == scores[1:], [False]])
     logits[left] -= _NUDGE

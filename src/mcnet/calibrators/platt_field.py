@@ -12,7 +12,7 @@ from mcnet.curves.curves import Curves
 from mcnet.rows.columns import FloatArray, sigmoid, sums_by
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["PlattField", "ShrunkenLines", "fit_shrunken_lines"]
+__all__ = ["PlattField", "ShrunkenLines", "fit_shrunken_lines", "flat_where_falling"]
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,33 @@ def fit_shrunken_lines(
     return ShrunkenLines(shared, deviation, variance)
 
 
+def flat_where_falling(
+    lines: ShrunkenLines, context: NDArray[np.int32], weight: FloatArray, positives: FloatArray
+) -> FloatArray:
+    """Return each context's slope and intercept; a falling line would break the order, and becomes a flat one.
+
+    The flat line's level is the context's own rate, as shrunken as its intercept was: it balances Σ(w·p − positives)
+    against the prior's pull to the common intercept.
+    """
+    own = lines.shared + lines.deviation
+    falling = own[:, 0] < 0.0
+    total, events = (sums_by(context, values, len(own))[falling] for values in (weight, positives))
+    common, precision = lines.shared[1], 1.0 / lines.variance[1]
+    level = np.full(int(falling.sum()), common)
+    for _ in range(50):
+        p = sigmoid(level)
+        pull = total * p - events + precision * (level - common)
+        level -= np.clip(pull / (total * p * (1.0 - p) + precision), -1.0, 1.0)
+    own[falling] = np.column_stack([np.zeros_like(level), level])
+    return own
+
+
 class PlattField(Calibrator):
     """A line in logit space per context, shrunk towards the common one: p = σ((a + α_c)·l + b + β_c).
 
     How much a context may deviate is learnt from the data (empirical Bayes): with few rows it sits on the common line,
-    with many it is free. With several fields, each combination of values is a context. Unseen contexts get the line
-    fitted to all rows together.
+    with many it is free. A context whose line would fall gets a flat one. With several fields, each combination of
+    values is a context. Unseen contexts get the line fitted to all rows together.
 
     >>> fitted = PlattField().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1], field=["a", "a", "b", "b"])
     >>> fitted.predict([0.2, 0.2], field=["a", "never seen"]).shape
@@ -108,8 +129,7 @@ class PlattField(Calibrator):
         lines = fit_shrunken_lines(x, sketch.context, number, sketch.weight, sketch.positives)
         bounds = np.array([0.0, -np.inf])
         pooled = fit_logistic(np.column_stack([x, np.ones_like(x)]), sketch.weight, sketch.positives, lower=bounds)
-        fitted = np.vstack([pooled, lines.shared + lines.deviation])
+        own = flat_where_falling(lines, sketch.context, sketch.weight, sketch.positives)
+        fitted = np.vstack([pooled, own])
         self.variance_ = {"slope": float(lines.variance[0]), "intercept": float(lines.variance[1])}
-        # A falling line would break the order: such a context gets a flat one at its own shrunken level.
-        fitted[:, 0] = np.maximum(fitted[:, 0], 0.0)
         return compile_functions(lambda which, l: fitted[which, 0] * (l - center) + fitted[which, 1], number + 1)

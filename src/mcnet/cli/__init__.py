@@ -1,0 +1,10 @@
+"""The command line: words typed by a person become calls into the rooms, and nothing else."""
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run `mcnet` with the arguments of the process, and exit with its code."""
+    from mcnet.cli.running import run
+
+    raise SystemExit(run())

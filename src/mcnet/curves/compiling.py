@@ -1,7 +1,9 @@
 """Compile fitted functions to curves: a dense look, an order guarantee, and few knots within an error bound."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,7 @@ from mcnet.rows.columns import PROBABILITY_FLOOR, SCORE_FLOOR, FloatArray, clip_
 
 __all__ = [
     "DEFAULT_ERROR",
+    "DENSE_PER_LOGIT",
     "Projection",
     "compile_functions",
     "compile_lines",
@@ -22,26 +25,34 @@ __all__ = [
 ]
 
 DEFAULT_ERROR = 1e-4
-"""The relative error, of p and of 1 − p, that a compiled curve may have against the function it stands for."""
+"""The error that a compiled curve may have, relative to p (next to 1: to 10·(1 − p)), against its function."""
 
 DENSE_PER_LOGIT = 64
-"""How closely functions are looked at to be compiled, in points a unit of logit."""
+"""How closely functions are looked at to be compiled, at the least, in points a unit of logit."""
 _LOGIT_EDGE = -float(logit(np.array([SCORE_FLOOR]))[0])
 _TOGETHER = 256
 _SHARED_FROM = 2_000
 _MOST_KNOTS = 10_000_000
+_ROUNDS = 24
+_ROUNDING = 1e-15
+_FEW = 16
 
 
 def dense_scores(
-    breaks: FloatArray | None = None, jumps: FloatArray | None = None, per_logit: int = DENSE_PER_LOGIT
+    breaks: FloatArray | None = None,
+    jumps: FloatArray | None = None,
+    *,
+    error: float = DEFAULT_ERROR,
+    per_logit: int = DENSE_PER_LOGIT,
 ) -> FloatArray:
     """Return the scores at which a function is looked at to be compiled, in order.
 
     They are dense everywhere in logit space and include every break (a kink of the function) once and every jump twice:
     the function gives its left value at the first of the two and its right value at the second.
     """
-    even = np.linspace(-_LOGIT_EDGE, _LOGIT_EDGE, int(2 * _LOGIT_EDGE * per_logit))
-    scores = clip_scores(sigmoid(even))
+    # A line misses a smooth function by the square of the distance of its ends.
+    dense = per_logit * max(math.sqrt(DEFAULT_ERROR / error), 1.0)
+    scores = clip_scores(sigmoid(np.linspace(-_LOGIT_EDGE, _LOGIT_EDGE, int(2 * _LOGIT_EDGE * dense))))
     more = [] if breaks is None else [clip_scores(breaks)]
     twice = clip_scores(np.unique(jumps)) if jumps is not None else np.empty(0)
     once = np.setdiff1d(np.unique(np.concatenate([scores, *more])), twice)
@@ -78,11 +89,31 @@ def project_monotone(values: FloatArray, mass: FloatArray) -> tuple[FloatArray, 
 def compile_table(scores: FloatArray, values: FloatArray, error: float = DEFAULT_ERROR) -> Curves:
     """Return curves with few knots through the tabulated functions, one row of `values` each.
 
-    Between the chosen knots a straight line stays within `error`, relative to min(p, 1 − p), of every tabulated value.
+    Between the chosen knots a straight line stays within `error`, relative to p, of every tabulated value.
+    A knot is placed greedily: a line from the last knot is stretched as far as the cone of slopes allowed by the points
+    passed over permits.
     """
-    values = np.clip(values, PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR)
-    keep = _stretch(scores, np.ascontiguousarray(values.T), error)
+    values = _inside(values)
+    # Half of the bound is kept for what happens between two points of the table.
+    keep = _stretch(scores, values, 0.5 * error * _tolerated(values))
+    scores, values = _short(scores), _short(values)
     return Curves.of([(scores[mask], row[mask]) for mask, row in zip(keep, values, strict=True)])
+
+
+def _inside(values: FloatArray) -> FloatArray:
+    """Return probabilities moved into [PROBABILITY_FLOOR, 1 − PROBABILITY_FLOOR]."""
+    return np.clip(values, PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR)
+
+
+def _tolerated(values: FloatArray) -> FloatArray:
+    """Return what errors are relative to: p itself, and next to 1 ten times 1 − p."""
+    return np.minimum(values, 10.0 * (1.0 - values))
+
+
+def _short(values: FloatArray) -> FloatArray:
+    """Return the values with ten significant digits, which halves the file; those next to 1 as they are."""
+    scale = 10.0 ** (9.0 - np.floor(np.log10(values)))
+    return np.where(values < 0.9, np.round(values * scale) / scale, values)
 
 
 def compile_functions(
@@ -96,12 +127,12 @@ def compile_functions(
 
     `function` takes a column of curve numbers and a row of logits and returns a logit for every pair. It must not fall.
     """
-    scores = dense_scores(breaks)
-    logits = logit(scores)
     pairs = []
     for start in range(0, number, _TOGETHER):  # many curves are looked at in blocks, to bound the memory
         which = np.arange(start, min(start + _TOGETHER, number))[:, None]
-        pairs += compile_table(scores, sigmoid(function(which, logits)), error).pairs()
+        scores, values = _look(partial(function, which), dense_scores(breaks, error=error), error)
+        # Rounding may let the sum of a few terms fall by a unit in the last place.
+        pairs += compile_table(scores, np.maximum.accumulate(values, axis=1), error).pairs()
     return Curves.of(pairs)
 
 
@@ -113,21 +144,21 @@ def compile_lines(lines: Lines, error: float = DEFAULT_ERROR) -> tuple[Curves, f
     """
     number = len(lines.values)
     if number <= _SHARED_FROM:
-        breaks = _steep_scores(lines)
+        breaks = sigmoid(lines.knots)
         curves = compile_functions(lambda which, l: lines.rows(which[:, 0]).at(l), number, breaks=breaks, error=error)
         return curves, error
     logits = _shared_logits(lines.knots, _MOST_KNOTS // number)
-    values = np.maximum.accumulate(sigmoid(lines.at(logits)), axis=1)
-    curves = Curves.sharing(sigmoid(logits), np.clip(values, PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR))
+    values = np.maximum.accumulate(_inside(sigmoid(lines.at(logits))), axis=1)
+    curves = Curves.sharing(sigmoid(logits), values)
     inside = logits[(logits >= lines.knots[0]) & (logits <= lines.knots[-1])]
     middles = 0.5 * (inside[1:] + inside[:-1])
     worst = 0.0
     for start in range(0, number, _TOGETHER):
         part = lines.rows(np.arange(start, min(start + _TOGETHER, number)))
-        exact, ends = sigmoid(part.at(middles)), sigmoid(part.at(inside))
+        exact, ends = (_inside(sigmoid(part.at(points))) for points in (middles, inside))
         share = (sigmoid(middles) - sigmoid(inside[:-1])) / np.diff(sigmoid(inside))
         straight = ends[:, :-1] * (1.0 - share) + ends[:, 1:] * share
-        worst = max(worst, float((np.abs(straight - exact) / np.minimum(exact, 1.0 - exact)).max(initial=0.0)))
+        worst = max(worst, float((np.abs(straight - exact) / _tolerated(exact)).max(initial=0.0)))
     return curves, worst
 
 
@@ -136,19 +167,6 @@ def family_curves(family: CurveFamily, table: NDArray[np.int32]) -> tuple[Curves
     nothing = np.full((1, family.fields), -1, dtype=np.int64)
     codes = np.concatenate([nothing, table.astype(np.int64)]) if family.fields else nothing
     return compile_lines(family.lines(codes))
-
-
-def _steep_scores(lines: Lines) -> FloatArray:
-    """Return the lines' own knots, and more points between them where a line is steep."""
-    ends = np.concatenate([[-_LOGIT_EDGE], lines.knots, [_LOGIT_EDGE]])
-    ends = np.unique(np.clip(ends, -_LOGIT_EDGE, _LOGIT_EDGE))
-    heights = lines.at(ends)
-    steepest = (np.diff(heights, axis=1) / np.diff(ends)).max(axis=0)
-    parts = [ends]
-    for low, high, slope in zip(ends[:-1], ends[1:], np.minimum(steepest, 16.0), strict=True):
-        if slope > 1.0:
-            parts.append(np.linspace(low, high, int(np.ceil((high - low) * DENSE_PER_LOGIT * slope)) + 1))
-    return sigmoid(np.concatenate(parts))
 
 
 def _shared_logits(knots: FloatArray, budget: int) -> FloatArray:
@@ -162,37 +180,97 @@ def _shared_logits(knots: FloatArray, budget: int) -> FloatArray:
     return np.clip(grid, -_LOGIT_EDGE, _LOGIT_EDGE)
 
 
-def _stretch(scores: FloatArray, by_point: FloatArray, error: float) -> NDArray[np.bool_]:
-    """Return which points to keep as knots, a row a curve; `by_point[i]` are the values of all curves at point i.
+def _look(
+    function: Callable[[FloatArray], FloatArray], scores: FloatArray, error: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the scores, more of them where a line between two would miss the function, and its probabilities."""
 
-    A line from the last knot is stretched as far as the cone of slopes permits that the points passed over allow. All
-    curves are walked at once.
-    """
-    before = by_point[0]
-    keep = np.zeros((len(before), len(scores)), dtype=bool)
+    def at(points: FloatArray) -> FloatArray:
+        return _inside(sigmoid(function(logit(points))))
+
+    values = at(scores)
+    left = np.flatnonzero(np.diff(scores) > 1e-12 * scores[1:])
+    for _ in range(_ROUNDS):
+        middle = clip_scores(sigmoid(0.5 * (logit(scores[left]) + logit(scores[left + 1]))))
+        found = at(middle)
+        share = (middle - scores[left]) / (scores[left + 1] - scores[left])
+        line = values[:, left] + share * (values[:, left + 1] - values[:, left])
+        # Next to 1 a probability is itself known to no more than rounding.
+        allowed = 0.5 * error * _tolerated(found) + _ROUNDING
+        missed = (np.abs(line - found) > allowed).any(axis=0)
+        if not missed.any():
+            break
+        added = middle[missed]
+        order = np.argsort(np.concatenate([scores, added]), kind="stable")
+        scores = np.concatenate([scores, added])[order]
+        values = np.concatenate([values, found[:, missed]], axis=1)[:, order]
+        # Only the halves of what was halved need another look.
+        fresh = np.searchsorted(scores, added)
+        left = np.unique(np.concatenate([fresh - 1, fresh]))
+        left = left[scores[left + 1] - scores[left] > 1e-12 * scores[left + 1]]
+    return scores, values
+
+
+def _stretch(scores: FloatArray, values: FloatArray, allowed: FloatArray) -> NDArray[np.bool_]:
+    """Return which points become knots, a row a curve."""
+    if len(values) >= _FEW:
+        return _stretch_together(scores, values, allowed)
+    x = scores.tolist()
+    return np.array([_stretch_one(x, y.tolist(), a.tolist()) for y, a in zip(values, allowed, strict=True)])
+
+
+def _stretch_one(x: list[float], y: list[float], allowed: list[float]) -> list[bool]:
+    """Choose the knots of one curve; plain numbers are faster than arrays of length one."""
+    keep = [False] * len(x)
+    keep[0] = keep[-1] = True
+    anchor_x, anchor_y, low, high = x[0], y[0], -math.inf, math.inf
+    for i in range(1, len(x)):
+        if x[i] == x[i - 1]:
+            keep[i - 1] = keep[i] = True
+            anchor_x, anchor_y, low, high = x[i], y[i], -math.inf, math.inf
+            continue
+        if not low <= (y[i] - anchor_y) / (x[i] - anchor_x) <= high:
+            keep[i - 1] = True
+            anchor_x, anchor_y, low, high = x[i - 1], y[i - 1], -math.inf, math.inf
+        run, rise = x[i] - anchor_x, y[i] - anchor_y
+        low = max(low, (rise - allowed[i]) / run)
+        high = min(high, (rise + allowed[i]) / run)
+    return keep
+
+
+def _stretch_together(scores: FloatArray, values: FloatArray, allowed: FloatArray) -> NDArray[np.bool_]:
+    """Choose the knots of many curves, all walked together."""
+    number, points = values.shape
+    keep = np.zeros((number, points), dtype=bool)
     keep[:, [0, -1]] = True
-    anchor_x, anchor_y = np.full(len(before), scores[0]), before.copy()
-    low, high = np.full(len(before), -np.inf), np.full(len(before), np.inf)
-    for i, here in enumerate(by_point[1:], start=1):
-        jump = scores[i] == scores[i - 1]
-        if jump:
-            broken = np.ones(len(here), dtype=bool)
-        else:
-            slope = (here - anchor_y) / (scores[i] - anchor_x)
-            broken = (slope < low) | (slope > high)
-        if broken.any():
+    anchor_x = np.full(number, scores[0])
+    anchor_y = values[:, 0].copy()
+    low, high = np.full(number, -np.inf), np.full(number, np.inf)
+    by_point, allowance = np.ascontiguousarray(values.T), np.ascontiguousarray(allowed.T)
+    for i in range(1, points):
+        run = scores[i] - anchor_x
+        rise = by_point[i] - anchor_y
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = rise / run
+            fits = (slope >= low) & (slope <= high)
+        if scores[i] == scores[i - 1]:
+            fits[:] = False
+        if not fits.all():
             # The line cannot reach this point: it ends at the one before, and the next line starts there.
+            broken = ~fits
             keep[broken, i - 1] = True
-            anchor_x[broken], anchor_y[broken] = scores[i - 1], before[broken]
+            anchor_x[broken] = scores[i - 1]
+            anchor_y[broken] = by_point[i - 1][broken]
             low[broken], high[broken] = -np.inf, np.inf
-        if jump:
+            run = scores[i] - anchor_x
+            rise = by_point[i] - anchor_y
+        if scores[i] == scores[i - 1]:
+            # A jump: the line starts afresh on its right side.
             keep[:, i] = True
-            anchor_x[:], anchor_y[:] = scores[i], here
-        else:
-            run, rise = scores[i] - anchor_x, here - anchor_y
-            # Half of the bound is kept for what happens between two points of the table.
-            allowed = 0.5 * error * np.minimum(here, 1.0 - here)
-            low = np.maximum(low, (rise - allowed) / run)
-            high = np.minimum(high, (rise + allowed) / run)
-        before = here
+            anchor_x[:] = scores[i]
+            anchor_y[:] = by_point[i]
+            low[:], high[:] = -np.inf, np.inf
+            continue
+        low = np.maximum(low, (rise - allowance[i]) / run)
+        high = np.minimum(high, (rise + allowance[i]) / run)
     return keep

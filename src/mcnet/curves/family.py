@@ -59,6 +59,12 @@ class Combination:
         known = (one >= 0) & (two >= 0) & (two < self.size) & (self.keys[place] == key)
         return np.where(known, place, -1)
 
+    def pairs(self) -> IntArray:
+        """Return the known pairs as rows of codes that `codes` can read."""
+        rows = np.full((len(self.keys), 1 + max(self.first, self.second)), -1, dtype=np.int64)
+        rows[:, self.first], rows[:, self.second] = np.divmod(self.keys, self.size)
+        return rows
+
 
 @dataclass(frozen=True, eq=False)
 class CurveFamily:
@@ -85,7 +91,7 @@ class CurveFamily:
 
     def lines(self, codes: NDArray[Any]) -> Lines:
         """Return the curves of contexts given by their codes `[contexts, fields]`."""
-        moved = self._moved(np.asarray(codes, dtype=np.int64).reshape(-1, self.fields))
+        moved = self._moved(np.asarray(codes, dtype=np.int64).reshape(len(codes), self.fields))
         slopes = np.exp(self.log_slope + moved @ self.log_slope_by.T)
         rises = slopes[:, 1:-1] * np.diff(self.knots)
         climbed = np.concatenate([np.zeros((len(moved), 1)), np.cumsum(rises, axis=1)], axis=1)

@@ -123,6 +123,26 @@ class CalibrationModel:
 
         save_model(self, path)
 
+    def plot(self, field: Any = None) -> Any:
+        """Show the curves as a Plotly figure: the pooled one and the first few contexts', or that of a field value.
+
+        `mcnet.plot_curves(model, sketch)` shows a curve over the rows it was fitted on.
+        """
+        from mcnet.curves.lines import plot_lines
+
+        return plot_lines(self, field)
+
+    def _repr_html_(self) -> str:
+        from mcnet.figures.html import card
+
+        said = {
+            "fields": f"{' × '.join(self.fields)} ({len(self.contexts):,} contexts)" if self.fields else "none",
+            "order of scores": "kept" if self.monotone else "may be broken",
+            "knots": f"{len(self.curves.probabilities):,}",
+            **{name: f"{value:,}" if isinstance(value, int) else str(value) for name, value in self.provenance.items()},
+        }
+        return card(f"Calibration model: {self.method}", [], list(said.items()))
+
     def __repr__(self) -> str:
         where = f"{len(self.contexts):,} contexts of {' × '.join(self.fields)}" if self.fields else "no field"
         return f"CalibrationModel({self.method}, {where}, {len(self.curves.probabilities):,} knots)"

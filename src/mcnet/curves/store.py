@@ -19,8 +19,8 @@ from mcnet.rows.writing import whole_file
 __all__ = ["SCHEMA", "checksum", "load", "model_document", "save_model"]
 
 SCHEMA = 1
-_EXPLICIT = 1000
-"""Up to so many curves of a family are written knot by knot."""
+_EXPLICIT = 50_000
+"""Up to so many knots the curves of a family are written one by one."""
 
 
 def checksum(document: dict[str, Any]) -> str:
@@ -46,8 +46,8 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
             for name, values in zip(model.contexts.names, model.contexts.values, strict=True)
         ],
     }
-    if model.family is not None and len(curves) > _EXPLICIT:
-        # Thousands of curves are written as what they are made from, and compiled again when loaded.
+    if model.family is not None and len(curves.probabilities) > _EXPLICIT:
+        # Very many curves are written as what they are made from, and compiled again when loaded.
         document["contexts"] = _contexts_document(model.contexts)
     else:
         document["grids"] = [
@@ -99,8 +99,8 @@ def load(path: str | PathLike[str]) -> CalibrationModel:
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError):
+        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
         raise FileFormatError(
             f"{path} is not complete JSON: it is damaged or not a model; save the model again"
         ) from None
@@ -109,7 +109,7 @@ def load(path: str | PathLike[str]) -> CalibrationModel:
     schema = document.get("schema")
     if not isinstance(schema, int) or schema > SCHEMA:
         raise FileFormatError(f"{path} has schema {schema}; this mcnet reads up to {SCHEMA}: upgrade mcnet")
-    if document.get("checksum") != checksum(document):
+    if not _intact(document):
         raise FileFormatError(f"{path} does not match its checksum: it was altered or damaged; save the model again")
     try:
         return _model(document)
@@ -126,6 +126,25 @@ def _contexts_document(contexts: Contexts) -> list[list[int]] | str:
     return contexts.table.tolist()  # type: ignore[no-any-return]
 
 
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _intact(document: dict[str, Any]) -> bool:
+    try:
+        return bool(document.get("checksum") == checksum(document))
+    except ValueError:  # a number too large for a float has become infinite
+        return False
+
+
+def _check_contexts(rows: list[list[int]], values: tuple[tuple[str | None, ...], ...]) -> None:
+    for row in rows:
+        if len(row) != len(values) or any(
+            not ANY <= code < len(known) for code, known in zip(row, values, strict=True)
+        ):
+            raise InputError(f"the context {row} is not one of the fields' values")
+
+
 def _model(document: dict[str, Any]) -> CalibrationModel:
     names = tuple(field["name"] for field in document["fields"])
     values = tuple(tuple(field["values"]) for field in document["fields"])
@@ -135,6 +154,7 @@ def _model(document: dict[str, Any]) -> CalibrationModel:
         grids = [np.array(grid, dtype=np.float64) for grid in document["grids"]]
         curves = Curves.of([(grids[entry["grid"]], np.array(entry["probabilities"])) for entry in entries])
         rows = [[ANY if code is None else code for code in entry["context"]] for entry in entries[1:]]
+        _check_contexts(rows, values)
         table = np.array(rows, dtype=np.int32).reshape(len(rows), len(names)) if names else Contexts.none().table
     else:
         assert family is not None
@@ -144,6 +164,7 @@ def _model(document: dict[str, Any]) -> CalibrationModel:
             known = Contexts(names, values, every if len(names) == 1 else np.zeros((0, len(names)), dtype=np.int32))
             table = known.completed(2**31).table
         else:
+            _check_contexts(written, values)
             table = np.array(written, dtype=np.int32)
         curves = family_curves(family, table)[0]
     return CalibrationModel(

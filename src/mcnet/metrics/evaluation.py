@@ -19,7 +19,7 @@ from mcnet.metrics.ranking import auc, gauc
 from mcnet.metrics.scoring import CLIP, brier, excess_log_loss, kl_to_truth, log_loss
 from mcnet.metrics.smooth import smooth_ece
 from mcnet.metrics.sums import GroupSums, group_sums
-from mcnet.metrics.text import describe
+from mcnet.metrics.text import describe, heading, metric_lines
 from mcnet.rows.columns import check_lengths, labels_column, scores_column, weights_column
 from mcnet.rows.fields import MISSING_LABEL, FieldColumn, field_columns
 
@@ -102,8 +102,31 @@ class Evaluation:
             "reliability": self.reliability.to_dict(),
         }
 
+    def plot(self, field: str | None = None, *, before: "Evaluation | None" = None) -> Any:
+        """Show the reliability diagram as a Plotly figure or, given a field's name, the PCOC of its values.
+
+        `before` is another evaluation of the same rows, shown beside this one: that of the raw scores, say.
+        """
+        from mcnet.figures.forest import PcocTable, draw_forest, prepare_forest
+        from mcnet.figures.reliability import draw_reliability
+        from mcnet.figures.style import as_plotly
+
+        named = {"evaluated": self} if before is None else {"before": before, "after": self}
+        if field is None:
+            return as_plotly(draw_reliability({name: ev.reliability for name, ev in named.items()}))
+        if field not in self.fields:
+            raise InputError(f"there is no field {field!r}; there are {', '.join(self.fields) or 'none'}")
+        tables: dict[str, PcocTable] = {name: ev.fields[field].table for name, ev in named.items()}
+        return as_plotly(draw_forest(prepare_forest(tables)))
+
     def __str__(self) -> str:
         return describe(self)
+
+    def _repr_html_(self) -> str:
+        from mcnet.figures.html import card
+
+        head, *lines = metric_lines(self)
+        return card(f"Evaluation of {heading(self)}", head, lines)
 
 
 def evaluate(

@@ -117,5 +117,5 @@ def combine(fields: Mapping[str, CodedField], rows: int) -> tuple[CodedField, di
         members[name] = pairs % count
     size = len(next(iter(members.values()))) if members else 1
     parts = [[fields[name].values[code] for code in known] for name, known in members.items()]
-    values = tuple(" · ".join(words) for words in zip(*parts, strict=True)) if parts else ("all rows",) * size
+    values = tuple(" / ".join(words) for words in zip(*parts, strict=True)) if parts else ("all rows",) * size
     return CodedField(codes, values), members

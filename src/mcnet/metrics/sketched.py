@@ -1,5 +1,7 @@
 """Evaluate from a sketch: each cell is a row with a fractional label and the cell's weight."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from mcnet.errors import InputError
@@ -36,10 +38,17 @@ def predict_cells(predictor: Predictor, sketch: Sketch) -> FloatArray:
     return predictor.predict(sketch.score, [columns[name] for name in needed])
 
 
-def evaluate_cells(probabilities: FloatArray, sketch: Sketch, settings: Settings | None = None) -> Evaluation:
-    """Evaluate one probability for each cell against the labels that the cells hold."""
-    fields = coded_fields(sketch.contexts.columns(sketch.context))
-    return evaluate_columns(probabilities, sketch.rate, sketch.weight, fields, settings=settings)
+def evaluate_cells(
+    probabilities: FloatArray, sketch: Sketch, settings: Settings | None = None, *, by: Sequence[str] | None = None
+) -> Evaluation:
+    """Evaluate one probability for each cell against the labels that the cells hold.
+
+    `by` names the fields to evaluate inside of; all those of the sketch if it is not given.
+    """
+    columns = sketch.contexts.columns(sketch.context)
+    fields = coded_fields([column for column in columns if by is None or column.name in by])
+    found = evaluate_columns(probabilities, sketch.rate, sketch.weight, fields, settings=settings)
+    return replace(found, rows=sketch.rows)
 
 
 def evaluate_sketch(calibrator: Predictor, sketch: Sketch, **settings: Any) -> Evaluation:

@@ -10,13 +10,26 @@ if TYPE_CHECKING:
     from mcnet.metrics.evaluation import Evaluation
     from mcnet.metrics.fields import FieldEvaluation
 
-__all__ = ["compare", "describe"]
+__all__ = ["compare", "describe", "heading", "metric_lines"]
 
 _LINES = 12
 
 
 def describe(ev: "Evaluation") -> str:
     """Return the metrics with intervals and floors, then a table for each field."""
+    tables = [_field_table(found) for found in ev.fields.values()]
+    return "\n\n".join([heading(ev) + "\n" + _aligned(metric_lines(ev)), *tables])
+
+
+def heading(ev: "Evaluation") -> str:
+    """Return what was evaluated, in one line."""
+    head = f"{ev.rows:,} rows, weight {ev.weight:,.10g}, {ev.positives:,.10g} positives"
+    groups = len(ev.contexts.table)
+    return head + (f", {groups:,} values of {ev.contexts.name}" if groups > 1 else "")
+
+
+def metric_lines(ev: "Evaluation") -> list[tuple[str, ...]]:
+    """Return a line of words for each metric, below a line of headings: value, interval, noise floor, note."""
     chosen = ev.settings
     groups = len(ev.contexts.table)
     epsilon = f"ε = {chosen.epsilon:g}" + (", values without positives dropped" if chosen.drop_empty else "")
@@ -38,7 +51,7 @@ def describe(ev: "Evaluation") -> str:
         "excess_log_loss": "log-loss over the truth",
         "kl_to_truth": "KL to the truth",
     }
-    lines = [("metric", "value", f"{chosen.level:.0%} interval", "noise floor", "")]
+    lines: list[tuple[str, ...]] = [("metric", "value", f"{chosen.level:.0%} interval", "noise floor", "")]
     for name, label in labels.items():
         found = ev.estimates[name]
         if groups == 1 and name in ("mf_rce", "pcoc_std", "gauc", "f_ece"):
@@ -48,11 +61,7 @@ def describe(ev: "Evaluation") -> str:
         spread = "" if isnan(found.low) else f"{_figure(found.low)} … {_figure(found.high)}"
         floor = "" if isnan(found.floor) else _figure(found.floor)
         lines.append((label, _figure(found.value), spread, floor, found.note))
-    head = f"{ev.rows:,} rows, weight {ev.weight:,.10g}, {ev.positives:,.10g} positives"
-    if groups > 1:
-        head += f", {groups:,} values of {ev.contexts.name}"
-    tables = [_field_table(found) for found in ev.fields.values()]
-    return "\n\n".join([head + "\n" + _aligned(lines), *tables])
+    return lines
 
 
 def compare(

@@ -41,7 +41,7 @@ class BankConfig:
     priors: Priors = field(default_factory=Priors)
     penalties: Penalties = field(default_factory=Penalties)
     schedule: Schedule = field(default_factory=Schedule)
-    least_positives: float = 25.0
+    least_positives: float = 100.0
     cells: int = 48
     nodes: int = 6
     unseen: float = 0.03

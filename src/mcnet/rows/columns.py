@@ -81,23 +81,24 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def as_floats(values: Any, name: str) -> FloatArray:
+def as_floats(values: Any, name: str, first_row: int = 0) -> FloatArray:
     """Return a column as float64, missing values as NaN; refuse what is not a number."""
     array = as_array(values, name)
+    if array.dtype.kind in "cmM":
+        raise InputError(f"{name} is a column of {array.dtype}, not of plain numbers; convert the column first")
     try:
         return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError):
-        pass
-    for row, value in enumerate(array.tolist()):
-        missing = value is None or type(value).__name__ == "NAType"
-        try:
-            float("nan" if missing else value)
-        except (TypeError, ValueError):
-            raise InputError(f"{name} is not a number in row {row}: {value!r}; convert the column first") from None
-    return np.array(
-        [np.nan if v is None or type(v).__name__ == "NAType" else float(v) for v in array.tolist()],
-        dtype=np.float64,
-    )
+        return np.array([_number(value, name, first_row + row) for row, value in enumerate(array.tolist())])
+
+
+def _number(value: Any, name: str, row: int) -> float:
+    if value is None or type(value).__name__ == "NAType":
+        return float("nan")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} is not a number in row {row}: {value!r}; convert the column first") from None
 
 
 def _refuse(name: str, bad: NDArray[np.bool_], values: FloatArray, what: str, advice: str, first_row: int) -> None:
@@ -136,7 +137,7 @@ def scores_column(
     """
     if score_type not in ("probability", "logit"):
         raise InputError(f"score_type is {score_type!r}; it is 'probability' or 'logit'")
-    scores = as_floats(values, name)
+    scores = as_floats(values, name, first_row)
     _require_rows(name, scores)
     if score_type == "logit":
         _refuse(name, np.isnan(scores), scores, "missing or NaN", "drop or fill these rows", first_row)
@@ -162,7 +163,7 @@ def labels_column(values: Any, *, name: str = "label", first_row: int = 0) -> Fl
     >>> labels_column([True, False, 1])
     array([1., 0., 1.])
     """
-    labels = as_floats(values, name)
+    labels = as_floats(values, name, first_row)
     _require_rows(name, labels)
     if not _inside_unit(labels):
         _refuse(name, ~np.isfinite(labels), labels, "missing, NaN or infinite", "drop these rows", first_row)
@@ -177,7 +178,7 @@ def weights_column(values: Any, *, name: str = "weight", first_row: int = 0) -> 
     >>> weights_column([1, 0.5])
     array([1. , 0.5])
     """
-    weights = as_floats(values, name)
+    weights = as_floats(values, name, first_row)
     _require_rows(name, weights)
     if not (weights.min() >= 0.0 and weights.max() < np.inf):
         _refuse(name, ~np.isfinite(weights), weights, "missing, NaN or infinite", "give them a number", first_row)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, time
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -59,6 +59,9 @@ def field_text(value: Any) -> str | None:
         return str(int(number)) if number.is_integer() else repr(number)
     if isinstance(value, bytes):
         return value.decode("utf-8", errors="replace")
+    if isinstance(value, datetime):
+        # Midnight is its day, as 7.0 is 7: pandas has no type for days.
+        return value.date().isoformat() if value.tzinfo is None and value.time() == time.min else value.isoformat()
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, Decimal):
@@ -84,9 +87,8 @@ def _moment_text(value: np.datetime64) -> str | None:
     """Return the text that Python's own date or datetime has, whatever the unit."""
     if np.isnat(value):
         return None
-    days = np.datetime_data(value.dtype)[0] in "YMWD"
-    moment = value.astype("datetime64[D]" if days else "datetime64[us]").item()
-    return str(moment.isoformat()) if isinstance(moment, date) else str(value)
+    moment = value.astype("datetime64[us]").item()
+    return field_text(moment) if isinstance(moment, datetime) else str(value)
 
 
 def sort_key(value: str | None) -> tuple[bool, str]:

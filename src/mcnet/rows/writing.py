@@ -1,7 +1,7 @@
 """Write a file whole or not at all."""
 
 import os
-import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,15 +19,11 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise InputError(f"the folder {target.parent} does not exist; make it first")
     if target.is_dir():
         raise InputError(f"{target} is a folder; name a file")
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    os.close(handle)
-    part = Path(name)
+    # The name is chosen before the file is made, so that an interrupt finds nothing it would not remove.
+    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
+        part.touch(exist_ok=False)
         yield part
-        # mkstemp makes private files; the result gets the permissions any new file would have.
-        mask = os.umask(0)
-        os.umask(mask)
-        part.chmod(0o666 & ~mask)
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)

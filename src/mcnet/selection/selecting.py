@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,8 @@ class MethodResult:
     difference: Difference
     """The log-loss minus that of the best method, on the same rows, with its standard error."""
     fit_seconds: float
+    probabilities: FloatArray = field(repr=False)
+    """What it predicted for the cells of the rows it was judged on, none of which it had seen."""
 
     @property
     def log_loss(self) -> float:
@@ -49,6 +51,8 @@ class Selection:
     judged_on: str
     failed: dict[str, str]
     """What could not be fitted, and why."""
+    judged: Sketch = field(repr=False)
+    """The rows that the methods were judged on."""
 
     @property
     def calibrator(self) -> Calibrator:
@@ -78,6 +82,24 @@ class Selection:
                 for result in self.results
             ],
         }
+
+    def _repr_html_(self) -> str:
+        from mcnet.figures.html import card
+
+        rows = [
+            [
+                ("→ " if result.method == self.chosen.method else "") + result.method,
+                f"{result.log_loss:.5f}",
+                f"{result.difference.value:+.1e} ± {result.difference.standard_error:.0e}",
+                f"{result.evaluation.pcoc:.3f}",
+                f"{result.evaluation.f_rce:.4f}",
+                f"{result.evaluation.auc:.4f}",
+                f"{result.fit_seconds:.2f}",
+            ]
+            for result in self.results
+        ]
+        head = ["method", "log-loss", "over the best", "PCOC", "F-RCE", "AUC", "fit s"]
+        return card("Selection", head, rows, f"Judged on {self.judged_on}; → is chosen.")
 
     def __str__(self) -> str:
         lines = [f"{'method':<14}{'log-loss':>10}{'± vs best':>20}{'PCOC':>8}{'F-RCE':>8}{'AUC':>8}{'fit s':>8}"]
@@ -187,8 +209,8 @@ def _chosen(
     results = {}
     for name, (final, seconds) in fitted.items():
         gap = log_loss_difference(predictions[name], predictions[best], judged.rate, judged.weight)
-        results[name] = MethodResult(name, final, evaluations[name], gap, seconds)
+        results[name] = MethodResult(name, final, evaluations[name], gap, seconds, predictions[name])
     # Methods come simplest first: the first one that cannot be told from the best is chosen.
     chosen = next(r for r in results.values() if r.difference.value <= r.difference.standard_error)
     ordered = tuple(sorted(results.values(), key=lambda result: result.log_loss))
-    return Selection(ordered, chosen, judged_on, failed)
+    return Selection(ordered, chosen, judged_on, failed, judged)

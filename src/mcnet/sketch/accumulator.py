@@ -106,7 +106,9 @@ class Accumulator:
         assert self._dense is not None
         assert isinstance(self._grid, LogitGrid)
         if needed > len(self._dense):
-            more = np.zeros((max(needed, 2 * len(self._dense)) - len(self._dense), *self._dense.shape[1:]))
+            # Doubled, so that growing is rare, but never beyond the limit.
+            room = max(needed, min(2 * len(self._dense), _DENSE_LIMIT // self._dense.shape[1]))
+            more = np.zeros((room - len(self._dense), *self._dense.shape[1:]))
             self._dense = np.concatenate([self._dense, more])
         add = accumulate if self.rows >= NUMBA_FROM else accumulate_numpy
         add(self._dense, self._grid, scores, labels, weights, slots)

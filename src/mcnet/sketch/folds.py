@@ -39,7 +39,7 @@ def deal_rows(first_row: int, rows: int, folds: int) -> NDArray[np.int16]:
 
 def folds_column(values: Any, *, name: str = "folds", first_row: int = 0) -> NDArray[np.int16]:
     """Return a column of fold numbers, each a whole number from 0 to MOST_FOLDS - 1."""
-    numbers = as_floats(values, name)
+    numbers = as_floats(values, name, first_row)
     bad = ~((numbers >= 0) & (numbers < MOST_FOLDS) & (numbers == np.floor(numbers)))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
@@ -58,7 +58,8 @@ def deal_counts(weight: FloatArray, positives: FloatArray, folds: int, seed: int
     """
     generator = np.random.default_rng(seed)
     kinds = []
-    for counts in (weight - positives, positives):
+    # Sums of another engine may be a rounding apart.
+    for counts in (np.maximum(weight - positives, 0.0), positives):
         whole = np.floor(counts)
         rest = ((counts - whole) / folds)[:, None]
         shares = np.zeros((len(counts), folds))

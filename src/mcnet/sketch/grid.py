@@ -47,6 +47,9 @@ class Grid(Protocol):
     def upper(self, keys: IntArray) -> FloatArray:
         """Return the upper edge of each cell."""
 
+    def knows(self, keys: IntArray) -> bool:
+        """Tell whether every key is one of a cell of this grid."""
+
 
 @dataclass(frozen=True)
 class LogitGrid:
@@ -99,6 +102,10 @@ class LogitGrid:
         """Return the upper edge of each cell."""
         return self.edges[keys - self.first + 1]
 
+    def knows(self, keys: IntArray) -> bool:
+        """Tell whether every key is one of a cell of this grid."""
+        return bool(((keys >= self.first) & (keys < self.first + len(self))).all())
+
 
 @dataclass(frozen=True)
 class ExactGrid:
@@ -124,7 +131,18 @@ class ExactGrid:
         """Return the score of each cell."""
         return np.ascontiguousarray(keys).view(np.float64)
 
-    lower = upper = lambda self, keys: self.scores(keys, keys)
+    def lower(self, keys: IntArray) -> FloatArray:
+        """Return the score of each cell."""
+        return self.scores(keys, np.zeros(0))
+
+    def upper(self, keys: IntArray) -> FloatArray:
+        """Return the score of each cell."""
+        return self.scores(keys, np.zeros(0))
+
+    def knows(self, keys: IntArray) -> bool:
+        """Tell whether every key is one of a (clipped) score."""
+        low, high = np.array([SCORE_FLOOR, 1.0 - SCORE_FLOOR]).view(np.int64)
+        return bool(((keys >= low) & (keys <= high)).all())
 
 
 @cache
@@ -132,6 +150,6 @@ def make_grid(resolution: Resolution) -> Grid:
     """Return the grid of a resolution: cells per unit of logit, or "exact"."""
     if resolution == EXACT:
         return ExactGrid()
-    if isinstance(resolution, bool) or not isinstance(resolution, int) or not 1 <= resolution <= 4096:
+    if isinstance(resolution, bool) or not isinstance(resolution, int | np.integer) or not 1 <= resolution <= 4096:
         raise InputError(f"resolution is {resolution!r}; it is a whole number of cells per logit (1…4096) or 'exact'")
-    return LogitGrid(resolution)
+    return LogitGrid(int(resolution))

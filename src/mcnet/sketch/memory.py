@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from mcnet.errors import InputError
 from mcnet.rows.columns import (
     ScoreType,
@@ -38,12 +40,13 @@ def sketch_arrays(
     score, label = as_array(scores, "score"), as_array(labels, "label")
     weights = None if weight is None else as_array(weight, "weight")
     fields = field_columns(field)
-    dealt = None if isinstance(folds, int) else folds_column(folds)
+    dealt = None if isinstance(folds, int | np.integer) else folds_column(folds)
     check_lengths(score=score, label=label, weight=weights, folds=dealt, **{f"field {c.name}": c for c in fields})
     if len(score) == 0:
         raise InputError("score is empty; at least one row is needed")
     number = check_folds(folds) if dealt is None else int(dealt.max()) + 1
-    accumulator = Accumulator(make_grid(resolution), number)
+    grid = make_grid(resolution)
+    accumulator = Accumulator(grid, number)
     for start in range(0, len(score), CHUNK):
         part = slice(start, min(start + CHUNK, len(score)))
         y = labels_column(label[part], first_row=start)
@@ -57,4 +60,4 @@ def sketch_arrays(
     if accumulator.rows == 0:
         raise InputError("every row has weight 0; at least one row with a weight above 0 is needed")
     contexts, cells = accumulator.finish()
-    return Sketch(contexts, cells, resolution, number, accumulator.rows)
+    return Sketch(contexts, cells, grid.resolution, number, accumulator.rows)

@@ -9,7 +9,7 @@ import numpy as np
 from mcnet.errors import InputError
 from mcnet.rows.columns import ScoreType, labels_column, scores_column, weights_column
 from mcnet.rows.fields import field_columns
-from mcnet.rows.files import FilePaths, batches, open_log
+from mcnet.rows.files import FilePaths, batches, open_log, source_name
 from mcnet.rows.sampling import restore_negatives
 from mcnet.sketch.accumulator import Accumulator
 from mcnet.sketch.folds import MOST_FOLDS, check_folds, deal_rows, folds_column
@@ -39,16 +39,19 @@ def scan(
     """
     names = [] if field is None else [field] if isinstance(field, str) else list(field)
     number = MOST_FOLDS if isinstance(folds, str) else check_folds(folds)
-    columns = [score, label, *names] + [c for c in (weight, folds) if isinstance(c, str)]
+    numbers = [score, label] + [column for column in (weight, folds) if isinstance(column, str)]
+    columns = [*numbers, *names]
     if len(set(columns)) < len(columns):
         twice = next(c for c in columns if columns.count(c) > 1)
         raise InputError(
             f"the column {twice!r} is used twice; score, label, fields, weight and folds are columns of their own"
         )
-    source = str(files) if isinstance(files, str | PathLike) else ", ".join(map(str, files))
-    accumulator = Accumulator(make_grid(resolution), number)
+    files = files if isinstance(files, str | PathLike) else list(files)
+    source = source_name(files)
+    grid = make_grid(resolution)
+    accumulator = Accumulator(grid, number)
     rows = 0
-    for batch in batches(open_log(files), columns, source=source, progress=progress):
+    for batch in batches(open_log(files, numbers=numbers, texts=names), columns, source=source, progress=progress):
         if len(batch) == 0:
             continue
         y = labels_column(batch[label], name=label, first_row=rows)
@@ -67,4 +70,4 @@ def scan(
         raise InputError(f"{source} has no rows" if rows == 0 else f"every row of {source} has weight 0")
     contexts, cells = accumulator.finish()
     used = int(np.max(cells.fold)) + 1 if isinstance(folds, str) else number
-    return Sketch(contexts, cells, resolution, used, accumulator.rows)
+    return Sketch(contexts, cells, grid.resolution, used, accumulator.rows)

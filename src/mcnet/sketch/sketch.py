@@ -18,6 +18,9 @@ from mcnet.sketch.grid import DEFAULT_RESOLUTION, Grid, Resolution, make_grid
 
 __all__ = ["Sketch"]
 
+_NOTHING = 1e-250
+"""A weight below this is no weight."""
+
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
@@ -133,6 +136,22 @@ class Sketch:
         parts += [f"{self.folds} folds"] if self.folds > 1 else []
         return f"Sketch({', '.join(parts)}, resolution {self.resolution})"
 
+    def _repr_html_(self) -> str:
+        from mcnet.figures.html import card
+
+        rows = [
+            ["rows", f"{self.rows:,}"],
+            ["weight", f"{self.total_weight:,.15g}"],
+            ["positives", f"{self.total_positives:,.15g}"],
+            ["cells", f"{len(self):,} (resolution {self.resolution}, {self.folds} folds)"],
+        ]
+        if len(self):
+            rows.insert(3, ["rate", f"{self.total_positives / self.total_weight:.4g}"])
+            rows.append(["scores", f"{self.score.min():.4g} … {self.score.max():.4g}"])
+        for name, values in zip(self.contexts.names, self.contexts.values, strict=True):
+            rows.append([f"field {name}", f"{len(values):,} values"])
+        return card("Sketch", [], rows)
+
     # -- arithmetic ---------------------------------------------------------------------------------------------
 
     def __add__(self, other: object) -> "Sketch":
@@ -162,9 +181,12 @@ class Sketch:
         if not 0.0 < float(factor) < np.inf:
             raise InputError(f"a sketch was scaled by {factor}; the factor is a number above 0")
         cells = Cells(self.context, self.cells.key, self.fold, self.cells.sums * float(factor))
+        # After years of decay a cell that nobody fills comes to numbers too small to divide by.
+        cells = cells.take(cells.sums[:, 0] > _NOTHING)
         return Sketch(self.contexts, cells, self.resolution, self.folds, self.rows)
 
     __rmul__ = __mul__
+    __array_ufunc__ = None  # NumPy's numbers leave `number * sketch` to the sketch
 
     def __eq__(self, other: object) -> bool:
         """Tell whether two sketches have the same cells with the same sums; how many rows made them is not compared."""

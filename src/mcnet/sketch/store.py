@@ -3,6 +3,7 @@
 import json
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,7 +13,7 @@ from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import field_columns
 from mcnet.rows.writing import whole_file
 from mcnet.sketch.cells import Cells
-from mcnet.sketch.grid import make_grid
+from mcnet.sketch.grid import POSITION_UNITS
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["SKETCH_VERSION", "is_sketch_file", "load_sketch", "save_sketch"]
@@ -71,23 +72,44 @@ def load_sketch(path: str | PathLike[str]) -> Sketch:
     text = _metadata(path)
     if text is None:
         raise FileFormatError(f"{path} is a Parquet file but not a sketch; make one with mcnet.scan")
-    about = json.loads(text)
+    try:
+        return _sketch(json.loads(text), pl.read_parquet(path))
+    except (FileFormatError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError) as error:
+        raise FileFormatError(f"{path} cannot be used as a sketch: {str(error).splitlines()[0]}") from None
+
+
+def _sketch(about: dict[str, Any], frame: pl.DataFrame) -> Sketch:
     if about["version"] > SKETCH_VERSION:
         raise FileFormatError(
-            f"{path} is a sketch of version {about['version']}; this mcnet reads up to {SKETCH_VERSION}: upgrade mcnet"
+            f"it has version {about['version']}, this mcnet reads up to {SKETCH_VERSION}: upgrade mcnet"
         )
-    frame = pl.read_parquet(path)
     names = [f"field:{name}" for name in about["fields"]]
     lacking = [name for name in (*names, *_COLUMNS) if name not in frame.columns]
     if lacking:
-        raise FileFormatError(f"{path} lacks the column {lacking[0]!r} of a sketch; it was altered: make it again")
+        raise FileFormatError(f"it lacks the column {lacking[0]!r}; it was altered: make it again")
     fields = field_columns({name.removeprefix("field:"): frame[name] for name in names}) if names else []
     contexts, codes = Contexts.of(fields, len(frame))
     sums = np.column_stack([frame[name].to_numpy() for name in ("weight", "positives", "position")])
-    if not (np.isfinite(sums).all() and (sums[:, 0] > 0).all() and (sums[:, 1] >= 0).all()):
-        raise FileFormatError(
-            f"{path} has cells without a weight or with negative counts; it was altered: make it again"
-        )
-    make_grid(about["resolution"])
     cells = Cells(codes, frame["cell"].to_numpy().astype(np.int64), frame["fold"].to_numpy().astype(np.int16), sums)
-    return Sketch(contexts, cells.added_up(), about["resolution"], about["folds"], about["rows"])
+    sketch = Sketch(contexts, cells, about["resolution"], about["folds"], about["rows"])
+    problem = _problem(sketch)
+    if problem:
+        raise FileFormatError(f"{problem}; it was altered: make it again")
+    return Sketch(contexts, cells.added_up(), sketch.resolution, sketch.folds, sketch.rows)
+
+
+def _problem(sketch: Sketch) -> str | None:
+    """Return what is wrong with the cells of a file, or None."""
+    weight, positives, position = sketch.cells.sums.T
+    slack = 1.0 + 1e-9  # another engine may have added up in another order
+    if not (np.isfinite(sketch.cells.sums).all() and (weight > 0.0).all()):
+        return "a cell has no weight"
+    if not ((positives >= 0.0) & (positives <= weight * slack)).all():
+        return "a cell has more positives than weight, or fewer than none"
+    if not ((position >= 0.0) & (position <= weight * POSITION_UNITS * slack)).all():
+        return "the mean position of a cell lies outside it"
+    if not ((sketch.fold >= 0) & (sketch.fold < sketch.folds)).all():
+        return f"a fold is none of {sketch.folds}"
+    if not sketch.grid.knows(sketch.cells.key):
+        return f"a cell is none of resolution {sketch.resolution}"
+    return None

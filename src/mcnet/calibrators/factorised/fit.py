@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from mcnet.calibrators.factorised.arrow import Arrow
 from mcnet.calibrators.factorised.balance import Balance, refine_balance
 from mcnet.calibrators.factorised.combinations import Combination, combine
 from mcnet.calibrators.factorised.likelihood import make_table
@@ -17,6 +19,7 @@ from mcnet.calibrators.factorised.newton import Posterior, newton_step
 from mcnet.calibrators.factorised.panels import Shape, make_panels, shape_basis
 from mcnet.calibrators.factorised.prior import Learner, Strengths, default_strengths, relearn
 from mcnet.calibrators.factorised.structure import Incidence, State, make_shapes
+from mcnet.errors import InputError
 
 __all__ = ["fit_factorised"]
 
@@ -64,6 +67,8 @@ def fit_factorised(
     """
     cells = tuple(np.asarray(column, dtype=np.float64) for column in (logits, weight, positives))
     used = cells[1] > 0
+    if not used.any():
+        raise InputError("no cell has a positive weight; there is nothing to fit")
     x, w, y = (column[used] for column in cells)
     where = np.asarray(contexts, dtype=np.int64)[used]
     given = np.atleast_2d(np.asarray(codes, dtype=np.int64))
@@ -83,33 +88,52 @@ def fit_factorised(
         incidence=Incidence(expanded, counts),
         strengths=strengths or (start.strengths if start else default_strengths(len(counts), len(combinations))),
     )
-    state = _first_state(posterior, start)
-    learner = Learner(SETTLED)
-    settled = strengths is not None
-    taken, decrement = 0, np.inf
-    while taken < iterations:
-        taken += 1
-        state, decrement, arrow = newton_step(posterior, state, near=decrement < NEAR)
-        if settled and decrement < DECREMENT:
-            break
-        if decrement < 1.0 and not settled:
-            shared = arrow.shared_covariance()
-            learnt = relearn(posterior.strengths, shapes, state, arrow.value_variances(shared), shared)
-            settled = learner.settles(posterior.strengths, learnt)
-            posterior = replace(posterior, strengths=learner.extrapolate(posterior.strengths, learnt))
-    if alpha_balance > 0:
-        state = refine_balance(posterior, state, arrow, Balance(alpha_balance, normalize, len(sizes)))
-    kept = Covariance(arrow.shared_covariance(), tuple(arrow.inverse), tuple(arrow.coupling)) if covariance else None
+    # Thousands of small products: on a busy machine threads would wait for each other at every one.
+    with threadpool_limits(limits=1, user_api="blas"):
+        state = _first_state(posterior, combinations, start)
+        reached = _maximise(posterior, state, learn=strengths is None, iterations=iterations)
+        posterior, state, arrow = reached.posterior, reached.state, reached.arrow
+        if alpha_balance > 0:
+            state = refine_balance(posterior, state, arrow, Balance(alpha_balance, normalize, len(sizes)))
+        kept = Covariance(arrow.shared_covariance(), tuple(arrow.inverse), tuple(arrow.coupling))
     return FactorisedModel(
         panels=grid,
         shapes=shapes,
         state=state,
         strengths=posterior.strengths,
         combinations=tuple(combinations),
-        covariance=kept,
-        decrement=float(decrement),
-        iterations=taken,
+        covariance=kept if covariance else None,
+        decrement=reached.decrement,
+        iterations=reached.iterations,
     )
+
+
+@dataclass(frozen=True)
+class _Maximum:
+    posterior: Posterior
+    state: State
+    arrow: Arrow
+    decrement: float
+    iterations: int
+
+
+def _maximise(posterior: Posterior, state: State, *, learn: bool, iterations: int) -> _Maximum:
+    """Newton steps, with a step of the strengths after each that came close, until neither moves."""
+    learner = Learner(SETTLED)
+    settled = not learn
+    taken, decrement = 0, np.inf
+    while taken < max(iterations, 1):
+        taken += 1
+        state, decrement, arrow = newton_step(posterior, state, near=decrement < NEAR)
+        if settled and decrement < DECREMENT:
+            break
+        if decrement < 1.0 and not settled:
+            shared = arrow.shared_covariance()
+            variances = arrow.value_variances(shared)
+            learnt = relearn(posterior.strengths, posterior.shapes, state, variances, shared)
+            settled = learner.settles(posterior.strengths, learnt)
+            posterior = replace(posterior, strengths=learner.extrapolate(posterior.strengths, learnt))
+    return _Maximum(posterior, state, arrow, float(decrement), taken)
 
 
 def _affordable(contexts: int) -> tuple[int, int]:
@@ -128,17 +152,19 @@ def _combinations(
     if start is None:
         return found
     if [(pair.first, pair.second) for pair in start.combinations] != [tuple(pair) for pair in pairs]:
-        raise ValueError("a fit can only continue from a model with the same combinations of fields")
+        raise InputError("a fit can only continue from a model with the same combinations of fields")
     return found
 
 
-def _first_state(posterior: Posterior, start: FactorisedModel | None) -> State:
+def _first_state(posterior: Posterior, combinations: list[Combination], start: FactorisedModel | None) -> State:
     """The identity curve, or the earlier model's parameters with zeros for values it did not know."""
     width = posterior.shapes.deviation.shape[1]
     values = [np.zeros((size, width)) for size in posterior.incidence.sizes]
     if start is None:
         return State(posterior.centre, values)
-    fields = start.fields
-    for field, numbers in enumerate(start.state.values[:fields]):
+    for field, numbers in enumerate(start.state.values[: start.fields]):
         values[field][: len(numbers)] = numbers
+    for field, (new, old) in enumerate(zip(combinations, start.combinations, strict=True), start.fields):
+        place = old.codes(new.pairs())
+        values[field][place >= 0] = start.state.values[field][place[place >= 0]]
     return State(start.state.shared.copy(), values)

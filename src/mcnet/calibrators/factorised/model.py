@@ -13,6 +13,7 @@ from mcnet.calibrators.factorised.combinations import Combination
 from mcnet.calibrators.factorised.panels import Panels
 from mcnet.calibrators.factorised.prior import Strengths
 from mcnet.calibrators.factorised.structure import Shapes, State
+from mcnet.errors import NotFittedError
 
 __all__ = ["Covariance", "FactorisedModel", "Knots"]
 
@@ -32,6 +33,16 @@ class Knots:
     calibrated: Floats
     first_slope: Floats
     last_slope: Floats
+
+    def at(self, contexts: Integers, logits: Floats) -> Floats:
+        """Calibrated logits of rows: the curve of `contexts[row]` at `logits[row]`."""
+        piece = np.clip(np.searchsorted(self.logits, logits, side="right") - 1, 0, len(self.logits) - 2)
+        low, high = self.calibrated[contexts, piece], self.calibrated[contexts, piece + 1]
+        share = (logits - self.logits[piece]) / (self.logits[piece + 1] - self.logits[piece])
+        inside = low + share * (high - low)
+        before = low + self.first_slope[contexts] * (logits - self.logits[0])
+        after = high + self.last_slope[contexts] * (logits - self.logits[-1])
+        return np.where(logits < self.logits[0], before, np.where(logits > self.logits[-1], after, inside))
 
 
 @dataclass(frozen=True)
@@ -110,13 +121,12 @@ class FactorisedModel:
         return values[inverse, panel] + slopes[inverse, panel] * place
 
     def curve(self, codes: ArrayLike, logits: ArrayLike) -> Floats:
-        """Calibrated probabilities of rows: `codes` `[rows, fields]` (or one row for all), raw `logits`."""
+        """Probabilities at the posterior mode: `codes` `[rows, fields]` (or one row for all), raw `logits`."""
         return np.asarray(expit(self.calibrate(codes, logits)))
 
     def deviation_of_logits(self, codes: ArrayLike, logits: ArrayLike) -> Floats:
         """The posterior standard deviation of `calibrate`, row by row."""
-        if self.covariance is None:
-            raise ValueError("the model was fitted without its covariance; fit with covariance=True")
+        self.required_covariance()
         raw = np.asarray(logits, dtype=np.float64)
         contexts, inverse = _distinct(self.expand(codes))
         inverse = np.broadcast_to(inverse, raw.shape)
@@ -130,6 +140,12 @@ class FactorisedModel:
             spread = self._context_covariance(context)
             variance[rows] = np.einsum("rk,kl,rl->r", directions, spread, directions)
         return np.sqrt(np.maximum(variance, 0.0))
+
+    def required_covariance(self) -> Covariance:
+        """The covariance, or an error that says how to get it."""
+        if self.covariance is None:
+            raise NotFittedError("the model was fitted without its covariance; fit with covariance=True")
+        return self.covariance
 
     def band(self, codes: ArrayLike, logits: ArrayLike, level: float = 0.9) -> tuple[Floats, Floats]:
         """A credible interval of the true probability at each row, from the Laplace posterior.
@@ -151,17 +167,17 @@ class FactorisedModel:
         return np.column_stack([np.ones(len(panel)), (by_slope * slopes[0]) @ self.shapes.basis])
 
     def _context_covariance(self, context: Integers) -> Floats:
-        assert self.covariance is not None
+        covariance = self.required_covariance()
         deviation = self.shapes.deviation
         link = np.eye(len(deviation))
         own = np.zeros((deviation.shape[1], deviation.shape[1]))
         for field, code in enumerate(context):
             if code >= 0:
-                link -= deviation @ self.covariance.coupling[field][code]
-                own += self.covariance.blocks[field][code]
+                link -= deviation @ covariance.coupling[field][code]
+                own += covariance.blocks[field][code]
             else:
                 own += np.diag(1.0 / self.strengths.value_precision(field, self.shapes))
-        return link @ self.covariance.shared @ link.T + deviation @ own @ deviation.T
+        return link @ covariance.shared @ link.T + deviation @ own @ deviation.T
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Everything that evaluation needs as plain arrays (the covariance stays behind)."""

@@ -14,16 +14,17 @@ __all__ = ["Learner", "Strengths", "default_strengths", "relearn"]
 Floats = NDArray[np.float64]
 
 # Expectations before any data, as variances: how much values of a field differ in offset (0.3 logits), in log-slope
-# (0.3), and in log-slope from one standard deviation of the scores to the next (0.5). Each counts as much as one
-# well-measured coefficient, so that data soon overrule it and yet nothing collapses on four values.
-EXPECTED = np.array([0.3**2, 0.3**2, 0.5**2])
-EXPECTED_SHARED = 0.5**2
+# (0.15), and how far their log-slopes, and the shared one, wander from one standard deviation of the scores to the
+# next (0.25). Each counts as much as one well-measured coefficient, so that data soon overrule it and yet nothing
+# collapses on four values.
+EXPECTED = np.array([0.3**2, 0.15**2, 0.25**2])
+EXPECTED_SHARED = 0.25**2
 PSEUDO_COUNT = 1.0
 # A combination of fields is expected to add half as much (in standard deviations) as a field does.
 COMBINATION = 0.25
-# The shared curve: offset within 3 logits and log-slope within 1 of the base predictor's.
+# The shared curve: offset within some 3 logits and slope within a factor of some 1.6 of the base predictor's.
 OFFSET_VARIANCE = 9.0
-LEVEL_VARIANCE = 1.0
+LEVEL_VARIANCE = 0.5**2
 SMALLEST = 1e-6
 
 

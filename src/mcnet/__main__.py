@@ -1,0 +1,7 @@
+"""Run the command line as `python -m mcnet`."""
+
+from mcnet.cli import main
+
+__all__: list[str] = []
+
+main()

@@ -1,0 +1,74 @@
+"""`mcnet evaluate`: how good scores, or a model's probabilities, are on logs."""
+
+from typing import Annotated
+
+import typer
+
+from mcnet.cli import options
+from mcnet.cli.printing import Printer
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    logs: options.Logs,
+    score: options.Score = None,
+    label: options.Label = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="FILE", help="Judge this model's probabilities, not the scores.")
+    ] = None,
+    by: Annotated[
+        list[str] | None, typer.Option("--by", metavar="FIELD", help="Judge inside this field too; may be repeated.")
+    ] = None,
+    weight: options.Weight = None,
+    logits: options.Logits = False,
+    negatives_kept: options.NegativesKept = 1.0,
+    level: Annotated[float, typer.Option("--level", metavar="SHARE", help="The level of the intervals.")] = 0.95,
+    fail_if: options.Bars = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure PCOC, F-RCE, AUC, log-loss and more.
+
+    Each figure comes with its interval; --by judges inside a field too.
+
+    \b
+    Example:
+      mcnet evaluate log.parquet --score pctr --label click --by country
+      mcnet evaluate log.parquet --model model.json --by country \\
+          --fail-if 'f_rce>0.2' --fail-if 'pcoc<0.8'
+    """
+    from mcnet.cli.bars import broken_bars, parse_bars
+    from mcnet.cli.files import read_sketch, remembered, score_type
+    from mcnet.cli.running import BAR_NOT_MET
+    from mcnet.curves.store import load
+    from mcnet.metrics.evaluation import Settings
+    from mcnet.metrics.sketched import evaluate_cells, predict_cells
+    from mcnet.sketch.gathering import is_finished
+
+    printer = Printer(json, quiet)
+    bars = parse_bars(fail_if)
+    loaded = None if model is None else load(model)
+    fields = list(dict.fromkeys([*(by or []), *(loaded.fields if loaded else ())]))
+    if loaded is not None and not is_finished(logs):
+        score, label = remembered(loaded, "score", score), remembered(loaded, "label", label)
+        logits = score_type(loaded, logits) == "logit"
+    sketch = read_sketch(
+        printer,
+        logs,
+        score=score,
+        label=label,
+        field=fields,
+        weight=weight,
+        score_type="logit" if logits else "probability",
+        negatives_kept=negatives_kept,
+    )
+    # Without a model the scores themselves are judged.
+    p = predict_cells(loaded, sketch) if loaded is not None else sketch.score
+    found = evaluate_cells(p, sketch, Settings(level=level), by=by)
+    printer.result({"model": model, **found.to_dict()}, str(found))
+    broken = broken_bars(bars, found)
+    for sentence in broken:
+        printer.note(f"mcnet: {sentence}")
+    if broken:
+        raise typer.Exit(BAR_NOT_MET)

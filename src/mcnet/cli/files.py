@@ -1,0 +1,84 @@
+"""Files of a command: logs and sketches to read, outputs that may be written, models that remember their columns."""
+
+import signal
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mcnet.cli.printing import Printer
+from mcnet.errors import InputError
+
+if TYPE_CHECKING:
+    from mcnet.curves.model import CalibrationModel
+    from mcnet.rows.columns import ScoreType
+    from mcnet.sketch.sketch import Sketch
+
+__all__ = ["check_output", "plain_interrupts", "read_sketch", "remembered", "row_count", "score_type", "with_memory"]
+
+
+def check_output(path: str, inputs: Sequence[str], *, force: bool) -> None:
+    """Refuse, before any work is done, an output that is an input, exists, or has no folder to go to."""
+    from mcnet.rows.files import expand_paths
+
+    target = Path(path)
+    if target.is_dir():
+        raise InputError(f"{target} is a folder; name a file")
+    if not target.parent.is_dir():
+        raise InputError(f"the folder {target.parent} does not exist; make it first")
+    if not target.exists():
+        return
+    if inputs and any(target.samefile(source) for source in expand_paths(list(inputs))):
+        raise InputError(f"{target} is one of the files to read; write to another file")
+    if not force:
+        raise InputError(f"{target} exists already; pass --force to overwrite it")
+
+
+def plain_interrupts() -> None:
+    """Let Python alone hear Ctrl-C: Polars hears it too, and aborts its threads with a page of backtraces."""
+    if threading.current_thread() is threading.main_thread():
+        import polars  # noqa: F401  (it listens from when it is imported)
+
+        signal.signal(signal.SIGINT, signal.getsignal(signal.SIGINT))
+
+
+def row_count(files: Sequence[str]) -> int | None:
+    """Return the number of rows if the files tell it without being read, for the length of a progress bar."""
+    import polars as pl
+
+    from mcnet.rows.files import expand_paths, file_format, open_log, readable
+
+    if any(file_format(path) not in ("parquet", "arrow") for path in expand_paths(list(files))):
+        return None
+    with readable(", ".join(files)):
+        return int(open_log(list(files)).select(pl.len()).collect().item())
+
+
+def read_sketch(printer: Printer, files: Sequence[str], *, title: str = "reading", **columns: Any) -> "Sketch":
+    """Sketch logs, or add up finished sketches, with a progress bar."""
+    from mcnet.sketch.gathering import gather
+
+    plain_interrupts()
+    total = row_count(files) if printer.lively else None
+    with printer.progress(title, total) as advance:
+        return gather(list(files), **columns, progress=advance)
+
+
+def with_memory(model: "CalibrationModel", **columns: str | None) -> "CalibrationModel":
+    """Return the model with the names of the columns it was fitted on, so that `apply` need not be told."""
+    known = {name: column for name, column in columns.items() if column is not None}
+    return replace(model, provenance={**model.provenance, "columns": known})
+
+
+def score_type(model: "CalibrationModel", logits: bool) -> "ScoreType":
+    """Return what kind of scores the model reads: as asked for, or as it was fitted."""
+    return "logit" if logits or model.provenance.get("columns", {}).get("score_type") == "logit" else "probability"
+
+
+def remembered(model: "CalibrationModel", name: str, given: str | None) -> str:
+    """Return the column given, or the one the model was fitted on."""
+    column = given or model.provenance.get("columns", {}).get(name)
+    if not isinstance(column, str):
+        raise InputError(f"the model does not say which column holds the {name}; pass --{name}")
+    return column

@@ -1,0 +1,62 @@
+"""`mcnet fit`: logs to a saved model."""
+
+from typing import Annotated
+
+import typer
+
+from mcnet.cli import options
+from mcnet.cli.printing import Printer
+
+__all__ = ["fit"]
+
+
+def fit(
+    logs: options.Logs,
+    output: options.Output,
+    score: options.Score = None,
+    label: options.Label = None,
+    field: options.Fields = None,
+    weight: options.Weight = None,
+    method: Annotated[
+        str, typer.Option("--method", metavar="NAME", help="The method; mcnet methods lists them.")
+    ] = "mcnet",
+    parameters: options.Parameters = None,
+    logits: options.Logits = False,
+    negatives_kept: options.NegativesKept = 1.0,
+    force: options.Force = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Fit a method on logs and save the model.
+
+    The rows are read once and sketched; the model remembers its columns, so that apply finds them.
+
+    \b
+    Example:
+      mcnet fit log.parquet --score pctr --label click --field country \\
+          -o model.json
+    """
+    from mcnet.calibrators.registry import calibrator
+    from mcnet.cli.files import check_output, read_sketch, with_memory
+    from mcnet.cli.parameters import parse_parameters
+
+    printer = Printer(json, quiet)
+    check_output(output, logs, force=force)
+    chosen = calibrator(method, **parse_parameters(parameters))
+    score_type = "logit" if logits else "probability"
+    sketch = read_sketch(
+        printer,
+        logs,
+        score=score,
+        label=label,
+        field=field,
+        weight=weight,
+        score_type=score_type,
+        negatives_kept=negatives_kept,
+    )
+    with printer.steps(f"fitting {chosen.method}"):
+        fitted = chosen.fit_sketch(sketch).model_
+    model = with_memory(fitted, score=score, label=label, score_type=score_type)
+    model.save(output)
+    printer.note(f"{sketch.rows:,} rows, {sketch.total_positives:,.10g} positives → {model} → {output}")
+    printer.result({"output": output, "method": model.method, **model.provenance})

@@ -1,0 +1,128 @@
+"""What a command prints: results on stdout, as a table or as JSON; notes and progress on stderr."""
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = ["Printer", "figure", "spread", "table"]
+
+
+@dataclass(frozen=True)
+class Printer:
+    """Prints what was asked for and no more."""
+
+    json: bool = False
+    quiet: bool = False
+
+    def result(self, document: dict[str, Any], *shown: Any) -> None:
+        """Print the result of a command: the document for scripts, what is shown for people."""
+        if self.json:
+            sys.stdout.write(json.dumps(_plain(document), ensure_ascii=False, allow_nan=False) + "\n")
+        elif not self.quiet:
+            console = _console()
+            for item in shown:
+                console.print(item, markup=False, highlight=False)
+
+    def note(self, text: str) -> None:
+        """Tell a person what was done, on stderr."""
+        if not self.quiet:
+            print(text, file=sys.stderr)
+
+    @property
+    def lively(self) -> bool:
+        """Whether somebody watches: stderr is a terminal and quiet was not asked for."""
+        return not self.quiet and sys.stderr.isatty()
+
+    @contextmanager
+    def progress(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Callable[[int], None]]:
+        """Show a bar with a rate while work is done; the function given is told how much more was done."""
+        if not self.lively:
+            yield lambda _: None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[done]}"),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(title, total=total, done="")
+
+            def advance(more: int) -> None:
+                bar.advance(task, more)
+                state = bar.tasks[0]
+                rate = f", {_short(state.completed / state.elapsed)} {unit}/s" if state.elapsed else ""
+                bar.update(task, done=f"{_short(state.completed)} {unit}{rate}")
+
+            yield advance
+
+    @contextmanager
+    def steps(self, title: str) -> Iterator[Callable[[str], None]]:
+        """Show which step is being worked on; the function given is told the name of each."""
+        if not self.lively:
+            yield lambda _: None
+            return
+        from rich.console import Console
+
+        with Console(stderr=True).status(title) as status:
+            yield lambda name: status.update(f"{title}: {name}")
+
+
+def table(headings: Sequence[str], lines: Sequence[Sequence[str]], *, left: int = 1) -> "Table":
+    """Return a table for the terminal: the first `left` columns to the left, figures to the right."""
+    from rich import box
+    from rich.table import Table
+
+    result = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for place, heading in enumerate(headings):
+        result.add_column(heading, justify="left" if place < left else "right", overflow="fold")
+    for line in lines:
+        result.add_row(*line)
+    return result
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """Return a number as people read it; a dash for what is not defined."""
+    if value is None or math.isnan(value):
+        return "–"
+    return f"{value:.{digits}f}" if abs(value) >= 10.0**-digits or value == 0 else f"{value:.1e}"
+
+
+def spread(low: float, high: float, digits: int = 4) -> str:
+    """Return an interval, empty if there is none."""
+    return "" if math.isnan(low) or math.isnan(high) else f"{figure(low, digits)}…{figure(high, digits)}"
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    # A file or a pipe has no width; a table cut to 80 columns would lose figures.
+    return Console(width=None if sys.stdout.isatty() else 200, soft_wrap=not sys.stdout.isatty())
+
+
+def _short(number: float) -> str:
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.1f} {letter}"
+    return f"{number:.0f}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value

@@ -1,0 +1,101 @@
+"""`mcnet show`: a saved model in the words and lines of a terminal."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mcnet.cli import options
+from mcnet.cli.printing import Printer, figure, table
+
+if TYPE_CHECKING:
+    from mcnet.curves.model import CalibrationModel
+
+__all__ = ["show"]
+
+_PLACES = 5
+
+
+def show(
+    model: options.ModelFile,
+    contexts: Annotated[int, typer.Option("--contexts", min=0, metavar="N", help="Show this many contexts.")] = 8,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Show what a model is and what it does.
+
+    \b
+    Example:
+      mcnet show model.json
+    """
+    from mcnet.curves.store import load
+
+    loaded = load(model)
+    Printer(json, quiet).result(
+        {
+            "method": loaded.method,
+            "monotone": loaded.monotone,
+            "parameters": loaded.parameters,
+            "fields": {name: len(v) for name, v in zip(loaded.fields, loaded.contexts.values, strict=True)},
+            "contexts": len(loaded.contexts) if loaded.fields else 0,
+            "knots": len(loaded.curves.probabilities),
+            "provenance": loaded.provenance,
+        },
+        _facts(loaded),
+        "",
+        *_pictures(loaded, contexts),
+    )
+
+
+def _facts(model: "CalibrationModel") -> Any:
+    history = model.provenance
+    columns = history.get("columns", {})
+    fields = [f"{name} ({len(v):,} values)" for name, v in zip(model.fields, model.contexts.values, strict=True)]
+    known = ", ".join(f"{name}={value}" for name, value in _chosen_parameters(model).items())
+    lines = [
+        ("method", model.method + (f" ({known})" if known else "")),
+        ("fields", " × ".join(fields) or "none"),
+        ("curves", f"{len(model.curves):,}, with {len(model.curves.probabilities):,} knots"),
+        ("order", "kept: a higher score never gets a lower probability" if model.monotone else "not guaranteed"),
+    ]
+    if "rows" in history:
+        rate = history["positives"] / history["weight"]
+        lines.append(("fitted on", f"{history['rows']:,} rows, {history['positives']:,.10g} positives ({rate:.3%})"))
+    if history.get("base_pcoc") is not None:
+        lines.append(("PCOC before", figure(history["base_pcoc"], 3)))
+    if columns:
+        lines.append(("columns", ", ".join(f"{name} {column}" for name, column in columns.items())))
+    lines.append(("made", f"{history.get('date', 'at an unknown date')} by {history.get('library', 'mcnet')}"))
+    return "\n".join(f"{name:<12}{value}" for name, value in lines)
+
+
+def _chosen_parameters(model: "CalibrationModel") -> dict[str, Any]:
+    """Return the parameters that are not the method's own defaults; all of them for a method of another version."""
+    from mcnet.calibrators.registry import calibrator, methods
+
+    usual = calibrator(model.method)._plain_parameters() if model.method in methods() else {}
+    return {name: value for name, value in model.parameters.items() if name not in usual or usual[name] != value}
+
+
+def _pictures(model: "CalibrationModel", contexts: int) -> list[Any]:
+    """Return a table of a few scores and a plot of the pooled curve, over the range of the fit."""
+    import numpy as np
+
+    from mcnet.curves.evaluate import Evaluator
+    from mcnet.figures.terminal import plot_lines
+    from mcnet.rows.columns import logit, sigmoid
+
+    ends = np.array([model.provenance.get("lowest_score", 0.001), model.provenance.get("highest_score", 0.999)])
+    low, high = logit(np.clip(ends, 1e-6, 1.0 - 1e-6))
+    places = sigmoid(np.linspace(low, high, _PLACES))
+    evaluate = Evaluator(model.curves)
+    shown = range(1 + min(contexts, len(model.curves) - 1))
+    names = ["any other" if model.fields else "all", *(model.contexts.labels() if model.fields else [])]
+    lines = [(names[curve], *(figure(p) for p in evaluate(places, np.full(_PLACES, curve)))) for curve in shown]
+    result: list[Any] = [table(("score", *(figure(place) for place in places)), lines)]
+    rest = len(model.curves) - len(shown)
+    if rest:
+        result.append(f"… and {rest:,} more contexts (--contexts)")
+    fine = sigmoid(np.linspace(low, high, 400))
+    plot = {"score": (fine, fine), "calibrated": (fine, np.maximum(evaluate(fine), 0.1 * fine[0]))}
+    title = f"\ncalibrated probability over score, {names[0]}; the diagonal is the score itself"
+    return [*result, title, plot_lines(plot)]

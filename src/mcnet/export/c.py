@@ -1,0 +1,144 @@
+"""Curves to C: one header without dependencies that computes the same bits as predict."""
+
+import re
+from collections.abc import Iterable
+from os import PathLike
+
+from mcnet.curves.model import CalibrationModel
+from mcnet.errors import InputError, NotSupportedError
+from mcnet.export.c_source import EXAMPLE, HEADER, WITH_FIELDS, WITHOUT_FIELDS
+from mcnet.export.context_map import ContextMap, free_name
+from mcnet.export.guide import Guide
+from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, Pieces
+from mcnet.export.stamp import stamp, stamp_line
+from mcnet.rows.writing import whole_file
+
+__all__ = ["export_c"]
+
+_A_LINE = 6
+_LONGEST_LITERAL = 4095
+
+
+def export_c(model: CalibrationModel, path: str | PathLike[str], *, name: str = "mcnet") -> None:
+    """Write the model as a C99 header, usable from C++ too, with NAME_calibrate, NAME_calibrate_many and NAME_context.
+
+    Parameters
+    ----------
+    name : what the names in the header begin with; models used in one program need different ones.
+    """
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+        raise InputError(f"name is {name!r}; it begins the names in C: letters, digits and _, a letter first")
+    known = ContextMap.of(model.contexts)
+    parameters = _parameters(known)
+    contexts = len(model.curves) - 1
+    shared = {"name": name, "NAME": name.upper(), "contexts": str(contexts)}
+    text = HEADER.substitute(
+        shared,
+        stamp=stamp_line(model),
+        usage=_call(name, parameters),
+        checksum=_literal(stamp(model)["checksum"]),
+        method=_literal(model.method),
+        functions=_lookup(known, parameters, shared) if known.names else WITHOUT_FIELDS.substitute(shared),
+        example=EXAMPLE.substitute(
+            shared,
+            words="".join(f" {parameter.upper()}" for parameter in parameters),
+            call=_call(name, [f"argc > {i + 2} ? argv[{i + 2}] : NULL" for i in range(len(parameters))]),
+        ),
+        **_tables(Pieces.of(model.curves)),
+    )
+    with whole_file(path) as part:
+        part.write_text(text, encoding="ascii")
+
+
+def _tables(pieces: Pieces) -> dict[str, str]:
+    """Return the texts of the numbers: starts, pieces, guide, curves, and the search through them."""
+    guide = Guide.of(pieces)
+    starts: list[float] = []
+    begins = []
+    for grid in range(pieces.grids):
+        part = pieces.of_grid(grid)
+        begins.append(len(starts))
+        starts += [*pieces.starts[part].tolist(), float(pieces.stops[part][-1])]
+        # A search of fixed length reads this far in the smallest grid, too.
+        starts += [2.0] * (begins[-1] + (1 << guide.steps) + 1 - len(starts))
+    grids = pieces.grid_of.tolist()
+    curves = [
+        f"{{{begins[grid]}, {begin}, {grid * guide.buckets}}}"
+        for grid, begin in zip(grids, pieces.curve_begin.tolist(), strict=True)
+    ]
+    search = [
+        f"    at += (uint32_t)(starts[at + {1 << power}] <= x) << {power};" for power in range(guide.steps - 1, -1, -1)
+    ]
+    return {
+        "starts": _lines(map(repr, starts)),
+        "pieces": _lines(
+            f"{{{value!r}, {end!r}}}" for value, end in zip(pieces.values.tolist(), pieces.ends.tolist(), strict=True)
+        ),
+        "guide": _lines(map(str, guide.entries.ravel().tolist())),
+        "guide_type": "uint16_t" if guide.entries.max() < 1 << 16 else "uint32_t",
+        "reach": str((1 << guide.steps) - 1),
+        "curves": _lines(curves),
+        "shift": str(guide.shift),
+        "first": str(guide.first),
+        "last": str(guide.buckets - 1),
+        "buckets": str(guide.buckets),
+        "search": "\n".join(search),
+        "lowest": repr(LOWEST_SCORE),
+        "highest": repr(HIGHEST_SCORE),
+    }
+
+
+def _lookup(known: ContextMap, parameters: list[str], shared: dict[str, str]) -> str:
+    """Return the functions of a model with fields."""
+    name = shared["name"]
+    tables, sums = [], []
+    for field, (digits, stride) in enumerate(zip(known.digits, known.strides, strict=True)):
+        texts = {value.encode(): digit * stride for value, digit in digits.items() if value is not None}
+        # C has no empty arrays; key 0 is what every unseen value gets.
+        entries = sorted(texts.items(), key=lambda entry: (len(entry[0]), entry[0])) or [(b"", 0)]
+        rows = "\n".join(f"    {{{_literal(text)}, {len(text)}, {key}u}}," for text, key in entries)
+        tables.append(f"static const {name}_value_ {name}_field_{field}_[] = {{\n{rows}\n}};\n")
+        text, length = parameters[field], f"{parameters[field]}_length"
+        found = f"{name}_value_key_({name}_field_{field}_, {len(entries)}, {text}, {length})"
+        sums.append(f"    key += {text} ? {found} : {digits.get(None, 0) * stride}u;")
+    contexts = sorted(known.curves.items()) or [(0, 0)]
+    return WITH_FIELDS.substitute(
+        shared,
+        values="\n".join(tables),
+        keys=_lines(f"{{{key}u, {curve - 1}}}" for key, curve in contexts),
+        key_sum="\n".join(sums),
+        parameters=", ".join(f"const char *{text}" for text in parameters),
+        sized_parameters=", ".join(f"const char *{text}, size_t {text}_length" for text in parameters),
+        sized_arguments=", ".join(f"{text}, {text} ? strlen({text}) : 0" for text in parameters),
+    )
+
+
+def _parameters(known: ContextMap) -> list[str]:
+    """Return a C name for each field; the prefix keeps it apart from every keyword."""
+    names: list[str] = []
+    for field in known.names:
+        plain = re.sub(r"[^a-z0-9]+", "_", field.lower()).strip("_")
+        names.append(free_name(f"field_{plain}".rstrip("_"), names))
+    return names
+
+
+def _call(name: str, values: list[str]) -> str:
+    """Return the C expression that calibrates `score` in the context of the values."""
+    return f"{name}_calibrate(score, {name}_context({', '.join(values)}))" if values else f"{name}_calibrate(score)"
+
+
+def _lines(entries: Iterable[str]) -> str:
+    """Lay entries out in lines, a few each."""
+    items = list(entries)
+    return ",\n".join("    " + ", ".join(items[at : at + _A_LINE]) for at in range(0, len(items), _A_LINE))
+
+
+def _literal(text: str | bytes) -> str:
+    """Return a C string literal; every byte that could mean something to a compiler is written as a number."""
+    data = text.encode() if isinstance(text, str) else text
+    if len(data) > _LONGEST_LITERAL:
+        raise NotSupportedError(
+            f"a field value has {len(data):,} bytes (it begins {data[:40]!r}); C promises {_LONGEST_LITERAL:,} a text"
+        )
+    plain = "".join(chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in data)
+    return f'"{plain}"'

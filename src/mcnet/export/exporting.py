@@ -1,0 +1,71 @@
+"""One door to all exports: name the target, or let the file's name say it."""
+
+import inspect
+from collections.abc import Callable
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from mcnet.curves.model import CalibrationModel
+from mcnet.errors import InputError, NotFittedError
+
+__all__ = ["TARGETS", "export_model", "export_options"]
+
+TARGETS = ("onnx", "c", "sql", "table")
+"""What a model can be exported to."""
+
+_BY_SUFFIX = {".onnx": "onnx", ".h": "c", ".hpp": "c", ".sql": "sql", ".parquet": "table", ".csv": "table"}
+
+
+def export_model(model: Any, path: str | PathLike[str], to: str | None = None, **options: Any) -> None:
+    """Write a model for use outside Python, whole or not at all.
+
+    Parameters
+    ----------
+    model : a model (from mcnet.load) or a fitted calibrator.
+    path : the file to write.
+    to : "onnx", "c", "sql" or "table"; by default what the ending of `path` says (.onnx, .h, .sql, .parquet, .csv).
+    options : those of export_onnx, export_c, export_sql or export_table.
+    """
+    if to is None:
+        to = _BY_SUFFIX.get(Path(path).suffix.lower())
+        if to is None:
+            raise InputError(f"the ending of {str(path)!r} does not say what to export to; pass to={_listed()}")
+    writer = _writer(to)
+    unknown = sorted(set(options) - set(export_options(to)))
+    if unknown:
+        known = ", ".join(export_options(to))
+        raise InputError(f"the export to {to} has no option {', '.join(unknown)}; it has {known}")
+    writer(_served(model), path, **options)
+
+
+def export_options(to: str) -> dict[str, Any]:
+    """Return the options of a target and their defaults.
+
+    >>> export_options("c")
+    {'name': 'mcnet'}
+    """
+    parameters = inspect.signature(_writer(to)).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def _writer(to: str) -> Callable[..., None]:
+    if to not in TARGETS:
+        raise InputError(f"to is {to!r}; it is {_listed()}")
+    writer: Callable[..., None] = getattr(import_module(f"mcnet.export.{to}"), f"export_{to}")
+    return writer
+
+
+def _listed() -> str:
+    return " or ".join(repr(target) for target in TARGETS)
+
+
+def _served(model: Any) -> CalibrationModel:
+    """Return the model of a fitted calibrator, or the model itself."""
+    served = getattr(model, "model_", model)
+    if isinstance(served, CalibrationModel):
+        return served
+    if hasattr(model, "fit_sketch"):
+        raise NotFittedError(f"this {type(model).__name__} is not fitted yet; call fit or fit_sketch first")
+    raise InputError(f"{type(model).__name__} cannot be exported; pass a fitted calibrator or mcnet.load(path)")

@@ -1,0 +1,198 @@
+"""Curves to ONNX: a plain graph of standard operators that computes the same bits as predict."""
+
+import json
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from mcnet.curves.model import CalibrationModel
+from mcnet.errors import InputError, NotSupportedError
+from mcnet.export.context_map import ContextMap
+from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, Pieces
+from mcnet.export.stamp import stamp
+from mcnet.rows.fields import MISSING_LABEL
+from mcnet.rows.writing import whole_file
+from mcnet.version import __version__
+
+if TYPE_CHECKING:
+    from mcnet.export.onnx_graph import Graph
+
+__all__ = ["ML_OPSET", "OPSET", "FieldType", "export_onnx"]
+
+OPSET = 17
+"""The version of the standard operators the graph is written in."""
+
+ML_OPSET = 3
+"""The version of the ai.onnx.ml operators, of which the graph uses LabelEncoder alone."""
+
+_IR_VERSION = 8
+_LOWEST_INT64 = -(2**63)
+
+FieldType = Literal["string", "int64"]
+
+
+def export_onnx(
+    model: CalibrationModel,
+    path: str | PathLike[str],
+    *,
+    score_type: Literal["double", "float"] = "double",
+    field_type: FieldType | Mapping[str, FieldType] = "string",
+    missing: str = MISSING_LABEL,
+    missing_number: int = _LOWEST_INT64,
+) -> None:
+    """Write the model as an ONNX graph: inputs score and one a field, shape [rows]; output calibrated, double.
+
+    A score below 0 or above 1 is taken as 0 or 1, and NaN gives NaN.
+
+    Parameters
+    ----------
+    score_type : the type of the input score; float is widened to double before anything is computed.
+    field_type : the type of the field inputs, for all or by name; int64 where every value is a whole number.
+    missing : the text that stands for a missing value, which ONNX does not have; never a value of the model itself.
+    missing_number : the same for int64 inputs.
+    """
+    try:
+        from onnx import TensorProto, checker, helper
+
+        from mcnet.export.onnx_graph import Graph
+    except ImportError:
+        raise NotSupportedError("the export to ONNX needs the package onnx; pip install 'mcnet[onnx]'") from None
+    if score_type not in ("double", "float"):
+        raise InputError(f"score_type is {score_type!r}; it is 'double' or 'float'")
+    graph = Graph("calibrated")
+    wide = score_type == "double"
+    score = graph.input("score", TensorProto.DOUBLE if wide else TensorProto.FLOAT, "the raw score, inside [0, 1]")
+    if not wide:
+        score = graph.add("Cast", score, to=TensorProto.DOUBLE)
+    known = ContextMap.of(model.contexts)
+    columns, keys = [], []
+    for name, digits, kind in zip(known.names, known.digits, _types(known.names, field_type), strict=True):
+        what = f"the value of field {name!r}; if missing, "
+        if kind == "string":
+            keys.append(_text_keys(name, digits, missing))
+            columns.append(graph.input(name, TensorProto.STRING, what + repr(missing)))
+        else:
+            keys.append(_number_keys(name, digits, missing_number))
+            columns.append(graph.input(name, TensorProto.INT64, what + str(missing_number)))
+    curve = _curve(graph, known, columns, keys)
+    _evaluate(graph, Pieces.of(model.curves), score, curve)
+    document = helper.make_model(
+        graph.finished("calibrated"),
+        opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)],
+        ir_version=_IR_VERSION,
+        producer_name="mcnet",
+        producer_version=__version__,
+        doc_string=f"Raw score to calibrated probability, by {model.method}; the metadata say where it comes from.",
+    )
+    origin = {**stamp(model), "inputs": {info.name: info.doc_string for info in graph.inputs}}
+    helper.set_model_props(
+        document, {key: value if isinstance(value, str) else json.dumps(value) for key, value in origin.items()}
+    )
+    checker.check_model(document)
+    with whole_file(path) as part:
+        part.write_bytes(document.SerializeToString(deterministic=True))
+
+
+def _types(names: tuple[str, ...], field_type: FieldType | Mapping[str, FieldType]) -> list[FieldType]:
+    """Return the type of each field's input."""
+    if isinstance(field_type, str):
+        types = [field_type] * len(names)
+    else:
+        unknown = sorted(set(field_type) - set(names))
+        if unknown:
+            raise InputError(f"field_type names {', '.join(unknown)}; the fields are {', '.join(names) or 'none'}")
+        types = [field_type.get(name, "string") for name in names]
+    for kind in types:
+        if kind not in ("string", "int64"):
+            raise InputError(f"field_type is {kind!r}; it is 'string' or 'int64'")
+    return types
+
+
+def _text_keys(field: str, digits: dict[str | None, int], missing: str) -> dict[str | int, int]:
+    """Return the digit of each text, the one that stands for a missing value included."""
+    if missing in digits:
+        raise InputError(f"{missing!r} is a real value of field {field!r}; pass missing= a text that is none")
+    keys: dict[str | int, int] = {value: digit for value, digit in digits.items() if value is not None}
+    return {**keys, missing: digits.get(None, 0)}
+
+
+def _number_keys(field: str, digits: dict[str | None, int], missing: int) -> dict[str | int, int]:
+    """Return the digit of each whole number, the one that stands for a missing value included."""
+    keys: dict[str | int, int] = {}
+    for value, digit in digits.items():
+        if value is None:
+            continue
+        if not _is_int64(value):
+            raise InputError(f"field {field!r} has the value {value!r}, not an int64; use field_type='string'")
+        keys[int(value)] = digit
+    if missing in keys:
+        raise InputError(f"{missing} is a real value of field {field!r}; pass missing_number= a number that is none")
+    return {**keys, missing: digits.get(None, 0)}
+
+
+def _is_int64(text: str) -> bool:
+    """Tell whether a text is how an int64 is written as a field value: no sign +, no leading zeros."""
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+        return False
+    return str(int(text)) == text and _LOWEST_INT64 <= int(text) < -_LOWEST_INT64
+
+
+def _curve(graph: "Graph", known: ContextMap, columns: list[str], keys: list[dict[str | int, int]]) -> str | None:
+    """Add the lookup from field values to the number of a curve; None for a model without fields."""
+    if not columns:
+        return None
+    unseen = known.curves.get(0, 0)
+    if len(columns) == 1:
+        # One field needs no combination: its values lead to curves directly.
+        return _encode(graph, columns[0], {v: known.curves.get(digit, 0) for v, digit in keys[0].items()}, unseen)
+    total = ""
+    for column, digits, stride in zip(columns, keys, known.strides, strict=True):
+        place = _encode(graph, column, {value: digit * stride for value, digit in digits.items()}, 0)
+        total = graph.add("Add", total, place) if total else place
+    return _encode(graph, total, known.curves | {0: unseen}, 0)
+
+
+def _encode(graph: "Graph", column: str, table: Mapping[Any, int], default: int) -> str:
+    """Add a lookup by hash; what the table does not hold gets the default."""
+    texts = isinstance(next(iter(table)), str)
+    attributes: dict[str, Any] = {
+        "keys_strings" if texts else "keys_int64s": list(table),
+        "values_int64s": list(table.values()),
+        "default_int64": default,
+    }
+    return graph.add("LabelEncoder", column, domain="ai.onnx.ml", **attributes)
+
+
+def _evaluate(graph: "Graph", pieces: Pieces, score: str, curve: str | None) -> None:
+    """Add the search for each row's piece and the line through it.
+
+    The search halves its step from the largest grid's size downwards, for all rows at once: its cost grows with the
+    logarithm of the knots, whatever the number of curves.
+    """
+    x = graph.add("Clip", score, graph.table(np.float64(LOWEST_SCORE)), graph.table(np.float64(HIGHEST_SCORE)))
+    begin = pieces.grid_begin[pieces.grid_of]
+    last = begin + pieces.grid_size[pieces.grid_of] - 1
+    shift = pieces.curve_begin - begin
+
+    def of_curve(values: np.ndarray) -> str:
+        if curve is None:
+            return graph.table(np.int32(values[0]))
+        return graph.add("Gather", graph.table(values.astype(np.int32)), curve)
+
+    starts = graph.table(pieces.starts)
+    at, end = of_curve(begin), of_curve(last)
+    steps = int(pieces.grid_size.max() - 1).bit_length()
+    for power in range(steps - 1, -1, -1):
+        probe = graph.add("Min", graph.add("Add", at, graph.table(np.int32(1 << power))), end)
+        passed = graph.add("LessOrEqual", graph.add("Gather", starts, probe), x)
+        at = graph.add("Where", passed, probe, at)
+    piece = graph.add("Add", at, of_curve(shift)) if shift.any() else at
+    run = graph.add("Sub", x, graph.add("Gather", starts, at))
+    rise = graph.add("Mul", graph.add("Gather", graph.table(pieces.slopes), piece), run)
+    line = graph.add("Add", rise, graph.add("Gather", graph.table(pieces.values), piece))
+    found = graph.add("Min", line, graph.add("Gather", graph.table(pieces.ceilings), piece))
+    # Without this, a NaN would be clipped to an honest-looking score.
+    graph.add("Where", graph.add("IsNaN", score), score, found, output="calibrated")

@@ -1,0 +1,122 @@
+"""The join form: the model as three tables, and a SELECT that joins them."""
+
+from collections.abc import Iterable, Sequence
+
+from mcnet.export.context_map import ContextMap
+from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, Pieces
+from mcnet.export.sql_case import Columns
+from mcnet.export.sql_dialects import Dialect, name_parts
+
+__all__ = ["join_select", "table_statements"]
+
+_ROWS_A_STATEMENT = 500
+
+Column = tuple[str, str]
+
+
+def table_statements(pieces: Pieces, known: ContextMap, dialect: Dialect, tables: str | Sequence[str]) -> Iterable[str]:
+    """Return the statements that make the tables of values, contexts and pieces, and fill them."""
+    whole, double = dialect.whole_type, dialect.double_type
+    if known.names:
+        yield from _filled(
+            dialect,
+            _named(tables, "values"),
+            [("field", whole), ("value", dialect.text_type), ("digit", whole)],
+            [
+                (str(field), dialect.text(value), str(digit))
+                for field, digits in enumerate(known.digits)
+                for value, digit in digits.items()
+                if value is not None
+            ],
+            key="field, value",
+        )
+        digits = [(f"digit_{field}", whole) for field in range(len(known.names))]
+        yield from _filled(
+            dialect,
+            _named(tables, "contexts"),
+            [*digits, ("curve", whole)],
+            [(*map(str, combination), str(curve)) for combination, curve in known.combinations],
+            key=", ".join(name for name, _ in digits),
+        )
+    rows = []
+    for curve in range(pieces.curves):
+        grid, part = pieces.of_grid(int(pieces.grid_of[curve])), pieces.of_curve(curve)
+        numbers = (pieces.starts[grid], pieces.stops[grid], pieces.values[part], pieces.slopes[part])
+        rows += [
+            (str(curve), *map(dialect.number, row))
+            for row in zip(*(n.tolist() for n in (*numbers, pieces.ceilings[part])), strict=True)
+        ]
+    names = ("low", "high", "value", "slope", "ceiling")
+    columns = [("curve", whole), *((name, double) for name in names)]
+    yield from _filled(dialect, _named(tables, "pieces"), columns, rows, key="curve, low")
+
+
+def join_select(
+    known: ContextMap,
+    columns: Columns,
+    dialect: Dialect,
+    *,
+    tables: str | Sequence[str],
+    source: str,
+    output: str,
+) -> str:
+    """Return the SELECT that calibrates the rows of `source`, which it calls r."""
+    x = f"LEAST(GREATEST({columns.score}, {dialect.number(LOWEST_SCORE)}), {dialect.number(HIGHEST_SCORE)})"
+    joins, digits = [], []
+    for field, column in enumerate(columns.fields):
+        joins.append(
+            f"LEFT JOIN {dialect.table(_named(tables, 'values'))} AS v{field}"
+            f" ON v{field}.field = {field} AND v{field}.value = CAST({column} AS {dialect.text_type})"
+        )
+        missing = known.digits[field].get(None, 0)
+        digits.append(f"CASE WHEN {column} IS NULL THEN {missing} ELSE COALESCE(v{field}.digit, 0) END")
+    if digits:
+        same = " AND ".join(f"c.digit_{field} = {digit}" for field, digit in enumerate(digits))
+        joins.append(f"LEFT JOIN {dialect.table(_named(tables, 'contexts'))} AS c ON {same}")
+    curve = "COALESCE(c.curve, 0)" if digits else "0"
+    joins.append(_piece_join(dialect, dialect.table(_named(tables, "pieces")), curve, columns.score, x))
+    line = f"LEAST(p.slope * ({x} - p.low) + p.value, p.ceiling)"
+    nothing = f"{columns.score} IS NULL OR {dialect.is_nan.format(columns.score)}"
+    return (
+        f"SELECT r.*, CASE WHEN {nothing} THEN NULL ELSE {line} END AS {dialect.quote_name(output)}\n"
+        f"FROM {source} AS r\n" + "\n".join(joins)
+    )
+
+
+def _piece_join(dialect: Dialect, pieces: str, curve: str, score: str, x: str) -> str:
+    """Return the join to the one piece a row falls into, by the engine's own fast path where it has one."""
+    if dialect.name == "duckdb":
+        return f"ASOF LEFT JOIN {pieces} AS p ON p.curve = {curve} AND {x} >= p.low"
+    if dialect.name == "postgresql":
+        # The primary key (curve, low) answers this with one descent of its tree.
+        return (
+            f"LEFT JOIN LATERAL (SELECT * FROM {pieces} AS q WHERE q.curve = {curve} AND q.low <= {x}"
+            f" ORDER BY q.low DESC LIMIT 1) AS p ON TRUE"
+        )
+    return f"LEFT JOIN {pieces} AS p ON p.curve = {curve} AND {x} >= p.low AND {x} < p.high"
+
+
+def _named(tables: str | Sequence[str], what: str) -> tuple[str, ...]:
+    *path, last = name_parts(tables)
+    return (*path, f"{last}_{what}")
+
+
+def _filled(
+    dialect: Dialect,
+    name: tuple[str, ...],
+    columns: list[Column],
+    rows: list[tuple[str, ...]],
+    *,
+    key: str,
+) -> Iterable[str]:
+    """Return the statements that make one table anew and fill it."""
+    table = dialect.table(name)
+    described = ", ".join(f"{column} {kind} NOT NULL" for column, kind in columns)
+    if dialect.name == "bigquery":
+        yield f"CREATE OR REPLACE TABLE {table} ({described})"
+    else:
+        yield f"DROP TABLE IF EXISTS {table}"
+        yield f"CREATE TABLE {table} ({described}, PRIMARY KEY ({key}))"
+    for at in range(0, len(rows), _ROWS_A_STATEMENT):
+        block = ",\n  ".join(f"({', '.join(row)})" for row in rows[at : at + _ROWS_A_STATEMENT])
+        yield f"INSERT INTO {table} VALUES\n  {block}"

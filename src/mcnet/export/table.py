@@ -1,0 +1,85 @@
+"""Curves to a table: every knot a row, for anything that reads Parquet or CSV."""
+
+import json
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from mcnet.curves.model import CalibrationModel
+from mcnet.errors import InputError
+from mcnet.export.context_map import free_name
+from mcnet.export.stamp import stamp, stamp_line
+from mcnet.rows.contexts import ANY
+from mcnet.rows.writing import whole_file
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["export_table", "knot_table"]
+
+_NUMBERS = ("curve", "knot", "score", "probability")
+
+
+def knot_table(model: CalibrationModel) -> "pl.DataFrame":
+    """Return the knots of every curve, one a row: the context, curve, knot, score, probability.
+
+    A field has two columns: its value, and after it NAME_is, which tells a "value" from "missing" and "any" (any value
+    not listed). Curve 0 is the pooled one, for every combination that has no curve of its own. A curve is straight
+    between two knots, flat outside them, and has its right value where two knots have one score.
+
+    >>> from mcnet.curves.curves import Curves
+    >>> from mcnet.rows.contexts import Contexts
+    >>> table = knot_table(CalibrationModel("identity", {}, Contexts.none(), Curves.constant(0.25)))
+    >>> table.rows()
+    [(0, 0, 0.5, 0.25)]
+    """
+    import polars as pl
+
+    curves = model.curves
+    sizes = np.diff(curves.value_start)
+    rows = np.repeat(np.arange(len(curves)), sizes)
+    columns: dict[str, pl.Series] = {}
+    for field, name in enumerate(model.fields):
+        known = model.contexts.values[field]
+        codes = [ANY, *model.contexts.table[:, field].tolist()]
+        texts = [None if code == ANY else known[code] for code in codes]
+        kinds = ["any" if code == ANY else "missing" if known[code] is None else "value" for code in codes]
+        value = free_name(name, [*_NUMBERS, *columns])
+        columns[value] = pl.Series(texts, dtype=pl.String).gather(rows)
+        columns[free_name(f"{value}_is", [*_NUMBERS, *columns])] = pl.Series(kinds, dtype=pl.String).gather(rows)
+    return pl.DataFrame(
+        {
+            **columns,
+            "curve": rows.astype(np.int32),
+            "knot": (np.arange(len(rows)) - np.repeat(curves.value_start[:-1], sizes)).astype(np.int32),
+            "score": np.concatenate([curves.grid(curve) for curve in range(len(curves))]),
+            "probability": curves.probabilities,
+        }
+    )
+
+
+def export_table(
+    model: CalibrationModel, path: str | PathLike[str], *, format: Literal["parquet", "csv"] | None = None
+) -> None:
+    """Write the knots as Parquet (origin in the file's metadata) or CSV (origin in a first line that begins with #).
+
+    Parameters
+    ----------
+    format : "parquet" or "csv"; by default what the name of the file ends in.
+    """
+    chosen = format or Path(path).suffix.removeprefix(".").lower()
+    if chosen not in ("parquet", "csv"):
+        raise InputError(f"a table is written as parquet or csv; {str(path)!r} ends in neither, so pass format=")
+    table = knot_table(model)
+    with whole_file(path) as part:
+        if chosen == "parquet":
+            described = {k: v if isinstance(v, str) else json.dumps(v) for k, v in stamp(model).items()}
+            table.write_parquet(part, metadata=described)
+        else:
+            # A text in quotes and an empty field tell "" from a missing value.
+            body = table.write_csv(quote_style="non_numeric", null_value="")
+            # Double quotes would make readers of CSV look for their ends, even in a line they skip.
+            origin = stamp_line(model).replace('"', "'")
+            part.write_text(f"# {origin}\n{body}", encoding="utf-8", newline="\n")

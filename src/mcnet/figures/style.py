@@ -1,0 +1,127 @@
+"""The look that all figures share: palette, axes, layout."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+__all__ = [
+    "AFTER",
+    "BEFORE",
+    "INK",
+    "LINES",
+    "QUIET",
+    "Spec",
+    "as_plotly",
+    "axis",
+    "layout",
+    "looks_logarithmic",
+    "numbers",
+    "reference_line",
+    "span",
+    "translucent",
+]
+
+Spec = dict[str, Any]
+"""A figure as Plotly's JSON: {"data": [trace, …], "layout": {…}}."""
+
+# Orange and blue stay apart for every kind of colour blindness, and both keep a contrast above 3 on white and on black.
+BEFORE, AFTER = "#c9700a", "#2f86c9"
+INK, QUIET = "#6b7280", "rgba(128, 128, 128, 0.28)"
+LINES = ("#2f86c9", "#c9700a", "#009e73", "#b8609a", "#8a8f00", "#3fa7b8", "#d0553f", "#7d74c9")
+
+_DIGITS = 5
+
+
+def numbers(values: ArrayLike) -> list[float | None]:
+    """Return values as JSON-able numbers of five significant digits, None for what is not finite.
+
+    >>> numbers([0.123456789, float("nan"), 1200000])
+    [0.12346, None, 1200000.0]
+    """
+    column = np.asarray(values, dtype=np.float64)
+    return [float(f"{value:.{_DIGITS}g}") if np.isfinite(value) else None for value in column.tolist()]
+
+
+def translucent(colour: str, opacity: float) -> str:
+    """Return a #rrggbb colour as rgba.
+
+    >>> translucent("#2f86c9", 0.2)
+    'rgba(47, 134, 201, 0.2)'
+    """
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return f"rgba({red}, {green}, {blue}, {opacity})"
+
+
+def looks_logarithmic(probabilities: ArrayLike) -> bool:
+    """Tell whether probabilities are better seen on a logarithmic axis: most of them are below one in ten."""
+    column = np.asarray(probabilities, dtype=np.float64)
+    return bool(column.size and np.median(column) < 0.1)
+
+
+def span(columns: Sequence[ArrayLike], *, logarithmic: bool) -> list[float] | None:
+    """Return the range of an axis that shows all values with a little air; None when there are none."""
+    values = np.concatenate([np.asarray(column, dtype=np.float64).ravel() for column in columns])
+    values = values[np.isfinite(values) & ((values > 0.0) | (not logarithmic))]
+    if values.size == 0:
+        return None
+    low, high = (float(np.log10(v)) if logarithmic else float(v) for v in (values.min(), values.max()))
+    air = 0.04 * (high - low) or 0.05
+    return [round(low - air, 4), round(high + air, 4)]
+
+
+def axis(title: str, *, logarithmic: bool = False, **more: Any) -> dict[str, Any]:
+    """Return a quiet axis: hairline grid, no frame."""
+    ticks: dict[str, Any] = {"type": "linear"}
+    if logarithmic:
+        # "D2": ticks at 1, 2 and 5 of each decade, as a reader of rates expects.
+        ticks = {"type": "log", "dtick": "D2", "tickformat": "~g", "exponentformat": "none"}
+    return {
+        "title": {"text": title, "standoff": 8},
+        "gridcolor": QUIET,
+        "zeroline": False,
+        "linecolor": QUIET,
+        "ticks": "",
+        "automargin": True,
+        **ticks,
+        **more,
+    }
+
+
+def layout(height: int, **more: Any) -> dict[str, Any]:
+    """Return the common layout: transparent, so that the page's or the notebook's own background shows."""
+    return {
+        "height": height,
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"color": INK, "size": 13, "family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"},
+        "margin": {"l": 56, "r": 16, "t": 36, "b": 48},
+        "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "xanchor": "left"},
+        "hovermode": "closest",
+        # Dragging a finger must scroll the page, not zoom the picture.
+        "dragmode": False,
+        **more,
+    }
+
+
+def reference_line(x: Sequence[float], y: Sequence[float], **more: Any) -> dict[str, Any]:
+    """Return the dotted line of perfect calibration."""
+    line = {"color": INK, "width": 1, "dash": "dot"}
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": list(x),
+        "y": list(y),
+        "line": line,
+        "hoverinfo": "skip",
+        "showlegend": False,
+        **more,
+    }
+
+
+def as_plotly(spec: Spec) -> Any:
+    """Return a figure as a `plotly.graph_objects.Figure`, which notebooks show."""
+    from plotly.graph_objects import Figure
+
+    return Figure(data=spec["data"], layout={"template": "none", **spec["layout"]})

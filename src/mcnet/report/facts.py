@@ -1,0 +1,125 @@
+"""The words and tables of the page: what was fitted on what, the comparison, the field values."""
+
+from dataclasses import dataclass
+
+from mcnet.figures.forest import Forest
+from mcnet.report.order import Order, prepare_order
+from mcnet.report.wording import Figure, count, figure, percent, with_interval
+from mcnet.selection.selecting import MethodResult, Selection
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["MethodLine", "ValueLine", "describe_order", "prepare_comparison", "prepare_facts", "prepare_values"]
+
+
+@dataclass(frozen=True)
+class MethodLine:
+    """One line of the comparison, as text."""
+
+    method: str
+    chosen: bool
+    log_loss: str
+    difference: Figure
+    pcoc: Figure
+    f_rce: Figure
+    auc: Figure
+    order: Figure
+    seconds: str
+
+
+@dataclass(frozen=True)
+class ValueLine:
+    """One line of a field's table, as text; `pcoc` has one entry a series."""
+
+    value: str
+    weight: str
+    positives: str
+    impact: str
+    pcoc: tuple[Figure, ...]
+
+
+def prepare_facts(selection: Selection, sketch: Sketch, judged: Sketch, judged_on: str) -> list[tuple[str, str]]:
+    """Return what was fitted on what, as pairs of a term and what there is to say."""
+    chosen = selection.chosen
+    model = chosen.calibrator.model_
+    known = model.provenance
+    facts = [
+        ("Method", chosen.method),
+        ("Fitted on", f"{count(sketch.rows)} rows, {_positives(sketch)}"),
+        ("Judged on", f"{judged_on}: {count(judged.rows)} rows, {_positives(judged)}"),
+    ]
+    if sketch.total_weight != sketch.rows:
+        facts.insert(2, ("Weight", f"{count(sketch.total_weight)} (rows are weighted)"))
+    names = sketch.contexts.names
+    if names:
+        numbers = (count(len(values)) for values in sketch.contexts.values)
+        values = [f"{name} ({number} values)" for name, number in zip(names, numbers, strict=True)]
+        together = f"; {count(len(sketch.contexts))} contexts" if len(names) > 1 else ""
+        unused = "" if model.fields else " — the chosen method has one curve for all"
+        facts.append(("Fields", ", ".join(values) + together + unused))
+    parameters = ", ".join(f"{name} = {value}" for name, value in model.parameters.items())
+    if parameters:
+        facts.append(("Parameters", parameters))
+    facts.append(("Scores", f"from {figure(known['lowest_score'])} to {figure(known['highest_score'])}"))
+    facts.append(("Sketch", f"{count(len(sketch))} cells, resolution {sketch.resolution}"))
+    facts.append(("Made", f"{known['date'].replace('T', ' ').replace('+00:00', ' UTC')} by {known['library']}"))
+    return facts
+
+
+def _positives(sketch: Sketch) -> str:
+    rate = sketch.total_positives / sketch.total_weight
+    return f"{count(sketch.total_positives)} positives ({percent(rate)})"
+
+
+def prepare_comparison(selection: Selection) -> list[MethodLine]:
+    """Return one line a method, from the lowest held-back log-loss up."""
+    return [_line(selection, result) for result in selection.results]
+
+
+def _line(selection: Selection, result: MethodResult) -> MethodLine:
+    ev, gap = result.evaluation, result.difference
+    order = prepare_order(result.calibrator, selection.judged)
+    best = result is selection.results[0]
+    return MethodLine(
+        method=result.method,
+        chosen=result.method == selection.chosen.method,
+        log_loss=f"{ev.log_loss:.5f}",
+        difference=Figure("best") if best else Figure(f"+{gap.value:.1e}", f"± {gap.standard_error:.0e}"),
+        pcoc=with_interval(ev.pcoc, *ev.interval("pcoc")),
+        f_rce=with_interval(ev.f_rce, *ev.interval("f_rce"), digits=4),
+        auc=with_interval(ev.auc, *ev.interval("auc"), digits=4),
+        order=Figure("kept") if order.kept else Figure("broken", f"{percent(order.share_below)} of rows"),
+        seconds=f"{result.fit_seconds:.2g} s",
+    )
+
+
+def describe_order(method: str, order: Order) -> str:
+    """Return one or two sentences on the order of scores under the chosen method."""
+    if order.kept:
+        which = "The curve" if order.curves == 1 else f"Each of the {count(order.curves)} curves"
+        said = f"{which} of {method} rises or stays level everywhere: a higher score never gets a lower probability."
+    else:
+        which = f"{count(order.falling)} of the {count(order.curves)} curves of {method} fall"
+        said = (
+            f"{which if order.curves > 1 else f'The curve of {method} falls'} somewhere, by "
+            f"{figure(order.largest_drop)} at most: {percent(order.share_below)} of the rows get a lower probability "
+            "than a row of their context with a lower score."
+        )
+    if order.kept and order.reported:
+        said += f" To guarantee it, a fitted probability was moved by {figure(order.reported)} at most."
+    return said
+
+
+def prepare_values(forest: Forest, *, limit: int = 1000) -> list[ValueLine]:
+    """Return one line a field value, by impact."""
+    return [
+        ValueLine(
+            value=forest.values[i],
+            weight=count(forest.weight[i]),
+            positives=count(forest.positives[i]),
+            impact=f"{forest.impact[0, i]:,.1f}",
+            pcoc=tuple(
+                with_interval(forest.pcoc[s, i], forest.low[s, i], forest.high[s, i]) for s in range(len(forest.series))
+            ),
+        )
+        for i in range(min(limit, len(forest)))
+    ]

@@ -1,0 +1,1 @@
+"""Models at work: whole log files calibrated in bounded memory."""

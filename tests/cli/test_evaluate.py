@@ -1,0 +1,76 @@
+import pytest
+
+import mcnet as library
+from mcnet.cli.bars import parse_bars
+from mcnet.errors import InputError
+
+
+def test_scores_are_judged_without_a_model(mcnet, log, columns, frame):
+    found = mcnet("evaluate", log, *columns[:4], "--by", "country", "--json").document
+    expected = library.evaluate(frame["pctr"].to_numpy(), frame["click"].to_numpy(), field=frame["country"].to_numpy())
+    assert found["rows"] == 8000
+    assert found["metrics"]["pcoc"]["value"] == pytest.approx(expected.pcoc, rel=1e-4)
+    assert found["metrics"]["f_rce"]["value"] == pytest.approx(expected.f_rce, rel=1e-3)
+    assert found["metrics"]["auc"]["value"] == pytest.approx(expected.auc, abs=1e-3)
+    assert sorted(found["fields"]["country"]["table"]["value"]) == ["0", "1", "2", "3"]
+
+
+def test_a_model_improves_on_the_scores(mcnet, log, model, columns):
+    before = mcnet("evaluate", log, *columns[:4], "--by", "country", "--json").document["metrics"]
+    after = mcnet("evaluate", log, "--model", model, "--by", "country", "--json").document["metrics"]
+    assert after["log_loss"]["value"] < before["log_loss"]["value"]
+    assert after["f_rce"]["value"] < before["f_rce"]["value"]
+
+
+def test_by_another_field_than_the_models(mcnet, log, model):
+    found = mcnet("evaluate", log, "--model", model, "--by", "day", "--json").document
+    assert list(found["fields"]) == ["day"]
+    assert found["fields"]["day"]["table"]["value"] == ["mon", "tue"]
+
+
+def test_a_sketch_is_judged_like_its_log(mcnet, log, model, columns, tmp_path):
+    sketch = tmp_path / "s.parquet"
+    assert mcnet("sketch", log, *columns, "-o", sketch).code == 0
+    one = mcnet("evaluate", log, "--model", model, "--json").document
+    assert mcnet("evaluate", sketch, "--model", model, "--json").document == one
+
+
+def test_people_get_a_table(mcnet, log, model):
+    shown = mcnet("evaluate", log, "--model", model, "--by", "country").out
+    assert "PCOC" in shown
+    assert "8,000 rows" in shown
+
+
+@pytest.mark.parametrize(
+    ("bar", "code"),
+    [("pcoc>2", 0), ("pcoc > 0.5", 1), ("auc<1e-3", 0), ("auc<=.999", 1), ("rows<100000", 1), ("f_rce>=0", 1)],
+)
+def test_bars_decide_the_exit_code(mcnet, log, model, bar, code):
+    done = mcnet("evaluate", log, "--model", model, "--fail-if", "pcoc<0.01", "--fail-if", bar, "--quiet")
+    assert done.code == code
+    assert done.out == ""
+
+
+def test_a_broken_bar_is_said(mcnet, log, model):
+    assert "mcnet: pcoc is " in mcnet("evaluate", log, "--model", model, "--fail-if", "pcoc>0.5").err
+
+
+def test_what_is_not_defined_passes_no_bar(mcnet, frame, tmp_path):
+    import polars as pl
+
+    path = tmp_path / "log.parquet"
+    frame.with_columns(click=pl.lit(0)).write_parquet(path)
+    done = mcnet("evaluate", path, "--score", "pctr", "--label", "click", "--fail-if", "auc<0.5")
+    assert done.code == 1
+    assert "not defined" in done.err
+
+
+@pytest.mark.parametrize(
+    "word", ["", "f_rce", "f_rce>", "nonsense>1", "f_rce=1", "__import__('os')>1", "pcoc>1 or 1", "1>0"]
+)
+def test_bars_that_cannot_be_understood_are_refused(mcnet, word):
+    with pytest.raises(InputError, match="fail-if"):
+        parse_bars([word])
+    done = mcnet("evaluate", "nowhere.parquet", "--fail-if", word)
+    assert done.code == 2
+    assert "fail-if" in done.err

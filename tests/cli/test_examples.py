@@ -1,0 +1,58 @@
+import re
+import shlex
+
+import pytest
+from typer.main import get_command
+
+from mcnet.cli.app import app
+
+FEW = ["base", "platt", "platt-field", "mcnet"]  # all of them take a minute; test_compare has them
+COMMANDS = sorted(get_command(app).commands)
+
+
+def examples(text: str) -> list[list[str]]:
+    """Return the commands under `Example:` or `Start with:`, continued lines joined, as a shell splits them."""
+    found = []
+    for block in re.findall(r"(?:Example|Start with):\n((?: +.+\n)+)", text):
+        found += [shlex.split(line)[1:] for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+    return found
+
+
+def test_every_command_has_an_example(mcnet):
+    for command in COMMANDS:
+        found = examples(mcnet(command, "--help").out)
+        assert found, command
+        assert {words[0] for words in found} == {command}
+
+
+@pytest.mark.parametrize("command", [[], *([c] for c in COMMANDS if c != "demo")], ids=lambda words: " ".join(words))
+def test_the_examples_work_as_pasted(mcnet, monkeypatch, log, columns, command):
+    monkeypatch.chdir(log.parent)
+    monkeypatch.setattr("mcnet.selection.selecting.methods", lambda: FEW)
+    assert mcnet("sketch", log, *columns, "-o", "part0.parquet", "-q").code == 0
+    for words in examples(mcnet(*command, "--help").out):
+        if words[0] == "demo":
+            continue
+        if words[0] in ("apply", "evaluate", "show", "export") and not (log.parent / "model.json").exists():
+            assert mcnet("fit", log, *columns, "--method", "platt-field", "-o", "model.json", "-q").code == 0
+        done = mcnet(*words)
+        assert done.code == 0, done.err
+        if "-o" in words:
+            assert (log.parent / words[words.index("-o") + 1]).stat().st_size > 0
+
+
+def test_demo_ranks_methods_by_the_known_truth(mcnet, monkeypatch):
+    monkeypatch.setattr("mcnet.selection.demo.methods", lambda: FEW)
+    found = mcnet("demo", "--rows", 50_000, "--json").document
+    excess = {line["method"]: line["excess_log_loss"] for line in found["methods"]}
+    assert found["failed"] == {}
+    assert excess["mcnet"] < excess["platt-field"] < excess["platt"] < excess["base"]
+
+
+def test_demo_prints_one_table(mcnet, monkeypatch):
+    monkeypatch.setattr("mcnet.selection.demo.methods", lambda: FEW[:3])
+    done = mcnet(*examples(mcnet("demo", "--help").out)[0])
+    assert done.code == 0
+    assert [word in done.out for word in ("platt-field", "PCOC", "F-RCE", "AUC", "excess log-loss", "fit s")] == [
+        True
+    ] * 6

@@ -1,0 +1,99 @@
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+import mcnet as library
+
+
+def test_fit_from_files_equals_fit_in_python(mcnet, log, columns, frame, tmp_path):
+    path = tmp_path / "model.json"
+    assert mcnet("fit", log, *columns, "--method", "platt-field", "-o", path).code == 0
+    fitted = library.PlattField().fit(frame["pctr"], frame["click"], field={"country": frame["country"]})
+    loaded = library.load(path)
+    expected = fitted.predict(frame["pctr"], frame["country"])
+    assert np.array_equal(loaded.predict(frame["pctr"], frame["country"]), expected)
+
+
+def test_a_sketch_is_accepted_where_a_log_is(mcnet, log, columns, tmp_path):
+    sketch, one, other = tmp_path / "s.parquet", tmp_path / "one.json", tmp_path / "other.json"
+    assert mcnet("sketch", log, *columns, "-o", sketch).code == 0
+    assert mcnet("fit", log, *columns, "--method", "beta", "-o", one).code == 2  # beta has no use for a field
+    assert mcnet("fit", log, *columns[:4], "--method", "beta", "-o", one).code == 0
+    assert mcnet("fit", sketch, "--method", "platt-field", "-o", other).code == 0
+    assert library.load(other).fields == ("country",)
+
+
+def test_parameters_reach_the_method(mcnet, log, columns, tmp_path):
+    path = tmp_path / "m.json"
+    words = ("--method", "per-field", "--set", "inner=platt", "--set", "shrinkage=10")
+    assert mcnet("fit", log, *columns, *words, "-o", path).code == 0
+    assert json.loads(path.read_text())["parameters"] == {"inner": "platt", "shrinkage": 10}
+    for wrong in ("nonsense=1", "shrinkage", "shrinkage=-1"):
+        done = mcnet("fit", log, *columns, "--method", "per-field", "--set", wrong, "-o", path, "--force")
+        assert (done.code, done.err.count("\n")) == (2, 1)
+
+
+def test_fit_tells_scripts_what_it_did(mcnet, log, columns, tmp_path):
+    found = mcnet("fit", log, *columns, "--method", "platt-field", "-o", tmp_path / "m.json", "--json").document
+    assert found["rows"] == 8000
+    assert found["columns"] == {"score": "pctr", "label": "click", "score_type": "probability"}
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "tsv", "csv.gz", "arrow"])
+def test_apply_keeps_rows_columns_and_order(mcnet, log, model, frame, ending):
+    path = log.parent / f"out.{ending}"
+    assert mcnet("apply", model, log, "-o", path).code == 0
+    separator = "\t" if ending == "tsv" else ","
+    found = {"parquet": pl.read_parquet, "arrow": pl.read_ipc}.get(
+        ending, lambda p: pl.read_csv(p, separator=separator)
+    )(path)
+    expected = library.load(model).predict(frame["pctr"], frame["country"])
+    assert found.columns == [*frame.columns, "calibrated"]
+    assert np.allclose(found["pctr"], frame["pctr"], rtol=1e-12)
+    assert found["day"].to_list() == frame["day"].to_list()
+    assert np.allclose(found["calibrated"], expected, rtol=1e-12)
+
+
+def test_apply_needs_to_be_told_the_score_of_a_model_that_does_not_know(mcnet, log, frame, tmp_path):
+    path, out = tmp_path / "m.json", tmp_path / "out.parquet"
+    library.Platt().fit(frame["pctr"], frame["click"]).save(path)
+    assert "--score" in mcnet("apply", path, log, "-o", out).err
+    assert mcnet("apply", path, log, "--score", "pctr", "-o", out).code == 0
+
+
+def test_apply_refuses_a_column_that_is_there(mcnet, log, model, tmp_path):
+    once, twice = tmp_path / "once.parquet", tmp_path / "twice.parquet"
+    assert mcnet("apply", model, log, "-o", once, "--column", "p").code == 0
+    refused = mcnet("apply", model, once, "-o", twice, "--column", "p")
+    assert refused.code == 2
+    assert not twice.exists()
+    assert mcnet("apply", model, once, "-o", twice, "--column", "p", "--replace").code == 0
+    assert pl.read_parquet(once).equals(pl.read_parquet(twice))
+    assert mcnet("apply", model, log, "-o", twice, "--column", "pctr", "--replace", "--force").code == 2
+
+
+def test_apply_refuses_a_sketch(mcnet, log, model, columns, tmp_path):
+    sketch = tmp_path / "s.parquet"
+    assert mcnet("sketch", log, *columns, "-o", sketch).code == 0
+    assert "sketch" in mcnet("apply", model, sketch, "-o", tmp_path / "x.parquet").err
+
+
+def test_logits_are_remembered(mcnet, frame, tmp_path):
+    log, model, out = (tmp_path / name for name in ("log.parquet", "m.json", "out.parquet"))
+    frame.with_columns(pctr=(pl.col("pctr") / (1 - pl.col("pctr"))).log()).write_parquet(log)
+    fit = ("fit", log, "--score", "pctr", "--label", "click", "--method", "platt")
+    assert mcnet(*fit, "-o", model).code == 2  # logits are no probabilities
+    assert mcnet(*fit, "--logits", "-o", model).code == 0
+    assert mcnet("apply", model, log, "-o", out).code == 0
+    expected = library.Platt().fit(frame["pctr"], frame["click"]).predict(frame["pctr"])
+    assert np.allclose(pl.read_parquet(out)["calibrated"], expected, rtol=1e-6)
+    assert mcnet("evaluate", log, "--model", model, "--json").document["metrics"]["pcoc"]["value"] == pytest.approx(
+        1.0, abs=1e-3
+    )
+
+
+def test_quiet_is_quiet(mcnet, log, model):
+    done = mcnet("apply", model, log, "-o", log.parent / "out.parquet", "--quiet")
+    assert (done.out, done.err) == ("", "")

@@ -1,0 +1,25 @@
+import signal
+import subprocess
+import sys
+import time
+
+import polars as pl
+
+
+def test_an_interrupt_leaves_nothing_half_written(log, model, frame):
+    folder = log.parent / "work"
+    folder.mkdir()
+    big = folder / "big.parquet"
+    pl.concat([frame.lazy()] * 500).sink_parquet(big)
+    command = [sys.executable, "-m", "mcnet", "apply", str(model), str(big), "-o", str(folder / "out.parquet")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    # The part file appears when the work begins.
+    while not list(folder.glob(".out*")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert [path.name for path in folder.iterdir()] == ["big.parquet"]
+    assert "Traceback" not in said
+    assert "panicked" not in said

@@ -1,0 +1,59 @@
+import json
+
+import mcnet as library
+
+
+def test_merged_parts_equal_the_whole(mcnet, frame, log, columns, tmp_path):
+    for number, part in enumerate((frame.head(3000), frame.tail(5000))):
+        part.write_parquet(tmp_path / f"log{number}.parquet")
+        output = tmp_path / f"part{number}.parquet"
+        assert mcnet("sketch", tmp_path / f"log{number}.parquet", *columns, "-o", output).code == 0
+    done = mcnet("merge", f"{tmp_path}/part*.parquet", "-o", tmp_path / "all.parquet", "--json")
+    assert done.document["rows"] == 8000
+    assert mcnet("sketch", log, *columns, "-o", tmp_path / "whole.parquet").code == 0
+    assert library.Sketch.load(tmp_path / "all.parquet") == library.Sketch.load(tmp_path / "whole.parquet")
+
+
+def test_what_is_no_sketch_is_not_merged(mcnet, log, tmp_path):
+    assert "not a sketch" in mcnet("merge", log, "-o", tmp_path / "all.parquet").err
+
+
+def test_the_resolution_can_be_exact_and_nothing_else_in_words(mcnet, log, columns, tmp_path):
+    assert mcnet("sketch", log, *columns, "--resolution", "exact", "-o", tmp_path / "a.parquet").code == 0
+    assert library.Sketch.load(tmp_path / "a.parquet").resolution == "exact"
+    assert mcnet("sketch", log, *columns, "--resolution", "32", "-o", tmp_path / "b.parquet").code == 0
+    assert mcnet("sketch", log, *columns, "--resolution", "fine", "-o", tmp_path / "c.parquet").code == 2
+
+
+def test_a_log_and_a_sketch_do_not_mix(mcnet, log, columns, tmp_path):
+    assert mcnet("sketch", log, *columns, "-o", tmp_path / "s.parquet").code == 0
+    assert "sketch" in mcnet("fit", log, tmp_path / "s.parquet", *columns, "-o", tmp_path / "m.json").err
+
+
+def test_columns_of_a_log_must_be_named(mcnet, log, tmp_path):
+    assert "column of scores" in mcnet("fit", log, "-o", tmp_path / "m.json").err
+    assert "column of labels" in mcnet("fit", log, "--score", "pctr", "-o", tmp_path / "m.json").err
+    assert "'p'" in mcnet("fit", log, "--score", "p", "--label", "click", "-o", tmp_path / "m.json").err
+
+
+def test_show_tells_a_person_and_a_script(mcnet, model):
+    shown = mcnet("show", model, "--contexts", "2").out
+    assert "country (4 values)" in shown
+    assert "8,000 rows" in shown
+    assert "2 more contexts" in shown
+    assert "⠤" in shown or "⠒" in shown
+    found = mcnet("show", model, "--json").document
+    assert (found["method"], found["fields"], found["contexts"]) == ("platt-field", {"country": 4}, 4)
+
+
+def test_methods_are_listed(mcnet):
+    assert [line["method"] for line in mcnet("methods", "--json").document["methods"]] == library.methods()
+    assert "per-field" in mcnet("methods").out
+
+
+def test_exports_are_written(mcnet, model, tmp_path):
+    for ending in ("h", "sql", "csv"):
+        assert mcnet("export", model, "-o", tmp_path / f"calibrate.{ending}").code == 0
+    done = mcnet("export", model, "--to", "poetry", "-o", tmp_path / "x")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert json.loads(model.read_text())["method"] == "platt-field"

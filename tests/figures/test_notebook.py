@@ -1,0 +1,77 @@
+"""What a notebook shows of our objects: tables and figures."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from plotly.graph_objects import Figure
+
+import mcnet
+from mcnet.errors import InputError, NotFittedError
+
+RNG = np.random.default_rng(0)
+SCORES = RNG.uniform(0.01, 0.2, 4000)
+LABELS = RNG.random(4000) < SCORES / 2
+FIELD = {"country": RNG.choice(["NL", "<FR>", "PL"], 4000)}
+
+
+@pytest.fixture(scope="module")
+def fitted() -> mcnet.Calibrator:
+    return mcnet.PlattField().fit(SCORES, LABELS, field=FIELD)
+
+
+def names(figure: Figure) -> list[str]:
+    return [trace.name for trace in figure.data if trace.name]
+
+
+def test_a_calibrator_and_its_model_plot_the_pooled_curve_and_the_contexts(fitted: mcnet.Calibrator):
+    assert isinstance(fitted.plot(), Figure)
+    assert names(fitted.plot()) == ["pooled", "&lt;FR>", "NL", "PL"]
+    assert names(fitted.model_.plot()) == names(fitted.plot())
+    assert names(fitted.plot(field="NL")) == ["NL"]
+    assert names(fitted.plot(field={"country": "unseen"})) == ["unseen"]
+
+
+def test_an_unfitted_calibrator_has_nothing_to_plot():
+    with pytest.raises(NotFittedError):
+        mcnet.Platt().plot()
+
+
+def test_a_model_without_provenance_is_plotted_over_nearly_all_scores(fitted: mcnet.Calibrator):
+    model = fitted.model_
+    bare = mcnet.CalibrationModel(model.method, {}, model.contexts, model.curves)
+    assert max(bare.plot().data[0].x) == pytest.approx(0.999)
+
+
+def test_plot_curves_adds_the_rows(fitted: mcnet.Calibrator):
+    sketch = mcnet.Sketch.from_rows(SCORES, LABELS, field=FIELD)
+    assert names(mcnet.plot_curves(fitted, sketch, "PL")) == ["PL", "observed rate"]
+    assert names(mcnet.plot_curves(mcnet.Platt().fit(SCORES, LABELS), sketch)) == ["pooled", "observed rate"]
+
+
+def test_an_evaluation_plots_its_reliability_or_a_field(fitted: mcnet.Calibrator):
+    before = mcnet.evaluate(SCORES, LABELS, field=FIELD)
+    after = mcnet.evaluate(fitted.predict(SCORES, FIELD), LABELS, field=FIELD)
+    assert set(names(after.plot())) == {"evaluated"}
+    assert set(names(after.plot(before=before))) == {"before", "after"}
+    assert names(after.plot("country", before=before)) == ["before", "after"]
+    with pytest.raises(InputError, match="no field 'city'"):
+        after.plot("city")
+
+
+def test_every_object_has_a_table_of_its_own(fitted: mcnet.Calibrator):
+    sketch = mcnet.Sketch.from_rows(SCORES, LABELS, field=FIELD)
+    found = mcnet.select(sketch, ["base", "platt"])
+    assert "4,000" in sketch._repr_html_()
+    assert "platt-field" in fitted.model_._repr_html_()
+    assert "F-RCE" in found.chosen.evaluation._repr_html_()
+    assert "→ platt" in found._repr_html_()
+
+
+def test_plotly_is_imported_by_plotting_alone():
+    script = (
+        "import sys, mcnet; cal = mcnet.Platt().fit([.1, .2, .3], [0, 1, 0]); cal.model_._repr_html_();"
+        "assert 'plotly' not in sys.modules; cal.plot(); assert 'plotly' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,0 +1,97 @@
+"""The page as a file: whole, self-contained, the same twice, honest about what it shows."""
+
+import base64
+import gzip
+import json
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+from tests.report.conftest import Case
+
+from mcnet.errors import InputError
+from mcnet.report import write_report
+from mcnet.rows.simulate import simulate
+from mcnet.selection.selecting import select
+from mcnet.sketch.sketch import Sketch
+
+
+def words(page: Path) -> str:
+    """Return the page without what it carries packed."""
+    return re.sub(r'<script type="text/plain".*?</script>', "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def data(page: Path) -> dict:
+    packed = re.search(r'id="data-packed">([^<]*)<', page.read_text(encoding="utf-8"))
+    assert packed is not None
+    return json.loads(gzip.decompress(base64.b64decode(packed[1])))
+
+
+@pytest.fixture
+def page(case: Case, tmp_path: Path) -> Path:
+    return write_report(tmp_path / "page.html", case.selection, case.sketch, title="May", drift=case.periods)
+
+
+def test_the_page_names_no_address_on_the_network(page: Path):
+    assert not re.search(r"(https?:)?//[a-z]", words(page).replace("// ", ""))
+    assert "http" not in json.dumps(data(page))
+
+
+def test_the_same_comparison_gives_the_same_bytes(case: Case, page: Path, tmp_path: Path):
+    again = write_report(tmp_path / "again.html", case.selection, case.sketch, title="May", drift=case.periods)
+    assert again.read_bytes() == page.read_bytes()
+
+
+def test_the_page_stays_below_the_size_of_a_mail(page: Path):
+    assert page.stat().st_size < 2_500_000
+
+
+def test_what_was_fitted_is_said(case: Case, page: Path):
+    text = unescape(words(page))
+    for said in ("60,000 rows", f"{case.sketch.total_positives:,.0f} positives", "platt-field", "country (4 values)"):
+        assert said in text
+    assert "rows held back in turn, 4 folds" in text
+
+
+def test_the_comparison_has_every_method_and_marks_the_chosen_one(case: Case, page: Path):
+    table = re.search(r'id="comparison">.*?</section>', words(page), flags=re.DOTALL)
+    assert table is not None
+    lines = re.findall(r'<tr(.*?)><th scope="row">(\S+)', table[0])
+    assert [name.partition("<")[0] for _, name in lines] == [r.method for r in case.selection.results]
+    assert [name for attributes, name in lines if "chosen" in attributes] == [case.selection.chosen.method]
+    assert "broken" in table[0]  # histogram binning does not keep the order
+
+
+def test_a_page_without_fields_has_no_selector_and_no_forest(tmp_path: Path):
+    log = simulate(5_000, seed=1)
+    sketch = Sketch.from_rows(log.score, log.label, folds=2)
+    page = write_report(tmp_path / "page.html", select(sketch, ["base", "platt"]), sketch)
+    assert "<select" not in words(page)
+    assert 'id="forest"' not in words(page)
+    assert 'id="drift"' not in words(page)
+    assert data(page)["forests"] == []
+    assert len(data(page)["views"]) == 1
+
+
+def test_test_rows_take_the_place_of_those_held_back(case: Case, tmp_path: Path):
+    log = simulate(4_000, seed=9)
+    test = Sketch.from_rows(log.score, log.label, field={"country": ["NL"] * 2_000 + ["unseen"] * 2_000})
+    page = write_report(tmp_path / "page.html", case.selection, case.sketch, test=test)
+    assert "the test rows: 4,000 rows" in words(page)
+    assert data(page)["views"][0]["summary"].startswith("4,000 rows")
+    assert len(data(page)["views"]) == 3
+    # A value that the fit had not seen is shown as it would be served.
+    assert data(page)["views"][2]["figures"]["curves"]["data"][0]["name"] == "unseen"
+
+
+def test_only_the_heaviest_views_are_kept(case: Case, tmp_path: Path):
+    page = write_report(tmp_path / "page.html", case.selection, case.sketch, views=2)
+    assert len(data(page)["views"]) == 3
+
+
+def test_test_rows_with_other_fields_are_refused(case: Case, tmp_path: Path):
+    test = Sketch.from_rows([0.1, 0.2], [0, 1], field={"city": ["a", "b"]})
+    with pytest.raises(InputError, match="country"):
+        write_report(tmp_path / "page.html", case.selection, case.sketch, test=test)
+    assert list(tmp_path.iterdir()) == []

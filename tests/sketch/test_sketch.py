@@ -1,0 +1,363 @@
+"""The sketch: sums that do not depend on how the rows came."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mcnet
+from mcnet.rows.columns import SCORE_FLOOR, sigmoid
+from mcnet.sketch import accumulator
+from mcnet.sketch.bins import bin_of, equal_mass_edges
+from mcnet.sketch.grid import POSITION_UNITS, ExactGrid, LogitGrid, make_grid
+from mcnet.sketch.kernels import accumulate, accumulate_numpy
+
+QUICK = settings(max_examples=40, deadline=None)
+
+scores = st.one_of(
+    st.floats(0.0, 1.0),
+    st.sampled_from(
+        [0.0, 1.0, 0.5, SCORE_FLOOR, 1 - SCORE_FLOOR, 0.25, 0.75, np.nextafter(0.5, 0), np.nextafter(0.5, 1)]
+    ),
+    st.integers(-1031, 1031).map(lambda k: float(sigmoid(np.array([k / 64]))[0])),
+)
+fields = st.one_of(st.none(), st.sampled_from(["NL", "FR", "", "é", "7"]), st.integers(0, 9))
+row = st.tuples(scores, st.booleans(), st.integers(0, 9), fields, st.sampled_from(["x", "y"]))
+logs = st.lists(row, min_size=1, max_size=40).filter(lambda rows: any(r[2] > 0 for r in rows))
+resolutions = st.sampled_from([1, 64, "exact"])
+
+
+def sketch(rows, **options):
+    score, label, weight, one, two = (list(column) for column in zip(*rows, strict=True))
+    return mcnet.Sketch.from_rows(score, label, weight=weight, field={"one": one, "two": two}, **options)
+
+
+def live(rows):
+    return any(r[2] > 0 for r in rows)
+
+
+@QUICK
+@given(logs, st.data(), resolutions)
+def test_merged_shards_are_the_whole_to_the_last_bit(rows, data, resolution):
+    cut = data.draw(st.integers(0, len(rows)))
+    parts = [part for part in (rows[:cut], rows[cut:]) if live(part)]
+    whole = sketch(rows, resolution=resolution)
+    assert sum(sketch(part, resolution=resolution) for part in parts) == whole
+    assert mcnet.Sketch.merged([sketch(part, resolution=resolution) for part in reversed(parts)]) == whole
+
+
+@QUICK
+@given(logs, st.data(), resolutions)
+def test_the_order_of_rows_changes_nothing(rows, data, resolution):
+    assert sketch(data.draw(st.permutations(rows)), resolution=resolution) == sketch(rows, resolution=resolution)
+
+
+@QUICK
+@given(logs, row, resolutions)
+def test_a_row_of_weight_0_changes_nothing(rows, extra, resolution):
+    nothing = (*extra[:2], 0, *extra[3:])
+    with_it, without = sketch([nothing, *rows, nothing], resolution=resolution), sketch(rows, resolution=resolution)
+    assert with_it == without
+    assert with_it.rows == without.rows
+
+
+@QUICK
+@given(logs, resolutions)
+def test_a_weight_is_a_repetition(rows, resolution):
+    repeated = [(*r[:2], 1, *r[3:]) for r in rows for _ in range(r[2])]
+    assert sketch(repeated, resolution=resolution) == sketch(rows, resolution=resolution)
+
+
+@QUICK
+@given(logs, st.sampled_from([0.5, 2, 0.25, np.float64(4.0), np.int64(2)]))
+def test_scaling_multiplies_every_sum(rows, factor):
+    one = sketch(rows)
+    for scaled in (one * factor, factor * one):
+        assert isinstance(scaled, mcnet.Sketch)
+        np.testing.assert_array_equal(scaled.cells.sums, one.cells.sums * float(factor))
+        np.testing.assert_array_equal(scaled.score, one.score)
+    assert one + one == 2 * one
+
+
+@QUICK
+@given(logs, st.integers(2, 7))
+def test_the_folds_add_up_to_the_whole(rows, folds):
+    dealt = sketch(rows, folds=folds)
+    assert dealt.unfolded() == sketch(rows)
+    inside, outside = zip(*[dealt.fold_parts(fold)[::-1] for fold in range(folds)], strict=True)
+    for part, rest in zip(inside, outside, strict=True):
+        assert part.total_weight + rest.total_weight == dealt.total_weight
+    assert sum(part.total_weight for part in inside) == dealt.total_weight
+    assert sum(part.total_positives for part in inside) == dealt.total_positives
+
+
+@QUICK
+@given(logs, st.integers(2, 7), st.integers(0, 99), st.sampled_from([1, 0.37]))
+def test_dealing_a_sketch_conserves_its_counts(rows, folds, seed, factor):
+    whole = sketch(rows) * factor
+    dealt = whole.dealt(folds, seed=seed)
+    assert dealt.folds == folds
+    again = dealt.unfolded()
+    np.testing.assert_array_equal(again.cells.key, whole.cells.key)
+    np.testing.assert_allclose(again.weight, whole.weight, rtol=1e-12)
+    np.testing.assert_allclose(again.positives, whole.positives, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(again.score, whole.score, rtol=1e-12)
+    assert (dealt.positives >= 0).all()
+    assert (dealt.positives <= dealt.weight * (1 + 1e-12)).all()
+    assert dealt == whole.dealt(folds, seed=seed)
+
+
+@QUICK
+@given(logs, st.integers(1, 4), resolutions)
+def test_parquet_brings_it_back_to_the_last_bit(tmp_path_factory, rows, folds, resolution):
+    path = tmp_path_factory.mktemp("sketch") / "s.parquet"
+    one = sketch(rows, folds=folds, resolution=resolution)
+    one.save(path)
+    back = mcnet.Sketch.load(path)
+    assert back == one
+    assert (back.rows, back.folds, back.resolution) == (one.rows, one.folds, one.resolution)
+
+
+@QUICK
+@given(st.lists(scores, min_size=1, max_size=60), st.sampled_from([1, 7, 64, 512]))
+def test_a_cell_encloses_its_scores(values, resolution):
+    grid = LogitGrid(resolution)
+    clipped = np.clip(values, SCORE_FLOOR, 1 - SCORE_FLOOR)
+    keys, positions = grid.locate(clipped)
+    assert (grid.lower(keys) <= clipped).all()
+    assert (clipped <= grid.upper(keys)).all()
+    assert ((positions >= 0) & (positions < POSITION_UNITS) & (positions == np.floor(positions))).all()
+    width = grid.upper(keys) - grid.lower(keys)
+    assert (np.abs(grid.scores(keys, positions) - clipped) <= width / POSITION_UNITS).all()
+    assert grid.knows(keys)
+    exact = ExactGrid()
+    np.testing.assert_array_equal(exact.scores(*exact.locate(clipped)), clipped)
+
+
+@pytest.mark.parametrize("resolution", [1, 64, 300])
+def test_numba_adds_up_what_numpy_does_to_the_last_bit(resolution):
+    rng = np.random.default_rng(0)
+    grid = LogitGrid(resolution)
+    score = np.concatenate(
+        [sigmoid(rng.normal(0, 5, 60_000)), grid.edges, np.nextafter(grid.edges, 0.3), np.nextafter(grid.edges, 0.7)]
+    )
+    score = np.clip(score, SCORE_FLOOR, 1 - SCORE_FLOOR)
+    label, weight = rng.random(len(score)), rng.random(len(score))
+    slots = rng.integers(0, 3, len(score)).astype(np.int32)
+    tables = [np.zeros((3, len(grid), 3)) for _ in range(2)]
+    for table, add in zip(tables, (accumulate, accumulate_numpy), strict=True):
+        add(table, grid, score, label, weight, slots)
+    np.testing.assert_array_equal(*tables)
+
+
+def test_sketches_beyond_the_dense_limit_are_the_same(monkeypatch):
+    rng = np.random.default_rng(1)
+    score, label = rng.random(5_000), rng.integers(0, 2, 5_000)
+    field = {"a": rng.integers(0, 40, 5_000), "b": rng.integers(0, 3, 5_000)}
+    dense = mcnet.Sketch.from_rows(score, label, field=field, folds=3)
+    # Small limits, met in the middle of the rows: first dense, then sparse, added up several times.
+    monkeypatch.setattr("mcnet.sketch.memory.CHUNK", 137)
+    monkeypatch.setattr(accumulator, "_DENSE_LIMIT", 2064 * 3 * 100)
+    monkeypatch.setattr(accumulator, "_SPARSE_BUFFER", 300)
+    assert mcnet.Sketch.from_rows(score, label, field=field, folds=3) == dense
+
+
+def test_many_contexts_take_the_sparse_path_in_bounded_memory():
+    rng = np.random.default_rng(2)
+    number = 20_000
+    score, field = rng.random(number), rng.integers(0, 2**40, number)
+    one = mcnet.Sketch.from_rows(score, np.zeros(number), field=field)
+    assert len(one.contexts) == len(np.unique(field))
+    assert one.total_weight == number
+
+
+def test_from_rows_and_chunks_agree(monkeypatch):
+    rng = np.random.default_rng(3)
+    score, label, field = rng.random(1_000), rng.integers(0, 2, 1_000), rng.choice(["a", "b", "c"], 1_000)
+    whole = mcnet.Sketch.from_rows(score, label, field=field, folds=5)
+    monkeypatch.setattr("mcnet.sketch.memory.CHUNK", 7)
+    assert mcnet.Sketch.from_rows(score, label, field=field, folds=5) == whole
+
+
+def test_a_column_of_folds_is_taken_as_it_is():
+    score, label = [0.1, 0.2, 0.3], [0, 1, 0]
+    one = mcnet.Sketch.from_rows(score, label, folds=[2, 0, 2])
+    assert one.folds == 3
+    assert one.fold_parts(2)[1].total_weight == 2
+    for bad in ([0, 1, 0.5], [0, -1, 1], [0, 100, 1], [0, None, 1]):
+        with pytest.raises(mcnet.InputError, match=r"in row [12]; fold numbers are whole"):
+            mcnet.Sketch.from_rows(score, label, folds=bad)
+
+
+def test_numbers_of_numpy_are_numbers():
+    one = mcnet.Sketch.from_rows([0.1, 0.2], [0, 1], folds=np.int64(2), resolution=np.int32(64))
+    assert one == mcnet.Sketch.from_rows([0.1, 0.2], [0, 1], folds=2, resolution=64)
+    assert type(one.resolution) is int
+
+
+@pytest.mark.parametrize("folds", [0, -1, 101, True])
+def test_a_number_of_folds_out_of_range_is_refused(folds):
+    with pytest.raises(mcnet.InputError, match="folds is"):
+        mcnet.Sketch.from_rows([0.1], [0], folds=folds)
+
+
+@pytest.mark.parametrize("resolution", [0, -1, 5000, 2.5, True, "fine", None])
+def test_a_resolution_out_of_range_is_refused(resolution):
+    with pytest.raises(mcnet.InputError, match="resolution is"):
+        make_grid(resolution)
+
+
+def test_sketches_that_are_not_alike_do_not_add_up():
+    one = mcnet.Sketch.from_rows([0.1], [0])
+    for other, what in [
+        (mcnet.Sketch.from_rows([0.1], [0], resolution=32), "resolution"),
+        (mcnet.Sketch.from_rows([0.1], [0], folds=2), "folds"),
+        (mcnet.Sketch.from_rows([0.1], [0], field=["a"]), "fields"),
+    ]:
+        with pytest.raises(mcnet.InputError, match=f"different {what}"):
+            one + other
+    with pytest.raises(TypeError):
+        one + 1
+    with pytest.raises(TypeError):
+        one * "2"
+    for factor in (0, -1, np.inf, np.nan):
+        with pytest.raises(mcnet.InputError, match="scaled by"):
+            one * factor
+    with pytest.raises(mcnet.InputError, match="no sketch to merge"):
+        mcnet.Sketch.merged([])
+
+
+def test_decay_without_end_leaves_no_cell_to_divide_by_zero():
+    total = mcnet.Sketch.from_rows([0.1], [1])
+    new = mcnet.Sketch.from_rows([0.5, 0.6], [0, 1])
+    for _ in range(150):
+        total = 0.005 * total + new
+    assert np.isfinite(total.score).all()
+    assert len(total) == 2
+    mcnet.Platt().fit_sketch(total)
+
+
+def test_views_keep_the_rows_they_should():
+    one = mcnet.Sketch.from_rows(
+        [0.1, 0.1, 0.3], [0, 1, 1], field={"country": ["NL", "FR", "NL"], "device": [1, 1, 2]}, resolution="exact"
+    )
+    assert one.pooled() == mcnet.Sketch.from_rows([0.1, 0.1, 0.3], [0, 1, 1], resolution="exact")
+    assert one.only("device") == mcnet.Sketch.from_rows(
+        [0.1, 0.1, 0.3], [0, 1, 1], field={"device": [1, 1, 2]}, resolution="exact"
+    )
+    assert one.only("device", "country").contexts.names == ("device", "country")
+    assert one.of_context(0) == mcnet.Sketch.from_rows([0.1], [1], resolution="exact")  # FR, 1
+    assert [one.of_context(c).total_weight for c in range(3)] == [1, 1, 1]
+    with pytest.raises(mcnet.InputError, match="no field 'source'; it has country, device"):
+        one.only("source")
+    with pytest.raises(mcnet.InputError, match="fold 0 was asked"):
+        one.fold_parts(0)
+    with pytest.raises(mcnet.InputError, match="unfolded"):
+        one.dealt(2).dealt(2)
+    assert one != "a sketch"
+
+
+def test_equal_mass_bins_hold_nearly_equal_mass_and_none_is_empty():
+    rng = np.random.default_rng(4)
+    for resolution in (64, "exact"):
+        one = mcnet.Sketch.from_rows(rng.random(10_000) ** 3, np.zeros(10_000), resolution=resolution)
+        edges = equal_mass_edges(one, 20)
+        mass = np.bincount(bin_of(one.score, edges), weights=one.weight)
+        assert len(mass) == 20
+        assert mass.min() > 300
+        assert mass.max() < 700
+
+
+def test_ties_never_straddle_an_edge():
+    one = mcnet.Sketch.from_rows([0.1] * 5 + [0.2] * 90 + [0.3] * 5, np.zeros(100), resolution="exact")
+    np.testing.assert_allclose(equal_mass_edges(one, 10), [0.25])
+
+
+class TestFile:
+    @pytest.fixture
+    def path(self, tmp_path):
+        path = tmp_path / "s.parquet"
+        mcnet.Sketch.from_rows([0.1, 0.2, 0.9], [0, 1, 1], field={"country": ["NL", None, ""]}, folds=2).save(path)
+        return path
+
+    def rewritten(self, path, **columns):
+        """Write the file again with other columns, its metadata kept."""
+        metadata = pl.read_parquet_metadata(path)
+        frame = pl.read_parquet(path).with_columns(**columns)
+        frame.write_parquet(path, metadata={"mcnet.sketch": metadata["mcnet.sketch"]})
+
+    def test_missing_and_empty_values_are_kept_apart(self, path):
+        assert mcnet.Sketch.load(path).contexts.values == (("", "NL", None),)
+
+    @pytest.mark.parametrize(
+        ("columns", "message"),
+        [
+            ({"weight": pl.lit(0.0)}, "no weight"),
+            ({"weight": pl.lit(float("nan"))}, "no weight"),
+            ({"positives": pl.lit(-1.0)}, "positives"),
+            ({"positives": pl.lit(2.0)}, "positives"),
+            ({"position": pl.lit(-5.0)}, "position"),
+            ({"position": pl.lit(2.0**21)}, "position"),
+            ({"fold": pl.lit(2)}, "fold"),
+            ({"cell": pl.lit(99_999)}, "cell"),
+            ({"weight": pl.lit("heavy")}, "cannot be used"),
+        ],
+    )
+    def test_altered_cells_are_refused(self, path, columns, message):
+        self.rewritten(path, **columns)
+        with pytest.raises(mcnet.FileFormatError, match=message):
+            mcnet.Sketch.load(path)
+
+    def test_a_lacking_column_is_named(self, path):
+        metadata = pl.read_parquet_metadata(path)
+        pl.read_parquet(path).drop("positives").write_parquet(path, metadata={"mcnet.sketch": metadata["mcnet.sketch"]})
+        with pytest.raises(mcnet.FileFormatError, match="lacks the column 'positives'"):
+            mcnet.Sketch.load(path)
+
+    @pytest.mark.parametrize(
+        ("about", "message"),
+        [
+            ('{"version": 2, "resolution": 64, "folds": 1, "rows": 3, "fields": []}', "upgrade mcnet"),
+            ('{"version": 1}', "cannot be used"),
+            ("[]", "cannot be used"),
+            ("{", "cannot be used"),
+            ('{"version": 1, "resolution": "fine", "folds": 2, "rows": 3, "fields": []}', "resolution"),
+        ],
+    )
+    def test_a_newer_or_damaged_description_is_refused(self, path, about, message):
+        pl.read_parquet(path).write_parquet(path, metadata={"mcnet.sketch": about})
+        with pytest.raises(mcnet.FileFormatError, match=message):
+            mcnet.Sketch.load(path)
+
+    def test_other_files_are_refused(self, tmp_path, path):
+        with pytest.raises(mcnet.InputError, match="there is no file"):
+            mcnet.Sketch.load(tmp_path / "none.parquet")
+        pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "other.parquet")
+        with pytest.raises(mcnet.FileFormatError, match="not a sketch"):
+            mcnet.Sketch.load(tmp_path / "other.parquet")
+        (tmp_path / "text.parquet").write_text("not Parquet at all")
+        with pytest.raises(mcnet.FileFormatError, match="cannot be read as Parquet"):
+            mcnet.Sketch.load(tmp_path / "text.parquet")
+        path.write_bytes(path.read_bytes()[:-20])
+        with pytest.raises(mcnet.FileFormatError):
+            mcnet.Sketch.load(path)
+
+    def test_a_failed_save_leaves_the_old_file_and_no_litter(self, path, monkeypatch):
+        before = path.read_bytes()
+
+        def fail(*args, **kwargs):
+            raise OSError("disk full")
+
+        monkeypatch.setattr(pl.DataFrame, "write_parquet", fail)
+        with pytest.raises(OSError, match="disk full"):
+            mcnet.Sketch.from_rows([0.5], [1]).save(path)
+        assert path.read_bytes() == before
+        assert [p.name for p in path.parent.iterdir()] == ["s.parquet"]
+
+    def test_a_folder_that_is_not_there_or_a_folder_as_target_is_refused(self, tmp_path):
+        one = mcnet.Sketch.from_rows([0.5], [1])
+        with pytest.raises(mcnet.InputError, match="does not exist"):
+            one.save(tmp_path / "none" / "s.parquet")
+        with pytest.raises(mcnet.InputError, match="is a folder"):
+            one.save(tmp_path)

@@ -1,0 +1,158 @@
+"""The package as a whole: light to import, light to serve, fast for one row, and the sketch as good as the rows."""
+
+import subprocess
+import sys
+import textwrap
+import timeit
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mcnet
+from mcnet.calibrators.registry import calibrator_class
+from mcnet.rows.simulate import SimulatedField, simulate
+
+HEAVY = ("torch", "sklearn", "polars", "pandas", "pyarrow")
+
+
+def run(code, **variables):
+    """Run code in a fresh interpreter and return what it printed."""
+    given = "\n".join(f"{name} = {value!r}" for name, value in variables.items())
+    done = subprocess.run(
+        [sys.executable, "-c", given + "\n" + textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    score, field = rng.random(5_000), rng.choice(["NL", "FR", "ES"], 5_000)
+    path = tmp_path_factory.mktemp("models") / "model.json"
+    mcnet.PlattField().fit(score, rng.random(5_000) < score, field={"land": field}).save(path)
+    return str(path)
+
+
+def test_importing_mcnet_loads_nothing_heavy():
+    loaded = run(
+        "import sys, mcnet; print([m for m in NAMES if m in sys.modules])", NAMES=(*HEAVY, "scipy", "numba", "numpy")
+    )
+    assert loaded == "[]"
+
+
+@pytest.mark.parametrize("rows", [1, 1_000, 150_000])
+@pytest.mark.parametrize("field", ["['NL'] * ROWS", "np.array(['NL', 'XX'] * ROWS)[:ROWS]", "{'land': ['NL'] * ROWS}"])
+def test_serving_a_saved_model_loads_nothing_heavy(model, rows, field):
+    code = f"""
+    import sys
+    import numpy as np
+    import mcnet
+    cal = mcnet.load(PATH)
+    p = cal.predict(np.linspace(0, 1, ROWS), field={field})
+    assert p.shape == (ROWS,) and 0 < p.min() <= p.max() < 1
+    print([m for m in NAMES if m in sys.modules])
+    """
+    assert run(code, PATH=model, ROWS=rows, NAMES=HEAVY) == "[]"
+
+
+def test_large_arrays_are_served_where_numba_has_no_place_for_its_cache(model):
+    code = """
+    import numpy as np
+    from numba.core import caching
+    for kind in (caching.CacheImpl, caching.CompileResultCacheImpl):
+        kind._locator_classes = []
+    import mcnet
+    cal = mcnet.load(PATH)
+    scores = np.linspace(0, 1, 60_000)
+    p = cal.predict(scores, codes=np.zeros(60_000, dtype=np.int32))
+    print((p[:100] == cal.predict(scores[:100], codes=np.zeros(100, dtype=np.int32))).all())
+    """
+    assert run(code, PATH=model) == "True"
+
+
+def test_every_public_name_is_there_and_none_is_called_like_a_room():
+    rooms = {path.name for path in Path(mcnet.__file__).parent.iterdir() if path.is_dir()}
+    for name in mcnet.__all__:
+        assert getattr(mcnet, name) is not None
+        assert name not in rooms
+    assert dir(mcnet) == sorted(mcnet.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        mcnet.nothing  # noqa: B018
+
+
+def test_one_row_takes_microseconds(model):
+    loaded = mcnet.load(model)
+    loaded.predict([0.2], field=["NL"])
+    seconds = min(timeit.repeat(lambda: loaded.predict([0.2], field=["NL"]), number=200, repeat=10)) / 200
+    assert seconds < 50e-6
+
+
+def test_one_row_has_the_bits_of_many(model):
+    loaded = mcnet.load(model)
+    rng = np.random.default_rng(1)
+    scores = np.concatenate([rng.random(300), [0.0, 1.0, 0.5]])
+    field = rng.choice(np.array(["NL", "XX", None], dtype=object), len(scores)).tolist()
+    expected = loaded.predict(scores, field=field)
+    for score, value, p in zip(scores.tolist(), field, expected, strict=True):
+        assert loaded.predict([score], field=[value])[0] == p
+        assert loaded.predict(np.array([score]), field=np.array([value]))[0] == p
+        assert loaded.predict((np.float64(score),), field={"land": (value,)})[0] == p
+
+
+def test_many_threads_may_predict_at_once(model):
+    loaded = mcnet.load(model)
+    scores = np.random.default_rng(2).random(4_000)
+    field = ["NL", "FR", "ES", "XX"] * 1_000
+    expected = mcnet.load(model).predict(scores, field=field)
+
+    def serve(i):
+        return loaded.predict([float(scores[i])], field=[field[i]])[0]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(serve, range(4_000))) == expected.tolist()
+
+
+def test_a_warning_points_to_the_line_of_the_caller():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        mcnet.Platt().fit([0.1, 0.2], [0, 0])
+        mcnet.PerField("platt").fit([0.1, 0.2], [0, 0], field=["a", "b"])
+        mcnet.Platt().fit_sketch(mcnet.Sketch.from_rows([0.1, 0.2], [1, 1]))
+    assert [w.filename for w in caught] == [__file__] * 3
+
+
+@pytest.fixture(scope="module")
+def period():
+    log = simulate(60_000, test_rows=40_000, fields={"land": SimulatedField.zipf(4)}, rate=0.05, seed=7)
+    return log.calibration(), log.test()
+
+
+def held_back_losses(name, period):
+    """Return the expected log-loss on held-back rows, fitted on a sketch and on the rows."""
+    calibration, test = period
+    uses_field = calibrator_class(name).field_use != "none"
+    fields = [{"field": part.text("land")} if uses_field else {} for part in period]
+    losses = []
+    for resolution in (64, "exact"):
+        fitted = mcnet.calibrator(name).fit(calibration.score, calibration.label, resolution=resolution, **fields[0])
+        p = fitted.predict(test.score, **fields[1])
+        losses.append(-np.mean(test.probability * np.log(p) + (1 - test.probability) * np.log1p(-p)))
+    return losses
+
+
+@pytest.mark.parametrize("name", ["base", "platt", "temperature", "beta", "gaussian", "gamma", "platt-field"])
+def test_smooth_methods_lose_nothing_by_the_sketch(name, period):
+    sketch, rows = held_back_losses(name, period)
+    assert sketch == pytest.approx(rows, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["histogram", "isotonic", "sir", "per-field"])
+def test_methods_with_steps_lose_no_more_by_the_sketch_than_chance_moves_their_steps(name, period):
+    # A step lies on the edge of a cell instead of between two rows: a shift far below what another sample would bring.
+    sketch, rows = held_back_losses(name, period)
+    assert sketch <= rows * (1 + 2e-4)
+    assert sketch == pytest.approx(rows, rel=1e-3)
