@@ -14,16 +14,14 @@ _DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 def as_markdown(text: str) -> str:
     """Return a docstring in Markdown.
 
-    >>> print(as_markdown("Add.\\n\\nParameters\\n----------\\na : one\\n    number.\\n\\n>>> 1 + 1\\n2"))
+    >>> print(as_markdown("Add.\\n\\nParameters\\n----------\\na, b : one\\n    number each."))
     Add.
     <BLANKLINE>
-    * `a`: one number.
+    * `a`, `b`: one number each.
     <BLANKLINE>
     <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
+    >>> as_markdown(">>> 1 + 1\\n2").splitlines()
+    ['```pycon', '>>> 1 + 1', '2', '```']
     """
     return _DOCTEST.sub(lambda found: f"```pycon\n{found[0]}\n```", _PARAMETERS.sub(_list, text))
 
