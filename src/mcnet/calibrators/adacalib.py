@@ -24,6 +24,7 @@ class AdaCalib(NetworkCalibrator):
     alpha_balance, balance : weight and kind of the field-balance regulariser, as in MCNet.
     guarantee : project what still falls, so that the order of scores holds for certain.
     warm_start : go on from the previous fit of this object.
+    steps : training steps of the first cycle; cycles follow, of half the length each, until the loss has settled.
     seed, device : of the training; device is "cpu" or "cuda".
     """
 
@@ -39,6 +40,7 @@ class AdaCalib(NetworkCalibrator):
         balance: Literal["global", "field"] = "global",
         guarantee: bool = True,
         warm_start: bool = False,
+        steps: int = 300,
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
@@ -49,21 +51,26 @@ class AdaCalib(NetworkCalibrator):
         self.balance = balance
         self.guarantee = guarantee
         self.warm_start = warm_start
+        self.steps = steps
         self.seed = seed
         self.device = device
 
     def _check_parameters(self) -> None:
         if not self.candidates or any(isinstance(n, bool) or n < 1 for n in self.candidates):
             raise InputError(f"candidates is {self.candidates!r}; it holds whole numbers of bins above 0")
+        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
+            raise InputError(f"steps is {self.steps!r}; it is a whole number above 0")
         check_penalties(self.beta_order, self.alpha_balance, self.balance)
 
     def _train(self, sketch: Sketch, warm: Any) -> NetworkFit:
         from mcnet.networks.adaptive import AdaptiveConfig, fit_adaptive
         from mcnet.networks.objective import Penalties
+        from mcnet.networks.optimise import Schedule
 
         config = AdaptiveConfig(
             candidates=tuple(self.candidates),
             penalties=Penalties(self.beta_order, self.alpha_balance, self.balance),
+            schedule=Schedule(steps=self.steps, peak=1e-2, cycles=4),
             seed=self.seed,
             device=self.device,
         )
