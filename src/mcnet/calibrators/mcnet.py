@@ -157,8 +157,10 @@ class MCNet(AuxiliaryCalibrator):
         score = scores_column(scores, score_type=score_type)
         codes = self._field_codes(field, len(score))
         network = getattr(self, "network_", None)
-        if not isinstance(network, FactorisedModel) or network.covariance is None:
+        if not isinstance(network, FactorisedModel):
             raise NotSupportedError("this fit knows no uncertainty; fit MCNet with architecture='factorised'")
+        if network.covariance is None:
+            raise NotSupportedError("the uncertainty of so many field values is not saved; fit again to have intervals")
         return network.band(codes, logit(score), level)
 
     def _check_parameters(self) -> None:

@@ -173,7 +173,8 @@ def _model(document: dict[str, Any]) -> CalibrationModel:
         _check_contexts(rows, values)
         table = np.array(rows, dtype=np.int32).reshape(len(rows), len(names)) if names else Contexts.none().table
     else:
-        assert family is not None
+        if family is None:
+            raise InputError("it holds neither curves nor a family of curves")
         written = document["contexts"]
         if isinstance(written, str):
             every = np.arange(len(values[0]), dtype=np.int32)[:, None]
