@@ -30,7 +30,7 @@ class Sketch:
 
     >>> sketch = Sketch.from_rows([0.1, 0.1, 0.4], [0, 1, 1], field=["NL", "FR", "NL"])
     >>> sketch
-    Sketch(3 rows, weight 3, positives 2, 3 cells, 2 contexts of field, resolution 64)
+    Sketch(3 rows, weight 3, positives 2, 3 cells, 2 contexts of field, resolution 512)
     >>> sketch + sketch == 2 * sketch
     True
     """
