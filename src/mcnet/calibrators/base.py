@@ -150,6 +150,10 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         """Return the fitted curves: the pooled one first, then one a context."""
         return self._fitted().curves
 
+    def prepare(self) -> Self:
+        """Load the libraries that fitting needs, so that a first fit is not timed with them."""
+        return self
+
     # -- what a method fills in ---------------------------------------------------------------------------------
 
     def _fit(self, sketch: Sketch) -> "Fitted":

@@ -163,6 +163,10 @@ class MCNet(AuxiliaryCalibrator):
             raise NotSupportedError("the uncertainty of so many field values is not saved; fit again to have intervals")
         return network.band(codes, logit(score), level)
 
+    def prepare(self) -> Self:
+        """Load the libraries that fitting needs: torch, for the networks per bin alone."""
+        return super().prepare() if self.architecture == "per-bin" else self
+
     def _check_parameters(self) -> None:
         if self.architecture not in ("factorised", "per-bin"):
             raise InputError(f"architecture is {self.architecture!r}; it is 'factorised' or 'per-bin'")

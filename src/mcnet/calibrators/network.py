@@ -1,6 +1,7 @@
 """The base class of calibrators that are trained networks: compile, guarantee, exact prediction, training state."""
 
 from collections.abc import Callable
+from importlib import import_module
 from os import PathLike
 from typing import Any, ClassVar, Protocol, Self
 
@@ -144,6 +145,11 @@ class NetworkCalibrator(Calibrator):
         """Whether the curves are guaranteed not to fall."""
         return self.guarantee
 
+    def prepare(self) -> Self:
+        """Load the libraries that fitting needs, so that a first fit is not timed with them."""
+        import_module("mcnet.networks.training")
+        return self
+
     def fit_sketch(self, sketch: Sketch) -> Self:
         """Fit on a sketch of any number of rows."""
         # Refitting forgets everything but what a warm start goes on from.
@@ -248,8 +254,6 @@ class NetworkCalibrator(Calibrator):
 
     def _restored(self, arrays: dict[str, NDArray[Any]], description: dict[str, Any]) -> NetworkFit:
         """Return the network that its tensors and its description make."""
-        from importlib import import_module
-
         import_torch = import_module("torch")
         module, function = self._restored_by.split(":")
         tensors = {name: import_torch.as_tensor(array) for name, array in arrays.items()}

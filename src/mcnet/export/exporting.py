@@ -31,7 +31,7 @@ def export_model(model: Any, path: str | PathLike[str], to: str | None = None, *
     if to is None:
         to = _BY_SUFFIX.get(Path(path).suffix.lower())
         if to is None:
-            raise InputError(f"the ending of {str(path)!r} does not say what to export to; pass to={_listed()}")
+            raise InputError(f"the ending of {str(path)!r} does not say what to export to; say so: {_listed()}")
     writer = _writer(to)
     unknown = sorted(set(options) - set(export_options(to)))
     if unknown:
