@@ -11,6 +11,7 @@ from mcnet.cli.evaluate import evaluate
 from mcnet.cli.export import export
 from mcnet.cli.fit import fit
 from mcnet.cli.methods import methods
+from mcnet.cli.paper import paper
 from mcnet.cli.show import show
 from mcnet.cli.sketch import merge, sketch
 
@@ -27,6 +28,7 @@ app = typer.Typer(
 
 for command in (demo, compare, fit, apply, evaluate, show, export, sketch, merge, methods):
     app.command()(command)
+app.add_typer(paper)
 
 
 def _version(asked: bool) -> None:

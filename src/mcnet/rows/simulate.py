@@ -30,7 +30,8 @@ class SimulatedField:
 
     Each value `c` moves the truth by an offset (`rate_spread` is its standard deviation in logits, or `rates`
     says the mean rate of every value) and distorts the score by its own shift, slope and ripple. A slope is
-    `exp(normal · slope_spread)`; `ripple` bounds the relative wobble of the slope.
+    `exp(normal · slope_spread)`; `ripple` bounds the relative wobble of the slope. `test_rates`, beside `rates`,
+    are the mean rates of the values in the test period.
 
     >>> SimulatedField.zipf(3).shares
     (0.5454..., 0.2727..., 0.1818...)
@@ -38,6 +39,7 @@ class SimulatedField:
 
     shares: tuple[float, ...]
     rates: tuple[float, ...] | None = None
+    test_rates: tuple[float, ...] | None = None
     rate_spread: float = 0.3
     shift_spread: float = 0.25
     slope_spread: float = 0.15
@@ -158,6 +160,7 @@ def simulate(
     interaction: float = 0.0,
     drift: float = 0.0,
     drift_spread: float = 0.0,
+    codes: Mapping[str, Codes] | None = None,
     seed: int = 0,
     world: int | None = None,
 ) -> SimulatedLog:
@@ -171,12 +174,12 @@ def simulate(
     where the wave w is `sin / frequency` for shape "ripple" and a triangle of the same period for "kink", so that
     it strictly increases in z within a context. Several fields add their shifts, log-slopes and waves;
     `interaction` is the standard deviation of an extra shift of every combination of values. In the test period
-    the truth moves by `drift` plus a normal of standard deviation `drift_spread` for every value, while the score
-    does not know.
+    the truth moves by `drift` plus a normal of standard deviation `drift_spread` for every value (and to the
+    values' `test_rates`, if given), while the score does not know.
 
     `rate` is the mean of p in the calibration period (fields with their own `rates` move it); `world` seeds what
     is fixed about the values (by default `seed`), `seed` the rows. Without `fields` there is one, "field", with
-    four values sized as in AliExpress.
+    four values sized as in AliExpress. `codes` gives the value of every row instead of drawing it by the shares.
 
     >>> log = simulate(1000, seed=1)
     >>> len(log), sorted(log.fields), bool(np.all((log.score > 0) & (log.score < 1)))
@@ -188,10 +191,14 @@ def simulate(
     values = {name: _draw_values(spec, fixed, rate, spread, len(specs)) for name, spec in specs.items()}
     pair_key = int(fixed.integers(1, 2**31))
     test_moves = {name: drift_spread * fixed.standard_normal(len(spec.shares)) for name, spec in specs.items()}
+    for name, spec in specs.items():
+        test_moves[name] = test_moves[name] + _move_of_rates(spec, spread)
 
     draw = np.random.default_rng([seed, 5])
     total = rows + test_rows
-    codes = {name: _draw_codes(spec.shares, total, draw) for name, spec in specs.items()}
+    if codes is None:
+        codes = {name: _draw_codes(spec.shares, total, draw) for name, spec in specs.items()}
+    codes = {name: codes[name] for name in specs}
 
     def per_row(attribute: str) -> Floats | float:
         return sum((getattr(values[name], attribute)[codes[name]] for name in specs), 0.0)
@@ -207,7 +214,7 @@ def simulate(
         score += interaction * _pair_noise(list(codes.values()), pair_key)
 
     moved = signal
-    if test_rows and (drift or drift_spread):
+    if test_rows and (drift or any(move.any() for move in test_moves.values())):
         moved = signal.copy()
         moved[rows:] += drift + sum((test_moves[name][codes[name][rows:]] for name in specs), 0.0)
     probability: Floats = expit(moved)
@@ -272,6 +279,18 @@ def _draw_values(spec: SimulatedField, fixed: np.random.Generator, rate: float, 
         # The waves of all fields add up; sharing the allowance keeps the slope positive.
         ripple=spec.ripple * fixed.uniform(0.5, 1.0, count) / fields,
         phase=fixed.uniform(0.0, 2.0 * np.pi, count),
+    )
+
+
+def _move_of_rates(spec: SimulatedField, spread: float) -> Floats:
+    """How far the truth of each value moves, in logits, from its `rates` to its `test_rates`."""
+    if spec.rates is None or spec.test_rates is None:
+        return np.zeros(len(spec.shares))
+    return np.array(
+        [
+            _mean_logit(after, spread) - _mean_logit(before, spread)
+            for before, after in zip(spec.rates, spec.test_rates, strict=True)
+        ]
     )
 
 

@@ -1,0 +1,125 @@
+"""Figure 1 and Theorem 1: what step, linear and nonlinear calibration can express."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet.calibrators.registry import calibrator
+from mcnet.networks.bank import BankConfig, fit_bank
+from mcnet.networks.cells import Cells
+from mcnet.networks.monotone import BankShape
+from mcnet.networks.objective import Penalties, Priors
+from mcnet.networks.optimise import Schedule
+from mcnet.paper.pages import Cell, Page, Table, Value
+from mcnet.paper.plots import draw_curves, draw_error
+from mcnet.paper.settings import Settings
+from mcnet.rows.columns import logit
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["expressiveness"]
+
+CLAIM = (
+    "Step and linear functions cannot follow a nonlinear truth, MCNet can (Figure 1); a monotone network is a "
+    "universal approximator of the true calibration function (Theorem 1)."
+)
+
+Floats = NDArray[np.float64]
+
+# A network of modest width for each bin, as published: what is nonlinear inside a bin.
+PER_BIN: dict[str, Any] = {"architecture": "per-bin", "hidden": (32, 32), "embedding": 1}
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "Histogram Binning (step)": ("histogram", {}),
+    "NeuCalib (linear)": ("neucalib", {}),
+    "MCNet (nonlinear)": ("mcnet", PER_BIN),
+}
+SCORES = np.linspace(0.005, 0.995, 4001)
+
+
+def toy_truth(score: Floats) -> Floats:
+    """A smooth increasing truth with two bends; steeper than the score in places, flat in others."""
+    x = np.asarray(score, dtype=np.float64)
+    rise = x + 0.13 * np.sin(2.0 * np.pi * x) - 0.04 * np.sin(6.0 * np.pi * x)
+    return np.asarray(0.05 + 0.85 * rise**1.5 / (rise**1.5 + (1.0 - rise) ** 1.2))
+
+
+def expressiveness(settings: Settings) -> Page:
+    """Fit a known toy truth without noise, with growing numbers of bins and growing networks."""
+    settings.say("expressiveness: Figure 1")
+    drawn = {kind: fit_toy(kind, 5) for kind in KINDS}
+    sizes = (2, 4, 8, 16) if settings.quick else (2, 4, 8, 16, 32)
+    errors: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    for bins in sizes:
+        settings.say(f"expressiveness: {bins} bins")
+        for kind in KINDS:
+            errors[kind].append(worst(fit_toy(kind, bins)))
+    widths = (4, 32) if settings.quick else (4, 16, 64)
+    network: dict[str, list[float]] = {}
+    for scaled in (True, False):
+        name = "with a scale, as in UMNN" if scaled else "as printed, derivative below 1"
+        for width in widths:
+            settings.say(f"expressiveness: networks of width {width}")
+            network.setdefault(name, []).append(worst(fit_bank_to_toy(width, scaled)))
+    lines: list[tuple[Cell, ...]] = [
+        (kind, *(Value.of([error], digits=5) for error in found)) for kind, found in errors.items()
+    ]
+    wide: list[tuple[Cell, ...]] = [
+        (name, *(Value.of([error], digits=5) for error in found)) for name, found in network.items()
+    ]
+    ratio = errors["NeuCalib (linear)"][-1] / errors["MCNet (nonlinear)"][-1]
+    steepest = float(np.max(np.diff(toy_truth(SCORES)) / np.diff(SCORES)))
+    return Page(
+        "expressiveness",
+        "Expressiveness (Figure 1, Theorem 1)",
+        CLAIM,
+        f"Without noise the worst error falls with the number of bins for all three, and at {sizes[-1]} bins the "
+        f"linear one errs {ratio:.1f} times as much as MCNet. The theorem fails as printed: a sigmoid derivative stays "
+        f"below 1, the truth rises by up to {steepest:.2f}, so a wider network cannot bring the error of one bin to "
+        f"zero ({network['as printed, derivative below 1'][-1]:.3f}) unless the bias network also scales it "
+        f"({network['with a scale, as in UMNN'][-1]:.3f}).",
+        [
+            Table("bins", "Largest error in probability by number of bins", ("Function", *map(str, sizes)), lines),
+            Table(
+                "width", "Largest error of a single bin by width of the networks", ("Network", *map(str, widths)), wide
+            ),
+        ],
+        {
+            "figure-1": draw_curves(SCORES, drawn, truth=toy_truth(SCORES), edges=np.linspace(0, 1, 6)[1:-1]),
+            "theorem-1": draw_error(sizes, errors, "bins", "largest error"),
+        },
+    )
+
+
+@cache
+def toy_sketch() -> Sketch:
+    """The toy truth as rows without noise: at each score, the exact share of positives."""
+    return Sketch.from_rows(SCORES, toy_truth(SCORES), weight=np.full(len(SCORES), 1000.0), resolution="exact")
+
+
+def fit_toy(kind: str, bins: int) -> Floats:
+    """The function that a kind of calibration learns from the toy truth."""
+    method, parameters = KINDS[kind]
+    return calibrator(method, bins=bins, **parameters).fit_sketch(toy_sketch()).predict(SCORES)
+
+
+def fit_bank_to_toy(width: int, scaled: bool) -> Floats:
+    """One bin of the paper's network in probability space, with or without the scale that UMNN has."""
+    shape = BankShape(hidden=(width, width), embedding=1, scale=scaled, direct=False, space="probability", lower="zero")
+    config = BankConfig(
+        bins=1,
+        shape=shape,
+        priors=Priors(*[np.inf] * 6),
+        penalties=Penalties(order=1.0),
+        schedule=Schedule(steps=200, cycles=3),
+    )
+    truth = toy_truth(SCORES)
+    weight = np.full(len(SCORES), 1000.0)
+    fit = fit_bank(Cells.of(logit(SCORES), weight, weight * truth), config)
+    return fit.predict(logit(SCORES))
+
+
+def worst(probability: Floats) -> float:
+    """The largest error in probability, away from the very ends."""
+    inside = (SCORES > 0.02) & (SCORES < 0.98)
+    return float(np.abs(probability - toy_truth(SCORES))[inside].max())

@@ -1,0 +1,165 @@
+"""A task: scored validation rows to calibrate on, scored test rows to judge on."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from mcnet.errors import InputError
+from mcnet.rows.files import open_log
+from mcnet.rows.writing import whole_file
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["Features", "Sample", "Task", "read_tasks", "write_tasks"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Features:
+    """What a network may know of rows: numbers `[rows, n]` and category codes `[rows, m]`; may be memory-mapped."""
+
+    numbers: NDArray[np.float32]
+    categories: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def take(self, rows: Any) -> "Features":
+        """Some of the rows."""
+        return Features(self.numbers[rows], self.categories[rows])
+
+    def half(self) -> "Features":
+        """Every second column of the numbers and of the categories, the first ones included."""
+        return Features(self.numbers[:, ::2], self.categories[:, ::2])
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Scored rows; `truth` is known for simulated ones, `features` where the auxiliary network needs them."""
+
+    score: Floats
+    label: NDArray[np.int8]
+    field: NDArray[np.int32]
+    truth: Floats | None = None
+    features: Features | None = None
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """The rows by field value, and by score inside it; sorted once for all methods."""
+        return np.lexsort((self.score, self.field))
+
+    def take(self, rows: Any) -> "Sample":
+        """Some of the rows."""
+        return Sample(
+            self.score[rows],
+            self.label[rows],
+            self.field[rows],
+            None if self.truth is None else self.truth[rows],
+            None if self.features is None else self.features.take(rows),
+        )
+
+
+@dataclass(frozen=True)
+class Task:
+    """One label of one data set: `kind` is CTR, CVR or what the label is, `published` names the paper's columns."""
+
+    data: str
+    kind: str
+    validation: Sample
+    test: Sample
+    published: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The task as the paper writes it."""
+        return f"{self.kind} ({self.data})"
+
+    @cached_property
+    def sketch(self) -> Sketch:
+        """The sketch of the validation rows, with the field."""
+        part = self.validation
+        return Sketch.from_rows(part.score, part.label, field=part.field)
+
+    def first(self, rows: int) -> "Task":
+        """The same task with only so many rows to calibrate on."""
+        return replace(self, validation=self.validation.take(slice(0, rows)))
+
+    def scored(self, validation: Floats, test: Floats) -> "Task":
+        """The same rows with other scores."""
+        return replace(self, validation=replace(self.validation, score=validation), test=replace(self.test, score=test))
+
+
+def write_tasks(tasks: list[Task], path: str | Path) -> Path:
+    """Save scored rows as Parquet: task, split, score, label, field, and truth and features where known."""
+    parts = []
+    for task in tasks:
+        for split, sample in (("validation", task.validation), ("test", task.test)):
+            columns: dict[str, Any] = {"score": sample.score, "label": sample.label, "field": sample.field}
+            if sample.truth is not None:
+                columns["truth"] = sample.truth
+            if sample.features is not None:
+                columns |= {f"numerical_{i + 1}": column for i, column in enumerate(sample.features.numbers.T)}
+                columns |= {f"categorical_{i + 1}": column for i, column in enumerate(sample.features.categories.T)}
+            frame = pl.DataFrame(columns)
+            parts.append(frame.select(pl.lit(task.kind).alias("task"), pl.lit(split).alias("split"), pl.all()))
+    target = Path(path)
+    with whole_file(target) as part:
+        pl.concat(parts, how="diagonal").write_parquet(part)
+    return target
+
+
+def read_tasks(path: str | Path, data: str = "your scores", published: str | None = None) -> list[Task]:
+    """Read scored rows of any model: columns `split` (validation or test), `score`, `label`, `field`.
+
+    A column `task` tells several labels apart, `truth` is the true probability, `numerical_*` and `categorical_*`
+    are features for the auxiliary network.
+    """
+    lazy = open_log(path)
+    known = lazy.collect_schema().names()
+    missing = [name for name in ("split", "score", "label", "field") if name not in known]
+    if missing:
+        raise InputError(f"{path} has no column {missing[0]!r}; scores need split, score, label and field")
+    frame = lazy.with_columns(_as_codes(lazy)).collect()
+    splits = set(frame["split"].unique())
+    if not {"validation", "test"} <= splits:
+        raise InputError(f"{path}: split has {', '.join(sorted(map(str, splits)))}; it needs validation and test")
+    kinds = frame["task"].unique(maintain_order=True).to_list() if "task" in known else [None]
+    tasks = []
+    for kind in kinds:
+        rows = frame if kind is None else frame.filter(pl.col("task") == kind)
+        parts = {split: _sample(rows.filter(pl.col("split") == split)) for split in ("validation", "test")}
+        tasks.append(Task(data, kind or "CTR", parts["validation"], parts["test"], published))
+    return tasks
+
+
+def _as_codes(lazy: pl.LazyFrame) -> pl.Expr:
+    # Field values become numbers in the order of their text, the same in both splits.
+    values = lazy.select(pl.col("field").cast(pl.String).fill_null("")).unique().collect()["field"].sort()
+    return (
+        pl.col("field").cast(pl.String).fill_null("").replace_strict(values, range(len(values)), return_dtype=pl.Int32)
+    )
+
+
+def _sample(frame: pl.DataFrame) -> Sample:
+    def column(name: str) -> NDArray[Any]:
+        found: NDArray[Any] = frame[name].to_numpy()
+        return found
+
+    numbers = [name for name in frame.columns if name.startswith("numerical_") and frame[name].null_count() == 0]
+    categories = [name for name in frame.columns if name.startswith("categorical_") and frame[name].null_count() == 0]
+    features = None
+    if numbers or categories:
+        features = Features(
+            np.ascontiguousarray(frame.select(numbers).to_numpy().astype(np.float32).reshape(len(frame), -1)),
+            np.ascontiguousarray(frame.select(categories).to_numpy().astype(np.int32).reshape(len(frame), -1)),
+        )
+    truth = column("truth").astype(np.float64) if "truth" in frame.columns and not frame["truth"].null_count() else None
+    return Sample(column("score").astype(np.float64), column("label").astype(np.int8), column("field"), truth, features)
