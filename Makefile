@@ -7,7 +7,7 @@ STAMPS := .venv/.stamps
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint docs bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-11s %s\n", $$1, $$2}'
@@ -32,6 +32,9 @@ lint: $(STAMPS)/lint ## ruff, mypy (strict), import-linter
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+
+docs: $(STAMPS)/docs ## build the documentation site into site/, warnings being errors
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
 
 bench: $(STAMPS)/test ## measure speed side by side with scikit-learn
 	@$(BIN)/python -m benchmarks

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mcnet.metrics.sketched import evaluate_sketch
     from mcnet.report.page import write_report
     from mcnet.report.pictures import plot_curves
+    from mcnet.rows.simulate import simulate
     from mcnet.selection.selecting import Selection, select
     from mcnet.sketch.scanning import scan
     from mcnet.sketch.sketch import Sketch
@@ -76,6 +77,7 @@ _HOMES = {
     "plot_curves": "report.pictures",
     "scan": "sketch.scanning",
     "select": "selection.selecting",
+    "simulate": "rows.simulate",
     "write_report": "report.page",
 }
 
@@ -115,6 +117,7 @@ __all__ = [
     "plot_curves",
     "scan",
     "select",
+    "simulate",
     "write_report",
 ]
 

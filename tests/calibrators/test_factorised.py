@@ -1,7 +1,5 @@
 """The factorised model: exact derivatives, reached optimum, monotone curves, honest pooling."""
 
-import time
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -16,7 +14,8 @@ from mcnet.calibrators.factorised.panels import make_panels, shape_basis
 from mcnet.calibrators.factorised.prior import default_strengths
 from mcnet.calibrators.factorised.structure import Incidence, State, make_shapes
 from mcnet.errors import InputError, NotFittedError
-from mcnet.rows.simulate import SimulatedField, kl_to_truth, simulate
+from mcnet.metrics.scoring import kl_to_truth
+from mcnet.rows.simulate import SimulatedField, simulate
 
 
 def cells_of(log, names=None, resolution=64.0):
@@ -280,8 +279,8 @@ def test_the_truth_is_approached_as_rows_grow(rows, bar):
         test = log.test()
         kl.append(
             kl_to_truth(
-                test.probability, fit_log(log.calibration()).curve(test.fields["field"][:, None], logit(test.score))
-            )
+                fit_log(log.calibration()).curve(test.fields["field"][:, None], logit(test.score)), test.probability
+            ).value
         )
     assert np.mean(kl) < bar
 
@@ -334,7 +333,7 @@ def test_two_fields_are_better_than_either_alone_and_combinations_must_be_earned
         test = log.test()
         codes = np.column_stack([test.fields[name] for name in names])
         model = fit_log(log.calibration(), names, pairs=pairs)
-        return kl_to_truth(test.probability, model.curve(codes, logit(test.score)))
+        return kl_to_truth(model.curve(codes, logit(test.score)), test.probability).value
 
     both = kl(["country", "source"], [], 0.0)
     assert both < 0.5 * min(kl(["country"], [], 0.0), kl(["source"], [], 0.0))
@@ -347,7 +346,7 @@ def test_without_any_field_there_is_one_curve():
     x, contexts, w, y, _, _ = cells_of(log)
     model = fit_factorised(x, contexts, w, y, np.zeros((1, 0), dtype=int), [])
     p = model.curve(np.zeros((1, 0), dtype=int), logit(log.score))
-    assert kl_to_truth(log.probability, p) < 3e-4
+    assert kl_to_truth(p, log.probability).value < 3e-4
     low, high = model.band(np.zeros((1, 0), dtype=int), logit(log.score[:10]))
     assert np.all((low < p[:10]) & (p[:10] < high))
 
@@ -485,19 +484,15 @@ def test_ninety_per_cent_bands_cover_the_truth_about_ninety_per_cent(rows):
 # --- size ------------------------------------------------------------------------------------------------------------
 
 
-def test_four_values_fit_in_a_fraction_of_a_second():
-    cells = cells_of(simulate(100_000, seed=0))
-    fit_factorised(*cells)
-    start = time.perf_counter()
-    fit_factorised(*cells)
-    assert time.perf_counter() - start < 2.0
+def test_few_iterations_reach_the_maximum():
+    model = fit_factorised(*cells_of(simulate(100_000, seed=0)))
+    assert model.iterations < 40
+    assert model.decrement < 1e-5
 
 
-def test_thousands_of_values_fit_in_seconds():
+def test_thousands_of_values_are_fitted():
     log = simulate(200_000, fields={"field": SimulatedField.zipf(5_000)}, rate=0.2, seed=0)
     cells = cells_of(log, resolution=8)
-    start = time.perf_counter()
     model = fit_factorised(*cells)
-    assert time.perf_counter() - start < 60
     p = model.curve(log.fields["field"][:, None], logit(log.score))
-    assert kl_to_truth(log.probability, p) < 0.5 * kl_to_truth(log.probability, log.score)
+    assert kl_to_truth(p, log.probability).value < 0.5 * kl_to_truth(log.score, log.probability).value

@@ -52,7 +52,7 @@ def test_bars_decide_the_exit_code(mcnet, log, model, bar, code):
 
 
 def test_a_broken_bar_is_said(mcnet, log, model):
-    assert "mcnet: pcoc is " in mcnet("evaluate", log, "--model", model, "--fail-if", "pcoc>0.5").err
+    assert "not met: pcoc is " in mcnet("evaluate", log, "--model", model, "--fail-if", "pcoc>0.5").err
 
 
 def test_what_is_not_defined_passes_no_bar(mcnet, frame, tmp_path):

@@ -111,12 +111,12 @@ def test_random_curves_agree_on_every_path_and_never_fall(drawn, seed):
             np.testing.assert_allclose(all_here, np.interp(scores, knots, values), rtol=1e-9)
 
 
-def test_very_many_grids_need_no_guide(monkeypatch):
+def test_very_many_grids_make_do_with_a_coarse_guide(monkeypatch):
     rng = np.random.default_rng(0)
     curves = Curves.of([(np.sort(rng.random(30)), np.sort(rng.random(30))) for _ in range(20)])
     scores, which = clip_scores(rng.random(MANY)), rng.integers(0, 20, MANY).astype(np.int32)
     guided = Evaluator(curves)(scores, which)
-    monkeypatch.setattr("mcnet.curves.evaluate._GUIDE_LIMIT", 10)
+    monkeypatch.setattr("mcnet.curves.tables._GUIDE_LIMIT", 10)
     np.testing.assert_array_equal(Evaluator(curves)(scores, which), guided)
     np.testing.assert_array_equal(evaluate_numpy(curves, scores, which), guided)
 

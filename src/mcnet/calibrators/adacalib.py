@@ -2,7 +2,8 @@
 
 from typing import Any, Literal
 
-from mcnet.calibrators.network import NetworkCalibrator, NetworkFit, network_cells
+from mcnet.calibrators.auxiliary import AuxiliaryCalibrator
+from mcnet.calibrators.network import NetworkFit, network_cells
 from mcnet.calibrators.penalties import check_penalties
 from mcnet.errors import InputError
 from mcnet.rows.columns import FloatArray, sigmoid
@@ -11,7 +12,7 @@ from mcnet.sketch.sketch import Sketch
 __all__ = ["AdaCalib"]
 
 
-class AdaCalib(NetworkCalibrator):
+class AdaCalib(AuxiliaryCalibrator):
     """A line in logit space per context, read by a network off the context's own statistics, in adaptive bins.
 
     For each candidate number of bins a context has a line p^i through equal-mass knots; a second network chooses among
@@ -23,7 +24,9 @@ class AdaCalib(NetworkCalibrator):
     beta_order : the weight of the penalty on falling lines; None takes 0.01, the right size in logit space.
     alpha_balance, balance : weight and kind of the field-balance regulariser, as in MCNet.
     guarantee : project what still falls, so that the order of scores holds for certain.
-    warm_start : go on from the previous fit of this object.
+    warm_start : go on from the previous fit of this object; an auxiliary network starts anew.
+    auxiliary : add a network on the features of a row, which may change the order: p = σ(F(l, c) + aux(x)).
+    steps : training steps of the first cycle; cycles follow, of half the length each, until the loss has settled.
     seed, device : of the training; device is "cpu" or "cuda".
     """
 
@@ -39,6 +42,8 @@ class AdaCalib(NetworkCalibrator):
         balance: Literal["global", "field"] = "global",
         guarantee: bool = True,
         warm_start: bool = False,
+        auxiliary: bool = False,
+        steps: int = 300,
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
@@ -49,21 +54,27 @@ class AdaCalib(NetworkCalibrator):
         self.balance = balance
         self.guarantee = guarantee
         self.warm_start = warm_start
+        self.auxiliary = auxiliary
+        self.steps = steps
         self.seed = seed
         self.device = device
 
     def _check_parameters(self) -> None:
         if not self.candidates or any(isinstance(n, bool) or n < 1 for n in self.candidates):
             raise InputError(f"candidates is {self.candidates!r}; it holds whole numbers of bins above 0")
+        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
+            raise InputError(f"steps is {self.steps!r}; it is a whole number above 0")
         check_penalties(self.beta_order, self.alpha_balance, self.balance)
 
     def _train(self, sketch: Sketch, warm: Any) -> NetworkFit:
         from mcnet.networks.adaptive import AdaptiveConfig, fit_adaptive
         from mcnet.networks.objective import Penalties
+        from mcnet.networks.optimise import Schedule
 
         config = AdaptiveConfig(
             candidates=tuple(self.candidates),
             penalties=Penalties(self.beta_order, self.alpha_balance, self.balance),
+            schedule=Schedule(steps=self.steps, peak=1e-2, cycles=4),
             seed=self.seed,
             device=self.device,
         )

@@ -107,7 +107,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
             parameters=self._plain_parameters(),
             contexts=fitted.contexts or sketch.contexts,
             curves=fitted.curves.bounded(),
-            monotone=self.monotone,
+            monotone=self._monotone_curves(),
             provenance=self._provenance(sketch),
             family=fitted.family,
         )
@@ -149,6 +149,10 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
     def curves_(self) -> Curves:
         """Return the fitted curves: the pooled one first, then one a context."""
         return self._fitted().curves
+
+    def prepare(self) -> Self:
+        """Load the libraries that fitting needs, so that a first fit is not timed with them."""
+        return self
 
     # -- what a method fills in ---------------------------------------------------------------------------------
 
@@ -195,6 +199,10 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
             warn(f"{self.method}: all rows have one score; the calibrated probability is a constant")
             return Curves.constant(constant_rate(sketch), number)
         return None
+
+    def _monotone_curves(self) -> bool:
+        """Tell whether the curves, whatever is added to them, never fall."""
+        return self.monotone
 
     def _learns_from_one_score(self) -> bool:
         """Tell whether rows of a single score still say something (through their fields)."""

@@ -26,9 +26,10 @@ def fit_logistic(
     *,
     lower: FloatArray | None = None,
     start: FloatArray | None = None,
+    offset: FloatArray | float = 0.0,
     steps: int = 100,
 ) -> FloatArray:
-    """Return the coefficients θ that minimise the log-loss of σ(design·θ) subject to θ ≥ lower.
+    """Return the coefficients θ that minimise the log-loss of σ(design·θ + offset) subject to θ ≥ lower.
 
     Newton's method on the coefficients that are free; one at its bound whose gradient points outwards stays there.
     Every step is shortened until the loss falls.
@@ -41,7 +42,7 @@ def fit_logistic(
     theta = np.maximum(np.zeros(size), floor)
 
     def objective(at: FloatArray) -> float:
-        return log_loss_sum(design @ at, weight, positives) + 0.5 * ridge * float(at @ at)
+        return log_loss_sum(design @ at + offset, weight, positives) + 0.5 * ridge * float(at @ at)
 
     value = objective(theta)
     if start is not None:
@@ -50,7 +51,7 @@ def fit_logistic(
         if objective(proposed) < value:
             theta, value = proposed, objective(proposed)
     for _ in range(steps):
-        probability = sigmoid(design @ theta)
+        probability = sigmoid(design @ theta + offset)
         gradient = design.T @ (weight * probability - positives) + ridge * theta
         # Steps that end ever closer to a bound without reaching it would go on for ever: close by counts as there.
         near = theta - floor < _NEAR

@@ -6,18 +6,16 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mcnet.calibrators.auxiliary import AuxiliaryCalibrator
 from mcnet.calibrators.base import Fitted, warn
 from mcnet.calibrators.factorised.family import family_of, fit_sketch_factorised
 from mcnet.calibrators.factorised.model import FactorisedModel
-from mcnet.calibrators.network import NetworkCalibrator, NetworkFit
+from mcnet.calibrators.network import NetworkFit
 from mcnet.calibrators.penalties import check_penalties
-from mcnet.calibrators.per_bin import RowColumns, bin_edges, fit_per_bin, fit_per_bin_on_rows
+from mcnet.calibrators.per_bin import bin_edges, fit_per_bin, fit_per_bin_on_rows
 from mcnet.curves.compiling import family_curves
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.rows.columns import FloatArray, ScoreType, labels_column, logit, scores_column, sums_by, weights_column
-from mcnet.rows.fields import field_columns
-from mcnet.rows.sampling import restore_negatives
-from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
+from mcnet.rows.columns import FloatArray, ScoreType, logit, scores_column, sums_by
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["MCNet"]
@@ -25,7 +23,7 @@ __all__ = ["MCNet"]
 _FEW_VALUES = 100
 
 
-class MCNet(NetworkCalibrator):
+class MCNet(AuxiliaryCalibrator):
     """Monotone calibration with context: logit p = a_c + ∫ f₁(t, c) dt with a strictly positive derivative f₁.
 
     Two architectures share everything else. "factorised" (the default): the derivative is log-linear in the context,
@@ -43,12 +41,14 @@ class MCNet(NetworkCalibrator):
     balance : "global" measures a field value's bias per row of all rows (the paper), "field" per row of its own.
     beta_order : (per-bin) the weight of the order regulariser; None takes what suits the space.
     guarantee : (per-bin) project the compiled curve, so that the order of scores holds for certain.
-    warm_start : go on from the previous fit of this object; new field values are welcome.
+    warm_start : go on from the previous fit of this object; new field values are welcome. An auxiliary network starts
+        anew.
+    auxiliary : add a network on the features of a row, which may change the order: p = σ(F(l, c) + aux(x)).
     hidden, embedding, share_embedding, derivative, scale, space, lower : (per-bin) the networks' shape.
     training : (per-bin) "sketch", full batch on cells, or "rows", mini-batches of rows as in the paper.
     epochs, batch, learning_rate, weight_decay, steps : (per-bin on rows) the paper's schedule and quadrature steps T.
-    seed, device : (per-bin) of the training; device is "cpu" or "cuda".
-    progress : (per-bin) is called with (steps done, steps at most, loss).
+    seed, device : (per-bin, auxiliary) of the training; device is "cpu" or "cuda".
+    progress : (per-bin, auxiliary) is called with (steps done, steps at most, loss).
 
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.uniform(0.01, 0.2, 50_000)
@@ -75,6 +75,7 @@ class MCNet(NetworkCalibrator):
         beta_order: float | None = None,
         guarantee: bool = True,
         warm_start: bool = False,
+        auxiliary: bool = False,
         hidden: tuple[int, ...] = (128, 128),
         embedding: int = 128,
         share_embedding: bool = False,
@@ -101,6 +102,7 @@ class MCNet(NetworkCalibrator):
         self.beta_order = beta_order
         self.guarantee = guarantee
         self.warm_start = warm_start
+        self.auxiliary = auxiliary
         self.hidden = hidden
         self.embedding = embedding
         self.share_embedding = share_embedding
@@ -122,9 +124,9 @@ class MCNet(NetworkCalibrator):
     def paper(cls, variant: Literal["none", "field"] = "field", **changes: Any) -> Self:
         """Return MCNet-None or MCNet-Field with the settings of the paper, to be fitted on rows.
 
-        Probability space, 20 networks of 2 × 128 with a sigmoid derivative, integrals from 0 with T = 50, β = 1, Adam
-        on batches of 2048 rows with learning rate 1e-5 (None) or 1e-4 (Field). The order guarantee is off, as it was:
-        `order_violations_` reports what the training left.
+        Probability space (logit space with an auxiliary network, as there), 20 networks of 2 × 128 with a sigmoid
+        derivative, integrals from 0 with T = 50, β = 1, Adam on batches of 2048 rows with learning rate 1e-5 (None) or
+        1e-4 (Field). The order guarantee is off, as it was: `order_violations_` reports what the training left.
         """
         if variant not in ("none", "field"):
             raise InputError(f"the variant is {variant!r}; it is 'none' or 'field'")
@@ -133,39 +135,12 @@ class MCNet(NetworkCalibrator):
             "bins": 20,
             "beta_order": 1.0,
             "guarantee": False,
-            "space": "probability",
+            "space": "logit" if changes.get("auxiliary") else "probability",
             "lower": "zero",
             "training": "rows",
             "learning_rate": 1e-5 if variant == "none" else 1e-4,
         }
         return cls(**(settings | changes))
-
-    def fit(
-        self,
-        scores: Any,
-        labels: Any,
-        *,
-        field: Any = None,
-        weight: Any = None,
-        resolution: Resolution = DEFAULT_RESOLUTION,
-        score_type: ScoreType = "probability",
-        negatives_kept: float = 1.0,
-    ) -> Self:
-        """Fit on rows held in memory; see Sketch.from_rows for the parameters."""
-        given: dict[str, Any] = {"score_type": score_type, "negatives_kept": negatives_kept}
-        sketch = Sketch.from_rows(scores, labels, field=field, weight=weight, resolution=resolution, **given)
-        if self.training == "rows":
-            counts = None if weight is None else weights_column(weight)
-            label, counts = restore_negatives(labels_column(labels), counts, negatives_kept)
-            contexts = sketch.contexts
-            codes = contexts.field_codes(field_columns(field)) if contexts.names else np.zeros((len(label), 0))
-            sizes = tuple(len(known) for known in contexts.values)
-            score = scores_column(scores, score_type=score_type)
-            self._rows = RowColumns(logit(score), label, counts, codes.astype(np.int64), sizes)
-        try:
-            return self.fit_sketch(sketch)
-        finally:
-            self.__dict__.pop("_rows", None)
 
     def interval(
         self, scores: Any, field: Any = None, *, level: float = 0.9, score_type: ScoreType = "probability"
@@ -175,14 +150,22 @@ class MCNet(NetworkCalibrator):
         It is the uncertainty of the curve, not of a single click. An unseen field value adds the spread that the values
         of its field have.
         """
+        if self.auxiliary:
+            raise NotSupportedError("with auxiliary=True the uncertainty is not known; fit a second MCNet without it")
         if not 0.0 < level < 1.0:
             raise InputError(f"level is {level!r}; it is a probability, such as 0.9")
         score = scores_column(scores, score_type=score_type)
         codes = self._field_codes(field, len(score))
         network = getattr(self, "network_", None)
-        if not isinstance(network, FactorisedModel) or network.covariance is None:
+        if not isinstance(network, FactorisedModel):
             raise NotSupportedError("this fit knows no uncertainty; fit MCNet with architecture='factorised'")
+        if network.covariance is None:
+            raise NotSupportedError("the uncertainty of so many field values is not saved; fit again to have intervals")
         return network.band(codes, logit(score), level)
+
+    def prepare(self) -> Self:
+        """Load the libraries that fitting needs: torch, for the networks per bin alone."""
+        return super().prepare() if self.architecture == "per-bin" else self
 
     def _check_parameters(self) -> None:
         if self.architecture not in ("factorised", "per-bin"):
@@ -194,15 +177,24 @@ class MCNet(NetworkCalibrator):
             raise InputError("training='rows' is for architecture='per-bin'; the factorised one is fitted on a sketch")
         if self.training == "rows" and not hasattr(self, "_rows"):
             raise NotSupportedError("training='rows' needs the rows themselves; call fit, or use training='sketch'")
+        if self.auxiliary and self.architecture == "per-bin" and self.space != "logit":
+            raise InputError("auxiliary=True adds to logits: it needs space='logit'")
         if self.beta_order is not None and self.architecture == "factorised":
             raise NotSupportedError(
                 "beta_order is for architecture='per-bin'; the factorised one keeps the order anyway"
             )
 
-    @property
-    def monotone(self) -> bool:  # type: ignore[override]
-        """Whether the curves are guaranteed not to fall."""
+    def _monotone_curves(self) -> bool:
         return self.guarantee or self.architecture == "factorised"
+
+    def _trains_on_rows(self) -> bool:
+        return self.training == "rows"
+
+    def _trains_jointly(self) -> bool:
+        return self.architecture == "per-bin"
+
+    def _integral_steps(self) -> int:
+        return self.steps if self.lower == "zero" else super()._integral_steps()
 
     def _fit(self, sketch: Sketch) -> Fitted:
         self._warn_of_one_sided(sketch)
@@ -226,7 +218,7 @@ class MCNet(NetworkCalibrator):
     def _train(self, sketch: Sketch, warm: Any) -> NetworkFit:
         trained: NetworkFit
         if self.training == "rows":
-            trained = fit_per_bin_on_rows(self, self._rows, warm)
+            trained = fit_per_bin_on_rows(self, self._rows, sketch.contexts, warm)
         else:
             trained = fit_per_bin(self, sketch, warm)
         return trained

@@ -1,6 +1,7 @@
 """The base class of calibrators that are trained networks: compile, guarantee, exact prediction, training state."""
 
 from collections.abc import Callable
+from importlib import import_module
 from os import PathLike
 from typing import Any, ClassVar, Protocol, Self
 
@@ -11,7 +12,7 @@ from mcnet.calibrators.base import Calibrator, Fitted
 from mcnet.calibrators.training_state import load_state, save_state
 from mcnet.curves.compiling import DENSE_PER_LOGIT, Projection, compile_table, dense_scores, project_monotone
 from mcnet.curves.curves import Curves
-from mcnet.curves.store import load
+from mcnet.curves.store import read_model
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.rows.columns import FloatArray, ScoreType, logit, scores_column, sums_by
 from mcnet.rows.contexts import Contexts
@@ -63,12 +64,14 @@ def network_curves(
 ) -> tuple[Curves, Projection]:
     """Compile a function of (logit, field codes) to the pooled curve and one a context; project what falls.
 
-    At a jump the function is asked a hair to the left of it for the left value.
+    At a jump the function is asked a hair to the left of it for the left value, and a hair to the right for the other,
+    since the logit of a score may fall short of the edge by a rounding.
     """
     scores = dense_scores(breaks, jumps, per_logit=_FINE)
     logits = logit(scores)
-    left = np.concatenate([scores[:-1] == scores[1:], [False]])
-    logits[left] -= _NUDGE
+    jump = np.flatnonzero(scores[:-1] == scores[1:])
+    logits[jump] -= _NUDGE
+    logits[jump + 1] += _NUDGE
     fields = len(contexts.names)
     codes = np.full((1, fields), -1, dtype=np.int64)
     if fields:
@@ -142,6 +145,11 @@ class NetworkCalibrator(Calibrator):
         """Whether the curves are guaranteed not to fall."""
         return self.guarantee
 
+    def prepare(self) -> Self:
+        """Load the libraries that fitting needs, so that a first fit is not timed with them."""
+        import_module("mcnet.networks.training")
+        return self
+
     def fit_sketch(self, sketch: Sketch) -> Self:
         """Fit on a sketch of any number of rows."""
         # Refitting forgets everything but what a warm start goes on from.
@@ -212,18 +220,20 @@ class NetworkCalibrator(Calibrator):
         super().save(path)
         if hasattr(self, "network_"):
             arrays, description = self._state()
+            more, further = self._further_state()
             about = {"method": self.method, "parameters": self._plain_parameters(), "network": description}
-            save_state(path, arrays, about | {"order_violations": self.order_violations_})
+            save_state(path, arrays | more, about | further | {"order_violations": self.order_violations_})
 
     @classmethod
     def resume(cls, path: str | PathLike[str]) -> Self:
         """Return the fitted calibrator that `save` wrote; with warm_start it goes on training from there."""
-        model = load(path)
+        model = read_model(path)
         if model.method != cls.method:
             raise InputError(f"{path} is a model of {model.method}, not of {cls.method}; resume it with its own class")
         arrays, about = load_state(path)
         restored = cls(**{name: _thawed(value) for name, value in about["parameters"].items()})
         restored.model_ = model
+        restored._restore_further(arrays, about)
         restored._restore(arrays, about["network"])
         restored.order_violations_ = about["order_violations"]
         return restored
@@ -232,13 +242,23 @@ class NetworkCalibrator(Calibrator):
         arrays = {name: tensor.numpy() for name, tensor in self.network_.state().items()}
         return arrays, self.network_.description()
 
-    def _restore(self, arrays: dict[str, NDArray[Any]], description: dict[str, Any]) -> None:
-        from importlib import import_module
+    def _further_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return what is to be kept besides the network: arrays, and entries of the description."""
+        return {}, {}
 
+    def _restore_further(self, arrays: dict[str, NDArray[Any]], about: dict[str, Any]) -> None:
+        """Take out of the arrays what `_further_state` had put beside the network's own."""
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], description: dict[str, Any]) -> None:
+        self.network_ = self._restored(arrays, description)
+
+    def _restored(self, arrays: dict[str, NDArray[Any]], description: dict[str, Any]) -> NetworkFit:
+        """Return the network that its tensors and its description make."""
         import_torch = import_module("torch")
         module, function = self._restored_by.split(":")
         tensors = {name: import_torch.as_tensor(array) for name, array in arrays.items()}
-        self.network_ = getattr(import_module(module), function)(tensors, description)
+        restored: NetworkFit = getattr(import_module(module), function)(tensors, description)
+        return restored
 
 
 def _thawed(value: Any) -> Any:

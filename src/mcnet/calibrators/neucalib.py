@@ -2,9 +2,10 @@
 
 from typing import Any, Literal
 
+from mcnet.calibrators.auxiliary import AuxiliaryCalibrator
 from mcnet.calibrators.base import FieldUse
 from mcnet.calibrators.histogram import check_bins
-from mcnet.calibrators.network import NetworkCalibrator, NetworkFit, network_cells
+from mcnet.calibrators.network import NetworkFit, network_cells
 from mcnet.calibrators.penalties import check_penalties
 from mcnet.rows.columns import FloatArray, sigmoid
 from mcnet.rows.contexts import Contexts
@@ -13,7 +14,7 @@ from mcnet.sketch.sketch import Sketch
 __all__ = ["NeuCalib"]
 
 
-class NeuCalib(NetworkCalibrator):
+class NeuCalib(AuxiliaryCalibrator):
     """A line through K + 1 knots in logit space with free values: p = σ(η(l)), fitted with a penalty on falls.
 
     η(l) = b_k + (l − a_k)(b_{k+1} − b_k)/(a_{k+1} − a_k) on [a_k, a_{k+1}); the knots a are at equal-mass edges, and
@@ -25,7 +26,9 @@ class NeuCalib(NetworkCalibrator):
     beta_order : β; None takes 0.01, the right size in logit space.
     alpha_balance, balance : weight and kind of the field-balance regulariser, as in MCNet.
     guarantee : project what still falls, so that the order of scores holds for certain.
-    warm_start : go on from the previous fit of this object.
+    warm_start : go on from the previous fit of this object; an auxiliary network starts anew.
+    auxiliary : add a network on the features of a row, which may change the order: p = σ(η(l) + aux(x)).
+    seed : of the auxiliary network's training.
     """
 
     method = "neucalib"
@@ -40,6 +43,8 @@ class NeuCalib(NetworkCalibrator):
         balance: Literal["global", "field"] = "global",
         guarantee: bool = True,
         warm_start: bool = False,
+        auxiliary: bool = False,
+        seed: int = 0,
     ) -> None:
         """Store the parameters; they are checked in fit."""
         self.bins = bins
@@ -48,6 +53,8 @@ class NeuCalib(NetworkCalibrator):
         self.balance = balance
         self.guarantee = guarantee
         self.warm_start = warm_start
+        self.auxiliary = auxiliary
+        self.seed = seed
 
     @property
     def field_use(self) -> FieldUse:  # type: ignore[override]
@@ -55,7 +62,7 @@ class NeuCalib(NetworkCalibrator):
         return "optional" if self.alpha_balance > 0.0 else "none"
 
     def _learns_from_one_score(self) -> bool:
-        return False
+        return self.auxiliary
 
     def _check_parameters(self) -> None:
         check_bins(self.bins)

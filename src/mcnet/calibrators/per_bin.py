@@ -1,33 +1,24 @@
 """MCNet as published: one monotone network a score bin, trained on a sketch or, literally, on rows."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mcnet.calibrators.fit_rows import FitRows
 from mcnet.calibrators.logistic import log_loss_sum
 from mcnet.calibrators.network import network_cells
 from mcnet.rows.columns import FloatArray, clip_scores, logit, sigmoid
+from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
 
 if TYPE_CHECKING:
     from mcnet.calibrators.mcnet import MCNet
 
-__all__ = ["RowColumns", "bin_edges", "fit_per_bin", "fit_per_bin_on_rows"]
+__all__ = ["bin_edges", "fit_per_bin", "fit_per_bin_on_rows"]
 
 _CANDIDATES = (5, 10, 20, 40)
 _FOLDS = 5
 _USUAL = 20
-
-
-class RowColumns(NamedTuple):
-    """Validated rows, for training that needs them one by one."""
-
-    logit: FloatArray
-    label: FloatArray
-    weight: FloatArray | None
-    codes: NDArray[np.int64]
-    sizes: tuple[int, ...]
 
 
 def bank_config(calibrator: "MCNet", bins: int) -> Any:
@@ -85,13 +76,13 @@ def _choose_bins(calibrator: "MCNet", sketch: Sketch) -> int:
     return min(losses, key=lambda bins: losses[bins])
 
 
-def fit_per_bin_on_rows(calibrator: "MCNet", rows: RowColumns, warm: Any) -> Any:
+def fit_per_bin_on_rows(calibrator: "MCNet", rows: FitRows, contexts: Contexts, warm: Any) -> Any:
     """Train the bank of networks on rows in mini-batches: the paper taken literally."""
     from mcnet.networks.literal import fit_bank_on_rows
     from mcnet.networks.training import RowSchedule
 
-    field = bool(rows.sizes)
-    rate = calibrator.learning_rate or (1e-4 if field else 1e-5)
+    codes, sizes = rows.codes(contexts)
+    rate = calibrator.learning_rate or (1e-4 if sizes else 1e-5)
     schedule = RowSchedule(
         epochs=calibrator.epochs,
         batch=calibrator.batch,
@@ -100,10 +91,10 @@ def fit_per_bin_on_rows(calibrator: "MCNet", rows: RowColumns, warm: Any) -> Any
         seed=calibrator.seed,
     )
     return fit_bank_on_rows(
-        rows.logit,
+        logit(rows.score),
         rows.label,
-        rows.codes,
-        rows.sizes,
+        codes,
+        sizes,
         rows.weight,
         bank_config(calibrator, _USUAL if calibrator.bins == "auto" else calibrator.bins),
         schedule,

@@ -1,5 +1,6 @@
 """The registry: every method by its name."""
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -38,7 +39,9 @@ def methods() -> list[str]:
 def calibrator_class(name: str) -> type[Calibrator]:
     """Return the class of a method."""
     if name not in _METHODS:
-        raise InputError(f"there is no method {name!r}; the methods are {', '.join(_METHODS)}")
+        close = get_close_matches(name, _METHODS, n=1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise InputError(f"there is no method {name!r}{hint}; the methods are {', '.join(_METHODS)}")
     module, attribute = _METHODS[name]
     found: type[Calibrator] = getattr(import_module(f"mcnet.calibrators.{module}"), attribute)
     return found

@@ -83,7 +83,7 @@ def compare(
         selection = select(sketch, method, test=held, progress=step)
     printer.result(selection.to_dict(), f"Judged on {selection.judged_on}; ← is chosen.\n", _table(selection))
     for name, reason in selection.failed.items():
-        printer.note(f"mcnet: {name} could not be fitted: {reason}")
+        printer.note(f"{name} could not be fitted: {reason}")
     if save_best is not None:
         with_memory(selection.calibrator.model_, score=score, label=label, score_type=score_type).save(save_best)
         printer.note(f"{selection.chosen.method} → {save_best}")
@@ -98,7 +98,7 @@ def compare(
         printer.note(f"report → {report}")
     broken = broken_bars(bars, selection.chosen.evaluation)
     for sentence in broken:
-        printer.note(f"mcnet: {selection.chosen.method}: {sentence}")
+        printer.note(f"not met by {selection.chosen.method}: {sentence}")
     if broken:
         raise typer.Exit(BAR_NOT_MET)
 

@@ -67,4 +67,4 @@ def demo(
         "The excess log-loss is over that of the true probabilities, which only a simulation knows.",
     )
     for method, reason in failed.items():
-        printer.note(f"mcnet: {method} could not be fitted: {reason}")
+        printer.note(f"{method} could not be fitted: {reason}")

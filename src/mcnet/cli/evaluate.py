@@ -69,6 +69,6 @@ def evaluate(
     printer.result({"model": model, **found.to_dict()}, str(found))
     broken = broken_bars(bars, found)
     for sentence in broken:
-        printer.note(f"mcnet: {sentence}")
+        printer.note(f"not met: {sentence}")
     if broken:
         raise typer.Exit(BAR_NOT_MET)

@@ -96,7 +96,7 @@ def compile_table(scores: FloatArray, values: FloatArray, error: float = DEFAULT
     values = _inside(values)
     # Half of the bound is kept for what happens between two points of the table.
     keep = _stretch(scores, values, 0.5 * error * _tolerated(values))
-    scores, values = _short(scores), _short(values)
+    values = _short(values)
     return Curves.of([(scores[mask], row[mask]) for mask, row in zip(keep, values, strict=True)])
 
 
@@ -111,7 +111,7 @@ def _tolerated(values: FloatArray) -> FloatArray:
 
 
 def _short(values: FloatArray) -> FloatArray:
-    """Return the values with ten significant digits, which halves the file; those next to 1 as they are."""
+    """Return probabilities with ten significant digits, which shortens the file; those next to 1 as they are."""
     scale = 10.0 ** (9.0 - np.floor(np.log10(values)))
     return np.where(values < 0.9, np.round(values * scale) / scale, values)
 

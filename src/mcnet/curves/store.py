@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import warnings
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,11 @@ from mcnet.curves.compiling import family_curves
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily
 from mcnet.curves.model import CalibrationModel
-from mcnet.errors import FileFormatError, InputError, McnetError
+from mcnet.errors import CalibrationWarning, FileFormatError, InputError, McnetError
 from mcnet.rows.contexts import ANY, Contexts
 from mcnet.rows.writing import whole_file
 
-__all__ = ["SCHEMA", "checksum", "load", "model_document", "save_model"]
+__all__ = ["SCHEMA", "checksum", "load", "model_document", "read_model", "save_model"]
 
 SCHEMA = 1
 _EXPLICIT = 50_000
@@ -94,7 +95,22 @@ def save_model(model: CalibrationModel, path: str | PathLike[str]) -> None:
 
 
 def load(path: str | PathLike[str]) -> CalibrationModel:
-    """Load a saved model; a file that is damaged, altered, too new or not ours gives one clear error."""
+    """Load a saved model; a file that is damaged, altered, too new or not ours gives one clear error.
+
+    A calibrator with an auxiliary network saves the curves it had without one; loading them gives a warning.
+    """
+    model = read_model(path)
+    if model.parameters.get("auxiliary") is True:
+        message = (
+            f"{path} holds the curves of {model.method} without its auxiliary network, which is no curve; they serve "
+            "rows without features. For predictions with features call resume(path) of the calibrator's class"
+        )
+        warnings.warn(message, CalibrationWarning, stacklevel=2)
+    return model
+
+
+def read_model(path: str | PathLike[str]) -> CalibrationModel:
+    """Return the model in a file, as it is."""
     path = Path(path)
     if not path.is_file():
         raise InputError(f"there is no file {path}")
@@ -157,7 +173,8 @@ def _model(document: dict[str, Any]) -> CalibrationModel:
         _check_contexts(rows, values)
         table = np.array(rows, dtype=np.int32).reshape(len(rows), len(names)) if names else Contexts.none().table
     else:
-        assert family is not None
+        if family is None:
+            raise InputError("it holds neither curves nor a family of curves")
         written = document["contexts"]
         if isinstance(written, str):
             every = np.arange(len(values[0]), dtype=np.int32)[:, None]

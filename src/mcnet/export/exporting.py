@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mcnet.curves.model import CalibrationModel
-from mcnet.errors import InputError, NotFittedError
+from mcnet.errors import InputError, NotFittedError, NotSupportedError
 
 __all__ = ["TARGETS", "export_model", "export_options"]
 
@@ -31,7 +31,7 @@ def export_model(model: Any, path: str | PathLike[str], to: str | None = None, *
     if to is None:
         to = _BY_SUFFIX.get(Path(path).suffix.lower())
         if to is None:
-            raise InputError(f"the ending of {str(path)!r} does not say what to export to; pass to={_listed()}")
+            raise InputError(f"the ending of {str(path)!r} does not say what to export to; say so: {_listed()}")
     writer = _writer(to)
     unknown = sorted(set(options) - set(export_options(to)))
     if unknown:
@@ -63,6 +63,11 @@ def _listed() -> str:
 
 def _served(model: Any) -> CalibrationModel:
     """Return the model of a fitted calibrator, or the model itself."""
+    if getattr(model, "auxiliary", False):
+        raise NotSupportedError(
+            "with auxiliary=True a probability depends on the features, so no curve of the score gives it; "
+            "export calibrator.model_ for the calibrator without the auxiliary network"
+        )
     served = getattr(model, "model_", model)
     if isinstance(served, CalibrationModel):
         return served

@@ -22,6 +22,7 @@ from mcnet.metrics.sums import GroupSums, group_sums
 from mcnet.metrics.text import describe, heading, metric_lines
 from mcnet.rows.columns import check_lengths, labels_column, scores_column, weights_column
 from mcnet.rows.fields import MISSING_LABEL, FieldColumn, field_columns
+from mcnet.rows.sampling import restore_negatives
 
 __all__ = ["Evaluation", "Settings", "coded_fields", "evaluate", "evaluate_columns"]
 
@@ -144,6 +145,7 @@ def evaluate(
     bin_size: int = 1000,
     clip: float = CLIP,
     seed: int = 0,
+    negatives_kept: float = 1.0,
 ) -> Evaluation:
     """Measure how well probabilities agree with labels, overall and inside every field.
 
@@ -152,7 +154,8 @@ def evaluate(
     for simulated rows, adds the excess log-loss and the KL divergence. F-RCE adds `epsilon` a row to its
     denominator, and `drop_empty` leaves out values without positives; `bins` are those of equal mass
     (Prob-ECE, Cal-N, reliability), `width_bins` those of equal width, `bin_size` that of MVCE; log-loss
-    clips at `clip`.
+    clips at `clip`. `negatives_kept` is the fraction of negatives that survived down-sampling: they are weighted
+    back.
 
     >>> ev = evaluate([0.1, 0.2, 0.6, 0.7], [0, 0, 1, 1], field=["a", "b", "a", "b"])
     >>> round(ev.pcoc, 3), ev.auc, ev.fields["field"].table.values
@@ -161,7 +164,9 @@ def evaluate(
     settings = Settings(epsilon, drop_empty, level, bins, width_bins, bin_size, clip, seed)
     p = scores_column(probabilities, name="probability", clip=False)
     y = labels_column(labels)
-    w = np.ones_like(y) if weight is None else weights_column(weight)
+    given = np.ones_like(y) if weight is None else weights_column(weight)
+    y, restored = restore_negatives(y, given, negatives_kept)
+    w = given if restored is None else restored
     known = None if truth is None else scores_column(truth, name="truth", clip=False)
     columns = field_columns(field)
     check_lengths(probability=p, label=y, weight=w, truth=known, **{f"field {c.name}": c for c in columns})

@@ -55,6 +55,6 @@ def evaluate_sketch(calibrator: Predictor, sketch: Sketch, **settings: Any) -> E
     """Evaluate a calibrator (or a loaded model) on the rows behind a sketch.
 
     `settings` are those of `evaluate`: epsilon, level, bins … AUC is within 1e-4 of that of the rows, since only rows
-    of one cell, closer than 1/64 in logit, count as ties.
+    of one cell, closer than 1/512 in logit, count as ties.
     """
     return evaluate_cells(predict_cells(calibrator, sketch), sketch, Settings(**settings))

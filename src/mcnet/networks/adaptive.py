@@ -105,6 +105,8 @@ class AdaptiveFunction(nn.Module):
         )
         for last in (self.value_layers[4], self.choice_layers[2]):
             nn.init.zeros_(last)
+        # One level for each number of bins, which can be solved for: no candidate ends with a bias of its own.
+        self.level = nn.Parameter(torch.zeros(choices))
 
     @property
     def module(self) -> nn.Module:
@@ -117,7 +119,8 @@ class AdaptiveFunction(nn.Module):
         place = self.node_table.expand(len(rate), -1, -1)
         values = torch.cat([self.rate_table[rate], self.count_table[count], place], dim=-1)
         values = _network(values, self.value_layers)[..., 0]
-        return self.get_buffer("knots").to(values.dtype) + values
+        sizes = torch.tensor([n + 1 for n in self.config.candidates], device=values.device)
+        return self.get_buffer("knots").to(values.dtype) + values + self.level.repeat_interleave(sizes)
 
     def choice(self) -> Tensor:
         """Log-weights `[C, candidates]` of the numbers of bins a context has enough data for."""
@@ -223,8 +226,16 @@ class _AdaptiveObjective:
             )
         return Step(loss)
 
+    @torch.no_grad()
     def solve(self) -> None:
-        """Nothing here has a closed form."""
+        """Bring every candidate's level to its optimum, so that its probabilities sum to the positives."""
+        for _ in range(8):
+            logits = self.function.candidates(self.points, self.context, self.function.node_values())
+            p = torch.sigmoid(logits).double()
+            missing = (self.positives - self.weight * p).sum((-1, -2))
+            curvature = (self.weight * p * (1.0 - p)).sum((-1, -2))
+            step = (missing / curvature.clamp_min(1e-12)).clamp(-1.0, 1.0)
+            self.function.level.add_(step.to(self.function.level.dtype))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ p = sigmoid(f(l, c) + g(x)). It starts at zero, so training starts from the cali
 the order of rows: that is its purpose.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -17,12 +18,12 @@ from torch.nn import functional
 
 from mcnet.networks.objective import Penalties
 from mcnet.networks.optimise import Descent, Progress
-from mcnet.networks.training import RowFunction, Rows, RowSchedule, descend_on_rows
+from mcnet.networks.training import FeatureNetwork, RowFunction, Rows, RowSchedule, deal_rows, descend_on_rows
 
-__all__ = ["AuxiliaryFit", "AuxiliaryNetwork", "fit_with_auxiliary"]
+__all__ = ["AuxiliaryFit", "AuxiliaryNetwork", "fit_with_auxiliary", "restore_auxiliary"]
 
 
-class AuxiliaryNetwork(nn.Module):
+class AuxiliaryNetwork(FeatureNetwork):
     """A 2-layer network on standardised numbers and embedded categories, with one logit as its output."""
 
     centre: Tensor
@@ -43,9 +44,11 @@ class AuxiliaryNetwork(nn.Module):
         self.register_buffer("centre", torch.as_tensor(np.array(centre), dtype=torch.float32))
         self.register_buffer("spread", torch.as_tensor(np.array(spread), dtype=torch.float32))
         generator = torch.Generator().manual_seed(seed)
-        self.tables = nn.ParameterList(
-            nn.Parameter(0.1 * torch.randn(size + 1, embedding, generator=generator)) for size in sizes
-        )
+        self.tables = nn.ParameterList()
+        for size in sizes:
+            table = 0.1 * torch.randn(size + 1, embedding, generator=generator)
+            table[size] = 0.0  # values never seen start in the middle of the others
+            self.tables.append(nn.Parameter(table))
         widths = (len(centre) + embedding * len(sizes), *hidden, 1)
         self.weights = nn.ParameterList()
         for into, out in pairwise(widths):
@@ -66,14 +69,43 @@ class AuxiliaryNetwork(nn.Module):
             values = functional.relu(values) if i + 2 < len(self.weights) else values
         return values[:, 0]
 
+    @torch.no_grad()
+    def logits(
+        self, numbers: NDArray[np.floating], categories: NDArray[np.integer], batch: int = 8192
+    ) -> NDArray[np.float64]:
+        """The logits to add, for features as NumPy arrays."""
+        found = np.empty(len(numbers))
+        device = self.centre.device
+        for start in range(0, len(numbers), batch):
+            part = slice(start, start + batch)
+            dense = torch.as_tensor(np.asarray(numbers[part]), dtype=torch.float32, device=device)
+            codes = torch.as_tensor(np.asarray(categories[part]), dtype=torch.int64, device=device)
+            found[part] = self(dense, codes).cpu().numpy()
+        return found
+
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor by name, ready for safetensors."""
+        return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in self.state_dict().items()}
+
+
+def restore_auxiliary(
+    state: Mapping[str, NDArray[Any]], shape: Mapping[str, Any], device: str = "cpu"
+) -> AuxiliaryNetwork:
+    """The network that `AuxiliaryNetwork.state`, as arrays, and `AuxiliaryNetwork.shape` wrote down."""
+    known = {"sizes": tuple(shape["sizes"]), "embedding": shape["embedding"], "hidden": tuple(shape["hidden"])}
+    network = AuxiliaryNetwork(state["centre"], state["spread"], **known)
+    network.load_state_dict({name: torch.as_tensor(array) for name, array in state.items()})
+    return network.to(device)
+
 
 @dataclass(frozen=True)
 class AuxiliaryFit:
-    """A calibration function and the auxiliary network trained beside it."""
+    """A calibration function and the auxiliary network trained beside it; `held` are the rows that judged them."""
 
     function: RowFunction
     auxiliary: AuxiliaryNetwork
     descent: Descent
+    held: NDArray[np.int64]
 
     @torch.no_grad()
     def predict(
@@ -123,12 +155,13 @@ def fit_with_auxiliary(
     penalties: Penalties | None = None,
     schedule: RowSchedule | None = None,
     progress: Progress | None = None,
+    device: str = "cpu",
 ) -> AuxiliaryFit:
     """Train a calibration function and an auxiliary network together, on rows.
 
     `numbers` is a dense feature matrix, `categories` integer codes with `sizes` values a column. The function
     is trained in place; give it one already fitted without features and only what features add is left to
-    learn.
+    learn. With rows held out, what is returned is never worse on them than the start.
     """
     schedule = schedule or RowSchedule(epochs=10, rate=1e-3, decay=1e-5, held_out=0.1, unseen=0.02)
     dense = np.empty((len(logit), 0)) if numbers is None else np.asarray(numbers, dtype=np.float64)
@@ -136,8 +169,7 @@ def fit_with_auxiliary(
     network = AuxiliaryNetwork(
         dense.mean(axis=0), np.where(spread > 0, spread, 1.0), sizes, embedding, hidden, schedule.seed
     )
-    device = str(next(function.module.parameters()).device)
-    network = network.to(device)
+    network, _ = network.to(device), function.module.to(device)
     rows = Rows.of(np.asarray(logit), label, codes, weight, dense, categories, device)
     descent = descend_on_rows(function, rows, schedule, penalties or Penalties(), field_sizes, network, progress)
-    return AuxiliaryFit(function, network, descent)
+    return AuxiliaryFit(function, network, descent, deal_rows(len(rows), schedule)[0].numpy())

@@ -14,7 +14,7 @@ from mcnet.networks.losses import balance_loss, log_loss_from_logits, log_loss_f
 from mcnet.networks.objective import Penalties
 from mcnet.networks.optimise import Descent, FlatAdam, Progress, flush_denormals, threads_for
 
-__all__ = ["RowFunction", "RowSchedule", "Rows", "descend_on_rows"]
+__all__ = ["FeatureNetwork", "RowFunction", "RowSchedule", "Rows", "deal_rows", "descend_on_rows"]
 
 
 class RowFunction(Protocol):
@@ -37,6 +37,13 @@ class RowFunction(Protocol):
 
     def order_penalty(self) -> Tensor:
         """The order loss at the current parameters."""
+
+
+class FeatureNetwork(nn.Module):
+    """A network on features, numbers `[B, n]` and category codes `[B, m]`, that adds a logit to every row."""
+
+    sizes: tuple[int, ...]
+    """The number of values of each column of categories; the code `size` is a value never seen."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +113,8 @@ class RowSchedule:
 
     `decay` is the coefficient of the L2 term. With `held_out` > 0 that share of the rows judges every epoch;
     training stops after `patience` epochs without a better log-loss and returns to the best. `unseen` is the
-    chance that a row's field value is hidden, which teaches the function what to do with values it has never
-    seen. `max_steps` cuts training short.
+    chance that a row's field value or category is hidden, which teaches the networks what to do with values
+    they have never seen. `max_steps` cuts training short.
     """
 
     epochs: int = 2
@@ -121,13 +128,21 @@ class RowSchedule:
     max_steps: int | None = None
 
 
+def deal_rows(count: int, schedule: RowSchedule) -> tuple[Tensor, Tensor, torch.Generator]:
+    """The rows that judge, the rows to train on, and what the schedule draws its batches from."""
+    generator = torch.Generator().manual_seed(schedule.seed)
+    order = torch.randperm(count, generator=generator)
+    held = round(schedule.held_out * count)
+    return order[:held], order[held:], generator
+
+
 def descend_on_rows(
     function: RowFunction,
     rows: Rows,
     schedule: RowSchedule,
     penalties: Penalties,
     sizes: tuple[int, ...],
-    auxiliary: nn.Module | None = None,
+    auxiliary: FeatureNetwork | None = None,
     progress: Progress | None = None,
 ) -> Descent:
     """Train a function, and an auxiliary network beside it if given, in place."""
@@ -135,10 +150,8 @@ def descend_on_rows(
         raise InputError("an auxiliary network adds to logits: the function must live in logit space")
     modules = [function.module] if auxiliary is None else [function.module, auxiliary]
     adam = FlatAdam([p for m in modules for p in m.parameters()], (0.9, 0.999), 1e-8, schedule.decay)
-    generator = torch.Generator().manual_seed(schedule.seed)
-    order = torch.randperm(len(rows), generator=generator).to(rows.points.device)
-    held = order[: round(schedule.held_out * len(rows))]
-    train = order[len(held) :]
+    held, train, generator = deal_rows(len(rows), schedule)
+    held, train = held.to(rows.points.device), train.to(rows.points.device)
     order_weight = penalties.order_in(function.space)
     groups = int(rows.group.max()) + 1
     total = schedule.epochs * -(-len(train) // schedule.batch)
@@ -161,7 +174,10 @@ def descend_on_rows(
                 batch = rows.take(index)
                 adam.zero()
                 codes = _hidden(batch.codes, sizes, schedule.unseen, generator)
-                values = _values(function, auxiliary, batch, codes)
+                categories = batch.categories
+                if auxiliary is not None:
+                    categories = _hidden(categories, auxiliary.sizes, schedule.unseen, generator)
+                values = _values(function, auxiliary, batch, codes, categories)
                 step = _log_loss(function.space, values, batch)
                 running, seen = running + float(step.detach()) * len(batch), seen + len(batch)
                 if order_weight > 0:
@@ -209,9 +225,11 @@ def _hidden(codes: Tensor, sizes: tuple[int, ...], share: float, generator: torc
     return torch.where(hide, torch.tensor(sizes, device=codes.device), codes)
 
 
-def _values(function: RowFunction, auxiliary: nn.Module | None, batch: Rows, codes: Tensor) -> Tensor:
+def _values(
+    function: RowFunction, auxiliary: FeatureNetwork | None, batch: Rows, codes: Tensor, categories: Tensor
+) -> Tensor:
     values = function.at_rows(batch.points, codes)
-    return values if auxiliary is None else values + auxiliary(batch.numbers, batch.categories)
+    return values if auxiliary is None else values + auxiliary(batch.numbers, categories)
 
 
 def _log_loss(space: str, values: Tensor, batch: Rows) -> Tensor:
@@ -220,13 +238,13 @@ def _log_loss(space: str, values: Tensor, batch: Rows) -> Tensor:
 
 
 @torch.no_grad()
-def held_out_loss(function: RowFunction, auxiliary: nn.Module | None, rows: Rows, batch: int) -> float:
+def held_out_loss(function: RowFunction, auxiliary: FeatureNetwork | None, rows: Rows, batch: int) -> float:
     """The mean log-loss on rows that training has not seen."""
     total, mass = 0.0, 0.0
     for index in torch.split(torch.arange(len(rows), device=rows.points.device), batch):
         part = rows.take(index)
         weight = float(part.weight.sum())
-        values = _values(function, auxiliary, part, part.codes)
+        values = _values(function, auxiliary, part, part.codes, part.categories)
         total += float(_log_loss(function.space, values, part)) * weight
         mass += weight
     return total / mass

@@ -153,7 +153,14 @@ def scores_column(
             first_row,
         )
         outside = (scores < 0.0) | (scores > 1.0)
-        _refuse(name, outside, scores, "outside [0, 1]", "pass logits with score_type='logit'", first_row)
+        _refuse(
+            name,
+            outside,
+            scores,
+            "outside [0, 1]",
+            "pass logits with score_type='logit', percentages divided by 100",
+            first_row,
+        )
     return clip_scores(scores) if clip else scores
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import expit, logit, xlogy
+from scipy.special import expit, logit
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["SimulatedField", "SimulatedLog", "excess_log_loss", "kl_to_truth", "simulate"]
+__all__ = ["SimulatedField", "SimulatedLog", "simulate"]
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int32]
@@ -231,29 +231,6 @@ def simulate(
         seed=2 * seed,
         world=world,
     )
-
-
-def kl_to_truth(truth: ArrayLike, probability: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Mean Kullback–Leibler divergence `truth·log(truth/p) + (1−truth)·log((1−truth)/(1−p))`.
-
-    It is the log-loss that `probability` is expected to lose against the truth, free of label noise.
-
-    >>> kl_to_truth([0.5, 0.1], [0.5, 0.1])
-    0.0
-    """
-    q, p = np.asarray(truth, dtype=np.float64), np.asarray(probability, dtype=np.float64)
-    divergence = xlogy(q, q) - xlogy(q, p) + xlogy(1 - q, 1 - q) - xlogy(1 - q, 1 - p)
-    return float(np.average(divergence, weights=None if weight is None else np.asarray(weight, dtype=np.float64)))
-
-
-def excess_log_loss(
-    labels: ArrayLike, probability: ArrayLike, truth: ArrayLike, weight: ArrayLike | None = None
-) -> float:
-    """Log-loss of `probability` minus that of the truth on the same labels (label noise mostly cancels)."""
-    y = np.asarray(labels, dtype=np.float64)
-    p, q = np.asarray(probability, dtype=np.float64), np.asarray(truth, dtype=np.float64)
-    excess = xlogy(y, q) - xlogy(y, p) + xlogy(1 - y, 1 - q) - xlogy(1 - y, 1 - p)
-    return float(np.average(excess, weights=None if weight is None else np.asarray(weight, dtype=np.float64)))
 
 
 @dataclass(frozen=True)

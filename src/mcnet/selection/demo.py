@@ -41,7 +41,7 @@ def demonstrate(
     for method in methods():
         if progress is not None:
             progress(method)
-        chosen = calibrator(method)
+        chosen = calibrator(method).prepare()
         uses_field = chosen.field_use != "none"
         begin = time.perf_counter()
         try:

@@ -149,6 +149,7 @@ def select(
                 # What one fold lacks (a value without positives) is not news; the fit on all rows may still warn.
                 warnings.simplefilter("ignore", CalibrationWarning)
                 held_back = _out_of_fold(candidate, dealt) if test is None else None
+            candidate.prepare()
             begin = time.perf_counter()
             final = _fit(candidate, sketch)
             seconds = time.perf_counter() - begin

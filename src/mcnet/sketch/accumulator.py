@@ -12,7 +12,7 @@ from mcnet.sketch.kernels import NUMBA_FROM, accumulate, accumulate_numpy
 
 __all__ = ["Accumulator"]
 
-_DENSE_LIMIT = 8_000_000
+_DENSE_LIMIT = 4_000_000
 """Cells kept as one dense block (three numbers each); with more contexts than fit in it, cells are sorted instead."""
 
 _SPARSE_BUFFER = 4_000_000

@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 Resolution = int | Literal["exact"]
-DEFAULT_RESOLUTION = 64
+DEFAULT_RESOLUTION = 512
 EXACT: Literal["exact"] = "exact"
 
 POSITION_UNITS = 1 << 20

@@ -16,8 +16,6 @@ __all__ = ["NUMBA_FROM", "accumulate", "accumulate_numpy"]
 NUMBA_FROM = 100_000
 """Fewer rows than this are not worth loading the compiler for."""
 
-_GUIDE_SHIFT = 52 - 6
-
 
 def accumulate_numpy(
     cells: FloatArray,
@@ -37,18 +35,18 @@ def accumulate_numpy(
 
 
 @cache
-def _guide(grid: LogitGrid) -> NDArray[np.int32]:
-    """Return the last cell at or left of every score of a bucket."""
-    starts = bucket_starts(_GUIDE_SHIFT)
-    cells = np.searchsorted(grid.edges[1:-1], starts, side="right")
-    return cells.astype(np.int32)
+def _guide(grid: LogitGrid) -> tuple[NDArray[np.int32], int]:
+    """Return the last cell at or left of every score of a bucket, and the shift that makes buckets of bits."""
+    shift = 52 - max(grid.resolution - 1, 1).bit_length()  # buckets about as wide as cells
+    cells = np.searchsorted(grid.edges[1:-1], bucket_starts(shift), side="right")
+    return cells.astype(np.int32), shift
 
 
 @cache
 def _kernel() -> Any:
-    top, lowest, shift = float(POSITION_UNITS) - 1.0, SCORE_FLOOR, _GUIDE_SHIFT
+    top, lowest = float(POSITION_UNITS) - 1.0, SCORE_FLOOR
 
-    def kernel(cells, edges, per_score, guide, scores, labels, weights, slots):  # type: ignore[no-untyped-def]
+    def kernel(cells, edges, per_score, guide, shift, scores, labels, weights, slots):  # type: ignore[no-untyped-def]
         first = np.float64(lowest).view(np.int64) >> shift
         last = len(guide) - 1
         for i in range(len(scores)):
@@ -83,4 +81,4 @@ def accumulate(
         return
     # The last cell is closed on the right: an infinite edge ends the search there.
     edges = np.append(grid.edges[:-1], np.inf)
-    _kernel()(cells, edges, grid.units_per_score, _guide(grid), scores, labels, weights, slots)
+    _kernel()(cells, edges, grid.units_per_score, *_guide(grid), scores, labels, weights, slots)

@@ -30,7 +30,7 @@ class Sketch:
 
     >>> sketch = Sketch.from_rows([0.1, 0.1, 0.4], [0, 1, 1], field=["NL", "FR", "NL"])
     >>> sketch
-    Sketch(3 rows, weight 3, positives 2, 3 cells, 2 contexts of field, resolution 64)
+    Sketch(3 rows, weight 3, positives 2, 3 cells, 2 contexts of field, resolution 512)
     >>> sketch + sketch == 2 * sketch
     True
     """
@@ -263,7 +263,11 @@ class Sketch:
             raise InputError(f"the sketch is dealt into {self.folds} folds already; call unfolded() first")
         weight, positives = deal_counts(self.weight, self.positives, folds, seed)
         cell, fold = np.nonzero(weight)
-        position = weight[cell, fold] * (self.cells.sums[:, 2] / self.weight)[cell]
+        # Whole positions stay whole: each fold has the part below its share, and the last one what is left.
+        shares = np.floor(weight * (self.cells.sums[:, 2] / self.weight)[:, None])
+        last = weight.shape[1] - 1 - np.argmax(weight[:, ::-1] > 0.0, axis=1)
+        shares[np.arange(len(shares)), last] += self.cells.sums[:, 2] - shares.sum(axis=1)
+        position = shares[cell, fold]
         sums = np.column_stack([weight[cell, fold], positives[cell, fold], position])
         cells = Cells(self.context[cell], self.cells.key[cell], fold.astype(np.int16), sums).added_up()
         return Sketch(self.contexts, cells, self.resolution, folds, self.rows)

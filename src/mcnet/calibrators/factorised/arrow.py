@@ -67,9 +67,7 @@ class Arrow:
             schur -= pulled.reshape(-1, schur.shape[0]).T @ cross.reshape(-1, schur.shape[0])
             self.inverse.append(inverse)
             self.coupling.append(pulled)
-        # Rounding may eat what the data leave undetermined; the smallest ridge restores it.
-        schur[np.diag_indices_from(schur)] *= 1.0 + 1e-10
-        self._factor = cho_factor(schur)
+        self._factor = _factor(schur)
 
     def solve(self, state: State) -> State:
         """The solution for one right-hand side."""
@@ -95,6 +93,21 @@ class Arrow:
             np.einsum("vpp->vp", inverse) + np.einsum("vps,vps->vp", coupling @ shared_covariance, coupling)
             for inverse, coupling in zip(self.inverse, self.coupling, strict=True)
         ]
+
+
+def _factor(matrix: Floats) -> tuple[Floats, bool]:
+    """Return the Cholesky factor; rounding may eat what the data leave undetermined, and a small ridge restores it."""
+    diagonal = np.diag_indices_from(matrix)
+    for ridge in (1e-10, 1e-8, 1e-6, 1e-4):
+        raised = matrix.copy()
+        raised[diagonal] += ridge * np.maximum(matrix[diagonal], ridge * float(np.trace(matrix)) / len(matrix))
+        try:
+            factor: tuple[Floats, bool] = cho_factor(raised)
+            return factor
+        except np.linalg.LinAlgError:
+            continue
+    raised[diagonal] += 1e-2 * float(np.abs(matrix).max())
+    return cho_factor(raised)
 
 
 def conjugate_gradients(

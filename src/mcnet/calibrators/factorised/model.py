@@ -18,6 +18,7 @@ from mcnet.errors import NotFittedError
 __all__ = ["Covariance", "FactorisedModel", "Knots"]
 
 Floats = NDArray[np.float64]
+_LARGEST_COVARIANCE = 5_000_000
 Integers = NDArray[np.int64]
 
 
@@ -180,7 +181,7 @@ class FactorisedModel:
         return link @ covariance.shared @ link.T + deviation @ own @ deviation.T
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Everything that evaluation needs as plain arrays (the covariance stays behind)."""
+        """Everything as plain arrays; the covariance too, unless so many values make it huge."""
         panels, shapes = self.panels, self.shapes
         arrays: dict[str, NDArray[np.generic]] = {
             "panels": np.array([panels.centre, panels.scale, panels.origin]),
@@ -201,6 +202,13 @@ class FactorisedModel:
         for index, pair in enumerate(self.combinations):
             arrays[f"combination_{index}"] = np.array([pair.first, pair.second, pair.size], dtype=np.int64)
             arrays[f"combination_keys_{index}"] = pair.keys
+        if self.covariance is not None and sum(part.size for part in self.covariance.coupling) <= _LARGEST_COVARIANCE:
+            arrays["covariance"] = self.covariance.shared
+            for field, (block, coupling) in enumerate(
+                zip(self.covariance.blocks, self.covariance.coupling, strict=True)
+            ):
+                arrays[f"covariance_block_{field}"] = block
+                arrays[f"covariance_coupling_{field}"] = coupling
         return arrays
 
     @classmethod
@@ -228,6 +236,13 @@ class FactorisedModel:
                 )
                 for index in range(pairs)
             ),
+            covariance=Covariance(
+                get["covariance"],
+                tuple(get[f"covariance_block_{field}"] for field in range(fields)),
+                tuple(get[f"covariance_coupling_{field}"] for field in range(fields)),
+            )
+            if "covariance" in get
+            else None,
         )
 
 
