@@ -1,13 +1,12 @@
 """The tables of overfitting: PCOC and AUC after every second epoch."""
 
-from mcnet.networks.training import RowSchedule
 from mcnet.paper.literal import LiteralRecipe, predict_literal, train_literal
 from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.published import OVERFITTING
 from mcnet.paper.settings import Settings
 from mcnet.paper.tasks import Task
 from mcnet.paper.trials import Trial, column, judge
-from mcnet.paper.with_features import batch_for, fit_with_features
+from mcnet.paper.with_features import fit_epochs
 
 __all__ = ["overfitting"]
 
@@ -82,7 +81,6 @@ def _with_features(task: Task, seed: int, settings: Settings) -> dict[int, Trial
     found = {}
     for epochs in EPOCHS:
         settings.say(f"{task.name}, seed {seed}: MCNet-None-Aux, {epochs} epochs")
-        schedule = RowSchedule(epochs, batch_for(len(task.validation)), rate=1e-3, decay=1e-5, seed=seed)
-        fitted = fit_with_features("MCNet-None", task, seed, schedule)
+        fitted = fit_epochs(task, epochs, seed)
         found[epochs] = judge(task, fitted.predict(task.test), fitted.predict(task.validation))
     return found
