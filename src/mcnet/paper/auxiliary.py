@@ -20,6 +20,7 @@ __all__ = ["auxiliary"]
 
 CLAIM = "The auxiliary network raises the AUC of NeuCalib, AdaCalib and MCNet in most cases; calibration may suffer."
 
+TASKS = ("CTR (AliExpress)", "CVR (AliExpress)")
 MODELS = ("NeuCalib", "AdaCalib", "MCNet-None", "MCNet-Field")
 
 Results = dict[tuple[str, Trained], dict[str, list[Trial]]]
@@ -28,11 +29,10 @@ Results = dict[tuple[str, Trained], dict[str, list[Trial]]]
 def auxiliary(settings: Settings) -> Page:
     """Calibrate the scores of a trained base predictor with and without a network on the features."""
     results: Results = {}
-    wanted = ("CTR (AliExpress)", "CVR (AliExpress)")
     knowing: tuple[Trained, ...] = ("all", "half") if settings.source.simulated else ("all",)
     for seed in range(settings.seeds):
         for trained in knowing:
-            for task in settings.source.tasks(seed, wanted=wanted, shift=False, trained=trained):
+            for task in settings.source.tasks(seed, wanted=TASKS, shift=False, trained=trained):
                 for name, trial in _trials(task, seed, settings).items():
                     results.setdefault((task.name, trained), {}).setdefault(name, []).append(trial)
     tables = [_table(name, trained, methods) for (name, trained), methods in results.items()]
