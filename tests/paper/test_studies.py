@@ -15,6 +15,7 @@ def settings(tmp_path, monkeypatch):
     for module, name in ((performance, "ROSTER"), (efficiency, "ROSTER"), (balance, "MODELS")):
         monkeypatch.setattr(module, name, tuple(c for c in getattr(module, name) if c.name != "AdaCalib"))
     monkeypatch.setattr(auxiliary, "MODELS", ("NeuCalib", "MCNet-None"))
+    monkeypatch.setattr(auxiliary, "TASKS", ("CTR (AliExpress)",))
     monkeypatch.setattr(overfitting, "EPOCHS", (2, 10))
     monkeypatch.setattr(curves, "BINS", 5)
     monkeypatch.setattr(sensitivity, "QUICK_GRID", {"bins": (5,), "rate": (1e-4,), "order": (1.0,)})

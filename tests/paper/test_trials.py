@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
+from mcnet.paper.auxiliary import trial_with_features
 from mcnet.paper.balance import _pooled_trial
 from mcnet.paper.literal import LiteralRecipe, predict_literal, train_literal
 from mcnet.paper.sources import open_source
 from mcnet.paper.tasks import Sample
 from mcnet.paper.trials import ROSTER, measure, order_violations, run_trial
-from mcnet.paper.with_features import MODELS, fit_with_features
+from mcnet.paper.with_features import fit_epochs
 
 
 @pytest.fixture(scope="module")
@@ -63,16 +64,25 @@ def test_literal_training_with_the_field_treats_values_apart(task):
     assert np.all((probability > 0) & (probability < 1))
 
 
-@pytest.mark.parametrize("model", [m for m in MODELS if m != "AdaCalib"])
-def test_an_auxiliary_network_ranks_better_than_a_base_that_saw_less(model):
+@pytest.fixture(scope="module")
+def blind():
+    """A task with features whose scores are noise: everything is left to the features."""
     source = open_source("simulated", scale=0.004)
     (rich,) = source.tasks(2, wanted=("CTR (AliExpress)",), shift=False, trained="all")
-    # A base predictor that knows only the noise leaves everything to the features.
     draw = np.random.default_rng(0)
-    blind = rich.scored(
-        np.exp(draw.normal(-4, 0.3, len(rich.validation))), np.exp(draw.normal(-4, 0.3, len(rich.test)))
-    )
-    fitted = fit_with_features(model, blind)
-    figures = measure(fitted.predict(blind.test), blind.test)
-    assert figures["auc"] > 0.55
-    assert figures["pcoc"] == pytest.approx(1.0, abs=0.3)
+    noise = (np.exp(draw.normal(-4, 0.3, len(part))) for part in (rich.validation, rich.test))
+    return rich.scored(*noise)
+
+
+@pytest.mark.parametrize("model", ["NeuCalib", "MCNet-None", "MCNet-Field"])
+def test_an_auxiliary_network_ranks_rows_that_the_scores_do_not(blind, model):
+    contender = next(c for c in ROSTER if c.name == model)
+    trial = trial_with_features(contender, blind)
+    assert trial["auc"] > 0.55
+    assert trial["pcoc"] == pytest.approx(1.0, abs=0.3)
+
+
+def test_epochs_without_early_stopping_go_on_learning_the_rows_they_see(blind):
+    few, many = (fit_epochs(blind, epochs) for epochs in (1, 4))
+    losses = [measure(fit.predict(blind.validation), blind.validation)["log_loss"] for fit in (few, many)]
+    assert losses[1] < losses[0]

@@ -1,13 +1,12 @@
 """The tables of overfitting: PCOC and AUC after every second epoch."""
 
-from mcnet.networks.training import RowSchedule
 from mcnet.paper.literal import LiteralRecipe, predict_literal, train_literal
 from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.published import OVERFITTING
 from mcnet.paper.settings import Settings
 from mcnet.paper.tasks import Task
 from mcnet.paper.trials import Trial, column, judge
-from mcnet.paper.with_features import batch_for, fit_with_features
+from mcnet.paper.with_features import fit_epochs
 
 __all__ = ["overfitting"]
 
@@ -38,20 +37,30 @@ def overfitting(settings: Settings) -> Page:
                 lines.append(("paper", model, *(Value(printed[epochs]) for epochs in EPOCHS)))
         headings = ("Task", "Method", *(f"{epochs} epochs" for epochs in EPOCHS))
         tables.append(Table(name, f"{name.upper()} after every second epoch", headings, lines))
-    spans = []
+    return Page("overfitting", "Robustness against overfitting (tables)", CLAIM, _finding(results), tables)
+
+
+def _finding(results: dict[tuple[str, str], dict[int, list[Trial]]]) -> str:
+    first, last = EPOCHS[0], EPOCHS[-1]
+    spans, lost = [], []
     for (task_name, model), by_epoch in results.items():
-        means = {e: Value.of(column(trials, "auc")).mean for e, trials in by_epoch.items()}
-        biases = {e: Value.of(column(trials, "pcoc")).mean for e, trials in by_epoch.items()}
-        spans.append(
-            f"{task_name}, {model}: AUC {means[2]:.4f} → {means[10]:.4f}, PCOC {biases[2]:.3f} → {biases[10]:.3f}"
+        auc, bias = (
+            {epochs: Value.of(column(trials, name)).mean for epochs, trials in by_epoch.items()}
+            for name in ("auc", "pcoc")
         )
-    return Page(
-        "overfitting",
-        "Robustness against overfitting (tables)",
-        CLAIM,
-        f"From 2 to 10 epochs, {'; '.join(spans)}; at a learning rate of 1e-5 the pure calibrator hardly leaves its "
-        "start, so its steadiness says little about overfitting.",
-        tables,
+        spans.append(
+            f"{task_name}, {model}: AUC {auc[first]:.4f} → {auc[last]:.4f}, PCOC {bias[first]:.3f} → {bias[last]:.3f}"
+        )
+        if auc[first] - auc[last] > 0.002:
+            lost.append(model)
+    verdict = (
+        f" Without early stopping {' and '.join(lost)} does overfit here, where rows are fewer than in the paper."
+        if lost
+        else " Nothing overfits."
+    )
+    return (
+        f"From {first} to {last} epochs, {'; '.join(spans)}.{verdict} At a learning rate of 1e-5 the pure calibrator "
+        "hardly leaves its start, so its steadiness says little about overfitting."
     )
 
 
@@ -72,7 +81,6 @@ def _with_features(task: Task, seed: int, settings: Settings) -> dict[int, Trial
     found = {}
     for epochs in EPOCHS:
         settings.say(f"{task.name}, seed {seed}: MCNet-None-Aux, {epochs} epochs")
-        schedule = RowSchedule(epochs, batch_for(len(task.validation)), rate=1e-3, decay=1e-5, seed=seed)
-        fitted = fit_with_features("MCNet-None", task, seed, schedule)
+        fitted = fit_epochs(task, epochs, seed)
         found[epochs] = judge(task, fitted.predict(task.test), fitted.predict(task.validation))
     return found

@@ -87,5 +87,5 @@ def draw_error(sizes: Sequence[float], errors: Mapping[str, Sequence[float]], xl
     axes[0].minorticks_off()
     axes[0].set_xlabel(xlabel)
     axes[0].set_ylabel(ylabel)
-    axes[0].legend(frameon=False)
+    axes[0].legend(frameon=False, loc="lower left")
     return figure

@@ -96,14 +96,21 @@ def _figures(trials: list[Trial]) -> tuple[Cell, ...]:
 
 
 def _finding(results: dict[tuple[str, str, float], list[Trial]], grid: dict[str, tuple[float, ...]]) -> str:
-    parts = []
+    parts, widest = [], {}
     for variant in ("MCNet-None", "MCNet-Field"):
-        spans = []
+        spans = {}
         for parameter, values in grid.items():
             found = [float(np.mean(column(results[variant, parameter, value], "pcoc"))) for value in values]
-            spans.append(f"{TITLES[parameter]} {max(found) - min(found):.3f}")
-        parts.append(f"{variant} ({', '.join(spans)})")
-    return (
-        f"The PCOC spans {' and '.join(parts)}: the learning rate, that is how far training gets, decides nearly "
-        "everything, which is what an under-trained model looks like."
-    )
+            spans[TITLES[parameter]] = max(found) - min(found)
+        parts.append(f"{variant} ({', '.join(f'{name} {span:.3f}' for name, span in spans.items())})")
+        widest[variant] = max(spans, key=lambda name: spans[name])
+    text = f"The PCOC of the test rows spans {' and '.join(parts)}."
+    if set(widest.values()) == {TITLES["rate"]}:
+        text += (
+            " The learning rate, that is how far training gets, matters most for both: what is tuned is how "
+            "under-trained the model is, and with it where between base and converged fit its PCOC comes to lie."
+        )
+    else:
+        most = " and ".join(f"{name} for {variant}" for variant, name in widest.items())
+        text += f" What matters most is {most}."
+    return text
