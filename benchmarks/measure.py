@@ -74,16 +74,16 @@ def click_log_file(rows: int) -> Path:
     return path
 
 
-def machine() -> str:
+def machine(load: bool = True) -> str:
     """Return one line on the machine and the versions that matter."""
     import polars
     import sklearn
 
     import mcnet
 
-    load = os.getloadavg()[0]
+    busy = f"load {os.getloadavg()[0]:.1f}, " if load else ""
     return (
-        f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}, "
+        f"{platform.machine()}, {os.cpu_count()} cores, {busy}Python {platform.python_version()}, "
         f"NumPy {np.__version__}, Polars {polars.__version__}, scikit-learn {sklearn.__version__}, "
         f"mcnet {mcnet.__version__}"
     )

@@ -1,0 +1,146 @@
+"""Run methods of peers on jobs, each peer in a process of its own, with a time limit a job."""
+
+import itertools
+import json
+import queue
+import subprocess
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peers.environments import interpreter, variables
+
+_SCRIPTS = Path(__file__).parent
+_numbers = itertools.count()
+
+LIMIT: float | None = None
+"""Seconds a job may take, whatever a part asks for."""
+
+
+@dataclass
+class Job:
+    """One method on one pair of files, and what came of it."""
+
+    peer: str
+    method: str
+    fit: Path
+    test: Path
+    rows: int
+    fields: tuple[str, ...] = ()
+    repeats: int = 1
+    latency: bool = False
+    tags: dict[str, Any] = field(default_factory=dict)
+    answer: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The peer and its method."""
+        return "mcnet" if (self.peer, self.method) == ("mcnet", "mcnet") else f"{self.peer}: {self.method}"
+
+    @property
+    def failed(self) -> str | None:
+        """Why there is no figure, if there is none."""
+        return self.answer.get("failed")
+
+    def plain(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        kept = {name: value for name, value in asdict(self).items() if name not in ("fit", "test", "answer")}
+        return kept | {name: value for name, value in self.answer.items() if name != "p"}
+
+
+class _Runner:
+    """A peer's process: takes a job, gives an answer."""
+
+    def __init__(self, peer: str) -> None:
+        script = _SCRIPTS / f"run_{peer.replace('-', '_')}.py"
+        self.process = subprocess.Popen(
+            [str(interpreter(peer)), str(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=variables(peer),
+        )
+        self.lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        for line in self.process.stdout:
+            if line.startswith('{"id"'):
+                self.lines.put(line)
+        self.lines.put(None)
+
+    def ask(self, job: Job, folder: str, limit: float) -> dict[str, Any]:
+        number = next(_numbers)
+        predictions = Path(folder) / f"{number}.npy"
+        sent = {
+            "id": number,
+            "method": job.method,
+            "fit": str(job.fit),
+            "test": str(job.test),
+            "fields": list(job.fields),
+            "repeats": job.repeats,
+            "latency": job.latency,
+            "predictions": str(predictions),
+        }
+        self.process.stdin.write(json.dumps(sent) + "\n")
+        self.process.stdin.flush()
+        try:
+            line = self.lines.get(timeout=limit)
+        except queue.Empty:
+            self.stop()
+            return {"failed": f"over {limit:.0f} s", "late": True}
+        if line is None:
+            return {"failed": "its process ended", "late": True}
+        answer = json.loads(line)
+        if "failed" not in answer:
+            answer["p"] = np.load(predictions)
+            predictions.unlink()
+        return answer
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def run(jobs: Sequence[Job], limit: float, judge: Any = None) -> None:
+    """Fill in the answers of all jobs; `judge(job)` sees the predictions, which are not kept."""
+    limit = LIMIT or limit
+    by_method: dict[tuple[str, str], list[Job]] = {}
+    for job in jobs:
+        by_method.setdefault((job.peer, job.method), []).append(job)
+    with tempfile.TemporaryDirectory() as folder:
+        for (peer, method), group in by_method.items():
+            _run_method(peer, method, group, limit, judge, folder)
+
+
+def _run_method(peer: str, method: str, group: list[Job], limit: float, judge: Any, folder: str) -> None:
+    runner: _Runner | None = None
+    hopeless: set[int] = set()  # sizes at which it did not finish
+    try:
+        for job in sorted(group, key=lambda job: job.rows):
+            if hopeless and job.rows >= min(hopeless):
+                job.answer = {"failed": f"not tried: late at {min(hopeless):,} rows", "late": True}
+                continue
+            if runner is None:
+                runner = _Runner(peer)
+            job.answer = runner.ask(job, folder, limit)
+            if job.answer.get("late"):
+                hopeless.add(job.rows)
+                runner = None
+            elif judge is not None and not job.failed:
+                judge(job)
+            job.answer.pop("p", None)
+            said = job.failed or f"fit {job.answer['fit']:.2f} s"
+            print(f"  {job.name}, {job.rows:,} rows {job.tags}: {said}", flush=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        for job in group:
+            job.answer = job.answer or {"failed": f"could not be run ({type(error).__name__})"}
+    finally:
+        if runner is not None:
+            runner.stop()
