@@ -7,7 +7,7 @@ STAMPS := .venv/.stamps
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench bench-full clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-11s %s\n", $$1, $$2}'
@@ -33,8 +33,11 @@ lint: $(STAMPS)/lint ## ruff, mypy (strict), import-linter
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-bench: $(STAMPS)/test ## measure speed side by side with scikit-learn
+bench: $(STAMPS)/test ## measure mcnet beside its peers on the same rows (minutes); writes benchmarks/RESULTS.md
 	@$(BIN)/python -m benchmarks
+
+bench-full: $(STAMPS)/test ## the same with all sizes, seeds and time limits (hours)
+	@$(BIN)/python -m benchmarks --full
 
 clean: ## remove the environment and everything generated
 	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

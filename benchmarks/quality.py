@@ -47,7 +47,14 @@ def main(full: bool = False) -> None:
                 for (peer, method), with_field in methods.items():
                     fields = ("field",) if with_field else ()
                     jobs.append(Job(peer, method, fit, test, rows, fields, tags={"values": values, "seed": seed}))
-    run(jobs, 3600.0 if full else 60.0, judge)
+
+    def save(done: list[Job]) -> None:
+        report.keep("quality", _section(done), full, [job.plain() for job in done])
+
+    run(jobs, 3600.0 if full else 60.0, judge, save)
+
+
+def _section(jobs: list[Job]) -> str:
     parts = [
         "## Quality: distance to the known truth",
         "KL divergence to the truth × 10⁻⁵ on 100,000 fresh rows, mean ± standard error over seeds (5 seeds at every "
@@ -56,7 +63,7 @@ def main(full: bool = False) -> None:
     ]
     for values in (4, 200):
         parts.append(f"### {values} field values\n\n" + _table([job for job in jobs if job.tags["values"] == values]))
-    report.keep("quality", "\n\n".join(parts), full, [job.plain() for job in jobs])
+    return "\n\n".join(parts)
 
 
 def _table(jobs: list[Job]) -> str:

@@ -56,12 +56,11 @@ def main(full: bool = False) -> None:
     if not jobs:
         print("  no real set is here: this section is left out")
         return
-    # The slowest last, and the section written after each: whoever stops the run keeps what was measured.
-    methods = sorted(dict.fromkeys((job.peer, job.method) for job in jobs), key=lambda key: key[0] == "mcgrad")
-    for key in methods:
-        run([job for job in jobs if (job.peer, job.method) == key], 7200.0 if full else 240.0, judge)
-        done = [job for job in jobs if job.answer]
+
+    def save(done: list[Job]) -> None:
         report.keep("real", _section(done, kept), full, [job.plain() for job in done])
+
+    run(jobs, 7200.0 if full else 240.0, judge, save)
 
 
 def _section(jobs: list[Job], kept: dict[tuple[str, str, str], np.ndarray]) -> str:

@@ -1,10 +1,12 @@
 """Tables, plots and the page they go to."""
 
+import contextlib
+import io
 import json
 import math
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -58,8 +60,8 @@ def write_page(order: Sequence[str]) -> None:
 Written by `python -m benchmarks` on {date}; every section says when its figures were taken and in which form.
 Machine: {machine(load=False)}, {platform.system()}, {memory_size():.0f} GB.
 
-Times are **CPU seconds on one thread**, for every method alike: on a machine that others use too, wall time measures the
-others. A first fit on 2,000 rows pays for imports and compilers before the clock starts; turning columns into the
+Times are **CPU seconds on one thread**, for every method alike: on a machine that others use too, wall time measures
+the others. A first fit on 2,000 rows pays for imports and compilers before the clock starts; turning columns into the
 container a library wants is not timed. Ratios above 1 are in favour of mcnet. Memory is what a fit needs on top of the
 rows. "over N s" means that the method was stopped after N seconds of wall time.
 """
@@ -110,3 +112,12 @@ def _svg(title: str, lines: dict[str, Sequence[tuple[float, float]]], unit: str)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"/>')
         parts.append(f'<g fill="{colour}">{dots}<text x="505" y="{52 + 20 * number}">{label}</text></g>')
     return "\n".join([*parts, "</svg>"])
+
+
+def keep_printed(part: str, title: str, function: Callable[[], None], full: bool) -> None:
+    """Keep what a function prints, and print it too."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        function()
+    print(printed.getvalue(), flush=True)
+    keep(part, f"## {title}\n\n```text\n{printed.getvalue().strip()}\n```", full)

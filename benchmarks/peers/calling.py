@@ -108,15 +108,21 @@ class _Runner:
         self.process.wait()
 
 
-def run(jobs: Sequence[Job], limit: float, judge: Any = None) -> None:
-    """Fill in the answers of all jobs; `judge(job)` sees the predictions, which are not kept."""
+def run(jobs: Sequence[Job], limit: float, judge: Any = None, save: Any = None) -> None:
+    """Fill in the answers of all jobs; `judge(job)` sees the predictions, which are not kept.
+
+    The slowest peer comes last, and `save(jobs so far)` is called after every method: whoever stops the run keeps what
+    was measured.
+    """
     limit = LIMIT or limit
     by_method: dict[tuple[str, str], list[Job]] = {}
     for job in jobs:
         by_method.setdefault((job.peer, job.method), []).append(job)
     with tempfile.TemporaryDirectory() as folder:
-        for (peer, method), group in by_method.items():
-            _run_method(peer, method, group, limit, judge, folder)
+        for peer, method in sorted(by_method, key=lambda key: key[0] == "mcgrad"):
+            _run_method(peer, method, by_method[peer, method], limit, judge, folder)
+            if save is not None:
+                save([job for job in jobs if job.answer])
 
 
 def _run_method(peer: str, method: str, group: list[Job], limit: float, judge: Any, folder: str) -> None:

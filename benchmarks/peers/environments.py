@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 
 # torch is named first and by version: this build is CPU-only and small.
 REQUIREMENTS = {
-    "scikit-learn": ("scikit-learn==1.9.0",),
+    "scikit-learn": ("scikit-learn==1.9.1",),
     "mcgrad": ("lightgbm", "pandas", "plotly", "psutil", "scikit-learn", "scipy", "typing-extensions"),
     "probcal": ("probcal==0.4.0",),
     "betacal": ("betacal==1.1.0",),

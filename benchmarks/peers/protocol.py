@@ -3,8 +3,8 @@
 A job is one line of JSON on standard input: the Parquet files to fit and to predict, the field columns, where the
 predictions go. The answer is one line of JSON on standard output.
 
-A method has `fit(rows)` and `predict(rows)`; `rows(table)` turns the columns into what the library takes. Turning is not
-timed, nor is a first fit on a few rows, so that imports and compilers are paid for before the clock starts.
+A method has `fit(rows)` and `predict(rows)`; `rows(table)` turns the columns into what the library takes. Turning is
+not timed, nor is a first fit on a few rows, so that imports and compilers are paid for before the clock starts.
 """
 
 import ctypes
