@@ -36,7 +36,7 @@ def main(full: bool = False) -> None:
                 continue
             rows = len(data.labels(files[0]))
             for key, with_field in (PEER_METHODS | OWN_METHODS).items():
-                slow = key in NETWORKS or key[0] == "mcgrad"
+                slow = key in NETWORKS or key[0] in ("mcgrad", "probcal")
                 if (key in NETWORKS and not full) or (slow and split == "" and not full):
                     continue
                 job = Job(*key, *files, rows, ("field",) if with_field else ())
@@ -94,19 +94,19 @@ def _paired(kept: dict[tuple[str, str, str], np.ndarray], key: tuple[str, str], 
 
 def _table(jobs: list[Job], kept: dict[tuple[str, str, str], np.ndarray]) -> str:
     key = (jobs[0].tags["set"], jobs[0].tags["split"])
-    ours = next(job for job in jobs if _label(job) == "mcnet")
+    ours = next((job for job in jobs if _label(job) == "mcnet" and not job.failed), None)
     lines = []
     for job in sorted(jobs, key=lambda job: job.answer.get("loss", np.inf)):
         if job.failed:
             lines.append([_label(job), job.failed, "—", "—", "—"])
             continue
-        ratio = job.answer["fit"] / ours.answer["fit"]
+        ratio = f" ({job.answer['fit'] / ours.answer['fit']:.2g}×)" if ours else ""
         lines.append(
             [
                 _label(job),
                 f"{job.answer['loss']:.5f}",
                 _paired(kept, key, "mcnet", _label(job)),
-                f"{report.seconds(job.answer['fit'])} ({ratio:.2g}×)",
+                report.seconds(job.answer["fit"]) + ratio,
                 job.answer["violations"],
             ]
         )

@@ -59,6 +59,7 @@ def write_page(order: Sequence[str]) -> None:
 
 Written by `python -m benchmarks` on {date}; every section says when its figures were taken and in which form.
 Machine: {machine(load=False)}, {platform.system()}, {memory_size():.0f} GB.
+Peers, each in an environment of its own: {peer_versions()}.
 
 Times are **CPU seconds on one thread**, for every method alike: on a machine that others use too, wall time measures
 the others. A first fit on 2,000 rows pays for imports and compilers before the clock starts; turning columns into the
@@ -67,6 +68,17 @@ rows. "over N s" means that the method was stopped after N seconds of wall time.
 """
     PAGE.write_text(head + "\n" + "\n".join(sections))
     print(f"wrote {PAGE.name}")
+
+
+def peer_versions() -> str:
+    """Return what the runners said of their libraries."""
+    found: dict[str, str] = {}
+    for path in sorted(_KEPT.glob("*.json")):
+        figures = json.loads(path.read_text())
+        for job in figures if isinstance(figures, list) else []:
+            if job["peer"] != "mcnet" and "versions" in job:
+                found[job["peer"]] = ", ".join(f"{name} {version}" for name, version in job["versions"].items())
+    return "; ".join(found.values()) or "none was run"
 
 
 def memory_size() -> float:

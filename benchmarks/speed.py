@@ -32,7 +32,8 @@ def main(full: bool = False) -> None:
     def save(done: list[Job]) -> None:
         report.keep("speed", _section(done, sizes), full, [job.plain() for job in done])
 
-    run([job for job in jobs if not job.answer], 3600.0 if full else 75.0, None, lambda _: save(jobs))
+    capped = [job for job in jobs if job.answer]
+    run([job for job in jobs if not job.answer], 3600.0 if full else 75.0, None, lambda done: save([*done, *capped]))
 
 
 def _section(jobs: list[Job], sizes: tuple[int, ...]) -> str:

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ _numbers = itertools.count()
 
 LIMIT: float | None = None
 """Seconds a job may take, whatever a part asks for."""
+TOGETHER = 1
+"""How many methods run at once; times are CPU seconds of one thread, so that neighbours hardly show in them."""
 
 
 @dataclass
@@ -111,18 +114,31 @@ class _Runner:
 def run(jobs: Sequence[Job], limit: float, judge: Any = None, save: Any = None) -> None:
     """Fill in the answers of all jobs; `judge(job)` sees the predictions, which are not kept.
 
-    The slowest peer comes last, and `save(jobs so far)` is called after every method: whoever stops the run keeps what
-    was measured.
+    The slowest peer comes last (first, where several run at once), and `save(jobs so far)` is called after every
+    method: whoever stops the run keeps what was measured.
     """
     limit = LIMIT or limit
     by_method: dict[tuple[str, str], list[Job]] = {}
     for job in jobs:
         by_method.setdefault((job.peer, job.method), []).append(job)
     with tempfile.TemporaryDirectory() as folder:
-        for peer, method in sorted(by_method, key=lambda key: key[0] == "mcgrad"):
-            _run_method(peer, method, by_method[peer, method], limit, judge, folder)
-            if save is not None:
-                save([job for job in jobs if job.answer])
+        alone = threading.Lock()
+
+        def one(key: tuple[str, str]) -> None:
+            _run_method(*key, by_method[key], limit, judge, folder)
+            with alone:
+                if save is not None:
+                    save([job for group in finished(key) for job in group])
+
+        done: set[tuple[str, str]] = set()
+
+        def finished(key: tuple[str, str]) -> list[list[Job]]:
+            done.add(key)
+            return [group for name, group in by_method.items() if name in done]
+
+        order = sorted(by_method, key=lambda key: key[0] == "mcgrad", reverse=TOGETHER > 1)
+        with ThreadPoolExecutor(TOGETHER) as pool:
+            list(pool.map(one, order))
 
 
 def _run_method(peer: str, method: str, group: list[Job], limit: float, judge: Any, folder: str) -> None:
