@@ -33,8 +33,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="part", help="; ".join(f"{n}: {t}" for n, (t, _) in PARTS.items()))
     parser.add_argument("--full", action="store_true", help="all sizes and seeds: hours instead of minutes")
-    parser.add_argument("--limit", type=float, help="seconds after which a method of a peer is stopped")
+    parser.add_argument("--limit", type=float, help="CPU seconds after which a method of a peer is stopped")
     parser.add_argument("--together", type=int, default=1, help="how many methods of peers run at once")
+    parser.add_argument("--resume", action="store_true", help="quality, speed: keep what an earlier run has measured")
     given = parser.parse_args()
     unknown = [part for part in given.parts if part not in PARTS]
     if unknown:
@@ -44,7 +45,7 @@ def main() -> None:
     from benchmarks.measure import machine
     from benchmarks.peers import calling
 
-    calling.LIMIT, calling.TOGETHER = given.limit, given.together
+    calling.LIMIT, calling.TOGETHER, calling.RESUME = given.limit, given.together, given.resume
     print(machine())
     for part in given.parts or [name for name, (_, quick) in PARTS.items() if quick or given.full]:
         begin = time.perf_counter()

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from benchmarks import flights
 from benchmarks.measure import DATA
 from mcnet.rows.simulate import SimulatedField, SimulatedLog, simulate
 
@@ -67,6 +68,8 @@ def real_folder() -> Path:
 def real_files(name: str, split: str) -> tuple[Path, Path] | None:
     """Return the fit and test files of a real set, or None when it is not here; `split` is "_rand" or ""."""
     folder = real_folder() / name
+    if name == "nycflights13" and not folder.exists():
+        folder = flights.prepare() or folder
     fit, test = folder / f"val{split}.parquet", folder / f"test{split}.parquet"
     if fit.exists() and test.exists():
         return fit, test

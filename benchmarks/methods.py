@@ -39,9 +39,9 @@ NETWORKS = {("mcnet", "adacalib"), ("mcnet", "per-bin")}
 
 def ranked(figures: dict[str, float], ours: str = "mcnet") -> str:
     """Return a sentence on whether ours has the lowest figure."""
-    best = min(figures, key=figures.__getitem__)
     if ours not in figures:
         return f"{ours} has no figure"
+    best = min(figures, key=figures.__getitem__)
     if best == ours:
         others = {name: value for name, value in figures.items() if name != ours}
         if not others:

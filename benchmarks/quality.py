@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks import data, report
 from benchmarks.methods import NETWORKS, OWN_METHODS, PEER_METHODS, ranked
-from benchmarks.peers.calling import Job, run
+from benchmarks.peers.calling import Job, recall, run
 from mcnet.rows.simulate import kl_to_truth
 
 SIZES = (5_000, 20_000, 100_000, 1_000_000)
@@ -48,10 +48,11 @@ def main(full: bool = False) -> None:
                     fields = ("field",) if with_field else ()
                     jobs.append(Job(peer, method, fit, test, rows, fields, tags={"values": values, "seed": seed}))
 
-    def save(done: list[Job]) -> None:
-        report.keep("quality", _section(done), full, [job.plain() for job in done])
+    def save() -> None:
+        answered = [job for job in jobs if job.answer]
+        report.keep("quality", _section(answered), full, [job.plain() for job in answered])
 
-    run(jobs, 3600.0 if full else 60.0, judge, save)
+    run(recall(jobs, report.KEPT / "quality.json"), 3600.0 if full else 60.0, judge, save)
 
 
 def _section(jobs: list[Job]) -> str:
@@ -75,10 +76,10 @@ def _table(jobs: list[Job]) -> str:
     for name, runs in found.items():
         cells = []
         for rows in SIZES:
-            figures = [1e5 * job.answer["kl"] for job in runs[rows] if not job.failed]
-            missing = [job.failed for job in runs[rows] if job.failed]
+            figures = [1e5 * job.answer["kl"] for job in runs.get(rows, []) if not job.failed]
+            missing = [job.failed for job in runs.get(rows, []) if job.failed]
             if not figures or missing:
-                cells.append(str(missing[0]))
+                cells.append(str(missing[0]) if missing else "—")
                 continue
             means[rows][name] = float(np.mean(figures))
             error = f" ± {np.std(figures, ddof=1) / np.sqrt(len(figures)):.2g}" if len(figures) > 1 else ""
@@ -88,6 +89,8 @@ def _table(jobs: list[Job]) -> str:
     said = []
     for rows in SIZES:
         classical = {name: means[rows][name] for name in CLASSICAL if name in means[rows]}
+        if not classical:
+            continue
         best = min(classical, key=classical.__getitem__)
         ratio = means[rows].get("mcnet", np.nan) / classical[best]
         said.append(f"- {rows:,} rows: {ranked(means[rows])}; mcnet ÷ best classical ({best}) = {ratio:.2f}.")

@@ -57,7 +57,8 @@ def main(full: bool = False) -> None:
         print("  no real set is here: this section is left out")
         return
 
-    def save(done: list[Job]) -> None:
+    def save() -> None:
+        done = [job for job in jobs if job.answer]
         report.keep("real", _section(done, kept), full, [job.plain() for job in done])
 
     run(jobs, 7200.0 if full else 240.0, judge, save)

@@ -15,7 +15,7 @@ from benchmarks.measure import DATA, machine
 
 PAGE = Path(__file__).parent / "RESULTS.md"
 PLOTS = Path(__file__).parent / "plots"
-_KEPT = DATA / "results"
+KEPT = DATA / "results"
 _COLOURS = ("#0b5fa5", "#c2410c", "#15803d", "#7c3aed", "#b45309", "#be123c", "#0e7490", "#4d7c0f", "#64748b")
 
 
@@ -43,17 +43,17 @@ def size(value: float) -> str:
 
 def keep(part: str, text: str, full: bool, figures: Any = None) -> None:
     """Keep the section of a part, with what it was measured on, until the page is put together."""
-    _KEPT.mkdir(parents=True, exist_ok=True)
+    KEPT.mkdir(parents=True, exist_ok=True)
     stamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     note = f"*{'Full' if full else 'Quick'} form, {stamp}, load {os.getloadavg()[0]:.1f}.*"
-    (_KEPT / f"{part}.md").write_text(f"{text.strip()}\n\n{note}\n")
+    (KEPT / f"{part}.md").write_text(f"{text.strip()}\n\n{note}\n")
     if figures is not None:
-        (_KEPT / f"{part}.json").write_text(json.dumps(figures, default=str))
+        (KEPT / f"{part}.json").write_text(json.dumps(figures, default=str))
 
 
 def write_page(order: Sequence[str]) -> None:
     """Put the kept sections together."""
-    sections = [(_KEPT / f"{part}.md").read_text() for part in order if (_KEPT / f"{part}.md").exists()]
+    sections = [(KEPT / f"{part}.md").read_text() for part in order if (KEPT / f"{part}.md").exists()]
     date = datetime.now(UTC).strftime("%Y-%m-%d")
     head = f"""# Results
 
@@ -64,7 +64,7 @@ Peers, each in an environment of its own: {peer_versions()}.
 Times are **CPU seconds on one thread**, for every method alike: on a machine that others use too, wall time measures
 the others. A first fit on 2,000 rows pays for imports and compilers before the clock starts; turning columns into the
 container a library wants is not timed. Ratios above 1 are in favour of mcnet. Memory is what a fit needs on top of the
-rows. "over N s" means that the method was stopped after N seconds of wall time.
+rows. "over N s" means that the method was stopped after N CPU seconds.
 """
     PAGE.write_text(head + "\n" + "\n".join(sections))
     print(f"wrote {PAGE.name}")
@@ -73,7 +73,7 @@ rows. "over N s" means that the method was stopped after N seconds of wall time.
 def peer_versions() -> str:
     """Return what the runners said of their libraries."""
     found: dict[str, str] = {}
-    for path in sorted(_KEPT.glob("*.json")):
+    for path in sorted(KEPT.glob("*.json")):
         figures = json.loads(path.read_text())
         for job in figures if isinstance(figures, list) else []:
             if job["peer"] != "mcnet" and "versions" in job:

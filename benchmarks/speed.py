@@ -3,7 +3,7 @@
 from benchmarks import report
 from benchmarks.data import simulated_files
 from benchmarks.methods import NEEDS_FIELD, PEER_METHODS, ranked
-from benchmarks.peers.calling import Job, run
+from benchmarks.peers.calling import Job, recall, run
 
 VALUES = (0, 4, 200)
 # net:cal sorts and copies at length; beyond this it is shown as not tried.
@@ -29,11 +29,11 @@ def main(full: bool = False) -> None:
     sizes = tuple(10**power for power in range(4, 9 if full else 7))
     jobs = jobs_of(sizes, {} if full else CAPS)
 
-    def save(done: list[Job]) -> None:
-        report.keep("speed", _section(done, sizes), full, [job.plain() for job in done])
+    def save() -> None:
+        answered = [job for job in jobs if job.answer]
+        report.keep("speed", _section(answered, sizes), full, [job.plain() for job in answered])
 
-    capped = [job for job in jobs if job.answer]
-    run([job for job in jobs if not job.answer], 3600.0 if full else 75.0, None, lambda done: save([*done, *capped]))
+    run(recall(jobs, report.KEPT / "speed.json"), 3600.0 if full else 75.0, None, save)
 
 
 def _section(jobs: list[Job], sizes: tuple[int, ...]) -> str:
@@ -62,15 +62,17 @@ def _by(jobs: list[Job]) -> dict[str, dict[int, Job]]:
 
 def _fit_table(jobs: list[Job], sizes: tuple[int, ...]) -> str:
     named = _by(jobs)
-    ours = named["mcnet"]
+    ours = named.get("mcnet", {})
     lines = []
     for name, runs in named.items():
         cells = []
         for rows in sizes:
-            job, own = runs[rows], ours[rows]
-            if job.failed:
+            job, own = runs.get(rows), ours.get(rows)
+            if job is None:
+                cells.append("—")
+            elif job.failed:
                 cells.append(job.failed)
-            elif name == "mcnet" or own.failed:
+            elif name == "mcnet" or own is None or own.failed:
                 cells.append(report.seconds(job.answer["fit"]))
             else:
                 cells.append(f"{report.seconds(job.answer['fit'])} ({job.answer['fit'] / own.answer['fit']:.2g}×)")
@@ -81,20 +83,24 @@ def _fit_table(jobs: list[Job], sizes: tuple[int, ...]) -> str:
 
 
 def _rank(named: dict[str, dict[int, Job]], rows: int, what: str) -> str:
-    return ranked({name: runs[rows].answer[what] for name, runs in named.items() if not runs[rows].failed})
+    return ranked(
+        {name: runs[rows].answer[what] for name, runs in named.items() if rows in runs and not runs[rows].failed}
+    )
 
 
 def _costs(jobs: list[Job], sizes: tuple[int, ...]) -> str:
     """Predict, latency, memory and file size at the largest size that a method finished."""
     named = _by(jobs)
-    ours = named["mcnet"]
+    ours = named.get("mcnet", {})
     lines = []
     for name, runs in named.items():
-        done = [rows for rows in sizes if not runs[rows].failed]
+        done = [rows for rows in sizes if rows in runs and not runs[rows].failed]
         if not done:
             continue
-        own, answer = ours[done[-1]], runs[done[-1]].answer
-        versus = {what: answer[what] / own.answer[what] for what in ("predict", "latency")} if not own.failed else {}
+        own, answer = ours.get(done[-1]), runs[done[-1]].answer
+        versus = (
+            {what: answer[what] / own.answer[what] for what in ("predict", "latency")} if own and not own.failed else {}
+        )
         per_row, one = (
             f"{report.seconds(answer[what])}" + (f" ({versus[what]:.2g}×)" if versus and name != "mcnet" else "")
             for what in ("predict", "latency")
@@ -108,7 +114,7 @@ def _costs(jobs: list[Job], sizes: tuple[int, ...]) -> str:
         "memory of a fit",
         "file",
     ]
-    largest = max((rows for rows in sizes if not ours[rows].failed), default=sizes[0])
+    largest = max((rows for rows in sizes if rows in ours and not ours[rows].failed), default=sizes[0])
     said = [f"- {word}, {largest:,} rows: {_rank(named, largest, what)}." for word, what in _SAID]
     return report.table(head, lines) + "\n\n" + "\n".join(said)
 

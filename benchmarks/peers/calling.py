@@ -1,11 +1,13 @@
-"""Run methods of peers on jobs, each peer in a process of its own, with a time limit a job."""
+"""Run methods of peers on jobs, each peer in a process of its own, with a limit of CPU time a job."""
 
 import itertools
 import json
+import os
 import queue
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -18,9 +20,14 @@ from benchmarks.peers.environments import interpreter, variables
 
 _SCRIPTS = Path(__file__).parent
 _numbers = itertools.count()
+_SLOW = {("probcal", "segmented spline"): 1, ("mcgrad", "default"): 2, ("mcgrad", "monotone"): 3}
 
 LIMIT: float | None = None
-"""Seconds a job may take, whatever a part asks for."""
+"""CPU seconds a job may take, whatever a part asks for."""
+PATIENCE = 20.0
+"""How many times the limit may pass on the clock: a busy machine is no fault of a method."""
+RESUME = False
+"""Take what an earlier run has measured, and do the rest."""
 TOGETHER = 1
 """How many methods run at once; times are CPU seconds of one thread, so that neighbours hardly show in them."""
 
@@ -49,6 +56,11 @@ class Job:
     def failed(self) -> str | None:
         """Why there is no figure, if there is none."""
         return self.answer.get("failed")
+
+    @property
+    def key(self) -> str:
+        """What was measured, whenever it was."""
+        return json.dumps([self.peer, self.method, self.rows, list(self.fields), self.tags])
 
     def plain(self) -> dict[str, Any]:
         """Return what JSON can hold."""
@@ -93,11 +105,18 @@ class _Runner:
         }
         self.process.stdin.write(json.dumps(sent) + "\n")
         self.process.stdin.flush()
-        try:
-            line = self.lines.get(timeout=limit)
-        except queue.Empty:
-            self.stop()
-            return {"failed": f"over {limit:.0f} s", "late": True}
+        begin, spent = time.monotonic(), self.spent()
+        while True:
+            try:
+                line = self.lines.get(timeout=0.5)
+                break
+            except queue.Empty:
+                if self.spent() - spent > limit:
+                    self.stop()
+                    return {"failed": f"over {limit:.0f} s", "late": True}
+                if time.monotonic() - begin > PATIENCE * limit:
+                    self.stop()
+                    return {"failed": "not finished: the machine was too busy", "late": True}
         if line is None:
             return {"failed": "its process ended", "late": True}
         answer = json.loads(line)
@@ -105,6 +124,14 @@ class _Runner:
             answer["p"] = np.load(predictions)
             predictions.unlink()
         return answer
+
+    def spent(self) -> float:
+        """Return the CPU seconds of the process so far."""
+        try:
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> None:
         self.process.kill()
@@ -114,8 +141,8 @@ class _Runner:
 def run(jobs: Sequence[Job], limit: float, judge: Any = None, save: Any = None) -> None:
     """Fill in the answers of all jobs; `judge(job)` sees the predictions, which are not kept.
 
-    The slowest peer comes last (first, where several run at once), and `save(jobs so far)` is called after every
-    method: whoever stops the run keeps what was measured.
+    The slowest methods come last (first, where several run at once), and `save()` is called after every job: whoever
+    stops the run keeps what was measured.
     """
     limit = LIMIT or limit
     by_method: dict[tuple[str, str], list[Job]] = {}
@@ -124,24 +151,36 @@ def run(jobs: Sequence[Job], limit: float, judge: Any = None, save: Any = None) 
     with tempfile.TemporaryDirectory() as folder:
         alone = threading.Lock()
 
-        def one(key: tuple[str, str]) -> None:
-            _run_method(*key, by_method[key], limit, judge, folder)
+        def after(job: Job) -> None:
             with alone:
+                if judge is not None and not job.failed:
+                    judge(job)
+                job.answer.pop("p", None)
                 if save is not None:
-                    save([job for group in finished(key) for job in group])
+                    save()
 
-        done: set[tuple[str, str]] = set()
+        def one(key: tuple[str, str]) -> None:
+            _run_method(*key, by_method[key], limit, after, folder)
 
-        def finished(key: tuple[str, str]) -> list[list[Job]]:
-            done.add(key)
-            return [group for name, group in by_method.items() if name in done]
-
-        order = sorted(by_method, key=lambda key: key[0] == "mcgrad", reverse=TOGETHER > 1)
+        order = sorted(by_method, key=lambda key: _SLOW.get(key, 0), reverse=TOGETHER > 1)
         with ThreadPoolExecutor(TOGETHER) as pool:
             list(pool.map(one, order))
 
 
-def _run_method(peer: str, method: str, group: list[Job], limit: float, judge: Any, folder: str) -> None:
+def recall(jobs: Sequence[Job], kept: Path) -> list[Job]:
+    """Give jobs the figures of an earlier run, where it had any; return those still to be done."""
+    if RESUME and kept.exists():
+        known = {}
+        for entry in json.loads(kept.read_text()):
+            given = [entry.pop(name) for name in ("peer", "method", "rows", "fields", "tags")]
+            if "fit" in entry:
+                known[json.dumps(given)] = entry
+        for job in jobs:
+            job.answer = job.answer or known.get(job.key, {})
+    return [job for job in jobs if not job.answer]
+
+
+def _run_method(peer: str, method: str, group: list[Job], limit: float, after: Any, folder: str) -> None:
     runner: _Runner | None = None
     hopeless: set[int] = set()  # sizes at which it did not finish
     try:
@@ -155,9 +194,7 @@ def _run_method(peer: str, method: str, group: list[Job], limit: float, judge: A
             if job.answer.get("late"):
                 hopeless.add(job.rows)
                 runner = None
-            elif judge is not None and not job.failed:
-                judge(job)
-            job.answer.pop("p", None)
+            after(job)
             said = job.failed or f"fit {job.answer['fit']:.2f} s"
             print(f"  {job.name}, {job.rows:,} rows {job.tags}: {said}", flush=True)
     except (OSError, subprocess.CalledProcessError) as error:
