@@ -37,16 +37,17 @@ OWN_METHODS = {
 NETWORKS = {("mcnet", "adacalib"), ("mcnet", "per-bin")}
 
 
-def ranked(figures: dict[str, float], ours: str = "mcnet") -> str:
-    """Return a sentence on whether ours has the lowest figure."""
+def ranked(figures: dict[str, float], ours: str = "mcnet", differences: bool = False) -> str:
+    """Return a sentence on whether ours has the lowest figure, with ratios or with differences."""
     if ours not in figures:
         return f"{ours} has no figure"
-    best = min(figures, key=figures.__getitem__)
-    if best == ours:
-        others = {name: value for name, value in figures.items() if name != ours}
-        if not others:
-            return f"{ours} alone has a figure"
-        second = min(others, key=others.__getitem__)
-        return f"{ours} is first; next is {second}, {others[second] / figures[ours]:.2f}×"
-    place = sorted(figures.values()).index(figures[ours]) + 1
-    return f"**{ours} is not first** (place {place}): {best} has {figures[best] / figures[ours]:.2f}× its figure"
+
+    def beside(name: str) -> str:
+        if differences:
+            return f"{figures[name] - figures[ours]:+.5f}"
+        return f"{figures[name] / figures[ours]:.2f}×"
+
+    order = sorted(figures, key=figures.__getitem__)
+    if order[0] == ours:
+        return f"{ours} is first; next is {order[1]}, {beside(order[1])}" if order[1:] else f"{ours} alone has a figure"
+    return f"**{ours} is not first** (place {order.index(ours) + 1}): {order[0]} is, {beside(order[0])}"

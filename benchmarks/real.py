@@ -42,7 +42,7 @@ def main(full: bool = False) -> None:
                 job = Job(*key, *files, rows, ("field",) if with_field else ())
                 job.tags = {"set": name, "split": split, "fields": "field" if with_field else "none"}
                 jobs.append(job)
-            for fields in (("field2",), ("field", "field2")):
+            for fields in (("field2",), ("field", "field2")) if full or split else ():
                 job = Job("mcnet", "mcnet", *files, rows, fields)
                 job.tags = {"set": name, "split": split, "fields": " + ".join(fields)}
                 jobs.append(job)
@@ -113,7 +113,7 @@ def _table(jobs: list[Job], kept: dict[tuple[str, str, str], np.ndarray]) -> str
         )
     head = ["method", "log-loss", "Δ × 10⁻⁵ (mcnet − it)", "fit (÷ mcnet's)", "falls"]
     single = {_label(job): job.answer["loss"] for job in jobs if not job.failed and "2" not in job.tags["fields"]}
-    said = [f"- log-loss, one field: {ranked(single)}."]
+    said = [f"- log-loss, one field: {ranked(single, differences=True)}."]
     for rival in RIVALS:
         if (*key, rival) in kept:
             said.append(f"- against {rival}: Δ = {_paired(kept, key, 'mcnet', rival)} (× 10⁻⁵).")
