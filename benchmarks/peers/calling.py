@@ -145,9 +145,11 @@ def run(jobs: Sequence[Job], limit: float, judge: Any = None, save: Any = None) 
     stops the run keeps what was measured.
     """
     limit = LIMIT or limit
-    by_method: dict[tuple[str, str], list[Job]] = {}
+    # One process a peer, so that its imports are paid for once; slow methods have one of their own.
+    groups: dict[tuple[str, str], list[Job]] = {}
     for job in jobs:
-        by_method.setdefault((job.peer, job.method), []).append(job)
+        key = (job.peer, job.method)
+        groups.setdefault(key if key in _SLOW else (job.peer, ""), []).append(job)
     with tempfile.TemporaryDirectory() as folder:
         alone = threading.Lock()
 
@@ -160,9 +162,9 @@ def run(jobs: Sequence[Job], limit: float, judge: Any = None, save: Any = None) 
                     save()
 
         def one(key: tuple[str, str]) -> None:
-            _run_method(*key, by_method[key], limit, after, folder)
+            _run_group(key[0], groups[key], limit, after, folder)
 
-        order = sorted(by_method, key=lambda key: _SLOW.get(key, 0), reverse=TOGETHER > 1)
+        order = sorted(groups, key=lambda key: _SLOW.get(key, 0), reverse=TOGETHER > 1)
         with ThreadPoolExecutor(TOGETHER) as pool:
             list(pool.map(one, order))
 
@@ -180,19 +182,19 @@ def recall(jobs: Sequence[Job], kept: Path) -> list[Job]:
     return [job for job in jobs if not job.answer]
 
 
-def _run_method(peer: str, method: str, group: list[Job], limit: float, after: Any, folder: str) -> None:
+def _run_group(peer: str, group: list[Job], limit: float, after: Any, folder: str) -> None:
     runner: _Runner | None = None
-    hopeless: set[int] = set()  # sizes at which it did not finish
+    hopeless: dict[str, int] = {}  # the rows at which a method did not finish
     try:
         for job in sorted(group, key=lambda job: job.rows):
-            if hopeless and job.rows >= min(hopeless):
-                job.answer = {"failed": f"not tried: late at {min(hopeless):,} rows", "late": True}
+            if job.rows >= hopeless.get(job.method, job.rows + 1):
+                job.answer = {"failed": f"not tried: late at {hopeless[job.method]:,} rows", "late": True}
                 continue
             if runner is None:
                 runner = _Runner(peer)
             job.answer = runner.ask(job, folder, limit)
             if job.answer.get("late"):
-                hopeless.add(job.rows)
+                hopeless[job.method] = job.rows
                 runner = None
             after(job)
             said = job.failed or f"fit {job.answer['fit']:.2f} s"
