@@ -33,7 +33,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="part", help="; ".join(f"{n}: {t}" for n, (t, _) in PARTS.items()))
     parser.add_argument("--full", action="store_true", help="all sizes and seeds: hours instead of minutes")
-    parser.add_argument("--limit", type=float, help="CPU seconds after which a method of a peer is stopped")
+    parser.add_argument(
+        "--limit", type=float, help="CPU seconds a method may take; 0 with --resume: only rewrite the page"
+    )
     parser.add_argument("--together", type=int, default=1, help="how many methods of peers run at once")
     parser.add_argument("--resume", action="store_true", help="quality, speed: keep what an earlier run has measured")
     given = parser.parse_args()

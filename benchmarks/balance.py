@@ -54,15 +54,18 @@ def main(full: bool = False) -> None:
             fitted_spreads.append(spread(before.fields["field"], predict(before), before.label))
             print(f"  {name}, alpha {alpha}: spread {spreads[-1]:.4f}, log-loss {losses[-1].mean():.5f}", flush=True)
         lines.append([name, *_cells(losses, fitted_spreads, spreads)])
+        report.keep("balance", _section(rows, lines), full)
+
+
+def _section(rows: int, lines: list[list[str]]) -> str:
     head = ["method", "spread, fitted rows", "spread, fresh rows", "log-loss, α = 0", "its change × 10⁻⁵", "held"]
-    text = (
+    return (
         f"## Balance\n\nα = 0 → α = {ALPHA:g}; {rows:,} fitted rows, 4 field values. The spread is the largest minus "
         "the smallest PCOC of a field: on the fitted rows against their labels, on a million fresh rows against the "
         "true probabilities, so that label noise does not blur it; the change in log-loss is paired, with its standard "
         "error. Held: the spread on fresh rows falls and the log-loss does not rise by more than its standard error. "
         f"MCNet-None sees no field, so there is nothing to balance.\n\n{report.table(head, lines)}"
     )
-    report.keep("balance", text, full)
 
 
 def _cells(losses: list[np.ndarray], fitted_spreads: list[float], spreads: list[float]) -> list[str]:

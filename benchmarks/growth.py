@@ -53,4 +53,4 @@ def main(full: bool = False) -> None:
         lines.append(["**exponent**", *exponents(at, figures)])
         parts.append(report.table([name, "sketch", "fit", "memory"], lines))
         print(parts[-1], flush=True)
-    report.keep("growth", "\n\n".join(parts), full)
+        report.keep("growth", "\n\n".join(parts), full)

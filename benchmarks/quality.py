@@ -72,13 +72,14 @@ def _table(jobs: list[Job]) -> str:
     for job in jobs:
         found.setdefault(job.name, {}).setdefault(job.rows, []).append(job)
     means: dict[int, dict[str, float]] = {rows: {} for rows in SIZES}
+    expected = {rows: max(len(runs.get(rows, [])) for runs in found.values()) for rows in SIZES}
     lines = []
     for name, runs in found.items():
         cells = []
         for rows in SIZES:
             figures = [1e5 * job.answer["kl"] for job in runs.get(rows, []) if not job.failed]
             missing = [job.failed for job in runs.get(rows, []) if job.failed]
-            if not figures or missing:
+            if missing or len(figures) < expected[rows]:  # means over fewer seeds would not compare
                 cells.append(str(missing[0]) if missing else "—")
                 continue
             means[rows][name] = float(np.mean(figures))
