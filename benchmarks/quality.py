@@ -90,7 +90,7 @@ def _table(jobs: list[Job]) -> str:
     said = []
     for rows in SIZES:
         classical = {name: means[rows][name] for name in CLASSICAL if name in means[rows]}
-        if not classical:
+        if not classical or "mcnet" not in means[rows]:
             continue
         best = min(classical, key=classical.__getitem__)
         ratio = means[rows].get("mcnet", np.nan) / classical[best]
