@@ -49,5 +49,9 @@ def ranked(figures: dict[str, float], ours: str = "mcnet", differences: bool = F
 
     order = sorted(figures, key=figures.__getitem__)
     if order[0] == ours:
-        return f"{ours} is first; next is {order[1]}, {beside(order[1])}" if order[1:] else f"{ours} alone has a figure"
-    return f"**{ours} is not first** (place {order.index(ours) + 1}): {order[0]} is, {beside(order[0])}"
+        return (
+            f"{ours} is first of {len(order)}; next is {order[1]}, {beside(order[1])}"
+            if order[1:]
+            else f"{ours} alone has a figure"
+        )
+    return f"**{ours} is not first** (place {order.index(ours) + 1} of {len(order)}): {order[0]} is, {beside(order[0])}"

@@ -65,6 +65,9 @@ Times are **CPU seconds on one thread**, for every method alike: on a machine th
 the others. A first fit on 2,000 rows pays for imports and compilers before the clock starts; turning columns into the
 container a library wants is not timed. Ratios above 1 are in favour of mcnet. Memory is what a fit needs on top of the
 rows. "over N s" means that the method was stopped after N CPU seconds.
+A dash, or a method that is not in a table, means that the run was stopped before it was measured: "first" is then among
+those with a figure in that very column, and says nothing on the others. A resumed run adds to the figures of
+earlier ones.
 """
     PAGE.write_text(head + "\n" + "\n".join(sections))
     print(f"wrote {PAGE.name}")
