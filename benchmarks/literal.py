@@ -15,7 +15,8 @@ import mcnet
 from benchmarks import report
 from benchmarks.data import simulated
 from benchmarks.measure import cpu_time, warm_up
-from mcnet.rows.simulate import SimulatedLog, kl_to_truth
+from mcnet.metrics import kl_to_truth
+from mcnet.rows.simulate import SimulatedLog
 
 ROWS, BATCH, BINS, STEPS, EMBEDDING, VALUES = 3_040_000, 2048, 20, 50, 128, 4
 
@@ -84,7 +85,7 @@ def log_loss(p: np.ndarray, y: np.ndarray) -> float:
 
 def line(name: str, took: str, p: np.ndarray, test: SimulatedLog, ratio: str = "") -> list[str]:
     p = np.clip(p, 1e-7, 1 - 1e-7)
-    return [name, took, ratio, f"{log_loss(p, test.label):.5f}", f"{kl_to_truth(test.probability, p):.2e}"]
+    return [name, took, ratio, f"{log_loss(p, test.label):.5f}", f"{kl_to_truth(p, test.probability).value:.2e}"]
 
 
 def fit_line(

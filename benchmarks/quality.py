@@ -5,7 +5,7 @@ import numpy as np
 from benchmarks import data, report
 from benchmarks.methods import NETWORKS, OWN_METHODS, PEER_METHODS, ranked
 from benchmarks.peers.calling import Job, recall, run
-from mcnet.rows.simulate import kl_to_truth
+from mcnet.metrics import kl_to_truth
 
 SIZES = (5_000, 20_000, 100_000, 1_000_000)
 CLASSICAL = (
@@ -34,7 +34,7 @@ def seeds_of(rows: int, full: bool) -> int:
 
 def judge(job: Job) -> None:
     p = np.clip(job.answer["p"], 1e-7, 1 - 1e-7)
-    job.answer["kl"] = kl_to_truth(data.truth(job.test), p)
+    job.answer["kl"] = kl_to_truth(p, data.truth(job.test)).value
 
 
 def main(full: bool = False) -> None:

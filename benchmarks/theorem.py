@@ -6,7 +6,7 @@ from sklearn.isotonic import IsotonicRegression
 
 import mcnet
 from benchmarks import report
-from mcnet.rows.simulate import kl_to_truth
+from mcnet.metrics import kl_to_truth
 
 WAVES = 4
 
@@ -39,9 +39,9 @@ def main(full: bool = False) -> None:
         for row, rows in enumerate(sizes):
             scores, p, labels = draw(truth, rows, seed)
             fitted = mcnet.MCNet().fit(scores, labels)
-            ours[row, seed] = kl_to_truth(known, fitted.predict(test))
+            ours[row, seed] = kl_to_truth(fitted.predict(test), known).value
             other = IsotonicRegression(out_of_bounds="clip").fit(scores, labels).predict(test)
-            peer[row, seed] = kl_to_truth(known, np.clip(other, 1e-7, 1 - 1e-7))
+            peer[row, seed] = kl_to_truth(np.clip(other, 1e-7, 1 - 1e-7), known).value
             loss = -np.log(np.where(labels, p, 1 - p))
             noise[row, seed] = loss.std() / np.sqrt(rows)
     lines = []

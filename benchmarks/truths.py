@@ -7,7 +7,8 @@ import mcnet
 from benchmarks import report
 from benchmarks.data import simulated
 from benchmarks.measure import cpu_time, warm_up
-from mcnet.rows.simulate import SimulatedLog, kl_to_truth
+from mcnet.metrics import kl_to_truth
+from mcnet.rows.simulate import SimulatedLog
 
 ROWS = 3_000_000
 
@@ -41,12 +42,12 @@ def main(full: bool = False) -> None:
         before, test = log.calibration(), log.test()
         for name, run in (("isotonic", isotonic), ("isotonic per field", isotonic_per_field)):
             took, p = cpu_time(lambda run=run, before=before, test=test: run(before, test))
-            kl = kl_to_truth(test.probability, np.clip(p, 1e-7, 1 - 1e-7))
+            kl = kl_to_truth(np.clip(p, 1e-7, 1 - 1e-7), test.probability).value
             found.setdefault(name, []).append((kl, took, float("nan")))
         for architecture in ("factorised", "per-bin"):
             model = mcnet.MCNet(architecture=architecture)
             took, _ = cpu_time(lambda m=model, log=before: m.fit(log.score, log.label, field=log.fields["field"]))
-            kl = kl_to_truth(test.probability, model.predict(test.score, field=test.fields["field"]))
+            kl = kl_to_truth(model.predict(test.score, field=test.fields["field"]), test.probability).value
             found.setdefault(f"MCNet, {architecture}", []).append((kl, took, pcoc_error(model, before)))
             print(f"  seed {seed}, {architecture}: KL {kl:.2e} in {took:.1f} s", flush=True)
     mean = {name: float(np.mean([kl for kl, _, _ in runs])) for name, runs in found.items()}
