@@ -7,7 +7,7 @@ STAMPS := .venv/.stamps
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs bench clean
+.PHONY: help demo test lint docs bench bench-full clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-11s %s\n", $$1, $$2}'
@@ -36,8 +36,11 @@ lint: $(STAMPS)/lint ## ruff, mypy (strict), import-linter
 docs: $(STAMPS)/docs ## build the documentation site into site/, warnings being errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
 
-bench: $(STAMPS)/test ## measure speed side by side with scikit-learn
+bench: $(STAMPS)/test ## measure mcnet beside its peers on the same rows (minutes); writes benchmarks/RESULTS.md
 	@$(BIN)/python -m benchmarks
+
+bench-full: $(STAMPS)/test ## the same with all sizes, seeds and time limits (hours)
+	@$(BIN)/python -m benchmarks --full
 
 clean: ## remove the environment and everything generated
 	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,11 +1,61 @@
-"""Run every benchmark: python -m benchmarks [--full]."""
+"""Run the benchmarks: `python -m benchmarks [--full] [part …]`; the figures go to benchmarks/RESULTS.md."""
 
-import sys
+import argparse
+import os
+import time
+from importlib import import_module
 
-from benchmarks import export_c, foundation
-from benchmarks.measure import machine
+# Every library counts its threads when it is imported: one each, for mcnet as for its peers.
+for _name in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
+    os.environ.setdefault(f"{_name}_NUM_THREADS", "1")
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
+
+# In the order of the page: what each part is, and whether the quick form runs it unasked.
+PARTS = {
+    "real": ("real data against the peers", True),
+    "quality": ("distance to the known truth against the peers", True),
+    "speed": ("time and memory against the peers", True),
+    "literal": ("the paper taken literally against the default fit", True),
+    "row_counts": ("fit time against rows, scan included", True),
+    "truths": ("MCNet against isotonic at 3 M rows", True),
+    "theorem": ("random truths: the error goes to the noise", True),
+    "balance": ("the balance term", True),
+    "many_contexts": ("thousands of contexts", True),
+    "compiled": ("the compiled curve against the exact model", True),
+    "growth": ("how time and memory grow", True),
+    "export_c": ("the C header", True),
+    "instructions": ("instructions a score in C", True),
+    "foundation": ("sketching, predicting, starting", False),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="part", help="; ".join(f"{n}: {t}" for n, (t, _) in PARTS.items()))
+    parser.add_argument("--full", action="store_true", help="all sizes and seeds: hours instead of minutes")
+    parser.add_argument(
+        "--limit", type=float, help="CPU seconds a method may take; 0 with --resume: only rewrite the page"
+    )
+    parser.add_argument("--together", type=int, default=1, help="how many methods of peers run at once")
+    parser.add_argument("--resume", action="store_true", help="quality, speed: keep what an earlier run has measured")
+    given = parser.parse_args()
+    unknown = [part for part in given.parts if part not in PARTS]
+    if unknown:
+        parser.error(f"there is no part {unknown[0]!r}; the parts are {', '.join(PARTS)}")
+
+    from benchmarks import report
+    from benchmarks.measure import machine
+    from benchmarks.peers import calling
+
+    calling.LIMIT, calling.TOGETHER, calling.RESUME = given.limit, given.together, given.resume
+    print(machine())
+    for part in given.parts or [name for name, (_, quick) in PARTS.items() if quick or given.full]:
+        begin = time.perf_counter()
+        print(f"== {part}: {PARTS[part][0]} ==", flush=True)
+        import_module(f"benchmarks.{part}").main(given.full)
+        print(f"   {time.perf_counter() - begin:.0f} s", flush=True)
+        report.write_page(list(PARTS))
+
 
 if __name__ == "__main__":
-    print(machine())
-    foundation.main("--full" in sys.argv)
-    export_c.main("--full" in sys.argv)
+    main()

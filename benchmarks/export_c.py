@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import in_turn, machine
+from benchmarks.report import keep_printed
 from mcnet.curves.curves import Curves
 from mcnet.curves.model import CalibrationModel
 from mcnet.export import export_model
@@ -88,12 +89,16 @@ def measure(contexts: int, knots: int) -> None:
     )
 
 
-def main(full: bool = False) -> None:
+def tables(full: bool) -> None:
     print(f"C header, gcc -O2, one core, {ROWS:,} random scores in random contexts")
     for contexts, knots in [(1, 500), (4, 500), (4, 2_000), (200, 300)] + [(1_000, 300)] * full:
         measure(contexts, knots)
 
 
+def main(full: bool = False) -> None:
+    keep_printed("export_c", "The C header", lambda: tables(full), full)
+
+
 if __name__ == "__main__":
     print(machine())
-    main(full=True)
+    tables(full=True)

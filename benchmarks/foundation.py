@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
 import mcnet
+from benchmarks import report
 from benchmarks.measure import best_time, child, click_log, click_log_file, in_turn
 
 _SCAN = """
@@ -78,7 +79,7 @@ def starting() -> None:
     print(f"import mcnet: {min(times) * 1e3:.0f} ms")
 
 
-def main(full: bool = False) -> None:
+def tables(full: bool) -> None:
     print("== sketching ==")
     sketching(20_000_000)
     print("== memory of a scan ==")
@@ -89,5 +90,10 @@ def main(full: bool = False) -> None:
     starting()
 
 
+def main(full: bool = False) -> None:
+    title = "Sketching, predicting, starting (wall time, all cores)"
+    report.keep_printed("foundation", title, lambda: tables(full), full)
+
+
 if __name__ == "__main__":
-    main("--full" in sys.argv)
+    tables("--full" in sys.argv)

@@ -1,7 +1,7 @@
 """What an integral costs, in time and memory: plain autograd, the lean backward pass, and shared nodes.
 
 Like the paper's efficiency table: forward and backward through 2048 rows of a 2 × 128 bank of 20 bins, as the
-number of steps T grows. Run with `python benchmarks/quadrature.py`.
+number of steps T grows. Run with `python -m benchmarks.quadrature`.
 """
 
 import time

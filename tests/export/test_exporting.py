@@ -42,7 +42,7 @@ def test_the_target_may_be_named(tmp_path, fitted):
 
 def test_what_cannot_be_done_is_said_and_nothing_is_written(tmp_path, fitted):
     for arguments, message in [
-        ((fitted, tmp_path / "model.xyz"), "pass to='onnx' or 'c'"),
+        ((fitted, tmp_path / "model.xyz"), "say so: 'onnx' or 'c'"),
         ((fitted, tmp_path / "model.h", "java"), "to is 'java'"),
         ((object(), tmp_path / "model.h"), "object cannot be exported"),
         ((fitted, tmp_path / "nowhere" / "model.h"), "does not exist"),

@@ -3,8 +3,9 @@
 from typing import Any, Literal
 
 from mcnet.calibrators.auxiliary import AuxiliaryCalibrator
+from mcnet.calibrators.histogram import check_bins
 from mcnet.calibrators.network import NetworkFit, network_cells
-from mcnet.calibrators.penalties import check_penalties
+from mcnet.calibrators.network_parameters import check_penalties
 from mcnet.errors import InputError
 from mcnet.rows.columns import FloatArray, sigmoid
 from mcnet.sketch.sketch import Sketch
@@ -60,8 +61,12 @@ class AdaCalib(AuxiliaryCalibrator):
         self.device = device
 
     def _check_parameters(self) -> None:
-        if not self.candidates or any(isinstance(n, bool) or n < 1 for n in self.candidates):
-            raise InputError(f"candidates is {self.candidates!r}; it holds whole numbers of bins above 0")
+        if not isinstance(self.candidates, list | tuple) or not self.candidates:
+            raise InputError(
+                f"candidates is {self.candidates!r}; it is a tuple of numbers of bins, such as (5, 10, 20)"
+            )
+        for bins in self.candidates:
+            check_bins(bins)
         if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
             raise InputError(f"steps is {self.steps!r}; it is a whole number above 0")
         check_penalties(self.beta_order, self.alpha_balance, self.balance)

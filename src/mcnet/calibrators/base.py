@@ -123,8 +123,8 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         """Return the negative log-loss on these rows: what scikit-learn's searches maximise."""
         p = self.predict(scores, field)
         y = labels_column(labels)
-        check_lengths(score=p, label=y)
         w = None if weight is None else weights_column(weight)
+        check_lengths(score=p, label=y, weight=w)
         return float(np.average(xlogy(y, p) + xlog1py(1.0 - y, -p), weights=w))
 
     def codes(self, field: Any) -> Any:

@@ -7,20 +7,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet.calibrators.auxiliary import AuxiliaryCalibrator
-from mcnet.calibrators.base import Fitted, warn
-from mcnet.calibrators.factorised.family import family_of, fit_sketch_factorised
+from mcnet.calibrators.base import Fitted
+from mcnet.calibrators.factorised.family import belief_limit, family_of, fit_sketch_factorised
 from mcnet.calibrators.factorised.model import FactorisedModel
+from mcnet.calibrators.gaps import warn_of_gaps
+from mcnet.calibrators.histogram import check_bins
 from mcnet.calibrators.network import NetworkFit
-from mcnet.calibrators.penalties import check_penalties
+from mcnet.calibrators.network_parameters import NETWORK_SETTINGS, check_network, check_penalties
 from mcnet.calibrators.per_bin import bin_edges, fit_per_bin, fit_per_bin_on_rows
 from mcnet.curves.compiling import family_curves
+from mcnet.curves.family import believable
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.rows.columns import FloatArray, ScoreType, logit, scores_column, sums_by
+from mcnet.rows.columns import FloatArray, ScoreType, clip_scores, logit, scores_column, sigmoid
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["MCNet"]
-
-_FEW_VALUES = 100
 
 
 class MCNet(AuxiliaryCalibrator):
@@ -161,7 +162,14 @@ class MCNet(AuxiliaryCalibrator):
             raise NotSupportedError("this fit knows no uncertainty; fit MCNet with architecture='factorised'")
         if network.covariance is None:
             raise NotSupportedError("the uncertainty of so many field values is not saved; fit again to have intervals")
-        return network.band(codes, logit(score), level)
+        logits = logit(score)
+        middle = self._believable(network.calibrate(codes, logits), logits)
+        low, high = (self._believable(logit(clip_scores(edge)), logits) for edge in network.band(codes, logits, level))
+        return sigmoid(np.minimum(low, middle)), sigmoid(np.maximum(high, middle))
+
+    def _believable(self, calibrated: FloatArray, logits: FloatArray) -> FloatArray:
+        family = self._fitted().family
+        return calibrated if family is None else believable(calibrated, logits, family.limit)
 
     def prepare(self) -> Self:
         """Load the libraries that fitting needs: torch, for the networks per bin alone."""
@@ -170,19 +178,24 @@ class MCNet(AuxiliaryCalibrator):
     def _check_parameters(self) -> None:
         if self.architecture not in ("factorised", "per-bin"):
             raise InputError(f"architecture is {self.architecture!r}; it is 'factorised' or 'per-bin'")
-        if self.bins != "auto" and (isinstance(self.bins, bool) or not isinstance(self.bins, int) or self.bins < 1):
-            raise InputError(f"bins is {self.bins!r}; it is 'auto' or a whole number above 0")
+        if self.bins != "auto":
+            check_bins(self.bins)
         check_penalties(self.beta_order, self.alpha_balance, self.balance)
-        if self.training == "rows" and self.architecture != "per-bin":
-            raise InputError("training='rows' is for architecture='per-bin'; the factorised one is fitted on a sketch")
-        if self.training == "rows" and not hasattr(self, "_rows"):
+        if self.training == "rows" and self.architecture == "per-bin" and not hasattr(self, "_rows"):
             raise NotSupportedError("training='rows' needs the rows themselves; call fit, or use training='sketch'")
         if self.auxiliary and self.architecture == "per-bin" and self.space != "logit":
             raise InputError("auxiliary=True adds to logits: it needs space='logit'")
-        if self.beta_order is not None and self.architecture == "factorised":
-            raise NotSupportedError(
-                "beta_order is for architecture='per-bin'; the factorised one keeps the order anyway"
-            )
+        if self.architecture == "factorised":
+            self._refuse_network_settings()
+        else:
+            check_network(self)
+
+    def _refuse_network_settings(self) -> None:
+        """Refuse what only the networks per bin can honour, unless it is left as it was."""
+        usual = type(self)().get_params(deep=False)
+        for name in NETWORK_SETTINGS:
+            if getattr(self, name) != usual[name]:
+                raise NotSupportedError(f"{name} is for architecture='per-bin'; the factorised one has no such setting")
 
     def _monotone_curves(self) -> bool:
         return self.guarantee or self.architecture == "factorised"
@@ -197,9 +210,9 @@ class MCNet(AuxiliaryCalibrator):
         return self.steps if self.lower == "zero" else super()._integral_steps()
 
     def _fit(self, sketch: Sketch) -> Fitted:
-        self._warn_of_one_sided(sketch)
         if self.architecture == "per-bin":
             return super()._fit(sketch)
+        warn_of_gaps(self.method, sketch)
         sketch, warm = self._warm_sketch(sketch.unfolded())
         self.network_ = fit_sketch_factorised(
             sketch,
@@ -210,7 +223,7 @@ class MCNet(AuxiliaryCalibrator):
             start=warm,
         )
         self.order_violations_ = 0.0
-        family = family_of(self.network_).rounded()
+        family = family_of(self.network_, belief_limit(sketch)).rounded()
         contexts = self._contexts(sketch)
         curves, self.compiled_error_ = family_curves(family, contexts.table)
         return Fitted(curves, contexts, family)
@@ -228,22 +241,8 @@ class MCNet(AuxiliaryCalibrator):
 
     def _exact(self, logits: FloatArray, codes: NDArray[Any]) -> FloatArray:
         if isinstance(getattr(self, "network_", None), FactorisedModel):
-            return self.network_.curve(codes, logits)  # type: ignore[no-any-return]
+            return sigmoid(self._believable(self.network_.calibrate(codes, logits), logits))
         return super()._exact(logits, codes)
-
-    def _warn_of_one_sided(self, sketch: Sketch) -> None:
-        """Name field values that have only one class: their curve is mostly the common one."""
-        number = len(sketch.contexts)
-        if not sketch.contexts.names or number > _FEW_VALUES:
-            return  # a long tail has such values by nature
-        positives = sums_by(sketch.context, sketch.positives, number)
-        weight = sums_by(sketch.context, sketch.weight, number)
-        one_sided = np.flatnonzero((weight > 0.0) & ((positives <= 0.0) | (positives >= weight)))
-        if len(one_sided):
-            kind = "positives" if positives[one_sided[0]] <= 0.0 else "negatives"
-            name = sketch.contexts.labels()[one_sided[0]]
-            more = f" (and {len(one_sided) - 1} more of one class only)" if len(one_sided) > 1 else ""
-            warn(f"{self.method}: {name} has no {kind}{more}; its curve leans on the common one")
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         if isinstance(self.network_, FactorisedModel):

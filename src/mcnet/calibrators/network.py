@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet.calibrators.base import Calibrator, Fitted
-from mcnet.calibrators.training_state import load_state, save_state
+from mcnet.calibrators.gaps import warn_of_gaps
+from mcnet.calibrators.training_state import load_state, save_state, state_path
 from mcnet.curves.compiling import DENSE_PER_LOGIT, Projection, compile_table, dense_scores, project_monotone
 from mcnet.curves.curves import Curves
 from mcnet.curves.store import read_model
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.rows.columns import FloatArray, ScoreType, logit, scores_column, sums_by
+from mcnet.rows.columns import FloatArray, ScoreType, check_lengths, logit, scores_column, sums_by
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import field_columns
 from mcnet.sketch.sketch import Sketch
@@ -169,11 +170,18 @@ class NetworkCalibrator(Calibrator):
             raise InputError(f"a warm start needs the fields of the earlier fit ({known}); this sketch has {given}")
         return sketch.with_values_like(contexts), network
 
+    def _degenerate(self, sketch: Sketch) -> Curves | None:
+        constant = super()._degenerate(sketch)
+        if constant is not None:
+            self.order_violations_ = 0.0
+        return constant
+
     def _learns_from_one_score(self) -> bool:
         return True
 
     def _fit(self, sketch: Sketch) -> Fitted:
         sketch, warm = self._warm_sketch(sketch.unfolded())
+        warn_of_gaps(self.method, sketch)
         self.network_ = self._train(sketch, warm)
         contexts = self._contexts(sketch)
         breaks, jumps = self._breaks(self.network_)
@@ -195,6 +203,8 @@ class NetworkCalibrator(Calibrator):
         """Return the calibrated probability of each score; `exact` asks the network itself, not its curve."""
         if not exact:
             return super().predict(scores, field, codes=codes, score_type=score_type)
+        if codes is not None:
+            raise InputError("codes name curves; with exact=True give the field itself")
         score = scores_column(scores, score_type=score_type)
         return self._exact(logit(score), self._field_codes(field, len(score)))
 
@@ -211,7 +221,11 @@ class NetworkCalibrator(Calibrator):
             raise InputError(f"this {self.method} model needs the field {', '.join(contexts.names)}; pass field=")
         if field is None:
             return np.zeros((rows, 0), dtype=np.int64)
-        return contexts.field_codes(field_columns(field)).astype(np.int64)
+        if not contexts.names:
+            raise NotSupportedError(f"this {self.method} model was fitted without a field; call it without field=")
+        codes = contexts.field_codes(field_columns(field)).astype(np.int64)
+        check_lengths(score=range(rows), field=codes)
+        return codes
 
     # -- training state -----------------------------------------------------------------------------------------
 
@@ -223,6 +237,9 @@ class NetworkCalibrator(Calibrator):
             more, further = self._further_state()
             about = {"method": self.method, "parameters": self._plain_parameters(), "network": description}
             save_state(path, arrays | more, about | further | {"order_violations": self.order_violations_})
+        else:
+            # A constant has no state, and one left by an earlier model must not be taken for its own.
+            state_path(path).unlink(missing_ok=True)
 
     @classmethod
     def resume(cls, path: str | PathLike[str]) -> Self:

@@ -6,7 +6,7 @@ from mcnet.calibrators.auxiliary import AuxiliaryCalibrator
 from mcnet.calibrators.base import FieldUse
 from mcnet.calibrators.histogram import check_bins
 from mcnet.calibrators.network import NetworkFit, network_cells
-from mcnet.calibrators.penalties import check_penalties
+from mcnet.calibrators.network_parameters import check_penalties
 from mcnet.rows.columns import FloatArray, sigmoid
 from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch

@@ -1,5 +1,6 @@
 """`mcnet compare`: every method judged on rows it has not seen, and one chosen."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,8 +10,11 @@ from mcnet.cli.printing import Printer, figure, spread, table
 
 if TYPE_CHECKING:
     from mcnet.selection.selecting import Selection
+    from mcnet.sketch.sketch import Sketch
 
 __all__ = ["compare"]
+
+_MOST_PERIODS = 400
 
 
 def compare(
@@ -64,6 +68,8 @@ def compare(
     bars = parse_bars(fail_if)
     if time is not None and report is None:
         raise InputError("--time is for the drift shown in the report; pass --report too")
+    if report is not None and save_best is not None and Path(report).resolve() == Path(save_best).resolve():
+        raise InputError(f"--report and --save-best both name {report}; give each a file of its own")
     for path in (report, save_best):
         if path is not None:
             check_output(path, [*logs, *(test or [])], force=force)
@@ -77,6 +83,8 @@ def compare(
         "negatives_kept": negatives_kept,
     }
     timed = read_sketch(printer, logs, **_with_field(columns, time), folds=1 if test else folds)
+    if time is not None:
+        _check_periods(timed, time)
     sketch = timed if time is None else timed.only(*(name for name in timed.contexts.names if name != time))
     held = read_sketch(printer, test, title="reading the test rows", **columns) if test else None
     with printer.steps("fitting") as step:
@@ -85,7 +93,9 @@ def compare(
     for name, reason in selection.failed.items():
         printer.note(f"{name} could not be fitted: {reason}")
     if save_best is not None:
-        with_memory(selection.calibrator.model_, score=score, label=label, score_type=score_type).save(save_best)
+        with_memory(selection.calibrator.model_, score=score, label=label, weight=weight, score_type=score_type).save(
+            save_best
+        )
         printer.note(f"{selection.chosen.method} → {save_best}")
     if report is not None:
         from mcnet.report.drift import sketches_by
@@ -103,6 +113,16 @@ def compare(
         raise typer.Exit(BAR_NOT_MET)
 
 
+def _check_periods(sketch: "Sketch", time: str) -> None:
+    from mcnet.errors import InputError
+
+    periods = len(sketch.contexts.values[sketch.contexts.names.index(time)])
+    if periods > _MOST_PERIODS:
+        raise InputError(
+            f"{time} has {periods:,} values; give a column of at most {_MOST_PERIODS} periods, such as a day"
+        )
+
+
 def _with_field(columns: dict[str, Any], time: str | None) -> dict[str, Any]:
     return columns if time is None else {**columns, "field": [*(columns["field"] or []), time]}
 
@@ -116,7 +136,7 @@ def _table(selection: "Selection") -> Any:
             (
                 f"{result.method} ←" if result.method == selection.chosen.method else result.method,
                 f"{found.log_loss:.5f}",
-                f"{gap.value:+.1e} ± {gap.standard_error:.0e}" if gap.value else "best",
+                f"{gap.value:+.1e} ± {gap.standard_error:.1e}" if gap.value else "best",
                 figure(found.pcoc, 3),
                 spread(*found.interval("pcoc"), 3),
                 figure(found.f_rce),

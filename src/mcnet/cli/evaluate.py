@@ -53,6 +53,7 @@ def evaluate(
     if loaded is not None and not is_finished(logs):
         score, label = remembered(loaded, "score", score), remembered(loaded, "label", label)
         logits = score_type(loaded, logits) == "logit"
+        weight = weight or loaded.provenance.get("columns", {}).get("weight")
     sketch = read_sketch(
         printer,
         logs,
@@ -66,8 +67,8 @@ def evaluate(
     # Without a model the scores themselves are judged.
     p = predict_cells(loaded, sketch) if loaded is not None else sketch.score
     found = evaluate_cells(p, sketch, Settings(level=level), by=by)
-    printer.result({"model": model, **found.to_dict()}, str(found))
     broken = broken_bars(bars, found)
+    printer.result({"model": model, "broken": broken, **found.to_dict()}, str(found))
     for sentence in broken:
         printer.note(f"not met: {sentence}")
     if broken:

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["check_output", "plain_interrupts", "read_sketch", "remembered", "row_count", "score_type", "with_memory"]
 
 
-def check_output(path: str, inputs: Sequence[str], *, force: bool) -> None:
-    """Refuse, before any work is done, an output that is an input, exists, or has no folder to go to."""
+def check_output(path: str, inputs: Sequence[str], *, force: bool, ending: str | None = None) -> None:
+    """Refuse, before any work is done, an output that is an input, exists, has no folder or another ending."""
     from mcnet.rows.files import expand_paths
 
     target = Path(path)
+    if ending is not None and target.suffix.lower() != ending:
+        raise InputError(f"{target} will be a {ending[1:].capitalize()} file; give it a name that ends in {ending}")
     if target.is_dir():
         raise InputError(f"{target} is a folder; name a file")
     if not target.parent.is_dir():

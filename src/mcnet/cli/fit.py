@@ -56,7 +56,7 @@ def fit(
     )
     with printer.steps(f"fitting {chosen.method}"):
         fitted = chosen.fit_sketch(sketch).model_
-    model = with_memory(fitted, score=score, label=label, score_type=score_type)
+    model = with_memory(fitted, score=score, label=label, weight=weight, score_type=score_type)
     model.save(output)
     printer.note(f"{sketch.rows:,} rows, {sketch.total_positives:,.10g} positives → {model} → {output}")
     printer.result({"output": output, "method": model.method, **model.provenance})

@@ -56,7 +56,20 @@ def _reason(error: Exception) -> str | None:
         text = error.format_message()
     else:
         return None
+    for python, shell in _IN_WORDS_OF_THE_SHELL.items():
+        text = text.replace(python, shell)
     return " ".join(text.split())
+
+
+_IN_WORDS_OF_THE_SHELL = {
+    "with score_type='logit'": "with --logits",
+    "pass field=": "pass --field",
+    "make one with mcnet.scan": "make one with mcnet sketch",
+    "name its column of scores": "name its column of scores with --score",
+    "name its column of labels": "name its column of labels with --label",
+    "say so: ": "pass --to: ",
+}
+"""What the rooms advise to callers of functions, as the command line has it."""
 
 
 def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -22,7 +22,7 @@ def sketch(
     weight: options.Weight = None,
     folds: options.Folds = 1,
     resolution: Annotated[
-        str | None, typer.Option("--resolution", metavar="N", help="Cells in a unit of logit (64), or exact.")
+        str | None, typer.Option("--resolution", metavar="N", help="Cells in a unit of logit (512), or exact.")
     ] = None,
     logits: options.Logits = False,
     negatives_kept: options.NegativesKept = 1.0,
@@ -42,7 +42,7 @@ def sketch(
     from mcnet.cli.files import check_output, read_sketch
 
     printer = Printer(json, quiet)
-    check_output(output, logs, force=force)
+    check_output(output, logs, force=force, ending=".parquet")
     made = read_sketch(
         printer,
         logs,
@@ -77,7 +77,7 @@ def merge(
     from mcnet.sketch.sketch import Sketch
 
     printer = Printer(json, quiet)
-    check_output(output, sketches, force=force)
+    check_output(output, sketches, force=force, ending=".parquet")
     total = Sketch.merged([Sketch.load(path) for path in expand_paths(sketches)])
     total.save(output)
     _report(printer, total, output)

@@ -8,7 +8,15 @@ from numpy.typing import NDArray
 
 from mcnet.rows.columns import FloatArray, IntArray, clip_scores, logit, sigmoid
 
-__all__ = ["Combination", "CurveFamily", "Lines"]
+__all__ = ["Combination", "CurveFamily", "Lines", "believable"]
+
+
+def believable(calibrated: FloatArray, logits: FloatArray, limit: float) -> FloatArray:
+    """Return calibrated logits kept within ± limit, or within the score's own logit where that lies beyond.
+
+    Both bounds rise with the score, so the order is kept.
+    """
+    return np.clip(calibrated, np.minimum(logits, -limit), np.maximum(logits, limit))
 
 
 class Lines(NamedTuple):
@@ -20,10 +28,12 @@ class Lines(NamedTuple):
     """Calibrated logits at the knots: `[curves, knots]`."""
     first_slope: FloatArray
     last_slope: FloatArray
+    limit: float = np.inf
+    """No calibrated logit is beyond ± this, unless the score's own is: what so many rows can tell from 0 and 1."""
 
     def rows(self, which: NDArray[Any]) -> "Lines":
         """Return the curves chosen."""
-        return Lines(self.knots, self.values[which], self.first_slope[which], self.last_slope[which])
+        return Lines(self.knots, self.values[which], self.first_slope[which], self.last_slope[which], self.limit)
 
     def at(self, logits: FloatArray) -> FloatArray:
         """Return the calibrated logits of all curves at the logits: `[curves, logits]`."""
@@ -37,7 +47,7 @@ class Lines(NamedTuple):
         before = np.minimum(logits - self.knots[0], 0.0)
         beyond = np.maximum(logits - self.knots[-1], 0.0)
         result: FloatArray = inside + self.first_slope[:, None] * before + self.last_slope[:, None] * beyond
-        return result
+        return believable(result, logits, self.limit)
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,7 @@ class CurveFamily:
     log_slope_by: FloatArray
     numbers: tuple[FloatArray, ...]
     combinations: tuple[Combination, ...] = ()
+    limit: float = np.inf
 
     @property
     def fields(self) -> int:
@@ -96,7 +107,7 @@ class CurveFamily:
         rises = slopes[:, 1:-1] * np.diff(self.knots)
         climbed = np.concatenate([np.zeros((len(moved), 1)), np.cumsum(rises, axis=1)], axis=1)
         start = self.offset + moved @ self.offset_by - climbed[:, self.origin]
-        return Lines(self.knots, start[:, None] + climbed, slopes[:, 0], slopes[:, -1])
+        return Lines(self.knots, start[:, None] + climbed, slopes[:, 0], slopes[:, -1], self.limit)
 
     def predict(self, scores: FloatArray, codes: NDArray[Any]) -> FloatArray:
         """Return the probability of each row from its score and its codes `[rows, fields]`, curve by curve."""
@@ -128,6 +139,7 @@ class CurveFamily:
             log_slope_by=_rounded(self.log_slope_by, digits),
             numbers=tuple(_rounded(part, digits) for part in self.numbers),
             combinations=self.combinations,
+            limit=self.limit,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -135,6 +147,7 @@ class CurveFamily:
         return {
             "knots": self.knots.tolist(),
             "origin": self.origin,
+            "limit": self.limit if np.isfinite(self.limit) else None,
             "offset": self.offset,
             "log_slope": self.log_slope.tolist(),
             "offset_by": self.offset_by.tolist(),
@@ -162,6 +175,7 @@ class CurveFamily:
                 Combination(c["first"], c["second"], c["size"], np.array(c["keys"], dtype=np.int64))
                 for c in document["combinations"]
             ),
+            np.inf if document["limit"] is None else float(document["limit"]),
         )
 
 

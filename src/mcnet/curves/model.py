@@ -74,6 +74,8 @@ class CalibrationModel:
         field : the field column(s), as in fit; unseen values get the pooled curve.
         codes : instead of `field`, what `codes(field)` returned: saves looking the values up again.
         """
+        if hasattr(scores, "__len__") and not isinstance(scores, str | bytes) and len(scores) == 0:
+            return np.empty(0)  # an empty batch is no mistake when serving
         if codes is None and score_type == "probability" and (self.family is None or self.contexts.complete):
             few = self._few_rows(scores, field)
             if few is not None:

@@ -1,6 +1,7 @@
 """One door to all exports: name the target, or let the file's name say it."""
 
 import inspect
+import warnings
 from collections.abc import Callable
 from importlib import import_module
 from os import PathLike
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mcnet.curves.model import CalibrationModel
-from mcnet.errors import InputError, NotFittedError, NotSupportedError
+from mcnet.errors import CalibrationWarning, InputError, NotFittedError, NotSupportedError
 
 __all__ = ["TARGETS", "export_model", "export_options"]
 
@@ -37,7 +38,14 @@ def export_model(model: Any, path: str | PathLike[str], to: str | None = None, *
     if unknown:
         known = ", ".join(export_options(to))
         raise InputError(f"the export to {to} has no option {', '.join(unknown)}; it has {known}")
-    writer(_served(model), path, **options)
+    served = _served(model)
+    if served.provenance.get("columns", {}).get("score_type") == "logit":
+        warnings.warn(
+            "the model was fitted on logits z, and its export takes probabilities: give it 1 / (1 + exp(-z))",
+            CalibrationWarning,
+            stacklevel=2,
+        )
+    writer(served, path, **options)
 
 
 def export_options(to: str) -> dict[str, Any]:

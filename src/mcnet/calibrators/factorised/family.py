@@ -9,7 +9,7 @@ from mcnet.calibrators.factorised.model import FactorisedModel
 from mcnet.curves.family import CurveFamily
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["family_of", "field_pairs", "fit_sketch_factorised"]
+__all__ = ["belief_limit", "family_of", "field_pairs", "fit_sketch_factorised"]
 
 _MOST_COMBINATIONS = 200_000
 
@@ -47,10 +47,15 @@ def fit_sketch_factorised(
         alpha_balance=alpha_balance,
         normalize=balance,  # type: ignore[arg-type]
         start=start,
-    )
+    ).recentred()
 
 
-def family_of(model: FactorisedModel) -> CurveFamily:
+def belief_limit(sketch: Sketch) -> float:
+    """Return the largest logit that so many rows can tell from infinity: that of 1 − ½ / (rows + 1)."""
+    return float(np.log(2.0 * sketch.total_weight + 1.0))
+
+
+def family_of(model: FactorisedModel, limit: float = np.inf) -> CurveFamily:
     """Return the fitted curves as a family that needs nothing but NumPy to be evaluated."""
     shapes, panels = model.shapes, model.panels
     return CurveFamily(
@@ -62,4 +67,5 @@ def family_of(model: FactorisedModel) -> CurveFamily:
         log_slope_by=shapes.basis @ shapes.deviation[1:],
         numbers=tuple(model.state.values),
         combinations=model.combinations,
+        limit=limit,
     )

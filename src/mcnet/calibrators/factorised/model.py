@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -76,6 +76,19 @@ class FactorisedModel:
     def fields(self) -> int:
         """The number of fields a row of `codes` must have."""
         return len(self.state.values) - len(self.combinations)
+
+    def recentred(self) -> FactorisedModel:
+        """The same curves, with what all values of a field have in common moved into the shared one.
+
+        The shared curve, which unseen values get, has a prior of its own; where that holds it back (scores that say
+        nothing, or the reverse), the values all deviate alike.
+        """
+        shared, values = self.state.shared.copy(), list(self.state.values)
+        for field in range(self.fields):
+            common = values[field].mean(axis=0)
+            shared += self.shapes.deviation @ common
+            values[field] = values[field] - common
+        return replace(self, state=State(shared, values))
 
     def expand(self, codes: ArrayLike) -> Integers:
         """Append the codes of combinations, and write every unseen value as −1."""
