@@ -155,7 +155,6 @@ def test_predict_refuses_what_fit_refuses():
     for bad, message in [
         ([np.nan], "row 0, nan"),
         ([0.1, 1.5], "row 1, 1.5"),
-        ([], "empty"),
         (0.3, "not a column"),
         ([None], "row 0, nan"),
     ]:
@@ -163,6 +162,10 @@ def test_predict_refuses_what_fit_refuses():
             fitted.predict(bad)
     with pytest.raises(mcnet.InputError, match="score_type is 'odds'"):
         fitted.predict([0.1], score_type="odds")
+
+
+def test_an_empty_batch_is_served_as_one():
+    assert mcnet.Platt().fit([0.1, 0.2, 0.3], [0, 1, 0]).predict([]).shape == (0,)
 
 
 def test_logits_may_be_infinite_but_not_missing():
