@@ -271,9 +271,9 @@ class NetworkCalibrator(Calibrator):
 
     def _restored(self, arrays: dict[str, NDArray[Any]], description: dict[str, Any]) -> NetworkFit:
         """Return the network that its tensors and its description make."""
-        import_torch = import_module("torch")
+        torch = import_module("torch")
         module, function = self._restored_by.split(":")
-        tensors = {name: import_torch.as_tensor(array) for name, array in arrays.items()}
+        tensors = {name: torch.as_tensor(array) for name, array in arrays.items()}
         restored: NetworkFit = getattr(import_module(module), function)(tensors, description)
         return restored
 
