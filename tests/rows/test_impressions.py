@@ -25,7 +25,7 @@ def test_field_sizes_are_those_of_the_paper_at_the_scale():
 def test_click_and_conversion_rates_by_field_are_those_of_each_split():
     parts = simulate_impressions(ALI, scale=0.1)
     for split, part in parts.items():
-        np.testing.assert_allclose(rates(part, "click"), ALI.counts(split).click_rates(), rtol=0.04)
+        np.testing.assert_allclose(rates(part, "click"), ALI.counts(split).rates("click"), rtol=0.04)
     big = rates(parts["test"], "conversion")[0]
     assert big == pytest.approx(4191 / 123544, rel=0.05)
 

@@ -66,6 +66,8 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
     """Whether the curves never fall; only methods that are step functions by nature say False."""
 
     model_: CalibrationModel
+    constant_because_: str
+    """Why there was nothing to learn from, where the calibrated probability is a constant."""
 
     def fit(
         self,
@@ -100,8 +102,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         self._check_field_use(bool(sketch.contexts.names))
         self._check_parameters()
         self._forget()
-        simple = self._degenerate(sketch)
-        fitted = Fitted(simple) if simple is not None else self._fit(sketch)
+        fitted = self._degenerate(sketch) or self._fit(sketch)
         self.model_ = CalibrationModel(
             method=self.method,
             parameters=self._plain_parameters(),
@@ -145,6 +146,16 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         self._fitted()
         return plot_lines(self, field)
 
+    def _repr_html_(self) -> str:
+        """Return the fitted model and its curves for a notebook; scikit-learn's own table while there is no fit."""
+        if not hasattr(self, "model_"):
+            return str(super()._repr_html_inner())
+        return self.model_._repr_html_()
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        # Notebooks ask for the bundle first, and scikit-learn's would hide ours.
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
     @property
     def curves_(self) -> Curves:
         """Return the fitted curves: the pooled one first, then one a context."""
@@ -187,18 +198,18 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         if not given and self.field_use == "required":
             raise NotSupportedError(f"{self.method} needs a field; pass field=, or use a method without one")
 
-    def _degenerate(self, sketch: Sketch) -> Curves | None:
+    def _degenerate(self, sketch: Sketch) -> Fitted | None:
         """Return constant curves where there is nothing to learn from: one class, or one distinct score."""
         number = 1 + (len(sketch.contexts) if sketch.contexts.names else 0)
         one_class = not 0.0 < sketch.total_positives < sketch.total_weight
         if one_class:
-            kind = "positive" if sketch.total_positives > 0.0 else "negative"
-            warn(f"{self.method}: every row is {kind}; the calibrated probability is a constant")
-            return Curves.constant(constant_rate(sketch), number)
-        if len(np.unique(sketch.cells.key)) == 1 and not self._learns_from_one_score():
-            warn(f"{self.method}: all rows have one score; the calibrated probability is a constant")
-            return Curves.constant(constant_rate(sketch), number)
-        return None
+            self.constant_because_ = f"every row is {'positive' if sketch.total_positives > 0.0 else 'negative'}"
+        elif len(np.unique(sketch.cells.key)) == 1 and not self._learns_from_one_score():
+            self.constant_because_ = "all rows have one score"
+        else:
+            return None
+        warn(f"{self.method}: {self.constant_because_}; the calibrated probability is a constant")
+        return Fitted(Curves.constant(constant_rate(sketch), number), sketch.contexts)
 
     def _monotone_curves(self) -> bool:
         """Tell whether the curves, whatever is added to them, never fall."""
@@ -221,6 +232,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
             "highest_score": float(sketch.score.max()),
             "resolution": sketch.resolution,
             "base_pcoc": _ratio(float((sketch.weight * sketch.score).sum()), sketch.total_positives),
+            "columns": dict(sketch.columns),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "library": f"mcnet {__version__}",
         }

@@ -14,6 +14,12 @@ __all__ = ["GammaScaling", "GaussianScaling"]
 _Solution = tuple[dict[str, float], Callable[[FloatArray], FloatArray], FloatArray | None]
 
 
+def _fit_ends(basis: FloatArray, weight: FloatArray, positives: FloatArray) -> FloatArray:
+    """Return the slopes at the two ends of the range, held at 0 or above, and the offset."""
+    lower, start = np.array([0.0, 0.0, -np.inf]), np.array([1.0, 1.0, 0.0])
+    return fit_logistic(basis, weight, positives, lower=lower, start=start)
+
+
 class GaussianScaling(SmoothCalibrator):
     """A parabola in logit space: p = σ(a·l² + b·l + c), rising over the fitted range, clipped beyond it.
 
@@ -38,14 +44,7 @@ class GaussianScaling(SmoothCalibrator):
             falling = (highest * x - 0.5 * x * x) / width
             return np.column_stack([falling, rising, np.ones_like(x)])
 
-        theta = fit_logistic(
-            basis(logits),
-            weight,
-            positives,
-            lower=np.array([0.0, 0.0, -np.inf]),
-            start=np.array([1.0, 1.0, 0.0]),
-        )
-        u, v, c = theta
+        theta = u, v, c = _fit_ends(basis(logits), weight, positives)
         named = {"a": (v - u) / (2.0 * width), "b": (u * highest - v * lowest) / width, "c": c}
         return named, lambda l: basis(l) @ theta, sigmoid(np.array([lowest, highest]))
 
@@ -84,14 +83,7 @@ class GammaScaling(SmoothCalibrator):
             by_v = (t / first - np.log(t)) / spread
             return np.column_stack([by_u, by_v, np.ones_like(t)])
 
-        theta = fit_logistic(
-            basis(logits),
-            weight,
-            positives,
-            lower=np.array([0.0, 0.0, -np.inf]),
-            start=np.array([1.0, 1.0, 0.0]),
-        )
-        u, v, c = theta
+        theta = u, v, c = _fit_ends(basis(logits), weight, positives)
         named = {"a": (u - v) / spread, "b": (v / first - u / last) / spread, "c": c}
         ends = sigmoid(np.array([lowest, last - first + lowest]))
         return named, lambda l: basis(l) @ theta, ends

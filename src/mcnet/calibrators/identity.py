@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mcnet.calibrators.base import Calibrator
+from mcnet.calibrators.base import Calibrator, Fitted
 from mcnet.curves.curves import Curves
 from mcnet.rows.columns import SCORE_FLOOR
 from mcnet.sketch.sketch import Sketch
@@ -19,7 +19,7 @@ class Identity(Calibrator):
 
     method = "base"
 
-    def _degenerate(self, sketch: Sketch) -> Curves | None:
+    def _degenerate(self, sketch: Sketch) -> Fitted | None:
         return None
 
     def _fit_curves(self, sketch: Sketch) -> Curves:

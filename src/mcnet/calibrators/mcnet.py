@@ -158,6 +158,8 @@ class MCNet(AuxiliaryCalibrator):
         score = scores_column(scores, score_type=score_type)
         codes = self._field_codes(field, len(score))
         network = getattr(self, "network_", None)
+        if network is None:
+            raise NotSupportedError(f"this fit is a constant ({self.constant_because_}): its uncertainty is not known")
         if not isinstance(network, FactorisedModel):
             raise NotSupportedError("this fit knows no uncertainty; fit MCNet with architecture='factorised'")
         if network.covariance is None:

@@ -170,7 +170,7 @@ class NetworkCalibrator(Calibrator):
             raise InputError(f"a warm start needs the fields of the earlier fit ({known}); this sketch has {given}")
         return sketch.with_values_like(contexts), network
 
-    def _degenerate(self, sketch: Sketch) -> Curves | None:
+    def _degenerate(self, sketch: Sketch) -> Fitted | None:
         constant = super()._degenerate(sketch)
         if constant is not None:
             self.order_violations_ = 0.0
@@ -211,12 +211,16 @@ class NetworkCalibrator(Calibrator):
     def _exact(self, logits: FloatArray, codes: NDArray[Any]) -> FloatArray:
         self._fitted()
         if not hasattr(self, "network_"):
-            raise NotSupportedError("this fit is a constant (one class only): there is no network behind its curve")
+            raise NotSupportedError(
+                f"this fit is a constant ({self.constant_because_}): there is no network behind its curve"
+            )
         found: FloatArray = self.network_.predict(logits, codes)
         return found
 
     def _field_codes(self, field: Any, rows: int) -> NDArray[Any]:
         contexts = self._fitted().contexts
+        if self.model_.provenance.get("balanced_by"):
+            field = None  # it weighed in the fit and bends no curve
         if field is None and contexts.names:
             raise InputError(f"this {self.method} model needs the field {', '.join(contexts.names)}; pass field=")
         if field is None:

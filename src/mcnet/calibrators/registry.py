@@ -7,7 +7,7 @@ from typing import Any
 from mcnet.calibrators.base import Calibrator
 from mcnet.errors import InputError
 
-__all__ = ["calibrator", "calibrator_class", "methods"]
+__all__ = ["calibrator", "calibrator_class", "default_parameters", "methods"]
 
 _METHODS = {
     "base": ("identity", "Identity"),
@@ -59,3 +59,12 @@ def calibrator(name: str, **parameters: Any) -> Calibrator:
     if unknown:
         raise InputError(f"{name} has no parameter {unknown[0]!r}; it has {', '.join(known) or 'none'}")
     return found(**parameters)
+
+
+def default_parameters(method: str) -> dict[str, Any]:
+    """Return the parameters of a method as a model file has them, at their defaults; none for an unknown method.
+
+    >>> default_parameters("gamma")
+    {'shift': 1.0}
+    """
+    return calibrator(method)._plain_parameters() if method in _METHODS else {}

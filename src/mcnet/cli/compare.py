@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mcnet.cli import options
-from mcnet.cli.printing import Printer, figure, spread, table
+from mcnet.cli.printing import Printer
 
 if TYPE_CHECKING:
-    from mcnet.selection.selecting import Selection
     from mcnet.sketch.sketch import Sketch
 
 __all__ = ["compare"]
-
-_MOST_PERIODS = 400
 
 
 def compare(
@@ -38,7 +35,15 @@ def compare(
         str | None, typer.Option("--report", metavar="FILE", help="Write a page to look at, as HTML.")
     ] = None,
     time: Annotated[
-        str | None, typer.Option("--time", metavar="COLUMN", help="The column of periods: the report shows the drift.")
+        str | None, typer.Option("--time", metavar="COLUMN", help="The column of time: the report shows the drift.")
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            "--every",
+            metavar="PERIOD",
+            help="Cut --time to periods: 15m, 1h, 1d, 1w, 1mo, or a number for a column that counts.",
+        ),
     ] = None,
     save_best: Annotated[
         str | None, typer.Option("--save-best", metavar="FILE", help="Save the chosen method's model.")
@@ -59,52 +64,65 @@ def compare(
           --save-best model.json
     """
     from mcnet.cli.bars import broken_bars, parse_bars
-    from mcnet.cli.files import check_output, read_sketch, with_memory
+    from mcnet.cli.files import check_output, read_sketch
     from mcnet.cli.running import BAR_NOT_MET
     from mcnet.errors import InputError
     from mcnet.selection.selecting import select
+    from mcnet.sketch.gathering import has_column, is_finished
 
     printer = Printer(json, quiet)
     bars = parse_bars(fail_if)
     if time is not None and report is None:
         raise InputError("--time is for the drift shown in the report; pass --report too")
+    if every is not None and time is None:
+        raise InputError("--every cuts a column of time to periods; pass --time too")
     if report is not None and save_best is not None and Path(report).resolve() == Path(save_best).resolve():
         raise InputError(f"--report and --save-best both name {report}; give each a file of its own")
     for path in (report, save_best):
         if path is not None:
             check_output(path, [*logs, *(test or [])], force=force)
-    score_type = "logit" if logits else "probability"
     columns: dict[str, Any] = {
         "score": score,
         "label": label,
         "field": field,
         "weight": weight,
-        "score_type": score_type,
+        "score_type": "logit" if logits else "probability",
         "negatives_kept": negatives_kept,
     }
-    timed = read_sketch(printer, logs, **_with_field(columns, time), folds=1 if test else folds)
-    if time is not None:
-        _check_periods(timed, time)
-    sketch = timed if time is None else timed.only(*(name for name in timed.contexts.names if name != time))
-    held = read_sketch(printer, test, title="reading the test rows", **columns) if test else None
+    period = _period(printer, logs, test, time, every)
+    timed = read_sketch(printer, logs, **_with_time(columns, logs, time, period), folds=1 if test else folds)
+    sketch = _without(timed, time)
+    timed_test = None
+    if test:
+        has_time = time is not None and has_column(test, time)
+        if time is not None and not has_time:
+            printer.note(f"the test rows have no column {time}: the report shows the drift of the fitted rows alone")
+        if is_finished(logs) and not is_finished(test):
+            # The sketch tells which columns of the test rows are meant.
+            columns = {**columns, **timed.columns, "field": list(sketch.contexts.names)}
+            columns |= {name: said for name, said in (("score", score), ("label", label)) if said is not None}
+        words = _with_time(columns, test, time if has_time else None, period)
+        timed_test = read_sketch(printer, test, title="reading the test rows", **words)
+    held = None if timed_test is None else _without(timed_test, time)
     with printer.steps("fitting") as step:
         selection = select(sketch, method, test=held, progress=step)
-    printer.result(selection.to_dict(), f"Judged on {selection.judged_on}; ← is chosen.\n", _table(selection))
+    printer.result(selection.to_dict(), str(selection), "\nIntervals and all other metrics: --report or --json.")
     for name, reason in selection.failed.items():
         printer.note(f"{name} could not be fitted: {reason}")
     if save_best is not None:
-        with_memory(selection.calibrator.model_, score=score, label=label, weight=weight, score_type=score_type).save(
-            save_best
-        )
+        selection.calibrator.model_.save(save_best)
         printer.note(f"{selection.chosen.method} → {save_best}")
     if report is not None:
         from mcnet.report.drift import sketches_by
         from mcnet.report.page import write_report
 
         with printer.steps("drawing the report"):
-            periods = None if time is None else sketches_by(timed.unfolded(), time)
-            title = None if score is None else f"Calibration of {score}"
-            write_report(report, selection, sketch, title=title, drift=periods)
+            title = f"Calibration of {timed.columns['score']}" if "score" in timed.columns else None
+            fitted, fresh = (
+                None if part is None or time not in part.contexts.names else sketches_by(part.unfolded(), time)
+                for part in (timed, timed_test)
+            )
+            write_report(report, selection, sketch, title=title, drift=fitted, test_drift=fresh)
         printer.note(f"report → {report}")
     broken = broken_bars(bars, selection.chosen.evaluation)
     for sentence in broken:
@@ -113,37 +131,34 @@ def compare(
         raise typer.Exit(BAR_NOT_MET)
 
 
-def _check_periods(sketch: "Sketch", time: str) -> None:
-    from mcnet.errors import InputError
+def _period(
+    printer: Printer, logs: list[str], test: list[str] | None, time: str | None, every: str | None
+) -> str | None:
+    """Return what the column of time is cut to: what was asked for or, where there are too many values, what fits."""
+    if time is None or every is not None:
+        return every
+    from mcnet.rows.periods import MOST_PERIODS
+    from mcnet.sketch.gathering import has_column, period_of
 
-    periods = len(sketch.contexts.values[sketch.contexts.names.index(time)])
-    if periods > _MOST_PERIODS:
-        raise InputError(
-            f"{time} has {periods:,} values; give a column of at most {_MOST_PERIODS} periods, such as a day"
-        )
+    found = period_of(logs, time)
+    if found is None and test and has_column(test, time):
+        found = period_of(test, time)
+    if found is not None:
+        printer.note(f"{time} has more than {MOST_PERIODS} values: it is cut to periods of {found} (--every)")
+    return found
 
 
-def _with_field(columns: dict[str, Any], time: str | None) -> dict[str, Any]:
-    return columns if time is None else {**columns, "field": [*(columns["field"] or []), time]}
+def _with_time(columns: dict[str, Any], files: list[str], time: str | None, period: str | None) -> dict[str, Any]:
+    """Return the columns to read, with the time as one more field."""
+    from mcnet.sketch.gathering import is_finished
+
+    if time is None:
+        return columns
+    # A finished sketch that is not told its fields keeps all of them.
+    fields = None if is_finished(files) and not columns["field"] else [*(columns["field"] or []), time]
+    return {**columns, "field": fields, "every": None if period is None else {time: period}}
 
 
-def _table(selection: "Selection") -> Any:
-    """Return a line a method, the best first, with 95 % intervals beside what is estimated."""
-    lines = []
-    for result in selection.results:
-        found, gap = result.evaluation, result.difference
-        lines.append(
-            (
-                f"{result.method} ←" if result.method == selection.chosen.method else result.method,
-                f"{found.log_loss:.5f}",
-                f"{gap.value:+.1e} ± {gap.standard_error:.1e}" if gap.value else "best",
-                figure(found.pcoc, 3),
-                spread(*found.interval("pcoc"), 3),
-                figure(found.f_rce),
-                spread(*found.interval("f_rce")),
-                figure(found.auc),
-                f"{result.fit_seconds:.2f}",
-            )
-        )
-    headings = ("method", "log-loss", "over the best", "PCOC", "95 %", "F-RCE", "95 %", "AUC", "fit s")
-    return table(headings, lines)
+def _without(sketch: "Sketch", time: str | None) -> "Sketch":
+    names = sketch.contexts.names
+    return sketch.only(*(name for name in names if name != time)) if time in names else sketch

@@ -45,7 +45,7 @@ def demo(
         )
         for line in sorted(lines, key=lambda line: -line.evaluation.excess_log_loss)
     ]
-    headings = ("method", "PCOC", "F-RCE", "AUC", "log-loss", "excess log-loss ×10⁻⁵", "fit s")
+    headings = ("method", "PCOC", "F-RCE", "AUC", "log-loss", "excess ×10⁻⁵", "fit s")
     printer.result(
         {
             "rows": rows,
@@ -64,7 +64,7 @@ def demo(
         f"a sketch of {len(sketch):,} cells; judged on {rows:,} others.\n",
         table(headings, shown),
         "\nPCOC is predicted over observed clicks (1 is right), F-RCE the mean relative error by field value.\n"
-        "The excess log-loss is over that of the true probabilities, which only a simulation knows.",
+        "The excess is the log-loss over that of the true probabilities, which only a simulation knows.",
     )
     for method, reason in failed.items():
         printer.note(f"{method} could not be fitted: {reason}")

@@ -22,7 +22,14 @@ def evaluate(
     ] = None,
     weight: options.Weight = None,
     logits: options.Logits = False,
-    negatives_kept: options.NegativesKept = 1.0,
+    negatives_kept: Annotated[
+        float | None,
+        typer.Option(
+            "--negatives-kept",
+            metavar="SHARE",
+            help="The share of negatives that survived down-sampling; as in the model's fit if not given.",
+        ),
+    ] = None,
     level: Annotated[float, typer.Option("--level", metavar="SHARE", help="The level of the intervals.")] = 0.95,
     fail_if: options.Bars = None,
     json: options.Json = False,
@@ -53,7 +60,14 @@ def evaluate(
     if loaded is not None and not is_finished(logs):
         score, label = remembered(loaded, "score", score), remembered(loaded, "label", label)
         logits = score_type(loaded, logits) == "logit"
-        weight = weight or loaded.provenance.get("columns", {}).get("weight")
+        known = loaded.provenance.get("columns", {})
+        weight = weight or known.get("weight")
+        if negatives_kept is None and known.get("negatives_kept", 1.0) != 1.0:
+            negatives_kept = known["negatives_kept"]
+            printer.note(
+                f"negatives count {1.0 / negatives_kept:.6g} times, as in the fit of the model; "
+                "pass --negatives-kept 1 if this log has them all"
+            )
     sketch = read_sketch(
         printer,
         logs,
@@ -62,7 +76,7 @@ def evaluate(
         field=fields,
         weight=weight,
         score_type="logit" if logits else "probability",
-        negatives_kept=negatives_kept,
+        negatives_kept=1.0 if negatives_kept is None else negatives_kept,
     )
     # Without a model the scores themselves are judged.
     p = predict_cells(loaded, sketch) if loaded is not None else sketch.score

@@ -3,7 +3,6 @@
 import signal
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from mcnet.rows.columns import ScoreType
     from mcnet.sketch.sketch import Sketch
 
-__all__ = ["check_output", "plain_interrupts", "read_sketch", "remembered", "row_count", "score_type", "with_memory"]
+__all__ = ["check_output", "plain_interrupts", "read_sketch", "remembered", "row_count", "score_type"]
 
 
 def check_output(path: str, inputs: Sequence[str], *, force: bool, ending: str | None = None) -> None:
@@ -65,12 +64,6 @@ def read_sketch(printer: Printer, files: Sequence[str], *, title: str = "reading
     total = row_count(files) if printer.lively else None
     with printer.progress(title, total) as advance:
         return gather(list(files), **columns, progress=advance)
-
-
-def with_memory(model: "CalibrationModel", **columns: str | None) -> "CalibrationModel":
-    """Return the model with the names of the columns it was fitted on, so that `apply` need not be told."""
-    known = {name: column for name, column in columns.items() if column is not None}
-    return replace(model, provenance={**model.provenance, "columns": known})
 
 
 def score_type(model: "CalibrationModel", logits: bool) -> "ScoreType":

@@ -37,13 +37,12 @@ def fit(
           -o model.json
     """
     from mcnet.calibrators.registry import calibrator
-    from mcnet.cli.files import check_output, read_sketch, with_memory
+    from mcnet.cli.files import check_output, read_sketch
     from mcnet.cli.parameters import parse_parameters
 
     printer = Printer(json, quiet)
     check_output(output, logs, force=force)
     chosen = calibrator(method, **parse_parameters(parameters))
-    score_type = "logit" if logits else "probability"
     sketch = read_sketch(
         printer,
         logs,
@@ -51,12 +50,11 @@ def fit(
         label=label,
         field=field,
         weight=weight,
-        score_type=score_type,
+        score_type="logit" if logits else "probability",
         negatives_kept=negatives_kept,
     )
     with printer.steps(f"fitting {chosen.method}"):
-        fitted = chosen.fit_sketch(sketch).model_
-    model = with_memory(fitted, score=score, label=label, weight=weight, score_type=score_type)
+        model = chosen.fit_sketch(sketch).model_
     model.save(output)
     printer.note(f"{sketch.rows:,} rows, {sketch.total_positives:,.10g} positives → {model} → {output}")
     printer.result({"output": output, "method": model.method, **model.provenance})

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["Printer", "figure", "spread", "table"]
+__all__ = ["Printer", "figure", "table"]
 
 
 @dataclass(frozen=True)
@@ -97,11 +97,6 @@ def figure(value: float | None, digits: int = 4) -> str:
     if value is None or math.isnan(value):
         return "–"
     return f"{value:.{digits}f}" if abs(value) >= 10.0**-digits or value == 0 else f"{value:.1e}"
-
-
-def spread(low: float, high: float, digits: int = 4) -> str:
-    """Return an interval, empty if there is none."""
-    return "" if math.isnan(low) or math.isnan(high) else f"{figure(low, digits)}…{figure(high, digits)}"
 
 
 def _console() -> "Console":

@@ -48,7 +48,8 @@ def show(
 
 def _facts(model: "CalibrationModel") -> Any:
     history = model.provenance
-    columns = history.get("columns", {})
+    usual = {"score_type": "probability", "negatives_kept": 1.0}
+    columns = {name: said for name, said in history.get("columns", {}).items() if usual.get(name) != said}
     fields = [f"{name} ({len(v):,} values)" for name, v in zip(model.fields, model.contexts.values, strict=True)]
     known = ", ".join(f"{name}={value}" for name, value in _chosen_parameters(model).items())
     lines = [
@@ -70,9 +71,9 @@ def _facts(model: "CalibrationModel") -> Any:
 
 def _chosen_parameters(model: "CalibrationModel") -> dict[str, Any]:
     """Return the parameters that are not the method's own defaults; all of them for a method of another version."""
-    from mcnet.calibrators.registry import calibrator, methods
+    from mcnet.calibrators.registry import default_parameters
 
-    usual = calibrator(model.method)._plain_parameters() if model.method in methods() else {}
+    usual = default_parameters(model.method)
     return {name: value for name, value in model.parameters.items() if name not in usual or usual[name] != value}
 
 

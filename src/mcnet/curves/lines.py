@@ -8,6 +8,7 @@ import numpy as np
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.figures.curves import Line, draw_curves
 from mcnet.figures.style import as_plotly
+from mcnet.figures.svg import small_curves
 from mcnet.rows.columns import FloatArray, logit, sigmoid
 from mcnet.rows.contexts import ANY, Contexts
 from mcnet.rows.fields import field_columns
@@ -15,11 +16,12 @@ from mcnet.rows.fields import field_columns
 if TYPE_CHECKING:
     from mcnet.curves.model import CalibrationModel
 
-__all__ = ["POOLED", "fitted_model", "plot_lines", "prepare_lines"]
+__all__ = ["POOLED", "fitted_model", "inline_lines", "plot_lines", "prepare_lines"]
 
 POOLED = "pooled"
 _LINE_POINTS = 160
 _SHOWN = 7
+_SHOWN_SMALL = 3
 _LEVEL = 0.95
 
 
@@ -60,14 +62,29 @@ def prepare_lines(
 def plot_lines(calibrator: Any, field: Any = None) -> Any:
     """Show the pooled curve and the first few contexts' as a Plotly figure, or the curve of one field value."""
     model = fitted_model(calibrator)
+    if field is None:
+        return as_plotly(draw_curves(_first_lines(calibrator, _SHOWN)))
+    contexts = _context(model, field) if model.fields else None
+    return as_plotly(draw_curves(prepare_lines(calibrator, contexts, _range(model))))
+
+
+def inline_lines(model: "CalibrationModel") -> str:
+    """Return the pooled curve and the first few contexts' as a small SVG."""
+    return small_curves(_first_lines(model, _SHOWN_SMALL))
+
+
+def _first_lines(calibrator: Any, shown: int) -> list[Line]:
+    """Return the pooled curve, and those of the first contexts that name a value of every field."""
+    model = fitted_model(calibrator)
     contexts = None
-    if model.fields and field is None:
+    if model.fields:
         whole = np.flatnonzero((model.contexts.table != ANY).all(axis=1))
-        contexts = model.contexts.subset(whole[:_SHOWN].astype(np.int32))
-    elif model.fields:
-        contexts = _context(model, field)
-    between = (model.provenance.get("lowest_score", 0.001), model.provenance.get("highest_score", 0.999))
-    return as_plotly(draw_curves(prepare_lines(calibrator, contexts, between, pooled=field is None)))
+        contexts = model.contexts.subset(whole[:shown].astype(np.int32))
+    return prepare_lines(calibrator, contexts, _range(model), pooled=True)
+
+
+def _range(model: "CalibrationModel") -> tuple[float, float]:
+    return model.provenance.get("lowest_score", 0.001), model.provenance.get("highest_score", 0.999)
 
 
 def _context(model: "CalibrationModel", field: Any) -> Contexts:

@@ -115,6 +115,8 @@ class CalibrationModel:
             raise InputError(f"this {self.method} model needs the field {', '.join(self.fields)}; pass field=")
         if field is None:
             return None
+        if self.provenance.get("balanced_by"):
+            return None  # the field weighed in the fit and bends no curve
         if not self.fields:
             raise NotSupportedError(f"this {self.method} model was fitted without a field; call predict without field=")
         return self.contexts.lookup(field_columns(field))
@@ -135,16 +137,26 @@ class CalibrationModel:
         return plot_lines(self, field)
 
     def _repr_html_(self) -> str:
+        from mcnet.curves.lines import inline_lines
         from mcnet.figures.html import card
 
         said = {
             "fields": f"{' × '.join(self.fields)} ({len(self.contexts):,} contexts)" if self.fields else "none",
             "order of scores": "kept" if self.monotone else "may be broken",
             "knots": f"{len(self.curves.probabilities):,}",
-            **{name: f"{value:,}" if isinstance(value, int) else str(value) for name, value in self.provenance.items()},
+            **{name: _shown(value) for name, value in self.provenance.items() if value not in (None, {})},
         }
-        return card(f"Calibration model: {self.method}", [], list(said.items()))
+        return card(f"Calibration model: {self.method}", [], list(said.items()), picture=inline_lines(self))
 
     def __repr__(self) -> str:
         where = f"{len(self.contexts):,} contexts of {' × '.join(self.fields)}" if self.fields else "no field"
         return f"CalibrationModel({self.method}, {where}, {len(self.curves.probabilities):,} knots)"
+
+
+def _shown(value: Any) -> str:
+    """Return an entry of the provenance as people read it."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(entry)}" for name, entry in value.items())
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,6 +1,7 @@
 """Curves to a table: every knot a row, for anything that reads Parquet or CSV."""
 
 import json
+import re
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -63,7 +64,7 @@ def knot_table(model: CalibrationModel) -> "pl.DataFrame":
 def export_table(
     model: CalibrationModel, path: str | PathLike[str], *, format: Literal["parquet", "csv"] | None = None
 ) -> None:
-    """Write the knots as Parquet (origin in the file's metadata) or CSV (origin in a first line that begins with #).
+    """Write the knots as Parquet (origin in the file's metadata) or CSV (origin as JSON in a first line, after "# ").
 
     Parameters
     ----------
@@ -80,6 +81,7 @@ def export_table(
         else:
             # A text in quotes and an empty field tell "" from a missing value.
             body = table.write_csv(quote_style="non_numeric", null_value="")
-            # Double quotes would make readers of CSV look for their ends, even in a line they skip.
-            origin = stamp_line(model).replace('"', "'")
+            # Readers of CSV look for the end of a quote even in a line they skip, so that every quote must have one: an
+            # escaped quote inside a text, which has none, is written by its number.
+            origin = re.sub(r"\\(.)", lambda pair: r"\u0022" if pair[1] == '"' else pair[0], stamp_line(model))
             part.write_text(f"# {origin}\n{body}", encoding="utf-8", newline="\n")

@@ -126,8 +126,8 @@ class Evaluation:
     def _repr_html_(self) -> str:
         from mcnet.figures.html import card
 
-        head, *lines = metric_lines(self)
-        return card(f"Evaluation of {heading(self)}", head, lines)
+        (head, *lines), notes = metric_lines(self)
+        return card(f"Evaluation of {heading(self)}", head, lines, "; ".join(notes))
 
 
 def evaluate(

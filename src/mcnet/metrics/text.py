@@ -10,15 +10,18 @@ if TYPE_CHECKING:
     from mcnet.metrics.evaluation import Evaluation
     from mcnet.metrics.fields import FieldEvaluation
 
-__all__ = ["compare", "describe", "heading", "metric_lines"]
+__all__ = ["aligned", "compare", "describe", "heading", "metric_lines"]
 
 _LINES = 12
+_MARKS = "¹²³⁴⁵⁶⁷⁸⁹"
+_OUTSIDE = "noise is part of the value (see its floor), not of the interval, which is that of the true error"
 
 
 def describe(ev: "Evaluation") -> str:
     """Return the metrics with intervals and floors, then a table for each field."""
+    lines, notes = metric_lines(ev)
     tables = [_field_table(found) for found in ev.fields.values()]
-    return "\n\n".join([heading(ev) + "\n" + _aligned(metric_lines(ev)), *tables])
+    return "\n\n".join(["\n".join([heading(ev), aligned(lines), *notes]), *tables])
 
 
 def heading(ev: "Evaluation") -> str:
@@ -28,8 +31,11 @@ def heading(ev: "Evaluation") -> str:
     return head + (f", {groups:,} values of {ev.contexts.name}" if groups > 1 else "")
 
 
-def metric_lines(ev: "Evaluation") -> list[tuple[str, ...]]:
-    """Return a line of words for each metric, below a line of headings: value, interval, noise floor, note."""
+def metric_lines(ev: "Evaluation") -> tuple[list[tuple[str, ...]], list[str]]:
+    """Return a line of words for each metric (value, interval, noise floor, mark), headings first; and the notes.
+
+    Without a field, or with one value of it, what is measured inside fields is left out.
+    """
     chosen = ev.settings
     groups = len(ev.contexts.table)
     epsilon = f"ε = {chosen.epsilon:g}" + (", values without positives dropped" if chosen.drop_empty else "")
@@ -51,17 +57,21 @@ def metric_lines(ev: "Evaluation") -> list[tuple[str, ...]]:
         "excess_log_loss": "log-loss over the truth",
         "kl_to_truth": "KL to the truth",
     }
+    notes: list[str] = []
     lines: list[tuple[str, ...]] = [("metric", "value", f"{chosen.level:.0%} interval", "noise floor", "")]
     for name, label in labels.items():
         found = ev.estimates[name]
-        if groups == 1 and name in ("mf_rce", "pcoc_std", "gauc", "f_ece"):
+        if groups == 1 and name in ("f_rce", "mf_rce", "pcoc_std", "gauc", "f_ece"):
             continue
         if name in ("excess_log_loss", "kl_to_truth") and isnan(found.value):
             continue
         spread = "" if isnan(found.low) else f"{_figure(found.low)} … {_figure(found.high)}"
         floor = "" if isnan(found.floor) else _figure(found.floor)
-        lines.append((label, _figure(found.value), spread, floor, found.note))
-    return lines
+        note = found.note or (_OUTSIDE if found.value < found.low or found.value > found.high else "")
+        if note and note not in notes:
+            notes.append(note)
+        lines.append((label, _figure(found.value), spread, floor, _MARKS[notes.index(note)] if note else ""))
+    return lines, [f"{mark} {note}" for mark, note in zip(_MARKS, notes, strict=False)]
 
 
 def compare(
@@ -71,7 +81,7 @@ def compare(
     """Return a table with one line for each named evaluation, and one column for each metric."""
     lines = [("", *metrics)]
     lines += [(name, *(_figure(ev.estimates[metric].value) for metric in metrics)) for name, ev in evaluations.items()]
-    return _aligned(lines)
+    return aligned(lines)
 
 
 def _field_table(found: "FieldEvaluation") -> str:
@@ -84,7 +94,7 @@ def _field_table(found: "FieldEvaluation") -> str:
         mean = _figure(table.mean_prediction[i])
         lines.append((table.values[i], weight, positives, mean, _figure(table.pcoc[i]), spread))
     rest = len(table) - len(shown)
-    return _aligned(lines) + (f"\n… and {rest:,} values of less weight" if rest else "")
+    return aligned(lines) + (f"\n… and {rest:,} values of less weight" if rest else "")
 
 
 def _figure(value: float) -> str:
@@ -93,7 +103,7 @@ def _figure(value: float) -> str:
     return f"{value:.4f}" if abs(value) >= 0.1 or value == 0 else f"{value:.4g}"
 
 
-def _aligned(lines: Sequence[Sequence[str]]) -> str:
+def aligned(lines: Sequence[Sequence[str]]) -> str:
     """Pad columns to equal width: the first to the left, the others to the right, a last note as it is."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     padded = (

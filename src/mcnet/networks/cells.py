@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet.errors import InputError
+from mcnet.sketch.bins import equal_mass_cuts
 
 __all__ = ["Cells", "Grid", "as_codes", "equal_mass_edges", "make_grid", "with_unseen"]
 
@@ -122,11 +123,7 @@ def equal_mass_edges(points: Floats, weight: Floats, bins: int) -> Floats:
     array([2.5])
     """
     distinct, inverse = np.unique(points, return_inverse=True)
-    mass = np.cumsum(np.bincount(inverse, weights=weight))
-    target = mass[-1] * np.arange(1, bins) / bins
-    # Rounding in the cumulative sum must not push a cut one point too far.
-    cut = np.searchsorted(mass, target * (1 - 1e-12), side="left")
-    cut = np.unique(cut[cut < len(distinct) - 1])
+    cut = equal_mass_cuts(inverse, weight, bins)
     return np.asarray((distinct[cut] + distinct[cut + 1]) / 2.0)
 
 

@@ -1,6 +1,7 @@
 """Drift: calibration period by period, from one sketch a period."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from mcnet.figures.drift import Drift
 from mcnet.metrics.field_error import group_pcoc
 from mcnet.metrics.sketched import predict_cells
 from mcnet.metrics.sums import GroupSums, group_sums
-from mcnet.rows.fields import MISSING_LABEL
+from mcnet.rows.fields import MISSING_LABEL, sort_key
 from mcnet.sketch.cells import Cells
 from mcnet.sketch.sketch import Sketch
 
@@ -37,19 +38,27 @@ def sketches_by(sketch: Sketch, name: str) -> dict[str, Sketch]:
     codes = sketch.contexts.table[sketch.context, place]
     others = [other for other in sketch.contexts.names if other != name]
     parts = {}
-    for code, value in enumerate(sketch.contexts.values[place]):
-        inside = codes == code
+    values = sketch.contexts.values[place]
+    for code in sorted(range(len(values)), key=_by_number_or_text(values)):
+        value, inside = values[code], codes == code
         if inside.any():
             # Contexts that a period lacks go too: only() keeps what its cells use.
             used, renumbered = np.unique(sketch.context[inside], return_inverse=True)
             kept = sketch.cells.take(inside)
             cells = Cells(renumbered.astype(np.int32), kept.key, kept.fold, kept.sums)
             share = float(kept.sums[:, 0].sum()) / sketch.total_weight
-            part = Sketch(
-                sketch.contexts.subset(used), cells, sketch.resolution, sketch.folds, round(sketch.rows * share)
-            )
+            part = replace(sketch, contexts=sketch.contexts.subset(used), cells=cells, rows=round(sketch.rows * share))
             parts[MISSING_LABEL if value is None else value] = part.only(*others)
     return parts
+
+
+def _by_number_or_text(values: Sequence[str | None]) -> Callable[[int], Any]:
+    """Return the order of periods: by number if all are numbers (9 before 10), else by text; the missing one last."""
+    try:
+        numbers = [np.inf if value is None else float(value) for value in values]
+    except ValueError:
+        return lambda code: sort_key(values[code])
+    return lambda code: (values[code] is None, numbers[code])
 
 
 def period_sums(

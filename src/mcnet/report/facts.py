@@ -2,13 +2,23 @@
 
 from dataclasses import dataclass
 
+from mcnet.calibrators.registry import default_parameters
 from mcnet.figures.forest import Forest
 from mcnet.report.order import Order, prepare_order
 from mcnet.report.wording import Figure, count, figure, percent, with_interval
 from mcnet.selection.selecting import MethodResult, Selection
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["MethodLine", "ValueLine", "describe_order", "prepare_comparison", "prepare_facts", "prepare_values"]
+__all__ = [
+    "MethodLine",
+    "ParameterLine",
+    "ValueLine",
+    "describe_order",
+    "prepare_comparison",
+    "prepare_facts",
+    "prepare_parameters",
+    "prepare_values",
+]
 
 
 @dataclass(frozen=True)
@@ -20,7 +30,7 @@ class MethodLine:
     log_loss: str
     difference: Figure
     pcoc: Figure
-    f_rce: Figure
+    f_rce: Figure | None
     auc: Figure
     order: Figure
     seconds: str
@@ -35,6 +45,16 @@ class ValueLine:
     positives: str
     impact: str
     pcoc: tuple[Figure, ...]
+
+
+@dataclass(frozen=True)
+class ParameterLine:
+    """One parameter of the chosen method, as text; `chosen` tells whether it differs from the default."""
+
+    name: str
+    value: str
+    default: str
+    chosen: bool
 
 
 def prepare_facts(selection: Selection, sketch: Sketch, judged: Sketch, judged_on: str) -> list[tuple[str, str]]:
@@ -56,13 +76,42 @@ def prepare_facts(selection: Selection, sketch: Sketch, judged: Sketch, judged_o
         together = f"; {count(len(sketch.contexts))} contexts" if len(names) > 1 else ""
         unused = "" if model.fields else " — the chosen method has one curve for all"
         facts.append(("Fields", ", ".join(values) + together + unused))
-    parameters = ", ".join(f"{name} = {value}" for name, value in model.parameters.items())
-    if parameters:
-        facts.append(("Parameters", parameters))
+    if model.parameters:
+        chosen_ones = [f"{line.name} = {line.value}" for line in prepare_parameters(selection) if line.chosen]
+        said = ", ".join(chosen_ones) + "; the others at their defaults" if chosen_ones else "all at their defaults"
+        facts.append(("Parameters", said))
     facts.append(("Scores", f"from {figure(known['lowest_score'])} to {figure(known['highest_score'])}"))
     facts.append(("Sketch", f"{count(len(sketch))} cells, resolution {sketch.resolution}"))
     facts.append(("Made", f"{known['date'].replace('T', ' ').replace('+00:00', ' UTC')} by {known['library']}"))
     return facts
+
+
+def prepare_parameters(selection: Selection) -> list[ParameterLine]:
+    """Return one line a parameter of the chosen method, those that are not at their default first."""
+    model = selection.calibrator.model_
+    usual = default_parameters(model.method)
+    lines = [
+        ParameterLine(name, _value(value), _value(usual[name]) if name in usual else "", usual.get(name) != value)
+        for name, value in model.parameters.items()
+    ]
+    return sorted(lines, key=lambda line: not line.chosen)
+
+
+def _value(value: object) -> str:
+    """Return a parameter as a person writes it.
+
+    >>> [_value(value) for value in (None, True, 0.5, ["a", 1], {"method": "platt"})]
+    ['none', 'yes', '0.5', 'a, 1', 'method = platt']
+    """
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(_value, value)) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} = {_value(entry)}" for name, entry in value.items()) or "none"
+    return str(value)
 
 
 def _positives(sketch: Sketch) -> str:
@@ -85,7 +134,7 @@ def _line(selection: Selection, result: MethodResult) -> MethodLine:
         log_loss=f"{ev.log_loss:.5f}",
         difference=Figure("best") if best else Figure(f"+{gap.value:.1e}", f"± {gap.standard_error:.0e}"),
         pcoc=with_interval(ev.pcoc, *ev.interval("pcoc")),
-        f_rce=with_interval(ev.f_rce, *ev.interval("f_rce"), digits=4),
+        f_rce=with_interval(ev.f_rce, *ev.interval("f_rce"), digits=4) if ev.fields else None,
         auc=with_interval(ev.auc, *ev.interval("auc"), digits=4),
         order=Figure("kept") if order.kept else Figure("broken", f"{percent(order.share_below)} of rows"),
         seconds=f"{result.fit_seconds:.2g} s",

@@ -22,7 +22,7 @@ from mcnet.metrics.sketched import evaluate_cells, predict_cells
 from mcnet.metrics.sums import group_sums
 from mcnet.report.assets import packed_data, packed_plotly, read_asset
 from mcnet.report.drift import PeriodSums, drift_of, period_sums
-from mcnet.report.facts import describe_order, prepare_comparison, prepare_facts, prepare_values
+from mcnet.report.facts import describe_order, prepare_comparison, prepare_facts, prepare_parameters, prepare_values
 from mcnet.report.order import prepare_order
 from mcnet.report.preparing import prepare_points, prepare_reliability, score_span
 from mcnet.report.views import View, prepare_views, unite
@@ -47,6 +47,7 @@ def write_report(
     title: str | None = None,
     test: Sketch | None = None,
     drift: Mapping[str, Sketch] | None = None,
+    test_drift: Mapping[str, Sketch] | None = None,
     views: int = 300,
 ) -> Path:
     """Write a comparison and its chosen calibrator as one self-contained HTML page.
@@ -59,15 +60,22 @@ def write_report(
     title : the heading of the page.
     test : rows to show before and after calibration; without it, those that the selection was judged on, each
         predicted by a fit that had not seen it.
-    drift : a sketch for each period, in order, to show calibration over time; `sketches_by` makes them.
+    drift : the fitted rows as a sketch for each period, in order, to show calibration over time; `sketches_by` makes
+        them. What is shown of them is in-sample, and the page says so.
+    test_drift : the same of rows that the fit had not seen.
     views : how many field values and contexts can be chosen at most, the heaviest first.
     """
     judged = selection.judged if test is None else test
     after = selection.chosen.probabilities if test is None else predict_cells(selection.calibrator, test)
     fitted = sketch.unfolded()
-    periods = dict(drift or {})
-    contexts, places = unite([judged, fitted, *periods.values()])
-    sums = period_sums(selection.calibrator, periods, places[2:], len(contexts)) if periods else None
+    # The place of each figure on the page, with its periods.
+    timelines = {name: dict(given) for name, given in (("fresh-drift", test_drift), ("drift", drift)) if given}
+    contexts, places = unite([judged, fitted, *(part for periods in timelines.values() for part in periods.values())])
+    left = iter(places[2:])
+    sums = {
+        name: period_sums(selection.calibrator, periods, [next(left) for _ in periods], len(contexts))
+        for name, periods in timelines.items()
+    }
     shown = prepare_views(contexts, sums_by(places[0], judged.weight, len(contexts)), limit=views)
     painter = _Painter(selection.calibrator, judged, after, fitted, contexts, places[0], places[1], sums)
     evaluated = selection.chosen.evaluation if test is None else evaluate_cells(after, judged)
@@ -83,6 +91,8 @@ def write_report(
     page = _template().render(
         title=title or "Calibration report",
         facts=prepare_facts(selection, sketch, judged, judged_on),
+        parameters=prepare_parameters(selection),
+        has_fields=bool(selection.judged.contexts.names),
         chosen=selection.chosen.method,
         judged_on=judged_on,
         comparison=prepare_comparison(selection),
@@ -91,7 +101,7 @@ def write_report(
         groups=_grouped(shown),
         tables={name: (forest, prepare_values(forest)) for name, forest in forests.items()},
         order=describe_order(selection.chosen.method, prepare_order(selection.calibrator, judged)),
-        has_drift=bool(periods),
+        timelines=list(timelines),
         count=count,
         style=read_asset("page.css"),
         script=read_asset("page.js"),
@@ -115,11 +125,11 @@ class _Painter:
         contexts: Contexts,
         judged_contexts: NDArray[np.int32],
         fitted_contexts: NDArray[np.int32],
-        periods: PeriodSums | None,
+        timelines: Mapping[str, PeriodSums],
     ) -> None:
         self.calibrator = calibrator
         self.judged, self.after, self.fitted, self.contexts = judged, after, fitted, contexts
-        self.judged_contexts, self.fitted_contexts, self.periods = judged_contexts, fitted_contexts, periods
+        self.judged_contexts, self.fitted_contexts, self.timelines = judged_contexts, fitted_contexts, timelines
 
     def paint(self, view: View) -> dict[str, Any]:
         """Return the words and figures of a view."""
@@ -134,8 +144,7 @@ class _Painter:
                 prepare_histogram({n: p[cells] for n, p in columns.items()}, self.judged.weight[cells])
             ),
         }
-        if self.periods is not None:
-            figures["drift"] = draw_drift(drift_of(self.periods, view.contexts))
+        figures |= {name: draw_drift(drift_of(sums, view.contexts)) for name, sums in self.timelines.items()}
         return {"summary": self._summary(cells), "figures": figures}
 
     def _curves(self, view: View, cells: NDArray[np.intp]) -> Spec:

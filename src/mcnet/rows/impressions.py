@@ -15,6 +15,8 @@ from mcnet.rows.simulate import SimulatedField, SimulatedLog, simulate
 __all__ = ["PRESETS", "Behaviour", "Counts", "Impressions", "Preset", "Split", "simulate_impressions"]
 
 Split = Literal["training", "validation", "test"]
+Kind = Literal["click", "conversion"]
+KINDS: tuple[Kind, ...] = ("click", "conversion")
 SPLITS: tuple[Split, ...] = ("training", "validation", "test")
 
 
@@ -26,13 +28,10 @@ class Counts:
     clicks: tuple[int, ...]
     conversions: tuple[int, ...]
 
-    def click_rates(self) -> tuple[float, ...]:
-        """Clicks over impressions of each field value."""
-        return _ratios(self.clicks, self.impressions)
-
-    def conversion_rates(self) -> tuple[float, ...]:
-        """Conversions over clicks of each field value."""
-        return _ratios(self.conversions, self.clicks)
+    def rates(self, kind: Kind) -> tuple[float, ...]:
+        """Clicks over impressions, or conversions over clicks, of each field value."""
+        above, below = (self.clicks, self.impressions) if kind == "click" else (self.conversions, self.clicks)
+        return tuple(a / b for a, b in zip(above, below, strict=True))
 
 
 @dataclass(frozen=True)
@@ -168,8 +167,8 @@ def _simulate_split(preset: Preset, split: Split, scale: float, seed: int, world
     field = draw.permutation(np.repeat(np.arange(len(sizes), dtype=np.int32), sizes))
     rates_of = preset.counts("validation" if split == "test" and not shift else split)
     logs = {}
-    for number, kind in enumerate(("click", "conversion")):
-        known, actual = (getattr(counts, f"{kind}_rates")() for counts in (preset.training, rates_of))
+    for number, kind in enumerate(KINDS):
+        known, actual = (counts.rates(kind) for counts in (preset.training, rates_of))
         spec = SimulatedField(shares=tuple(sizes / sizes.sum()), rates=known, test_rates=actual)
         logs[kind] = simulate(
             0,
@@ -196,7 +195,3 @@ def _move_to_pcoc(log: SimulatedLog, weight: NDArray[np.float64], pcoc: float) -
     logits, weight = logit(log.score[sample]), weight[sample]
     wanted = pcoc * float(weight @ log.probability[sample])
     return float(brentq(lambda move: float(weight @ expit(logits + move)) - wanted, -20.0, 20.0))
-
-
-def _ratios(above: Sequence[int], below: Sequence[int]) -> tuple[float, ...]:
-    return tuple(a / b for a, b in zip(above, below, strict=True))

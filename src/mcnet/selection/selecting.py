@@ -15,7 +15,9 @@ from mcnet.errors import CalibrationWarning, InputError, McnetError
 from mcnet.metrics.evaluation import Evaluation
 from mcnet.metrics.scoring import Difference, log_loss_difference
 from mcnet.metrics.sketched import evaluate_cells, predict_cells
+from mcnet.metrics.text import aligned
 from mcnet.rows.columns import FloatArray
+from mcnet.selection.text import explanation, method_lines
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["MethodResult", "Selection", "select"]
@@ -86,31 +88,11 @@ class Selection:
     def _repr_html_(self) -> str:
         from mcnet.figures.html import card
 
-        rows = [
-            [
-                ("→ " if result.method == self.chosen.method else "") + result.method,
-                f"{result.log_loss:.5f}",
-                f"{result.difference.value:+.1e} ± {result.difference.standard_error:.0e}",
-                f"{result.evaluation.pcoc:.3f}",
-                f"{result.evaluation.f_rce:.4f}",
-                f"{result.evaluation.auc:.4f}",
-                f"{result.fit_seconds:.2f}",
-            ]
-            for result in self.results
-        ]
-        head = ["method", "log-loss", "over the best", "PCOC", "F-RCE", "AUC", "fit s"]
-        return card("Selection", head, rows, f"Judged on {self.judged_on}; → is chosen.")
+        head, *lines = method_lines(self)
+        return card("Selection", head, lines, explanation(self))
 
     def __str__(self) -> str:
-        lines = [f"{'method':<14}{'log-loss':>10}{'± vs best':>20}{'PCOC':>8}{'F-RCE':>8}{'AUC':>8}{'fit s':>8}"]
-        for result in self.results:
-            ev, gap = result.evaluation, result.difference
-            mark = " ←" if result.method == self.chosen.method else ""
-            lines.append(
-                f"{result.method:<14}{ev.log_loss:>10.5f}{gap.value:>+11.1e} ± {gap.standard_error:.0e}"
-                f"{ev.pcoc:>8.3f}{ev.f_rce:>8.4f}{ev.auc:>8.4f}{result.fit_seconds:>8.2f}{mark}"
-            )
-        return "\n".join([f"Judged on {self.judged_on}; ← is chosen.", *lines])
+        return f"{explanation(self)}\n\n{aligned(method_lines(self))}"
 
 
 def select(

@@ -60,4 +60,5 @@ def sketch_arrays(
     if accumulator.rows == 0:
         raise InputError("every row has weight 0; at least one row with a weight above 0 is needed")
     contexts, cells = accumulator.finish()
-    return Sketch(contexts, cells, grid.resolution, number, accumulator.rows)
+    columns = {"score_type": score_type, "negatives_kept": float(negatives_kept)}
+    return Sketch(contexts, cells, grid.resolution, number, accumulator.rows, columns)

@@ -1,7 +1,7 @@
 """The sketch: a small mergeable table of weighted cells that every calibrator fits on."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from mcnet.errors import InputError
 from mcnet.rows.columns import FloatArray, ScoreType, logit
 from mcnet.rows.contexts import Contexts
+from mcnet.rows.fields import FieldColumn, field_columns
+from mcnet.rows.periods import cut_to_periods
 from mcnet.sketch.cells import Cells
 from mcnet.sketch.folds import check_folds, deal_counts
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Grid, Resolution, make_grid
@@ -40,6 +42,9 @@ class Sketch:
     resolution: Resolution
     folds: int
     rows: int
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """How the rows were read, as far as it is known: the columns `score`, `label` and `weight`, `score_type` and
+    `negatives_kept`. It goes with the sketch into its file and into the provenance of models fitted on it."""
 
     @staticmethod
     def from_rows(
@@ -169,7 +174,8 @@ class Sketch:
             Cells(mine[self.context], self.cells.key, self.fold, self.cells.sums),
             Cells(its[other.context], other.cells.key, other.fold, other.cells.sums),
         )
-        return Sketch(contexts, both.added_up(), self.resolution, self.folds, self.rows + other.rows)
+        agreed = {name: said for name, said in self.columns.items() if other.columns.get(name) == said}
+        return replace(self, contexts=contexts, cells=both.added_up(), rows=self.rows + other.rows, columns=agreed)
 
     def __radd__(self, other: object) -> "Sketch":
         # sum([...]) starts from 0.
@@ -183,13 +189,13 @@ class Sketch:
         cells = Cells(self.context, self.cells.key, self.fold, self.cells.sums * float(factor))
         # After years of decay a cell that nobody fills comes to numbers too small to divide by.
         cells = cells.take(cells.sums[:, 0] > _NOTHING)
-        return Sketch(self.contexts, cells, self.resolution, self.folds, self.rows)
+        return replace(self, cells=cells)
 
     __rmul__ = __mul__
     __array_ufunc__ = None  # NumPy's numbers leave `number * sketch` to the sketch
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether two sketches have the same cells with the same sums; how many rows made them is not compared."""
+        """Tell whether two sketches have the same cells with the same sums, from whatever rows and columns."""
         if not isinstance(other, Sketch):
             return NotImplemented
         mine, its = self.cells, other.cells
@@ -220,21 +226,36 @@ class Sketch:
             )
         columns = [c for c in self.contexts.columns(self.contexts.all()) if c.name in names]
         columns.sort(key=lambda column: names.index(column.name))
+        return self._regrouped(columns)
+
+    def in_periods(self, name: str, every: str) -> "Sketch":
+        """Return the sketch of the same rows with a field of moments cut to periods, such as "1h", "1d" or "1mo"."""
+        import polars as pl
+
+        self.only(name)  # refuses a field that is not there
+        columns = self.contexts.columns(self.contexts.all())
+        place = self.contexts.names.index(name)
+        periods = cut_to_periods(pl.Series(name, columns[place].values, dtype=pl.String), every)
+        columns[place : place + 1] = field_columns({name: periods.gather(columns[place].codes)})
+        return self._regrouped(columns)
+
+    def _regrouped(self, columns: list[FieldColumn]) -> "Sketch":
+        """Return the same rows under other fields, given as columns with an entry a context."""
         contexts, order = Contexts.of(columns, len(self.contexts))
         cells = Cells(order[self.context], self.cells.key, self.fold, self.cells.sums).added_up()
-        return Sketch(contexts, cells, self.resolution, self.folds, self.rows)
+        return replace(self, contexts=contexts, cells=cells)
 
     def with_values_like(self, contexts: Contexts) -> "Sketch":
         """Return the same sketch with each field's values in the order of other contexts, new values last."""
         values, table = [], []
-        for field, known in enumerate(self.contexts.values):
-            order = tuple(dict.fromkeys((*contexts.values[field], *known)))
+        for which, known in enumerate(self.contexts.values):
+            order = tuple(dict.fromkeys((*contexts.values[which], *known)))
             place = {value: code for code, value in enumerate(order)}
             values.append(order)
-            table.append(np.array([place[value] for value in known], dtype=np.int32)[self.contexts.table[:, field]])
+            table.append(np.array([place[value] for value in known], dtype=np.int32)[self.contexts.table[:, which]])
         stacked = np.column_stack(table) if table else self.contexts.table
         reordered = Contexts(self.contexts.names, tuple(values), stacked)
-        return Sketch(reordered, self.cells, self.resolution, self.folds, self.rows)
+        return replace(self, contexts=reordered)
 
     def of_context(self, context: int) -> "Sketch":
         """Return the sketch of one context's rows, without fields."""
@@ -254,7 +275,7 @@ class Sketch:
         if self.folds == 1:
             return self
         cells = Cells(self.context, self.cells.key, np.zeros_like(self.fold), self.cells.sums).added_up()
-        return Sketch(self.contexts, cells, self.resolution, 1, self.rows)
+        return replace(self, cells=cells, folds=1)
 
     def dealt(self, folds: int, seed: int = 0) -> "Sketch":
         """Return the sketch with the rows behind each cell dealt into folds, as dealing the rows would have done."""
@@ -270,12 +291,12 @@ class Sketch:
         position = shares[cell, fold]
         sums = np.column_stack([weight[cell, fold], positives[cell, fold], position])
         cells = Cells(self.context[cell], self.cells.key[cell], fold.astype(np.int16), sums).added_up()
-        return Sketch(self.contexts, cells, self.resolution, folds, self.rows)
+        return replace(self, cells=cells, folds=folds)
 
     def _restricted(self, keep: NDArray[Any]) -> "Sketch":
         cells = self.cells.take(keep)
         share = float(cells.sums[:, 0].sum()) / self.total_weight if len(self) else 0.0
-        return Sketch(self.contexts, cells, self.resolution, self.folds, round(self.rows * share))
+        return replace(self, cells=cells, rows=round(self.rows * share))
 
     # -- files --------------------------------------------------------------------------------------------------
 

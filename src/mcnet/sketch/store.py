@@ -1,6 +1,7 @@
 """Sketches as Parquet files: one row a cell, plain columns, a version in the metadata."""
 
 import json
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ def save_sketch(sketch: Sketch, path: str | PathLike[str]) -> None:
         "folds": sketch.folds,
         "rows": sketch.rows,
         "fields": list(sketch.contexts.names),
+        "columns": dict(sketch.columns),
     }
     with whole_file(path) as part:
         frame.write_parquet(part, metadata={_METADATA: json.dumps(about)})
@@ -91,11 +93,12 @@ def _sketch(about: dict[str, Any], frame: pl.DataFrame) -> Sketch:
     contexts, codes = Contexts.of(fields, len(frame))
     sums = np.column_stack([frame[name].to_numpy() for name in ("weight", "positives", "position")])
     cells = Cells(codes, frame["cell"].to_numpy().astype(np.int64), frame["fold"].to_numpy().astype(np.int16), sums)
-    sketch = Sketch(contexts, cells, about["resolution"], about["folds"], about["rows"])
+    columns = about.get("columns", {})  # not every sketch says it
+    sketch = Sketch(contexts, cells, about["resolution"], about["folds"], about["rows"], columns)
     problem = _problem(sketch)
     if problem:
         raise FileFormatError(f"{problem}; it was altered: make it again")
-    return Sketch(contexts, cells.added_up(), sketch.resolution, sketch.folds, sketch.rows)
+    return replace(sketch, cells=cells.added_up())
 
 
 def _problem(sketch: Sketch) -> str | None:

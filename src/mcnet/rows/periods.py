@@ -1,0 +1,143 @@
+"""Periods: moments of any kind (timestamps, dates, counters, texts) cut to hours, days or steps."""
+
+import re
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from mcnet.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["MOST_PERIODS", "cut_to_periods", "fitting_period"]
+
+MOST_PERIODS = 400
+"""More periods than these are too many to look at."""
+
+_STEPS = {"1m": 60, "5m": 300, "15m": 900, "1h": 3600, "6h": 21_600, "1d": 86_400, "1w": 604_800, "1mo": 2_678_400}
+_LAST_STEP = "1y"
+_EVERY = re.compile(r"(?P<number>[1-9]\d*)(?P<unit>m|h|d|w|mo|y)?")
+_WRITTEN = {"m": "%Y-%m-%d %H:%M", "h": "%Y-%m-%d %H:%M", "d": "%Y-%m-%d", "w": "%Y-%m-%d", "mo": "%Y-%m", "y": "%Y"}
+
+# Counters from 2001 to 2065, in seconds since 1970; a thousand times that in milliseconds.
+_EPOCH = (1e9, 3e9)
+
+
+@dataclass(frozen=True)
+class _Every:
+    """A step: so many of a unit of time, or of a plain number where there is no unit."""
+
+    number: int
+    unit: str | None
+
+
+def _parsed(every: str) -> _Every:
+    match = _EVERY.fullmatch(every)
+    if match is None:
+        raise InputError(
+            f"{every!r} is no period; write a number and m, h, d, w, mo or y, as in 15m or 1d, or a plain number for "
+            "a column that counts"
+        )
+    return _Every(int(match["number"]), match["unit"])
+
+
+def cut_to_periods(column: "pl.Series", every: str) -> "pl.Series":
+    """Return for each moment the text of the period it lies in, by the period's beginning.
+
+    Whole numbers from 1e9 to 3e9 (or a thousand times as many) are seconds (milliseconds) since 1970 if the period has
+    a unit. A missing moment stays missing.
+
+    >>> import polars as pl
+    >>> cut_to_periods(pl.Series(["2024-05-01T13:05:00", "2024-05-01", None]), "6h").to_list()
+    ['2024-05-01 12:00', '2024-05-01 00:00', None]
+    >>> cut_to_periods(pl.Series([7, 19, 20]), "10").to_list()
+    ['0', '10', '20']
+    """
+    import polars as pl
+
+    step = _parsed(every)
+    column = _typed(column)
+    if column.dtype.is_numeric():
+        numbers = column.fill_nan(None).floor().cast(pl.Int64) if column.dtype.is_float() else column.cast(pl.Int64)
+        if step.unit is None:
+            return (numbers // step.number * step.number).cast(pl.String)
+        unit = _counted(numbers.drop_nulls())
+        if unit is None:
+            raise InputError(
+                f"{column.name} holds plain numbers such as {numbers.drop_nulls()[0]}, not moments; "
+                f"cut it by a number, as in 100, not by {every}"
+            )
+        column = pl.from_epoch(numbers, time_unit=unit)
+    elif step.unit is None:
+        raise InputError(f"{column.name} holds moments, so a period has a unit: 15m, 1h, 1d, not {every}")
+    begins = column.cast(pl.Datetime("us")) if column.dtype == pl.Date else column
+    return begins.dt.truncate(every).dt.strftime(_WRITTEN[step.unit])
+
+
+def fitting_period(low: Any, high: Any, most: int = MOST_PERIODS) -> str:
+    """Return the finest usual period of which no more than `most` lie between two moments.
+
+    >>> fitting_period("2024-05-01T00:00:00", "2024-05-08T00:00:00")
+    '1h'
+    >>> fitting_period(0, 100_000)
+    '500'
+    """
+    import polars as pl
+
+    ends = _typed(pl.Series("it", [low, high]))
+    if ends.dtype.is_numeric():
+        unit = _counted(ends)
+        if unit is None:
+            return _step(float(ends[1]) - float(ends[0]), most)
+        ends = pl.from_epoch(ends.cast(pl.Int64), time_unit=unit)
+    first, last = (_moment(end) for end in ends)
+    seconds = (last - first).total_seconds()
+    return next((every for every, length in _STEPS.items() if seconds / length < most), _LAST_STEP)
+
+
+def _moment(value: date | datetime) -> datetime:
+    return value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+
+
+def _step(width: float, most: int) -> str:
+    """Return the smallest of 1, 2, 5, 10, 20 … of which no more than `most` make up a width."""
+    scale = 1
+    while True:
+        for digit in (1, 2, 5):
+            if width / (digit * scale) < most:
+                return str(digit * scale)
+        scale *= 10
+
+
+def _counted(numbers: "pl.Series") -> Any:
+    """Return the unit ("s" or "ms") in which numbers count from 1970, None if they do not look like it."""
+    if len(numbers) == 0:
+        return "s"
+    low, high = float(numbers.min()), float(numbers.max())  # type: ignore[arg-type]
+    for unit, factor in (("s", 1.0), ("ms", 1e3)):
+        if _EPOCH[0] * factor <= low and high <= _EPOCH[1] * factor:
+            return unit
+    return None
+
+
+def _typed(column: "pl.Series") -> "pl.Series":
+    """Return a column of moments or of numbers, from what a file or a sketch may hold of them."""
+    import polars as pl
+
+    if column.dtype == pl.Null:
+        return column.cast(pl.Datetime("us"))
+    if column.dtype in (pl.Date, pl.Datetime) or column.dtype.is_numeric():
+        return column
+    texts = column.cast(pl.String, strict=False)
+    numbers = texts.cast(pl.Int64, strict=False)
+    if numbers.null_count() == texts.null_count():
+        return numbers
+    # Days and moments with and without seconds, fractions or a zone: to the second, as written.
+    whole = texts.str.replace(" ", "T").str.replace(r"^(\d{4}-\d\d-\d\d)$", "${1}T00:00")
+    whole = whole.str.replace(r"^(.{10}T\d\d:\d\d)(Z|[+-]\d\d:?\d\d)?$", "${1}:00").str.slice(0, 19)
+    moments = whole.str.to_datetime("%Y-%m-%dT%H:%M:%S", strict=False, time_unit="us")
+    unread = texts.filter(moments.is_null() & texts.is_not_null())
+    if len(unread):
+        raise InputError(f"{column.name} holds {unread[0]!r}, which is no moment; a period needs 2024-05-01T13:00")
+    return moments

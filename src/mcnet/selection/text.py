@@ -1,0 +1,36 @@
+"""A selection as text: one line a method, narrow enough for any terminal."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mcnet.selection.selecting import Selection
+
+__all__ = ["explanation", "method_lines"]
+
+
+def explanation(selection: "Selection") -> str:
+    """Return what the lines show."""
+    return f"Judged on {selection.judged_on}; ← is chosen."
+
+
+def method_lines(selection: "Selection") -> list[tuple[str, ...]]:
+    """Return a line of words for each method, the best first, below a line of headings.
+
+    Without a field there is no error inside one, and no column for it.
+    """
+    fields = bool(selection.judged.contexts.names)
+    lines = [("method", "log-loss", "over best ×10⁻⁵", "PCOC", *(["F-RCE"] if fields else []), "AUC", "fit s")]
+    for result in selection.results:
+        ev, gap = result.evaluation, result.difference
+        lines.append(
+            (
+                f"{result.method} ←" if result.method == selection.chosen.method else result.method,
+                f"{ev.log_loss:.5f}",
+                f"{1e5 * gap.value:.1f} ± {1e5 * gap.standard_error:.1f}" if gap.value else "best",
+                f"{ev.pcoc:.3f}",
+                *([f"{ev.f_rce:.4f}"] if fields else []),
+                f"{ev.auc:.4f}",
+                f"{result.fit_seconds:.2f}",
+            )
+        )
+    return lines
