@@ -1,3 +1,9 @@
+from datetime import datetime, timedelta
+
+import polars as pl
+import pytest
+from tests.report.test_page import data
+
 import mcnet as library
 
 
@@ -48,3 +54,74 @@ def test_a_bar_holds_the_chosen_method_to_account(mcnet, log, columns):
 
 def test_drift_without_a_report_is_refused(mcnet, log, columns):
     assert "--report" in mcnet("compare", log, *columns, "--time", "day").err
+
+
+def test_the_table_fits_eighty_columns_and_has_f_rce_only_with_a_field(mcnet, log, columns):
+    words = ("--test", log)  # one fit a method
+    shown = mcnet("compare", log, *columns, *words).out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "F-RCE" in shown
+    assert "F-RCE" not in mcnet("compare", log, *columns[:4], "--method", "platt", *words).out
+
+
+@pytest.fixture
+def hours(frame, tmp_path):
+    """Two logs of the same columns, the second one later: a moment for every row."""
+    begin = datetime(2024, 5, 1)
+    timed = frame.with_columns(time=pl.Series([begin + timedelta(minutes=5 * row) for row in range(len(frame))]))
+    paths = tmp_path / "fit.parquet", tmp_path / "test.parquet"
+    for path, part in zip(paths, (timed.head(6000), timed.tail(2000)), strict=True):
+        part.write_parquet(path)
+    return paths
+
+
+def drift(page, name):
+    found = data(page)["views"][0]["figures"].get(name)
+    return found and found["data"][0]["text"]
+
+
+def test_drift_is_shown_of_fresh_rows_and_of_fitted_ones_cut_to_periods(mcnet, hours, columns, tmp_path):
+    fit, test = hours
+    page = tmp_path / "page.html"
+    words = ("--method", "platt-field", "--report", page, "--time", "time", "--force")
+    done = mcnet("compare", fit, *columns, "--test", test, *words)
+    assert "time has more than 400 values: it is cut to periods of 6h (--every)" in done.err
+    assert drift(page, "drift")[:2] == ["2024-05-01 00:00", "2024-05-01 06:00"]
+    assert drift(page, "fresh-drift")[0] == "2024-05-21 18:00"
+    assert [word in page.read_text() for word in ("in-sample", "had not seen, with its 95")] == [True, True]
+    assert mcnet("compare", fit, *columns, "--test", test, *words, "--every", "1w").err == f"report → {page}\n"
+    assert drift(page, "drift")[0] == "2024-04-29"
+    assert len(drift(page, "fresh-drift")) == 2
+
+
+def test_test_rows_without_a_time_are_said_to_have_none(mcnet, hours, log, columns, tmp_path):
+    page = tmp_path / "page.html"
+    words = ("--method", "platt-field", "--report", page, "--time", "time")
+    done = mcnet("compare", hours[0], *columns, "--test", log, *words)
+    assert "the test rows have no column time" in done.err
+    assert drift(page, "fresh-drift") is None
+    assert drift(page, "drift")
+
+
+def test_a_sketch_tells_the_columns_of_test_rows_and_keeps_its_fields_beside_the_time(mcnet, hours, columns, tmp_path):
+    sketch, page = tmp_path / "s.parquet", tmp_path / "page.html"
+    assert mcnet("sketch", hours[0], *columns, "--field", "time", "-o", sketch).code == 0
+    words = ("--test", hours[1], "--method", "platt-field", "--report", page, "--time", "time", "--json")
+    found = mcnet("compare", sketch, *words)
+    assert found.code == 0, found.err
+    assert list(found.document["methods"][0]["fields"]) == ["country"]
+    assert len(drift(page, "drift")) == 84
+    assert drift(page, "fresh-drift")[0] == "2024-05-21 18:00"
+    assert "Calibration of pctr" in page.read_text()
+
+
+def test_what_is_no_time_is_refused(mcnet, hours, columns, tmp_path):
+    words = ("compare", hours[0], *columns, "--method", "platt", "--report", tmp_path / "page.html")
+    for more, message in (
+        (("--every", "1h"), "pass --time"),
+        (("--time", "time", "--every", "soon"), "'soon' is no period"),
+        (("--time", "day", "--every", "1h"), "day holds 'mon', which is no moment"),
+        (("--time", "nowhere"), "has no column 'nowhere'; it has pctr"),
+    ):
+        done = mcnet(*words, *more)
+        assert (done.code, message in done.err) == (2, True), done.err

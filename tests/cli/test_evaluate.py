@@ -74,3 +74,18 @@ def test_bars_that_cannot_be_understood_are_refused(mcnet, word):
     done = mcnet("evaluate", "nowhere.parquet", "--fail-if", word)
     assert done.code == 2
     assert "fail-if" in done.err
+
+
+def test_the_share_of_negatives_kept_is_remembered_and_said(mcnet, frame, tmp_path):
+    log, sketch, model = (tmp_path / name for name in ("log.parquet", "s.parquet", "m.json"))
+    frame.write_parquet(log)
+    words = ("--score", "pctr", "--label", "click", "--negatives-kept", "0.25")
+    assert mcnet("sketch", log, *words, "-o", sketch).code == 0
+    assert mcnet("fit", sketch, "--method", "platt", "-o", model).code == 0
+    done = mcnet("evaluate", log, "--model", model, "--json")
+    assert "negatives count 4 times" in done.err
+    assert done.document == mcnet("evaluate", log, "--model", model, "--negatives-kept", "0.25", "--json").document
+    plain = mcnet("evaluate", log, "--model", model, "--negatives-kept", "1", "--json")
+    assert plain.err == ""
+    assert plain.document["weight"] == 8000
+    assert done.document["metrics"]["pcoc"]["value"] == pytest.approx(1.0, abs=1e-3)

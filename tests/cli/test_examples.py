@@ -53,6 +53,16 @@ def test_demo_prints_one_table(mcnet, monkeypatch):
     monkeypatch.setattr("mcnet.selection.demo.methods", lambda: FEW[:3])
     done = mcnet(*examples(mcnet("demo", "--help").out)[0])
     assert done.code == 0
-    assert [word in done.out for word in ("platt-field", "PCOC", "F-RCE", "AUC", "excess log-loss", "fit s")] == [
-        True
-    ] * 6
+    assert [word in done.out for word in ("platt-field", "PCOC", "F-RCE", "AUC", "excess", "fit s")] == [True] * 6
+    assert max(map(len, done.out.splitlines()[2:-3])) <= 80  # the table; the sentences around it wrap
+
+
+def test_the_help_of_export_names_every_option_of_every_target(mcnet):
+    from mcnet.export.exporting import TARGETS, export_options
+
+    shown = mcnet("export", "--help").out
+    blocks = re.split(r"\n    (?=(?:onnx|c|sql|table)  )", shown.partition("Example:")[0])[1:]
+    by_target = {block.split()[0]: block for block in blocks}
+    assert set(by_target) == set(TARGETS)
+    for target, block in by_target.items():
+        assert set(re.findall(r"\b([a-z_]+)=", block)) == set(export_options(target))

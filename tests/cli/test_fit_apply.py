@@ -38,7 +38,7 @@ def test_parameters_reach_the_method(mcnet, log, columns, tmp_path):
 def test_fit_tells_scripts_what_it_did(mcnet, log, columns, tmp_path):
     found = mcnet("fit", log, *columns, "--method", "platt-field", "-o", tmp_path / "m.json", "--json").document
     assert found["rows"] == 8000
-    assert found["columns"] == {"score": "pctr", "label": "click", "score_type": "probability"}
+    assert found["columns"] == {"score": "pctr", "label": "click", "score_type": "probability", "negatives_kept": 1.0}
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "tsv", "csv.gz", "arrow"])
@@ -97,3 +97,18 @@ def test_logits_are_remembered(mcnet, frame, tmp_path):
 def test_quiet_is_quiet(mcnet, log, model):
     done = mcnet("apply", model, log, "-o", log.parent / "out.parquet", "--quiet")
     assert (done.out, done.err) == ("", "")
+
+
+def test_a_model_fitted_on_merged_sketches_remembers_their_columns(mcnet, log, columns, tmp_path):
+    parts, both, model = (
+        [tmp_path / "a.parquet", tmp_path / "b.parquet"],
+        tmp_path / "both.parquet",
+        tmp_path / "m.json",
+    )
+    for part in parts:
+        assert mcnet("sketch", log, *columns, "-o", part).code == 0
+    assert mcnet("merge", *parts, "-o", both).code == 0
+    assert mcnet("fit", both, "--method", "platt-field", "-o", model).code == 0
+    assert mcnet("apply", model, log, "-o", tmp_path / "out.parquet").code == 0
+    assert mcnet("evaluate", log, "--model", model, "--json").document["rows"] == 8000
+    assert "columns     score pctr, label click\n" in mcnet("show", model).out

@@ -1,7 +1,9 @@
 """Tables: every knot a row, and the curves can be built again from them."""
 
 import csv
+import json
 
+import duckdb
 import numpy as np
 import polars as pl
 import pytest
@@ -64,7 +66,22 @@ def test_tables_say_where_they_come_from(tmp_path, large_model):
         origin = file.readline()
         assert next(csv.reader(file)) == knot_table(large_model).columns
     assert origin.startswith("# ")
-    assert checksum in origin
+    assert json.loads(origin[2:])["checksum"] == checksum
+
+
+@pytest.mark.parametrize("name", ["country", 'a "quote"', "a\\\\", 'both\\\\"', "it's, #1"])
+def test_the_origin_of_a_csv_table_is_json_that_readers_skip(tmp_path, name):
+    contexts = Contexts((name,), (("a", 'b"c'),), np.array([[0], [1]], dtype=np.int32))
+    model = CalibrationModel("mcnet", {}, contexts, Curves.constant(0.5, 3))
+    path = tmp_path / "model.csv"
+    export_table(model, path)
+    with path.open(encoding="utf-8") as file:
+        assert json.loads(file.readline().removeprefix("# "))["fields"] == [name]
+    expected = [row[1:] for row in knot_table(model).rows()]
+    assert [row[1:] for row in pl.read_csv(path, skip_lines=1).rows()] == expected
+    assert [row[1:] for row in pl.read_csv(path, comment_prefix="#").rows()] == expected
+    read = duckdb.sql(f"select * from read_csv('{path}', comment='#', quote='\"', header=true)").fetchall()
+    assert [row[1:] for row in read] == expected
 
 
 def test_the_format_is_the_ending_or_is_asked_for(tmp_path, two_field_model):

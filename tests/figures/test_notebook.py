@@ -1,7 +1,9 @@
 """What a notebook shows of our objects: tables and figures."""
 
+import re
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -66,7 +68,7 @@ def test_every_object_has_a_table_of_its_own(fitted: mcnet.Calibrator):
     assert "4,000" in sketch._repr_html_()
     assert "platt-field" in fitted.model_._repr_html_()
     assert "F-RCE" in found.chosen.evaluation._repr_html_()
-    assert "→ platt" in found._repr_html_()
+    assert "platt ←" in found._repr_html_()
 
 
 def test_plotly_is_imported_by_plotting_alone():
@@ -75,3 +77,23 @@ def test_plotly_is_imported_by_plotting_alone():
         "assert 'plotly' not in sys.modules; cal.plot(); assert 'plotly' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_fitted_calibrator_shows_a_few_curves_without_a_script(fitted: mcnet.Calibrator):
+    shown = fitted._repr_html_()
+    assert shown == fitted.model_._repr_html_() == fitted._repr_mimebundle_()["text/html"]
+    assert shown.count("<polyline") == 4  # the pooled curve and three contexts
+    assert "&lt;FR&gt;" in shown
+    assert "<script" not in shown
+    picture = re.search("<svg.*</svg>", shown)[0]
+    ElementTree.fromstring(picture)
+    many = mcnet.PlattField().fit(SCORES, LABELS, field=np.arange(4000) % 50)
+    assert many._repr_html_().count("<polyline") == 4
+    assert mcnet.Platt().fit(SCORES, LABELS)._repr_html_().count("<polyline") == 1
+    with pytest.warns(mcnet.CalibrationWarning):
+        constant = mcnet.Platt().fit([0.1, 0.1], [0, 0])
+    assert "nan" not in constant._repr_html_()
+
+
+def test_an_unfitted_calibrator_shows_its_parameters():
+    assert "smooth_targets" in mcnet.Platt(smooth_targets=True)._repr_mimebundle_()["text/html"]

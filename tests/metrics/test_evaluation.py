@@ -212,3 +212,24 @@ def test_predictions_of_zero_throughout_do_not_break():
 def test_unusable_input_is_refused_with_what_was_found(arguments, message):
     with pytest.raises(InputError, match=message):
         evaluate(*arguments)
+
+
+def test_a_value_outside_its_interval_has_a_footnote():
+    rng = np.random.default_rng(1)
+    p = rng.uniform(0.02, 0.08, 4000)
+    found = evaluate(p, rng.random(4000) < p, field=rng.integers(0, 40, 4000))
+    assert found.f_rce > found.interval("f_rce")[1]
+    shown = str(found).splitlines()
+    line = next(line for line in shown if line.startswith("F-RCE"))
+    mark = line[-1]
+    assert any(line.startswith(f"{mark} noise is part of the value") for line in shown)
+    assert "noise is part of the value" in found._repr_html_()
+    assert max(map(len, shown)) <= 100
+
+
+def test_without_a_field_nothing_inside_fields_is_shown(rows):
+    p, y = rows["p"], rows["y"]
+    shown = str(evaluate(p, y))
+    assert "PCOC" in shown
+    for name in ("F-RCE", "F-ECE", "GAUC", "PCOC STD"):
+        assert name not in shown

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.report.conftest import Case
 
+from mcnet.calibrators.histogram import Histogram
 from mcnet.errors import InputError
 from mcnet.report import write_report
 from mcnet.rows.simulate import simulate
@@ -95,3 +96,35 @@ def test_test_rows_with_other_fields_are_refused(case: Case, tmp_path: Path):
     with pytest.raises(InputError, match="country"):
         write_report(tmp_path / "page.html", case.selection, case.sketch, test=test)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_fresh_and_fitted_periods_have_a_figure_each(case: Case, page: Path, tmp_path: Path):
+    assert "had not seen" not in words(page).partition("Over time")[2]
+    assert "in-sample" in words(page)
+    later = {"thu": next(iter(case.periods.values()))}
+    both = write_report(tmp_path / "both.html", case.selection, case.sketch, drift=case.periods, test_drift=later)
+    for view in data(both)["views"]:
+        assert view["figures"]["drift"]["data"][0]["text"] == ["mon", "tue", "wed"]
+        assert view["figures"]["fresh-drift"]["data"][0]["text"] == ["thu"]
+    assert re.findall(r"<h3>Over time: (\w+)", words(both)) == ["fresh", "fitted"]
+
+
+def test_parameters_are_a_table_that_marks_what_is_not_the_default(tmp_path: Path):
+    log = simulate(5_000, seed=1)
+    sketch = Sketch.from_rows(log.score, log.label, folds=2)
+    selection = select(sketch, [Histogram(bins=7)])
+    page = unescape(words(write_report(tmp_path / "page.html", selection, sketch)))
+    assert "bins = 7; the others at their defaults" in page
+    table = re.search(r'id="parameters">.*?</details>', page, flags=re.DOTALL)[0]
+    lines = re.findall(r'<th scope="row">(\w+)</th><td>(.*?)</td><td class="quiet">(.*?)</td>', table)
+    assert lines[0] == ("bins", "7", "instead of 20")
+    assert {name for name, _, _ in lines} == set(Histogram().get_params())
+    assert all(mark == "default" for _, _, mark in lines[1:])
+    assert "F-RCE" not in page  # no field
+
+
+def test_defaults_are_said_in_a_word(tmp_path: Path):
+    log = simulate(5_000, seed=1)
+    sketch = Sketch.from_rows(log.score, log.label, folds=2)
+    page = write_report(tmp_path / "page.html", select(sketch, ["histogram"]), sketch)
+    assert "all at their defaults" in words(page)

@@ -186,3 +186,9 @@ def test_sketches_by_period_add_up_to_the_whole(case: Case):
     assert sum(part.rows for part in case.periods.values()) == case.sketch.rows
     with pytest.raises(InputError, match="no field 'week'"):
         sketches_by(case.sketch, "week")
+
+
+def test_periods_that_are_numbers_come_in_their_order():
+    hours = ["10", "9", None, "-1", "100"]
+    sketch = Sketch.from_rows([0.1, 0.2, 0.3, 0.4, 0.5], [0, 1, 0, 1, 0], field={"hour": hours})
+    assert list(sketches_by(sketch, "hour")) == ["-1", "9", "10", "100", "(missing)"]

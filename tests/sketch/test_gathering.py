@@ -1,9 +1,11 @@
+from datetime import datetime, timedelta
+
 import numpy as np
 import polars as pl
 import pytest
 
 from mcnet.errors import InputError
-from mcnet.sketch.gathering import gather, is_finished
+from mcnet.sketch.gathering import gather, is_finished, period_of
 from mcnet.sketch.scanning import scan
 
 
@@ -50,3 +52,36 @@ def test_what_was_settled_when_the_sketch_was_made_cannot_be_asked_again(log, tm
         gather([path, log], score="s", label="y")
     with pytest.raises(InputError, match="column of scores"):
         gather(log)
+
+
+def test_a_sketch_remembers_how_its_rows_were_read(log, tmp_path):
+    read = {"score": "s", "label": "y", "score_type": "probability", "negatives_kept": 0.5}
+    sketch = scan(log, score="s", label="y", field=["a", "b"], folds=2, negatives_kept=0.5)
+    assert sketch.columns == read
+    for other in (sketch.pooled(), sketch.unfolded(), 2 * sketch, sketch + sketch, sketch.fold_parts(0)[0]):
+        assert other.columns == read
+    sketch.save(tmp_path / "s.parquet")
+    assert gather(tmp_path / "s.parquet").columns == read
+    # What two sketches do not agree on is not known of their sum.
+    other = scan(log, score="s", label="y", field=["a", "b"], folds=2)
+    assert (sketch + other).columns == {"score": "s", "label": "y", "score_type": "probability"}
+
+
+def test_periods_cut_while_scanning_are_those_cut_from_the_finished_sketch(log, tmp_path):
+    begin = datetime(2024, 2, 28)
+    times = [None if row == 7 else begin + timedelta(minutes=7 * row) for row in range(3000)]
+    for ending in ("parquet", "csv"):
+        path = tmp_path / f"timed.{ending}"
+        getattr(pl.read_parquet(log).with_columns(t=pl.Series(times)), f"write_{ending}")(path)
+        cut = gather(path, score="s", label="y", field=["t", "a"], every={"t": "1d"})
+        whole = gather(path, score="s", label="y", field=["t", "a"])
+        assert cut == whole.in_periods("t", "1d")
+        assert cut.contexts.values[0][:3] == ("2024-02-28", "2024-02-29", "2024-03-01")
+        assert cut.contexts.values[0][-1] is None
+        assert cut.only("a") == whole.only("a")
+        whole.save(tmp_path / "s.parquet")
+        assert gather(tmp_path / "s.parquet", every={"t": "1d"}) == cut
+        assert period_of(path, "t") == period_of(tmp_path / "s.parquet", "t") == "1h"
+        assert period_of(path, "a") is None
+    with pytest.raises(InputError, match="no field of this scan"):
+        scan(log, score="s", label="y", every={"t": "1d"})

@@ -12,7 +12,17 @@ from mcnet.errors import FileFormatError, InputError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["BATCH_ROWS", "FilePaths", "batches", "expand_paths", "file_format", "open_log", "readable", "source_name"]
+__all__ = [
+    "BATCH_ROWS",
+    "FilePaths",
+    "batches",
+    "expand_paths",
+    "file_format",
+    "open_log",
+    "readable",
+    "require_columns",
+    "source_name",
+]
 
 FilePaths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -131,6 +141,15 @@ def readable(source: str) -> Iterator[None]:
         raise FileFormatError(f"{source} cannot be read: {_first_line(error)}") from None
 
 
+def require_columns(frame: "pl.LazyFrame", columns: Sequence[str], *, source: str) -> None:
+    """Refuse a log that lacks a column."""
+    with readable(source):
+        known = frame.collect_schema().names()
+    for column in columns:
+        if column not in known:
+            raise InputError(f"{source} has no column {column!r}; it has {', '.join(known)}")
+
+
 def batches(
     frame: "pl.LazyFrame",
     columns: Sequence[str],
@@ -139,11 +158,7 @@ def batches(
     progress: Callable[[int], Any] | None = None,
 ) -> Iterator["pl.DataFrame"]:
     """Yield the chosen columns in batches, in the order of the rows; `progress` hears of each batch's size."""
-    with readable(source):
-        known = frame.collect_schema().names()
-    for column in columns:
-        if column not in known:
-            raise InputError(f"{source} has no column {column!r}; it has {', '.join(known)}")
+    require_columns(frame, columns, source=source)
     with readable(source):
         for batch in frame.select(columns).collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
             yield batch

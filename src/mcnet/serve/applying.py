@@ -11,7 +11,7 @@ import polars as pl
 from mcnet.curves.model import CalibrationModel
 from mcnet.errors import InputError
 from mcnet.rows.columns import ScoreType, scores_column
-from mcnet.rows.files import FilePaths, expand_paths, file_format, open_log, readable, source_name
+from mcnet.rows.files import FilePaths, expand_paths, file_format, open_log, readable, require_columns, source_name
 from mcnet.rows.writing import whole_file
 
 __all__ = ["apply_to_files"]
@@ -68,11 +68,8 @@ def _columns(
 ) -> tuple[pl.LazyFrame, pl.Expr, list[pl.Expr]]:
     """Return the rows, and where in them the score and the fields are found."""
     typed = open_log(files)
-    with readable(source):
-        schema = typed.collect_schema()
-    for name in (score, *model.fields):
-        if name not in schema:
-            raise InputError(f"{source} has no column {name!r}; it has {', '.join(schema.names())}")
+    require_columns(typed, (score, *model.fields), source=source)
+    schema = typed.collect_schema()
     if column in schema and not replace:
         raise InputError(f"{source} has a column {column!r} already; name another, or ask for it to be replaced")
     if column in (score, *model.fields):

@@ -5,7 +5,7 @@ from typing import Any
 
 from mcnet.errors import InputError
 from mcnet.rows.columns import ScoreType
-from mcnet.rows.files import FilePaths, expand_paths, open_log, readable, source_name
+from mcnet.rows.files import FilePaths, expand_paths, open_log, readable, require_columns, source_name
 from mcnet.rows.periods import MOST_PERIODS, fitting_period
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.scanning import scan
@@ -41,10 +41,11 @@ def period_of(files: FilePaths, name: str) -> str | None:
         if number and (numbers := seen.cast(pl.Int64, strict=False)).null_count() == 0:
             low, high = numbers.min(), numbers.max()
     else:
-        column = pl.col(name)
+        frame, column = open_log(paths), pl.col(name)
+        require_columns(frame, [name], source=source_name(paths))
         asked = (column.approx_n_unique().alias("number"), column.min().alias("low"), column.max().alias("high"))
         with readable(source_name(paths)):
-            number, low, high = open_log(paths).select(*asked).collect(engine="streaming").row(0)
+            number, low, high = frame.select(*asked).collect(engine="streaming").row(0)
     if number <= MOST_PERIODS:
         return None
     try:
