@@ -125,3 +125,13 @@ def test_what_is_no_time_is_refused(mcnet, hours, columns, tmp_path):
     ):
         done = mcnet(*words, *more)
         assert (done.code, message in done.err) == (2, True), done.err
+
+
+def test_a_finished_sketch_of_test_rows_is_taken_as_it_is(mcnet, log, columns, frame, tmp_path):
+    weighted, sketch = tmp_path / "weighted.parquet", tmp_path / "s.parquet"
+    frame.with_columns(w=pl.lit(2)).write_parquet(weighted)
+    words = ("--weight", "w", "--method", "platt-field", "--json")
+    assert mcnet("sketch", weighted, *columns, "--weight", "w", "-o", sketch).code == 0
+    one, other = (mcnet("compare", weighted, *columns, "--test", test, *words).document for test in (weighted, sketch))
+    assert one["methods"][0]["metrics"] == other["methods"][0]["metrics"]
+    assert one["methods"][0]["weight"] == 16_000

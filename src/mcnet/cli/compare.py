@@ -68,7 +68,6 @@ def compare(
     from mcnet.cli.running import BAR_NOT_MET
     from mcnet.errors import InputError
     from mcnet.selection.selecting import select
-    from mcnet.sketch.gathering import has_column, is_finished
 
     printer = Printer(json, quiet)
     bars = parse_bars(fail_if)
@@ -92,17 +91,7 @@ def compare(
     period = _period(printer, logs, test, time, every)
     timed = read_sketch(printer, logs, **_with_time(columns, logs, time, period), folds=1 if test else folds)
     sketch = _without(timed, time)
-    timed_test = None
-    if test:
-        has_time = time is not None and has_column(test, time)
-        if time is not None and not has_time:
-            printer.note(f"the test rows have no column {time}: the report shows the drift of the fitted rows alone")
-        if is_finished(logs) and not is_finished(test):
-            # The sketch tells which columns of the test rows are meant.
-            columns = {**columns, **timed.columns, "field": list(sketch.contexts.names)}
-            columns |= {name: said for name, said in (("score", score), ("label", label)) if said is not None}
-        words = _with_time(columns, test, time if has_time else None, period)
-        timed_test = read_sketch(printer, test, title="reading the test rows", **words)
+    timed_test = _read_test(printer, test, columns, timed, time, period) if test else None
     held = None if timed_test is None else _without(timed_test, time)
     with printer.steps("fitting") as step:
         selection = select(sketch, method, test=held, progress=step)
@@ -146,6 +135,36 @@ def _period(
     if found is not None:
         printer.note(f"{time} has more than {MOST_PERIODS} values: it is cut to periods of {found} (--every)")
     return found
+
+
+def _read_test(
+    printer: Printer,
+    test: list[str],
+    columns: dict[str, Any],
+    fitted: "Sketch",
+    time: str | None,
+    period: str | None,
+) -> "Sketch":
+    """Return the test rows, read as the fitted ones were; with their time, if they have one."""
+    from mcnet.cli.files import read_sketch
+    from mcnet.sketch.gathering import has_column, is_finished
+
+    has_time = time is not None and has_column(test, time)
+    if time is not None and not has_time:
+        printer.note(f"the test rows have no column {time}: the report shows the drift of the fitted rows alone")
+    if is_finished(test):
+        words = {"field": columns["field"]}  # the rest was settled when it was made
+    else:
+        # Where the fitted rows were a sketch, it tells which columns are meant.
+        given = {name: said for name, said in columns.items() if name in ("score", "label") and said is not None}
+        words = {**columns, **fitted.columns, **given}
+        words["field"] = [name for name in fitted.contexts.names if name != time]
+    return read_sketch(
+        printer,
+        test,
+        title="reading the test rows",
+        **_with_time(words, test, time if has_time else None, period),
+    )
 
 
 def _with_time(columns: dict[str, Any], files: list[str], time: str | None, period: str | None) -> dict[str, Any]:

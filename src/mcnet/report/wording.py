@@ -27,12 +27,12 @@ def count(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share in per cent.
+    """Return a share in per cent, which no line breaks before its sign.
 
     >>> percent(0.01234)
-    '1.23 %'
+    '1.23\\xa0%'
     """
-    return f"{100.0 * share:.3g} %"
+    return f"{100.0 * share:.3g}\N{NO-BREAK SPACE}%"
 
 
 @dataclass(frozen=True)
