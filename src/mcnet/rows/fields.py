@@ -110,7 +110,8 @@ def _canonical(name: str, codes: NDArray[Any], raw: Iterable[Any]) -> FieldColum
 
 
 def _from_objects(name: str, items: Sequence[Any]) -> FieldColumn:
-    if bool in (kinds := set(map(type, items))) and len(kinds) > 1:
+    kinds = set(map(type, items))
+    if len(kinds) > 1 and not kinds.isdisjoint((bool, np.bool_)):
         # True equals 1 as a key of a dictionary, but is another field value.
         items = [field_text(item) for item in items]
     try:
