@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Mapping
+from itertools import pairwise
 from math import inf
 from types import NoneType
 from typing import Any
@@ -167,7 +168,7 @@ class FewRows:
             knots, values = self._curves.grid(curve).tolist(), self._curves.values(curve).tolist()
             slopes = self._curves.slopes[begin : begin + len(knots)].tolist()
             # A falling line (histogram binning) has no end to be kept below.
-            most = [after if after >= value else inf for value, after in zip(values[:-1], values[1:], strict=True)]
+            most = [after if after >= value else inf for value, after in pairwise(values)]
             right = zip(knots, values, slopes, [*most, inf], strict=True)
             self._lines[curve] = knots, [(0.0, values[0], 0.0, inf), *right]
         return self._lines[curve]
