@@ -135,7 +135,7 @@ class FewRows:
         for column in columns:
             if column is None or len(column) != rows:
                 return None
-        for values in zip(*columns, strict=True):  # type: ignore[arg-type]
+        for values in zip(*columns, strict=True):
             lines = self._find(values)
             if lines is None:
                 return None

@@ -14,7 +14,7 @@ from mcnet.curves.evaluate import Evaluator
 from mcnet.curves.family import CurveFamily
 from mcnet.curves.few import FewRows
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.rows.columns import FloatArray, ScoreType, as_array, check_lengths, scores_column
+from mcnet.rows.columns import FloatArray, ScoreType, as_array, as_floats, check_lengths, scores_column
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import field_columns
 
@@ -86,19 +86,24 @@ class CalibrationModel:
                 return few
         if hasattr(scores, "__len__") and not isinstance(scores, str | bytes) and len(scores) == 0:
             return np.empty(0)  # an empty batch is no mistake when serving
-        score = scores_column(scores, score_type=score_type, clip=False)
+        if score_type == "probability":
+            score = as_floats(scores, "score")  # looked at when it is evaluated
+        else:
+            score = scores_column(scores, score_type=score_type, clip=False)
         if codes is None:
             which = self.codes(field)
         elif field is not None:
             raise InputError("both field and codes were given; give one of them")
         else:
-            which = self._checked(codes)
-        if which is None:
-            return self._evaluator(score)
+            which = self._as_codes(codes)
         check_lengths(score=score, field=which)
-        result = self._evaluator(score, which, 1)
+        result = self._evaluator.attempt(score, which, 1)
+        if result is None:
+            scores_column(score)
+            raise self._not_codes()
         if self._asks_family and field is not None:
             assert self.family is not None
+            assert which is not None
             unknown = np.flatnonzero(which < 0)
             if len(unknown):
                 own = self.contexts.field_codes([column[unknown] for column in field_columns(field)])
@@ -131,16 +136,20 @@ class CalibrationModel:
             raise InputError(f"field has {len(field)} values; needed: {', '.join(self.fields)}, in this order")
         return {name: [value] for name, value in zip(self.fields, field, strict=True)}
 
-    def _checked(self, codes: Any) -> NDArray[np.int32]:
-        """Return codes given by the caller, if they are ones of this model's contexts."""
+    def _as_codes(self, codes: Any) -> NDArray[np.int32]:
+        """Return codes given by the caller, if they are numbers that can be looked at when they are evaluated."""
         if not self.fields:
             raise NotSupportedError(f"this {self.method} model was fitted without a field; call predict without codes=")
         codes = as_array(codes, "codes")
-        known = len(self.contexts)
-        if codes.dtype.kind not in "iu" or (len(codes) and not -1 <= codes.min() <= codes.max() < known):
-            raise InputError(f"codes are whole numbers from -1 to {known - 1}, as codes(field) returns them")
+        if codes.dtype.kind not in "iu":
+            raise self._not_codes()
+        if codes.dtype != np.int32 and len(codes) and not -1 <= codes.min() <= codes.max() < len(self.contexts):
+            raise self._not_codes()
         which: NDArray[np.int32] = codes.astype(np.int32, copy=False)
         return which
+
+    def _not_codes(self) -> InputError:
+        return InputError(f"codes are whole numbers from -1 to {len(self.contexts) - 1}, as codes(field) returns them")
 
     def codes(self, field: Any) -> NDArray[np.int32] | None:
         """Return the context of each row as a number, -1 where it is unseen; None for a model without fields."""
