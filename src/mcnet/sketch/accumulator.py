@@ -85,15 +85,15 @@ class Accumulator:
         self._names = tuple(column.name for column in fields)
         if len(fields) == 1:
             # One field: its list of values is all there is to number, and the rows need no second look.
-            known: list[tuple[str | None, ...]] = [(value,) for value in fields[0].values]
-            codes = fields[0].codes
-        else:
-            contexts, codes = Contexts.of(fields, rows)
-            known = [tuple(contexts.values[f][code] for f, code in enumerate(row)) for row in contexts.table.tolist()]
-        numbers = [self._numbers.setdefault(context, len(self._numbers)) for context in known]
-        if numbers == list(range(len(numbers))):
-            return codes
-        return np.array(numbers, dtype=np.int32)[codes]
+            return fields[0].mapped(self._numbered([(value,) for value in fields[0].values]))
+        contexts, codes = Contexts.of(fields, rows)
+        table = contexts.table.tolist()
+        known = [tuple(contexts.values[f][code] for f, code in enumerate(row)) for row in table]
+        return self._numbered(known)[codes]
+
+    def _numbered(self, known: list[tuple[str | None, ...]]) -> NDArray[np.int32]:
+        """Return the running number of each of these contexts."""
+        return np.array([self._numbers.setdefault(context, len(self._numbers)) for context in known], dtype=np.int32)
 
     def _add_dense(
         self,
