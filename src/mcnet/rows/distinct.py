@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from mcnet.rows.columns import IntArray
 from mcnet.rows.loops import compiled, numba_installed
 
-__all__ = ["NUMBA_FROM", "distinct_rows", "rows_of_keys", "take"]
+__all__ = ["NUMBA_FROM", "distinct_rows", "rows_of_keys", "take", "worth_compiling"]
 
 NUMBA_FROM = 50_000
 """Fewer rows than this are not worth loading the compiler for."""
@@ -20,7 +20,8 @@ _MULTIPLIER = 0x9E3779B97F4A7C15  # 2⁶⁴ over the golden ratio: spreads neigh
 _FIRST_SIZE = 1024
 
 
-def _worth_compiling(rows: int) -> bool:
+def worth_compiling(rows: int) -> bool:
+    """Tell whether there is a compiler, and enough rows to load it for."""
     return rows >= NUMBA_FROM and numba_installed()
 
 
@@ -38,7 +39,7 @@ def _places(keys: NDArray[Any], low: int) -> NDArray[Any]:
 
 def take(table: NDArray[np.int32], keys: NDArray[Any], low: int) -> NDArray[np.int32]:
     """Return `table[key - low]` for each key."""
-    if not (_worth_compiling(len(keys)) and keys.dtype in _KEYS):
+    if not (worth_compiling(len(keys)) and keys.dtype in _KEYS):
         taken: NDArray[np.int32] = table[_places(keys, low)]
         return taken
     out = np.empty(len(keys), dtype=np.int32)
@@ -49,7 +50,7 @@ def take(table: NDArray[np.int32], keys: NDArray[Any], low: int) -> NDArray[np.i
 def rows_of_keys(keys: NDArray[Any], low: int, high: int) -> IntArray:
     """Return a row that has the key low, low + 1 … high; -1 where there is none."""
     rows = np.full(high - low + 1, -1, dtype=np.int64)
-    if _worth_compiling(len(keys)) and keys.dtype in _KEYS:
+    if worth_compiling(len(keys)) and keys.dtype in _KEYS:
         _mark()(rows, np.ascontiguousarray(keys), _modulo(low))
     else:
         rows[_places(keys, low)] = np.arange(len(keys))
@@ -61,7 +62,7 @@ def distinct_rows(column: NDArray[Any]) -> tuple[NDArray[Any], IntArray] | None:
 
     None if there is no fast way: too few rows, no compiler, or elements of an odd size.
     """
-    if not _worth_compiling(len(column)):
+    if not worth_compiling(len(column)):
         return None
     column = np.ascontiguousarray(column)
     for word in _WORDS:
@@ -72,9 +73,14 @@ def distinct_rows(column: NDArray[Any]) -> tuple[NDArray[Any], IntArray] | None:
 
 
 def _hashed(words: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
-    codes = np.empty(len(words), dtype=np.int32)
-    rows: IntArray = _distinct()(words, codes)
-    return codes, rows
+    codes, size = np.empty(len(words), dtype=np.int32), _FIRST_SIZE
+    while True:
+        rows = np.empty(size // 2, dtype=np.int64)
+        found = _distinct()(words, codes, np.full(size, -1, dtype=np.int32), rows)
+        if found >= 0:
+            return codes, rows[:found].copy()
+        # A table that grows would slow every row down; starting again with a larger one is rare, and early.
+        size *= 16
 
 
 @cache
@@ -97,47 +103,35 @@ def _mark() -> Any:
 
 @cache
 def _distinct() -> Any:
-    """Return a hash table with open addressing that doubles when it is half full."""
-    multiplier, first_size = np.uint64(_MULTIPLIER), _FIRST_SIZE
+    multiplier, whole = np.uint64(_MULTIPLIER), np.uint64
     one, half = np.uint64(1), np.uint64(32)
 
-    def kernel(words, codes):  # type: ignore[no-untyped-def]
-        mask = np.uint64(first_size - 1)
-        table = np.full(first_size, -1, np.int32)
-        rows, hashes = np.empty(first_size // 2, np.int64), np.empty(first_size // 2, np.uint64)
-        found = 0
-        for i in range(len(words)):
-            hashed = np.uint64(0)
-            for j in range(words.shape[1]):
-                hashed = (hashed ^ np.uint64(words[i, j])) * multiplier
+    def kernel(words, codes, table, rows):  # type: ignore[no-untyped-def]
+        """Number the rows through a hash table with open addressing; return how many differ, or -1 for too many."""
+        width, mask, found = whole(words.shape[1]), whole(len(table) - 1), 0
+        for i in range(whole(len(words))):
+            hashed = whole(0)
+            for j in range(width):
+                hashed = (hashed ^ whole(words[i, j])) * multiplier
                 hashed ^= hashed >> half
             at = hashed & mask
             while True:
                 code = table[at]
                 if code < 0:
+                    if found == len(rows):
+                        return -1
+                    code = np.int32(found)
+                    table[at] = code
+                    rows[whole(found)] = i
+                    found += 1
                     break
-                row, same = rows[code], True
-                for j in range(words.shape[1]):
+                row, same = rows[whole(code)], True
+                for j in range(width):
                     same &= words[row, j] == words[i, j]
                 if same:
                     break
                 at = (at + one) & mask
-            if code < 0:
-                code = np.int32(found)
-                table[at] = code
-                rows[found], hashes[found] = i, hashed
-                found += 1
-                if found == len(rows):
-                    rows = np.append(rows, np.empty(found, np.int64))
-                    hashes = np.append(hashes, np.empty(found, np.uint64))
-                    mask = np.uint64(4 * found - 1)
-                    table = np.full(4 * found, -1, np.int32)
-                    for known in range(found):
-                        at = hashes[known] & mask
-                        while table[at] >= 0:
-                            at = (at + one) & mask
-                        table[at] = known
             codes[i] = code
-        return rows[:found].copy()
+        return found
 
     return compiled(kernel)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from mcnet.errors import InputError
 from mcnet.rows.columns import IntArray
-from mcnet.rows.distinct import distinct_rows, rows_of_keys, take
+from mcnet.rows.distinct import distinct_rows, rows_of_keys, take, worth_compiling
+from mcnet.rows.string_views import string_views
 
 __all__ = ["MISSING_LABEL", "UNNAMED", "FieldColumn", "field_columns", "field_text", "sort_key"]
 
@@ -201,6 +202,10 @@ def _from_polars(name: str, series: Any) -> FieldColumn:
     import polars as pl
 
     if series.dtype == pl.String:
+        views = string_views(series) if worth_compiling(len(series)) else None
+        if views is not None and (found := distinct_rows(views)) is not None:
+            codes, rows = found
+            return _canonical(name, codes, series.gather(rows).to_list())
         series = series.cast(pl.Categorical)
     if series.dtype in (pl.Categorical, pl.Enum):
         physical = series.to_physical()
