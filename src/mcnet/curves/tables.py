@@ -12,7 +12,7 @@ from mcnet.rows.columns import FloatArray
 __all__ = ["LookupTables", "lookup_tables"]
 
 _GUIDE_LIMIT = 1 << 22
-_MOST_BITS = 8
+_MOST_BITS = 10
 
 
 class LookupTables(NamedTuple):
@@ -36,7 +36,7 @@ def lookup_tables(curves: Curves) -> LookupTables:
     """Return the tables of a set of curves; the guide is as fine as the knots ask for, within bounded memory."""
     longest = int(np.diff(curves.grid_start).max())
     bits = _MOST_BITS
-    while bits > 0 and (curves.grids * 48 << bits > _GUIDE_LIMIT or 48 << bits > 4 * longest + 512):
+    while bits > 0 and (curves.grids * 48 << bits > _GUIDE_LIMIT or 48 << bits > 16 * longest + 512):
         bits -= 1
     starts = bucket_starts(52 - bits)
     guide = np.empty((curves.grids, len(starts)), dtype=np.int32)
