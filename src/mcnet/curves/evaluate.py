@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from mcnet.curves.curves import Curves
 from mcnet.curves.tables import LookupTables, lookup_tables
 from mcnet.errors import InputError
-from mcnet.rows.columns import SCORE_FLOOR, FloatArray, clip_scores, inside_unit
+from mcnet.rows.buckets import BLOCK, clip_into_buckets
+from mcnet.rows.columns import FloatArray, clip_scores, inside_unit
 from mcnet.rows.loops import compiled, numba_installed
 
 __all__ = ["NUMBA_FROM", "Evaluator", "evaluate_numpy"]
@@ -50,29 +51,17 @@ def evaluate_numpy(curves: Curves, scores: FloatArray, which: NDArray[Any]) -> F
 
 @cache
 def _kernel() -> Any:
-    lowest, highest, block = SCORE_FLOOR, 1.0 - SCORE_FLOOR, 1024
     # Unsigned places: signed ones would be compared with 0 at every look, since Python counts back from the end.
     whole, knot, value, slope, most, one = np.uint64, *(np.uint64(n) for n in (0, 1, 2, 3, 1))
 
     def kernel(lines, line_start, guide, guide_start, last_bucket, shift, scores, which, offset, out):  # type: ignore[no-untyped-def]
-        first = np.float64(lowest).view(np.uint64) >> shift
         curves = whole(len(line_start))
-        clipped, buckets = np.empty(block), np.empty(block, np.uint64)
+        clipped, buckets = np.empty(BLOCK), np.empty(BLOCK, np.uint64)
         line_at, guide_at = line_start[0], guide_start[0]
-        for begin in range(0, len(scores), block):
-            rows = min(block, len(scores) - begin)
+        for begin in range(0, len(scores), BLOCK):
+            rows = min(BLOCK, len(scores) - begin)
             given, found = scores[begin : begin + rows], out[begin : begin + rows]
-            # Free of branches and of look-ups, this loop runs on several scores at once. NaN ends as the lowest score.
-            fine: Any = 0
-            for i in range(rows):
-                score = given[i]
-                fine += (score >= 0.0) & (score <= 1.0)
-                score = score if score > lowest else lowest
-                score = score if score < highest else highest
-                clipped[i] = score
-                rest = 1.0 - score
-                bucket = (np.float64(score if score < rest else rest).view(np.uint64) >> shift) - first
-                buckets[i] = bucket if score < 0.5 else last_bucket - bucket
+            fine = clip_into_buckets(given, clipped, buckets, last_bucket, shift)
             if which is not None:
                 chosen = which[begin : begin + rows]
                 for i in range(rows):
@@ -93,7 +82,7 @@ def _kernel() -> Any:
                 found[i] = min(reached, lines[line, most])
         return True
 
-    return compiled(kernel)
+    return compiled(kernel, clip_into_buckets)
 
 
 class Evaluator:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet.rows.buckets import bucket_starts
-from mcnet.rows.columns import SCORE_FLOOR, FloatArray, clip_scores, inside_unit
+from mcnet.rows.buckets import BLOCK, bucket_starts, clip_into_buckets
+from mcnet.rows.columns import FloatArray, clip_scores, inside_unit
 from mcnet.rows.loops import compiled, numba_installed
 from mcnet.sketch.grid import POSITION_UNITS, LogitGrid
 
@@ -56,28 +56,17 @@ def _tables(grid: LogitGrid) -> tuple[FloatArray, NDArray[np.int32], np.uint64]:
 
 @cache
 def _kernel() -> Any:
-    top, lowest, highest, block = float(POSITION_UNITS) - 1.0, SCORE_FLOOR, 1.0 - SCORE_FLOOR, 1024
+    top = float(POSITION_UNITS) - 1.0
     # Unsigned places, here as where curves are evaluated, need no comparison with 0.
     whole, none, one, two = np.uint64, np.uint64(0), np.uint64(1), np.uint64(2)
 
     def kernel(cells, grid, guide, shift, scores, labels, weights, slots):  # type: ignore[no-untyped-def]
-        first = np.float64(lowest).view(np.uint64) >> shift
         last_bucket = whole(len(guide) - 1)
-        clipped, buckets = np.empty(block), np.empty(block, np.uint64)
-        for begin in range(0, len(scores), block):
-            rows = min(block, len(scores) - begin)
+        clipped, buckets = np.empty(BLOCK), np.empty(BLOCK, np.uint64)
+        for begin in range(0, len(scores), BLOCK):
+            rows = min(BLOCK, len(scores) - begin)
             given, label = scores[begin : begin + rows], labels[begin : begin + rows]
-            # Free of branches and of look-ups, these loops run on several rows at once.
-            fine: Any = 0
-            for i in range(rows):
-                score = given[i]
-                fine += (score >= 0.0) & (score <= 1.0)
-                score = score if score > lowest else lowest
-                score = score if score < highest else highest
-                clipped[i] = score
-                rest = 1.0 - score
-                bucket = (np.float64(score if score < rest else rest).view(np.uint64) >> shift) - first
-                buckets[i] = bucket if score < 0.5 else last_bucket - bucket
+            fine = clip_into_buckets(given, clipped, buckets, last_bucket, shift)
             for i in range(rows):
                 fine += (label[i] >= 0.0) & (label[i] <= 1.0)
             if fine != 2 * rows:
@@ -102,7 +91,7 @@ def _kernel() -> Any:
                     cells[slot, cell, two] += weight * position
         return True
 
-    return compiled(kernel)
+    return compiled(kernel, clip_into_buckets)
 
 
 def accumulate(
