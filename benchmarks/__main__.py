@@ -23,6 +23,7 @@ PARTS = {
     "many_contexts": ("thousands of contexts", True),
     "compiled": ("the compiled curve against the exact model", True),
     "growth": ("how time and memory grow", True),
+    "hot_loops": ("evaluating and sketching against a copy and a count", True),
     "export_c": ("the C header", True),
     "instructions": ("instructions a score in C", True),
     "foundation": ("sketching, predicting, starting", False),

@@ -68,7 +68,9 @@ def predicting(rows: int) -> None:
     field = [0]
     seconds = best_time(lambda: [fitted.predict(one, field=field) for _ in range(1000)]) / 1000
     peer_seconds = best_time(lambda: [peer.predict(one) for _ in range(1000)]) / 1000
-    print(f"one row: {seconds * 1e6:.1f} µs; scikit-learn {peer_seconds * 1e6:.1f} µs")
+    scalar = best_time(lambda: [fitted.predict_one(one[0], 0) for _ in range(1000)]) / 1000
+    print(f"one row: predict {seconds * 1e6:.1f} µs, predict_one {scalar * 1e6:.1f} µs; ", end="")
+    print(f"scikit-learn {peer_seconds * 1e6:.1f} µs")
 
 
 def starting() -> None:

@@ -168,3 +168,28 @@ def test_curves_say_what_is_wrong_with_them():
 def test_curves_are_bounded_away_from_0_and_1():
     bounded = Curves.of([(np.array([0.1, 0.2]), np.array([0.0, 1.0]))]).bounded()
     assert bounded.problem(monotone=True) is None
+
+
+@pytest.mark.parametrize("rows", [100, MANY + 7])
+def test_rows_that_cannot_be_evaluated_are_found_wherever_they_are(rows):
+    curves = Curves.of([CURVES["smooth"], CURVES["steps"]])
+    scores, which = np.linspace(0.0, 1.0, rows), np.zeros(rows, dtype=np.int32)
+    assert Evaluator(curves).attempt(scores, which) is not None
+    for place in (0, rows // 2, rows - 1):
+        for bad in (np.nan, np.inf, -np.inf, -1e-300, np.nextafter(1.0, 2.0)):
+            spoilt = scores.copy()
+            spoilt[place] = bad
+            assert Evaluator(curves).attempt(spoilt) is None
+            assert Evaluator(curves).attempt(spoilt, which) is None
+            with pytest.raises(InputError, match=r"outside \[0, 1\]"):
+                Evaluator(curves)(spoilt)
+        for bad in (-2, 1, 2**31 - 2, -(2**31)):
+            wrong = which.copy()
+            wrong[place] = bad
+            assert Evaluator(curves).attempt(scores, wrong, 1) is None
+
+
+def test_scores_in_steps_are_evaluated_too():
+    curves = Curves.of([CURVES["smooth"]])
+    scores = np.random.default_rng(3).random(2 * MANY)
+    np.testing.assert_array_equal(Evaluator(curves)(scores[::2]), Evaluator(curves)(scores[::2].copy()))

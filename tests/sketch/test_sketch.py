@@ -142,13 +142,14 @@ def test_numba_adds_up_what_numpy_does_to_the_last_bit(resolution):
     score = np.concatenate(
         [sigmoid(rng.normal(0, 5, 60_000)), grid.edges, np.nextafter(grid.edges, 0.3), np.nextafter(grid.edges, 0.7)]
     )
-    score = np.clip(score, SCORE_FLOOR, 1 - SCORE_FLOOR)
+    score[:4] = 0.0, 1.0, SCORE_FLOOR / 2, 1.0 - SCORE_FLOOR / 2
     label, weight = rng.random(len(score)), rng.random(len(score))
     slots = rng.integers(0, 3, len(score)).astype(np.int32)
-    tables = [np.zeros((3, len(grid), 3)) for _ in range(2)]
-    for table, add in zip(tables, (accumulate, accumulate_numpy), strict=True):
-        add(table, grid, score, label, weight, slots)
-    np.testing.assert_array_equal(*tables)
+    for weights in (weight, None, np.ones(len(score))):
+        tables = [np.zeros((3, len(grid), 3)) for _ in range(2)]
+        for table, add in zip(tables, (accumulate, accumulate_numpy), strict=True):
+            assert add(table, grid, score, label, weights, slots)
+        np.testing.assert_array_equal(*tables)
 
 
 def test_sketches_beyond_the_dense_limit_are_the_same(monkeypatch):
@@ -361,3 +362,15 @@ class TestFile:
             one.save(tmp_path / "none" / "s.parquet")
         with pytest.raises(mcnet.InputError, match="is a folder"):
             one.save(tmp_path)
+
+
+@pytest.mark.parametrize("resolution", [64, "exact"])
+@pytest.mark.parametrize("rows", [1_000, 300_000])
+def test_bad_rows_are_named_wherever_they_are(rows, resolution):
+    scores, labels = np.full(rows, 0.25), np.zeros(rows)
+    for column, name in ((scores, "score"), (labels, "label")):
+        for bad in (np.nan, -0.5, 1.5):
+            kept, column[rows - 2] = column[rows - 2], bad
+            with pytest.raises(mcnet.InputError, match=rf"{name} has 1 value .* \(first: row {rows - 2}, {bad:g}\)"):
+                mcnet.Sketch.from_rows(scores, labels, resolution=resolution)
+            column[rows - 2] = kept

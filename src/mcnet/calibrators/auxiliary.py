@@ -105,6 +105,8 @@ class AuxiliaryCalibrator(NetworkCalibrator):
 
         `exact` asks the network behind the curve of F, not the curve; the auxiliary network is always asked itself.
         """
+        if features is None and self.auxiliary is False and not exact:
+            return self._fitted().predict(scores, field, codes=codes, score_type=score_type)
         self._fitted()
         self._check_features_given(features)
         asked: dict[str, Any] = {"codes": codes, "score_type": score_type, "exact": exact}
@@ -121,6 +123,12 @@ class AuxiliaryCalibrator(NetworkCalibrator):
         else:
             curve = both.model.predict(scores, field, codes=codes, score_type=score_type)
         return both.add(curve, encoded)
+
+    def predict_one(self, score: float, field: Any = None) -> float:
+        """Return the calibrated probability of one score as a plain float; not with auxiliary=True."""
+        model = self._fitted()
+        self._check_features_given(None)
+        return model.predict_one(score, field)
 
     @property
     def monotone(self) -> bool:  # type: ignore[override]

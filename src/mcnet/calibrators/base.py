@@ -120,6 +120,18 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         """Return the calibrated probability of each score, float64 inside (0, 1)."""
         return self._fitted().predict(scores, field, codes=codes, score_type=score_type)
 
+    def predict_one(self, score: float, field: Any = None) -> float:
+        """Return the calibrated probability of one score as a plain float: what `predict` gives, sooner.
+
+        `field` is the value of the only field; for several fields a mapping of names to values, or a tuple of values
+        in the order of the fit. A value that is missing is written `(None,)`, since None means no field at all.
+
+        >>> from mcnet.calibrators.platt import Platt
+        >>> Platt().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]).predict_one(0.25)
+        0.5
+        """
+        return self._fitted().predict_one(score, field)
+
     def score(self, scores: Any, labels: Any, *, field: Any = None, weight: Any = None) -> float:
         """Return the negative log-loss on these rows: what scikit-learn's searches maximise."""
         p = self.predict(scores, field)
@@ -181,9 +193,11 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
     # -- shared steps -------------------------------------------------------------------------------------------
 
     def _fitted(self) -> CalibrationModel:
-        if not hasattr(self, "model_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit or fit_sketch first")
-        return self.model_
+        try:
+            return self.model_
+        except AttributeError:
+            problem = f"this {type(self).__name__} is not fitted yet; call fit or fit_sketch first"
+            raise NotFittedError(problem) from None
 
     def _forget(self) -> None:
         """Drop what an earlier fit left behind."""

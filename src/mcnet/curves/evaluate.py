@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from mcnet.curves.curves import Curves
 from mcnet.curves.tables import LookupTables, lookup_tables
-from mcnet.rows.columns import SCORE_FLOOR, FloatArray, clip_scores
+from mcnet.errors import InputError
+from mcnet.rows.buckets import BLOCK, clip_into_buckets
+from mcnet.rows.columns import FloatArray, clip_scores, inside_unit
 from mcnet.rows.loops import compiled, numba_installed
 
 __all__ = ["NUMBA_FROM", "Evaluator", "evaluate_numpy"]
@@ -49,26 +51,38 @@ def evaluate_numpy(curves: Curves, scores: FloatArray, which: NDArray[Any]) -> F
 
 @cache
 def _kernel() -> Any:
-    lowest, highest = SCORE_FLOOR, 1.0 - SCORE_FLOOR
+    # Unsigned places: signed ones would be compared with 0 at every look, since Python counts back from the end.
+    whole, knot, value, slope, most, one = np.uint64, *(np.uint64(n) for n in (0, 1, 2, 3, 1))
 
-    def kernel(knots, grid_start, grid_of, lines, line_start, guide, shift, scores, which, offset, out):  # type: ignore[no-untyped-def]
-        first = np.float64(lowest).view(np.int64) >> shift
-        last = guide.shape[1] - 1
-        for i in range(len(scores)):
-            score = min(max(scores[i], lowest), highest)
-            curve = which[i] + offset
-            grid = grid_of[curve]
-            start = grid_start[grid]
-            bucket = (np.float64(min(score, 1.0 - score)).view(np.int64) >> shift) - first
-            at = guide[grid, bucket if score < 0.5 else last - bucket]
-            # Most buckets hold at most one knot: one step without a branch, and rarely more.
-            at += knots[start + at + 1] <= score
-            while knots[start + at + 1] <= score:
-                at += 1
-            line = line_start[curve] + at
-            out[i] = min(lines[line, 1] * (score - knots[start + at]) + lines[line, 0], lines[line, 2])
+    def kernel(lines, line_start, guide, guide_start, last_bucket, shift, scores, which, offset, out):  # type: ignore[no-untyped-def]
+        curves = whole(len(line_start))
+        clipped, buckets = np.empty(BLOCK), np.empty(BLOCK, np.uint64)
+        line_at, guide_at = line_start[0], guide_start[0]
+        for begin in range(0, len(scores), BLOCK):
+            rows = min(BLOCK, len(scores) - begin)
+            given, found = scores[begin : begin + rows], out[begin : begin + rows]
+            fine = clip_into_buckets(given, clipped, buckets, last_bucket, shift)
+            if which is not None:
+                chosen = which[begin : begin + rows]
+                for i in range(rows):
+                    fine += whole(chosen[i] + offset) < curves
+            if fine != (rows if which is None else 2 * rows):
+                return False
+            for i in range(whole(rows)):
+                score = clipped[i]
+                if which is not None:
+                    curve = whole(chosen[i] + offset)
+                    line_at, guide_at = line_start[curve], guide_start[curve]
+                line = line_at + whole(guide[guide_at + buckets[i]])
+                # Most buckets hold at most one knot: one step without a branch, and rarely more.
+                line += whole(lines[line + one, knot] <= score)
+                while lines[line + one, knot] <= score:
+                    line += one
+                reached = lines[line, slope] * (score - lines[line, knot]) + lines[line, value]
+                found[i] = min(reached, lines[line, most])
+        return True
 
-    return compiled(kernel)
+    return compiled(kernel, clip_into_buckets)
 
 
 class Evaluator:
@@ -82,20 +96,38 @@ class Evaluator:
 
     def __call__(self, scores: FloatArray, which: NDArray[Any] | None = None, offset: int = 0) -> FloatArray:
         """Return the value of curve `which[i] + offset` (curve 0 if not given) at `scores[i]`."""
+        found = self.attempt(scores, which, offset)
+        if found is None:
+            raise InputError("a score is outside [0, 1], or no curve has the number given")
+        return found
+
+    def attempt(self, scores: FloatArray, which: NDArray[Any] | None = None, offset: int = 0) -> FloatArray | None:
+        """Return the same for rows that nobody has looked at yet, or None if any of them cannot be evaluated."""
+        if self._numba and len(scores) >= NUMBA_FROM:
+            scores = np.ascontiguousarray(scores)
+            which = None if which is None else np.ascontiguousarray(which, dtype=np.int32)
+            return self._compiled(scores, which, offset)
+        if not inside_unit(scores):
+            return None
         if which is None:
-            which = np.broadcast_to(np.zeros(1, dtype=np.int32), len(scores))
-        if not self._numba or len(scores) < NUMBA_FROM:
-            return evaluate_numpy(self.curves, scores, which + offset if offset else which)
+            which, offset = np.zeros(len(scores), dtype=np.int32), 0
+        elif len(which) and not 0 <= int(which.min()) + offset <= int(which.max()) + offset < len(self.curves):
+            return None
+        return evaluate_numpy(self.curves, scores, which + offset if offset else which)
+
+    def _compiled(self, scores: FloatArray, which: NDArray[np.int32] | None, offset: int) -> FloatArray | None:
         if self._tables is None:
             self._tables = lookup_tables(self.curves)
-        out = np.empty(len(scores))
+        run, tables, out = _kernel(), self._tables, np.empty(len(scores))
+
+        def evaluate(rows: slice) -> bool:
+            done: bool = run(*tables, scores[rows], None if which is None else which[rows], offset, out[rows])
+            return done
+
         workers = min(os.cpu_count() or 1, 8, -(-len(scores) // _THREAD_ROWS))
         if workers == 1:
-            _kernel()(*self._tables, scores, which, offset, out)
-            return out
+            return out if evaluate(slice(None)) else None
         bounds = np.linspace(0, len(scores), workers + 1).astype(int)
-        parts = [slice(a, b) for a, b in pairwise(bounds)]
-        run, tables = _kernel(), self._tables
         with ThreadPoolExecutor(workers) as pool:
-            list(pool.map(lambda part: run(*tables, scores[part], which[part], offset, out[part]), parts))
-        return out
+            done = list(pool.map(evaluate, [slice(a, b) for a, b in pairwise(bounds)]))
+        return out if all(done) else None

@@ -1,5 +1,6 @@
 """The model: what a fitted calibrator leaves behind, is saved, and serves."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -13,7 +14,7 @@ from mcnet.curves.evaluate import Evaluator
 from mcnet.curves.family import CurveFamily
 from mcnet.curves.few import FewRows
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.rows.columns import FloatArray, ScoreType, as_array, check_lengths, scores_column
+from mcnet.rows.columns import FloatArray, ScoreType, as_array, as_floats, check_lengths, scores_column
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import field_columns
 
@@ -56,7 +57,12 @@ class CalibrationModel:
 
     @cached_property
     def _few_rows(self) -> FewRows:
-        return FewRows(self.contexts, self.curves)
+        return FewRows(self.contexts, self.curves, only_known=self._asks_family)
+
+    @cached_property
+    def _asks_family(self) -> bool:
+        """Whether contexts without a curve of their own are asked of the family."""
+        return self.family is not None and not self.contexts.complete
 
     def predict(
         self,
@@ -74,40 +80,76 @@ class CalibrationModel:
         field : the field column(s), as in fit; unseen values get the pooled curve.
         codes : instead of `field`, what `codes(field)` returned: saves looking the values up again.
         """
-        if hasattr(scores, "__len__") and not isinstance(scores, str | bytes) and len(scores) == 0:
-            return np.empty(0)  # an empty batch is no mistake when serving
-        if codes is None and score_type == "probability" and (self.family is None or self.contexts.complete):
+        if codes is None and score_type == "probability":
             few = self._few_rows(scores, field)
             if few is not None:
                 return few
-        score = scores_column(scores, score_type=score_type, clip=False)
+        if hasattr(scores, "__len__") and not isinstance(scores, str | bytes) and len(scores) == 0:
+            return np.empty(0)  # an empty batch is no mistake when serving
+        if score_type == "probability":
+            score = as_floats(scores, "score")  # looked at when it is evaluated
+        else:
+            score = scores_column(scores, score_type=score_type, clip=False)
         if codes is None:
             which = self.codes(field)
         elif field is not None:
             raise InputError("both field and codes were given; give one of them")
         else:
-            which = self._checked(codes)
-        if which is None:
-            return self._evaluator(score)
+            which = self._as_codes(codes)
         check_lengths(score=score, field=which)
-        result = self._evaluator(score, which, 1)
-        if self.family is not None and field is not None and not self.contexts.complete:
+        result = self._evaluator.attempt(score, which, 1)
+        if result is None:
+            scores_column(score)
+            raise self._not_codes()
+        if self._asks_family and field is not None:
+            assert self.family is not None
+            assert which is not None
             unknown = np.flatnonzero(which < 0)
             if len(unknown):
                 own = self.contexts.field_codes([column[unknown] for column in field_columns(field)])
                 result[unknown] = self.family.predict(score[unknown], own)
         return result
 
-    def _checked(self, codes: Any) -> NDArray[np.int32]:
-        """Return codes given by the caller, if they are ones of this model's contexts."""
+    def predict_one(self, score: float, field: Any = None) -> float:
+        """Return the calibrated probability of one score as a plain float: what `predict` gives, sooner.
+
+        Parameters
+        ----------
+        score : a number in [0, 1].
+        field : the value of the only field; for several fields a mapping of names to values, or a tuple of values
+            in the order of `fields`. A value that is missing is written `(None,)`, since None means no field at all.
+        """
+        found = self._few_rows.one(score, field)
+        if found is not None:
+            return found
+        if np.ndim(score) != 0:
+            raise InputError(f"score is {type(score).__name__}, not a number; predict takes columns of scores")
+        return float(self.predict([score], self._one_row(field))[0])
+
+    def _one_row(self, field: Any) -> Any:
+        """Return the value(s) of one row as columns of one row."""
+        if isinstance(field, Mapping):
+            return {name: [value] for name, value in field.items()}
+        if not isinstance(field, tuple) or not self.fields:
+            return None if field is None else [field]
+        if len(field) != len(self.fields):
+            raise InputError(f"field has {len(field)} values; needed: {', '.join(self.fields)}, in this order")
+        return {name: [value] for name, value in zip(self.fields, field, strict=True)}
+
+    def _as_codes(self, codes: Any) -> NDArray[np.int32]:
+        """Return codes given by the caller, if they are numbers that can be looked at when they are evaluated."""
         if not self.fields:
             raise NotSupportedError(f"this {self.method} model was fitted without a field; call predict without codes=")
         codes = as_array(codes, "codes")
-        known = len(self.contexts)
-        if codes.dtype.kind not in "iu" or (len(codes) and not -1 <= codes.min() <= codes.max() < known):
-            raise InputError(f"codes are whole numbers from -1 to {known - 1}, as codes(field) returns them")
+        if codes.dtype.kind not in "iu":
+            raise self._not_codes()
+        if codes.dtype != np.int32 and len(codes) and not -1 <= codes.min() <= codes.max() < len(self.contexts):
+            raise self._not_codes()
         which: NDArray[np.int32] = codes.astype(np.int32, copy=False)
         return which
+
+    def _not_codes(self) -> InputError:
+        return InputError(f"codes are whole numbers from -1 to {len(self.contexts) - 1}, as codes(field) returns them")
 
     def codes(self, field: Any) -> NDArray[np.int32] | None:
         """Return the context of each row as a number, -1 where it is unseen; None for a model without fields."""

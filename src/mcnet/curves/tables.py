@@ -12,57 +12,63 @@ from mcnet.rows.columns import FloatArray
 __all__ = ["LookupTables", "lookup_tables"]
 
 _GUIDE_LIMIT = 1 << 22
-_MOST_BITS = 8
+_MOST_BITS = 10
 
 
 class LookupTables(NamedTuple):
-    """What the evaluation loop reads, grids and curves one behind the other.
+    """What the evaluation loop reads.
 
-    Each grid gets a sentinel knot on either side (0 and infinity), so the loop needs no special case at the ends.
-    `lines[l]` is (value, slope, largest value) of the line right of a knot. `guide[g, b]` is the last knot of grid g at
-    or left of every score of bucket b.
+    `lines` holds the curves one behind the other, from `line_start` on: (knot, value, slope, largest value) of the line
+    right of each knot, so that a score finds all it needs in one place of memory. Each curve gets a sentinel knot on
+    either side (0 and infinity), so the loop needs no special case at the ends. `guide`, from the curve's `guide_start`
+    on, is the last knot at or left of every score of a bucket; curves on one grid share it.
     """
 
-    knots: FloatArray
-    grid_start: NDArray[np.int64]
-    grid_of: NDArray[np.int64]
     lines: FloatArray
-    line_start: NDArray[np.int64]
+    line_start: NDArray[np.uint64]
     guide: NDArray[np.int32]
-    shift: int
+    guide_start: NDArray[np.uint64]
+    last_bucket: np.uint64
+    shift: np.uint64
 
 
 def lookup_tables(curves: Curves) -> LookupTables:
     """Return the tables of a set of curves; the guide is as fine as the knots ask for, within bounded memory."""
     longest = int(np.diff(curves.grid_start).max())
     bits = _MOST_BITS
-    while bits > 0 and (curves.grids * 48 << bits > _GUIDE_LIMIT or 48 << bits > 4 * longest + 512):
+    while bits > 0 and (curves.grids * 48 << bits > _GUIDE_LIMIT or 48 << bits > 16 * longest + 512):
         bits -= 1
     starts = bucket_starts(52 - bits)
     guide = np.empty((curves.grids, len(starts)), dtype=np.int32)
-    padded = []
     for grid in range(curves.grids):
-        own = np.concatenate([[0.0], curves.knots[curves.grid_start[grid] : curves.grid_start[grid + 1]], [np.inf]])
+        own = np.concatenate([[0.0], curves.knots[curves.grid_start[grid] : curves.grid_start[grid + 1]]])
         guide[grid] = np.maximum(np.searchsorted(own, starts, side="right") - 1, 0)
-        padded.append(own)
+    return LookupTables(
+        _lines(curves),
+        (curves.value_start[:-1] + 2 * np.arange(len(curves))).astype(np.uint64),
+        guide.ravel(),
+        (curves.grid_of * len(starts)).astype(np.uint64),
+        np.uint64(len(starts) - 1),
+        np.uint64(52 - bits),
+    )
+
+
+def _lines(curves: Curves) -> FloatArray:
     sizes = np.diff(curves.value_start)
-    line_start = curves.value_start[:-1] + np.arange(len(curves))
-    lines = np.zeros((len(curves.probabilities) + len(curves), 3))
-    place = np.arange(len(curves.probabilities)) + np.repeat(np.arange(len(curves)), sizes) + 1
-    lines[place, 0] = curves.probabilities
-    lines[place, 1] = curves.slopes
+    begin = curves.value_start[:-1] + 2 * np.arange(len(curves))
+    end = begin + sizes + 1
+    lines = np.zeros((len(curves.probabilities) + 2 * len(curves), 4))
+    curve = np.repeat(np.arange(len(curves)), sizes)
+    place = np.arange(len(curves.probabilities)) + 2 * curve + 1
+    own_knot = np.arange(len(curves.probabilities)) - curves.value_start[curve]
+    lines[place, 0] = curves.knots[curves.grid_start[curves.grid_of[curve]] + own_knot]
+    lines[place, 1] = curves.probabilities
+    lines[place, 2] = curves.slopes
     following = np.append(curves.probabilities[1:], np.inf)
     following[curves.value_start[1:] - 1] = np.inf
     # A falling line (histogram binning) has no end to be kept below.
-    lines[place, 2] = np.where(following >= curves.probabilities, following, np.inf)
-    lines[line_start, 0] = curves.probabilities[curves.value_start[:-1]]
-    lines[line_start, 2] = np.inf
-    return LookupTables(
-        np.concatenate(padded),
-        curves.grid_start[:-1] + 2 * np.arange(curves.grids),
-        curves.grid_of,
-        lines,
-        line_start,
-        guide,
-        52 - bits,
-    )
+    lines[place, 3] = np.where(following >= curves.probabilities, following, np.inf)
+    lines[begin, 1] = curves.probabilities[curves.value_start[:-1]]
+    lines[begin, 3] = np.inf
+    lines[end, 0] = np.inf
+    return lines

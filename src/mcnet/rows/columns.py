@@ -14,8 +14,10 @@ __all__ = [
     "IntArray",
     "ScoreType",
     "as_array",
+    "as_floats",
     "check_lengths",
     "clip_scores",
+    "inside_unit",
     "labels_column",
     "logit",
     "scores_column",
@@ -113,9 +115,10 @@ def _require_rows(name: str, values: FloatArray) -> None:
         raise InputError(f"{name} is empty; at least one row is needed")
 
 
-def _inside_unit(values: FloatArray) -> bool:
+def inside_unit(values: FloatArray) -> bool:
+    """Tell whether there is no value outside [0, 1], nor NaN."""
     # NaN fails both comparisons, so one look at the extremes settles the usual case without a mask.
-    return bool(values.min() >= 0.0 and values.max() <= 1.0)
+    return len(values) == 0 or bool(values.min() >= 0.0 and values.max() <= 1.0)
 
 
 def scores_column(
@@ -143,7 +146,7 @@ def scores_column(
         _refuse(name, np.isnan(scores), scores, "missing or NaN", "drop or fill these rows", first_row)
         scores = sigmoid(scores)
         return clip_scores(scores) if clip else scores
-    if not _inside_unit(scores):
+    if not inside_unit(scores):
         _refuse(
             name,
             ~np.isfinite(scores),
@@ -172,7 +175,7 @@ def labels_column(values: Any, *, name: str = "label", first_row: int = 0) -> Fl
     """
     labels = as_floats(values, name, first_row)
     _require_rows(name, labels)
-    if not _inside_unit(labels):
+    if not inside_unit(labels):
         _refuse(name, ~np.isfinite(labels), labels, "missing, NaN or infinite", "drop these rows", first_row)
         advice = "labels are 0/1, booleans, or fractions with the number of impressions as weight"
         _refuse(name, (labels < 0.0) | (labels > 1.0), labels, "outside [0, 1]", advice, first_row)

@@ -95,7 +95,7 @@ class Contexts:
         for mine, its in zip(self.columns(self.all()), other.columns(other.all()), strict=True):
             place = {value: code for code, value in enumerate(dict.fromkeys(mine.values + its.values))}
             codes = [
-                np.array([place[v] for v in column.values], dtype=np.int32)[column.codes] for column in (mine, its)
+                column.mapped(np.array([place[v] for v in column.values], dtype=np.int32)) for column in (mine, its)
             ]
             columns.append(FieldColumn(mine.name, np.concatenate(codes), tuple(place)))
         contexts, places = Contexts.of(columns, len(self) + len(other))
@@ -138,7 +138,7 @@ class Contexts:
         """Return the code of each row's value in every field `[rows, fields]`, ANY for an unseen value."""
         return np.column_stack(
             [
-                np.array([places.get(value, ANY) for value in column.values], dtype=np.int32)[column.codes]
+                column.mapped(np.array([places.get(value, ANY) for value in column.values], dtype=np.int32))
                 for places, column in zip(self._places, self.aligned(columns), strict=True)
             ]
         )
@@ -183,15 +183,15 @@ class Contexts:
         """Return the context of every row, -1 where this combination is unknown."""
         columns = self.aligned(columns)
         tables = [
-            np.array([self._places[f].get(value, ANY) for value in column.values], dtype=np.int64)
+            np.array([self._places[f].get(value, ANY) for value in column.values], dtype=np.int32)
             for f, column in enumerate(columns)
         ]
         if len(columns) == 1:
             by_code = np.full(len(self.values[0]) + 1, -1, dtype=np.int32)
             by_code[self.table[:, 0]] = np.arange(len(self), dtype=np.int32)
-            return by_code[tables[0]].astype(np.int32)[columns[0].codes]
+            return columns[0].mapped(by_code[tables[0]])
         # ANY is -1: shifted by one, every digit is in 0…number of values.
-        keys = _mixed_radix([t[c.codes] + 1 for t, c in zip(tables, columns, strict=True)], self._radix)
+        keys = _mixed_radix([c.mapped(t + 1) for t, c in zip(tables, columns, strict=True)], self._radix)
         dense, ordered, places = self._index
         if dense is not None:
             return dense[keys]

@@ -1,16 +1,20 @@
 """Field columns: values of any type as codes into a short list of canonical texts."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mcnet.errors import InputError
+from mcnet.rows.columns import IntArray
+from mcnet.rows.distinct import distinct_rows, rows_of_keys, take, worth_compiling
+from mcnet.rows.string_views import string_views
 
 __all__ = ["MISSING_LABEL", "UNNAMED", "FieldColumn", "field_columns", "field_text", "sort_key"]
 
@@ -22,20 +26,42 @@ UNNAMED = "field"
 
 CodeArray = NDArray[np.int32]
 
+_SMALL_RANGE = 1_000_000
+"""Whole numbers that lie this close together are looked up in one table; others are hashed, or sorted."""
+
 
 @dataclass(frozen=True)
 class FieldColumn:
-    """One field of the rows: `values[codes[i]]` is the canonical value of row i."""
+    """One field of the rows: `values[codes[i]]` is the canonical value of row i.
+
+    What a row holds is its key, whatever the column came with; `numbers[key - low]` is the code of a key. Without
+    `numbers` the keys are the codes. So whoever looks codes up in a table reads the rows once.
+    """
 
     name: str
-    codes: CodeArray
+    keys: NDArray[Any]
     values: tuple[str | None, ...]
+    numbers: CodeArray | None = None
+    low: int = 0
 
     def __len__(self) -> int:
-        return len(self.codes)
+        return len(self.keys)
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> "FieldColumn":
-        return FieldColumn(self.name, self.codes[rows], self.values)
+        return FieldColumn(self.name, self.keys[rows], self.values, self.numbers, self.low)
+
+    @cached_property
+    def codes(self) -> CodeArray:
+        """Return the code of each row's value."""
+        if self.numbers is None:
+            return self.keys.astype(np.int32, copy=False)
+        return take(self.numbers, self.keys, self.low)
+
+    def mapped(self, table: CodeArray) -> CodeArray:
+        """Return `table[code]` of each row."""
+        if self.numbers is None:
+            return take(table, self.keys, self.low)
+        return take(table[self.numbers], self.keys, self.low)
 
 
 def field_text(value: Any) -> str | None:
@@ -96,21 +122,31 @@ def sort_key(value: str | None) -> tuple[bool, str]:
     return (value is None, value or "")
 
 
-def _canonical(name: str, codes: NDArray[Any], raw: Iterable[Any]) -> FieldColumn:
-    """Merge raw values of the same text and order them; a negative code is the missing value."""
+def _canonical(
+    name: str, keys: NDArray[Any], raw: Iterable[Any], low: int = 0, there: IntArray | None = None
+) -> FieldColumn:
+    """Merge raw values of the same text and order them; `raw[i]` belongs to the key low + i, or low + there[i]."""
     texts = [field_text(value) for value in raw]
-    codes = np.asarray(codes)
-    if len(codes) and codes.min() < 0:
-        codes = np.where(codes < 0, len(texts), codes)
-        texts.append(None)
     values = sorted(set(texts), key=sort_key)
     place = {value: code for code, value in enumerate(values)}
-    table = np.array([place[text] for text in texts], dtype=np.int32)
-    return FieldColumn(name, table[codes] if len(texts) else codes.astype(np.int32), tuple(values))
+    numbers = np.array([place[text] for text in texts], dtype=np.int32)
+    if there is not None:
+        spread = np.zeros(there[-1] + 1, dtype=np.int32)
+        spread[there] = numbers
+        numbers = spread
+    return FieldColumn(name, keys, tuple(values), numbers, low)
+
+
+def _from_codes(name: str, codes: NDArray[Any], raw: Iterable[Any]) -> FieldColumn:
+    """Return the column of codes into a list of raw values, where -1 is the missing value."""
+    if len(codes) and codes.min() < 0:
+        return _canonical(name, codes, [None, *raw], low=-1)
+    return _canonical(name, codes, raw)
 
 
 def _from_objects(name: str, items: Sequence[Any]) -> FieldColumn:
-    if bool in (kinds := set(map(type, items))) and len(kinds) > 1:
+    kinds = set(map(type, items))
+    if len(kinds) > 1 and not kinds.isdisjoint((bool, np.bool_)):
         # True equals 1 as a key of a dictionary, but is another field value.
         items = [field_text(item) for item in items]
     try:
@@ -127,21 +163,28 @@ def _from_numpy(name: str, array: NDArray[Any]) -> FieldColumn:
     if array.ndim != 1:
         raise InputError(f"field {name!r} has shape {array.shape}; pass one column a field")
     if array.dtype.kind == "b":
-        return _canonical(name, array.astype(np.int32), (False, True))
-    if array.dtype.kind in "iu" and len(array):
-        low, high = int(array.min()), int(array.max())
-        if high - low < 1_000_000:
-            # A small range needs no sort: mark the values present, and number them in order.
-            wide = np.uint64 if array.dtype.kind == "u" else np.int64
-            shifted = (array.astype(wide) - wide(low)).astype(np.int64) if low else array
-            present = np.zeros(high - low + 1, dtype=bool)
-            present[shifted] = True
-            numbers = (np.cumsum(present) - 1).astype(np.int32)
-            return _canonical(name, numbers[shifted], [low + place for place in np.flatnonzero(present).tolist()])
-    if array.dtype.kind in "iufM":
-        raw, codes = np.unique(array, return_inverse=True)
-        return _canonical(name, codes, raw)
+        return _canonical(name, array.view(np.uint8), (False, True))
+    if len(array) and array.dtype.kind in "iufM":
+        return _from_keys(name, array, array.__getitem__)
+    if array.dtype.kind == "U" and (found := distinct_rows(array)) is not None:
+        codes, rows = found
+        return _canonical(name, codes, array[rows].tolist())
     return _from_objects(name, array.tolist())
+
+
+def _from_keys(name: str, keys: NDArray[Any], values_at: Callable[[IntArray], Iterable[Any]]) -> FieldColumn:
+    """Return the column of numbers that are equal where the field values are; `values_at` gives those of some rows."""
+    if keys.dtype.kind in "iu":
+        low, high = int(keys.min()), int(keys.max())
+        if high - low < _SMALL_RANGE:
+            rows = rows_of_keys(keys, low, high)
+            there = np.flatnonzero(rows >= 0)
+            return _canonical(name, keys, values_at(rows[there]), low, there)
+    found = distinct_rows(keys)
+    if found is None:
+        _, rows, codes = np.unique(keys, return_index=True, return_inverse=True)
+        return _canonical(name, codes, values_at(rows))
+    return _canonical(name, found[0], values_at(found[1]))
 
 
 def _from_arrow(name: str, column: Any) -> FieldColumn:
@@ -152,21 +195,25 @@ def _from_arrow(name: str, column: Any) -> FieldColumn:
     if not hasattr(column, "dictionary"):
         column = column.dictionary_encode()
     codes = column.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
-    return _canonical(name, codes, column.dictionary.to_pylist())
+    return _from_codes(name, codes, column.dictionary.to_pylist())
 
 
 def _from_polars(name: str, series: Any) -> FieldColumn:
     import polars as pl
 
     if series.dtype == pl.String:
+        views = string_views(series) if worth_compiling(len(series)) else None
+        if views is not None and (found := distinct_rows(views)) is not None:
+            codes, rows = found
+            return _canonical(name, codes, series.gather(rows).to_list())
         series = series.cast(pl.Categorical)
     if series.dtype in (pl.Categorical, pl.Enum):
-        # Physical codes are shared by the whole process: number the ones that occur here anew.
-        present = series.drop_nulls().unique()
-        physical = series.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
-        number = np.full(max(int(physical.max(initial=0)), 0) + 2, -1, dtype=np.int32)
-        number[present.to_physical().to_numpy()] = np.arange(len(present))
-        return _canonical(name, number[physical], present.cast(pl.String).to_list())
+        physical = series.to_physical()
+        if series.null_count():
+            physical = physical.cast(pl.Int64).fill_null(-1)
+        if len(series):
+            return _from_keys(name, physical.to_numpy(), lambda rows: series.gather(rows).cast(pl.String).to_list())
+        return _from_objects(name, [])
     if series.null_count() or series.dtype.is_temporal() or series.dtype.is_decimal():
         return _from_objects(name, series.to_list())
     return _from_numpy(name, series.to_numpy())
@@ -179,9 +226,9 @@ def _column(name: str, values: Any) -> FieldColumn:
     if kind == "pyarrow":
         return _from_arrow(name, values)
     if hasattr(values, "cat") and hasattr(values.cat, "categories"):  # a pandas Series of categories
-        return _canonical(name, values.cat.codes.to_numpy(), values.cat.categories)
+        return _from_codes(name, values.cat.codes.to_numpy(), values.cat.categories)
     if hasattr(values, "codes") and hasattr(values, "categories"):  # a pandas Categorical
-        return _canonical(name, np.asarray(values.codes), values.categories)
+        return _from_codes(name, np.asarray(values.codes), values.categories)
     if hasattr(values, "to_numpy"):
         return _from_numpy(name, np.asarray(values.to_numpy()))
     if isinstance(values, np.ndarray):

@@ -2,6 +2,7 @@
 
 import importlib.util
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 __all__ = ["compiled", "numba_installed"]
@@ -12,12 +13,21 @@ def numba_installed() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
-def compiled(function: Callable[..., Any]) -> Any:
-    """Return the function compiled; the machine code is kept on disk where there is a place for it."""
+def compiled(function: Callable[..., Any], *called: Callable[..., Any]) -> Any:
+    """Return the function compiled, with those it calls; the machine code is kept on disk where there is a place."""
     from numba import njit
 
+    for other in called:
+        _callable_when_compiled(other)
     try:
         return njit(cache=True, nogil=True)(function)
     except RuntimeError:
         # Neither the package's folder nor the user's cache can be written (a locked-down container): compile anew.
         return njit(nogil=True)(function)
+
+
+@cache
+def _callable_when_compiled(function: Callable[..., Any]) -> None:
+    from numba.extending import register_jitable
+
+    register_jitable(function)

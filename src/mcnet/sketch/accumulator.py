@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet.rows.columns import FloatArray
+from mcnet.rows.columns import FloatArray, clip_scores, inside_unit
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import FieldColumn
 from mcnet.sketch.cells import Cells
@@ -19,7 +19,7 @@ _SPARSE_BUFFER = 4_000_000
 
 
 class Accumulator:
-    """Adds batches of validated rows to cells; memory depends on the number of cells, not of rows."""
+    """Adds batches of rows to cells; memory depends on the number of cells, not of rows."""
 
     def __init__(self, grid: Grid, folds: int) -> None:
         """Start with no rows."""
@@ -39,17 +39,18 @@ class Accumulator:
         weights: FloatArray | None,
         fields: list[FieldColumn],
         folds: NDArray[np.int16] | None,
-    ) -> None:
-        """Add one batch of rows; rows of weight 0 change nothing."""
-        if weights is None:
-            weights = np.broadcast_to(np.ones(1), len(scores))
-        elif weights.min() == 0.0:
+    ) -> bool:
+        """Add one batch of rows; rows of weight 0 change nothing.
+
+        Returns False if a score or a label is not inside [0, 1]: there is no going on from there.
+        """
+        if weights is not None and weights.min() == 0.0:
             keep = weights > 0.0
             scores, labels, weights = scores[keep], labels[keep], weights[keep]
             fields = [column[keep] for column in fields]
             folds = folds[keep] if folds is not None else None
         if len(scores) == 0:
-            return
+            return True
         self.rows += len(scores)
         contexts = self._number(fields, len(scores))
         slots = contexts if folds is None else contexts * self._folds + folds
@@ -58,9 +59,8 @@ class Accumulator:
             self._sparse = Cells.concatenate(self._sparse, self._dense_cells())
             self._dense = None
         if self._dense is not None:
-            self._add_dense(scores, labels, weights, slots, needed)
-        else:
-            self._add_sparse(scores, labels, weights, slots)
+            return self._add_dense(scores, labels, weights, slots, needed)
+        return self._add_sparse(scores, labels, weights, slots)
 
     def finish(self) -> tuple[Contexts, Cells]:
         """Return the contexts that have rows, in canonical order, and their cells."""
@@ -83,26 +83,29 @@ class Accumulator:
     def _number(self, fields: list[FieldColumn], rows: int) -> NDArray[np.int32]:
         """Return each row's context in the running numbering of all batches."""
         self._names = tuple(column.name for column in fields)
+        if not fields:
+            self._numbers[()] = 0
+            return np.zeros(rows, dtype=np.int32)
         if len(fields) == 1:
             # One field: its list of values is all there is to number, and the rows need no second look.
-            known: list[tuple[str | None, ...]] = [(value,) for value in fields[0].values]
-            codes = fields[0].codes
-        else:
-            contexts, codes = Contexts.of(fields, rows)
-            known = [tuple(contexts.values[f][code] for f, code in enumerate(row)) for row in contexts.table.tolist()]
-        numbers = [self._numbers.setdefault(context, len(self._numbers)) for context in known]
-        if numbers == list(range(len(numbers))):
-            return codes
-        return np.array(numbers, dtype=np.int32)[codes]
+            return fields[0].mapped(self._numbered([(value,) for value in fields[0].values]))
+        contexts, codes = Contexts.of(fields, rows)
+        table = contexts.table.tolist()
+        known = [tuple(contexts.values[f][code] for f, code in enumerate(row)) for row in table]
+        return self._numbered(known)[codes]
+
+    def _numbered(self, known: list[tuple[str | None, ...]]) -> NDArray[np.int32]:
+        """Return the running number of each of these contexts."""
+        return np.array([self._numbers.setdefault(context, len(self._numbers)) for context in known], dtype=np.int32)
 
     def _add_dense(
         self,
         scores: FloatArray,
         labels: FloatArray,
-        weights: FloatArray,
+        weights: FloatArray | None,
         slots: NDArray[np.int32],
         needed: int,
-    ) -> None:
+    ) -> bool:
         assert self._dense is not None
         assert isinstance(self._grid, LogitGrid)
         if needed > len(self._dense):
@@ -111,18 +114,22 @@ class Accumulator:
             more = np.zeros((room - len(self._dense), *self._dense.shape[1:]))
             self._dense = np.concatenate([self._dense, more])
         add = accumulate if self.rows >= NUMBA_FROM else accumulate_numpy
-        add(self._dense, self._grid, scores, labels, weights, slots)
+        return add(self._dense, self._grid, scores, labels, weights, slots)
 
     def _add_sparse(
-        self, scores: FloatArray, labels: FloatArray, weights: FloatArray, slots: NDArray[np.int32]
-    ) -> None:
-        keys, positions = self._grid.locate(scores)
+        self, scores: FloatArray, labels: FloatArray, weights: FloatArray | None, slots: NDArray[np.int32]
+    ) -> bool:
+        if not (inside_unit(scores) and inside_unit(labels)):
+            return False
+        weights = np.ones(len(scores)) if weights is None else weights
+        keys, positions = self._grid.locate(clip_scores(scores))
         sums = np.column_stack([weights, weights * labels, weights * positions])
         part = Cells(slots // self._folds, keys, (slots % self._folds).astype(np.int16), sums).added_up()
         self._sparse = Cells.concatenate(self._sparse, part)
         if len(self._sparse) > 2 * self._compact + _SPARSE_BUFFER:
             self._sparse = self._sparse.added_up()
             self._compact = len(self._sparse)
+        return True
 
     def _dense_cells(self) -> Cells:
         assert self._dense is not None

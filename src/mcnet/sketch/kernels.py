@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet.rows.buckets import bucket_starts
-from mcnet.rows.columns import SCORE_FLOOR, FloatArray
+from mcnet.rows.buckets import BLOCK, bucket_starts, clip_into_buckets
+from mcnet.rows.columns import FloatArray, clip_scores, inside_unit
 from mcnet.rows.loops import compiled, numba_installed
 from mcnet.sketch.grid import POSITION_UNITS, LogitGrid
 
@@ -22,49 +22,76 @@ def accumulate_numpy(
     grid: LogitGrid,
     scores: FloatArray,
     labels: FloatArray,
-    weights: FloatArray,
+    weights: FloatArray | None,
     slots: NDArray[Any],
-) -> None:
-    """Add rows to `cells[slot, cell]` = (weight, positives, position sum), in the order of the rows."""
-    keys, positions = grid.locate(scores)
+) -> bool:
+    """Add rows to `cells[slot, cell]` = (weight, positives, position sum), in the order of the rows.
+
+    Without weights each row counts once. Returns False if a score or a label is not inside [0, 1]: the cells are then
+    of no use.
+    """
+    if not (inside_unit(scores) and inside_unit(labels)):
+        return False
+    keys, positions = grid.locate(clip_scores(scores))
     flat = slots.astype(np.int64) * len(grid) + (keys - grid.first)
     table = cells.reshape(-1, 3)
-    np.add.at(table[:, 0], flat, weights)
-    np.add.at(table[:, 1], flat, weights * labels)
-    np.add.at(table[:, 2], flat, weights * positions)
+    each: FloatArray | float = 1.0 if weights is None else weights
+    np.add.at(table[:, 0], flat, each)
+    np.add.at(table[:, 1], flat, each * labels)
+    np.add.at(table[:, 2], flat, each * positions)
+    return True
 
 
 @cache
-def _guide(grid: LogitGrid) -> tuple[NDArray[np.int32], int]:
-    """Return the last cell at or left of every score of a bucket, and the shift that makes buckets of bits."""
+def _tables(grid: LogitGrid) -> tuple[FloatArray, NDArray[np.int32], np.uint64]:
+    """Return (lower edge, units per score) of each cell, the cell where to look first for each bucket, and the shift.
+
+    The last cell is closed on the right: an infinite edge ends the search there.
+    """
+    lower = np.append(grid.edges[:-1], np.inf)
     shift = 52 - max(grid.resolution - 1, 1).bit_length()  # buckets about as wide as cells
-    cells = np.searchsorted(grid.edges[1:-1], bucket_starts(shift), side="right")
-    return cells.astype(np.int32), shift
+    guide = np.searchsorted(grid.edges[1:-1], bucket_starts(shift), side="right")
+    return np.column_stack([lower, np.append(grid.units_per_score, 0.0)]), guide.astype(np.int32), np.uint64(shift)
 
 
 @cache
 def _kernel() -> Any:
-    top, lowest = float(POSITION_UNITS) - 1.0, SCORE_FLOOR
+    top = float(POSITION_UNITS) - 1.0
+    # Unsigned places, here as where curves are evaluated, need no comparison with 0.
+    whole, none, one, two = np.uint64, np.uint64(0), np.uint64(1), np.uint64(2)
 
-    def kernel(cells, edges, per_score, guide, shift, scores, labels, weights, slots):  # type: ignore[no-untyped-def]
-        first = np.float64(lowest).view(np.int64) >> shift
-        last = len(guide) - 1
-        for i in range(len(scores)):
-            score = scores[i]
-            bucket = (np.float64(min(score, 1.0 - score)).view(np.int64) >> shift) - first
-            cell = guide[bucket if score < 0.5 else last - bucket]
-            # A bucket meets few cells: one step without a branch, and rarely more. No score exceeds the last edge.
-            cell += edges[cell + 1] <= score
-            while edges[cell + 1] <= score:
-                cell += 1
-            position = min(np.floor((score - edges[cell]) * per_score[cell]), top)
-            weight = weights[i]
-            slot = slots[i]
-            cells[slot, cell, 0] += weight
-            cells[slot, cell, 1] += weight * labels[i]
-            cells[slot, cell, 2] += weight * position
+    def kernel(cells, grid, guide, shift, scores, labels, weights, slots):  # type: ignore[no-untyped-def]
+        last_bucket = whole(len(guide) - 1)
+        clipped, buckets = np.empty(BLOCK), np.empty(BLOCK, np.uint64)
+        for begin in range(0, len(scores), BLOCK):
+            rows = min(BLOCK, len(scores) - begin)
+            given, label = scores[begin : begin + rows], labels[begin : begin + rows]
+            fine = clip_into_buckets(given, clipped, buckets, last_bucket, shift)
+            for i in range(rows):
+                fine += (label[i] >= 0.0) & (label[i] <= 1.0)
+            if fine != 2 * rows:
+                return False
+            for i in range(whole(rows)):
+                score = clipped[i]
+                cell = whole(guide[buckets[i]])
+                # A bucket meets few cells: one step without a branch, and rarely more.
+                cell += whole(grid[cell + one, none] <= score)
+                while grid[cell + one, none] <= score:
+                    cell += one
+                position = min(np.floor((score - grid[cell, none]) * grid[cell, one]), top)
+                slot = whole(slots[whole(begin) + i])
+                if weights is None:
+                    cells[slot, cell, none] += 1.0
+                    cells[slot, cell, one] += label[i]
+                    cells[slot, cell, two] += position
+                else:
+                    weight = weights[whole(begin) + i]
+                    cells[slot, cell, none] += weight
+                    cells[slot, cell, one] += weight * label[i]
+                    cells[slot, cell, two] += weight * position
+        return True
 
-    return compiled(kernel)
+    return compiled(kernel, clip_into_buckets)
 
 
 def accumulate(
@@ -72,13 +99,12 @@ def accumulate(
     grid: LogitGrid,
     scores: FloatArray,
     labels: FloatArray,
-    weights: FloatArray,
+    weights: FloatArray | None,
     slots: NDArray[Any],
-) -> None:
+) -> bool:
     """Do the same as accumulate_numpy, to the last bit, with numba where it is installed."""
     if not numba_installed():
-        accumulate_numpy(cells, grid, scores, labels, weights, slots)
-        return
-    # The last cell is closed on the right: an infinite edge ends the search there.
-    edges = np.append(grid.edges[:-1], np.inf)
-    _kernel()(cells, edges, grid.units_per_score, *_guide(grid), scores, labels, weights, slots)
+        return accumulate_numpy(cells, grid, scores, labels, weights, slots)
+    columns = [None if column is None else np.ascontiguousarray(column) for column in (scores, labels, weights, slots)]
+    done: bool = _kernel()(cells, *_tables(grid), *columns)
+    return done

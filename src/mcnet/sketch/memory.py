@@ -6,8 +6,10 @@ import numpy as np
 
 from mcnet.errors import InputError
 from mcnet.rows.columns import (
+    FloatArray,
     ScoreType,
     as_array,
+    as_floats,
     check_lengths,
     labels_column,
     scores_column,
@@ -47,16 +49,25 @@ def sketch_arrays(
     number = check_folds(folds) if dealt is None else int(dealt.max()) + 1
     grid = make_grid(resolution)
     accumulator = Accumulator(grid, number)
+    # The usual rows are looked at while they are added; what is wrong with them is then found out.
+    plain = weights is None and negatives_kept == 1.0 and score_type == "probability"
     for start in range(0, len(score), CHUNK):
         part = slice(start, min(start + CHUNK, len(score)))
-        y = labels_column(label[part], first_row=start)
-        w = None if weights is None else weights_column(weights[part], first_row=start)
-        y, w = restore_negatives(y, w, negatives_kept)
+        w: FloatArray | None = None
+        if plain:
+            y = as_floats(label[part], "label", start)
+            s = as_floats(score[part], "score", start)
+        else:
+            y = labels_column(label[part], first_row=start)
+            w = None if weights is None else weights_column(weights[part], first_row=start)
+            y, w = restore_negatives(y, w, negatives_kept)
+            s = scores_column(score[part], score_type=score_type, first_row=start, clip=False)
         fold = None if dealt is None else dealt[part]
         if dealt is None and number > 1:
             fold = deal_rows(start, len(y), number)
-        s = scores_column(score[part], score_type=score_type, first_row=start)
-        accumulator.add(s, y, w, [column[part] for column in fields], fold)
+        if not accumulator.add(s, y, w, [column[part] for column in fields], fold):
+            labels_column(y, first_row=start)
+            scores_column(s, first_row=start)
     if accumulator.rows == 0:
         raise InputError("every row has weight 0; at least one row with a weight above 0 is needed")
     contexts, cells = accumulator.finish()
