@@ -7,8 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet.calibrators.auxiliary import AuxiliaryCalibrator
-from mcnet.calibrators.base import Fitted
-from mcnet.calibrators.factorised.family import belief_limit, family_of, fit_sketch_factorised
+from mcnet.calibrators.base import FieldUse, Fitted
+from mcnet.calibrators.factorised.family import (
+    belief_limit,
+    family_of,
+    fit_sketch_factorised,
+    fit_sketch_one_curve,
+)
 from mcnet.calibrators.factorised.model import FactorisedModel
 from mcnet.calibrators.gaps import warn_of_gaps
 from mcnet.calibrators.histogram import check_bins
@@ -19,6 +24,7 @@ from mcnet.curves.compiling import family_curves
 from mcnet.curves.family import believable
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.rows.columns import FloatArray, ScoreType, clip_scores, logit, scores_column, sigmoid
+from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["MCNet"]
@@ -37,6 +43,8 @@ class MCNet(AuxiliaryCalibrator):
     ----------
     architecture : "factorised" or "per-bin".
     bins : how many pieces the curve has; "auto" lets the data decide.
+    field_aware : (factorised) False gives one curve for all rows, the paper's MCNet-None; a field then serves the
+        balance term alone, and `predict` takes none.
     interactions : (factorised) give pairs of fields deviations of their own, which the data must earn.
     alpha_balance : the weight of the field-balance regulariser, which narrows the spread of the fields' biases.
     balance : "global" measures a field value's bias per row of all rows (the paper), "field" per row of its own.
@@ -70,6 +78,7 @@ class MCNet(AuxiliaryCalibrator):
         *,
         architecture: Literal["factorised", "per-bin"] = "factorised",
         bins: int | Literal["auto"] = "auto",
+        field_aware: bool = True,
         interactions: bool = True,
         alpha_balance: float = 0.0,
         balance: Literal["global", "field"] = "global",
@@ -97,6 +106,7 @@ class MCNet(AuxiliaryCalibrator):
         """Store the parameters; they are checked in fit."""
         self.architecture = architecture
         self.bins = bins
+        self.field_aware = field_aware
         self.interactions = interactions
         self.alpha_balance = alpha_balance
         self.balance = balance
@@ -173,6 +183,11 @@ class MCNet(AuxiliaryCalibrator):
         family = self._fitted().family
         return calibrated if family is None else believable(calibrated, logits, family.limit)
 
+    @property
+    def field_use(self) -> FieldUse:  # type: ignore[override]
+        """Whether a field is of use: to the curves, or to the balance term alone."""
+        return "optional" if self.field_aware or self.alpha_balance > 0.0 else "none"
+
     def prepare(self) -> Self:
         """Load the libraries that fitting needs: torch, for the networks per bin alone."""
         return super().prepare() if self.architecture == "per-bin" else self
@@ -191,6 +206,8 @@ class MCNet(AuxiliaryCalibrator):
             self._refuse_network_settings()
         else:
             check_network(self)
+            if not self.field_aware:
+                raise NotSupportedError("field_aware is for architecture='factorised'; here, leave the field out")
 
     def _refuse_network_settings(self) -> None:
         """Refuse what only the networks per bin can honour, unless it is left as it was."""
@@ -216,19 +233,29 @@ class MCNet(AuxiliaryCalibrator):
             return super()._fit(sketch)
         warn_of_gaps(self.method, sketch)
         sketch, warm = self._warm_sketch(sketch.unfolded())
-        self.network_ = fit_sketch_factorised(
-            sketch,
-            panels=None if self.bins == "auto" else max(self.bins, 2),
-            interactions=self.interactions,
-            alpha_balance=self.alpha_balance,
-            balance=self.balance,
-            start=warm,
-        )
+        given: dict[str, Any] = {
+            "panels": None if self.bins == "auto" else max(self.bins, 2),
+            "alpha_balance": self.alpha_balance,
+            "balance": self.balance,
+            "start": warm,
+        }
+        if self.field_aware:
+            self.network_ = fit_sketch_factorised(sketch, interactions=self.interactions, **given)
+        else:
+            self.network_ = fit_sketch_one_curve(sketch, **given)
         self.order_violations_ = 0.0
         family = family_of(self.network_, belief_limit(sketch)).rounded()
         contexts = self._contexts(sketch)
         curves, self.compiled_error_ = family_curves(family, contexts.table)
         return Fitted(curves, contexts, family)
+
+    def _warm_sketch(self, sketch: Sketch) -> tuple[Sketch, Any]:
+        if self.field_aware:
+            return super()._warm_sketch(sketch)
+        return sketch, self._earlier[1] if self._earlier else None  # the one curve does not know the fields
+
+    def _contexts(self, sketch: Sketch) -> Contexts:
+        return super()._contexts(sketch) if self.field_aware else Contexts.none()
 
     def _train(self, sketch: Sketch, warm: Any) -> NetworkFit:
         trained: NetworkFit

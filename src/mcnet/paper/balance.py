@@ -1,20 +1,11 @@
 """Table 3: the field-balance regulariser on four models."""
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from mcnet.calibrators.factorised.family import family_of, fit_sketch_factorised
-from mcnet.calibrators.factorised.fit import fit_factorised
-from mcnet.calibrators.factorised.prior import default_strengths
 from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.published import BALANCE
 from mcnet.paper.settings import Settings
-from mcnet.paper.tasks import Task
-from mcnet.paper.trials import Contender, Trial, column, judge, run_trial
+from mcnet.paper.trials import Contender, Trial, column, run_trial
 
 __all__ = ["balance"]
 
@@ -22,7 +13,7 @@ CLAIM = "The field-balance regulariser lowers the standard deviation of the fiel
 
 ALPHA = 1.0
 MODELS = (
-    Contender("MCNet-None", "mcnet"),
+    Contender("MCNet-None", "mcnet", parameters={"field_aware": False}),
     Contender("MCNet-Field", "mcnet", sees_field=True),
     Contender("NeuCalib", "neucalib", parameters={"bins": 20}),
     Contender("AdaCalib", "adacalib", sees_field=True),
@@ -36,9 +27,9 @@ def balance(settings: Settings) -> Page:
         task = settings.source.tasks(seed, wanted=("CTR (AliExpress)",), shift=True)[0]
         for contender in MODELS:
             for on in (False, True):
-                results.setdefault((contender.name, on), []).append(
-                    _trial(contender, task, seed, ALPHA if on else 0.0, settings.progress)
-                )
+                alpha = ALPHA if on else 0.0
+                trial = run_trial(contender, task, seed, settings.progress, alpha_balance=alpha)
+                results.setdefault((contender.name, on), []).append(trial)
     values = len(results["MCNet-None", False][0].fields)
     return Page(
         "balance",
@@ -52,39 +43,6 @@ def balance(settings: Settings) -> Page:
             "nine tenths of them outweighs the others: it mostly lowers the overall bias.",
         ),
     )
-
-
-def _trial(contender: Contender, task: Task, seed: int, alpha: float, progress: Callable[[str], Any] | None) -> Trial:
-    if contender.name == "MCNet-None":
-        if progress is not None:
-            progress(f"{task.name}, seed {seed}: {contender.name}, α = {alpha:g}")
-        return _pooled_trial(task, alpha)
-    return run_trial(contender, task, seed, progress, alpha_balance=alpha)
-
-
-def _pooled_trial(task: Task, alpha: float) -> Trial:
-    """MCNet-None with a balance term: the prior holds every field value on the common curve, the loss still sees it."""
-    sketch, pooled = task.sketch, task.sketch.pooled()
-    alone = fit_sketch_factorised(pooled, panels=None, interactions=False, alpha_balance=0.0, balance="global")
-    held = replace(default_strengths(1, 0), values=(np.full(3, 1e-10),), shared=alone.strengths.shared)
-    contexts = sketch.contexts
-    fitted = fit_factorised(
-        sketch.logit,
-        sketch.context,
-        sketch.weight,
-        sketch.positives,
-        contexts.table,
-        [len(known) for known in contexts.values],
-        strengths=held,
-        alpha_balance=alpha,
-        covariance=False,
-    )
-    family = family_of(fitted)
-
-    def predict(score: NDArray[np.float64]) -> NDArray[np.float64]:
-        return family.predict(score, np.full((len(score), 1), -1, dtype=np.int64))
-
-    return judge(task, predict(task.test.score), predict(task.validation.score))
 
 
 def _table(results: dict[tuple[str, bool], list[Trial]], values: int, simulated: bool) -> Table:

@@ -1,17 +1,21 @@
 """From a sketch to the fitted factorised model, and from there to a family of curves."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
 from mcnet.calibrators.factorised.fit import fit_factorised
 from mcnet.calibrators.factorised.model import FactorisedModel
+from mcnet.calibrators.factorised.prior import default_strengths
 from mcnet.curves.family import CurveFamily
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["belief_limit", "family_of", "field_pairs", "fit_sketch_factorised"]
+__all__ = ["belief_limit", "family_of", "field_pairs", "fit_sketch_factorised", "fit_sketch_one_curve"]
 
 _MOST_COMBINATIONS = 200_000
+# A prior variance that holds every field value on the common curve.
+_HELD = 1e-10
 
 
 def field_pairs(sketch: Sketch) -> list[tuple[int, int]]:
@@ -48,6 +52,37 @@ def fit_sketch_factorised(
         normalize=balance,  # type: ignore[arg-type]
         start=start,
     ).recentred()
+
+
+def fit_sketch_one_curve(
+    sketch: Sketch,
+    *,
+    panels: int | None,
+    alpha_balance: float,
+    balance: str,
+    start: FactorisedModel | None = None,
+) -> FactorisedModel:
+    """Fit one curve for all rows: the balance term sees the field values, the curve does not."""
+    alone = fit_sketch_factorised(
+        sketch.pooled(), panels=panels, interactions=False, alpha_balance=0.0, balance=balance, start=start
+    )
+    contexts = sketch.contexts
+    if alpha_balance == 0.0 or not contexts.names:
+        return alone
+    fields = len(contexts.names)
+    held = replace(default_strengths(fields, 0), values=(np.full(3, _HELD),) * fields, shared=alone.strengths.shared)
+    return fit_factorised(
+        sketch.logit,
+        sketch.context,
+        sketch.weight,
+        sketch.positives,
+        contexts.table,
+        [len(known) for known in contexts.values],
+        strengths=held,
+        alpha_balance=alpha_balance,
+        normalize=balance,  # type: ignore[arg-type]
+        start=alone,
+    ).without_values()
 
 
 def belief_limit(sketch: Sketch) -> float:

@@ -90,6 +90,16 @@ class FactorisedModel:
             values[field] = values[field] - common
         return replace(self, state=State(shared, values))
 
+    def without_values(self) -> FactorisedModel:
+        """The shared curve alone, as a model without fields."""
+        return replace(
+            self,
+            state=State(self.state.shared, []),
+            strengths=replace(self.strengths, values=(), expected=()),
+            combinations=(),
+            covariance=self.covariance and Covariance(self.covariance.shared, (), ()),
+        )
+
     def expand(self, codes: ArrayLike) -> Integers:
         """Append the codes of combinations, and write every unseen value as −1."""
         given = np.atleast_2d(np.asarray(codes, dtype=np.int64))

@@ -15,11 +15,13 @@ Floats = NDArray[np.float64]
 
 # Expectations before any data, as variances: how much values of a field differ in offset (0.3 logits), in log-slope
 # (0.15), and how far their log-slopes, and the shared one, wander from one standard deviation of the scores to the
-# next (0.25). Each counts as much as one well-measured coefficient, so that data soon overrule it and yet nothing
-# collapses on four values.
+# next (0.25).
 EXPECTED = np.array([0.3**2, 0.15**2, 0.25**2])
 EXPECTED_SHARED = 0.25**2
-PSEUDO_COUNT = 1.0
+# How many well-measured coefficients each expectation counts for. Sparse data misjudge how much offsets and slopes of
+# values differ, hence three; bends are so rarely measured that more than one would keep data from ever overruling it.
+PSEUDO_COUNTS = np.array([3.0, 3.0, 1.0])
+PSEUDO_COUNT_SHARED = 3.0
 # A combination of fields is expected to add half as much (in standard deviations) as a field does.
 COMBINATION = 0.25
 # The shared curve: offset within some 3 logits and slope within a factor of some 1.6 of the base predictor's.
@@ -77,7 +79,7 @@ def relearn(
 
         λ ← (Σ m² + ν λ₀) / (γ + ν),
 
-    ν = 1 pseudo-coefficient of the expected size λ₀.
+    with ν pseudo-coefficients of the expected size λ₀.
     """
     learnt = []
     for field, numbers in enumerate(state.values):
@@ -87,14 +89,15 @@ def relearn(
         updated = np.empty(3)
         for group, members in enumerate((slice(0, 1), slice(1, 2), slice(2, None))):
             before = strengths.values[field][group]
-            size = before * squares[:, members].sum() + PSEUDO_COUNT * strengths.expected[field][group]
-            updated[group] = max(size / (free[:, members].sum() + PSEUDO_COUNT), SMALLEST)
+            believed = PSEUDO_COUNTS[group]
+            size = before * squares[:, members].sum() + believed * strengths.expected[field][group]
+            updated[group] = max(size / (free[:, members].sum() + believed), SMALLEST)
         learnt.append(updated)
     bends = state.shared[1:]
     roughness = float(bends @ shapes.penalty @ bends)
     held = float(np.sum(shared_covariance[1:, 1:] * shapes.penalty)) / strengths.shared
     free_shared = np.clip(len(bends) - 1 - held, 0.0, None)
-    shared = (roughness + PSEUDO_COUNT * EXPECTED_SHARED) / (free_shared + PSEUDO_COUNT)
+    shared = (roughness + PSEUDO_COUNT_SHARED * EXPECTED_SHARED) / (free_shared + PSEUDO_COUNT_SHARED)
     return replace(strengths, values=tuple(learnt), shared=max(float(shared), SMALLEST))
 
 
