@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mcnet
-from mcnet.errors import NotSupportedError
+from mcnet.errors import CalibrationWarning, NotSupportedError
 from mcnet.rows.simulate import SimulatedLog, simulate
 
 
@@ -41,6 +41,7 @@ def test_the_balance_term_narrows_the_spread_of_field_values(log: SimulatedLog) 
         fitted = mcnet.MCNet(field_aware=False, alpha_balance=alpha)
         fitted.fit(log.score, log.label, field=log.fields["field"])
         assert fitted.model_.contexts.names == ()
+        np.testing.assert_array_equal(fitted.predict(log.score, field=log.fields["field"]), fitted.predict(log.score))
         spreads.append(spread(log, fitted))
         order = np.argsort(log.score)
         assert np.all(np.diff(fitted.predict(log.score[order])) >= 0.0)
@@ -55,6 +56,13 @@ def test_intervals_and_warm_starts_know_no_field(log: SimulatedLog) -> None:
     assert np.all((low < before) & (before < high))
     fitted.fit(log.score, log.label, field=log.fields["field"])
     np.testing.assert_allclose(fitted.predict([0.01, 0.05]), before, rtol=1e-2)
+
+
+def test_one_class_makes_one_constant() -> None:
+    fitted = mcnet.MCNet(field_aware=False, alpha_balance=1.0)
+    with pytest.warns(CalibrationWarning, match="every row is negative"):
+        fitted.fit([0.1, 0.2, 0.3], [0, 0, 0], field=["a", "b", "a"])
+    assert fitted.predict([0.1, 0.9]).tolist() == [0.125, 0.125]
 
 
 def test_networks_per_bin_refuse_the_setting(log: SimulatedLog) -> None:

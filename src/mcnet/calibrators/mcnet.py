@@ -24,7 +24,6 @@ from mcnet.curves.compiling import family_curves
 from mcnet.curves.family import believable
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.rows.columns import FloatArray, ScoreType, clip_scores, logit, scores_column, sigmoid
-from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["MCNet"]
@@ -44,7 +43,7 @@ class MCNet(AuxiliaryCalibrator):
     architecture : "factorised" or "per-bin".
     bins : how many pieces the curve has; "auto" lets the data decide.
     field_aware : (factorised) False gives one curve for all rows, the paper's MCNet-None; a field then serves the
-        balance term alone, and `predict` takes none.
+        balance term alone.
     interactions : (factorised) give pairs of fields deviations of their own, which the data must earn.
     alpha_balance : the weight of the field-balance regulariser, which narrows the spread of the fields' biases.
     balance : "global" measures a field value's bias per row of all rows (the paper), "field" per row of its own.
@@ -188,6 +187,10 @@ class MCNet(AuxiliaryCalibrator):
         """Whether a field is of use: to the curves, or to the balance term alone."""
         return "optional" if self.field_aware or self.alpha_balance > 0.0 else "none"
 
+    @property
+    def _one_curve(self) -> bool:  # type: ignore[override]
+        return not self.field_aware
+
     def prepare(self) -> Self:
         """Load the libraries that fitting needs: torch, for the networks per bin alone."""
         return super().prepare() if self.architecture == "per-bin" else self
@@ -248,14 +251,6 @@ class MCNet(AuxiliaryCalibrator):
         contexts = self._contexts(sketch)
         curves, self.compiled_error_ = family_curves(family, contexts.table)
         return Fitted(curves, contexts, family)
-
-    def _warm_sketch(self, sketch: Sketch) -> tuple[Sketch, Any]:
-        if self.field_aware:
-            return super()._warm_sketch(sketch)
-        return sketch, self._earlier[1] if self._earlier else None  # the one curve does not know the fields
-
-    def _contexts(self, sketch: Sketch) -> Contexts:
-        return super()._contexts(sketch) if self.field_aware else Contexts.none()
 
     def _train(self, sketch: Sketch, warm: Any) -> NetworkFit:
         trained: NetworkFit

@@ -126,6 +126,8 @@ class NetworkCalibrator(Calibrator):
     guarantee: bool
     warm_start: bool
 
+    _one_curve: bool = False
+    """Whether one curve serves all rows, and a field is for the balance term alone."""
     _restored_by: ClassVar[str]
     """Where the networks room restores this kind of fit: module:function."""
 
@@ -139,7 +141,12 @@ class NetworkCalibrator(Calibrator):
 
     def _contexts(self, sketch: Sketch) -> Contexts:
         """Return the contexts that get a curve."""
-        return sketch.contexts.completed(EVERY_COMBINATION)
+        return Contexts.none() if self._one_curve else sketch.contexts.completed(EVERY_COMBINATION)
+
+    def _provenance(self, sketch: Sketch) -> dict[str, Any]:
+        # Whoever serves the model may have the field at hand: it is let pass, and not needed.
+        names = list(sketch.contexts.names) if self._one_curve else []
+        return super()._provenance(sketch) | ({"balanced_by": names} if names else {})
 
     @property
     def monotone(self) -> bool:  # type: ignore[override]
@@ -165,13 +172,15 @@ class NetworkCalibrator(Calibrator):
         if self._earlier is None:
             return sketch, None
         contexts, network = self._earlier
+        if self._one_curve:
+            return sketch, network  # which does not know the fields
         if contexts.names != sketch.contexts.names:
             known, given = ", ".join(contexts.names) or "none", ", ".join(sketch.contexts.names) or "none"
             raise InputError(f"a warm start needs the fields of the earlier fit ({known}); this sketch has {given}")
         return sketch.with_values_like(contexts), network
 
     def _degenerate(self, sketch: Sketch) -> Fitted | None:
-        constant = super()._degenerate(sketch)
+        constant = super()._degenerate(sketch.pooled() if self._one_curve else sketch)
         if constant is not None:
             self.order_violations_ = 0.0
         return constant

@@ -3,12 +3,11 @@
 from typing import Any, Literal
 
 from mcnet.calibrators.auxiliary import AuxiliaryCalibrator
-from mcnet.calibrators.base import FieldUse, Fitted
+from mcnet.calibrators.base import FieldUse
 from mcnet.calibrators.histogram import check_bins
 from mcnet.calibrators.network import NetworkFit, network_cells
 from mcnet.calibrators.network_parameters import check_penalties
 from mcnet.rows.columns import FloatArray, sigmoid
-from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["NeuCalib"]
@@ -32,6 +31,7 @@ class NeuCalib(AuxiliaryCalibrator):
     """
 
     method = "neucalib"
+    _one_curve = True
     _restored_by = "mcnet.networks.lines:restore_lines"
 
     def __init__(
@@ -64,9 +64,6 @@ class NeuCalib(AuxiliaryCalibrator):
     def _learns_from_one_score(self) -> bool:
         return self.auxiliary
 
-    def _degenerate(self, sketch: Sketch) -> Fitted | None:
-        return super()._degenerate(sketch.pooled())  # a constant, too, is one for all
-
     def _check_parameters(self) -> None:
         check_bins(self.bins)
         check_penalties(self.beta_order, self.alpha_balance, self.balance)
@@ -77,17 +74,6 @@ class NeuCalib(AuxiliaryCalibrator):
 
         penalties = Penalties(self.beta_order, self.alpha_balance, self.balance)
         return fit_lines(network_cells(sketch), LineConfig(self.bins, penalties), warm)
-
-    def _warm_sketch(self, sketch: Sketch) -> tuple[Sketch, Any]:
-        return sketch, self._earlier[1] if self._earlier else None  # the line does not know the fields
-
-    def _provenance(self, sketch: Sketch) -> dict[str, Any]:
-        # Whoever serves the model may have the field at hand: it is let pass, and not needed.
-        names = list(sketch.contexts.names)
-        return super()._provenance(sketch) | ({"balanced_by": names} if names else {})
-
-    def _contexts(self, sketch: Sketch) -> Contexts:
-        return Contexts.none()  # one line for all
 
     def _breaks(self, network: Any) -> tuple[FloatArray | None, FloatArray | None]:
         return sigmoid(network.knots), None
