@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from mcnet.calibrators.factorised.arrow import Arrow
 from mcnet.calibrators.factorised.balance import Balance, refine_balance
@@ -89,7 +90,7 @@ def fit_factorised(
         strengths=strengths or (start.strengths if start else default_strengths(len(counts), len(combinations))),
     )
     # Thousands of small products: on a busy machine threads would wait for each other at every one.
-    with threadpool_limits(limits=1, user_api="blas"):
+    with _threads().limit(limits=1, user_api="blas"):
         state = _first_state(posterior, combinations, start)
         reached = _maximise(posterior, state, learn=strengths is None, iterations=iterations)
         posterior, state, arrow = reached.posterior, reached.state, reached.arrow
@@ -106,6 +107,12 @@ def fit_factorised(
         decrement=reached.decrement,
         iterations=reached.iterations,
     )
+
+
+@cache
+def _threads() -> Any:
+    """The threads of the linear algebra libraries; to find these takes milliseconds, so they are looked for once."""
+    return ThreadpoolController()
 
 
 @dataclass(frozen=True)
