@@ -20,6 +20,7 @@ from mcnet.calibrators.factorised.newton import Posterior, newton_step
 from mcnet.calibrators.factorised.panels import Shape, make_panels, shape_basis
 from mcnet.calibrators.factorised.prior import Learner, Strengths, default_strengths, relearn
 from mcnet.calibrators.factorised.structure import Incidence, State, make_shapes
+from mcnet.calibrators.factorised.worthwhile import worthwhile_bends
 from mcnet.errors import InputError
 
 __all__ = ["fit_factorised"]
@@ -62,9 +63,9 @@ def fit_factorised(
     no known value. `pairs` are combinations of fields that get deviations of their own under a tighter prior.
 
     Prior strengths are learnt unless given. `panels`, `functions` and `deviations` (the number of bends of
-    a value's log-slope) default to what the number of contexts affords: resolution costs time, not accuracy, since
-    smoothness is learnt. `start` continues from an earlier model: its panels, parameters and strengths; new
-    values come after the old ones.
+    a value's log-slope) default to what the number of contexts affords and the number of rows can tell: resolution
+    costs time, not accuracy, since smoothness is learnt. `start` continues from an earlier model: its panels,
+    parameters and strengths; new values come after the old ones.
     """
     cells = tuple(np.asarray(column, dtype=np.float64) for column in (logits, weight, positives))
     used = cells[1] > 0
@@ -77,18 +78,18 @@ def fit_factorised(
     expanded = np.column_stack([given, *(pair.codes(given) for pair in combinations)]).astype(np.int64)
     counts = [*map(int, sizes), *(len(pair.keys) for pair in combinations)]
 
-    if start is None:
-        afforded = _affordable(max([len(given), *counts]))
-        grid = make_panels(x, w, y, panels or afforded[0])
-        shapes = make_shapes(grid, shape_basis(grid, shape, functions), deviations or afforded[1])
-    else:
-        grid, shapes = start.panels, start.shapes
-    posterior = Posterior(
-        table=make_table(grid, x, where, w, y, len(given)),
-        shapes=shapes,
-        incidence=Incidence(expanded, counts),
-        strengths=strengths or (start.strengths if start else default_strengths(len(counts), len(combinations))),
-    )
+    afforded = _affordable(max([len(given), *counts]))
+    grid = start.panels if start else make_panels(x, w, y, panels or afforded[0])
+    basis = start.shapes.basis if start else shape_basis(grid, shape, functions)
+    table = make_table(grid, x, where, w, y, len(given))
+    incidence = Incidence(expanded, counts)
+    expected = strengths or (start.strengths if start else default_strengths(len(counts), len(combinations)))
+    shapes = make_shapes(grid, basis, deviations or afforded[1])
+    if deviations is None:
+        shapes = shapes.smoothest(worthwhile_bends(table, shapes, incidence, expected))
+    if start:
+        shapes = start.shapes.extended(shapes)
+    posterior = Posterior(table, shapes, incidence, expected)
     # Thousands of small products: on a busy machine threads would wait for each other at every one.
     with _threads().limit(limits=1, user_api="blas"):
         state = _first_state(posterior, combinations, start)
@@ -170,8 +171,9 @@ def _first_state(posterior: Posterior, combinations: list[Combination], start: F
     if start is None:
         return State(posterior.centre, values)
     for field, numbers in enumerate(start.state.values[: start.fields]):
-        values[field][: len(numbers)] = numbers
+        values[field][: len(numbers), : numbers.shape[1]] = numbers
     for field, (new, old) in enumerate(zip(combinations, start.combinations, strict=True), start.fields):
         place = old.codes(new.pairs())
-        values[field][place >= 0] = start.state.values[field][place[place >= 0]]
+        known = start.state.values[field][place[place >= 0]]
+        values[field][place >= 0, : known.shape[1]] = known
     return State(start.state.shared.copy(), values)

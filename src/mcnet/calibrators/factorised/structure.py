@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse
@@ -32,6 +32,19 @@ class Shapes:
     penalty: Floats
     level: Floats
     roughness: Floats
+
+    def smoothest(self, bends: int) -> Shapes:
+        """The same with the first bends alone."""
+        return replace(self, deviation=self.deviation[:, : 2 + bends], roughness=self.roughness[:bends])
+
+    def extended(self, more: Shapes) -> Shapes:
+        """The same with what bends another, made from the same basis, has beyond these."""
+        have = len(self.roughness)
+        return replace(
+            self,
+            deviation=np.hstack([self.deviation, more.deviation[:, 2 + have :]]),
+            roughness=np.concatenate([self.roughness, more.roughness[have:]]),
+        )
 
 
 def make_shapes(panels: Panels, basis: Floats, deviations: int) -> Shapes:
