@@ -6,7 +6,7 @@ their distance times p''(s) / 8, and
     p''(s) · (ds/dx)² = β p (1 − p) · (β (1 − 2p) − (1 − 2s)),
 
 so the density of knots that just keeps the bound is known everywhere, and all curves get theirs at once. The formula is
-exact for close knots only; each chord is checked at its middle, and halved where it misses.
+exact for close knots only; a long or steep chord is checked at its middle, and halved where it misses.
 """
 
 from typing import NamedTuple
@@ -27,6 +27,12 @@ _STEP = 0.25
 """How far apart, at most, the bend is looked at, in logits."""
 _FILLED = 0.8
 """The share of the bound that knots are placed for; the rest is for what the density does not know."""
+_CLOSE = 0.1
+"""Up to so many logits, of the score and calibrated, the bend along a chord is as good as constant."""
+_STEEP = 2.0
+"""On a line of this slope the bend may change within a step."""
+_TOGETHER = 128
+"""Curves worked on at a time: few enough for the cache."""
 _ROUNDS = 24
 _ROUNDING = 1e-15
 _POWERS = 10.0 ** np.concatenate([[9.0], np.arange(9.0 - np.floor(np.log10(PROBABILITY_FLOOR)), 9.0, -1.0)])
@@ -60,8 +66,23 @@ class _Points(NamedTuple):
 
 def place_knots(lines: Lines, error: float) -> Curves:
     """Return curves within `error`, relative to p, of the lines: one for each row of values."""
+    number = len(lines.values)
+    parts = [
+        _placed(lines.rows(np.arange(start, min(start + _TOGETHER, number))), error)
+        for start in range(0, number, _TOGETHER)
+    ]
+    sizes = np.concatenate([size for size, _, _ in parts])
+    scores, values = (np.concatenate([part[column] for part in parts]) for column in (1, 2))
+    start = np.concatenate([[0], np.cumsum(sizes)])
+    return Curves(scores, start, np.arange(number), values, start)
+
+
+def _placed(lines: Lines, error: float) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return how many knots each curve has, then the scores and the probabilities of them all."""
     knots = _knots(_corners(lines), error)
-    left = np.flatnonzero(knots.between())
+    _, x, y = knots
+    run, rise = np.diff(x), np.diff(y)
+    left = np.flatnonzero(knots.between() & ((np.maximum(run, rise) > _CLOSE) | (rise > _STEEP * run)))
     for _ in range(_ROUNDS):
         missed = left[_misses(knots.logits, knots.calibrated, left, error)]
         if not len(missed):
@@ -71,17 +92,17 @@ def place_knots(lines: Lines, error: float) -> Curves:
         # Only the halves of what was halved need another look.
         halves = missed + np.arange(len(missed))
         left = np.sort(np.concatenate([halves, halves + 1]))
-    return _curves(knots, len(lines.values))
+    return _probabilities(knots, len(lines.values))
 
 
 def _corners(lines: Lines) -> _Points:
     """Return the points where the bounded lines change their slope, and others at most a step apart."""
     limit = min(lines.limit, _LARGEST)
     marks = np.concatenate([lines.knots, [-limit, limit]])
-    even = np.linspace(-LOGIT_EDGE, LOGIT_EDGE, 1 + int(np.ceil(2.0 * LOGIT_EDGE / _STEP)))
-    inner = even[(even < lines.knots[0]) | (even > lines.knots[-1])][1:-1]
-    inside = marks[np.abs(marks) < LOGIT_EDGE]
-    grid = np.unique(np.concatenate([[-LOGIT_EDGE, LOGIT_EDGE], inner, inside]))
+    marks = np.unique(np.concatenate([[-LOGIT_EDGE, LOGIT_EDGE], marks[np.abs(marks) < LOGIT_EDGE]]))
+    even = np.linspace(-LOGIT_EDGE, LOGIT_EDGE, 1 + int(np.ceil(2.0 * LOGIT_EDGE / _STEP)))[1:-1]
+    wide = np.diff(marks)[np.searchsorted(marks, even, side="right") - 1] > _STEP
+    grid = np.unique(np.concatenate([marks, even[wide]]))
     free = lines._replace(limit=np.inf).at(grid)
     number = len(free)
     bounds = np.minimum(grid, -limit), np.maximum(grid, limit)
@@ -155,7 +176,7 @@ def _misses(x: FloatArray, y: FloatArray, left: IntArray, error: float) -> NDArr
     return np.abs(p + share * (p_next - p) - exact) > allowed
 
 
-def _curves(knots: _Points, number: int) -> Curves:
+def _probabilities(knots: _Points, number: int) -> tuple[IntArray, FloatArray, FloatArray]:
     curve, x, y = knots
     scores = clip_scores(sigmoid(x))
     keep = np.ones(len(x), dtype=bool)
@@ -163,9 +184,8 @@ def _curves(knots: _Points, number: int) -> Curves:
     keep[1:] = (np.diff(scores) > 0.0) | ~knots.between()
     curve, scores = curve[keep], scores[keep]
     values = short(np.clip(sigmoid(y[keep]), PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR))
-    start = np.searchsorted(curve, np.arange(number + 1)).astype(np.int64)
     # Rounding may let a curve fall by a unit in the last place.
     for fallen in np.unique(curve[1:][(np.diff(values) < 0.0) & (curve[1:] == curve[:-1])]):
-        part = slice(start[fallen], start[fallen + 1])
+        part = np.flatnonzero(curve == fallen)
         values[part] = np.maximum.accumulate(values[part])
-    return Curves(scores, start, np.arange(number, dtype=np.int64), values, start)
+    return np.bincount(curve, minlength=number), scores, values

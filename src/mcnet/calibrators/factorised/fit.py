@@ -16,7 +16,7 @@ from mcnet.calibrators.factorised.balance import Balance, refine_balance
 from mcnet.calibrators.factorised.combinations import Combination, combine
 from mcnet.calibrators.factorised.likelihood import make_table
 from mcnet.calibrators.factorised.model import Covariance, FactorisedModel
-from mcnet.calibrators.factorised.newton import Posterior, newton_step
+from mcnet.calibrators.factorised.newton import NEAR, Posterior, Search
 from mcnet.calibrators.factorised.panels import Shape, make_panels, shape_basis
 from mcnet.calibrators.factorised.prior import Learner, Strengths, default_strengths, relearn
 from mcnet.calibrators.factorised.structure import Incidence, State, make_shapes
@@ -30,8 +30,6 @@ Integers = NDArray[np.int64]
 
 # The maximum counts as reached when twice the log-posterior still to be gained is below this; no data can tell.
 DECREMENT = 1e-5
-# Below this decrement the second derivative is used as it is.
-NEAR = 10.0
 # Variances of the priors to two per cent: the evidence is flat around its maximum.
 SETTLED = 0.02
 
@@ -126,22 +124,25 @@ class _Maximum:
 
 
 def _maximise(posterior: Posterior, state: State, *, learn: bool, iterations: int) -> _Maximum:
-    """Newton steps, with a step of the strengths after each that came close, until neither moves."""
+    """Newton steps, with a step of the strengths after each that comes close, until neither moves."""
     learner = Learner(SETTLED)
+    search = Search(posterior, state)
     settled = not learn
-    taken, decrement = 0, np.inf
+    taken = 0
     while taken < max(iterations, 1):
         taken += 1
-        state, decrement, arrow = newton_step(posterior, state, near=decrement < NEAR)
+        near = search.decrement < NEAR
+        decrement = search.step()
         if settled and decrement < DECREMENT:
             break
-        if decrement < 1.0 and not settled:
+        if not settled and decrement < (NEAR if near else 1.0):
+            strengths, arrow = search.posterior.strengths, search.arrow
             shared = arrow.shared_covariance()
             variances = arrow.value_variances(shared)
-            learnt = relearn(posterior.strengths, posterior.shapes, state, variances, shared)
-            settled = learner.settles(posterior.strengths, learnt)
-            posterior = replace(posterior, strengths=learner.extrapolate(posterior.strengths, learnt))
-    return _Maximum(posterior, state, arrow, float(decrement), taken)
+            learnt = relearn(strengths, posterior.shapes, search.state, variances, shared)
+            settled = learner.settles(strengths, learnt)
+            search.believe(learner.extrapolate(strengths, learnt))
+    return _Maximum(search.posterior, search.state, search.arrow, float(search.decrement), taken)
 
 
 def _affordable(contexts: int) -> tuple[int, int]:

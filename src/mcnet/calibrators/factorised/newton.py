@@ -1,8 +1,8 @@
-"""The log-posterior of the factorised model and a damped Newton step towards its maximum."""
+"""The log-posterior of the factorised model and damped Newton steps towards its maximum."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,16 @@ from mcnet.calibrators.factorised.likelihood import Table
 from mcnet.calibrators.factorised.prior import Strengths
 from mcnet.calibrators.factorised.structure import Incidence, Shapes, State
 
-__all__ = ["Posterior", "newton_step"]
+__all__ = ["NEAR", "Posterior", "Search"]
 
 Floats = NDArray[np.float64]
 
 # No log-slope may move by more than this in one step: an exponential leads far astray.
 LONGEST = 2.0
+# Below this decrement the second derivative is used as it is.
+NEAR = 10.0
+# The curvature is computed anew once an offset or a log-slope has moved by so much.
+STALE = 0.05
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,15 @@ class Posterior:
 
     def value(self, state: State) -> float:
         """Minus the log-posterior, up to a constant."""
+        return self.table.loss(*self.contexts(state)) + self.penalty(state)
+
+    def penalty(self, state: State) -> float:
+        """Minus the logarithm of the prior, up to a constant."""
         away = state.shared - self.centre
         penalty = away @ self.strengths.shared_precision(self.shapes) @ away
         for field, numbers in enumerate(state.values):
             penalty += np.sum(numbers**2 @ self.strengths.value_precision(field, self.shapes))
-        return self.table.loss(*self.contexts(state)) + 0.5 * float(penalty)
+        return 0.5 * float(penalty)
 
     def gradient(self, state: State) -> State:
         """The derivative of `value` by every parameter."""
@@ -74,39 +82,88 @@ class Posterior:
         lift[0, 0] = 1.0
         lift[1:, 1:] = shapes.basis
         total, cross = self.table.information(*self.contexts(state), lift @ shapes.deviation, observed=observed)
-        cross = cross @ lift
+        contexts, width, _ = cross.shape
+        cross = (cross.reshape(-1, len(lift)) @ lift).reshape(contexts, width, lift.shape[1])
         return Information(
             incidence=self.incidence,
-            shared=lift.T @ total @ lift + self.strengths.shared_precision(shapes),
+            shared=lift.T @ total @ lift,
             cross=cross,
-            own=cross @ shapes.deviation,
-            precision=[self.strengths.value_precision(field, shapes) for field in range(self.incidence.fields)],
+            own=(cross.reshape(contexts * width, -1) @ shapes.deviation).reshape(contexts, width, width),
+            prior=self.strengths.shared_precision(shapes),
+            precision=self.precisions(),
         )
 
+    def precisions(self) -> list[Floats]:
+        """The prior precision of the numbers of each field's values."""
+        return [self.strengths.value_precision(field, self.shapes) for field in range(self.incidence.fields)]
 
-def newton_step(posterior: Posterior, state: State, *, near: bool) -> tuple[State, float, Arrow]:
-    """One damped Newton step; also the decrement (twice the expected gain) and the factorised curvature.
 
-    `near` the maximum the observed information makes convergence quadratic; elsewhere, and where it is not
-    positive definite, the Fisher information is the safe choice.
-    """
-    gradient = posterior.gradient(state)
-    try:
-        information = posterior.information(state, observed=near)
-        arrow = Arrow(information)
-        direction = conjugate_gradients(information, arrow, gradient)
-    except np.linalg.LinAlgError:
-        information = posterior.information(state)
-        arrow = Arrow(information)
-        direction = conjugate_gradients(information, arrow, gradient)
-    decrement = gradient.dot(direction)
-    _, now = posterior.contexts(state)
-    _, then = posterior.contexts(state.plus(-1.0, direction))
-    length = min(1.0, LONGEST / max(float(np.max(np.abs(then - now))), 1e-300))
-    value = posterior.value(state)
-    while length > 1e-6:
-        moved = state.plus(-length, direction)
-        if posterior.value(moved) <= value - 1e-4 * length * decrement + 1e-12 * abs(value):
-            return moved, decrement, arrow
-        length *= 0.5
-    return state, decrement, arrow
+class Search:
+    """Damped Newton steps towards the maximum, which compute the curvature anew only where it has changed."""
+
+    arrow: Arrow
+    """The factorised curvature of the last step."""
+
+    def __init__(self, posterior: Posterior, state: State) -> None:
+        self.posterior = posterior
+        self.state = state
+        self.decrement = np.inf
+        self._loss = posterior.table.loss(*posterior.contexts(state))
+        self._information: Information | None = None
+        self._observed = self._factorised = False
+        self._moved = np.inf
+
+    def believe(self, strengths: Strengths) -> None:
+        """Go on under other priors: the likelihood's part of the curvature stays."""
+        self.posterior = replace(self.posterior, strengths=strengths)
+        self._factorised = False
+        if self._information is not None:
+            prior = strengths.shared_precision(self.posterior.shapes)
+            self._information = replace(self._information, prior=prior, precision=self.posterior.precisions())
+
+    def step(self) -> float:
+        """Take a step; return the decrement (twice the gain that was expected of it)."""
+        posterior, state = self.posterior, self.state
+        gradient = posterior.gradient(state)
+        direction = self._direction(gradient)
+        self.decrement = gradient.dot(direction)
+        pairs = zip(posterior.contexts(state), posterior.contexts(state.plus(-1.0, direction)), strict=True)
+        lifted, bent = (float(np.max(np.abs(then - now))) for now, then in pairs)
+        length = min(1.0, LONGEST / max(bent, 1e-300))
+        value = self._loss + posterior.penalty(state)
+        while length > 1e-6:
+            moved = state.plus(-length, direction)
+            loss = posterior.table.loss(*posterior.contexts(moved))
+            least = 1e-4 * length * self.decrement - 1e-12 * abs(value)
+            if loss + posterior.penalty(moved) <= value - least:
+                self.state, self._loss = moved, loss
+                self._moved += length * max(lifted, bent)
+                return self.decrement
+            length *= 0.5
+        self._moved = np.inf
+        return self.decrement
+
+    def _direction(self, gradient: State) -> State:
+        """The Newton direction.
+
+        Near the maximum the observed information makes convergence quadratic; elsewhere, and where it is not
+        positive definite, the Fisher information is the safe choice.
+        """
+        near = self.decrement < NEAR
+        try:
+            if self._moved > STALE or near > self._observed:
+                self._look(observed=near)
+            return self._solve(gradient)
+        except np.linalg.LinAlgError:
+            self._look(observed=False)
+            return self._solve(gradient)
+
+    def _look(self, *, observed: bool) -> None:
+        self._information = self.posterior.information(self.state, observed=observed)
+        self._observed, self._factorised, self._moved = observed, False, 0.0
+
+    def _solve(self, gradient: State) -> State:
+        assert self._information is not None
+        if not self._factorised:
+            self.arrow, self._factorised = Arrow(self._information), True
+        return conjugate_gradients(self._information, self.arrow, gradient)
