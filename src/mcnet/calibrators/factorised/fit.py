@@ -16,7 +16,7 @@ from mcnet.calibrators.factorised.balance import Balance, refine_balance
 from mcnet.calibrators.factorised.combinations import Combination, combine
 from mcnet.calibrators.factorised.likelihood import make_table
 from mcnet.calibrators.factorised.model import Covariance, FactorisedModel
-from mcnet.calibrators.factorised.newton import NEAR, Posterior, Search
+from mcnet.calibrators.factorised.newton import Posterior, Search
 from mcnet.calibrators.factorised.panels import Shape, make_panels, shape_basis
 from mcnet.calibrators.factorised.prior import Learner, Strengths, default_strengths, relearn
 from mcnet.calibrators.factorised.structure import Incidence, State, make_shapes
@@ -124,23 +124,22 @@ class _Maximum:
 
 
 def _maximise(posterior: Posterior, state: State, *, learn: bool, iterations: int) -> _Maximum:
-    """Newton steps, with a step of the strengths after each that comes close, until neither moves."""
+    """Newton steps, with a step of the strengths after each near the maximum, until neither moves."""
     learner = Learner(SETTLED)
     search = Search(posterior, state)
     settled = not learn
     taken = 0
     while taken < max(iterations, 1):
         taken += 1
-        near = search.decrement < NEAR
         decrement = search.step()
         if settled and decrement < DECREMENT:
             break
-        if not settled and decrement < (NEAR if near else 1.0):
+        if search.near and not settled:
             strengths, arrow = search.posterior.strengths, search.arrow
             shared = arrow.shared_covariance()
             variances = arrow.value_variances(shared)
             learnt = relearn(strengths, posterior.shapes, search.state, variances, shared)
-            settled = learner.settles(strengths, learnt)
+            settled = decrement < 1.0 and learner.settles(strengths, learnt)
             search.believe(learner.extrapolate(strengths, learnt))
     return _Maximum(search.posterior, search.state, search.arrow, float(search.decrement), taken)
 

@@ -12,14 +12,14 @@ from mcnet.calibrators.factorised.likelihood import Table
 from mcnet.calibrators.factorised.prior import Strengths
 from mcnet.calibrators.factorised.structure import Incidence, Shapes, State
 
-__all__ = ["NEAR", "Posterior", "Search"]
+__all__ = ["Posterior", "Search"]
 
 Floats = NDArray[np.float64]
 
 # No log-slope may move by more than this in one step: an exponential leads far astray.
 LONGEST = 2.0
-# Below this decrement the second derivative is used as it is.
-NEAR = 10.0
+# After a step that moved no offset and no log-slope by more than this, the maximum is near.
+NEAR = 0.5
 # The curvature is computed anew once an offset or a log-slope has moved by so much.
 STALE = 0.05
 
@@ -108,6 +108,7 @@ class Search:
         self.posterior = posterior
         self.state = state
         self.decrement = np.inf
+        self.near = False
         self._loss = posterior.table.loss(*posterior.contexts(state))
         self._information: Information | None = None
         self._observed = self._factorised = False
@@ -138,6 +139,7 @@ class Search:
             if loss + posterior.penalty(moved) <= value - least:
                 self.state, self._loss = moved, loss
                 self._moved += length * max(lifted, bent)
+                self.near = length * max(lifted, bent) < NEAR
                 return self.decrement
             length *= 0.5
         self._moved = np.inf
@@ -149,10 +151,9 @@ class Search:
         Near the maximum the observed information makes convergence quadratic; elsewhere, and where it is not
         positive definite, the Fisher information is the safe choice.
         """
-        near = self.decrement < NEAR
         try:
-            if self._moved > STALE or near > self._observed:
-                self._look(observed=near)
+            if self._moved > STALE or self.near > self._observed:
+                self._look(observed=self.near)
             return self._solve(gradient)
         except np.linalg.LinAlgError:
             self._look(observed=False)
