@@ -195,7 +195,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
             kind = "positive" if sketch.total_positives > 0.0 else "negative"
             warn(f"{self.method}: every row is {kind}; the calibrated probability is a constant")
             return Curves.constant(constant_rate(sketch), number)
-        if len(np.unique(sketch.cells.key)) == 1 and not self._learns_from_one_score():
+        if sketch.cells.key.min() == sketch.cells.key.max() and not self._learns_from_one_score():
             warn(f"{self.method}: all rows have one score; the calibrated probability is a constant")
             return Curves.constant(constant_rate(sketch), number)
         return None

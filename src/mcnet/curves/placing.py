@@ -23,7 +23,7 @@ __all__ = ["LOGIT_EDGE", "place_knots", "short", "tolerated"]
 LOGIT_EDGE = float(np.log1p(-SCORE_FLOOR) - np.log(SCORE_FLOOR))
 """The logit of the highest score, and minus that of the lowest."""
 _LARGEST = float(np.log1p(-PROBABILITY_FLOOR) - np.log(PROBABILITY_FLOOR))
-_STEP = 0.25
+_STEP = 0.4
 """How far apart, at most, the bend is looked at, in logits."""
 _FILLED = 0.8
 """The share of the bound that knots are placed for; the rest is for what the density does not know."""
@@ -61,7 +61,7 @@ class _Points(NamedTuple):
 
     def between(self) -> NDArray[np.bool_]:
         """Return whether a point and its follower are of the same curve."""
-        return self.curve[1:] == self.curve[:-1]
+        return np.equal(self.curve[1:], self.curve[:-1])
 
 
 def place_knots(lines: Lines, error: float) -> Curves:
@@ -106,9 +106,7 @@ def _corners(lines: Lines) -> _Points:
     free = lines._replace(limit=np.inf).at(grid)
     number = len(free)
     bounds = np.minimum(grid, -limit), np.maximum(grid, limit)
-    points = _Points(
-        np.repeat(np.arange(number), len(grid)), np.tile(grid, number), np.clip(free, *bounds).ravel()
-    )
+    points = _Points(np.repeat(np.arange(number), len(grid)), np.tile(grid, number), np.clip(free, *bounds).ravel())
     # Between two points of the grid both a line and its bounds are straight: they cross at most once.
     places, shares, values = [], [], []
     for bound in bounds:

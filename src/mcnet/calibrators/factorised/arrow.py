@@ -34,7 +34,9 @@ class Information:
         """The product of the whole matrix with a vector."""
         width = self.own.shape[1]
         moved = self.incidence.gather(state.values, width)
-        shared = (self.shared + self.prior) @ state.shared + moved.reshape(-1) @ self.cross.reshape(-1, len(state.shared))
+        shared = (self.shared + self.prior) @ state.shared + moved.reshape(-1) @ self.cross.reshape(
+            -1, len(state.shared)
+        )
         felt = self.cross @ state.shared + np.matmul(self.own, moved[:, :, None])[:, :, 0]
         values = [
             self.incidence.total(field, felt) + numbers * self.precision[field]

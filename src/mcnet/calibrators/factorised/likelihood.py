@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # Numbers in the largest temporary array of one chunk of contexts: few enough to stay in the cache.
-CHUNK = 64_000
+CHUNK = 24_000
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class Table:
         return residual.sum(axis=1), slopes * self.reach(residual, self.place)
 
     def information(
-        self, offset: Floats, log_slopes: Floats, along: Floats, *, observed: bool = False
+        self, offset: Floats, log_slopes: Floats, lift: Floats, along: Floats, *, observed: bool = False
     ) -> tuple[Floats, Floats]:
-        """Fisher information of offsets and log-slopes: its sum over contexts, and its products with `along`.
+        """Fisher information of the coefficients of contexts: its sum, and its products with `along`.
 
-        Coordinates are (offset, log-slope of every panel); `along` `[1 + panels, P]` are directions in them. Returns
-        `[1 + panels, 1 + panels]` and `[contexts, P, 1 + panels]`. A cell counts `p(1−p)` of its weight, and its F
+        `lift` `[1 + panels, S]` takes coefficients to (offset, log-slope of every panel); `along` `[S, P]` are
+        directions. Returns `[S, S]` and `[contexts, P, S]`. A cell counts `p(1−p)` of its weight, and its F
         depends on panel h by `length[h]·slope[h]` if it lies beyond h. Hence no context needs its own matrix:
         products are sums over the panels crossed, and for two panels on one side of the origin the information is
         `length[near]·slope[near] · slope[far]·reach[far]`, whose sum over contexts is one matrix product.
@@ -78,12 +78,13 @@ class Table:
         contexts, panels = log_slopes.shape
         width = along.shape[1]
         total = np.zeros((panels + 1, panels + 1))
-        products = np.empty((contexts, width, panels + 1))
+        cross = np.empty((contexts, width, lift.shape[1]))
         farther = _farther(self.panels)
         lengths, crossed = self.panels.lengths, self.panels.crossed
         index = np.arange(1, panels + 1)
         size = max(1, CHUNK // (panels * max(width, 1)))
-        bends = np.ascontiguousarray(along[1:].T)
+        lifted, bends = (lift @ along)[0], np.ascontiguousarray((lift @ along)[1:].T)
+        raised = np.flatnonzero(lifted)
         for start in range(0, contexts, size):
             chunk = slice(start, start + size)
             slopes, place = np.exp(log_slopes[chunk]), self.place[chunk]
@@ -101,20 +102,23 @@ class Table:
             change = (moves.reshape(-1, panels) @ crossed.T).reshape(moves.shape)
             moves *= place[:, None, :]
             change += moves
-            change += along[0][:, None]
+            change[:, raised] += lifted[raised, None]
             change *= rows[:, None, :]
-            np.sum(change, axis=2, out=products[chunk, :, 0])
-            np.multiply(self.reach(change, place[:, None, :]), slopes[:, None, :], out=products[chunk, :, 1:])
+            products = np.empty((len(slopes), width, panels + 1))
+            np.sum(change, axis=2, out=products[:, :, 0])
+            np.multiply(self.reach(change, place[:, None, :]), slopes[:, None, :], out=products[:, :, 1:])
             if observed:
                 residual = self.weight[chunk] * chance - self.positives[chunk]
                 bent = slopes * self.reach(residual, place)
                 total[index, index] += bent.sum(axis=0)
-                products[chunk, :, 1:] += bent[:, None, :] * bends
+                np.multiply(bent[:, None, :], bends, out=moves)
+                products[:, :, 1:] += moves
+            np.matmul(products.reshape(-1, panels + 1), lift, out=cross[chunk].reshape(-1, lift.shape[1]))
         # Only panels farther out than their partner were summed.
         block = total[1:, 1:]
         block += (farther * block).T
         total[1:, 0] = total[0, 1:]
-        return total, products
+        return lift.T @ total @ lift, cross
 
 
 def _farther(panels: Panels) -> NDArray[np.bool_]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ class Posterior:
     incidence: Incidence
     strengths: Strengths
 
-    @property
+    @cached_property
     def centre(self) -> Floats:
         """The prior mean of the shared vector: the curve that leaves the score as it is."""
         mean = np.zeros(1 + self.shapes.basis.shape[1])
@@ -44,7 +45,7 @@ class Posterior:
         """Offset `[contexts]` and log-slopes `[contexts, panels]`."""
         shapes = self.shapes
         moved = self.incidence.gather(state.values, shapes.deviation.shape[1])
-        log_slopes = moved @ (shapes.basis @ shapes.deviation[1:]).T
+        log_slopes = moved @ shapes.bends.T
         log_slopes += np.log(self.table.panels.scale) + shapes.basis @ state.shared[1:]
         return state.shared[0] + moved @ shapes.deviation[0], log_slopes
 
@@ -55,9 +56,9 @@ class Posterior:
     def penalty(self, state: State) -> float:
         """Minus the logarithm of the prior, up to a constant."""
         away = state.shared - self.centre
-        penalty = away @ self.strengths.shared_precision(self.shapes) @ away
-        for field, numbers in enumerate(state.values):
-            penalty += np.sum(numbers**2 @ self.strengths.value_precision(field, self.shapes))
+        penalty = away @ self.shared_precision @ away
+        for precision, numbers in zip(self.precisions, state.values, strict=True):
+            penalty += np.sum(numbers**2 @ precision)
         return 0.5 * float(penalty)
 
     def gradient(self, state: State) -> State:
@@ -67,10 +68,10 @@ class Posterior:
 
     def pull_back(self, state: State, by_context: Floats) -> State:
         """From the loss's derivative by each context's coefficients to that of `value` by the parameters."""
-        prior = self.strengths.shared_precision(self.shapes) @ (state.shared - self.centre)
+        prior = self.shared_precision @ (state.shared - self.centre)
         along = by_context @ self.shapes.deviation
         values = [
-            self.incidence.total(field, along) + numbers * self.strengths.value_precision(field, self.shapes)
+            self.incidence.total(field, along) + numbers * self.precisions[field]
             for field, numbers in enumerate(state.values)
         ]
         return State(by_context.sum(axis=0) + prior, values)
@@ -78,21 +79,23 @@ class Posterior:
     def information(self, state: State, *, observed: bool = False) -> Information:
         """The Fisher (or the observed) information of the likelihood plus the prior precision."""
         shapes = self.shapes
-        lift = np.zeros((1 + shapes.basis.shape[0], 1 + shapes.basis.shape[1]))
-        lift[0, 0] = 1.0
-        lift[1:, 1:] = shapes.basis
-        total, cross = self.table.information(*self.contexts(state), lift @ shapes.deviation, observed=observed)
+        shared, cross = self.table.information(*self.contexts(state), shapes.lift, shapes.deviation, observed=observed)
         contexts, width, _ = cross.shape
-        cross = (cross.reshape(-1, len(lift)) @ lift).reshape(contexts, width, lift.shape[1])
         return Information(
             incidence=self.incidence,
-            shared=lift.T @ total @ lift,
+            shared=shared,
             cross=cross,
             own=(cross.reshape(contexts * width, -1) @ shapes.deviation).reshape(contexts, width, width),
-            prior=self.strengths.shared_precision(shapes),
-            precision=self.precisions(),
+            prior=self.shared_precision,
+            precision=self.precisions,
         )
 
+    @cached_property
+    def shared_precision(self) -> Floats:
+        """The prior precision of the shared vector."""
+        return self.strengths.shared_precision(self.shapes)
+
+    @cached_property
     def precisions(self) -> list[Floats]:
         """The prior precision of the numbers of each field's values."""
         return [self.strengths.value_precision(field, self.shapes) for field in range(self.incidence.fields)]
@@ -119,8 +122,8 @@ class Search:
         self.posterior = replace(self.posterior, strengths=strengths)
         self._factorised = False
         if self._information is not None:
-            prior = strengths.shared_precision(self.posterior.shapes)
-            self._information = replace(self._information, prior=prior, precision=self.posterior.precisions())
+            prior, precision = self.posterior.shared_precision, self.posterior.precisions
+            self._information = replace(self._information, prior=prior, precision=precision)
 
     def step(self) -> float:
         """Take a step; return the decrement (twice the gain that was expected of it)."""

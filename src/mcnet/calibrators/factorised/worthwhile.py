@@ -10,7 +10,7 @@ from mcnet.calibrators.factorised.structure import Incidence, Shapes
 
 __all__ = ["worthwhile_bends"]
 
-# A bend that the rows of a value know this much of, beside what its prior says, moves the curve by that share of what the
+# A bend of which the rows know this much, beside what its prior says, moves a curve by about that share of what the
 # curve is uncertain by.
 WORTHWHILE = 1e-3
 
@@ -26,7 +26,7 @@ def worthwhile_bends(table: Table, shapes: Shapes, incidence: Incidence, strengt
     weight, positives = table.weight.sum(axis=0), table.positives.sum(axis=0)
     known = np.maximum(weight, np.finfo(np.float64).tiny)
     place = (table.weight * table.place).sum(axis=0) / known
-    moves = table.panels.scale * (shapes.basis @ shapes.deviation[1:]).T
+    moves = table.panels.scale * shapes.bends.T
     change = table.panels.cumulate(moves) + place * moves + shapes.deviation[0][:, None]
     information = change**2 @ (positives * (weight - positives) / known)
     of_context = table.weight.sum(axis=1)
