@@ -135,9 +135,9 @@ def _maximise(posterior: Posterior, state: State, *, learn: bool, iterations: in
         if settled and decrement < DECREMENT:
             break
         if search.near and not settled:
-            strengths, arrow = search.posterior.strengths, search.arrow
-            shared = arrow.shared_covariance()
-            variances = arrow.value_variances(shared)
+            strengths = search.posterior.strengths
+            shared = search.arrow.shared_covariance()
+            variances = search.arrow.value_variances(shared)
             learnt = relearn(strengths, posterior.shapes, search.state, variances, shared)
             settled = decrement < 1.0 and learner.settles(strengths, learnt)
             search.believe(learner.extrapolate(strengths, learnt))

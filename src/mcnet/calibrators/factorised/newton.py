@@ -104,9 +104,6 @@ class Posterior:
 class Search:
     """Damped Newton steps towards the maximum, which compute the curvature anew only where it has changed."""
 
-    arrow: Arrow
-    """The factorised curvature of the last step."""
-
     def __init__(self, posterior: Posterior, state: State) -> None:
         self.posterior = posterior
         self.state = state
@@ -114,13 +111,26 @@ class Search:
         self.near = False
         self._loss = posterior.table.loss(*posterior.contexts(state))
         self._information: Information | None = None
-        self._observed = self._factorised = False
+        self._arrow: Arrow | None = None
+        self._observed = False
         self._moved = np.inf
+
+    @property
+    def arrow(self) -> Arrow:
+        """The factorised curvature, under the priors believed in."""
+        if self._arrow is None:
+            assert self._information is not None, "a step comes first"
+            try:
+                self._arrow = Arrow(self._information)
+            except np.linalg.LinAlgError:
+                self._look(observed=False)
+                self._arrow = Arrow(self._information)
+        return self._arrow
 
     def believe(self, strengths: Strengths) -> None:
         """Go on under other priors: the likelihood's part of the curvature stays."""
         self.posterior = replace(self.posterior, strengths=strengths)
-        self._factorised = False
+        self._arrow = None
         if self._information is not None:
             prior, precision = self.posterior.shared_precision, self.posterior.precisions
             self._information = replace(self._information, prior=prior, precision=precision)
@@ -142,7 +152,7 @@ class Search:
             if loss + posterior.penalty(moved) <= value - least:
                 self.state, self._loss = moved, loss
                 self._moved += length * max(lifted, bent)
-                self.near = length * max(lifted, bent) < NEAR
+                self.near = length == 1.0 and max(lifted, bent) < NEAR
                 return self.decrement
             length *= 0.5
         self._moved = np.inf
@@ -163,11 +173,11 @@ class Search:
             return self._solve(gradient)
 
     def _look(self, *, observed: bool) -> None:
+        self._information = None  # with many contexts two of them would be a lot of memory
         self._information = self.posterior.information(self.state, observed=observed)
-        self._observed, self._factorised, self._moved = observed, False, 0.0
+        self._arrow, self._observed, self._moved = None, observed, 0.0
 
     def _solve(self, gradient: State) -> State:
+        arrow = self.arrow
         assert self._information is not None
-        if not self._factorised:
-            self.arrow, self._factorised = Arrow(self._information), True
-        return conjugate_gradients(self._information, self.arrow, gradient)
+        return conjugate_gradients(self._information, arrow, gradient)
