@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from mcnet.calibrators.factorised import FactorisedModel, fit_factorised
+from mcnet.calibrators.factorised import FactorisedModel, fit_factorised, newton
 from mcnet.calibrators.factorised.arrow import Arrow, Information, conjugate_gradients
 from mcnet.calibrators.factorised.balance import Balance
 from mcnet.calibrators.factorised.likelihood import make_table
@@ -107,6 +107,20 @@ def test_cells_are_calibrated_by_the_plain_integral():
         expected = slow_calibrated(panels, offset[context], log_slopes[context], raw)
         filled = table.weight[context] > 0
         np.testing.assert_allclose(found[context][filled], expected[filled], rtol=1e-12, atol=1e-12)
+
+
+def test_products_with_the_panels_crossed_are_running_sums():
+    posterior = make_posterior()
+    panels, slopes = posterior.table.panels, np.exp(posterior.contexts(random_state(posterior))[1])
+    np.testing.assert_allclose(slopes @ panels.crossed.T, panels.cumulate(slopes), rtol=1e-12)
+
+
+def test_the_loss_is_minus_the_plain_log_likelihood():
+    posterior = make_posterior()
+    table, (offset, log_slopes) = posterior.table, posterior.contexts(random_state(posterior))
+    p = expit(table.calibrated(offset, np.exp(log_slopes)))
+    plain = -np.sum(table.positives * np.log(p) + (table.weight - table.positives) * np.log1p(-p))
+    assert table.loss(offset, log_slopes) == pytest.approx(plain, rel=1e-12)
 
 
 @pytest.mark.parametrize("shape", ["step", "linear", "cubic"])
@@ -479,6 +493,63 @@ def test_ninety_per_cent_bands_cover_the_truth_about_ninety_per_cent(rows):
         low, high = fit_log(log.calibration()).band(test.fields["field"][:, None], logit(test.score))
         covered.append(np.mean((low <= test.probability) & (test.probability <= high)))
     assert 0.82 < np.mean(covered) < 0.97
+
+
+# --- what is left out ------------------------------------------------------------------------------------------------
+
+
+def in_standard_deviations(one, other, values):
+    """The largest difference of two models' curves, in the other's posterior standard deviations."""
+    probe = np.linspace(-6.0, -1.0, 40)
+    return max(
+        float(
+            np.max(
+                np.abs(one.calibrate([[v]], probe) - other.calibrate([[v]], probe))
+                / other.deviation_of_logits([[v]], probe)
+            )
+        )
+        for v in range(-1, values)
+    )
+
+
+def test_bends_that_rows_cannot_tell_are_left_out_and_not_missed():
+    log = simulate(10_000, fields={"field": SimulatedField.zipf(120)}, seed=3)
+    cells = cells_of(log)
+    every = fit_factorised(*cells, deviations=47)
+    few = fit_factorised(*cells, strengths=every.strengths)
+    assert len(few.shapes.roughness) < 16
+    assert in_standard_deviations(few, every, 120) < 0.01
+
+
+def test_more_rows_can_tell_more_bends():
+    bends = [len(fit_log(simulate(rows, seed=1)).shapes.roughness) for rows in (1_000, 10_000, 100_000)]
+    assert bends[0] < bends[1] < bends[2]
+
+
+def test_a_warm_start_bends_as_finely_as_the_new_rows_can_tell():
+    early = fit_log(simulate(2_000, seed=1))
+    later = fit_log(simulate(100_000, seed=1, world=1), start=early)
+    known = len(early.shapes.roughness)
+    assert len(later.shapes.roughness) > known
+    np.testing.assert_array_equal(later.shapes.deviation[:, : 2 + known], early.shapes.deviation)
+
+
+@pytest.mark.parametrize("rows", [3_000, 100_000])
+def test_a_curvature_that_still_holds_ends_where_a_fresh_one_does(monkeypatch, rows):
+    cells = cells_of(simulate(rows, fields={"field": SimulatedField.zipf(20)}, seed=4))
+    reusing = fit_factorised(*cells)
+    monkeypatch.setattr(newton, "STALE", -1.0)
+    fresh = fit_factorised(*cells)
+    assert reusing.decrement < 1e-5
+    assert in_standard_deviations(reusing, fresh, 20) < 0.03
+
+
+def test_given_priors_lead_to_the_same_maximum_whatever_is_reused(monkeypatch):
+    cells = cells_of(simulate(20_000, seed=4))
+    strengths = default_strengths(1, 0)
+    reusing = fit_factorised(*cells, strengths=strengths)
+    monkeypatch.setattr(newton, "STALE", -1.0)
+    assert in_standard_deviations(reusing, fit_factorised(*cells, strengths=strengths), 4) < 3e-3
 
 
 # --- size ------------------------------------------------------------------------------------------------------------

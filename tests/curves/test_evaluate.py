@@ -158,6 +158,10 @@ def test_curves_say_what_is_wrong_with_them():
     assert problem([0.1, 0.2], [0.2, 0.1], monotone=False) is None
     assert "not in order" in problem([0.2, 0.1], [0.1, 0.2])
     assert "not in order" in problem([0.1, 1.1], [0.1, 0.2])
+    assert "not in order" in problem([-0.1, 0.1], [0.1, 0.2])
+    grids = [np.array([0.5, 0.9]), np.array([0.1, 0.2]), np.array([0.4, 0.3])]
+    assert Curves.of([(grid, np.array([0.1, 0.2])) for grid in grids[:2]]).problem(monotone=True) is None
+    assert "grid 2" in Curves.of([(grid, np.array([0.1, 0.2])) for grid in grids]).problem(monotone=True)
     assert "inside (0, 1)" in problem([0.1, 0.2], [0.0, 0.2])
     assert "inside (0, 1)" in problem([0.1, 0.2], [0.1, 1.0])
     assert "finite" in problem([0.1, np.nan], [0.1, 0.2])

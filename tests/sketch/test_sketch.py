@@ -10,6 +10,7 @@ import mcnet
 from mcnet.rows.columns import SCORE_FLOOR, sigmoid
 from mcnet.sketch import accumulator
 from mcnet.sketch.bins import bin_of, equal_mass_edges
+from mcnet.sketch.cells import Cells
 from mcnet.sketch.grid import POSITION_UNITS, ExactGrid, LogitGrid, make_grid
 from mcnet.sketch.kernels import accumulate, accumulate_numpy
 
@@ -162,6 +163,32 @@ def test_sketches_beyond_the_dense_limit_are_the_same(monkeypatch):
     monkeypatch.setattr(accumulator, "_DENSE_LIMIT", 2064 * 3 * 100)
     monkeypatch.setattr(accumulator, "_SPARSE_BUFFER", 300)
     assert mcnet.Sketch.from_rows(score, label, field=field, folds=3) == dense
+
+
+def test_few_rows_are_sorted_into_the_cells_that_a_dense_block_has(monkeypatch):
+    rng = np.random.default_rng(3)
+    score, label, weight = rng.random(3_000), rng.integers(0, 2, 3_000), rng.integers(0, 4, 3_000)
+    field = rng.integers(0, 50, 3_000)
+    monkeypatch.setattr("mcnet.sketch.memory.CHUNK", 700)
+    found = []
+    for crowded in (0, 300, 10**9):  # always sorted; sorted first, a block later; a block from the first row
+        monkeypatch.setattr(accumulator, "_CROWDED", crowded)
+        found.append(mcnet.Sketch.from_rows(score, label, field=field, weight=weight, folds=2))
+    assert found[0] == found[1] == found[2]
+
+
+@QUICK
+@given(st.integers(0, 2**32), st.sampled_from([3, 2_000, 2**61]))
+def test_cells_are_ordered_as_a_sort_by_columns_does(seed, keys):
+    rng = np.random.default_rng(seed)
+    number = int(rng.integers(1, 60))
+    cells = Cells(
+        rng.integers(0, 3, number).astype(np.int32),
+        rng.integers(-keys, keys, number),
+        rng.integers(0, 2, number).astype(np.int16),
+        np.ones((number, 3)),
+    )
+    np.testing.assert_array_equal(cells._order(), np.lexsort((cells.fold, cells.key, cells.context)))
 
 
 def test_many_contexts_take_the_sparse_path_in_bounded_memory():

@@ -218,7 +218,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         one_class = not 0.0 < sketch.total_positives < sketch.total_weight
         if one_class:
             self.constant_because_ = f"every row is {'positive' if sketch.total_positives > 0.0 else 'negative'}"
-        elif len(np.unique(sketch.cells.key)) == 1 and not self._learns_from_one_score():
+        elif sketch.cells.key.min() == sketch.cells.key.max() and not self._learns_from_one_score():
             self.constant_because_ = "all rows have one score"
         else:
             return None

@@ -1,6 +1,7 @@
 """MCNet: monotone calibration with context (WWW 2025)."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -214,7 +215,7 @@ class MCNet(AuxiliaryCalibrator):
 
     def _refuse_network_settings(self) -> None:
         """Refuse what only the networks per bin can honour, unless it is left as it was."""
-        usual = type(self)().get_params(deep=False)
+        usual = _usual_settings()
         for name in NETWORK_SETTINGS:
             if getattr(self, name) != usual[name]:
                 raise NotSupportedError(f"{name} is for architecture='per-bin'; the factorised one has no such setting")
@@ -283,3 +284,9 @@ class MCNet(AuxiliaryCalibrator):
     def _plain_parameters(self) -> dict[str, Any]:
         # A callback is no part of what was fitted.
         return super()._plain_parameters() | {"progress": None}
+
+
+@cache
+def _usual_settings() -> dict[str, Any]:
+    settings: dict[str, Any] = MCNet().get_params(deep=False)
+    return settings

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily, Lines
-from mcnet.rows.columns import PROBABILITY_FLOOR, SCORE_FLOOR, FloatArray, clip_scores, logit, sigmoid
+from mcnet.curves.placing import LOGIT_EDGE, place_knots, short, tolerated
+from mcnet.rows.columns import PROBABILITY_FLOOR, FloatArray, clip_scores, logit, sigmoid
 
 __all__ = [
     "DEFAULT_ERROR",
@@ -29,7 +30,6 @@ DEFAULT_ERROR = 1e-4
 
 DENSE_PER_LOGIT = 64
 """How closely functions are looked at to be compiled, at the least, in points a unit of logit."""
-_LOGIT_EDGE = -float(logit(np.array([SCORE_FLOOR]))[0])
 _TOGETHER = 256
 _SHARED_FROM = 2_000
 _MOST_KNOTS = 10_000_000
@@ -52,7 +52,7 @@ def dense_scores(
     """
     # A line misses a smooth function by the square of the distance of its ends.
     dense = per_logit * max(math.sqrt(DEFAULT_ERROR / error), 1.0)
-    scores = clip_scores(sigmoid(np.linspace(-_LOGIT_EDGE, _LOGIT_EDGE, int(2 * _LOGIT_EDGE * dense))))
+    scores = clip_scores(sigmoid(np.linspace(-LOGIT_EDGE, LOGIT_EDGE, int(2 * LOGIT_EDGE * dense))))
     more = [] if breaks is None else [clip_scores(breaks)]
     twice = clip_scores(np.unique(jumps)) if jumps is not None else np.empty(0)
     once = np.setdiff1d(np.unique(np.concatenate([scores, *more])), twice)
@@ -95,25 +95,13 @@ def compile_table(scores: FloatArray, values: FloatArray, error: float = DEFAULT
     """
     values = _inside(values)
     # Half of the bound is kept for what happens between two points of the table.
-    keep = _stretch(scores, values, 0.5 * error * _tolerated(values))
-    values = _short(values)
-    return Curves.of([(scores[mask], row[mask]) for mask, row in zip(keep, values, strict=True)])
+    keep = _stretch(scores, values, 0.5 * error * tolerated(values))
+    return Curves.of([(scores[mask], short(row[mask])) for mask, row in zip(keep, values, strict=True)])
 
 
 def _inside(values: FloatArray) -> FloatArray:
     """Return probabilities moved into [PROBABILITY_FLOOR, 1 − PROBABILITY_FLOOR]."""
     return np.clip(values, PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR)
-
-
-def _tolerated(values: FloatArray) -> FloatArray:
-    """Return what errors are relative to: p itself, and next to 1 ten times 1 − p."""
-    return np.minimum(values, 10.0 * (1.0 - values))
-
-
-def _short(values: FloatArray) -> FloatArray:
-    """Return probabilities with ten significant digits, which shortens the file; those next to 1 as they are."""
-    scale = 10.0 ** (9.0 - np.floor(np.log10(values)))
-    return np.where(values < 0.9, np.round(values * scale) / scale, values)
 
 
 def compile_functions(
@@ -144,9 +132,7 @@ def compile_lines(lines: Lines, error: float = DEFAULT_ERROR) -> tuple[Curves, f
     """
     number = len(lines.values)
     if number <= _SHARED_FROM:
-        breaks = sigmoid(lines.knots)
-        curves = compile_functions(lambda which, l: lines.rows(which[:, 0]).at(l), number, breaks=breaks, error=error)
-        return curves, error
+        return place_knots(lines, error), error
     logits = _shared_logits(lines.knots, _MOST_KNOTS // number)
     values = np.maximum.accumulate(_inside(sigmoid(lines.at(logits))), axis=1)
     curves = Curves.sharing(sigmoid(logits), values)
@@ -158,7 +144,7 @@ def compile_lines(lines: Lines, error: float = DEFAULT_ERROR) -> tuple[Curves, f
         exact, ends = (_inside(sigmoid(part.at(points))) for points in (middles, inside))
         share = (sigmoid(middles) - sigmoid(inside[:-1])) / np.diff(sigmoid(inside))
         straight = ends[:, :-1] * (1.0 - share) + ends[:, 1:] * share
-        worst = max(worst, float((np.abs(straight - exact) / _tolerated(exact)).max(initial=0.0)))
+        worst = max(worst, float((np.abs(straight - exact) / tolerated(exact)).max(initial=0.0)))
     return curves, worst
 
 
@@ -172,12 +158,12 @@ def family_curves(family: CurveFamily, table: NDArray[np.int32]) -> tuple[Curves
 def _shared_logits(knots: FloatArray, budget: int) -> FloatArray:
     """Return the logits of a grid for many curves: even between the lines' own knots, four to a unit beyond them."""
     width = float(knots[-1] - knots[0])
-    left = np.arange(-_LOGIT_EDGE, knots[0], 0.25)
-    right = np.arange(_LOGIT_EDGE, knots[-1], -0.25)[::-1]
+    left = np.arange(-LOGIT_EDGE, knots[0], 0.25)
+    right = np.arange(LOGIT_EDGE, knots[-1], -0.25)[::-1]
     steps = int(np.clip(budget - len(left) - len(right) - len(knots), 16, DENSE_PER_LOGIT * max(width, 1.0)))
     even = np.linspace(knots[0], knots[-1], steps)
     grid: FloatArray = np.unique(np.concatenate([left, even, knots, right]))
-    return np.clip(grid, -_LOGIT_EDGE, _LOGIT_EDGE)
+    return np.clip(grid, -LOGIT_EDGE, LOGIT_EDGE)
 
 
 def _look(
@@ -196,7 +182,7 @@ def _look(
         share = (middle - scores[left]) / (scores[left + 1] - scores[left])
         line = values[:, left] + share * (values[:, left + 1] - values[:, left])
         # Next to 1 a probability is itself known to no more than rounding.
-        allowed = 0.5 * error * _tolerated(found) + _ROUNDING
+        allowed = 0.5 * error * tolerated(found) + _ROUNDING
         missed = (np.abs(line - found) > allowed).any(axis=0)
         if not missed.any():
             break

@@ -124,10 +124,13 @@ class Curves:
         """Return what is wrong with these curves, or None: knots in order, probabilities inside (0, 1), monotone."""
         if not (np.isfinite(self.knots).all() and np.isfinite(self.probabilities).all()):
             return "a knot or a probability is not a finite number"
-        for grid in range(self.grids):
-            knots = self.knots[self.grid_start[grid] : self.grid_start[grid + 1]]
-            if (np.diff(knots) < 0.0).any() or knots[0] < 0.0 or knots[-1] > 1.0:
-                return f"the knots of grid {grid} are not in order inside [0, 1]"
+        wrong = (self.knots < 0.0) | (self.knots > 1.0)
+        wrong[1:] |= np.diff(self.knots) < 0.0
+        first = self.grid_start[:-1]
+        wrong[first] = (self.knots[first] < 0.0) | (self.knots[first] > 1.0)  # from one grid to the next may be a fall
+        if wrong.any():
+            grid = int(np.searchsorted(self.grid_start, np.argmax(wrong), side="right")) - 1
+            return f"the knots of grid {grid} are not in order inside [0, 1]"
         if self.probabilities.min() <= 0.0 or self.probabilities.max() >= 1.0:
             return "a probability is not inside (0, 1)"
         if monotone and self.largest_drop() > 0.0:

@@ -10,6 +10,8 @@ from mcnet.rows.columns import FloatArray, IntArray, clip_scores, logit, sigmoid
 
 __all__ = ["Combination", "CurveFamily", "Lines", "believable"]
 
+_EXACT_POWER = 22
+
 
 def believable(calibrated: FloatArray, logits: FloatArray, limit: float) -> FloatArray:
     """Return calibrated logits kept within ± limit, or within the score's own logit where that lies beyond.
@@ -180,4 +182,13 @@ class CurveFamily:
 
 
 def _rounded(values: FloatArray, digits: int) -> FloatArray:
-    return np.array([float(f"{value:.{digits}g}") for value in values.ravel().tolist()]).reshape(values.shape)
+    with np.errstate(divide="ignore"):
+        places = digits - 1.0 - np.floor(np.log10(np.abs(values)))
+    # Powers of ten up to 22 are exact: then a whole number divided by one is the number that its digits spell.
+    plain = np.abs(places) <= _EXACT_POWER
+    scale = 10.0 ** np.where(plain, np.abs(places), 0.0)
+    up = places >= 0.0
+    whole = np.round(np.where(up, values * scale, values / scale))
+    result: FloatArray = np.where(up, whole / scale, whole * scale)
+    result[~plain] = [float(f"{value:.{digits}g}") for value in values[~plain].tolist()]
+    return result

@@ -20,7 +20,7 @@ from mcnet.rows.writing import whole_file
 __all__ = ["SCHEMA", "checksum", "load", "model_document", "read_model", "save_model"]
 
 SCHEMA = 1
-_EXPLICIT = 50_000
+_EXPLICIT = 30_000
 """Up to so many knots the curves of a family are written one by one."""
 
 

@@ -15,6 +15,9 @@ __all__ = ["Accumulator"]
 _DENSE_LIMIT = 4_000_000
 """Cells kept as one dense block (three numbers each); with more contexts than fit in it, cells are sorted instead."""
 
+_CROWDED = 16
+"""A dense block is worth its memory from one row for so many cells on; fewer rows are sorted."""
+
 _SPARSE_BUFFER = 4_000_000
 
 
@@ -28,7 +31,7 @@ class Accumulator:
         self._folds = folds
         self._numbers: dict[tuple[str | None, ...], int] = {}
         self._names: tuple[str, ...] | None = None
-        self._dense = np.zeros((0, len(grid), 3)) if isinstance(grid, LogitGrid) else None
+        self._dense: FloatArray | None = None
         self._sparse = Cells.empty()
         self._compact = 0
 
@@ -55,30 +58,36 @@ class Accumulator:
         contexts = self._number(fields, len(scores))
         slots = contexts if folds is None else contexts * self._folds + folds
         needed = len(self._numbers) * self._folds
-        if self._dense is not None and needed * self._dense.shape[1] > _DENSE_LIMIT:
+        if isinstance(self._grid, LogitGrid) and self._worth_a_block(needed * len(self._grid)):
+            return self._add_dense(self._grid, scores, labels, weights, slots, needed)
+        if self._dense is not None:
             self._sparse = Cells.concatenate(self._sparse, self._dense_cells())
             self._dense = None
-        if self._dense is not None:
-            return self._add_dense(scores, labels, weights, slots, needed)
         return self._add_sparse(scores, labels, weights, slots)
+
+    def _worth_a_block(self, cells: int) -> bool:
+        return cells <= _DENSE_LIMIT and (self._dense is not None or cells <= _CROWDED * self.rows)
 
     def finish(self) -> tuple[Contexts, Cells]:
         """Return the contexts that have rows, in canonical order, and their cells."""
-        cells = self._sparse if self._dense is None else self._dense_cells()
-        cells = cells.added_up()
+        cells = self._sparse
+        if self._dense is not None:
+            cells = Cells.concatenate(cells, self._dense_cells()) if len(cells) else self._dense_cells()
         if not self._names:
-            return Contexts.none(), cells
-        present, places = np.unique(cells.context, return_inverse=True)
+            return Contexts.none(), cells.added_up()
+        present = np.flatnonzero(np.bincount(cells.context))
         known = list(self._numbers)
         seen = [known[number] for number in present]
         columns = []
         for field, name in enumerate(self._names):
             values = tuple(dict.fromkeys(context[field] for context in seen))
-            place = {value: code for code, value in enumerate(values)}
-            codes = np.array([place[context[field]] for context in seen], dtype=np.int32)
+            code = {value: number for number, value in enumerate(values)}
+            codes = np.array([code[context[field]] for context in seen], dtype=np.int32)
             columns.append(FieldColumn(name, codes, values))
         contexts, order = Contexts.of(columns, len(seen))
-        return contexts, Cells(order[places], cells.key, cells.fold, cells.sums).added_up()
+        place = np.zeros(len(known), dtype=np.int32)
+        place[present] = order
+        return contexts, Cells(place[cells.context], cells.key, cells.fold, cells.sums).added_up()
 
     def _number(self, fields: list[FieldColumn], rows: int) -> NDArray[np.int32]:
         """Return each row's context in the running numbering of all batches."""
@@ -100,21 +109,21 @@ class Accumulator:
 
     def _add_dense(
         self,
+        grid: LogitGrid,
         scores: FloatArray,
         labels: FloatArray,
         weights: FloatArray | None,
         slots: NDArray[np.int32],
         needed: int,
     ) -> bool:
-        assert self._dense is not None
-        assert isinstance(self._grid, LogitGrid)
-        if needed > len(self._dense):
+        before = self._dense if self._dense is not None else np.zeros((0, len(grid), 3))
+        if needed > len(before):
             # Doubled, so that growing is rare, but never beyond the limit.
-            room = max(needed, min(2 * len(self._dense), _DENSE_LIMIT // self._dense.shape[1]))
-            more = np.zeros((room - len(self._dense), *self._dense.shape[1:]))
-            self._dense = np.concatenate([self._dense, more])
+            room = max(needed, min(2 * len(before), _DENSE_LIMIT // len(grid)))
+            before = np.concatenate([before, np.zeros((room - len(before), *before.shape[1:]))])
+        self._dense = before
         add = accumulate if self.rows >= NUMBA_FROM else accumulate_numpy
-        return add(self._dense, self._grid, scores, labels, weights, slots)
+        return add(before, grid, scores, labels, weights, slots)
 
     def _add_sparse(
         self, scores: FloatArray, labels: FloatArray, weights: FloatArray | None, slots: NDArray[np.int32]

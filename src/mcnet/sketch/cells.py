@@ -46,8 +46,7 @@ class Cells:
         """Return the table ordered by context, key and fold, equal cells added up, cells without weight dropped."""
         if len(self) == 0:
             return self
-        order = np.lexsort((self.fold, self.key, self.context))
-        table = self.take(order)
+        table = self.take(self._order())
         starts = np.ones(len(table), dtype=bool)
         starts[1:] = (
             (table.context[1:] != table.context[:-1])
@@ -58,3 +57,14 @@ class Cells:
         sums = table.sums if len(first) == len(table) else np.add.reduceat(table.sums, first, axis=0)
         table = Cells(table.context[first], table.key[first], table.fold[first], sums)
         return table.take(sums[:, 0] > 0.0)
+
+    def _order(self) -> NDArray[np.int64]:
+        """Return the places of the cells ordered by context, key and fold; equal ones stay in their order."""
+        lowest, folds = int(self.key.min()), int(self.fold.max()) + 1
+        keys = int(self.key.max()) - lowest + 1
+        bits = len(self).bit_length()
+        if (int(self.context.max()) + 1) * keys * folds << bits > 2**63:
+            return np.lexsort((self.fold, self.key, self.context))
+        # One number a cell, its place in the last bits: whole numbers are sorted faster than places are.
+        number = (self.context.astype(np.int64) * keys + (self.key - lowest)) * folds + self.fold
+        return np.sort((number << bits) + np.arange(len(self))) & ((1 << bits) - 1)

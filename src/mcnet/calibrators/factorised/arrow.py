@@ -19,21 +19,24 @@ Floats = NDArray[np.float64]
 class Information:
     """The curvature of the log-posterior, kept as the sums that products with it need.
 
-    `shared` `[S, S]` includes the prior; `cross[c]` `[P, S]` and `own[c]` `[P, P]` are the likelihood's per context;
-    `precision[field]` is the prior's diagonal.
+    `shared` `[S, S]`, `cross[c]` `[P, S]` and `own[c]` `[P, P]` are the likelihood's, the last two per context;
+    `prior` `[S, S]` is the prior's precision of the shared vector, `precision[field]` its diagonal for each value.
     """
 
     incidence: Incidence
     shared: Floats
     cross: Floats
     own: Floats
+    prior: Floats
     precision: list[Floats]
 
     def times(self, state: State) -> State:
         """The product of the whole matrix with a vector."""
         width = self.own.shape[1]
         moved = self.incidence.gather(state.values, width)
-        shared = self.shared @ state.shared + moved.reshape(-1) @ self.cross.reshape(-1, len(state.shared))
+        shared = (self.shared + self.prior) @ state.shared + moved.reshape(-1) @ self.cross.reshape(
+            -1, len(state.shared)
+        )
         felt = self.cross @ state.shared + np.matmul(self.own, moved[:, :, None])[:, :, 0]
         values = [
             self.incidence.total(field, felt) + numbers * self.precision[field]
@@ -55,7 +58,7 @@ class Arrow:
         share = 1.0 / max(incidence.fields, 1)
         self.inverse: list[Floats] = []
         self.coupling: list[Floats] = []
-        schur = information.shared.copy()
+        schur = information.shared + information.prior
         diagonal = np.arange(information.own.shape[1])
         for field in range(incidence.fields):
             blocks = incidence.total(field, information.own).copy()
@@ -89,10 +92,13 @@ class Arrow:
 
     def value_variances(self, shared_covariance: Floats) -> list[Floats]:
         """The diagonal of the inverse at every value's coefficients: `[values, P]` for each field."""
-        return [
-            np.einsum("vpp->vp", inverse) + np.einsum("vps,vps->vp", coupling @ shared_covariance, coupling)
-            for inverse, coupling in zip(self.inverse, self.coupling, strict=True)
-        ]
+        size = len(shared_covariance)
+        variances = []
+        for inverse, coupling in zip(self.inverse, self.coupling, strict=True):
+            flat = coupling.reshape(-1, size)
+            through = np.einsum("is,is->i", flat @ shared_covariance, flat)
+            variances.append(np.einsum("vpp->vp", inverse) + through.reshape(coupling.shape[:2]))
+        return variances
 
 
 def _factor(matrix: Floats) -> tuple[Floats, bool]:

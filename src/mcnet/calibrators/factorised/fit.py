@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from mcnet.calibrators.factorised.arrow import Arrow
 from mcnet.calibrators.factorised.balance import Balance, refine_balance
 from mcnet.calibrators.factorised.combinations import Combination, combine
 from mcnet.calibrators.factorised.likelihood import make_table
 from mcnet.calibrators.factorised.model import Covariance, FactorisedModel
-from mcnet.calibrators.factorised.newton import Posterior, newton_step
+from mcnet.calibrators.factorised.newton import Posterior, Search
 from mcnet.calibrators.factorised.panels import Shape, make_panels, shape_basis
 from mcnet.calibrators.factorised.prior import Learner, Strengths, default_strengths, relearn
 from mcnet.calibrators.factorised.structure import Incidence, State, make_shapes
+from mcnet.calibrators.factorised.worthwhile import worthwhile_bends
 from mcnet.errors import InputError
 
 __all__ = ["fit_factorised"]
@@ -28,8 +30,6 @@ Integers = NDArray[np.int64]
 
 # The maximum counts as reached when twice the log-posterior still to be gained is below this; no data can tell.
 DECREMENT = 1e-5
-# Below this decrement the second derivative is used as it is.
-NEAR = 10.0
 # Variances of the priors to two per cent: the evidence is flat around its maximum.
 SETTLED = 0.02
 
@@ -61,9 +61,9 @@ def fit_factorised(
     no known value. `pairs` are combinations of fields that get deviations of their own under a tighter prior.
 
     Prior strengths are learnt unless given. `panels`, `functions` and `deviations` (the number of bends of
-    a value's log-slope) default to what the number of contexts affords: resolution costs time, not accuracy, since
-    smoothness is learnt. `start` continues from an earlier model: its panels, parameters and strengths; new
-    values come after the old ones.
+    a value's log-slope) default to what the number of contexts affords and the number of rows can tell: resolution
+    costs time, not accuracy, since smoothness is learnt. `start` continues from an earlier model: its panels,
+    parameters and strengths; new values come after the old ones.
     """
     cells = tuple(np.asarray(column, dtype=np.float64) for column in (logits, weight, positives))
     used = cells[1] > 0
@@ -76,20 +76,20 @@ def fit_factorised(
     expanded = np.column_stack([given, *(pair.codes(given) for pair in combinations)]).astype(np.int64)
     counts = [*map(int, sizes), *(len(pair.keys) for pair in combinations)]
 
-    if start is None:
-        afforded = _affordable(max([len(given), *counts]))
-        grid = make_panels(x, w, y, panels or afforded[0])
-        shapes = make_shapes(grid, shape_basis(grid, shape, functions), deviations or afforded[1])
-    else:
-        grid, shapes = start.panels, start.shapes
-    posterior = Posterior(
-        table=make_table(grid, x, where, w, y, len(given)),
-        shapes=shapes,
-        incidence=Incidence(expanded, counts),
-        strengths=strengths or (start.strengths if start else default_strengths(len(counts), len(combinations))),
-    )
+    afforded = _affordable(max([len(given), *counts]))
+    grid = start.panels if start else make_panels(x, w, y, panels or afforded[0])
+    basis = start.shapes.basis if start else shape_basis(grid, shape, functions)
+    table = make_table(grid, x, where, w, y, len(given))
+    incidence = Incidence(expanded, counts)
+    expected = strengths or (start.strengths if start else default_strengths(len(counts), len(combinations)))
+    shapes = make_shapes(grid, basis, deviations or afforded[1])
+    if deviations is None:
+        shapes = shapes.smoothest(worthwhile_bends(table, shapes, incidence, expected))
+    if start:
+        shapes = start.shapes.extended(shapes)
+    posterior = Posterior(table, shapes, incidence, expected)
     # Thousands of small products: on a busy machine threads would wait for each other at every one.
-    with threadpool_limits(limits=1, user_api="blas"):
+    with _threads().limit(limits=1, user_api="blas"):
         state = _first_state(posterior, combinations, start)
         reached = _maximise(posterior, state, learn=strengths is None, iterations=iterations)
         posterior, state, arrow = reached.posterior, reached.state, reached.arrow
@@ -108,6 +108,12 @@ def fit_factorised(
     )
 
 
+@cache
+def _threads() -> Any:
+    """The threads of the linear algebra libraries; to find these takes milliseconds, so they are looked for once."""
+    return ThreadpoolController()
+
+
 @dataclass(frozen=True)
 class _Maximum:
     posterior: Posterior
@@ -118,22 +124,24 @@ class _Maximum:
 
 
 def _maximise(posterior: Posterior, state: State, *, learn: bool, iterations: int) -> _Maximum:
-    """Newton steps, with a step of the strengths after each that came close, until neither moves."""
+    """Newton steps, with a step of the strengths after each near the maximum, until neither moves."""
     learner = Learner(SETTLED)
+    search = Search(posterior, state)
     settled = not learn
-    taken, decrement = 0, np.inf
+    taken = 0
     while taken < max(iterations, 1):
         taken += 1
-        state, decrement, arrow = newton_step(posterior, state, near=decrement < NEAR)
+        decrement = search.step()
         if settled and decrement < DECREMENT:
             break
-        if decrement < 1.0 and not settled:
-            shared = arrow.shared_covariance()
-            variances = arrow.value_variances(shared)
-            learnt = relearn(posterior.strengths, posterior.shapes, state, variances, shared)
-            settled = learner.settles(posterior.strengths, learnt)
-            posterior = replace(posterior, strengths=learner.extrapolate(posterior.strengths, learnt))
-    return _Maximum(posterior, state, arrow, float(decrement), taken)
+        if search.near and not settled:
+            strengths = search.posterior.strengths
+            shared = search.arrow.shared_covariance()
+            variances = search.arrow.value_variances(shared)
+            learnt = relearn(strengths, posterior.shapes, search.state, variances, shared)
+            settled = decrement < 1.0 and learner.settles(strengths, learnt)
+            search.believe(learner.extrapolate(strengths, learnt))
+    return _Maximum(search.posterior, search.state, search.arrow, float(search.decrement), taken)
 
 
 def _affordable(contexts: int) -> tuple[int, int]:
@@ -163,8 +171,9 @@ def _first_state(posterior: Posterior, combinations: list[Combination], start: F
     if start is None:
         return State(posterior.centre, values)
     for field, numbers in enumerate(start.state.values[: start.fields]):
-        values[field][: len(numbers)] = numbers
+        values[field][: len(numbers), : numbers.shape[1]] = numbers
     for field, (new, old) in enumerate(zip(combinations, start.combinations, strict=True), start.fields):
         place = old.codes(new.pairs())
-        values[field][place >= 0] = start.state.values[field][place[place >= 0]]
+        known = start.state.values[field][place[place >= 0]]
+        values[field][place >= 0, : known.shape[1]] = known
     return State(start.state.shared.copy(), values)

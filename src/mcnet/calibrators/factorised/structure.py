@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse
@@ -32,6 +33,32 @@ class Shapes:
     penalty: Floats
     level: Floats
     roughness: Floats
+
+    @cached_property
+    def bends(self) -> Floats:
+        """The log-slope in each panel by the numbers of a field value."""
+        return np.asarray(self.basis @ self.deviation[1:])
+
+    @cached_property
+    def lift(self) -> Floats:
+        """(offset, log-slope of every panel) by η."""
+        lift = np.zeros((1 + self.basis.shape[0], 1 + self.basis.shape[1]))
+        lift[0, 0] = 1.0
+        lift[1:, 1:] = self.basis
+        return lift
+
+    def smoothest(self, bends: int) -> Shapes:
+        """The same with the first bends alone."""
+        return replace(self, deviation=self.deviation[:, : 2 + bends], roughness=self.roughness[:bends])
+
+    def extended(self, more: Shapes) -> Shapes:
+        """The same with what bends another, made from the same basis, has beyond these."""
+        have = len(self.roughness)
+        return replace(
+            self,
+            deviation=np.hstack([self.deviation, more.deviation[:, 2 + have :]]),
+            roughness=np.concatenate([self.roughness, more.roughness[have:]]),
+        )
 
 
 def make_shapes(panels: Panels, basis: Floats, deviations: int) -> Shapes:
