@@ -127,8 +127,8 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         in the order of the fit. A value that is missing is written `(None,)`, since None means no field at all.
 
         >>> from mcnet.calibrators.platt import Platt
-        >>> Platt().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]).predict_one(0.25)
-        0.5
+        >>> round(Platt().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]).predict_one(0.25), 3)
+        0.537
         """
         return self._fitted().predict_one(score, field)
 
