@@ -17,6 +17,9 @@ __all__ = ["Incidence", "Shapes", "State", "make_shapes"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+# How far along the scores, in their standard deviations, a log-slope remembers that it lay off its mean.
+MEMORY = 0.5
+
 
 @dataclass(frozen=True)
 class Shapes:
@@ -25,7 +28,8 @@ class Shapes:
     A context has one coefficient vector `η = (offset, β)`; its log-slope in panel g is
     `log(scale) + (basis · β)[g]`, so that η = 0 is a curve of slope 1 in raw logits. A field value moves η by
     `deviation · (a, b, u₁…u_J)`: a lifts the curve, b stretches it, and u bends it along smooth functions φ₁…φ_J, in
-    order of rising roughness. `penalty` is the squared slope of φ integrated over t; `roughness` is that of φ₁…φ_J.
+    order of rising roughness. `penalty` is the roughness of φ: its squared slope integrated over t, and its squared
+    distance from its mean in units of MEMORY; `roughness` is that of φ₁…φ_J.
     """
 
     basis: Floats
@@ -62,22 +66,25 @@ class Shapes:
 
 
 def make_shapes(panels: Panels, basis: Floats, deviations: int) -> Shapes:
-    """Shapes for a basis: a prior on first differences makes φ₀ and every deviation a Wiener process in t.
+    """Shapes for a basis: the prior makes φ₀ and every deviation an Ornstein–Uhlenbeck process in t around its mean.
 
-    The log-slope of a cubic smoothing spline has this prior. φ₁…φ_J are its smoothest directions: the
-    generalised eigenvectors of the roughness against the mass of the panels (for even panels, cosines).
+    Without the memory it would be a Wiener process, the log-slope of a cubic smoothing spline, which
+    expects the largest deviations to be the slow ones. φ₁…φ_J are the smoothest directions: the generalised
+    eigenvectors of the roughness against the mass of the panels (for even panels, cosines).
     """
     functions = basis.shape[1]
     inner = basis[1:-1]
     middles = 0.5 * (panels.edges[1:] + panels.edges[:-1])
     steps = np.diff(inner, axis=0) / np.sqrt(np.diff(middles))[:, None]
-    penalty = steps.T @ steps
+    slowness = steps.T @ steps
     # A little even mass keeps the eigenproblem well posed where panels are empty.
     mass = 0.99 * panels.mass[1:-1] + 0.01 / len(inner)
     gram = inner.T @ (mass[:, None] * inner)
-    rough, vectors = eigh(penalty, gram)
+    rough, vectors = eigh(slowness, gram)
     bends = min(deviations, functions - 1)
     constant = np.linalg.lstsq(inner, np.ones(len(inner)))[0]
+    level = gram @ constant
+    around_mean = gram - np.outer(level, level) / (constant @ level)
     deviation = np.zeros((functions + 1, bends + 2))
     deviation[0, 0] = 1.0
     deviation[1:, 1] = constant
@@ -85,9 +92,9 @@ def make_shapes(panels: Panels, basis: Floats, deviations: int) -> Shapes:
     return Shapes(
         basis=basis,
         deviation=deviation,
-        penalty=penalty,
-        level=gram @ constant,
-        roughness=np.maximum(rough[1 : bends + 1], 1e-6),
+        penalty=slowness + around_mean / MEMORY**2,
+        level=level,
+        roughness=np.maximum(rough[1 : bends + 1], 1e-6) + 1.0 / MEMORY**2,
     )
 
 
