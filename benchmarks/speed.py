@@ -26,7 +26,7 @@ def jobs_of(sizes: tuple[int, ...], cap: dict[str, int]) -> list[Job]:
 
 
 def main(full: bool = False) -> None:
-    sizes = tuple(10**power for power in range(4, 9 if full else 7))
+    sizes = tuple(10**power for power in range(4, 9 if full else 8))
     jobs = jobs_of(sizes, {} if full else CAPS)
 
     def save() -> None:

@@ -30,8 +30,8 @@ Integers = NDArray[np.int64]
 
 # The maximum counts as reached when twice the log-posterior still to be gained is below this; no data can tell.
 DECREMENT = 1e-5
-# Variances of the priors to two per cent: the evidence is flat around its maximum.
-SETTLED = 0.02
+# Variances of the priors to five per cent: the evidence is flat around its maximum.
+SETTLED = 0.05
 
 
 def fit_factorised(
