@@ -123,7 +123,7 @@ class FactorisedModel:
         """The posterior standard deviation of one context's calibrated logits."""
         directions = self._directions(context, logits)
         variance = np.einsum("rk,kl,rl->r", directions, self._context_covariance(context), directions)
-        return np.sqrt(np.maximum(variance, 0.0))
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
 
     def _rows_by_context(self, codes: ArrayLike, rows: int) -> Iterator[tuple[Integers, Integers]]:
         """Every distinct context (expanded) with the places of its rows."""
