@@ -468,6 +468,26 @@ def test_label_noise_at_the_extremes_does_not_bend_the_middle():
     np.testing.assert_allclose(noisy, before, rtol=0.05)
 
 
+@pytest.mark.parametrize("values", [4, 200])
+@pytest.mark.parametrize("truth", ["one value reversed", "all reversed", "flat", "a step"])
+def test_curves_that_want_to_be_flat_converge_and_priors_are_learnt(truth, values):
+    rng = np.random.default_rng(1)
+    x = rng.normal(-3.0, 1.0, 50_000)
+    value = rng.integers(0, values, len(x))
+    reversed_ = -3.0 - 0.4 * (x + 3.0)
+    level = {
+        "one value reversed": np.where(value == 0, reversed_, x),
+        "all reversed": reversed_,
+        "flat": np.full(len(x), -3.0),
+        "a step": np.where(x > -2.5, -1.5, -4.0),
+    }[truth]
+    y = (rng.random(len(x)) < expit(level)).astype(float)
+    model = fit_factorised(x, value, np.ones(len(x)), y, np.arange(values)[:, None], [values])
+    assert model.iterations < 60
+    assert model.decrement < 1e-4
+    assert not np.allclose(model.strengths.values[0], default_strengths(1, 0).values[0])
+
+
 # --- uncertainty -----------------------------------------------------------------------------------------------------
 
 
