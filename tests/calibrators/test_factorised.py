@@ -231,7 +231,7 @@ def test_variances_of_one_field_are_the_diagonal_of_the_inverse():
 def test_the_optimum_is_that_of_a_generic_optimiser(names):
     log = two_fields(3_000, rate=0.1)
     x, contexts, w, y, codes, sizes = cells_of(log, names)
-    model = fit_factorised(x, contexts, w, y, codes, sizes, panels=10, deviations=3)
+    model = fit_factorised(x, contexts, w, y, codes, sizes, panels=10, deviations=3, lift=False)
     posterior = Posterior(
         make_table(model.panels, x, contexts, w, y, len(codes)),
         model.shapes,
@@ -466,6 +466,16 @@ def test_label_noise_at_the_extremes_does_not_bend_the_middle():
         sizes,
     ).curve([[0]], probe)
     np.testing.assert_allclose(noisy, before, rtol=0.05)
+
+
+def test_all_rows_together_expect_the_positives_they_have():
+    log = simulate(200_000, seed=2)
+    cells = cells_of(log)
+    for lift, bar in ((True, 2e-5), (False, 1e-2)):
+        model = fit_factorised(*cells, lift=lift)
+        p = model.curve(log.fields["field"][:, None], logit(log.score))
+        assert abs(p.sum() / log.label.sum() - 1.0) < bar
+    assert abs(p.sum() / log.label.sum() - 1.0) > 2e-5  # or there would be nothing to lift
 
 
 @pytest.mark.parametrize("values", [4, 200])

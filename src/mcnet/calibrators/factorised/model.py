@@ -102,10 +102,14 @@ class FactorisedModel:
         """Calibrated logits of rows: `codes` `[rows, fields]`, raw `logits` `[rows]`."""
         raw = np.asarray(logits, dtype=np.float64)
         contexts, inverse = _distinct(self.expand(codes))
-        values, slopes = self._pieces(contexts[:, : self.fields])
-        panel, place = self.panels.locate(raw)
-        inverse = np.broadcast_to(inverse, raw.shape)
-        return values[inverse, panel] + slopes[inverse, panel] * place
+        return self.calibrate_contexts(contexts[:, : self.fields], np.broadcast_to(inverse, raw.shape), raw)
+
+    def calibrate_contexts(self, contexts: Integers, which: Integers, logits: Floats) -> Floats:
+        """Calibrated logits of rows whose contexts are rows of a table."""
+        values, slopes = self._pieces(contexts)
+        panel, place = self.panels.locate(logits)
+        calibrated: Floats = values[which, panel] + slopes[which, panel] * place
+        return calibrated
 
     def curve(self, codes: ArrayLike, logits: ArrayLike) -> Floats:
         """Probabilities at the posterior mode: `codes` `[rows, fields]` (or one row for all), raw `logits`."""
