@@ -1,7 +1,7 @@
 """Factorised model: shapes of φ, numbers of panels and classical calibrators against the known truth.
 
-Run `python -m benchmarks.factorised_shapes` for everything, or name tables: shapes, panels, bends, classical, many,
-families. Figures are mean KL to the truth × 1e-5 over seeds (lower is better) on 100,000 fresh rows.
+Run `python -m benchmarks.factorised_shapes` for everything, or name tables: architectures, shapes, panels, bends,
+classical, many, families. Figures are mean KL to the truth × 1e-5 over seeds (lower is better) on 100,000 fresh rows.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def default(log: SimulatedLog) -> tuple[float, float]:
     return classical(log, "mcnet")
 
 
-def classical(log: SimulatedLog, method: str) -> tuple[float, float]:
+def classical(log: SimulatedLog, method: str, **parameters: object) -> tuple[float, float]:
     before, test = log.calibration(), log.test()
-    calibrator = mcnet.calibrator(method)
+    calibrator = mcnet.calibrator(method, **parameters)
     with_field = method in ("mcnet", "platt-field", "per-field")
     start = time.process_time()
     calibrator.fit(before.score, before.label, **({"field": before.text("field")} if with_field else {}))
@@ -97,7 +97,14 @@ CLASSICAL = {name: lambda log, name=name: classical(log, name) for name in ("iso
 
 def main(names: list[str]) -> None:
     warnings.simplefilter("ignore")
-    wanted = names or ["shapes", "panels", "bends", "classical", "many", "families"]
+    wanted = names or ["architectures", "shapes", "panels", "bends", "classical", "many", "families"]
+    if "architectures" in wanted:
+        rows = {"factorised": default}
+        for bins in (5, 20, "auto"):
+            rows[f"per-bin, bins={bins}"] = lambda log, bins=bins: classical(
+                log, "mcnet", architecture="per-bin", bins=bins
+            )
+        table("Architectures, 4 values", by_size(), rows, 3)
     if "shapes" in wanted:
         shapes = [("step", 48), ("linear", 12), ("linear", 24), ("cubic", 12), ("cubic", 24), ("network", 12)]
         rows = {f"{s} × {k}": with_options(shape=s, functions=k, panels=48) for s, k in shapes}

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.special import expit, logit
+from scipy.special import expit, logit, ndtri
 
 from mcnet.calibrators.factorised import FactorisedModel, fit_factorised, newton
 from mcnet.calibrators.factorised.arrow import Arrow, Information, conjugate_gradients
 from mcnet.calibrators.factorised.balance import Balance
+from mcnet.calibrators.factorised.family import family_of
 from mcnet.calibrators.factorised.likelihood import make_table
 from mcnet.calibrators.factorised.newton import Posterior
 from mcnet.calibrators.factorised.panels import make_panels, shape_basis
@@ -230,7 +231,7 @@ def test_variances_of_one_field_are_the_diagonal_of_the_inverse():
 def test_the_optimum_is_that_of_a_generic_optimiser(names):
     log = two_fields(3_000, rate=0.1)
     x, contexts, w, y, codes, sizes = cells_of(log, names)
-    model = fit_factorised(x, contexts, w, y, codes, sizes, panels=10, deviations=3)
+    model = fit_factorised(x, contexts, w, y, codes, sizes, panels=10, deviations=3, lift=False)
     posterior = Posterior(
         make_table(model.panels, x, contexts, w, y, len(codes)),
         model.shapes,
@@ -270,19 +271,13 @@ def test_curves_rise_over_the_whole_range_in_every_context():
             assert np.all((p >= 0) & (p <= 1))
 
 
-def test_knots_hold_the_curve_exactly():
+def test_the_family_of_curves_is_the_model_itself():
     model = fit_log(simulate(5_000, seed=1))
-    contexts = np.arange(4)[:, None]
-    knots = model.knots(contexts)
-    assert np.all(np.diff(knots.calibrated, axis=1) > 0)
-    inside = np.linspace(knots.logits[0], knots.logits[-1], 500)
-    for code in range(4):
-        np.testing.assert_allclose(
-            model.calibrate([[code]], inside), np.interp(inside, knots.logits, knots.calibrated[code]), atol=1e-10
-        )
-        beyond = model.calibrate([[code]], np.array([knots.logits[0] - 2.0, knots.logits[-1] + 3.0]))
-        np.testing.assert_allclose(beyond[0], knots.calibrated[code, 0] - 2.0 * knots.first_slope[code], atol=1e-10)
-        np.testing.assert_allclose(beyond[1], knots.calibrated[code, -1] + 3.0 * knots.last_slope[code], atol=1e-10)
+    family = family_of(model)
+    scores = np.concatenate([np.geomspace(1e-5, 0.5, 300), 1.0 - np.geomspace(1e-3, 0.5, 300)])
+    for code in range(-1, 4):
+        served = family.predict(scores, np.full((len(scores), 1), code))
+        np.testing.assert_allclose(served, model.curve([[code]], logit(scores)), rtol=1e-9)
 
 
 @pytest.mark.parametrize(("rows", "bar"), [(5_000, 1.5e-3), (100_000, 1.2e-4), (1_000_000, 2.5e-5)])
@@ -297,14 +292,6 @@ def test_the_truth_is_approached_as_rows_grow(rows, bar):
             ).value
         )
     assert np.mean(kl) < bar
-
-
-def test_knots_evaluate_to_the_curve_itself():
-    model = fit_log(simulate(5_000, seed=1))
-    probe = np.linspace(-12, 4, 501)
-    codes = np.arange(501) % 4
-    found = model.knots(np.arange(4)[:, None]).at(codes, probe)
-    np.testing.assert_allclose(found, model.calibrate(codes[:, None], probe), atol=1e-10)
 
 
 def test_a_tiny_value_sits_on_the_pooled_curve_and_a_large_one_is_free():
@@ -481,6 +468,36 @@ def test_label_noise_at_the_extremes_does_not_bend_the_middle():
     np.testing.assert_allclose(noisy, before, rtol=0.05)
 
 
+def test_all_rows_together_expect_the_positives_they_have():
+    log = simulate(200_000, seed=2)
+    cells = cells_of(log)
+    for lift, bar in ((True, 2e-5), (False, 1e-2)):
+        model = fit_factorised(*cells, lift=lift)
+        p = model.curve(log.fields["field"][:, None], logit(log.score))
+        assert abs(p.sum() / log.label.sum() - 1.0) < bar
+    assert abs(p.sum() / log.label.sum() - 1.0) > 2e-5  # or there would be nothing to lift
+
+
+@pytest.mark.parametrize("values", [4, 200])
+@pytest.mark.parametrize("truth", ["one value reversed", "all reversed", "flat", "a step"])
+def test_curves_that_want_to_be_flat_converge_and_priors_are_learnt(truth, values):
+    rng = np.random.default_rng(1)
+    x = rng.normal(-3.0, 1.0, 50_000)
+    value = rng.integers(0, values, len(x))
+    reversed_ = -3.0 - 0.4 * (x + 3.0)
+    level = {
+        "one value reversed": np.where(value == 0, reversed_, x),
+        "all reversed": reversed_,
+        "flat": np.full(len(x), -3.0),
+        "a step": np.where(x > -2.5, -1.5, -4.0),
+    }[truth]
+    y = (rng.random(len(x)) < expit(level)).astype(float)
+    model = fit_factorised(x, value, np.ones(len(x)), y, np.arange(values)[:, None], [values])
+    assert model.iterations < 60
+    assert model.decrement < 1e-4
+    assert not np.allclose(model.strengths.values[0], default_strengths(1, 0).values[0])
+
+
 # --- uncertainty -----------------------------------------------------------------------------------------------------
 
 
@@ -493,6 +510,31 @@ def test_ninety_per_cent_bands_cover_the_truth_about_ninety_per_cent(rows):
         low, high = fit_log(log.calibration()).band(test.fields["field"][:, None], logit(test.score))
         covered.append(np.mean((low <= test.probability) & (test.probability <= high)))
     assert 0.82 < np.mean(covered) < 0.97
+
+
+def test_bands_rise_hold_the_curve_and_are_no_wider_than_their_own_place_says():
+    log = simulate(3_000, seed=4, rate=0.02)
+    model = fit_log(log)
+    probe = np.linspace(-14.0, 4.0, 2_001)
+    for code in (-1, 0, 3):
+        low, high = model.band([[code]], probe)
+        curve, reach = model.calibrate([[code]], probe), ndtri(0.95) * model.deviation_of_logits([[code]], probe)
+        assert np.all(np.diff(low) >= 0.0)
+        assert np.all(np.diff(high) >= 0.0)
+        assert np.all((low <= expit(curve) + 1e-12) & (expit(curve) <= high + 1e-12))
+        # Between its places a band is straight, which is why a hundredth is let pass.
+        assert np.all(low >= expit(curve - reach) * 0.99)
+        assert np.all(high <= expit(curve + reach) * 1.01)
+
+
+def test_a_band_does_not_depend_on_the_rows_asked_for_together():
+    log = simulate(5_000, seed=4)
+    model = fit_log(log)
+    codes, logits = log.fields["field"][:50, None], logit(log.score[:50])
+    together = model.band(codes, logits)
+    for row in range(50):
+        alone = model.band(codes[row : row + 1], logits[row : row + 1])
+        assert (alone[0][0], alone[1][0]) == (together[0][row], together[1][row])
 
 
 # --- what is left out ------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import pytest
 from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
+import mcnet
 from mcnet.errors import InputError
 from mcnet.networks.adaptive import AdaptiveConfig, fit_adaptive
 from mcnet.networks.bank import BankConfig, BankFit, fit_bank, restore_bank
@@ -13,6 +14,7 @@ from mcnet.networks.lines import fit_lines
 from mcnet.networks.monotone import BankShape
 from mcnet.networks.objective import Penalties, Priors
 from mcnet.networks.optimise import Schedule
+from mcnet.rows.simulate import simulate
 
 SHAPE = BankShape(hidden=(16, 16), embedding=8)
 BRIEF = Schedule(steps=20, cycles=1)
@@ -237,3 +239,20 @@ def test_unseen_contexts_pool_the_others(cells: Cells) -> None:
     np.testing.assert_array_equal(full.codes[4:], [[2, 2], [2, 0], [2, 1], [0, 2], [1, 2]])
     assert full.mass == pytest.approx(1.3 * cells.mass)
     assert expit(full.logit).max() < 1
+
+
+def test_candidates_for_the_number_of_bins_are_tried_once_each(monkeypatch):
+    log = simulate(4_000, seed=1, rate=0.06)
+    sketch = mcnet.Sketch.from_rows(log.score, log.label)
+    tried = []
+
+    def counted(cells, config, *rest):
+        tried.append(config.bins)
+        return fit_bank(cells, config, *rest)
+
+    monkeypatch.setattr("mcnet.networks.bank.fit_bank", counted)
+    mcnet.MCNet(architecture="per-bin", hidden=(8,), embedding=4).fit_sketch(sketch)
+    # The positives are enough for a few bins more than five: two candidates, and the better one is fitted again.
+    assert len(tried) == 3
+    assert 5 == tried[0] < tried[1] < 10
+    assert tried[2] in tried[:2]

@@ -8,7 +8,7 @@ from mcnet.curves.curves import Curves
 from mcnet.rows.columns import SCORE_FLOOR, FloatArray
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["Isotonic", "isotonic_blocks"]
+__all__ = ["Isotonic", "isotonic_blocks", "isotonic_curve"]
 
 
 def isotonic_blocks(rates: FloatArray, weights: FloatArray) -> FloatArray:
@@ -16,6 +16,15 @@ def isotonic_blocks(rates: FloatArray, weights: FloatArray) -> FloatArray:
     fitted: FloatArray = isotonic_regression(rates, weights=weights).x
     # The blocks' means are rounded one by one; the running maximum only ever mends the last bit.
     return np.maximum.accumulate(fitted)
+
+
+def isotonic_curve(scores: FloatArray, rates: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the knots and probabilities of the isotonic fit to rates at rising scores."""
+    values = np.clip(isotonic_blocks(rates, weights), SCORE_FLOOR, 1.0 - SCORE_FLOOR)
+    # Inside a block only the two ends are needed.
+    inner = (values[1:-1] == values[:-2]) & (values[1:-1] == values[2:])
+    ends = np.concatenate([[True], ~inner, [True]])[: len(values)]
+    return scores[ends], values[ends]
 
 
 class Isotonic(Calibrator):
@@ -32,8 +41,4 @@ class Isotonic(Calibrator):
 
     def _fit_curves(self, sketch: Sketch) -> Curves:
         sketch = sketch.unfolded()
-        values = np.clip(isotonic_blocks(sketch.rate, sketch.weight), SCORE_FLOOR, 1.0 - SCORE_FLOOR)
-        # Inside a block only the two ends are needed.
-        inner = (values[1:-1] == values[:-2]) & (values[1:-1] == values[2:])
-        ends = np.concatenate([[True], ~inner, [True]])
-        return Curves.of([(sketch.score[ends], values[ends])])
+        return Curves.of([isotonic_curve(sketch.score, sketch.rate, sketch.weight)])

@@ -18,13 +18,16 @@ from mcnet.calibrators.factorised.family import (
 from mcnet.calibrators.factorised.model import FactorisedModel
 from mcnet.calibrators.gaps import warn_of_gaps
 from mcnet.calibrators.histogram import check_bins
+from mcnet.calibrators.mixing import earned_share, mixed_with_isotonic
 from mcnet.calibrators.network import NetworkFit
 from mcnet.calibrators.network_parameters import NETWORK_SETTINGS, check_network, check_penalties
 from mcnet.calibrators.per_bin import bin_edges, fit_per_bin, fit_per_bin_on_rows
 from mcnet.curves.compiling import family_curves
+from mcnet.curves.curves import Curves
 from mcnet.curves.family import believable
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.rows.columns import FloatArray, ScoreType, clip_scores, logit, scores_column, sigmoid
+from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["MCNet"]
@@ -46,6 +49,8 @@ class MCNet(AuxiliaryCalibrator):
     field_aware : (factorised) False gives one curve for all rows, the paper's MCNet-None; a field then serves the
         balance term alone.
     interactions : (factorised) give pairs of fields deviations of their own, which the data must earn.
+    isotonic_share : (factorised) how much of each context's own isotonic fit is mixed into its curve, from 0 to 1;
+        "auto" takes what clearly lowers the log-loss of rows held back, most often nothing.
     alpha_balance : the weight of the field-balance regulariser, which narrows the spread of the fields' biases.
     balance : "global" measures a field value's bias per row of all rows (the paper), "field" per row of its own.
     beta_order : (per-bin) the weight of the order regulariser; None takes what suits the space.
@@ -72,6 +77,7 @@ class MCNet(AuxiliaryCalibrator):
     _restored_by = "mcnet.networks.bank:restore_bank"
 
     compiled_error_: float
+    isotonic_share_: float
 
     def __init__(
         self,
@@ -80,6 +86,7 @@ class MCNet(AuxiliaryCalibrator):
         bins: int | Literal["auto"] = "auto",
         field_aware: bool = True,
         interactions: bool = True,
+        isotonic_share: float | Literal["auto"] = "auto",
         alpha_balance: float = 0.0,
         balance: Literal["global", "field"] = "global",
         beta_order: float | None = None,
@@ -108,6 +115,7 @@ class MCNet(AuxiliaryCalibrator):
         self.bins = bins
         self.field_aware = field_aware
         self.interactions = interactions
+        self.isotonic_share = isotonic_share
         self.alpha_balance = alpha_balance
         self.balance = balance
         self.beta_order = beta_order
@@ -175,9 +183,9 @@ class MCNet(AuxiliaryCalibrator):
         if network.covariance is None:
             raise NotSupportedError("the uncertainty of so many field values is not saved; fit again to have intervals")
         logits = logit(score)
-        middle = self._believable(network.calibrate(codes, logits), logits)
+        served = self.predict(score, field)
         low, high = (self._believable(logit(clip_scores(edge)), logits) for edge in network.band(codes, logits, level))
-        return sigmoid(np.minimum(low, middle)), sigmoid(np.maximum(high, middle))
+        return np.minimum(sigmoid(low), served), np.maximum(sigmoid(high), served)
 
     def _believable(self, calibrated: FloatArray, logits: FloatArray) -> FloatArray:
         family = self._fitted().family
@@ -206,10 +214,15 @@ class MCNet(AuxiliaryCalibrator):
             raise NotSupportedError("training='rows' needs the rows themselves; call fit, or use training='sketch'")
         if self.auxiliary and self.architecture == "per-bin" and self.space != "logit":
             raise InputError("auxiliary=True adds to logits: it needs space='logit'")
+        share = self.isotonic_share
+        if share != "auto" and not (isinstance(share, int | float) and 0.0 <= share <= 1.0):
+            raise InputError(f"isotonic_share is {share!r}; it is 'auto' or a number from 0 to 1")
         if self.architecture == "factorised":
             self._refuse_network_settings()
         else:
             check_network(self)
+            if share != "auto":
+                raise NotSupportedError("isotonic_share is for architecture='factorised'; networks per bin have none")
             if not self.field_aware:
                 raise NotSupportedError("field_aware is for architecture='factorised'; here, leave the field out")
 
@@ -236,6 +249,7 @@ class MCNet(AuxiliaryCalibrator):
         if self.architecture == "per-bin":
             return super()._fit(sketch)
         warn_of_gaps(self.method, sketch)
+        given_rows = sketch.pooled() if self._one_curve else sketch
         sketch, warm = self._warm_sketch(sketch.unfolded())
         given: dict[str, Any] = {
             "panels": None if self.bins == "auto" else max(self.bins, 2),
@@ -251,7 +265,16 @@ class MCNet(AuxiliaryCalibrator):
         family = family_of(self.network_, belief_limit(sketch)).rounded()
         contexts = self._contexts(sketch)
         curves, self.compiled_error_ = family_curves(family, contexts.table)
+        self.isotonic_share_ = self._share(given_rows, curves, contexts)
+        if self.isotonic_share_ > 0.0:
+            curves = mixed_with_isotonic(given_rows, curves, contexts, self.isotonic_share_)
         return Fitted(curves, contexts, family)
+
+    def _share(self, sketch: Sketch, curves: Curves, contexts: Contexts) -> float:
+        if self.isotonic_share != "auto":
+            return float(self.isotonic_share)
+        # The auxiliary network adds to the smooth curve.
+        return 0.0 if self.auxiliary else earned_share(sketch, curves, contexts)
 
     def _train(self, sketch: Sketch, warm: Any) -> NetworkFit:
         trained: NetworkFit
@@ -271,7 +294,8 @@ class MCNet(AuxiliaryCalibrator):
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         if isinstance(self.network_, FactorisedModel):
-            return dict(self.network_.arrays()), {"compiled_error": self.compiled_error_}
+            about = {"compiled_error": self.compiled_error_, "isotonic_share": self.isotonic_share_}
+            return dict(self.network_.arrays()), about
         return super()._state()
 
     def _restore(self, arrays: dict[str, NDArray[Any]], description: dict[str, Any]) -> None:
@@ -280,6 +304,11 @@ class MCNet(AuxiliaryCalibrator):
         else:
             self.network_ = FactorisedModel.from_arrays(arrays)
             self.compiled_error_ = description["compiled_error"]
+            self.isotonic_share_ = description["isotonic_share"]
+
+    def _provenance(self, sketch: Sketch) -> dict[str, Any]:
+        share = getattr(self, "isotonic_share_", 0.0)
+        return super()._provenance(sketch) | ({"isotonic_share": share} if share > 0.0 else {})
 
     def _plain_parameters(self) -> dict[str, Any]:
         # A callback is no part of what was fitted.

@@ -62,14 +62,18 @@ def fit_per_bin(calibrator: "MCNet", sketch: Sketch, warm: Any) -> Any:
 
 
 def _choose_bins(calibrator: "MCNet", sketch: Sketch) -> int:
-    from mcnet.networks.bank import fit_bank
+    from mcnet.networks.bank import affordable_bins, fit_bank
 
     train, held = sketch.dealt(_FOLDS).fold_parts(0)
     if not 0.0 < train.total_positives < train.total_weight or len(held) == 0:
         return _USUAL
+    rows = (train.total_weight, train.total_positives)
+    candidates = sorted({affordable_bins(*rows, bank_config(calibrator, bins)) for bins in _CANDIDATES})
+    if len(candidates) == 1:
+        return candidates[0]
     codes = held.contexts.table[held.context].astype(np.int64)
     losses = {}
-    for bins in _CANDIDATES:
+    for bins in candidates:
         fitted = fit_bank(network_cells(train), bank_config(calibrator, bins))
         predicted = logit(clip_scores(fitted.predict(held.logit, codes)))
         losses[bins] = log_loss_sum(predicted, held.weight, held.positives)

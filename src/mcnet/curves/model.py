@@ -51,6 +51,11 @@ class CalibrationModel:
         """Return the names of the fields this model needs."""
         return self.contexts.names
 
+    @property
+    def is_family(self) -> bool:
+        """Whether the family makes these very curves; with isotonic fits mixed in they are more than it knows."""
+        return self.family is not None and not self.provenance.get("isotonic_share")
+
     @cached_property
     def _evaluator(self) -> Evaluator:
         return Evaluator(self.curves)

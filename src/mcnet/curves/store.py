@@ -47,7 +47,7 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
             for name, values in zip(model.contexts.names, model.contexts.values, strict=True)
         ],
     }
-    if model.family is not None and len(curves.probabilities) > _EXPLICIT:
+    if model.is_family and len(curves.probabilities) > _EXPLICIT:
         # Very many curves are written as what they are made from, and compiled again when loaded.
         document["contexts"] = _contexts_document(model.contexts)
     else:

@@ -18,7 +18,7 @@ from mcnet.networks.monotone import BankShape, MonotoneBank, Ranges
 from mcnet.networks.objective import BankObjective, Penalties, Priors
 from mcnet.networks.optimise import Descent, Progress, Schedule, descend
 
-__all__ = ["BankConfig", "BankFit", "fit_bank", "order_violation", "place_bins", "restore_bank"]
+__all__ = ["BankConfig", "BankFit", "affordable_bins", "fit_bank", "order_violation", "place_bins", "restore_bank"]
 
 Floats = NDArray[np.float64]
 
@@ -63,11 +63,15 @@ class BankConfig:
         return cls(**known)
 
 
+def affordable_bins(weight: float, positives: float, config: BankConfig) -> int:
+    """As many bins as are wanted, but no more than keep enough rows of the rarer class in each."""
+    rarer = min(positives, weight - positives)
+    return max(1, min(config.bins, int(rarer // max(config.least_positives, 1e-9))))
+
+
 def place_bins(points: Floats, weight: Floats, positives: Floats, config: BankConfig) -> Ranges:
     """Bins of equal mass over the points, as many as the configuration and the data allow."""
-    rarer = min(positives.sum(), (weight - positives).sum())
-    bins = max(1, min(config.bins, int(rarer // max(config.least_positives, 1e-9))))
-    edges = equal_mass_edges(points, weight, bins)
+    edges = equal_mass_edges(points, weight, affordable_bins(float(weight.sum()), float(positives.sum()), config))
     where = np.searchsorted(edges, points, side="right")
     mass = np.bincount(where, weights=weight)
     mean = np.bincount(where, weights=weight * points) / mass

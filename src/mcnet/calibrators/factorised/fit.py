@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from mcnet.calibrators.factorised.arrow import Arrow
@@ -53,6 +54,7 @@ def fit_factorised(
     start: FactorisedModel | None = None,
     covariance: bool = True,
     iterations: int = 100,
+    lift: bool = True,
 ) -> FactorisedModel:
     """Fit `p = sigmoid(a_c + ∫ exp(φ₀ + b_c + u_c·φ) dt)` to weighted cells by empirical Bayes.
 
@@ -62,7 +64,8 @@ def fit_factorised(
 
     Prior strengths are learnt unless given. `panels`, `functions` and `deviations` (the number of bends of
     a value's log-slope) default to what the number of contexts affords and the number of rows can tell: resolution
-    costs time, not accuracy, since smoothness is learnt. `start` continues from an earlier model: its panels,
+    costs time, not accuracy, since smoothness is learnt. `lift` makes up for treating the cells of a panel as one.
+    `start` continues from an earlier model: its panels,
     parameters and strengths; new values come after the old ones.
     """
     cells = tuple(np.asarray(column, dtype=np.float64) for column in (logits, weight, positives))
@@ -96,7 +99,7 @@ def fit_factorised(
         if alpha_balance > 0:
             state = refine_balance(posterior, state, arrow, Balance(alpha_balance, normalize, len(sizes)))
         kept = Covariance(arrow.shared_covariance(), tuple(arrow.inverse), tuple(arrow.coupling))
-    return FactorisedModel(
+    model = FactorisedModel(
         panels=grid,
         shapes=shapes,
         state=state,
@@ -106,6 +109,27 @@ def fit_factorised(
         decrement=reached.decrement,
         iterations=reached.iterations,
     )
+    if not lift:
+        return model
+    of_panels = posterior.table.expected(*posterior.contexts(state))
+    return _lifted(model, model.calibrate_contexts(given, where, x), w, of_panels)
+
+
+def _lifted(model: FactorisedModel, calibrated: Floats, weight: Floats, expected: float) -> FactorisedModel:
+    """The model with a common offset under which its cells expect as many positives as their panels' means did.
+
+    A panel's cells were fitted as one, at their mean score; on a bent curve they expect a little more or less.
+    """
+    offset = 0.0
+    for _ in range(3):
+        chance = expit(calibrated + offset)
+        slope = float(weight @ (chance * (1.0 - chance)))
+        offset -= (float(weight @ chance) - expected) / max(slope, 1e-300)
+    if not abs(offset) < 0.1:  # nothing that this could mend
+        return model
+    shared = model.state.shared.copy()
+    shared[0] += offset
+    return replace(model, state=State(shared, model.state.values))
 
 
 @cache

@@ -48,6 +48,10 @@ class Table:
             value = float(np.vdot(self.weight, one_more) - np.vdot(self.positives, logits))
         return value if np.isfinite(value) else np.inf
 
+    def expected(self, offset: Floats, log_slopes: Floats) -> float:
+        """The positives that all cells together are expected to have."""
+        return float(np.sum(self.weight * expit(self.calibrated(offset, np.exp(log_slopes)))))
+
     def reach(self, rows: Floats, place: Floats) -> Floats:
         """Σ_g rows[..., g] · ∂F[..., g] / ∂slope[..., h]: what lies beyond a panel crosses it whole."""
         crossed = self.panels.crossed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,35 +15,11 @@ from mcnet.calibrators.factorised.prior import Strengths
 from mcnet.calibrators.factorised.structure import Shapes, State
 from mcnet.errors import NotFittedError
 
-__all__ = ["Covariance", "FactorisedModel", "Knots"]
+__all__ = ["Covariance", "FactorisedModel"]
 
 Floats = NDArray[np.float64]
 _LARGEST_COVARIANCE = 5_000_000
 Integers = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Knots:
-    """Curves of several contexts, exactly: linear in logits between knots, straight on beyond them.
-
-    `logits` `[knots]` are raw logits, `calibrated` `[contexts, knots]` the logits they become, `first_slope` and
-    `last_slope` `[contexts]` the slopes before the first and after the last knot.
-    """
-
-    logits: Floats
-    calibrated: Floats
-    first_slope: Floats
-    last_slope: Floats
-
-    def at(self, contexts: Integers, logits: Floats) -> Floats:
-        """Calibrated logits of rows: the curve of `contexts[row]` at `logits[row]`."""
-        piece = np.clip(np.searchsorted(self.logits, logits, side="right") - 1, 0, len(self.logits) - 2)
-        low, high = self.calibrated[contexts, piece], self.calibrated[contexts, piece + 1]
-        share = (logits - self.logits[piece]) / (self.logits[piece + 1] - self.logits[piece])
-        inside = low + share * (high - low)
-        before = low + self.first_slope[contexts] * (logits - self.logits[0])
-        after = high + self.last_slope[contexts] * (logits - self.logits[-1])
-        return np.where(logits < self.logits[0], before, np.where(logits > self.logits[-1], after, inside))
 
 
 @dataclass(frozen=True)
@@ -122,27 +98,18 @@ class FactorisedModel:
         slopes = np.exp(np.log(self.panels.scale) + coefficients[:, 1:] @ self.shapes.basis.T)
         return coefficients[:, :1] + self.panels.cumulate(slopes), slopes
 
-    def knots(self, codes: ArrayLike) -> Knots:
-        """The curve of each context as straight lines in logit space; nothing is approximated."""
-        values, slopes = self._pieces(codes)
-        origin, scale = self.panels.origin, self.panels.scale
-        calibrated = np.concatenate([values[:, : origin + 1], values[:, origin + 2 :]], axis=1)
-        # The edge of a panel towards the origin is its right edge on the left side, its left edge on the right side.
-        return Knots(
-            logits=self.panels.centre + scale * self.panels.edges,
-            calibrated=np.maximum.accumulate(calibrated, axis=1),
-            first_slope=slopes[:, 0] / scale,
-            last_slope=slopes[:, -1] / scale,
-        )
-
     def calibrate(self, codes: ArrayLike, logits: ArrayLike) -> Floats:
         """Calibrated logits of rows: `codes` `[rows, fields]`, raw `logits` `[rows]`."""
         raw = np.asarray(logits, dtype=np.float64)
         contexts, inverse = _distinct(self.expand(codes))
-        values, slopes = self._pieces(contexts[:, : self.fields])
-        panel, place = self.panels.locate(raw)
-        inverse = np.broadcast_to(inverse, raw.shape)
-        return values[inverse, panel] + slopes[inverse, panel] * place
+        return self.calibrate_contexts(contexts[:, : self.fields], np.broadcast_to(inverse, raw.shape), raw)
+
+    def calibrate_contexts(self, contexts: Integers, which: Integers, logits: Floats) -> Floats:
+        """Calibrated logits of rows whose contexts are rows of a table."""
+        values, slopes = self._pieces(contexts)
+        panel, place = self.panels.locate(logits)
+        calibrated: Floats = values[which, panel] + slopes[which, panel] * place
+        return calibrated
 
     def curve(self, codes: ArrayLike, logits: ArrayLike) -> Floats:
         """Probabilities at the posterior mode: `codes` `[rows, fields]` (or one row for all), raw `logits`."""
@@ -150,20 +117,28 @@ class FactorisedModel:
 
     def deviation_of_logits(self, codes: ArrayLike, logits: ArrayLike) -> Floats:
         """The posterior standard deviation of `calibrate`, row by row."""
-        self.required_covariance()
         raw = np.asarray(logits, dtype=np.float64)
+        deviation = np.empty(raw.shape)
+        for context, rows in self._rows_by_context(codes, len(raw)):
+            deviation[rows] = self._deviation(context, raw[rows])
+        return deviation
+
+    def _deviation(self, context: Integers, logits: Floats) -> Floats:
+        """The posterior standard deviation of one context's calibrated logits."""
+        directions = self._directions(context, logits)
+        variance = np.einsum("rk,kl,rl->r", directions, self._context_covariance(context), directions)
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
+
+    def _rows_by_context(self, codes: ArrayLike, rows: int) -> Iterator[tuple[Integers, Integers]]:
+        """Every distinct context (expanded) with the places of its rows."""
+        self.required_covariance()
         contexts, inverse = _distinct(self.expand(codes))
-        inverse = np.broadcast_to(inverse, raw.shape)
-        variance = np.empty(raw.shape)
+        inverse = np.broadcast_to(inverse, rows)
         order = np.argsort(inverse, kind="stable")
-        for rows in np.split(order, np.cumsum(np.bincount(inverse, minlength=len(contexts)))[:-1]):
-            context = contexts[inverse[rows[0]]] if len(rows) else None
-            if context is None:
-                continue
-            directions = self._directions(context, raw[rows])
-            spread = self._context_covariance(context)
-            variance[rows] = np.einsum("rk,kl,rl->r", directions, spread, directions)
-        return np.sqrt(np.maximum(variance, 0.0))
+        ends = np.cumsum(np.bincount(inverse, minlength=len(contexts)))[:-1]
+        for context, found in zip(contexts, np.split(order, ends), strict=True):
+            if len(found):
+                yield context, found
 
     def required_covariance(self) -> Covariance:
         """The covariance, or an error that says how to get it."""
@@ -172,14 +147,31 @@ class FactorisedModel:
         return self.covariance
 
     def band(self, codes: ArrayLike, logits: ArrayLike, level: float = 0.9) -> tuple[Floats, Floats]:
-        """A credible interval of the true probability at each row, from the Laplace posterior.
+        """A credible interval of the true probability at each row, from the Laplace posterior: it rises with the score.
 
-        `sigmoid(F ± z·sd(F))`, z the normal quantile of `level`. An unseen value adds the spread that values
-        of its field have, so it is honestly wide.
+        At every place it is `sigmoid(F ± z·sd(F))`, z the normal quantile of `level`, unless another place says more:
+        as curves rise, what holds at a lower score is a lower bound here too, and what holds at a higher one an
+        upper bound. An unseen value adds the spread that values of its field have, so it is honestly wide.
         """
-        middle = self.calibrate(codes, logits)
-        reach = float(ndtri(0.5 + 0.5 * level)) * self.deviation_of_logits(codes, logits)
-        return np.asarray(expit(middle - reach)), np.asarray(expit(middle + reach))
+        raw = np.asarray(logits, dtype=np.float64)
+        z = float(ndtri(0.5 + 0.5 * level))
+        places = self._band_places()
+        low, high = np.empty(raw.shape), np.empty(raw.shape)
+        for context, rows in self._rows_by_context(codes, len(raw)):
+            middle = self.calibrate(context[None, : self.fields], places)
+            reach = z * self._deviation(context, places)
+            below = np.maximum.accumulate(middle - reach)
+            above = np.minimum.accumulate((middle + reach)[::-1])[::-1]
+            low[rows] = np.interp(raw[rows], places, below)
+            high[rows] = np.interp(raw[rows], places, above)
+        return np.asarray(expit(low)), np.asarray(expit(high))
+
+    def _band_places(self) -> Floats:
+        """Raw logits between which a band is straight: a few in each panel, and ever fewer beyond the scores seen."""
+        edges = self.panels.centre + self.panels.scale * self.panels.edges
+        inner = np.interp(np.arange(4 * len(edges) - 3) / 4.0, np.arange(len(edges)), edges)
+        beyond = np.geomspace(0.01, 100.0, 30)
+        return np.unique(np.concatenate([edges[0] - beyond, inner, edges[-1] + beyond]))
 
     def _directions(self, context: Integers, logits: Floats) -> Floats:
         """The derivative of the calibrated logit by a context's coefficients: `[rows, 1 + functions]`."""

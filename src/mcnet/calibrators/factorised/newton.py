@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 LONGEST = 2.0
 # After a step that moved no offset and no log-slope by more than this, the maximum is near.
 NEAR = 0.5
+# So is it where no more than this could be gained.
+FLAT = 0.1
 # The curvature is computed anew once an offset or a log-slope has moved by so much.
 STALE = 0.05
 
@@ -152,7 +154,8 @@ class Search:
             if loss + posterior.penalty(moved) <= value - least:
                 self.state, self._loss = moved, loss
                 self._moved += length * max(lifted, bent)
-                self.near = length == 1.0 and max(lifted, bent) < NEAR
+                # Where a curve wants to be flat its log-slope falls for ever, and gains nothing worth speaking of.
+                self.near = self.decrement < FLAT or (length == 1.0 and max(lifted, bent) < NEAR)
                 return self.decrement
             length *= 0.5
         self._moved = np.inf

@@ -28,6 +28,9 @@ COMBINATION = 0.25
 OFFSET_VARIANCE = 9.0
 LEVEL_VARIANCE = 0.5**2
 SMALLEST = 1e-6
+# A slope that wants to be 0 has a log-slope of minus infinity: what is learnt from it must stop somewhere.
+LARGEST = np.array([25.0, 4.0, 4.0])
+LARGEST_SHARED = 4.0
 
 
 @dataclass(frozen=True)
@@ -91,14 +94,14 @@ def relearn(
             before = strengths.values[field][group]
             believed = PSEUDO_COUNTS[group]
             size = before * squares[:, members].sum() + believed * strengths.expected[field][group]
-            updated[group] = max(size / (free[:, members].sum() + believed), SMALLEST)
+            updated[group] = np.clip(size / (free[:, members].sum() + believed), SMALLEST, LARGEST[group])
         learnt.append(updated)
     bends = state.shared[1:]
     roughness = float(bends @ shapes.penalty @ bends)
     held = float(np.sum(shared_covariance[1:, 1:] * shapes.penalty)) / strengths.shared
     free_shared = np.clip(len(bends) - 1 - held, 0.0, None)
     shared = (roughness + PSEUDO_COUNT_SHARED * EXPECTED_SHARED) / (free_shared + PSEUDO_COUNT_SHARED)
-    return replace(strengths, values=tuple(learnt), shared=max(float(shared), SMALLEST))
+    return replace(strengths, values=tuple(learnt), shared=float(np.clip(shared, SMALLEST, LARGEST_SHARED)))
 
 
 class Learner:
