@@ -162,8 +162,9 @@ def run(jobs: Sequence[Job], limit: float, judge: Any = None, save: Any = None) 
     with tempfile.TemporaryDirectory() as folder:
         alone = threading.Lock()
 
-        def after(job: Job) -> None:
-            with alone:
+        def after(job: Job, answer: dict[str, Any]) -> None:
+            with alone:  # whoever saves must not meet an answer that has not been judged
+                job.answer = answer
                 if judge is not None and not job.failed:
                     judge(job)
                 job.answer.pop("p", None)
@@ -201,11 +202,11 @@ def _run_group(peer: str, group: list[Job], limit: float, after: Any, folder: st
                 continue
             if runner is None:
                 runner = _Runner(peer)
-            job.answer = runner.ask(job, folder, limit)
-            if job.answer.get("late"):
+            answer = runner.ask(job, folder, limit)
+            if answer.get("late"):
                 hopeless[job.method] = job.rows
                 runner = None
-            after(job)
+            after(job, answer)
             said = job.failed or f"fit {job.answer['fit']:.2f} s"
             print(f"  {job.name}, {job.rows:,} rows {job.tags}: {said}", flush=True)
     except (OSError, subprocess.CalledProcessError) as error:
