@@ -44,7 +44,7 @@ def main() -> None:
     if unknown:
         parser.error(f"there is no part {unknown[0]!r}; the parts are {', '.join(PARTS)}")
 
-    from benchmarks import report
+    from benchmarks import goals, report
     from benchmarks.measure import machine
     from benchmarks.peers import calling
 
@@ -55,7 +55,7 @@ def main() -> None:
         print(f"== {part}: {PARTS[part][0]} ==", flush=True)
         import_module(f"benchmarks.{part}").main(given.full)
         print(f"   {time.perf_counter() - begin:.0f} s", flush=True)
-        report.write_page(list(PARTS))
+        report.write_page(list(PARTS), goals.section(report.KEPT))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,23 @@ int main(int count, char **given) {
 }
 """
 ROWS = 100_000
+SHAPES = ((1, 500), (4, 500), (200, 300))
+
+
+def installed() -> bool:
+    """Tell whether there is what counts and what compiles."""
+    return shutil.which("valgrind") is not None and shutil.which("gcc") is not None
+
+
+def instructions_a_score(contexts: int, knots: int) -> float:
+    """Return what calibrating a score takes more than copying it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        export_model(smooth_model(contexts, knots), folder / "model.h")
+        (folder / "main.c").write_text(_SOURCE)
+        flags = ["-O2", "-std=c99", f"-DCONTEXTS={contexts}", "-o", str(folder / "main")]
+        subprocess.run(["gcc", *flags, str(folder / "main.c"), "-lm"], check=True)
+        return (counted(folder / "main", True) - counted(folder / "main", False)) / ROWS
 
 
 def counted(program: Path, calibrate: bool) -> int:
@@ -40,19 +57,12 @@ def counted(program: Path, calibrate: bool) -> int:
 
 
 def main(full: bool = False) -> None:
-    if shutil.which("valgrind") is None or shutil.which("gcc") is None:
+    if not installed():
         print("  valgrind or gcc is not installed: this section is left out")
         return
     lines = []
-    for contexts, knots in ((1, 500), (4, 500), (200, 300)):
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            export_model(smooth_model(contexts, knots), folder / "model.h")
-            (folder / "main.c").write_text(_SOURCE)
-            flags = ["-O2", "-std=c99", f"-DCONTEXTS={contexts}", "-o", str(folder / "main")]
-            subprocess.run(["gcc", *flags, str(folder / "main.c"), "-lm"], check=True)
-            extra = counted(folder / "main", True) - counted(folder / "main", False)
-        lines.append([contexts, knots, f"{extra / ROWS:.1f}"])
+    for contexts, knots in SHAPES:
+        lines.append([contexts, knots, f"{instructions_a_score(contexts, knots):.1f}"])
         print(lines[-1], flush=True)
     text = "## Instructions\n\nWhat calibrating a score in C takes more than copying it (callgrind, gcc -O2)."
     report.keep("instructions", f"{text}\n\n{report.table(['contexts', 'knots', 'instructions a score'], lines)}", full)

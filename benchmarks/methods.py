@@ -37,6 +37,11 @@ OWN_METHODS = {
 NETWORKS = {("mcnet", "adacalib"), ("mcnet", "per-bin")}
 
 
+def label(peer: str, method: str) -> str:
+    """Return how a method is called on the page."""
+    return "mcnet" if (peer, method) == ("mcnet", "mcnet") else f"{peer}: {method}"
+
+
 def ranked(figures: dict[str, float], ours: str = "mcnet", differences: bool = False) -> str:
     """Return a sentence on whether ours has the lowest figure, with ratios or with differences."""
     if ours not in figures:

@@ -51,8 +51,8 @@ def keep(part: str, text: str, full: bool, figures: Any = None) -> None:
         (KEPT / f"{part}.json").write_text(json.dumps(figures, default=str))
 
 
-def write_page(order: Sequence[str]) -> None:
-    """Put the kept sections together."""
+def write_page(order: Sequence[str], goals: str) -> None:
+    """Put the kept sections together, below what they were to show."""
     sections = [(KEPT / f"{part}.md").read_text() for part in order if (KEPT / f"{part}.md").exists()]
     date = datetime.now(UTC).strftime("%Y-%m-%d")
     head = f"""# Results
@@ -64,12 +64,14 @@ Peers, each in an environment of its own: {peer_versions()}.
 Times are **CPU seconds on one thread**, for every method alike: on a machine that others use too, wall time measures
 the others. A first fit on 2,000 rows pays for imports and compilers before the clock starts; turning columns into the
 container a library wants is not timed. Ratios above 1 are in favour of mcnet. Memory is what a fit needs on top of the
-rows. "over N s" means that the method was stopped after N CPU seconds.
+rows. "One row" is asked for one by one over 300 different rows in turn. "over N s" means that the whole job was stopped
+after N CPU seconds: reading the files, the first fit, the repeats and the predictions count too, so that a single fit
+may well have taken less. "not tried" means that the same job was over the limit with as many rows, or with fewer.
 A dash, or a method that is not in a table, means that the run was stopped before it was measured: "first" is then among
 those with a figure in that very column, and says nothing on the others. A resumed run adds to the figures of
 earlier ones.
 """
-    PAGE.write_text(head + "\n" + "\n".join(sections))
+    PAGE.write_text("\n".join([head, goals, *sections]))
     print(f"wrote {PAGE.name}")
 
 

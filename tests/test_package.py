@@ -45,6 +45,35 @@ def test_importing_mcnet_loads_nothing_heavy():
     assert loaded == "[]"
 
 
+def test_a_numba_that_cannot_be_imported_is_done_without_and_said_once(tmp_path):
+    (tmp_path / "numba").mkdir()
+    (tmp_path / "numba" / "__init__.py").write_text("raise ImportError('Numba needs NumPy 2.3 or less')")
+    code = """
+    import sys
+    import warnings
+    sys.path.insert(0, FOLDER)
+    import numpy as np
+    import mcnet
+    rng = np.random.default_rng(0)
+    score, field = rng.random(150_000), rng.integers(0, 3, 150_000).astype(float)
+    label = rng.random(150_000) < score
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        calibrator = mcnet.PlattField().fit(score[:1000], label[:1000], field=field[:1000])
+        calibrator.predict(score[:1000], field=field[:1000])
+        assert not caught, "few rows need no compiler"
+        calibrator = mcnet.PlattField().fit(score, label, field=field)
+        p = calibrator.predict(score, field=field)
+    assert (p[:2000] == calibrator.predict(score[:2000], field=field[:2000])).all()
+    print(*[warning.message for warning in caught], sep="\\n")
+    """
+    said = run(code, FOLDER=str(tmp_path))
+    assert said == (
+        "numba is installed but cannot be imported (ImportError: Numba needs NumPy 2.3 or less); "
+        "mcnet goes on with NumPy alone, which is slower"
+    )
+
+
 @pytest.mark.parametrize("rows", [1, 1_000, 150_000])
 @pytest.mark.parametrize("field", ["['NL'] * ROWS", "np.array(['NL', 'XX'] * ROWS)[:ROWS]", "{'land': ['NL'] * ROWS}"])
 def test_serving_a_saved_model_loads_nothing_heavy(model, rows, field):

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.methods import label
 from benchmarks.peers.environments import interpreter, variables
 
 _SCRIPTS = Path(__file__).parent
@@ -56,7 +57,7 @@ class Job:
     @property
     def name(self) -> str:
         """The peer and its method."""
-        return "mcnet" if (self.peer, self.method) == ("mcnet", "mcnet") else f"{self.peer}: {self.method}"
+        return label(self.peer, self.method)
 
     @property
     def failed(self) -> str | None:
@@ -67,6 +68,12 @@ class Job:
     def key(self) -> str:
         """What was measured, whenever it was."""
         return json.dumps([self.peer, self.method, self.rows, list(self.fields), self.tags])
+
+    @property
+    def kind(self) -> str:
+        """The method and what it is asked for, whatever the rows and the seed: late on some, it is late on more."""
+        asked = {name: value for name, value in self.tags.items() if name != "seed"}
+        return json.dumps([self.method, list(self.fields), asked])
 
     def plain(self) -> dict[str, Any]:
         """Return what JSON can hold."""
@@ -194,17 +201,17 @@ def recall(jobs: Sequence[Job], kept: Path) -> list[Job]:
 
 def _run_group(peer: str, group: list[Job], limit: float, after: Any, folder: str) -> None:
     runner: _Runner | None = None
-    hopeless: dict[str, int] = {}  # the rows at which a method did not finish
+    hopeless: dict[str, int] = {}  # the rows at which a kind of job did not finish
     try:
         for job in sorted(group, key=lambda job: job.rows):
-            if job.rows >= hopeless.get(job.method, job.rows + 1):
-                job.answer = {"failed": f"not tried: late at {hopeless[job.method]:,} rows", "late": True}
+            if job.rows >= hopeless.get(job.kind, job.rows + 1):
+                job.answer = {"failed": f"not tried: late at {hopeless[job.kind]:,} rows", "late": True}
                 continue
             if runner is None:
                 runner = _Runner(peer)
             answer = runner.ask(job, folder, limit)
             if answer.get("late"):
-                hopeless[job.method] = job.rows
+                hopeless[job.kind] = job.rows
                 runner = None
             after(job, answer)
             said = job.failed or f"fit {job.answer['fit']:.2f} s"

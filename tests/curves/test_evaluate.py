@@ -47,6 +47,8 @@ CURVES = {
     "falling": (np.array([0.2, 0.5, 0.5, 0.8]), np.array([0.6, 0.4, 0.7, 0.1])),
     "steep": (np.array([0.3, np.nextafter(0.3, 1), 0.6]), np.array([0.1, 0.8, 0.9])),
     "ends": (np.array([0.0, 1e-9, 1e-7, 1 - 1e-7, 1.0]), np.array([0.1, 0.2, 0.3, 0.4, 0.5])),
+    "a crowd": (np.sort(0.3 + 1e-5 * np.random.default_rng(0).random(5_000)), np.linspace(0.1, 0.9, 5_000)),
+    "a crowd at one score": (np.repeat([0.2, 0.3, 0.6], [1, 40, 1]), np.linspace(0.1, 0.9, 42)),
     "powers of two": (np.sort(np.concatenate([2.0 ** -np.arange(1, 24), 1 - 2.0 ** -np.arange(2, 24)])),) * 2,
 }
 
@@ -119,6 +121,26 @@ def test_very_many_grids_make_do_with_a_coarse_guide(monkeypatch):
     monkeypatch.setattr("mcnet.curves.tables._GUIDE_LIMIT", 10)
     np.testing.assert_array_equal(Evaluator(curves)(scores, which), guided)
     np.testing.assert_array_equal(evaluate_numpy(curves, scores, which), guided)
+
+
+def test_crowds_of_knots_amid_other_curves():
+    names = ("smooth", "a crowd", "steps", "a crowd at one score", "ends", "a crowd")
+    curves = Curves.of([CURVES[name] for name in names])
+    scores = np.concatenate([around(CURVES[name][0]) for name in names])
+    for which in range(len(curves)):
+        expected = evaluate_numpy(curves, scores, np.full(len(scores), which))
+        np.testing.assert_array_equal(many(curves, scores, which), expected)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(15, 400), st.floats(1e-6, 1 - 1e-6), st.sampled_from([1e-3, 1e-9, 1e-15]))
+def test_crowds_of_any_size_have_the_bits_of_numpy(seed, number, centre, width):
+    rng = np.random.default_rng(seed)
+    knots = np.sort(clip_scores(centre + width * rng.normal(size=number)))
+    curves = Curves.of([(knots, np.sort(rng.uniform(0.01, 0.99, number))), CURVES["line"]])
+    scores = around(knots)
+    which = rng.integers(0, 2, len(scores))
+    np.testing.assert_array_equal(many(curves, scores, which), evaluate_numpy(curves, scores, which))
 
 
 def test_threads_share_the_work_and_the_model():

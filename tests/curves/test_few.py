@@ -100,13 +100,48 @@ def test_a_model_without_fields_takes_a_score_alone():
         assert plain.model_.predict_one(score) == plain.predict_one(score)
 
 
+HUGE = pytest.param(10**400, id="10**400")
+SCORES = [-0.0, 0.0, 1e-300, 1e-9, SCORE_FLOOR, 0.1, 0.25, 0.7, 1.0 - SCORE_FLOOR, 1.0 - 1e-9, 1.0]
+KINDS = "efdbhilqBHILQ?"  # NumPy's letters for its numbers
+
+
+def numbers(score):
+    """Return a score as every type of number that can hold it, or what is left of it there."""
+    return [score, int(score), bool(score), *(np.array([score]).astype(kind)[0] for kind in KINDS)]
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_scores_of_any_number_type_have_the_bits_of_a_column(score):
+    drawn = [(np.linspace(0.0, 1.0, 9), np.linspace(0.01 * (1 + i), 0.99, 9) ** 2) for i in range(8)]
+    model = one_field(drawn)
+    few = FewRows(model.contexts, model.curves)
+    for number in (*numbers(score), Decimal(score), np.longdouble(score)):
+        column = np.array([number]).astype(np.float64)
+        (expected,) = evaluate_numpy(model.curves, column, 1 + model.contexts.lookup(field_columns(["NL"])))
+        for p in (model.predict_one(number, "NL"), *model.predict([number], field=["NL"])):
+            assert p == expected
+        if type(number) not in (Decimal, np.longdouble):
+            assert few.one(number, "NL") == expected
+            assert few([number], ["NL"]).tolist() == [expected]
+    mixed = numbers(score)[2:10]
+    assert few(mixed, ["NL"] * 8).tolist() == [model.predict_one(number, "NL") for number in mixed]
+
+
+@pytest.mark.parametrize("score", [-1, 2, HUGE, np.int8(-1), np.uint8(2), np.float32(1.0000001)])
+def test_numbers_outside_are_left_to_the_arrays(score):
+    model = one_field()
+    few = FewRows(model.contexts, model.curves)
+    assert few.one(score, "NL") is None
+    assert few([score], ["NL"]) is None
+
+
 def refusal(call):
     with pytest.raises(mcnet.McnetError) as caught:
         call()
     return type(caught.value), str(caught.value)
 
 
-@pytest.mark.parametrize("score", [float("nan"), float("inf"), -0.1, 1.1, 2, None, "high", np.float64("nan")])
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), -0.1, 1.1, 2, None, "high", np.float64("nan"), HUGE])
 def test_bad_scores_are_refused_as_in_a_column(score):
     for model, field in ((one_field(), "NL"), (mcnet.Platt().fit([0.1, 0.2, 0.3], [0, 1, 0]), None)):
         given = None if field is None else [field]
@@ -154,6 +189,22 @@ def test_values_are_remembered_within_bounds(monkeypatch):
         assert model.predict_one(0.5, f"unseen {number}") == expected
         assert model.predict_one(0.5, float("nan")) == model.predict_one(0.5, (None,))
     assert len(model._few_rows._by_value) <= 10 + 2 * len(model.contexts)
+
+
+def test_threads_that_forget_values_do_not_disturb_others():
+    class Forgetful(dict):
+        """Forgets everything right after it was asked whether it knows something."""
+
+        def __contains__(self, key):
+            known = super().__contains__(key)
+            self.clear()
+            return known
+
+    model = one_field()
+    expected = model.predict_one(0.5, "NL")
+    for _ in range(3):
+        model._few_rows._by_value = Forgetful({"NL": model._few_rows._by_value["NL"]})
+        assert model.predict_one(0.5, ("NL",)) == expected
 
 
 def test_only_known_contexts_are_answered_if_so_asked():

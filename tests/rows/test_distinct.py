@@ -1,5 +1,8 @@
 """Columns looked up by their bytes have the codes and texts of the slow, obvious way: one value at a time."""
 
+import ctypes
+import itertools
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 
 import mcnet
 from mcnet.rows import distinct
+from mcnet.rows import string_views as string_views_module
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.distinct import distinct_rows, rows_of_keys, take
 from mcnet.rows.fields import field_columns, field_text, sort_key
@@ -128,6 +132,13 @@ def test_more_distinct_values_than_the_first_table_holds(compiler):
     np.testing.assert_array_equal(values[rows][codes], values)
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_whole_numbers_held_as_fractions(kind):
+    values = np.random.default_rng(0).permutation(np.tile([*range(450), np.nan, -0.0], 3)).astype(kind)
+    check(values, values.tolist())
+    check(values * 2.0**40, (values * 2.0**40).tolist())  # their bits differ in the first places alone
+
+
 def test_elements_of_an_odd_size_are_left_to_others():
     for array in (np.array([b"abc", b"d"]), np.array([0.5, 7.0], dtype=np.float16)):
         assert distinct_rows(array) is None
@@ -144,6 +155,31 @@ def test_views_are_given_for_short_texts_without_gaps():
     assert string_views(pl.Series(["thirteen byte"])) is None
     assert string_views(pl.Series(["NL", None])) is None
     assert string_views(pl.Series([1, 2])) is None
+
+
+class BrokenOff:
+    """A column whose Arrow stream gives an error instead of the part of this number."""
+
+    def __init__(self, series, at):
+        self.series, self.at = series, at
+
+    def __arrow_c_stream__(self):
+        capsule = self.series.__arrow_c_stream__()
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+        stream = string_views_module._Stream.from_address(pointer(capsule, b"arrow_array_stream"))
+        kind = type(stream.get_next)
+        whole, parts = kind(ctypes.cast(stream.get_next, ctypes.c_void_p).value), itertools.count()
+        self.broken = kind(lambda own, part: 5 if next(parts) == self.at else whole(own, part))
+        stream.get_next = self.broken
+        return capsule
+
+
+def test_a_stream_that_breaks_off_is_not_taken_for_its_first_parts():
+    series = pl.concat([pl.Series(["NL", "FR"]), pl.Series(["BE"])], rechunk=False)
+    for at in range(3):
+        assert string_views(BrokenOff(series, at)) is None
+    np.testing.assert_array_equal(string_views(BrokenOff(series, 3)), string_views(series))
 
 
 def test_every_kind_of_column_gets_the_same_predictions():

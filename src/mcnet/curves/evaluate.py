@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet.curves.curves import Curves
-from mcnet.curves.tables import LookupTables, lookup_tables
+from mcnet.curves.tables import CROWD, LookupTables, lookup_tables
 from mcnet.errors import InputError
 from mcnet.rows.buckets import BLOCK, clip_into_buckets
 from mcnet.rows.columns import FloatArray, clip_scores, inside_unit
@@ -49,15 +49,26 @@ def evaluate_numpy(curves: Curves, scores: FloatArray, which: NDArray[Any]) -> F
     return result
 
 
+def _bisect(lines: FloatArray, low: Any, high: Any, score: float) -> Any:
+    """Return the last line from `low` on, and before `high`, that starts at the score or left of it."""
+    while high - low > np.uint64(1):
+        middle = (low + high) >> np.uint64(1)
+        if lines[middle, np.uint64(0)] <= score:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
 @cache
 def _kernel() -> Any:
     # Unsigned places: signed ones would be compared with 0 at every look, since Python counts back from the end.
     whole, knot, value, slope, most, one = np.uint64, *(np.uint64(n) for n in (0, 1, 2, 3, 1))
 
-    def kernel(lines, line_start, guide, guide_start, last_bucket, shift, scores, which, offset, out):  # type: ignore[no-untyped-def]
+    def kernel(lines, line_start, guide, guide_start, last_bucket, shift, crowded, scores, which, offset, out):  # type: ignore[no-untyped-def]
         curves = whole(len(line_start))
         clipped, buckets = np.empty(BLOCK), np.empty(BLOCK, np.uint64)
-        line_at, guide_at = line_start[0], guide_start[0]
+        curve, line_at, guide_at = whole(0), line_start[0], guide_start[0]
         for begin in range(0, len(scores), BLOCK):
             rows = min(BLOCK, len(scores) - begin)
             given, found = scores[begin : begin + rows], out[begin : begin + rows]
@@ -76,13 +87,23 @@ def _kernel() -> Any:
                 line = line_at + whole(guide[guide_at + buckets[i]])
                 # Most buckets hold at most one knot: one step without a branch, and rarely more.
                 line += whole(lines[line + one, knot] <= score)
-                while lines[line + one, knot] <= score:
-                    line += one
+                if crowded is None:  # known when compiled: counting steps would slow the usual curves down
+                    while lines[line + one, knot] <= score:
+                        line += one
+                else:
+                    steps = 0
+                    while lines[line + one, knot] <= score:
+                        line += one
+                        steps += 1
+                        if steps == CROWD:
+                            end = line_start[curve + one] if curve + one < curves else whole(len(lines))
+                            line = _bisect(lines, line, end - one, score)
+                            break
                 reached = lines[line, slope] * (score - lines[line, knot]) + lines[line, value]
                 found[i] = min(reached, lines[line, most])
         return True
 
-    return compiled(kernel, clip_into_buckets)
+    return compiled(kernel, clip_into_buckets, _bisect)
 
 
 class Evaluator:
@@ -92,7 +113,6 @@ class Evaluator:
         """Start without tables; they are made when a large array first asks for them."""
         self.curves = curves
         self._tables: LookupTables | None = None
-        self._numba = numba_installed()
 
     def __call__(self, scores: FloatArray, which: NDArray[Any] | None = None, offset: int = 0) -> FloatArray:
         """Return the value of curve `which[i] + offset` (curve 0 if not given) at `scores[i]`."""
@@ -103,7 +123,7 @@ class Evaluator:
 
     def attempt(self, scores: FloatArray, which: NDArray[Any] | None = None, offset: int = 0) -> FloatArray | None:
         """Return the same for rows that nobody has looked at yet, or None if any of them cannot be evaluated."""
-        if self._numba and len(scores) >= NUMBA_FROM:
+        if len(scores) >= NUMBA_FROM and numba_installed():
             scores = np.ascontiguousarray(scores)
             which = None if which is None else np.ascontiguousarray(which, dtype=np.int32)
             return self._compiled(scores, which, offset)

@@ -21,7 +21,9 @@ FEW = 8
 
 _FLOOR = SCORE_FLOOR
 _TOP = 1.0 - SCORE_FLOOR
-_NUMBERS = (float, int, bool)
+_NUMBERS = frozenset((float, int, bool, np.bool_, *(np.dtype(kind).type for kind in "efdbhilqBHILQ")))
+"""Types of scores that become the same float one by one as in a column."""
+
 _empty = np.empty
 
 _PLAIN = frozenset((str, int, float, NoneType))
@@ -87,8 +89,14 @@ class FewRows:
 
         `field` is the value of the only field, a tuple of values in the order of the fields, or a mapping.
         """
-        if type(score) is not float or not _FLOOR <= score <= _TOP:
-            return None
+        if type(score) is not float:
+            if type(score) not in _NUMBERS or not 0 <= score <= 1:
+                return None
+            score = float(score)
+        if not _FLOOR <= score <= _TOP:
+            if not 0.0 <= score <= 1.0:
+                return None
+            score = _FLOOR if score < _FLOOR else _TOP
         if field is None:
             lines = self._without
         elif type(field) is tuple:
@@ -148,8 +156,9 @@ class FewRows:
             return None
         plain = all(type(value) in _PLAIN for value in values)
         key = values[0] if len(values) == 1 else values
-        if plain and key in self._by_value:
-            return self._by_value[key]
+        # One look, since another thread may forget everything between two.
+        if plain and (known := self._by_value.get(key)) is not None:
+            return known
         if any(isinstance(value, FieldColumn) or value.__hash__ is None for value in values):
             return None  # a column, or what cannot be a field value
         context = self._contexts.find(values)

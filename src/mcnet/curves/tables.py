@@ -9,7 +9,10 @@ from mcnet.curves.curves import Curves
 from mcnet.rows.buckets import bucket_starts
 from mcnet.rows.columns import FloatArray
 
-__all__ = ["LookupTables", "lookup_tables"]
+__all__ = ["CROWD", "LookupTables", "lookup_tables"]
+
+CROWD = 16
+"""So many knots of a bucket are walked through one by one; the rest is bisected."""
 
 _GUIDE_LIMIT = 1 << 22
 _MOST_BITS = 10
@@ -21,7 +24,8 @@ class LookupTables(NamedTuple):
     `lines` holds the curves one behind the other, from `line_start` on: (knot, value, slope, largest value) of the line
     right of each knot, so that a score finds all it needs in one place of memory. Each curve gets a sentinel knot on
     either side (0 and infinity), so the loop needs no special case at the ends. `guide`, from the curve's `guide_start`
-    on, is the last knot at or left of every score of a bucket; curves on one grid share it.
+    on, is the last knot at or left of every score of a bucket; curves on one grid share it. `crowded` is
+    True if a bucket has more than CROWD knots, else None, for which the loop is compiled without a case for them.
     """
 
     lines: FloatArray
@@ -30,6 +34,7 @@ class LookupTables(NamedTuple):
     guide_start: NDArray[np.uint64]
     last_bucket: np.uint64
     shift: np.uint64
+    crowded: bool | None
 
 
 def lookup_tables(curves: Curves) -> LookupTables:
@@ -39,10 +44,11 @@ def lookup_tables(curves: Curves) -> LookupTables:
     while bits > 0 and (curves.grids * 48 << bits > _GUIDE_LIMIT or 48 << bits > 16 * longest + 512):
         bits -= 1
     starts = bucket_starts(52 - bits)
-    guide = np.empty((curves.grids, len(starts)), dtype=np.int32)
+    guide, most_knots = np.empty((curves.grids, len(starts)), dtype=np.int32), 0
     for grid in range(curves.grids):
         own = np.concatenate([[0.0], curves.knots[curves.grid_start[grid] : curves.grid_start[grid + 1]]])
         guide[grid] = np.maximum(np.searchsorted(own, starts, side="right") - 1, 0)
+        most_knots = max(most_knots, int(np.diff(guide[grid], append=len(own) - 1).max()))
     return LookupTables(
         _lines(curves),
         (curves.value_start[:-1] + 2 * np.arange(len(curves))).astype(np.uint64),
@@ -50,6 +56,7 @@ def lookup_tables(curves: Curves) -> LookupTables:
         (curves.grid_of * len(starts)).astype(np.uint64),
         np.uint64(len(starts) - 1),
         np.uint64(52 - bits),
+        True if most_knots > CROWD else None,
     )
 
 

@@ -90,7 +90,7 @@ def as_floats(values: Any, name: str, first_row: int = 0) -> FloatArray:
         raise InputError(f"{name} is a column of {array.dtype}, not of plain numbers; convert the column first")
     try:
         return np.asarray(array, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return np.array([_number(value, name, first_row + row) for row, value in enumerate(array.tolist())])
 
 
@@ -101,13 +101,17 @@ def _number(value: Any, name: str, row: int) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise InputError(f"{name} is not a number in row {row}: {value!r}; convert the column first") from None
+    except OverflowError:
+        raise InputError(f"{name} is a number beyond the largest float in row {row}; check the column") from None
 
 
 def _refuse(name: str, bad: NDArray[np.bool_], values: FloatArray, what: str, advice: str, first_row: int) -> None:
     if bad.any():
         rows = np.flatnonzero(bad)
         count = f"{len(rows):,} value{'s' if len(rows) > 1 else ''}"
-        raise InputError(f"{name} has {count} {what} (first: row {first_row + rows[0]}, {values[rows[0]]:g}); {advice}")
+        # All digits: 1.0000001 must not read as 1.
+        first = f"row {first_row + rows[0]}, {repr(float(values[rows[0]])).removesuffix('.0')}"
+        raise InputError(f"{name} has {count} {what} (first: {first}); {advice}")
 
 
 def _require_rows(name: str, values: FloatArray) -> None:

@@ -76,7 +76,8 @@ def _hashed(words: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
     codes, size = np.empty(len(words), dtype=np.int32), _FIRST_SIZE
     while True:
         rows = np.empty(size // 2, dtype=np.int64)
-        found = _distinct()(words, codes, np.full(size, -1, dtype=np.int32), rows)
+        shift = np.uint64(65 - size.bit_length())
+        found = _distinct()(words, codes, np.full(size, -1, dtype=np.int32), rows, shift)
         if found >= 0:
             return codes, rows[:found].copy()
         # A table that grows would slow every row down; starting again with a larger one is rare, and early.
@@ -106,7 +107,7 @@ def _distinct() -> Any:
     multiplier, whole = np.uint64(_MULTIPLIER), np.uint64
     one, half = np.uint64(1), np.uint64(32)
 
-    def kernel(words, codes, table, rows):  # type: ignore[no-untyped-def]
+    def kernel(words, codes, table, rows, shift):  # type: ignore[no-untyped-def]
         """Number the rows through a hash table with open addressing; return how many differ, or -1 for too many."""
         width, mask, found = whole(words.shape[1]), whole(len(table) - 1), 0
         for i in range(whole(len(words))):
@@ -114,7 +115,8 @@ def _distinct() -> Any:
             for j in range(width):
                 hashed = (hashed ^ whole(words[i, j])) * multiplier
                 hashed ^= hashed >> half
-            at = hashed & mask
+            # The first bits depend on all bits of a word; the last ones are 0 for whole numbers held as fractions.
+            at = hashed >> shift
             while True:
                 code = table[at]
                 if code < 0:

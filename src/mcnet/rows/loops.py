@@ -1,6 +1,7 @@
 """Compile a hot loop with numba, where it is installed."""
 
 import importlib.util
+import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -8,9 +9,19 @@ from typing import Any
 __all__ = ["compiled", "numba_installed"]
 
 
+@cache
 def numba_installed() -> bool:
-    """Tell whether numba can be imported."""
-    return importlib.util.find_spec("numba") is not None
+    """Tell whether numba can be imported, by importing it: ask only where there are rows enough to pay for that."""
+    if importlib.util.find_spec("numba") is None:
+        return False
+    try:
+        import numba  # noqa: F401
+    except Exception as error:
+        # It refuses a NumPy newer than itself, for one: rows can be served without it all the same.
+        said = f"numba is installed but cannot be imported ({type(error).__name__}: {error})"
+        warnings.warn(f"{said}; mcnet goes on with NumPy alone, which is slower", RuntimeWarning, stacklevel=3)
+        return False
+    return True
 
 
 def compiled(function: Callable[..., Any], *called: Callable[..., Any]) -> Any:

@@ -62,13 +62,17 @@ def string_views(column: Any) -> NDArray[Any] | None:
     stream = _Stream.from_address(pointer(capsule, b"arrow_array_stream"))
     if _kind(stream) != b"vu":
         return None
-    parts = []
-    while (part := _next(stream)) is not None:
+    parts: list[NDArray[Any]] = []
+    while True:
+        part = _Array()
+        if stream.get_next(ctypes.addressof(stream), ctypes.addressof(part)):
+            return None  # the stream broke off: whoever reads the column another way will say why
+        if not part.release:
+            return np.concatenate(parts) if len(parts) != 1 else parts[0]
         views = _copied(part)
         if views is None:
             return None
         parts.append(views)
-    return np.concatenate(parts) if len(parts) != 1 else parts[0]
 
 
 def _kind(stream: _Stream) -> bytes | None:
@@ -78,12 +82,6 @@ def _kind(stream: _Stream) -> bytes | None:
     kind: bytes = schema.format
     schema.release(ctypes.addressof(schema))
     return kind
-
-
-def _next(stream: _Stream) -> _Array | None:
-    array = _Array()
-    failed = stream.get_next(ctypes.addressof(stream), ctypes.addressof(array))
-    return array if not failed and array.release else None
 
 
 def _copied(array: _Array) -> NDArray[Any] | None:

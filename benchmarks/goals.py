@@ -1,0 +1,172 @@
+"""What mcnet set out to reach, and whether the kept figures show it; a figure that is missing is said to be missing."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from benchmarks import data, report
+from benchmarks.methods import PEER_METHODS, label, ranked
+from benchmarks.quality import CLASSICAL, SEEDS
+from benchmarks.quality import SIZES as QUALITY_SIZES
+from benchmarks.speed import VALUES
+
+Entry = dict[str, Any]
+MCGRAD, MONOTONE, SPLINE = "mcgrad: default", "mcgrad: monotone", "probcal: segmented spline"
+ISOTONIC = "scikit-learn: isotonic"
+SPEED_SIZES = tuple(10**power for power in range(4, 8))
+
+
+class Missing(dict[str, list[str]]):
+    """Methods without a figure, and the places where they have none."""
+
+    def note(self, names: Iterable[str], place: str = "") -> None:
+        """Add methods that have no figure at a place."""
+        for name in names:
+            self.setdefault(name, []).append(place)
+
+    def __str__(self) -> str:
+        """Return them as people read them."""
+        together: dict[str, list[str]] = {}
+        for name, places in self.items():
+            together.setdefault(f" at {', '.join(places)} rows" if any(places) else "", []).append(name)
+        parts = [", ".join(names) + places for places, names in together.items()]
+        return f"missing: {'; '.join(parts)}" if parts else ""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One goal, the figure that decides on it, and what that figure could not take into account."""
+
+    text: str
+    figure: str
+    met: bool
+    missing: Missing
+
+    def line(self) -> list[str]:
+        """Return the cells of its line; without any figure nothing is decided."""
+        missing = str(self.missing)
+        if not self.figure:
+            return [self.text, missing, "no figure"]
+        verdict = ("yes, as far as there are figures" if self.missing else "yes") if self.met else "**no**"
+        return [self.text, "; ".join(part for part in (self.figure, missing) if part), verdict]
+
+
+def section(kept: Path) -> str:
+    """Return the section of all goals, from the figures kept in a folder."""
+    found = {part: _entries(kept / f"{part}.json") for part in ("real", "quality", "speed")}
+    goals = [*_real(found["real"]), *_quality(found["quality"]), *_speed(found["speed"])]
+    reached = sum(goal.met and not goal.missing for goal in goals)
+    partly = sum(goal.met and bool(goal.missing) for goal in goals)
+    undecided = sum(not goal.figure for goal in goals)
+    said = f"Met: {reached} of {len(goals)}; met as far as there are figures: {partly}; "
+    said += f"not met: {len(goals) - reached - partly - undecided}; without a figure: {undecided}."
+    table = report.table(["goal", "figure", "met"], [goal.line() for goal in goals])
+    return f"## Goals\n\nWorked out from the figures below, when this page was written. {said}\n\n{table}\n"
+
+
+def _entries(path: Path) -> list[Entry]:
+    entries: list[Entry] = json.loads(path.read_text()) if path.exists() else []
+    return [entry | {"name": label(entry["peer"], entry["method"])} for entry in entries]
+
+
+def _real(entries: list[Entry]) -> Iterable[Goal]:
+    for name in data.REAL:
+        here = [entry for entry in entries if (entry["tags"]["set"], entry["tags"]["split"]) == (name, "_rand")]
+        one = {entry["name"]: entry for entry in here if "2" not in entry["tags"]["fields"]}
+        loss, fit = ({n: entry[what] for n, entry in one.items() if what in entry} for what in ("loss", "fit"))
+        title = f"{name}, random halves:"
+        peers = [label(*key) for key in PEER_METHODS]
+        yield _first(f"{title} lowest log-loss of all methods with at most one field", {"": loss}, peers, True)
+        for rival in (MCGRAD, MONOTONE):
+            missing = Missing()
+            missing.note(_without(one, ("mcnet", rival), "loss"))
+            difference = 0.0 if missing else loss["mcnet"] - loss[rival]
+            figure = "" if missing else f"Δ = {1e5 * difference:+.1f} × 10⁻⁵"
+            yield Goal(f"{title} log-loss below that of {rival}", figure, difference < 0.0, missing)
+        missing = Missing()
+        missing.note(_without(one, ("mcnet", MCGRAD), "fit"))
+        ratios = {} if missing else {"": fit[MCGRAD] / fit["mcnet"]}
+        yield _at_least(f"{title} fit at least 20 times faster than {MCGRAD}", 20.0, ratios, missing)
+
+
+def _without(entries: dict[str, Entry], names: Iterable[str], what: str) -> list[str]:
+    """Return which of the methods have no figure, and why if that is known."""
+    lacking = [name for name in names if what not in entries.get(name, {})]
+    reasons = {name: entries.get(name, {}).get("failed") for name in lacking}
+    return [f"{name} ({reason})" if reason else name for name, reason in reasons.items()]
+
+
+def _first(text: str, by_place: dict[str, dict[str, float]], peers: list[str], differences: bool) -> Goal:
+    """Return the goal of having the lowest figure at every place."""
+    said, missing, met = [], Missing(), True
+    for place, figures in by_place.items():
+        missing.note([name for name in peers if name not in figures], place)
+        if "mcnet" in figures and len(figures) > 1:
+            said.append((f"{place} rows: " if place else "") + ranked(figures, differences=differences))
+            met = met and figures["mcnet"] == min(figures.values())
+    return Goal(text, "; ".join(said), met and bool(said), missing)
+
+
+def _at_least(text: str, bar: float, ratios: dict[str, float], missing: Missing) -> Goal:
+    """Return the goal of a ratio that is nowhere below the bar."""
+    least = min(ratios.values(), default=0.0)
+    said = [f"{ratio:.3g}×" + (f" at {place} rows" if place else "") for place, ratio in ratios.items()]
+    return Goal(text, ", ".join(said), least >= bar, missing)
+
+
+def _quality(entries: list[Entry]) -> Iterable[Goal]:
+    means: dict[int, dict[str, dict[str, float]]] = {}
+    for values in (4, 200):
+        means[values] = {f"{rows:,}": _mean_kl(entries, values, rows) for rows in QUALITY_SIZES}
+        text = f"{values} field values: lowest mean KL to the truth at every size"
+        yield _first(text, means[values], [label(*key) for key in PEER_METHODS], False)
+    said, missing, met = [], Missing(), True
+    for place, figures in means[4].items():
+        missing.note([name for name in ("mcnet", *CLASSICAL) if name not in figures], place)
+        classical = {name: figures[name] for name in CLASSICAL if name in figures}
+        if classical and "mcnet" in figures:
+            best = min(classical, key=classical.__getitem__)
+            ratio = figures["mcnet"] / classical[best]
+            said.append(f"{place} rows: {ratio:.2f} ({best})")
+            met = met and ratio <= 0.5
+    text = "4 field values: KL at most half of the best classical method's at every size"
+    yield Goal(text, "; ".join(said), met and bool(said), missing)
+
+
+def _mean_kl(entries: list[Entry], values: int, rows: int) -> dict[str, float]:
+    """Return the mean over seeds of the methods that have a figure for every seed."""
+    found: dict[str, list[float]] = {}
+    for entry in entries:
+        tags = entry["tags"]
+        if (tags["values"], tags["truth"], entry["rows"]) == (values, "usual", rows) and "kl" in entry:
+            found.setdefault(entry["name"], []).append(entry["kl"])
+    return {name: mean(figures) for name, figures in found.items() if len(figures) == SEEDS}
+
+
+def _speed(entries: list[Entry]) -> Iterable[Goal]:
+    sizes = sorted({*SPEED_SIZES, *(entry["rows"] for entry in entries)})
+    known = {(entry["tags"]["values"], entry["rows"], entry["name"]): entry for entry in entries}
+
+    def goal(text: str, bar: float, what: str, rival: str, values: int, asked: Callable[[int], bool]) -> Goal:
+        ratios, missing = {}, Missing()
+        for rows in filter(asked, sizes):
+            pair = {name: known.get((values, rows, name), {}) for name in ("mcnet", rival)}
+            lacking = _without(pair, pair, what)
+            missing.note(lacking, f"{rows:,}")
+            if not lacking:
+                ratios[f"{rows:,}"] = pair[rival][what] / pair["mcnet"][what]
+        field = f"{values} field values" if values else "no field"
+        return _at_least(f"{field}: {text} {rival}", bar, ratios, missing)
+
+    for words, bar, what in (
+        ("fit at least 10 times faster than", 10.0, "fit"),
+        ("one row at least 100 times faster than", 100.0, "latency"),
+    ):
+        for rival in (MCGRAD, SPLINE):
+            for values in VALUES:
+                yield goal(words, bar, what, rival, values, lambda rows: rows >= 10_000)
+    yield goal("from 10,000,000 rows on, fit faster than", 1.0, "fit", ISOTONIC, 0, lambda rows: rows >= 10_000_000)
+    yield goal("predict faster than", 1.0, "predict", ISOTONIC, 0, lambda rows: True)

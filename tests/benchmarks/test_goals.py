@@ -1,0 +1,109 @@
+"""Goals are decided by the kept figures, and by nothing where there are none."""
+
+import json
+
+import pytest
+
+from benchmarks import goals
+from benchmarks.data import REAL
+from benchmarks.methods import OWN_METHODS, PEER_METHODS
+from benchmarks.quality import SEEDS, SIZES
+
+METHODS = [*PEER_METHODS, *OWN_METHODS]
+
+
+def entry(key, rows, tags, **figures):
+    return {"peer": key[0], "method": key[1], "rows": rows, "fields": [], "tags": tags, **figures}
+
+
+def figures(ours):
+    """Return figures by which every goal is met while ours, a share of the others', is small enough."""
+
+    def of(key):
+        return ours if key == ("mcnet", "mcnet") else 1.0
+
+    real = [
+        entry(key, 9, {"set": name, "split": "_rand", "fields": "none"}, loss=of(key), fit=of(key))
+        for name in REAL
+        for key in METHODS
+    ]
+    quality = [
+        entry(key, rows, {"values": values, "truth": "usual", "seed": seed}, kl=of(key))
+        for values in (4, 200)
+        for rows in SIZES
+        for seed in range(SEEDS)
+        for key in METHODS
+    ]
+    speed = [
+        entry(key, rows, {"values": values}, fit=of(key), latency=of(key), predict=of(key))
+        for values in (0, 4, 200)
+        for rows in goals.SPEED_SIZES
+        for key in METHODS
+    ]
+    return {"real": real, "quality": quality, "speed": speed}
+
+
+@pytest.fixture
+def decided(tmp_path):
+    """Return the goals of figures, as (text, figure, verdict) of each line."""
+
+    def decide(found):
+        for part, entries in found.items():
+            (tmp_path / f"{part}.json").write_text(json.dumps(entries))
+        text = goals.section(tmp_path)
+        lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
+        assert all(len(line) == 3 for line in lines)
+        return text, lines
+
+    return decide
+
+
+@pytest.mark.parametrize(
+    ("ours", "unmet"),
+    [
+        (0.001, ()),
+        (0.02, ("100 times",)),
+        (0.08, ("100 times", "20 times")),
+        (0.2, ("100 times", "20 times", "10 times")),
+        (0.7, ("100 times", "20 times", "10 times", "half of")),
+        (2.0, ("",)),
+    ],
+)
+def test_bars_decide(decided, ours, unmet):
+    _, lines = decided(figures(ours))
+    for text, _, verdict in lines:
+        expected = "**no**" if any(part in text for part in unmet) else "yes"
+        assert verdict == expected, text
+
+
+def test_without_figures_nothing_is_decided(decided):
+    text, lines = decided({})
+    assert {verdict for _, _, verdict in lines} == {"no figure"}
+    assert f"without a figure: {len(lines)}." in text
+    assert all("missing: " in figure for _, figure, _ in lines)
+
+
+def test_what_is_missing_is_named_with_its_place_and_reason(decided):
+    found = figures(0.001)
+    for own in found["speed"]:
+        if (own["peer"], own["method"], own["rows"]) == ("mcgrad", "default", 10**7):
+            del own["fit"], own["latency"], own["predict"]
+            own["failed"] = "over 75 s"
+    found["quality"] = [own for own in found["quality"] if (own["peer"], own["tags"]["seed"]) != ("betacal", 2)]
+    _, lines = decided(found)
+    for text, figure, verdict in lines:
+        late = "times faster than mcgrad: default" in text and "halves" not in text
+        fewer_seeds = "KL" in text
+        assert (verdict == "yes, as far as there are figures") == (late or fewer_seeds)
+        assert ("missing: mcgrad: default (over 75 s) at 10,000,000 rows" in figure) == late
+        assert ("missing: betacal: beta at 5,000, 20,000, 100,000, 1,000,000 rows" in figure) == fewer_seeds
+
+
+def test_two_fields_and_other_truths_do_not_count(decided):
+    found = figures(0.001)
+    found["real"] += [
+        entry(("mcnet", "mcnet"), 9, {"set": n, "split": "_rand", "fields": "field2"}, loss=9.0, fit=9.0) for n in REAL
+    ]
+    found["quality"] += [entry(("mcnet", "mcnet"), SIZES[0], {"values": 4, "truth": "bent", "seed": 0}, kl=9.0)]
+    _, lines = decided(found)
+    assert {verdict for _, _, verdict in lines} == {"yes"}
