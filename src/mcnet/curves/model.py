@@ -15,7 +15,7 @@ from mcnet.curves.family import CurveFamily
 from mcnet.curves.few import FewRows
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.rows.columns import FloatArray, ScoreType, as_array, as_floats, check_lengths, scores_column
-from mcnet.rows.contexts import Contexts
+from mcnet.rows.contexts import ANY, Contexts
 from mcnet.rows.fields import field_columns
 
 __all__ = ["CalibrationModel"]
@@ -108,7 +108,10 @@ class CalibrationModel:
             unknown = np.flatnonzero(which < 0)
             if len(unknown):
                 own = self.contexts.field_codes([column[unknown] for column in field_columns(field)])
-                result[unknown] = self.family.predict(score[unknown], own)
+                asked = (own != ANY).any(axis=1)  # where no value is known, the pooled curve holds
+                if asked.any():
+                    unknown = unknown[asked]
+                    result[unknown] = self.family.predict(score[unknown], own[asked])
         return result
 
     def predict_one(self, score: float, field: Any = None) -> float:

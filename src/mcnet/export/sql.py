@@ -96,32 +96,32 @@ def sql_text(
         expression = case_expression(pieces, known, columns, words)
         if dialect == "postgresql":
             expression = f"CAST({expression} AS {words.double_type})"  # all of it may be literals, which are numeric
-        text = f"{origin}SELECT r.*, {expression} AS {words.column(output)}\nFROM {columns.rows};\n"
-        _check_length(text, words, one_statement=True)
-        return text
+        select = f"SELECT r.*, {expression} AS {words.column(output)}\nFROM {columns.rows}"
+        return origin + _script([select], words)
     statements = [
         *(["BEGIN TRANSACTION"] if dialect != "bigquery" else []),
         *table_statements(pieces, known, words, tables),
         *(["COMMIT"] if dialect != "bigquery" else []),
         join_select(known, columns, words, tables=tables, output=output),
     ]
-    text = origin + ";\n".join(statements) + ";\n"
-    _check_length(text, words, one_statement=False)
-    return text
+    return origin + _script(statements, words)
 
 
-def _check_length(text: str, dialect: Dialect, *, one_statement: bool) -> None:
-    """Refuse a statement that the engine would refuse for its length; warn of a script it takes only in parts."""
-    size = len(text.encode())
-    if dialect.longest is None or size <= dialect.longest:
-        return
-    too_long = (
-        f"the SQL has {size / 1e6:,.1f} MB, and {dialect.name} takes at most {dialect.longest / 1e6:,.0f} MB at once"
-    )
-    if one_statement:
-        raise NotSupportedError(f"{too_long}; pass form='tables', whose statements are short")
+def _script(statements: list[str], dialect: Dialect) -> str:
+    """Join statements; refuse one that the engine would refuse for its length, warn if it takes them only in parts."""
+    text = ";\n".join(statements) + ";\n"
+    if dialect.longest is None or len(text.encode()) <= dialect.longest:
+        return text
+    most = f"and {dialect.name} takes at most {dialect.longest / 1e6:,.0f} MB at once"
+    longest = max(len(statement.encode()) for statement in statements)
+    if longest > dialect.longest:
+        raise NotSupportedError(
+            f"a statement has {longest / 1e6:,.1f} MB, {most}; form='tables' has the shortest statements"
+        )
     warnings.warn(
-        f"{too_long}: run its statements one by one, each ends in a line that ends in ;",
+        f"the SQL has {len(text.encode()) / 1e6:,.1f} MB, {most}: run its statements one by one; where a line ends in ;"
+        " a statement ends",
         CalibrationWarning,
         stacklevel=3,
     )
+    return text
