@@ -29,7 +29,20 @@ NASTY_TEXTS = (
     "NULL",
     "x" * 300,
 )
-NASTY_NAMES = ("country", "score", "calibrated", "table", "it's", 'a"b', "漢字", "*/ x", "int", "curve")
+NASTY_NAMES = (
+    "country",
+    "score",
+    "calibrated",
+    "table",
+    "it's",
+    'a"b',
+    "漢字",
+    "*/ x",
+    "int",
+    "curve",
+    "a/*b",
+    "int_length",
+)
 EDGES = (0.0, 1e-300, 9e-8, 1e-7, np.nextafter(1e-7, 1.0), 0.25, 0.5, 1.0 - 1e-7, np.nextafter(1.0 - 1e-7, 1.0), 1.0)
 
 
