@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from mcnet.curves.compiling import family_curves
 from mcnet.curves.curves import Curves
+from mcnet.curves.family import CurveFamily
 from mcnet.curves.model import CalibrationModel
 from mcnet.rows.contexts import ANY, Contexts
 
@@ -27,7 +29,20 @@ NASTY_TEXTS = (
     "NULL",
     "x" * 300,
 )
-NASTY_NAMES = ("country", "score", "calibrated", "table", "it's", 'a"b', "漢字", "*/ x", "int", "curve")
+NASTY_NAMES = (
+    "country",
+    "score",
+    "calibrated",
+    "table",
+    "it's",
+    'a"b',
+    "漢字",
+    "*/ x",
+    "int",
+    "curve",
+    "a/*b",
+    "int_length",
+)
 EDGES = (0.0, 1e-300, 9e-8, 1e-7, np.nextafter(1e-7, 1.0), 0.25, 0.5, 1.0 - 1e-7, np.nextafter(1.0 - 1e-7, 1.0), 1.0)
 
 
@@ -93,6 +108,35 @@ def _large_model(kind):
 @pytest.fixture(scope="session")
 def two_field_model():
     return _large_model("two fields")
+
+
+def _family_model(sizes=(4, 5), curves=6):
+    """A model that has curves for a few combinations and asks its family for all others."""
+    rng = np.random.default_rng(2)
+    values = tuple((*(f"v{i:03d}" for i in range(size - 1)), None) for size in sizes)
+    family = CurveFamily(
+        np.linspace(-6.0, 1.0, 8),
+        4,
+        -2.5,
+        np.full(9, -0.2),
+        np.array([1.0, 0.0]),
+        np.column_stack([np.zeros(9), np.linspace(-1.0, 1.0, 9)]),
+        tuple(rng.normal(0.0, 0.4, (size, 2)) for size in sizes),
+    )
+    table = np.column_stack([rng.integers(ANY, size, 4 * curves) for size in sizes]).astype(np.int32)
+    table = np.unique(table[(table != ANY).any(axis=1)], axis=0)[:curves]
+    contexts = Contexts(("country", "source"), values, table)
+    return CalibrationModel("mcnet", {}, contexts, family_curves(family, table)[0], family=family)
+
+
+@pytest.fixture(scope="session")
+def family_model():
+    return _family_model()
+
+
+@pytest.fixture(scope="session")
+def vast_model():
+    return _family_model(sizes=(400, 500))
 
 
 @pytest.fixture(scope="session", params=["no field", "falling", "two fields", "1,000 contexts"])

@@ -192,3 +192,38 @@ def test_a_value_too_long_for_c_is_refused(tmp_path):
     with pytest.raises(mcnet.NotSupportedError, match="5,000 bytes"):
         export_c(_model(["x" * 5000]), tmp_path / "model.h")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        (("text", "text_length"), "mcnet"),
+        (("text_length", "text"), "mcnet"),
+        (("text", "Text", "text_2", "text_length", "text 2 length"), "mcnet"),
+        (("context_n", "context"), "field"),
+        (("a/*b", "b*/a", "//", "?/"), "mcnet"),
+    ],
+)
+def test_no_name_of_a_field_breaks_the_header(tmp_path, fields, name):
+    values = tuple((f"value {i}",) for i in range(len(fields)))
+    contexts = Contexts(fields, values, np.zeros((1, len(fields)), dtype=np.int32))
+    model = CalibrationModel("platt-field", {}, contexts, Curves.constant(0.25, 2))
+    library = _Library(model, tmp_path, name=name)
+    row = [known[0] for known in values]
+    assert library.context(row) == 0
+    for i in range(len(fields)):
+        assert library.context([*row[:i], "other", *row[i + 1 :]]) == -1
+
+
+def test_names_that_differ_in_capitals_alone_live_in_one_program(tmp_path):
+    names = ("ctr", "CTR", "Ctr", "ctr_own", "CTR_own")
+    source = "#include <stdio.h>\n"
+    for number, name in enumerate(names):
+        model = CalibrationModel("platt", {}, Contexts.none(), Curves.constant(0.125 * (number + 1)))
+        export_c(model, tmp_path / f"{number}.h", name=name)
+        source += f'#include "{number}.h"\n'
+    printed = "".join(f'printf("%g ", {name}_calibrate(0.5)); ' for name in names)
+    (tmp_path / "use.c").write_text(f"{source}int main(void) {{ {printed}return 0; }}\n")
+    _compile("gcc", *STRICT, "-o", str(tmp_path / "use"), str(tmp_path / "use.c"))
+    found = subprocess.run([str(tmp_path / "use")], capture_output=True, text=True, check=True).stdout
+    assert [float(word) for word in found.split()] == [0.125, 0.25, 0.375, 0.5, 0.625]

@@ -74,3 +74,34 @@ def test_the_c_and_sql_exports_need_no_onnx_and_no_polars(tmp_path, fitted):
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"model.json", "m.h", "m.sql"}
+
+
+@pytest.mark.parametrize(
+    ("to", "options", "message"),
+    [
+        ("c", {"name": 12}, "name is 12; it is a text"),
+        ("onnx", {"missing": 7}, "missing is 7; it is a text"),
+        ("onnx", {"missing_number": "abc"}, "missing_number is 'abc'; it is a whole number"),
+        ("onnx", {"missing_number": True}, "missing_number is True"),
+        ("onnx", {"missing_number": 2**63}, "it is a whole number of 64 bits"),
+        ("onnx", {"field_type": 5}, "field_type is 5; it is a text, or a mapping"),
+        ("onnx", {"field_type": "int32"}, "it is 'string' or 'int64'"),
+        ("onnx", {"score_type": None}, "score_type is None"),
+        ("sql", {"score": 5}, "score is 5"),
+        ("sql", {"tables": 5}, "tables is 5; it is a name"),
+        ("sql", {"tables": ["a", 5]}, "tables is"),
+        ("sql", {"source": ()}, "source is"),
+        ("sql", {"output": None}, "output is None"),
+        ("sql", {"output": ""}, "output is ''; it is a text that is not empty"),
+        ("sql", {"fields": "field"}, "a mapping of fields, as in"),
+        ("sql", {"fields": {"field": 5}}, "a mapping of fields"),
+        ("sql", {"dialect": []}, "dialect is"),
+        ("table", {"format": "xls"}, "format is 'xls'; it is 'parquet' or 'csv'"),
+        ("table", {"format": 1}, "format is 1"),
+    ],
+)
+def test_options_of_the_wrong_kind_are_refused_in_words(tmp_path, fitted, to, options, message):
+    with pytest.raises(mcnet.InputError) as refused:
+        export_model(fitted, tmp_path / "model.csv", to, **options)
+    assert message in str(refused.value)
+    assert not list(tmp_path.iterdir())

@@ -157,3 +157,8 @@ def test_without_onnx_the_error_says_what_to_install(tmp_path, monkeypatch):
 def test_unknown_options_are_refused(tmp_path, options):
     with pytest.raises(mcnet.InputError):
         export_onnx(_model(["a"]), tmp_path / "model.onnx", **options)
+
+
+def test_a_field_without_a_name_is_refused(tmp_path):
+    with pytest.raises(mcnet.InputError, match="empty name"):
+        export_onnx(_model(["a"], field=""), tmp_path / "model.onnx")

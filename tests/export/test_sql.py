@@ -1,5 +1,7 @@
 """SQL: DuckDB gives the bits of predict, and no text breaks out of its quotes."""
 
+from dataclasses import replace
+
 import duckdb
 import numpy as np
 import pyarrow as pa
@@ -145,3 +147,58 @@ def test_a_zero_character_is_refused():
 def test_unknown_options_are_refused(options):
     with pytest.raises(mcnet.InputError):
         sql_text(_model(["a"]), **options)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.decimal128(6, 4)])
+def test_the_words_of_postgresql_give_doubles_whatever_the_score_is(two_field_model, rows_for, form, kind):
+    scores, fields = rows_for(two_field_model, 300)
+    column = pa.array(np.round(scores, 4)).cast(kind, safe=False)
+    expected = two_field_model.predict([float(score) for score in column.to_pylist()], fields)
+    fields = {name: pa.array(values.tolist(), pa.string()) for name, values in fields.items()}
+    found, _ = _run(sql_text(two_field_model, dialect="postgresql", form=form), {"score": column, **fields})
+    np.testing.assert_array_equal(found, expected)
+    flat = CalibrationModel("base", {}, Contexts.none(), Curves.constant(0.25))
+    found, _ = _run(sql_text(flat, dialect="postgresql", form=form), {"score": column})
+    assert found.dtype == np.float64
+    assert set(found) == {0.25}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_tables_without_fields_are_joined_by_an_equality_of_both_sides(monkeypatch, dialect):
+    curves = Curves.of([(np.array([0.1, 0.5, 0.9]), np.array([0.05, 0.3, 0.6]))])
+    model = CalibrationModel("isotonic", {}, Contexts.none(), curves)
+    joined = sql_text(model, dialect=dialect, form="tables").split("JOIN")[-1]
+    assert "curve = CASE WHEN" in joined
+    # DuckDB runs the range join that BigQuery is given, if the quotes are its own.
+    words = replace(DIALECTS["duckdb"], name=dialect)
+    monkeypatch.setitem(DIALECTS, dialect, words if dialect == "bigquery" else DIALECTS[dialect])
+    scores = pa.array([None, 0.0, 0.3, 0.5, 1.0])
+    found, _ = _run(sql_text(model, dialect=dialect, form="tables"), {"score": scores})
+    np.testing.assert_array_equal(found, [np.nan, *model.predict([0.0, 0.3, 0.5, 1.0])])
+
+
+def test_bigquery_gets_no_statement_that_is_too_long_for_it(large_model):
+    text = sql_text(large_model, dialect="duckdb", form="tables")
+    if len(text) < 1_100_000:
+        sql_text(large_model, dialect="bigquery", form="tables")
+        return
+    with pytest.warns(mcnet.CalibrationWarning, match="takes at most 1 MB at once: run its statements one by one"):
+        text = sql_text(large_model, dialect="bigquery", form="tables")
+    statements = text.split(";\n")
+    assert max(map(len, statements)) < 1_000_000
+    assert all(part.startswith(("CREATE", "INSERT", "SELECT", "--")) for part in statements[:-1])
+    with pytest.raises(mcnet.NotSupportedError, match=r"a statement has .* MB, .*form='tables'"):
+        sql_text(large_model, dialect="bigquery", form="case")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("bad", ["", "a\0b"])
+def test_names_that_no_column_can_have_are_refused(form, bad):
+    for model, options in [
+        (_model(["a"], field=bad), {}),
+        (_model(["a"]), {"score": bad or None, "fields": {"site": bad}}),
+        (_model(["a"]), {"output": bad}),
+    ]:
+        with pytest.raises(mcnet.InputError, match="cannot be the name of a column"):
+            sql_text(model, form=form, **options)

@@ -12,6 +12,7 @@ import mcnet
 from mcnet.curves.curves import Curves
 from mcnet.curves.model import CalibrationModel
 from mcnet.curves.store import model_document
+from mcnet.export.exported import Exported
 from mcnet.export.table import export_table, knot_table
 from mcnet.rows.contexts import Contexts
 
@@ -22,8 +23,8 @@ def test_the_curves_can_be_built_again(tmp_path, large_model, name):
     if name.endswith("parquet"):
         table = pl.read_parquet(tmp_path / name)
     else:
-        table = pl.read_csv(tmp_path / name, skip_lines=1, schema=knot_table(large_model).schema)
-    assert table.equals(knot_table(large_model))
+        table = pl.read_csv(tmp_path / name, skip_lines=1, schema=knot_table(Exported.of(large_model)).schema)
+    assert table.equals(knot_table(Exported.of(large_model)))
     for (curve,), part in table.group_by("curve"):
         np.testing.assert_array_equal(part["score"], large_model.curves.grid(curve))
         np.testing.assert_array_equal(part["probability"], large_model.curves.values(curve))
@@ -31,7 +32,7 @@ def test_the_curves_can_be_built_again(tmp_path, large_model, name):
 
 
 def test_missing_any_and_empty_are_told_apart(tmp_path, two_field_model):
-    table = knot_table(two_field_model)
+    table = knot_table(Exported.of(two_field_model))
     contexts = table.filter(pl.col("knot") == 0)
     assert contexts.row(0)[:4] == (None, "any", None, "any")
     rows = two_field_model.contexts.rows()
@@ -45,7 +46,7 @@ def test_missing_any_and_empty_are_told_apart(tmp_path, two_field_model):
 def test_fields_named_like_the_numbers_get_names_of_their_own():
     contexts = Contexts(("score", "curve"), (("a",), ("b",)), np.zeros((1, 2), dtype=np.int32))
     model = CalibrationModel("mcnet", {}, contexts, Curves.constant(0.5, 2))
-    assert knot_table(model).columns == [
+    assert knot_table(Exported.of(model)).columns == [
         "score_2",
         "score_2_is",
         "curve_2",
@@ -64,7 +65,7 @@ def test_tables_say_where_they_come_from(tmp_path, large_model):
     export_table(large_model, tmp_path / "model.csv")
     with (tmp_path / "model.csv").open(encoding="utf-8", newline="") as file:
         origin = file.readline()
-        assert next(csv.reader(file)) == knot_table(large_model).columns
+        assert next(csv.reader(file)) == knot_table(Exported.of(large_model)).columns
     assert origin.startswith("# ")
     assert json.loads(origin[2:])["checksum"] == checksum
 
@@ -77,7 +78,7 @@ def test_the_origin_of_a_csv_table_is_json_that_readers_skip(tmp_path, name):
     export_table(model, path)
     with path.open(encoding="utf-8") as file:
         assert json.loads(file.readline().removeprefix("# "))["fields"] == [name]
-    expected = [row[1:] for row in knot_table(model).rows()]
+    expected = [row[1:] for row in knot_table(Exported.of(model)).rows()]
     assert [row[1:] for row in pl.read_csv(path, skip_lines=1).rows()] == expected
     assert [row[1:] for row in pl.read_csv(path, comment_prefix="#").rows()] == expected
     read = duckdb.sql(f"select * from read_csv('{path}', comment='#', quote='\"', header=true)").fetchall()

@@ -141,7 +141,10 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         return float(np.average(xlogy(y, p) + xlog1py(1.0 - y, -p), weights=w))
 
     def codes(self, field: Any) -> Any:
-        """Return each row's context as a number to pass to `predict(codes=…)`, -1 where unseen."""
+        """Return each row's context as a number to pass to `predict(codes=…)`, -1 where unseen.
+
+        Refused where not every combination of field values has a curve of its own.
+        """
         return self._fitted().codes(field)
 
     def save(self, path: str | PathLike[str]) -> None:

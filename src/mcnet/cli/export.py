@@ -12,7 +12,10 @@ __all__ = ["export"]
 
 def export(
     model: options.ModelFile,
-    output: options.Output,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The file to write; by default beside the model."),
+    ] = None,
     to: Annotated[
         str | None, typer.Option("--to", metavar="KIND", help="onnx, c, sql or table, if the file's name does not say.")
     ] = None,
@@ -37,17 +40,26 @@ def export(
 
     \b
     Example:
-      mcnet export model.json --to c -o calibrate.h
+      mcnet export model.json --to onnx
+      mcnet export model.json -o calibrate.h --set name=ctr
       mcnet export model.json --to sql -o calibrate.sql --set dialect=bigquery
     """
     from mcnet.cli.files import check_output
     from mcnet.cli.parameters import parse_parameters
     from mcnet.curves.store import load
-    from mcnet.export import export_model
+    from mcnet.errors import InputError
+    from mcnet.export.exporting import default_path, export_model, target_of
+    from mcnet.export.options import option_from_text
 
     printer = Printer(json, quiet)
+    chosen = parse_parameters(parameters, option_from_text)
+    if output is None:
+        if to is None:
+            raise InputError("name the kind with --to (onnx, c, sql or table), or the file with --output")
+        output = str(default_path(model, to, **chosen))
+    to = target_of(output, to)
     check_output(output, [model], force=force)
     loaded = load(model)
-    export_model(loaded, output, to=to, **parse_parameters(parameters))
+    export_model(loaded, output, to=to, **chosen)
     printer.note(f"{loaded} → {output}")
     printer.result({"output": output, "to": to, "method": loaded.method})

@@ -22,6 +22,8 @@ def check_output(path: str, inputs: Sequence[str], *, force: bool, ending: str |
     from mcnet.rows.files import expand_paths
 
     target = Path(path)
+    if path == "-":
+        raise InputError("nothing is written to stdout but --json; name a file instead of -, or ./- if it is called so")
     if ending is not None and target.suffix.lower() != ending:
         raise InputError(f"{target} will be a {ending[1:].capitalize()} file; give it a name that ends in {ending}")
     if target.is_dir():

@@ -15,7 +15,7 @@ from mcnet.curves.family import CurveFamily
 from mcnet.curves.few import FewRows
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.rows.columns import FloatArray, ScoreType, as_array, as_floats, check_lengths, scores_column
-from mcnet.rows.contexts import Contexts
+from mcnet.rows.contexts import ANY, Contexts
 from mcnet.rows.fields import field_columns
 
 __all__ = ["CalibrationModel"]
@@ -62,11 +62,11 @@ class CalibrationModel:
 
     @cached_property
     def _few_rows(self) -> FewRows:
-        return FewRows(self.contexts, self.curves, only_known=self._asks_family)
+        return FewRows(self.contexts, self.curves, only_known=self.asks_family)
 
     @cached_property
-    def _asks_family(self) -> bool:
-        """Whether contexts without a curve of their own are asked of the family."""
+    def asks_family(self) -> bool:
+        """Whether combinations of known values without a curve of their own are asked of the family."""
         return self.family is not None and not self.contexts.complete
 
     def predict(
@@ -83,7 +83,8 @@ class CalibrationModel:
         ----------
         scores : a column of scores in [0, 1] (or logits, with score_type="logit").
         field : the field column(s), as in fit; unseen values get the pooled curve.
-        codes : instead of `field`, what `codes(field)` returned: saves looking the values up again.
+        codes : instead of `field`, what `codes(field)` returned: saves looking the values up again. -1 is the pooled
+            curve.
         """
         if codes is None and score_type == "probability":
             few = self._few_rows(scores, field)
@@ -96,7 +97,7 @@ class CalibrationModel:
         else:
             score = scores_column(scores, score_type=score_type, clip=False)
         if codes is None:
-            which = self.codes(field)
+            which = self._looked_up(field)
         elif field is not None:
             raise InputError("both field and codes were given; give one of them")
         else:
@@ -106,13 +107,16 @@ class CalibrationModel:
         if result is None:
             scores_column(score)
             raise self._not_codes()
-        if self._asks_family and field is not None:
+        if self.asks_family and field is not None:
             assert self.family is not None
             assert which is not None
             unknown = np.flatnonzero(which < 0)
             if len(unknown):
                 own = self.contexts.field_codes([column[unknown] for column in field_columns(field)])
-                result[unknown] = self.family.predict(score[unknown], own)
+                asked = (own != ANY).any(axis=1)  # where no value is known, the pooled curve holds
+                if asked.any():
+                    unknown = unknown[asked]
+                    result[unknown] = self.family.predict(score[unknown], own[asked])
         return result
 
     def predict_one(self, score: float, field: Any = None) -> float:
@@ -157,7 +161,19 @@ class CalibrationModel:
         return InputError(f"codes are whole numbers from -1 to {len(self.contexts) - 1}, as codes(field) returns them")
 
     def codes(self, field: Any) -> NDArray[np.int32] | None:
-        """Return the context of each row as a number, -1 where it is unseen; None for a model without fields."""
+        """Return the context of each row as a number, -1 where it is unseen; None for a model without fields.
+
+        A model of so many combinations of values that not each has a curve of its own refuses: a number would lose
+        the values that `predict(field=…)` still knows.
+        """
+        if self.asks_family:
+            raise NotSupportedError(
+                f"not every combination of {' × '.join(self.fields)} has a curve of its own, so a number cannot stand "
+                "for the values of a row; call predict(scores, field=…)"
+            )
+        return self._looked_up(field)
+
+    def _looked_up(self, field: Any) -> NDArray[np.int32] | None:
         if field is None and self.fields:
             raise InputError(f"this {self.method} model needs the field {', '.join(self.fields)}; pass field=")
         if field is None:

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterable
+from itertools import chain, count
 from os import PathLike
 
 from mcnet.curves.model import CalibrationModel
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.export.c_source import EXAMPLE, HEADER, WITH_FIELDS, WITHOUT_FIELDS
-from mcnet.export.context_map import ContextMap, free_name
+from mcnet.export.context_map import ContextMap
+from mcnet.export.exported import Exported, warn_of_size
 from mcnet.export.guide import Guide
 from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, Pieces
 from mcnet.export.stamp import stamp, stamp_line
@@ -16,6 +18,7 @@ from mcnet.rows.writing import whole_file
 __all__ = ["export_c"]
 
 _A_LINE = 6
+_BYTES_A_PIECE = 46
 _LONGEST_LITERAL = 4095
 
 
@@ -24,19 +27,23 @@ def export_c(model: CalibrationModel, path: str | PathLike[str], *, name: str = 
 
     Parameters
     ----------
-    name : what the names in the header begin with; models used in one program need different ones.
+    name : what the names in the header begin with; models used in one program need different ones. Macros begin with
+        it in capitals, or, if it has capitals itself, with it and _own.
     """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         raise InputError(f"name is {name!r}; it begins the names in C: letters, digits and _, a letter first")
-    known = ContextMap.of(model.contexts)
-    parameters = _parameters(known)
-    contexts = len(model.curves) - 1
-    shared = {"name": name, "NAME": name.upper(), "contexts": str(contexts)}
+    exported = Exported.of(model)
+    origin = stamp(model, exported)
+    known = ContextMap.of(exported.contexts)
+    parameters = _parameters(known, name)
+    pieces = Pieces.of(exported.curves)
+    warn_of_size("C header", len(pieces), _BYTES_A_PIECE)
+    shared = {"name": name, "NAME": _macros(name), "contexts": str(len(exported.curves) - 1)}
     text = HEADER.substitute(
         shared,
-        stamp=stamp_line(model),
+        stamp=stamp_line(origin),
         usage=_call(name, parameters),
-        checksum=_literal(stamp(model)["checksum"]),
+        checksum=_literal(origin["checksum"]),
         method=_literal(model.method),
         functions=_lookup(known, parameters, shared) if known.names else WITHOUT_FIELDS.substitute(shared),
         example=EXAMPLE.substitute(
@@ -44,7 +51,7 @@ def export_c(model: CalibrationModel, path: str | PathLike[str], *, name: str = 
             words="".join(f" {parameter.upper()}" for parameter in parameters),
             call=_call(name, [f"argc > {i + 2} ? argv[{i + 2}] : NULL" for i in range(len(parameters))]),
         ),
-        **_tables(Pieces.of(model.curves)),
+        **_tables(pieces),
     )
     with whole_file(path) as part:
         part.write_text(text, encoding="ascii")
@@ -113,12 +120,27 @@ def _lookup(known: ContextMap, parameters: list[str], shared: dict[str, str]) ->
     )
 
 
-def _parameters(known: ContextMap) -> list[str]:
-    """Return a C name for each field; the prefix keeps it apart from every keyword."""
+def _macros(name: str) -> str:
+    """Return what the macros begin with: the name in capitals; one that has capitals itself is kept and marked.
+
+    The mark is of small letters, so that ctr, Ctr and CTR never share a macro.
+
+    >>> _macros("ctr"), _macros("CTR")
+    ('CTR', 'CTR_own')
+    """
+    return name.upper() if name == name.lower() else f"{name}_own"
+
+
+def _parameters(known: ContextMap, name: str) -> list[str]:
+    """Return a C name for each field, free together with its NAME_length; the prefix keeps it from every keyword."""
     names: list[str] = []
+    taken = {f"{name}_context_n"}  # called where the parameters are seen
     for field in known.names:
         plain = re.sub(r"[^a-z0-9]+", "_", field.lower()).strip("_")
-        names.append(free_name(f"field_{plain}".rstrip("_"), names))
+        wanted = f"field_{plain}".rstrip("_")
+        tried = chain([wanted], (f"{wanted}_{number}" for number in count(2)))
+        names.append(next(text for text in tried if taken.isdisjoint((text, f"{text}_length"))))
+        taken |= {names[-1], f"{names[-1]}_length"}
     return names
 
 

@@ -10,13 +10,15 @@ from typing import Any
 
 from mcnet.curves.model import CalibrationModel
 from mcnet.errors import CalibrationWarning, InputError, NotFittedError, NotSupportedError
+from mcnet.export.options import check_options
 
-__all__ = ["TARGETS", "export_model", "export_options"]
+__all__ = ["TARGETS", "default_path", "export_model", "export_options", "target_of"]
 
 TARGETS = ("onnx", "c", "sql", "table")
 """What a model can be exported to."""
 
 _BY_SUFFIX = {".onnx": "onnx", ".h": "c", ".hpp": "c", ".sql": "sql", ".parquet": "table", ".csv": "table"}
+_SUFFIX = {"onnx": ".onnx", "c": ".h", "sql": ".sql", "table": ".parquet"}
 
 
 def export_model(model: Any, path: str | PathLike[str], to: str | None = None, **options: Any) -> None:
@@ -29,15 +31,13 @@ def export_model(model: Any, path: str | PathLike[str], to: str | None = None, *
     to : "onnx", "c", "sql" or "table"; by default what the ending of `path` says (.onnx, .h, .sql, .parquet, .csv).
     options : those of export_onnx, export_c, export_sql or export_table.
     """
-    if to is None:
-        to = _BY_SUFFIX.get(Path(path).suffix.lower())
-        if to is None:
-            raise InputError(f"the ending of {str(path)!r} does not say what to export to; say so: {_listed()}")
+    to = target_of(path, to)
     writer = _writer(to)
     unknown = sorted(set(options) - set(export_options(to)))
     if unknown:
         known = ", ".join(export_options(to))
         raise InputError(f"the export to {to} has no option {', '.join(unknown)}; it has {known}")
+    check_options(options)
     served = _served(model)
     if served.provenance.get("columns", {}).get("score_type") == "logit":
         warnings.warn(
@@ -46,6 +46,32 @@ def export_model(model: Any, path: str | PathLike[str], to: str | None = None, *
             stacklevel=2,
         )
     writer(served, path, **options)
+
+
+def target_of(path: str | PathLike[str], to: str | None = None) -> str:
+    """Return what a file is exported to: as named, or as its ending says.
+
+    >>> target_of("ctr.h"), target_of("ctr.inc", "c")
+    ('c', 'c')
+    """
+    if to is None:
+        to = _BY_SUFFIX.get(Path(path).suffix.lower())
+        if to is None:
+            raise InputError(f"the ending of {str(path)!r} does not say what to export to; say so: {_listed()}")
+    if to not in TARGETS:
+        raise InputError(f"to is {to!r}; it is {_listed()}")
+    return to
+
+
+def default_path(model: str | PathLike[str], to: str, **options: Any) -> Path:
+    """Return where a model's export goes if nobody says: beside the model, with the ending of the target.
+
+    >>> default_path("model.json", "c").name, default_path("model.json", "table", format="csv").name
+    ('model.h', 'model.csv')
+    """
+    path = Path(model)
+    suffix = ".csv" if to == "table" and options.get("format") == "csv" else _SUFFIX[target_of(path, to)]
+    return path.with_suffix(suffix)
 
 
 def export_options(to: str) -> dict[str, Any]:
@@ -59,9 +85,7 @@ def export_options(to: str) -> dict[str, Any]:
 
 
 def _writer(to: str) -> Callable[..., None]:
-    if to not in TARGETS:
-        raise InputError(f"to is {to!r}; it is {_listed()}")
-    writer: Callable[..., None] = getattr(import_module(f"mcnet.export.{to}"), f"export_{to}")
+    writer: Callable[..., None] = getattr(import_module(f"mcnet.export.{target_of('', to)}"), f"export_{to}")
     return writer
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from mcnet.curves.model import CalibrationModel
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.export.context_map import ContextMap
+from mcnet.export.exported import Exported, warn_of_size
 from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, Pieces
 from mcnet.export.stamp import stamp
 from mcnet.rows.fields import MISSING_LABEL
@@ -29,6 +30,7 @@ ML_OPSET = 3
 
 _IR_VERSION = 8
 _LOWEST_INT64 = -(2**63)
+_BYTES_A_PIECE = 24
 
 FieldType = Literal["string", "int64"]
 
@@ -66,7 +68,10 @@ def export_onnx(
     score = graph.input("score", TensorProto.DOUBLE if wide else TensorProto.FLOAT, "the raw score, inside [0, 1]")
     if not wide:
         score = graph.add("Cast", score, to=TensorProto.DOUBLE)
-    known = ContextMap.of(model.contexts)
+    exported = Exported.of(model)
+    known = ContextMap.of(exported.contexts)
+    if "" in known.names:
+        raise InputError("a field has the empty name, which no input of an ONNX graph can have; refit with a name")
     columns, keys = [], []
     for name, digits, kind in zip(known.names, known.digits, _types(known.names, field_type), strict=True):
         what = f"the value of field {name!r}; if missing, "
@@ -77,7 +82,9 @@ def export_onnx(
             keys.append(_number_keys(name, digits, missing_number))
             columns.append(graph.input(name, TensorProto.INT64, what + str(missing_number)))
     curve = _curve(graph, known, columns, keys)
-    _evaluate(graph, Pieces.of(model.curves), score, curve)
+    pieces = Pieces.of(exported.curves)
+    warn_of_size("ONNX graph", len(pieces), _BYTES_A_PIECE)
+    _evaluate(graph, pieces, score, curve)
     document = helper.make_model(
         graph.finished("calibrated"),
         opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)],
@@ -86,7 +93,7 @@ def export_onnx(
         producer_version=__version__,
         doc_string=f"Raw score to calibrated probability, by {model.method}; the metadata say where it comes from.",
     )
-    origin = {**stamp(model), "inputs": {info.name: info.doc_string for info in graph.inputs}}
+    origin = {**stamp(model, exported), "inputs": {info.name: info.doc_string for info in graph.inputs}}
     helper.set_model_props(
         document, {key: value if isinstance(value, str) else json.dumps(value) for key, value in origin.items()}
     )

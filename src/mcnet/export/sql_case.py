@@ -1,5 +1,6 @@
 """The SELECT form: the whole model as one expression of nested CASEs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mcnet.export.context_map import ContextMap
@@ -11,10 +12,21 @@ __all__ = ["Columns", "case_expression"]
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns the expression reads, quoted already."""
+    """The columns the expression reads, quoted already, and the rows that have them, called r."""
 
     score: str
     fields: tuple[str, ...]
+    rows: str
+
+    @staticmethod
+    def of(source: str, score: str, fields: Sequence[str], dialect: Dialect) -> "Columns":
+        """Return the columns of a table, all quoted here but the table."""
+        number, rows = f"r.{dialect.column(score)}", f"{source} AS r"
+        if dialect.name == "postgresql":
+            # Beside a score that is numeric, every literal would stay numeric: slow, and other digits.
+            rows += f" CROSS JOIN LATERAL (SELECT CAST({number} AS {dialect.double_type}) AS x) AS s"
+            number = "s.x"
+        return Columns(number, tuple(f"r.{dialect.column(name)}" for name in fields), rows)
 
 
 def case_expression(pieces: Pieces, known: ContextMap, columns: Columns, dialect: Dialect) -> str:

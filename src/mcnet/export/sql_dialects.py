@@ -20,6 +20,8 @@ class Dialect:
     quote_name: Callable[[str], str]
     is_nan: str
     """An expression with {} for the number."""
+    longest: int | None = None
+    """How many bytes the engine takes at a time, if it says so."""
 
     def text(self, value: str) -> str:
         """Return a text literal that means exactly the value."""
@@ -31,8 +33,20 @@ class Dialect:
         """Return the quoted name of a table."""
         return ".".join(self.quote_name(part) for part in name_parts(name))
 
+    def column(self, name: str) -> str:
+        """Return the quoted name of a column."""
+        if not name or "\x00" in name:
+            raise InputError(
+                f"{name!r} cannot be the name of a column in SQL; name the columns with score=, fields=, output="
+            )
+        return self.quote_name(name)
+
     def number(self, value: float) -> str:
-        """Return a literal of a double; the exponent keeps engines from reading it as a decimal."""
+        """Return a literal that means exactly the double, where a double is wanted.
+
+        The exponent makes it a double in DuckDB and BigQuery. In PostgreSQL it is a numeric of these digits, which
+        becomes a double beside one: scores are cast before they meet it, and results that may be literals alone after.
+        """
         text = repr(float(value))
         return text if "e" in text else text + "e0"
 
@@ -80,10 +94,10 @@ DIALECTS = {
         "DOUBLE PRECISION",
         _postgres_text,
         _doubled('"'),
-        "CAST({} AS DOUBLE PRECISION) = 'NaN'",
+        "{} = 'NaN'",
     ),
     "bigquery": Dialect(
-        "bigquery", "STRING", "INT64", "FLOAT64", _escaped("'"), _escaped("`"), "IS_NAN(CAST({} AS FLOAT64))"
+        "bigquery", "STRING", "INT64", "FLOAT64", _escaped("'"), _escaped("`"), "IS_NAN(CAST({} AS FLOAT64))", 1_000_000
     ),
 }
 

@@ -57,10 +57,9 @@ def join_select(
     dialect: Dialect,
     *,
     tables: str | Sequence[str],
-    source: str,
     output: str,
 ) -> str:
-    """Return the SELECT that calibrates the rows of `source`, which it calls r."""
+    """Return the SELECT that calibrates the rows of the columns."""
     x = f"LEAST(GREATEST({columns.score}, {dialect.number(LOWEST_SCORE)}), {dialect.number(HIGHEST_SCORE)})"
     joins, digits = [], []
     for field, column in enumerate(columns.fields):
@@ -73,13 +72,14 @@ def join_select(
     if digits:
         same = " AND ".join(f"c.digit_{field} = {digit}" for field, digit in enumerate(digits))
         joins.append(f"LEFT JOIN {dialect.table(_named(tables, 'contexts'))} AS c ON {same}")
-    curve = "COALESCE(c.curve, 0)" if digits else "0"
+    # BigQuery refuses an outer join without an equality of both sides, so even curve 0 is a matter of the row.
+    curve = "COALESCE(c.curve, 0)" if digits else f"CASE WHEN {columns.score} IS NULL THEN -1 ELSE 0 END"
     joins.append(_piece_join(dialect, dialect.table(_named(tables, "pieces")), curve, columns.score, x))
     line = f"LEAST(p.slope * ({x} - p.low) + p.value, p.ceiling)"
     nothing = f"{columns.score} IS NULL OR {dialect.is_nan.format(columns.score)}"
     return (
-        f"SELECT r.*, CASE WHEN {nothing} THEN NULL ELSE {line} END AS {dialect.quote_name(output)}\n"
-        f"FROM {source} AS r\n" + "\n".join(joins)
+        f"SELECT r.*, CASE WHEN {nothing} THEN NULL ELSE {line} END AS {dialect.column(output)}\n"
+        f"FROM {columns.rows}\n" + "\n".join(joins)
     )
 
 

@@ -1,31 +1,36 @@
-"""What every export says about its origin: checksum, method and provenance of the model."""
+"""What every export says about its origin: checksum, method and provenance of the model, and what it lacks."""
 
 import json
 from typing import Any
 
 from mcnet.curves.model import CalibrationModel
 from mcnet.curves.store import model_document
+from mcnet.export.exported import Exported
 from mcnet.version import __version__
 
 __all__ = ["stamp", "stamp_line"]
 
 
-def stamp(model: CalibrationModel) -> dict[str, Any]:
+def stamp(model: CalibrationModel, exported: Exported) -> dict[str, Any]:
     """Return the origin of an export; the checksum is the one in the saved model's file."""
-    return {
+    origin = {
         "producer": f"mcnet {__version__}",
         "method": model.method,
         "checksum": model_document(model)["checksum"],
         "fields": list(model.fields),
-        "curves": len(model.curves),
+        "curves": len(exported.curves),
         "monotone": model.monotone,
         "provenance": model.provenance,
     }
+    if exported.added:
+        origin["compiled_for_export"] = {"curves": exported.added, "relative_error": exported.error}
+    if model.parameters.get("auxiliary") is True:
+        origin["left_out"] = "the auxiliary network: these are the curves that serve rows without features"
+    return origin
 
 
-def stamp_line(model: CalibrationModel) -> str:
+def stamp_line(origin: dict[str, Any]) -> str:
     """Return the origin as one line of JSON in plain ASCII that cannot end or open a comment of C or SQL."""
-    text = json.dumps(stamp(model), ensure_ascii=True, allow_nan=False)
-    # JSON reads \/ as a slash, so a field name holding */ stays harmless and readable; a question mark would be half
-    # of a trigraph.
-    return text.replace("/", "\\/").replace("?", "\\u003f")
+    text = json.dumps(origin, ensure_ascii=True, allow_nan=False)
+    # Written by its number, a slash is neither half of a comment's mark; a question mark would be half of a trigraph.
+    return text.replace("/", "\\u002f").replace("?", "\\u003f")

@@ -11,6 +11,7 @@ import numpy as np
 from mcnet.curves.model import CalibrationModel
 from mcnet.errors import InputError
 from mcnet.export.context_map import free_name
+from mcnet.export.exported import Exported, warn_of_size
 from mcnet.export.stamp import stamp, stamp_line
 from mcnet.rows.contexts import ANY
 from mcnet.rows.writing import whole_file
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["export_table", "knot_table"]
 
+_FORMATS = ("parquet", "csv")
+_BYTES_A_KNOT = {"parquet": 18, "csv": 60}
 _NUMBERS = ("curve", "knot", "score", "probability")
 
 
-def knot_table(model: CalibrationModel) -> "pl.DataFrame":
+def knot_table(exported: Exported) -> "pl.DataFrame":
     """Return the knots of every curve, one a row: the context, curve, knot, score, probability.
 
     A field has two columns: its value, and after it NAME_is, which tells a "value" from "missing" and "any" (any value
@@ -32,19 +35,19 @@ def knot_table(model: CalibrationModel) -> "pl.DataFrame":
 
     >>> from mcnet.curves.curves import Curves
     >>> from mcnet.rows.contexts import Contexts
-    >>> table = knot_table(CalibrationModel("identity", {}, Contexts.none(), Curves.constant(0.25)))
+    >>> table = knot_table(Exported(Contexts.none(), Curves.constant(0.25)))
     >>> table.rows()
     [(0, 0, 0.5, 0.25)]
     """
     import polars as pl
 
-    curves = model.curves
+    curves = exported.curves
     sizes = np.diff(curves.value_start)
     rows = np.repeat(np.arange(len(curves)), sizes)
     columns: dict[str, pl.Series] = {}
-    for field, name in enumerate(model.fields):
-        known = model.contexts.values[field]
-        codes = [ANY, *model.contexts.table[:, field].tolist()]
+    for field, name in enumerate(exported.contexts.names):
+        known = exported.contexts.values[field]
+        codes = [ANY, *exported.contexts.table[:, field].tolist()]
         texts = [None if code == ANY else known[code] for code in codes]
         kinds = ["any" if code == ANY else "missing" if known[code] is None else "value" for code in codes]
         value = free_name(name, [*_NUMBERS, *columns])
@@ -70,18 +73,23 @@ def export_table(
     ----------
     format : "parquet" or "csv"; by default what the name of the file ends in.
     """
+    if format not in (None, *_FORMATS):
+        raise InputError(f"format is {format!r}; it is 'parquet' or 'csv'")
     chosen = format or Path(path).suffix.removeprefix(".").lower()
-    if chosen not in ("parquet", "csv"):
+    if chosen not in _FORMATS:
         raise InputError(f"a table is written as parquet or csv; {str(path)!r} ends in neither, so pass format=")
-    table = knot_table(model)
+    exported = Exported.of(model)
+    origin = stamp(model, exported)
+    warn_of_size(f"{chosen} table", len(exported.curves.probabilities), _BYTES_A_KNOT[chosen])
+    table = knot_table(exported)
     with whole_file(path) as part:
         if chosen == "parquet":
-            described = {k: v if isinstance(v, str) else json.dumps(v) for k, v in stamp(model).items()}
+            described = {k: v if isinstance(v, str) else json.dumps(v) for k, v in origin.items()}
             table.write_parquet(part, metadata=described)
         else:
             # A text in quotes and an empty field tell "" from a missing value.
             body = table.write_csv(quote_style="non_numeric", null_value="")
             # Readers of CSV look for the end of a quote even in a line they skip, so that every quote must have one: an
             # escaped quote inside a text, which has none, is written by its number.
-            origin = re.sub(r"\\(.)", lambda pair: r"\u0022" if pair[1] == '"' else pair[0], stamp_line(model))
-            part.write_text(f"# {origin}\n{body}", encoding="utf-8", newline="\n")
+            line = re.sub(r"\\(.)", lambda pair: r"\u0022" if pair[1] == '"' else pair[0], stamp_line(origin))
+            part.write_text(f"# {line}\n{body}", encoding="utf-8", newline="\n")

@@ -1,0 +1,71 @@
+"""`mcnet export`: where the file goes, and options as they are typed."""
+
+import duckdb
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("--to", "onnx"), "model.onnx"),
+        (("--to", "c"), "model.h"),
+        (("--to", "sql"), "model.sql"),
+        (("--to", "table"), "model.parquet"),
+        (("--to", "table", "--set", "format=csv"), "model.csv"),
+    ],
+)
+def test_without_a_name_the_file_lies_beside_the_model_and_is_not_overwritten(mcnet, model, words, name):
+    done = mcnet("export", model, *words, "--json")
+    assert done.document == {"output": str(model.with_name(name)), "to": words[1], "method": "platt-field"}
+    before = model.with_name(name).read_bytes()
+    refused = mcnet("export", model, *words)
+    assert (refused.code, "--force" in refused.err) == (2, True)
+    assert model.with_name(name).read_bytes() == before
+    assert mcnet("export", model, *words, "--force").code == 0
+
+
+def test_the_ending_says_the_target_and_json_prints_it(mcnet, model, tmp_path):
+    assert mcnet("export", model, "-o", tmp_path / "ctr.hpp", "--json").document["to"] == "c"
+
+
+def test_neither_a_kind_nor_a_file_is_refused(mcnet, model):
+    done = mcnet("export", model)
+    assert (done.code, "--to" in done.err, "--output" in done.err) == (2, True, True)
+
+
+@pytest.mark.parametrize("command", ["export", "apply"])
+def test_a_dash_is_no_file(mcnet, model, log, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    words = ("--to", "c") if command == "export" else (log,)
+    done = mcnet(command, model, *words, "-o", "-")
+    assert (done.code, "name a file" in done.err) == (2, True)
+    assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.parametrize(
+    ("to", "word", "message"),
+    [
+        ("c", "name=12", "a letter first"),
+        ("onnx", "missing_number=abc", "missing_number is 'abc'"),
+        ("onnx", "missing_number=1.5", "missing_number is '1.5'"),
+        ("sql", "output=", "output is ''"),
+        ("sql", "fields=country", "fields is 'country'; it is a mapping"),
+        ("sql", 'fields={"country":5}', "fields is"),
+        ("table", "format=xls", "format is 'xls'"),
+        ("table", "name=12", "has no option name"),
+    ],
+)
+def test_options_that_cannot_be_are_one_line_for_people(mcnet, model, tmp_path, to, word, message):
+    done = mcnet("export", model, "--to", to, "-o", tmp_path / "out.csv", "--set", word)
+    assert (done.code, done.err.count("\n"), message in done.err) == (2, 1, True)
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_texts_are_taken_as_texts(mcnet, model, tmp_path):
+    words = [part for word in ("score=5", "tables=5", "output=null", "form=tables") for part in ("--set", word)]
+    assert mcnet("export", model, "-o", tmp_path / "out.sql", *words).code == 0
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE impressions AS SELECT 0.1 AS \"5\", 'a' AS country")
+    found = connection.sql((tmp_path / "out.sql").read_text())
+    assert found.columns == ["5", "country", "null"]
+    assert mcnet("export", model, "-o", tmp_path / "out.onnx", "--set", "missing=7").code == 0
