@@ -119,7 +119,7 @@ def test_a_weight_counts_as_so_many_rows():
     once, weighted = (mcnet.MCNet().fit(log.score, log.label, field=field, weight=[w] * len(log)) for w in (1.0, 9.0))
     repeated = mcnet.MCNet().fit(np.tile(log.score, 9), np.tile(log.label, 9), field=np.tile(field, 9))
     usual = np.quantile(log.score, np.linspace(0.4, 0.9, 6))
-    assert np.all(widths(weighted, usual, field="0") < 0.8 * widths(once, usual, field="0"))
+    assert widths(weighted, usual, field="0").mean() < 0.75 * widths(once, usual, field="0").mean()
     np.testing.assert_allclose(widths(weighted, usual, field="0"), widths(repeated, usual, field="0"), rtol=1e-3)
 
 
