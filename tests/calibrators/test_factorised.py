@@ -1,5 +1,7 @@
 """The factorised model: exact derivatives, reached optimum, monotone curves, honest pooling."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -14,6 +16,7 @@ from mcnet.calibrators.factorised.newton import Posterior
 from mcnet.calibrators.factorised.panels import make_panels, shape_basis
 from mcnet.calibrators.factorised.prior import default_strengths
 from mcnet.calibrators.factorised.structure import Incidence, State, make_shapes
+from mcnet.calibrators.platt import Platt
 from mcnet.errors import InputError, NotFittedError
 from mcnet.metrics.scoring import kl_to_truth
 from mcnet.rows.simulate import SimulatedField, simulate
@@ -37,6 +40,18 @@ def cells_of(log, names=None, resolution=64.0):
 
 def fit_log(log, names=None, **options):
     return fit_factorised(*cells_of(log, names), **options)
+
+
+def chosen_rows(log, which):
+    return replace(
+        log,
+        score=log.score[which],
+        label=log.label[which],
+        fields={name: codes[which] for name, codes in log.fields.items()},
+        probability=log.probability[which],
+        period=log.period[which],
+        signal=log.signal[which],
+    )
 
 
 def two_fields(rows, seed=0, **options):
@@ -280,7 +295,7 @@ def test_the_family_of_curves_is_the_model_itself():
         np.testing.assert_allclose(served, model.curve([[code]], logit(scores)), rtol=1e-9)
 
 
-@pytest.mark.parametrize(("rows", "bar"), [(5_000, 1.5e-3), (100_000, 1.2e-4), (1_000_000, 2.5e-5)])
+@pytest.mark.parametrize(("rows", "bar"), [(5_000, 6e-4), (100_000, 1e-4), (1_000_000, 2.5e-5)])
 def test_the_truth_is_approached_as_rows_grow(rows, bar):
     kl = []
     for seed in range(3):
@@ -294,23 +309,34 @@ def test_the_truth_is_approached_as_rows_grow(rows, bar):
     assert np.mean(kl) < bar
 
 
+def test_a_line_is_beaten_where_rows_are_so_few_that_it_is_hard_to_beat():
+    kl = []
+    for seed in range(12):
+        log = simulate(5_000, test_rows=20_000, seed=seed)
+        few, test = log.calibration(), log.test()
+        curve = fit_log(few).curve(test.fields["field"][:, None], logit(test.score))
+        line = Platt().fit(few.score, few.label).predict(test.score)
+        kl.append([kl_to_truth(p, test.probability).value for p in (curve, line)])
+    ours, theirs = np.mean(kl, axis=0)
+    assert ours < 0.95 * theirs
+
+
 def test_a_tiny_value_sits_on_the_pooled_curve_and_a_large_one_is_free():
     log = simulate(200_000, fields={"field": SimulatedField(shares=(0.5, 0.49, 0.01), shift_spread=0.5)}, seed=3)
     few = np.flatnonzero(log.fields["field"] == 2)[30:]
     kept = np.setdiff1d(np.arange(len(log)), few)
-    log = type(log)(
-        score=log.score[kept],
-        label=log.label[kept],
-        fields={"field": log.fields["field"][kept]},
-        probability=log.probability[kept],
-        period=log.period[kept],
-        names=log.names,
-        signal=log.signal[kept],
-    )
+    log = chosen_rows(log, kept)
     model = fit_log(log)
     offsets = np.abs(model.state.values[0][:, 0])
     spread = np.sqrt(model.strengths.values[0][0])
     assert offsets[2] < 0.5 * spread
+    logits, no_field = np.quantile(logit(log.score), [0.3, 0.5, 0.7, 0.9]), np.zeros((1, 0), dtype=int)
+    for value in (0, 1):
+        x, contexts, w, y, _, _ = cells_of(chosen_rows(log, np.flatnonzero(log.fields["field"] == value)))
+        alone = fit_factorised(x, contexts, w, y, no_field, []).calibrate(no_field, logits)
+        own, error = model.calibrate([[value]], logits), model.deviation_of_logits([[value]], logits)
+        assert np.all(np.abs(own - alone) < error)
+        assert np.all(np.abs(own - model.calibrate([[-1]], logits)) > 2.0 * error)
 
 
 def test_unseen_values_fall_back_to_the_curve_of_the_remaining_fields():

@@ -65,6 +65,9 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
     monotone: ClassVar[bool] = True
     """Whether the curves never fall; only methods that are step functions by nature say False."""
 
+    _field_advice: ClassVar[str] = "use mcnet or per-field, or leave the field out"
+    """What to do about a field that is of no use."""
+
     model_: CalibrationModel
     constant_because_: str
     """Why there was nothing to learn from, where the calibrated probability is a constant."""
@@ -209,9 +212,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
 
     def _check_field_use(self, given: bool) -> None:
         if given and self.field_use == "none":
-            raise NotSupportedError(
-                f"{self.method} has no use for a field; use mcnet or per-field, or leave the field out"
-            )
+            raise NotSupportedError(f"{self.method} has no use for a field; {self._field_advice}")
         if not given and self.field_use == "required":
             raise NotSupportedError(f"{self.method} needs a field; pass field=, or use a method without one")
 

@@ -1,5 +1,7 @@
 """Histogram binning (Zadrozny & Elkan 2001)."""
 
+from typing import Any
+
 import numpy as np
 
 from mcnet.calibrators.base import Calibrator
@@ -57,7 +59,10 @@ class Histogram(Calibrator):
         return Curves.of([step_curve(edges, np.clip(values, SCORE_FLOOR, 1.0 - SCORE_FLOOR))])
 
 
-def check_bins(bins: int) -> None:
-    """Raise unless `bins` is a whole number above 0."""
+def check_bins(bins: Any, *, auto: bool = False) -> None:
+    """Raise unless `bins` is a whole number above 0, or "auto" where the method can choose."""
+    if auto and isinstance(bins, str) and bins == "auto":
+        return
     if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
-        raise InputError(f"bins is {bins!r}; it is a whole number above 0")
+        known = "'auto' or a whole number above 0" if auto else "a whole number above 0"
+        raise InputError(f"bins is {bins!r}; it is {known}")

@@ -20,7 +20,7 @@ from mcnet.calibrators.gaps import warn_of_gaps
 from mcnet.calibrators.histogram import check_bins
 from mcnet.calibrators.mixing import earned_share, mixed_with_isotonic
 from mcnet.calibrators.network import NetworkFit
-from mcnet.calibrators.network_parameters import NETWORK_SETTINGS, check_network, check_penalties
+from mcnet.calibrators.network_parameters import NETWORK_SETTINGS, check_level, check_network, check_penalties
 from mcnet.calibrators.per_bin import bin_edges, fit_per_bin, fit_per_bin_on_rows
 from mcnet.curves.compiling import family_curves
 from mcnet.curves.curves import Curves
@@ -74,6 +74,7 @@ class MCNet(AuxiliaryCalibrator):
     """
 
     method = "mcnet"
+    _field_advice = "leave field_aware=True, set alpha_balance > 0 to have it balanced, or leave the field out"
     _restored_by = "mcnet.networks.bank:restore_bank"
 
     compiled_error_: float
@@ -171,8 +172,7 @@ class MCNet(AuxiliaryCalibrator):
         """
         if self.auxiliary:
             raise NotSupportedError("with auxiliary=True the uncertainty is not known; fit a second MCNet without it")
-        if not 0.0 < level < 1.0:
-            raise InputError(f"level is {level!r}; it is a probability, such as 0.9")
+        check_level(level)
         score = scores_column(scores, score_type=score_type)
         codes = self._field_codes(field, len(score))
         network = getattr(self, "network_", None)
@@ -188,8 +188,8 @@ class MCNet(AuxiliaryCalibrator):
         return np.minimum(sigmoid(low), served), np.maximum(sigmoid(high), served)
 
     def _believable(self, calibrated: FloatArray, logits: FloatArray) -> FloatArray:
-        family = self._fitted().family
-        return calibrated if family is None else believable(calibrated, logits, family.limit)
+        # A model that serves every context by a curve of its own is saved without its family.
+        return believable(calibrated, logits, belief_limit(self._fitted().provenance["weight"]))
 
     @property
     def field_use(self) -> FieldUse:  # type: ignore[override]
@@ -200,6 +200,16 @@ class MCNet(AuxiliaryCalibrator):
     def _one_curve(self) -> bool:  # type: ignore[override]
         return not self.field_aware
 
+    @property
+    def bins_(self) -> int:
+        """How many pieces the scores were cut into: what bins="auto" came to. A constant is of one piece."""
+        self._fitted()
+        network = getattr(self, "network_", None)
+        if network is None:
+            return 1
+        inner = network.panels.edges[1:-1] if isinstance(network, FactorisedModel) else bin_edges(network)
+        return 1 + len(inner)
+
     def prepare(self) -> Self:
         """Load the libraries that fitting needs: torch, for the networks per bin alone."""
         return super().prepare() if self.architecture == "per-bin" else self
@@ -207,8 +217,7 @@ class MCNet(AuxiliaryCalibrator):
     def _check_parameters(self) -> None:
         if self.architecture not in ("factorised", "per-bin"):
             raise InputError(f"architecture is {self.architecture!r}; it is 'factorised' or 'per-bin'")
-        if self.bins != "auto":
-            check_bins(self.bins)
+        check_bins(self.bins, auto=True)
         check_penalties(self.beta_order, self.alpha_balance, self.balance)
         if self.training == "rows" and self.architecture == "per-bin" and not hasattr(self, "_rows"):
             raise NotSupportedError("training='rows' needs the rows themselves; call fit, or use training='sketch'")
@@ -225,6 +234,8 @@ class MCNet(AuxiliaryCalibrator):
                 raise NotSupportedError("isotonic_share is for architecture='factorised'; networks per bin have none")
             if not self.field_aware:
                 raise NotSupportedError("field_aware is for architecture='factorised'; here, leave the field out")
+            if not self.interactions:
+                raise NotSupportedError("interactions is for architecture='factorised'; networks have no such setting")
 
     def _refuse_network_settings(self) -> None:
         """Refuse what only the networks per bin can honour, unless it is left as it was."""
@@ -262,7 +273,7 @@ class MCNet(AuxiliaryCalibrator):
         else:
             self.network_ = fit_sketch_one_curve(sketch, **given)
         self.order_violations_ = 0.0
-        family = family_of(self.network_, belief_limit(sketch)).rounded()
+        family = family_of(self.network_, belief_limit(sketch.total_weight)).rounded()
         contexts = self._contexts(sketch)
         curves, self.compiled_error_ = family_curves(family, contexts.table)
         self.isotonic_share_ = self._share(given_rows, curves, contexts)

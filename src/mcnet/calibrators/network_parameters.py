@@ -6,7 +6,7 @@ from typing import Any
 
 from mcnet.errors import InputError
 
-__all__ = ["NETWORK_SETTINGS", "check_network", "check_penalties"]
+__all__ = ["NETWORK_SETTINGS", "check_level", "check_network", "check_penalties"]
 
 
 def check_penalties(beta_order: Any, alpha_balance: Any, balance: Any) -> None:
@@ -40,6 +40,12 @@ NETWORK_SETTINGS = (
     *_COUNTS,
 )
 """What only MCNet's networks per bin can honour."""
+
+
+def check_level(level: Any) -> None:
+    """Raise unless the level of an interval is a number between 0 and 1."""
+    if not (isinstance(level, Real) and 0.0 < float(level) < 1.0):
+        raise InputError(f"level is {level!r}; it is a probability, such as 0.9")
 
 
 def check_network(calibrator: Any) -> None:

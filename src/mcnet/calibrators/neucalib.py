@@ -31,6 +31,7 @@ class NeuCalib(AuxiliaryCalibrator):
     """
 
     method = "neucalib"
+    _field_advice = "set alpha_balance > 0 to have it balanced, use mcnet or per-field, or leave the field out"
     _one_curve = True
     _restored_by = "mcnet.networks.lines:restore_lines"
 

@@ -11,6 +11,7 @@ from mcnet.rows.columns import FloatArray, IntArray, clip_scores, logit, sigmoid
 __all__ = ["Combination", "CurveFamily", "Lines", "believable"]
 
 _EXACT_POWER = 22
+_TOGETHER = 2048
 
 
 def believable(calibrated: FloatArray, logits: FloatArray, limit: float) -> FloatArray:
@@ -39,16 +40,25 @@ class Lines(NamedTuple):
 
     def at(self, logits: FloatArray) -> FloatArray:
         """Return the calibrated logits of all curves at the logits: `[curves, logits]`."""
+        return self._straight(slice(None), self.first_slope[:, None], self.last_slope[:, None], logits)
+
+    def each(self, which: NDArray[Any], logits: FloatArray) -> FloatArray:
+        """Return the calibrated logit of each row, at its own logit on its own curve."""
+        return self._straight(which, self.first_slope[which], self.last_slope[which], logits)
+
+    def _straight(
+        self, which: NDArray[Any] | slice, first_slope: FloatArray, last_slope: FloatArray, logits: FloatArray
+    ) -> FloatArray:
         piece = np.clip(np.searchsorted(self.knots, logits, side="right") - 1, 0, max(len(self.knots) - 2, 0))
         if len(self.knots) > 1:
             width = self.knots[piece + 1] - self.knots[piece]
             share = np.clip((logits - self.knots[piece]) / width, 0.0, 1.0)
-            inside = self.values[:, piece] * (1.0 - share) + self.values[:, piece + 1] * share
+            inside = self.values[which, piece] * (1.0 - share) + self.values[which, piece + 1] * share
         else:
-            inside = np.broadcast_to(self.values, (len(self.values), len(logits)))
+            inside = self.values[which, piece]
         before = np.minimum(logits - self.knots[0], 0.0)
         beyond = np.maximum(logits - self.knots[-1], 0.0)
-        result: FloatArray = inside + self.first_slope[:, None] * before + self.last_slope[:, None] * beyond
+        result: FloatArray = inside + first_slope * before + last_slope * beyond
         return believable(result, logits, self.limit)
 
 
@@ -105,20 +115,26 @@ class CurveFamily:
     def lines(self, codes: NDArray[Any]) -> Lines:
         """Return the curves of contexts given by their codes `[contexts, fields]`."""
         moved = self._moved(np.asarray(codes, dtype=np.int64).reshape(len(codes), self.fields))
-        slopes = np.exp(self.log_slope + moved @ self.log_slope_by.T)
+        # Not a product of matrices: that would round a context's curve by the company it is asked in.
+        slopes = np.exp(self.log_slope + np.einsum("cn,pn->cp", moved, self.log_slope_by))
         rises = slopes[:, 1:-1] * np.diff(self.knots)
         climbed = np.concatenate([np.zeros((len(moved), 1)), np.cumsum(rises, axis=1)], axis=1)
-        start = self.offset + moved @ self.offset_by - climbed[:, self.origin]
+        start = self.offset + np.einsum("cn,n->c", moved, self.offset_by) - climbed[:, self.origin]
         return Lines(self.knots, start[:, None] + climbed, slopes[:, 0], slopes[:, -1], self.limit)
 
     def predict(self, scores: FloatArray, codes: NDArray[Any]) -> FloatArray:
-        """Return the probability of each row from its score and its codes `[rows, fields]`, curve by curve."""
+        """Return the probability of each row from its score and its codes `[rows, fields]`."""
         logits = logit(clip_scores(scores))
         distinct, which = np.unique(np.asarray(codes, dtype=np.int64), axis=0, return_inverse=True)
         result = np.empty(len(scores))
         order = np.argsort(which, kind="stable")
-        for number, rows in enumerate(np.split(order, np.cumsum(np.bincount(which))[:-1])):
-            result[rows] = self.lines(distinct[number : number + 1]).at(logits[rows])[0]
+        # In blocks of contexts, to bound the memory: the rows of a block lie together in this order.
+        starts = range(0, len(distinct), _TOGETHER)
+        ends = np.searchsorted(which[order], [*starts, len(distinct)])
+        for start, first, last in zip(starts, ends[:-1], ends[1:], strict=True):
+            rows = order[first:last]
+            lines = self.lines(distinct[start : start + _TOGETHER])
+            result[rows] = lines.each(which[rows] - start, logits[rows])
         return sigmoid(result)
 
     def _moved(self, codes: IntArray) -> FloatArray:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -189,6 +189,13 @@ class CalibrationModel:
         from mcnet.curves.store import save_model
 
         save_model(self, path)
+
+    def interval(self, scores: Any, field: Any = None, **_: Any) -> NoReturn:
+        """Say where intervals are to be had: a model is its curves, and does not know how sure they are."""
+        advice = "MCNet.resume, given the same file, brings back the calibrator, which has"
+        if self.method != "mcnet":
+            advice = "fit MCNet to have"
+        raise NotSupportedError(f"a {self.method} model has curves and no intervals; {advice} them")
 
     def plot(self, field: Any = None) -> Any:
         """Show the curves as a Plotly figure: the pooled one and the first few contexts', or that of a field value.

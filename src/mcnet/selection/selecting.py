@@ -97,7 +97,7 @@ class Selection:
 
 def select(
     sketch: Sketch,
-    methods: Sequence[str | Calibrator] | None = None,
+    methods: str | Calibrator | Sequence[str | Calibrator] | None = None,
     *,
     test: Sketch | None = None,
     progress: Callable[[str], Any] | None = None,
@@ -107,7 +107,9 @@ def select(
     Parameters
     ----------
     sketch : the rows to fit on. Its folds serve the cross-validation; without folds its rows are dealt into five.
-    methods : names or calibrators, the simplest first; all registered methods that suit the sketch if not given.
+    methods : a name or a calibrator, or several; all registered methods that suit the sketch if not given. Which is
+        simpler is said by the registry (`mcnet.methods()`), not by the order given here; among calibrators of one
+        method the first is taken for the simplest.
     test : judge on this sketch instead of cross-validating.
     progress : is called with the name of each method before it is fitted.
 
@@ -148,20 +150,35 @@ def _cross(sketch: Sketch) -> str:
     return f"rows held back in turn, {sketch.folds} folds"
 
 
-def _candidates(sketch: Sketch, chosen: Sequence[str | Calibrator] | None) -> dict[str, Calibrator]:
+def _candidates(sketch: Sketch, chosen: str | Calibrator | Sequence[str | Calibrator] | None) -> dict[str, Calibrator]:
+    """Return the methods to compare by their names, the simplest first."""
     has_fields = bool(sketch.contexts.names)
     if chosen is None:
         every = [calibrator(name) for name in methods()]
         suitable = [c for c in every if has_fields or c.field_use != "required"]
         return {c.method: c for c in suitable}
+    listed = [chosen] if isinstance(chosen, str | Calibrator) else chosen
     named: dict[str, Calibrator] = {}
-    for item in chosen:
-        candidate = calibrator(item) if isinstance(item, str) else item
+    for candidate in sorted(map(_candidate, listed), key=_simplicity):
         name = candidate.method if candidate.method not in named else f"{candidate.method} ({len(named)})"
         named[name] = candidate
     if not named:
         raise InputError("methods is empty; name at least one, or leave it out for all")
     return named
+
+
+def _candidate(item: str | Calibrator) -> Calibrator:
+    if isinstance(item, Calibrator):
+        return item
+    if not isinstance(item, str):
+        raise InputError(f"methods has {item!r} in it; a method is a name or a calibrator")
+    return calibrator(item)
+
+
+def _simplicity(candidate: Calibrator) -> int:
+    """Return the place in the registry; what is not in it comes last."""
+    known = methods()
+    return known.index(candidate.method) if candidate.method in known else len(known)
 
 
 def _fit(candidate: Calibrator, sketch: Sketch) -> Calibrator:

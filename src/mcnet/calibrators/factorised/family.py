@@ -5,6 +5,7 @@ from itertools import combinations
 
 import numpy as np
 
+from mcnet.calibrators.base import warn
 from mcnet.calibrators.factorised.fit import fit_factorised
 from mcnet.calibrators.factorised.model import FactorisedModel
 from mcnet.calibrators.factorised.prior import default_strengths
@@ -20,11 +21,17 @@ _HELD = 1e-10
 
 def field_pairs(sketch: Sketch) -> list[tuple[int, int]]:
     """Return the pairs of fields that get an interaction: all of them, unless they combine in too many ways."""
-    table = sketch.contexts.table
+    names, table = sketch.contexts.names, sketch.contexts.table
     pairs = []
-    for first, second in combinations(range(len(sketch.contexts.names)), 2):
-        if len(np.unique(table[:, [first, second]], axis=0)) <= _MOST_COMBINATIONS:
+    for first, second in combinations(range(len(names)), 2):
+        number = len(np.unique(table[:, [first, second]], axis=0))
+        if number <= _MOST_COMBINATIONS:
             pairs.append((first, second))
+        else:
+            warn(
+                f"mcnet: {names[first]} × {names[second]} has {number:,} combinations, more than "
+                f"{_MOST_COMBINATIONS:,}: they get no deviations of their own, the two fields add up"
+            )
     return pairs
 
 
@@ -85,9 +92,9 @@ def fit_sketch_one_curve(
     ).without_values()
 
 
-def belief_limit(sketch: Sketch) -> float:
+def belief_limit(rows: float) -> float:
     """Return the largest logit that so many rows can tell from infinity: that of 1 − ½ / (rows + 1)."""
-    return float(np.log(2.0 * sketch.total_weight + 1.0))
+    return float(np.log(2.0 * rows + 1.0))
 
 
 def family_of(model: FactorisedModel, limit: float = np.inf) -> CurveFamily:
