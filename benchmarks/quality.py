@@ -35,7 +35,7 @@ TRUTHS = {
     (200, "usual"): "200 field values",
     (4, "bent"): "4 field values, strongly bent truths",
 }
-SLOW = {("mcnet", "per-bin")}
+SLOW = {("mcnet", "per-bin"), ("mcnet", "adacalib")}
 # Peers that take minutes are not asked about the bent truths.
 PATIENT = {("mcgrad", "default"), ("mcgrad", "monotone"), ("probcal", "segmented spline")}
 
