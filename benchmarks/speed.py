@@ -49,7 +49,8 @@ def _section(jobs: list[Job], sizes: tuple[int, ...]) -> str:
         for job in chosen:
             if not job.failed:
                 lines.setdefault(job.name, []).append((job.rows, max(job.answer["fit"], 1e-5)))
-        parts.append(report.plot(f"fit-{values}", f"Fit time against rows, {title}", lines))
+        if lines:
+            parts.append(report.plot(f"fit-{values}", f"Fit time against rows, {title}", lines))
     return "\n\n".join(parts)
 
 
