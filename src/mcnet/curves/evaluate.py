@@ -21,6 +21,9 @@ __all__ = ["NUMBA_FROM", "Evaluator", "evaluate_numpy"]
 NUMBA_FROM = 50_000
 """Fewer rows than this are not worth loading the compiler for."""
 
+LOADED_FROM = 2_000
+"""With the compiled loop at hand, fewer rows than this are still as quick without it."""
+
 _THREAD_ROWS = 500_000
 
 
@@ -123,7 +126,8 @@ class Evaluator:
 
     def attempt(self, scores: FloatArray, which: NDArray[Any] | None = None, offset: int = 0) -> FloatArray | None:
         """Return the same for rows that nobody has looked at yet, or None if any of them cannot be evaluated."""
-        if len(scores) >= NUMBA_FROM and numba_installed():
+        least = LOADED_FROM if _kernel.cache_info().currsize else NUMBA_FROM
+        if len(scores) >= least and numba_installed():
             scores = np.ascontiguousarray(scores)
             which = None if which is None else np.ascontiguousarray(which, dtype=np.int32)
             return self._compiled(scores, which, offset)
