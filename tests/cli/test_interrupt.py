@@ -10,7 +10,7 @@ def test_an_interrupt_leaves_nothing_half_written(log, model, frame):
     folder = log.parent / "work"
     folder.mkdir()
     big = folder / "big.parquet"
-    pl.concat([frame.lazy()] * 500).sink_parquet(big)
+    pl.concat([frame.lazy()] * 4_000).sink_parquet(big)
     command = [sys.executable, "-m", "mcnet", "apply", str(model), str(big), "-o", str(folder / "out.parquet")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
