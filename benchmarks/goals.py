@@ -69,6 +69,9 @@ def section(kept: Path) -> str:
 
 def _entries(path: Path) -> list[Entry]:
     entries: list[Entry] = json.loads(path.read_text()) if path.exists() else []
+    for entry in entries:
+        if "fit" not in entry:
+            entry.pop("latency", None)  # of a job that failed this is only whether it was asked for
     return [entry | {"name": label(entry["peer"], entry["method"])} for entry in entries]
 
 
