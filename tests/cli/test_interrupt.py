@@ -6,13 +6,18 @@ import time
 import polars as pl
 
 
+def _hear_interrupts():
+    # Whatever runs in the background of a shell is started deaf to them.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupt_leaves_nothing_half_written(log, model, frame):
     folder = log.parent / "work"
     folder.mkdir()
     big = folder / "big.parquet"
-    pl.concat([frame.lazy()] * 4_000).sink_parquet(big)
+    pl.concat([frame.lazy()] * 2_000).sink_parquet(big)
     command = [sys.executable, "-m", "mcnet", "apply", str(model), str(big), "-o", str(folder / "out.parquet")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=_hear_interrupts)
     deadline = time.monotonic() + 60
     # The part file appears when the work begins.
     while not list(folder.glob(".out*")) and process.poll() is None and time.monotonic() < deadline:
