@@ -6,14 +6,14 @@ from pathlib import Path
 
 from benchmarks.measure import child, click_log_file, machine
 from mcnet.calibrators.per_field import PerField
-from mcnet.sketch.scanning import scan
+from mcnet.sketch.scan import scan
 
 # A process of its own for every size: the peak of memory never falls.
 _CHILD = """
 import json, sys, time
 from benchmarks.measure import peak_memory
-from mcnet.curves.store import load
-from mcnet.serve.applying import apply_to_files
+from mcnet.model.file import load
+from mcnet.model.apply_files import apply_to_files
 model, log, output = sys.argv[1:]
 loaded = load(model)
 begin, cpu = time.perf_counter(), time.process_time()

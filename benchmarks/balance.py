@@ -4,7 +4,7 @@ import numpy as np
 
 import mcnet
 from benchmarks import report
-from mcnet.rows.simulate import SimulatedLog, simulate
+from mcnet.datasets.simulator import SimulatedLog, simulate
 
 ALPHA = 1.0
 METHODS = {

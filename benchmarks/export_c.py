@@ -11,9 +11,9 @@ import numpy as np
 from benchmarks.measure import in_turn, machine
 from benchmarks.report import keep_printed
 from mcnet.curves.curves import Curves
-from mcnet.curves.model import CalibrationModel
+from mcnet.data.contexts import Contexts
 from mcnet.export import export_model
-from mcnet.rows.contexts import Contexts
+from mcnet.model.model import CalibrationModel
 
 # Small enough that a turn is over before the system takes the core away, and that the arrays stay in the cache.
 ROWS = 50_000

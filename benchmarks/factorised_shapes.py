@@ -14,10 +14,10 @@ import numpy as np
 from scipy.special import logit
 
 import mcnet
-from mcnet.calibrators.factorised import fit_factorised
+from mcnet.bayes.fit import fit_factorised
+from mcnet.data.fields import field_columns
+from mcnet.datasets.simulator import SimulatedField, SimulatedLog, simulate
 from mcnet.metrics import kl_to_truth
-from mcnet.rows.fields import field_columns
-from mcnet.rows.simulate import SimulatedField, SimulatedLog, simulate
 
 SIZES = (5_000, 20_000, 100_000, 1_000_000, 3_000_000)
 FAMILIES = {

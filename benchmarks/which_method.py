@@ -9,8 +9,8 @@ import numpy as np
 
 import mcnet
 from benchmarks import report
+from mcnet.datasets.simulator import SimulatedField, simulate
 from mcnet.metrics import kl_to_truth
-from mcnet.rows.simulate import SimulatedField, simulate
 
 METHODS = ("base", "platt", "beta", "isotonic", "sir", "platt-field", "per-field", "mcnet")
 CASES = ((2_000, 4), (10_000, 4), (50_000, 4), (500_000, 4), (10_000, 200), (100_000, 200))

@@ -13,7 +13,7 @@ import pytest
 
 import mcnet
 from mcnet.calibrators.registry import calibrator_class
-from mcnet.rows.simulate import SimulatedField, simulate
+from mcnet.datasets.simulator import SimulatedField, simulate
 from mcnet.sketch.grid import DEFAULT_RESOLUTION
 
 HEAVY = ("torch", "sklearn", "polars", "pandas", "pyarrow")

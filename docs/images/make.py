@@ -12,12 +12,12 @@ from urllib.parse import unquote
 
 from tests.report.browser import browse, find_chromium
 
-from mcnet.figures.forest import draw_forest, prepare_forest
-from mcnet.figures.reliability import draw_reliability
-from mcnet.metrics.sketched import evaluate_cells, evaluate_sketch
+from mcnet.datasets.simulator import SimulatedField, simulate
+from mcnet.metrics.evaluate_sketch import evaluate_cells, evaluate_sketch
+from mcnet.plots.forest import draw_forest, prepare_forest
+from mcnet.plots.reliability import draw_reliability
 from mcnet.report.assets import packed_plotly
-from mcnet.rows.simulate import SimulatedField, simulate
-from mcnet.selection.selecting import select
+from mcnet.selection.select import select
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["draw", "main"]

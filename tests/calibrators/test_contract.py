@@ -9,9 +9,9 @@ import pytest
 from sklearn.base import clone
 
 import mcnet
+from mcnet._shared.math import SCORE_FLOOR
 from mcnet.calibrators.registry import calibrator_class
-from mcnet.rows.columns import SCORE_FLOOR
-from mcnet.rows.simulate import SimulatedField, simulate
+from mcnet.datasets.simulator import SimulatedField, simulate
 
 # Slow methods say here with which parameters they are still themselves, but quick.
 SMALL_SETTINGS = {"adacalib": {"candidates": (2, 4), "steps": 60}}

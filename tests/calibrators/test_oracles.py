@@ -8,12 +8,12 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 import mcnet
+from mcnet._shared.math import logit, sigmoid
 from mcnet.calibrators.logistic import fit_logistic
 from mcnet.calibrators.per_field import mixed_curve
 from mcnet.calibrators.platt_field import fit_shrunken_lines
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
-from mcnet.rows.columns import logit, sigmoid
 
 
 def rows(seed, number=2_000, slope=0.7, shift=-0.8, ties=False):

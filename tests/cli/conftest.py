@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from mcnet.cli.running import run
-from mcnet.rows.simulate import simulate
+from mcnet.cli.run import run
+from mcnet.datasets.simulator import simulate
 
 
 @dataclass(frozen=True)

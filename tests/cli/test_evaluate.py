@@ -1,7 +1,7 @@
 import pytest
 
 import mcnet as library
-from mcnet.cli.bars import parse_bars
+from mcnet.cli.thresholds import parse_bars
 from mcnet.errors import InputError
 
 

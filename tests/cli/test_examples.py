@@ -28,7 +28,7 @@ def test_every_command_has_an_example(mcnet):
 @pytest.mark.parametrize("command", [[], *([c] for c in COMMANDS if c != "demo")], ids=lambda words: " ".join(words))
 def test_the_examples_work_as_pasted(mcnet, monkeypatch, log, columns, command):
     monkeypatch.chdir(log.parent)
-    monkeypatch.setattr("mcnet.selection.selecting.methods", lambda: FEW)
+    monkeypatch.setattr("mcnet.selection.select.methods", lambda: FEW)
     assert mcnet("sketch", log, *columns, "-o", "part0.parquet", "-q").code == 0
     for words in examples(mcnet(*command, "--help").out):
         if words[0] == "demo":
@@ -58,7 +58,7 @@ def test_demo_prints_one_table(mcnet, monkeypatch):
 
 
 def test_the_help_of_export_names_every_option_of_every_target(mcnet):
-    from mcnet.export.exporting import TARGETS, export_options
+    from mcnet.export.export import TARGETS, export_options
 
     shown = mcnet("export", "--help").out
     blocks = re.split(r"\n    (?=(?:onnx|c|sql|table)  )", shown.partition("Example:")[0])[1:]

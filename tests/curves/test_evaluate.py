@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcnet._shared.math import SCORE_FLOOR, clip_scores, sigmoid
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator, evaluate_numpy
-from mcnet.curves.few import FewRows
+from mcnet.data.contexts import Contexts
 from mcnet.errors import InputError
-from mcnet.rows.columns import SCORE_FLOOR, clip_scores, sigmoid
-from mcnet.rows.contexts import Contexts
+from mcnet.model.small_batches import FewRows
 
 MANY = 50_000
 
@@ -118,7 +118,7 @@ def test_very_many_grids_make_do_with_a_coarse_guide(monkeypatch):
     curves = Curves.of([(np.sort(rng.random(30)), np.sort(rng.random(30))) for _ in range(20)])
     scores, which = clip_scores(rng.random(MANY)), rng.integers(0, 20, MANY).astype(np.int32)
     guided = Evaluator(curves)(scores, which)
-    monkeypatch.setattr("mcnet.curves.tables._GUIDE_LIMIT", 10)
+    monkeypatch.setattr("mcnet.curves.lookup_tables._GUIDE_LIMIT", 10)
     np.testing.assert_array_equal(Evaluator(curves)(scores, which), guided)
     np.testing.assert_array_equal(evaluate_numpy(curves, scores, which), guided)
 

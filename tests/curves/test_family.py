@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mcnet
+from mcnet._shared.math import logit, sigmoid
 from mcnet.curves import family as families
 from mcnet.curves.family import Combination, CurveFamily, Lines
-from mcnet.rows.columns import logit, sigmoid
 
 
 def make_family(seed, sizes=(5, 3), panels=8, bends=4, pairs=True, limit=np.inf):

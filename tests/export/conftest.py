@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from mcnet.curves.compiling import family_curves
+from mcnet.curves.compile import family_curves
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily
-from mcnet.curves.model import CalibrationModel
-from mcnet.rows.contexts import ANY, Contexts
+from mcnet.data.contexts import ANY, Contexts
+from mcnet.model.model import CalibrationModel
 
 NASTY_TEXTS = (
     "'; DROP TABLE x; --",

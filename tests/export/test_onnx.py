@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import mcnet
 from mcnet.curves.curves import Curves
-from mcnet.curves.model import CalibrationModel
-from mcnet.curves.store import model_document
+from mcnet.data.contexts import Contexts
 from mcnet.export.onnx import ML_OPSET, OPSET, export_onnx
-from mcnet.rows.contexts import Contexts
+from mcnet.model.file import model_document
+from mcnet.model.model import CalibrationModel
 
 STANDARD = {"", "ai.onnx.ml"}
 

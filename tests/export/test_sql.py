@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import mcnet
 from mcnet.curves.curves import Curves
-from mcnet.curves.model import CalibrationModel
-from mcnet.curves.store import model_document
+from mcnet.data.contexts import Contexts
 from mcnet.export.sql import MOST_CASES, export_sql, sql_text
 from mcnet.export.sql_dialects import DIALECTS
-from mcnet.rows.contexts import Contexts
+from mcnet.model.file import model_document
+from mcnet.model.model import CalibrationModel
 
 FORMS = ("case", "tables")
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from mcnet.networks.cells import Cells
+from mcnet.networks.training_points import Cells
 
 
 def truth(logit: NDArray[np.float64], value: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -6,15 +6,15 @@ from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
 import mcnet
+from mcnet.datasets.simulator import simulate
 from mcnet.errors import InputError
 from mcnet.networks.adaptive import AdaptiveConfig, fit_adaptive
 from mcnet.networks.bank import BankConfig, BankFit, fit_bank, restore_bank
-from mcnet.networks.cells import Cells, equal_mass_edges, make_grid, with_unseen
-from mcnet.networks.lines import fit_lines
+from mcnet.networks.line_plot import fit_lines
 from mcnet.networks.monotone import BankShape
 from mcnet.networks.objective import Penalties, Priors
 from mcnet.networks.optimise import Schedule
-from mcnet.rows.simulate import simulate
+from mcnet.networks.training_points import Cells, equal_mass_edges, make_grid, with_unseen
 
 SHAPE = BankShape(hidden=(16, 16), embedding=8)
 BRIEF = Schedule(steps=20, cycles=1)

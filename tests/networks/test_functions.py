@@ -12,13 +12,13 @@ from mcnet.errors import InputError
 from mcnet.networks.adaptive import AdaptiveConfig, AdaptiveFit, fit_adaptive, restore_adaptive
 from mcnet.networks.auxiliary import AuxiliaryNetwork, fit_with_auxiliary
 from mcnet.networks.bank import BankConfig, fit_bank
-from mcnet.networks.cells import Cells
-from mcnet.networks.lines import LineConfig, LineFunction, fit_lines, interpolate, restore_lines
+from mcnet.networks.line_plot import LineConfig, LineFunction, fit_lines, interpolate, restore_lines
 from mcnet.networks.literal import BankOnRows, fit_bank_on_rows, paper_config
 from mcnet.networks.monotone import BankShape
 from mcnet.networks.objective import Penalties
 from mcnet.networks.optimise import Schedule
 from mcnet.networks.training import RowSchedule
+from mcnet.networks.training_points import Cells
 
 SMALL = BankShape(hidden=(16, 16), embedding=8)
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from mcnet.datasets.impressions import PRESETS, simulate_impressions
 from mcnet.errors import InputError
 from mcnet.metrics import auc
 from mcnet.paper.base_predictor import SMALL, train_base_predictor
 from mcnet.paper.tasks import Features
-from mcnet.rows.impressions import PRESETS, simulate_impressions
 
 QUICK = replace(SMALL, epochs=3)
 

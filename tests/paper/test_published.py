@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from mcnet.datasets.impressions import PRESETS
 from mcnet.paper.published import AUXILIARY, BALANCE, EFFICIENCY, OVERFITTING, PERFORMANCE
 from mcnet.paper.trials import ROSTER
-from mcnet.rows.impressions import PRESETS
 
 
 def test_every_method_has_its_figures_on_every_task():

@@ -3,14 +3,14 @@
 import numpy as np
 import polars as pl
 import pytest
-from tests.rows.test_aliexpress import write_raw
+from tests.datasets.test_aliexpress import write_raw
 
+from mcnet.datasets.flights import read_flights
 from mcnet.errors import InputError
 from mcnet.paper.base_predictor import Recipe
 from mcnet.paper.real import AliExpress, flights_tasks
 from mcnet.paper.sources import open_source
 from mcnet.paper.tasks import read_tasks, write_tasks
-from mcnet.rows.flights import read_flights
 
 TINY = Recipe(embedding=2, hidden=(8,), epochs=1)
 

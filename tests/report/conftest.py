@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from mcnet.datasets.simulator import SimulatedField, simulate
 from mcnet.report import sketches_by
-from mcnet.rows.simulate import SimulatedField, simulate
-from mcnet.selection.selecting import Selection, select
+from mcnet.selection.select import Selection, select
 from mcnet.sketch.sketch import Sketch
 
 # Names that a page or Plotly could take for markup.

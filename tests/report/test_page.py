@@ -11,10 +11,10 @@ import pytest
 from tests.report.conftest import Case
 
 from mcnet.calibrators.histogram import Histogram
+from mcnet.datasets.simulator import simulate
 from mcnet.errors import InputError
 from mcnet.report import write_report
-from mcnet.rows.simulate import simulate
-from mcnet.selection.selecting import select
+from mcnet.selection.select import select
 from mcnet.sketch.sketch import Sketch
 
 

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mcnet
-from mcnet.rows.columns import SCORE_FLOOR, sigmoid
+from mcnet._shared.math import SCORE_FLOOR, sigmoid
 from mcnet.sketch import accumulator
-from mcnet.sketch.bins import bin_of, equal_mass_edges
+from mcnet.sketch.accumulate import accumulate, accumulate_numpy
 from mcnet.sketch.cells import Cells
+from mcnet.sketch.equal_mass import bin_of, equal_mass_edges
 from mcnet.sketch.grid import POSITION_UNITS, ExactGrid, LogitGrid, make_grid
-from mcnet.sketch.kernels import accumulate, accumulate_numpy
 
 QUICK = settings(max_examples=40, deadline=None)
 
@@ -159,7 +159,7 @@ def test_sketches_beyond_the_dense_limit_are_the_same(monkeypatch):
     field = {"a": rng.integers(0, 40, 5_000), "b": rng.integers(0, 3, 5_000)}
     dense = mcnet.Sketch.from_rows(score, label, field=field, folds=3)
     # Small limits, met in the middle of the rows: first dense, then sparse, added up several times.
-    monkeypatch.setattr("mcnet.sketch.memory.CHUNK", 137)
+    monkeypatch.setattr("mcnet.sketch.from_rows.CHUNK", 137)
     monkeypatch.setattr(accumulator, "_DENSE_LIMIT", 2064 * 3 * 100)
     monkeypatch.setattr(accumulator, "_SPARSE_BUFFER", 300)
     assert mcnet.Sketch.from_rows(score, label, field=field, folds=3) == dense
@@ -169,7 +169,7 @@ def test_few_rows_are_sorted_into_the_cells_that_a_dense_block_has(monkeypatch):
     rng = np.random.default_rng(3)
     score, label, weight = rng.random(3_000), rng.integers(0, 2, 3_000), rng.integers(0, 4, 3_000)
     field = rng.integers(0, 50, 3_000)
-    monkeypatch.setattr("mcnet.sketch.memory.CHUNK", 700)
+    monkeypatch.setattr("mcnet.sketch.from_rows.CHUNK", 700)
     found = []
     for crowded in (0, 300, 10**9):  # always sorted; sorted first, a block later; a block from the first row
         monkeypatch.setattr(accumulator, "_CROWDED", crowded)
@@ -204,7 +204,7 @@ def test_from_rows_and_chunks_agree(monkeypatch):
     rng = np.random.default_rng(3)
     score, label, field = rng.random(1_000), rng.integers(0, 2, 1_000), rng.choice(["a", "b", "c"], 1_000)
     whole = mcnet.Sketch.from_rows(score, label, field=field, folds=5)
-    monkeypatch.setattr("mcnet.sketch.memory.CHUNK", 7)
+    monkeypatch.setattr("mcnet.sketch.from_rows.CHUNK", 7)
     assert mcnet.Sketch.from_rows(score, label, field=field, folds=5) == whole
 
 

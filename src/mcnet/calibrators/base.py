@@ -11,12 +11,13 @@ import numpy as np
 from scipy.special import xlog1py, xlogy
 from sklearn.base import BaseEstimator
 
+from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily
-from mcnet.curves.model import CalibrationModel
+from mcnet.data.columns import check_lengths, labels_column, weights_column
+from mcnet.data.contexts import Contexts
 from mcnet.errors import CalibrationWarning, InputError, NotFittedError, NotSupportedError
-from mcnet.rows.columns import FloatArray, ScoreType, check_lengths, labels_column, weights_column
-from mcnet.rows.contexts import Contexts
+from mcnet.model.model import CalibrationModel
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
 from mcnet.version import __version__
@@ -159,7 +160,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
 
         `mcnet.plot_curves(calibrator, sketch)` shows a curve over the rows it was fitted on.
         """
-        from mcnet.curves.lines import plot_lines
+        from mcnet.model.drawing import plot_lines
 
         self._fitted()
         return plot_lines(self, field)

@@ -21,10 +21,11 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.registry import calibrator
+from mcnet.data.columns import check_lengths, weights_column
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.rows.columns import FloatArray, ScoreType, check_lengths, weights_column
 
 __all__ = ["CalibratedClassifier"]
 

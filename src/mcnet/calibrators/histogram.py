@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from mcnet._shared.math import SCORE_FLOOR, sums_by
+from mcnet._shared.typing import FloatArray
 from mcnet.calibrators.base import Calibrator
 from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
-from mcnet.rows.columns import SCORE_FLOOR, FloatArray, sums_by
-from mcnet.sketch.bins import bin_of, equal_mass_edges
+from mcnet.sketch.equal_mass import bin_of, equal_mass_edges
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["Histogram", "step_curve"]

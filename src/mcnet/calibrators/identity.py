@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from mcnet._shared.math import SCORE_FLOOR
 from mcnet.calibrators.base import Calibrator, Fitted
 from mcnet.curves.curves import Curves
-from mcnet.rows.columns import SCORE_FLOOR
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["Identity"]

@@ -3,9 +3,10 @@
 import numpy as np
 from scipy.optimize import isotonic_regression
 
+from mcnet._shared.math import SCORE_FLOOR
+from mcnet._shared.typing import FloatArray
 from mcnet.calibrators.base import Calibrator
 from mcnet.curves.curves import Curves
-from mcnet.rows.columns import SCORE_FLOOR, FloatArray
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["Isotonic", "isotonic_blocks", "isotonic_curve"]

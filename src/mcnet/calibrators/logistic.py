@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet.rows.columns import FloatArray, sigmoid
+from mcnet._shared.math import sigmoid
+from mcnet._shared.typing import FloatArray
 
 __all__ = ["fit_logistic", "log_loss_sum"]
 

@@ -5,13 +5,14 @@ import warnings
 import numpy as np
 from sklearn.base import clone
 
+from mcnet._shared.math import logit, sums_by
+from mcnet._shared.typing import FloatArray
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.logistic import log_loss_sum
 from mcnet.calibrators.registry import calibrator
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
 from mcnet.errors import CalibrationWarning, InputError, NotSupportedError
-from mcnet.rows.columns import FloatArray, logit, sums_by
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["PerField", "mixed_curve"]

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from mcnet._shared.typing import FloatArray
 from mcnet.calibrators.logistic import fit_logistic
-from mcnet.calibrators.parametric import SmoothCalibrator
-from mcnet.rows.columns import FloatArray
+from mcnet.calibrators.smooth import SmoothCalibrator
 
 __all__ = ["Platt", "Temperature"]
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mcnet._shared.math import sigmoid, sums_by
+from mcnet._shared.typing import FloatArray
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.logistic import fit_logistic, log_loss_sum
-from mcnet.curves.compiling import compile_functions
+from mcnet.curves.compile import compile_functions
 from mcnet.curves.curves import Curves
-from mcnet.rows.columns import FloatArray, sigmoid, sums_by
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["PlattField", "ShrunkenLines", "fit_shrunken_lines", "flat_where_falling"]

@@ -10,20 +10,20 @@ from mcnet.errors import InputError
 __all__ = ["calibrator", "calibrator_class", "default_parameters", "methods"]
 
 _METHODS = {
-    "base": ("identity", "Identity"),
-    "histogram": ("histogram", "Histogram"),
-    "isotonic": ("isotonic", "Isotonic"),
-    "platt": ("platt", "Platt"),
-    "temperature": ("platt", "Temperature"),
-    "beta": ("beta", "Beta"),
-    "gaussian": ("densities", "GaussianScaling"),
-    "gamma": ("densities", "GammaScaling"),
-    "sir": ("sir", "SIR"),
-    "platt-field": ("platt_field", "PlattField"),
-    "per-field": ("per_field", "PerField"),
-    "neucalib": ("neucalib", "NeuCalib"),
-    "adacalib": ("adacalib", "AdaCalib"),
-    "mcnet": ("mcnet", "MCNet"),
+    "base": ("calibrators.identity", "Identity"),
+    "histogram": ("calibrators.histogram", "Histogram"),
+    "isotonic": ("calibrators.isotonic", "Isotonic"),
+    "platt": ("calibrators.platt", "Platt"),
+    "temperature": ("calibrators.platt", "Temperature"),
+    "beta": ("calibrators.beta", "Beta"),
+    "gaussian": ("calibrators.density_scaling", "GaussianScaling"),
+    "gamma": ("calibrators.density_scaling", "GammaScaling"),
+    "sir": ("calibrators.sir", "SIR"),
+    "platt-field": ("calibrators.platt_field", "PlattField"),
+    "per-field": ("calibrators.per_field", "PerField"),
+    "neucalib": ("neural.neucalib", "NeuCalib"),
+    "adacalib": ("neural.adacalib", "AdaCalib"),
+    "mcnet": ("neural.mcnet", "MCNet"),
 }
 
 
@@ -43,7 +43,7 @@ def calibrator_class(name: str) -> type[Calibrator]:
         hint = f" (did you mean {close[0]}?)" if close else ""
         raise InputError(f"there is no method {name!r}{hint}; the methods are {', '.join(_METHODS)}")
     module, attribute = _METHODS[name]
-    found: type[Calibrator] = getattr(import_module(f"mcnet.calibrators.{module}"), attribute)
+    found: type[Calibrator] = getattr(import_module(f"mcnet.{module}"), attribute)
     return found
 
 

@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from mcnet._shared.math import SCORE_FLOOR, sums_by
+from mcnet._shared.typing import FloatArray
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.histogram import check_bins
 from mcnet.curves.curves import Curves
-from mcnet.rows.columns import SCORE_FLOOR, FloatArray, sums_by
-from mcnet.sketch.bins import bin_of, equal_mass_edges
+from mcnet.sketch.equal_mass import bin_of, equal_mass_edges
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["SIR"]

@@ -5,6 +5,6 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run `mcnet` with the arguments of the process, and exit with its code."""
-    from mcnet.cli.running import run
+    from mcnet.cli.run import run
 
     raise SystemExit(run())

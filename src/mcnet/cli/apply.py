@@ -35,11 +35,11 @@ def apply(
     import time
 
     from mcnet.cli.files import check_output, plain_interrupts, remembered, row_count, score_type
-    from mcnet.curves.store import load
+    from mcnet.data.files import expand_paths
     from mcnet.errors import InputError
-    from mcnet.rows.files import expand_paths
-    from mcnet.serve.applying import apply_to_files
-    from mcnet.sketch.store import is_sketch_file
+    from mcnet.model.apply_files import apply_to_files
+    from mcnet.model.file import load
+    from mcnet.sketch.file import is_sketch_file
 
     printer = Printer(json, quiet)
     check_output(output, [model, *logs], force=force)

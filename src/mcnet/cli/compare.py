@@ -63,11 +63,11 @@ def compare(
       mcnet compare log.parquet --score pctr --label click --field country \\
           --save-best model.json
     """
-    from mcnet.cli.bars import broken_bars, parse_bars
     from mcnet.cli.files import check_output, read_sketch
-    from mcnet.cli.running import BAR_NOT_MET
+    from mcnet.cli.run import BAR_NOT_MET
+    from mcnet.cli.thresholds import broken_bars, parse_bars
     from mcnet.errors import InputError
-    from mcnet.selection.selecting import select
+    from mcnet.selection.select import select
 
     printer = Printer(json, quiet)
     bars = parse_bars(fail_if)
@@ -126,8 +126,8 @@ def _period(
     """Return what the column of time is cut to: what was asked for or, where there are too many values, what fits."""
     if time is None or every is not None:
         return every
-    from mcnet.rows.periods import MOST_PERIODS
-    from mcnet.sketch.gathering import has_column, period_of
+    from mcnet.data.periods import MOST_PERIODS
+    from mcnet.sketch.read import has_column, period_of
 
     found = period_of(logs, time)
     if found is None and test and has_column(test, time):
@@ -147,7 +147,7 @@ def _read_test(
 ) -> "Sketch":
     """Return the test rows, read as the fitted ones were; with their time, if they have one."""
     from mcnet.cli.files import read_sketch
-    from mcnet.sketch.gathering import has_column, is_finished
+    from mcnet.sketch.read import has_column, is_finished
 
     has_time = time is not None and has_column(test, time)
     if time is not None and not has_time:
@@ -169,7 +169,7 @@ def _read_test(
 
 def _with_time(columns: dict[str, Any], files: list[str], time: str | None, period: str | None) -> dict[str, Any]:
     """Return the columns to read, with the time as one more field."""
-    from mcnet.sketch.gathering import is_finished
+    from mcnet.sketch.read import is_finished
 
     if time is None:
         return columns

@@ -45,13 +45,13 @@ def evaluate(
       mcnet evaluate log.parquet --model model.json --by country \\
           --fail-if 'f_rce>0.2' --fail-if 'pcoc<0.8'
     """
-    from mcnet.cli.bars import broken_bars, parse_bars
     from mcnet.cli.files import read_sketch, remembered, score_type
-    from mcnet.cli.running import BAR_NOT_MET
-    from mcnet.curves.store import load
+    from mcnet.cli.run import BAR_NOT_MET
+    from mcnet.cli.thresholds import broken_bars, parse_bars
+    from mcnet.metrics.evaluate_sketch import evaluate_cells, predict_cells
     from mcnet.metrics.evaluation import Settings
-    from mcnet.metrics.sketched import evaluate_cells, predict_cells
-    from mcnet.sketch.gathering import is_finished
+    from mcnet.model.file import load
+    from mcnet.sketch.read import is_finished
 
     printer = Printer(json, quiet)
     bars = parse_bars(fail_if)

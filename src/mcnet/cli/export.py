@@ -46,10 +46,10 @@ def export(
     """
     from mcnet.cli.files import check_output
     from mcnet.cli.parameters import parse_parameters
-    from mcnet.curves.store import load
     from mcnet.errors import InputError
-    from mcnet.export.exporting import default_path, export_model, target_of
+    from mcnet.export.export import default_path, export_model, target_of
     from mcnet.export.options import option_from_text
+    from mcnet.model.file import load
 
     printer = Printer(json, quiet)
     chosen = parse_parameters(parameters, option_from_text)

@@ -10,8 +10,8 @@ from mcnet.cli.printing import Printer
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
-    from mcnet.curves.model import CalibrationModel
-    from mcnet.rows.columns import ScoreType
+    from mcnet._shared.typing import ScoreType
+    from mcnet.model.model import CalibrationModel
     from mcnet.sketch.sketch import Sketch
 
 __all__ = ["check_output", "plain_interrupts", "read_sketch", "remembered", "row_count", "score_type"]
@@ -19,7 +19,7 @@ __all__ = ["check_output", "plain_interrupts", "read_sketch", "remembered", "row
 
 def check_output(path: str, inputs: Sequence[str], *, force: bool, ending: str | None = None) -> None:
     """Refuse, before any work is done, an output that is an input, exists, has no folder or another ending."""
-    from mcnet.rows.files import expand_paths
+    from mcnet.data.files import expand_paths
 
     target = Path(path)
     if path == "-":
@@ -50,7 +50,7 @@ def row_count(files: Sequence[str]) -> int | None:
     """Return the number of rows if the files tell it without being read, for the length of a progress bar."""
     import polars as pl
 
-    from mcnet.rows.files import expand_paths, file_format, open_log, readable
+    from mcnet.data.files import expand_paths, file_format, open_log, readable
 
     if any(file_format(path) not in ("parquet", "arrow") for path in expand_paths(list(files))):
         return None
@@ -60,7 +60,7 @@ def row_count(files: Sequence[str]) -> int | None:
 
 def read_sketch(printer: Printer, files: Sequence[str], *, title: str = "reading", **columns: Any) -> "Sketch":
     """Sketch logs, or add up finished sketches, with a progress bar."""
-    from mcnet.sketch.gathering import gather
+    from mcnet.sketch.read import gather
 
     plain_interrupts()
     total = row_count(files) if printer.lively else None

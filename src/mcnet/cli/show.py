@@ -8,7 +8,7 @@ from mcnet.cli import options
 from mcnet.cli.printing import Printer, figure, table
 
 if TYPE_CHECKING:
-    from mcnet.curves.model import CalibrationModel
+    from mcnet.model.model import CalibrationModel
 
 __all__ = ["show"]
 
@@ -27,7 +27,7 @@ def show(
     Example:
       mcnet show model.json
     """
-    from mcnet.curves.store import load
+    from mcnet.model.file import load
 
     loaded = load(model)
     Printer(json, quiet).result(
@@ -81,9 +81,9 @@ def _pictures(model: "CalibrationModel", contexts: int) -> list[Any]:
     """Return a table of a few scores and a plot of the pooled curve, over the range of the fit."""
     import numpy as np
 
+    from mcnet._shared.math import logit, sigmoid
     from mcnet.curves.evaluate import Evaluator
-    from mcnet.figures.terminal import plot_lines
-    from mcnet.rows.columns import logit, sigmoid
+    from mcnet.plots.terminal import plot_lines
 
     ends = np.array([model.provenance.get("lowest_score", 0.001), model.provenance.get("highest_score", 0.999)])
     low, high = logit(np.clip(ends, 1e-6, 1.0 - 1e-6))

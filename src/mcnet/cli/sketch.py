@@ -73,7 +73,7 @@ def merge(
       mcnet merge part*.parquet -o all.parquet
     """
     from mcnet.cli.files import check_output
-    from mcnet.rows.files import expand_paths
+    from mcnet.data.files import expand_paths
     from mcnet.sketch.sketch import Sketch
 
     printer = Printer(json, quiet)

@@ -7,8 +7,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mcnet._shared.math import PROBABILITY_FLOOR
+from mcnet._shared.typing import FloatArray
 from mcnet.errors import InputError
-from mcnet.rows.columns import PROBABILITY_FLOOR, FloatArray
 
 __all__ = ["Curves"]
 

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mcnet._shared.math import clip_scores, inside_unit
+from mcnet._shared.numba_loops import compiled, numba_installed
+from mcnet._shared.score_buckets import BLOCK, clip_into_buckets
+from mcnet._shared.typing import FloatArray
 from mcnet.curves.curves import Curves
-from mcnet.curves.tables import CROWD, LookupTables, lookup_tables
+from mcnet.curves.lookup_tables import CROWD, LookupTables, lookup_tables
 from mcnet.errors import InputError
-from mcnet.rows.buckets import BLOCK, clip_into_buckets
-from mcnet.rows.columns import FloatArray, clip_scores, inside_unit
-from mcnet.rows.loops import compiled, numba_installed
 
 __all__ = ["NUMBA_FROM", "Evaluator", "evaluate_numpy"]
 

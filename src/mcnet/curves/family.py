@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet.rows.columns import FloatArray, IntArray, clip_scores, logit, sigmoid
+from mcnet._shared.math import clip_scores, logit, sigmoid
+from mcnet._shared.typing import FloatArray, IntArray
 
 __all__ = ["Combination", "CurveFamily", "Lines", "believable"]
 

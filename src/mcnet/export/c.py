@@ -5,15 +5,15 @@ from collections.abc import Iterable
 from itertools import chain, count
 from os import PathLike
 
-from mcnet.curves.model import CalibrationModel
+from mcnet._shared.atomic_files import whole_file
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.export.c_source import EXAMPLE, HEADER, WITH_FIELDS, WITHOUT_FIELDS
+from mcnet.export.contents import Exported, warn_of_size
 from mcnet.export.context_map import ContextMap
-from mcnet.export.exported import Exported, warn_of_size
-from mcnet.export.guide import Guide
+from mcnet.export.guide_table import Guide
 from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, Pieces
 from mcnet.export.stamp import stamp, stamp_line
-from mcnet.rows.writing import whole_file
+from mcnet.model.model import CalibrationModel
 
 __all__ = ["export_c"]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 
+from mcnet.data.contexts import Contexts
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.rows.contexts import Contexts
 
 __all__ = ["ContextMap", "free_name"]
 
@@ -27,7 +27,7 @@ class ContextMap:
     def of(contexts: Contexts) -> "ContextMap":
         """Return the map of a model's contexts; refuse texts that no file could hold.
 
-        >>> from mcnet.rows.fields import field_columns
+        >>> from mcnet.data.fields import field_columns
         >>> contexts, _ = Contexts.of(field_columns({"country": ["NL", None]}), 2)
         >>> found = ContextMap.of(contexts)
         >>> found.digits, found.curves

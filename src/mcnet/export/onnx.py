@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mcnet.curves.model import CalibrationModel
+from mcnet._shared.atomic_files import whole_file
+from mcnet.data.fields import MISSING_LABEL
 from mcnet.errors import InputError, NotSupportedError
+from mcnet.export.contents import Exported, warn_of_size
 from mcnet.export.context_map import ContextMap
-from mcnet.export.exported import Exported, warn_of_size
 from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, Pieces
 from mcnet.export.stamp import stamp
-from mcnet.rows.fields import MISSING_LABEL
-from mcnet.rows.writing import whole_file
+from mcnet.model.model import CalibrationModel
 from mcnet.version import __version__
 
 if TYPE_CHECKING:

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mcnet._shared.math import SCORE_FLOOR
+from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.curves.curves import Curves
-from mcnet.rows.columns import SCORE_FLOOR, FloatArray, IntArray
 
 __all__ = ["HIGHEST_SCORE", "LOWEST_SCORE", "Pieces"]
 

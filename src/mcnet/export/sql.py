@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Literal
 
-from mcnet.curves.model import CalibrationModel
+from mcnet._shared.atomic_files import whole_file
 from mcnet.errors import CalibrationWarning, InputError, NotSupportedError
+from mcnet.export.contents import Exported, warn_of_size
 from mcnet.export.context_map import ContextMap
-from mcnet.export.exported import Exported, warn_of_size
 from mcnet.export.pieces import Pieces
 from mcnet.export.sql_case import Columns, case_expression
 from mcnet.export.sql_dialects import Dialect, dialect_named
 from mcnet.export.sql_tables import join_select, table_statements
 from mcnet.export.stamp import stamp, stamp_line
-from mcnet.rows.writing import whole_file
+from mcnet.model.model import CalibrationModel
 
 __all__ = ["MOST_CASES", "export_sql", "sql_text"]
 

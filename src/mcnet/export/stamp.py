@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from mcnet.curves.model import CalibrationModel
-from mcnet.curves.store import model_document
-from mcnet.export.exported import Exported
+from mcnet.export.contents import Exported
+from mcnet.model.file import model_document
+from mcnet.model.model import CalibrationModel
 from mcnet.version import __version__
 
 __all__ = ["stamp", "stamp_line"]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from mcnet.curves.model import CalibrationModel
+from mcnet._shared.atomic_files import whole_file
+from mcnet.data.contexts import ANY
 from mcnet.errors import InputError
+from mcnet.export.contents import Exported, warn_of_size
 from mcnet.export.context_map import free_name
-from mcnet.export.exported import Exported, warn_of_size
 from mcnet.export.stamp import stamp, stamp_line
-from mcnet.rows.contexts import ANY
-from mcnet.rows.writing import whole_file
+from mcnet.model.model import CalibrationModel
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,7 +34,7 @@ def knot_table(exported: Exported) -> "pl.DataFrame":
     between two knots, flat outside them, and has its right value where two knots have one score.
 
     >>> from mcnet.curves.curves import Curves
-    >>> from mcnet.rows.contexts import Contexts
+    >>> from mcnet.data.contexts import Contexts
     >>> table = knot_table(Exported(Contexts.none(), Curves.constant(0.25)))
     >>> table.rows()
     [(0, 0, 0.5, 0.25)]

@@ -6,6 +6,7 @@ from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.evaluation import Evaluation, Settings, evaluate, evaluate_columns
 from mcnet.metrics.field_error import f_ece, f_rce, group_pcoc, mf_rce, pcoc, pcoc_std
 from mcnet.metrics.fields import CodedField, FieldEvaluation, FieldTable
+from mcnet.metrics.group_sums import GroupSums, group_sums
 from mcnet.metrics.mvce import mvce
 from mcnet.metrics.ranking import auc, gauc
 from mcnet.metrics.scoring import (
@@ -16,8 +17,7 @@ from mcnet.metrics.scoring import (
     log_loss,
     log_loss_difference,
 )
-from mcnet.metrics.smooth import smooth_ece, smooth_ece_at
-from mcnet.metrics.sums import GroupSums, group_sums
+from mcnet.metrics.smooth_error import smooth_ece, smooth_ece_at
 from mcnet.metrics.text import compare
 
 __all__ = [

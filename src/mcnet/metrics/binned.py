@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mcnet.errors import InputError
-from mcnet.metrics.columns import Floats, columns, order_by_probability
 from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.field_error import f_ece
+from mcnet.metrics.group_sums import GroupSums, group_sums
 from mcnet.metrics.intervals import wilson
-from mcnet.metrics.sums import GroupSums, group_sums
-from mcnet.metrics.truths import error_interval
+from mcnet.metrics.probability_columns import Floats, columns, order_by_probability
+from mcnet.metrics.truth_interval import error_interval
 
 __all__ = [
     "Reliability",
@@ -94,7 +94,7 @@ def cal_n(sums: GroupSums, *, delta: float = 0.0, level: float = 0.95, seed: int
     `sums` are those of equal-mass bins. A bin without positives makes it infinite; `delta` > 0 is added to
     both sums of every bin to avoid that.
 
-    >>> from mcnet.metrics.sums import group_sums
+    >>> from mcnet.metrics.group_sums import group_sums
     >>> bins = group_sums([0.25, 0.5], [0.5, 0.375], [0, 1])
     >>> round(cal_n(bins).value, 3)
     0.745

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mcnet.errors import InputError
-from mcnet.metrics.columns import Floats, columns
 from mcnet.metrics.estimate import Estimate
+from mcnet.metrics.probability_columns import Floats, columns
 
 __all__ = ["poisson_bootstrap"]
 

@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mcnet.data.columns import check_lengths, labels_column, scores_column, weights_column
+from mcnet.data.fields import MISSING_LABEL, FieldColumn, field_columns
+from mcnet.data.negative_sampling import restore_negatives
 from mcnet.errors import InputError
 from mcnet.metrics.binned import Reliability, cal_n, equal_mass_bins, prob_ece_width, reliability_of_bins
-from mcnet.metrics.columns import Floats, columns, order_by_probability
 from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.field_error import f_ece, pcoc
 from mcnet.metrics.fields import CodedField, FieldEvaluation, combine, compact, evaluate_field
+from mcnet.metrics.group_sums import GroupSums, group_sums
 from mcnet.metrics.mvce import mvce
+from mcnet.metrics.probability_columns import Floats, columns, order_by_probability
 from mcnet.metrics.ranking import auc, gauc
 from mcnet.metrics.scoring import CLIP, brier, excess_log_loss, kl_to_truth, log_loss
-from mcnet.metrics.smooth import smooth_ece
-from mcnet.metrics.sums import GroupSums, group_sums
+from mcnet.metrics.smooth_error import smooth_ece
 from mcnet.metrics.text import describe, heading, metric_lines
-from mcnet.rows.columns import check_lengths, labels_column, scores_column, weights_column
-from mcnet.rows.fields import MISSING_LABEL, FieldColumn, field_columns
-from mcnet.rows.sampling import restore_negatives
 
 __all__ = ["Evaluation", "Settings", "coded_fields", "evaluate", "evaluate_columns"]
 
@@ -108,9 +108,9 @@ class Evaluation:
 
         `before` is another evaluation of the same rows, shown beside this one: that of the raw scores, say.
         """
-        from mcnet.figures.forest import PcocTable, draw_forest, prepare_forest
-        from mcnet.figures.reliability import draw_reliability
-        from mcnet.figures.style import as_plotly
+        from mcnet.plots.forest import PcocTable, draw_forest, prepare_forest
+        from mcnet.plots.reliability import draw_reliability
+        from mcnet.plots.style import as_plotly
 
         named = {"evaluated": self} if before is None else {"before": before, "after": self}
         if field is None:
@@ -124,7 +124,7 @@ class Evaluation:
         return describe(self)
 
     def _repr_html_(self) -> str:
-        from mcnet.figures.html import card
+        from mcnet.plots.html import card
 
         (head, *lines), notes = metric_lines(self)
         return card(f"Evaluation of {heading(self)}", head, lines, "; ".join(notes))

@@ -3,12 +3,12 @@
 import numpy as np
 
 from mcnet.errors import InputError
-from mcnet.metrics.columns import Floats
 from mcnet.metrics.estimate import Estimate
+from mcnet.metrics.group_sums import GroupSums
 from mcnet.metrics.intervals import two_sided
-from mcnet.metrics.noise import expected_absolute, expected_relative
-from mcnet.metrics.sums import GroupSums
-from mcnet.metrics.truths import error_interval
+from mcnet.metrics.noise_floor import expected_absolute, expected_relative
+from mcnet.metrics.probability_columns import Floats
+from mcnet.metrics.truth_interval import error_interval
 
 __all__ = ["f_ece", "f_rce", "group_pcoc", "mf_rce", "pcoc", "pcoc_std"]
 
@@ -18,7 +18,7 @@ def pcoc(sums: GroupSums, *, level: float = 0.95) -> Estimate:
 
     The interval is the delta method's on the logarithm.
 
-    >>> from mcnet.metrics.sums import group_sums
+    >>> from mcnet.metrics.group_sums import group_sums
     >>> pcoc(group_sums([0.25, 0.5], [0, 1])).value
     0.75
     """
@@ -75,7 +75,7 @@ def f_rce(
     = 0 does not, but is infinite when a group has no positives, unless `drop_empty` leaves such groups out
     of both sums.
 
-    >>> from mcnet.metrics.sums import group_sums
+    >>> from mcnet.metrics.group_sums import group_sums
     >>> round(f_rce(group_sums([0.2, 0.4, 0.3], [0, 1, 0]), epsilon=0).value, 6)
     0.1
     """

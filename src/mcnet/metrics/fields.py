@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mcnet.metrics.columns import Floats
 from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.field_error import f_ece, f_rce, group_pcoc, mf_rce, pcoc_std
-from mcnet.metrics.sums import GroupSums
+from mcnet.metrics.group_sums import GroupSums
+from mcnet.metrics.probability_columns import Floats
 
 __all__ = ["CodedField", "FieldEvaluation", "FieldTable", "combine", "compact", "evaluate_field"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from mcnet.errors import InputError
-from mcnet.metrics.columns import Floats
+from mcnet.metrics.probability_columns import Floats
 
 __all__ = ["noise_aware_interval", "normal_interval", "two_sided", "wilson"]
 

@@ -5,9 +5,9 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from mcnet.errors import InputError
-from mcnet.metrics.columns import columns
 from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.intervals import normal_interval
+from mcnet.metrics.probability_columns import columns
 
 __all__ = ["mvce"]
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mcnet.metrics.columns import Codes, Floats, columns, order_by_probability
 from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.intervals import normal_interval, two_sided
+from mcnet.metrics.probability_columns import Codes, Floats, columns, order_by_probability
 
 __all__ = ["GroupAuc", "auc", "gauc", "group_auc"]
 

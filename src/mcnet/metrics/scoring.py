@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mcnet.errors import InputError
-from mcnet.metrics.columns import Floats, columns
 from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.intervals import normal_interval
+from mcnet.metrics.probability_columns import Floats, columns
 
 __all__ = ["Difference", "brier", "excess_log_loss", "kl_to_truth", "log_loss", "log_loss_difference"]
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mcnet.networks.cells import Cells, as_codes, make_grid, with_unseen
-from mcnet.networks.lines import interpolate
+from mcnet._shared.typing import FloatArray
+from mcnet.networks.line_plot import interpolate
 from mcnet.networks.losses import (
     balance_loss,
     log_loss_from_logits,
@@ -29,10 +29,9 @@ from mcnet.networks.losses import (
 from mcnet.networks.objective import Penalties
 from mcnet.networks.optimise import Descent, Progress, Schedule, Step, descend
 from mcnet.networks.statistics import NodeStatistics, node_statistics
+from mcnet.networks.training_points import Cells, as_codes, make_grid, with_unseen
 
 __all__ = ["AdaptiveConfig", "AdaptiveFit", "AdaptiveFunction", "fit_adaptive", "restore_adaptive"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -248,7 +247,7 @@ class AdaptiveFit:
     order_loss: float
 
     @torch.no_grad()
-    def predict(self, logit: Floats, codes: NDArray[np.integer] | None = None) -> Floats:
+    def predict(self, logit: FloatArray, codes: NDArray[np.integer] | None = None) -> FloatArray:
         """Calibrated probabilities of rows with these logits and field codes."""
         table = as_codes(codes, len(logit), self.function.sizes)
         device = self.function.rate_table.device

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from torch import Tensor
 
+from mcnet._shared.typing import FloatArray
 from mcnet.errors import InputError
-from mcnet.networks.cells import Cells, as_codes, equal_mass_edges, make_grid, with_unseen
 from mcnet.networks.losses import order_loss
 from mcnet.networks.monotone import BankShape, MonotoneBank, Ranges
 from mcnet.networks.objective import BankObjective, Penalties, Priors
 from mcnet.networks.optimise import Descent, Progress, Schedule, descend
+from mcnet.networks.training_points import Cells, as_codes, equal_mass_edges, make_grid, with_unseen
 
 __all__ = ["BankConfig", "BankFit", "affordable_bins", "fit_bank", "order_violation", "place_bins", "restore_bank"]
 
-Floats = NDArray[np.float64]
 
 # Probabilities never reach 0 or 1, whatever a function in probability space says.
 LEAST = 1e-7
@@ -69,7 +69,7 @@ def affordable_bins(weight: float, positives: float, config: BankConfig) -> int:
     return max(1, min(config.bins, int(rarer // max(config.least_positives, 1e-9))))
 
 
-def place_bins(points: Floats, weight: Floats, positives: Floats, config: BankConfig) -> Ranges:
+def place_bins(points: FloatArray, weight: FloatArray, positives: FloatArray, config: BankConfig) -> Ranges:
     """Bins of equal mass over the points, as many as the configuration and the data allow."""
     edges = equal_mass_edges(points, weight, affordable_bins(float(weight.sum()), float(positives.sum()), config))
     where = np.searchsorted(edges, points, side="right")
@@ -94,7 +94,7 @@ class BankFit:
     descent: Descent
     order_loss: float
 
-    def values(self, logit: Floats, codes: NDArray[np.integer] | None = None, nodes: int = 16) -> Floats:
+    def values(self, logit: FloatArray, codes: NDArray[np.integer] | None = None, nodes: int = 16) -> FloatArray:
         """The functions themselves, unclipped: logits in logit space, probabilities in probability space."""
         logit = np.asarray(logit, dtype=np.float64)
         table = as_codes(codes, len(logit), self.bank.sizes)
@@ -110,7 +110,7 @@ class BankFit:
             result[rows] = offset[k, c] + scale[k, c] * area
         return result
 
-    def predict(self, logit: Floats, codes: NDArray[np.integer] | None = None, nodes: int = 16) -> Floats:
+    def predict(self, logit: FloatArray, codes: NDArray[np.integer] | None = None, nodes: int = 16) -> FloatArray:
         """Calibrated probabilities of rows with these logits and field codes `[rows, fields]`.
 
         The derivative network is evaluated once at 2 · `nodes` nodes of every bin and context, in float64,
@@ -120,7 +120,7 @@ class BankFit:
         return np.asarray(expit(values) if self.bank.shape.space == "logit" else np.clip(values, LEAST, 1 - LEAST))
 
     @torch.no_grad()
-    def _at_nodes(self, contexts: NDArray[np.int64], count: int) -> tuple[Floats, Floats, Floats]:
+    def _at_nodes(self, contexts: NDArray[np.int64], count: int) -> tuple[FloatArray, FloatArray, FloatArray]:
         bank = _in_double(self.bank)
         codes = torch.as_tensor(contexts, device=bank.left.device)
         context = bank.embed(codes)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from mcnet.networks.adaptive import AdaptiveFit, AdaptiveFunction
 from mcnet.networks.bank import BankFit, order_violation
-from mcnet.networks.lines import LineFit, LineFunction
+from mcnet.networks.line_plot import LineFit, LineFunction
 from mcnet.networks.literal import BankOnRows
 from mcnet.networks.training import RowFunction
 

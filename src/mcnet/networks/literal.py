@@ -10,12 +10,12 @@ from scipy.special import expit
 from torch import Tensor, nn
 
 from mcnet.networks.bank import BankConfig, BankFit, order_violation, place_bins
-from mcnet.networks.cells import Cells, as_codes
 from mcnet.networks.losses import order_loss
 from mcnet.networks.monotone import BankShape, MonotoneBank
 from mcnet.networks.objective import Penalties, Priors
 from mcnet.networks.optimise import Progress
 from mcnet.networks.training import Rows, RowSchedule, descend_on_rows
+from mcnet.networks.training_points import Cells, as_codes
 
 __all__ = ["BankOnRows", "fit_bank_on_rows", "paper_config"]
 

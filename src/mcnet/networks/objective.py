@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mcnet.networks.cells import Cells, Grid
+from mcnet.networks.chain_newton import newton
 from mcnet.networks.losses import (
     balance_loss,
     log_loss_from_logits,
@@ -15,8 +15,8 @@ from mcnet.networks.losses import (
     order_loss,
 )
 from mcnet.networks.monotone import MonotoneBank
-from mcnet.networks.newton import newton
 from mcnet.networks.optimise import Step
+from mcnet.networks.training_points import Cells, Grid
 
 __all__ = ["BankObjective", "Penalties", "Priors"]
 

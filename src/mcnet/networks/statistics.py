@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet.networks.cells import Cells
+from mcnet._shared.typing import FloatArray
+from mcnet.networks.training_points import Cells
 
 __all__ = ["NodeStatistics", "node_statistics"]
 
-Floats = NDArray[np.float64]
 
 # Knots closer than this, in logits, would make the function a cliff.
 LEAST_GAP = 0.02
@@ -24,7 +24,7 @@ class NodeStatistics:
     seen.
     """
 
-    knots: Floats
+    knots: FloatArray
     rate: NDArray[np.int64]
     count: NDArray[np.int64]
     allowed: NDArray[np.bool_]
@@ -33,7 +33,7 @@ class NodeStatistics:
     pooled: NDArray[np.int64]
 
 
-def _quantiles(points: Floats, weight: Floats, bins: int) -> Floats:
+def _quantiles(points: FloatArray, weight: FloatArray, bins: int) -> FloatArray:
     """Knots at the ends and at equal-mass quantiles between, at least `LEAST_GAP` apart."""
     through = np.cumsum(weight) - weight / 2.0
     inner = np.interp(np.arange(1, bins) / bins * weight.sum(), through, points)
@@ -42,12 +42,12 @@ def _quantiles(points: Floats, weight: Floats, bins: int) -> Floats:
     return np.asarray(np.maximum.accumulate(knots - ladder) + ladder)
 
 
-def _around(values: Floats) -> Floats:
+def _around(values: FloatArray) -> FloatArray:
     """Totals of bins → totals at knots: an end belongs to its bin, a knot between to both neighbours."""
     return np.concatenate([values[:1], values[:-1] + values[1:], values[-1:]])
 
 
-def _levels(values: Floats, levels: int) -> NDArray[np.int64]:
+def _levels(values: FloatArray, levels: int) -> NDArray[np.int64]:
     cuts = np.quantile(values, np.arange(1, levels) / levels)
     return np.searchsorted(cuts, values, side="right").astype(np.int64)
 

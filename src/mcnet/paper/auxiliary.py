@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from mcnet.calibrators.auxiliary import AuxiliaryCalibrator
 from mcnet.errors import CalibrationWarning, InputError
+from mcnet.neural.auxiliary import AuxiliaryCalibrator
 from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.published import AUXILIARY
 from mcnet.paper.settings import Settings

@@ -4,18 +4,18 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mcnet._shared.math import logit
+from mcnet._shared.typing import FloatArray
 from mcnet.calibrators.registry import calibrator
 from mcnet.networks.bank import BankConfig, fit_bank
-from mcnet.networks.cells import Cells
 from mcnet.networks.monotone import BankShape
 from mcnet.networks.objective import Penalties, Priors
 from mcnet.networks.optimise import Schedule
+from mcnet.networks.training_points import Cells
 from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.plots import draw_curves, draw_error
 from mcnet.paper.settings import Settings
-from mcnet.rows.columns import logit
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["expressiveness"]
@@ -25,7 +25,6 @@ CLAIM = (
     "universal approximator of the true calibration function (Theorem 1)."
 )
 
-Floats = NDArray[np.float64]
 
 # A network of modest width for each bin, as published: what is nonlinear inside a bin.
 PER_BIN: dict[str, Any] = {"architecture": "per-bin", "hidden": (32, 32), "embedding": 1}
@@ -37,7 +36,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
 SCORES = np.linspace(0.005, 0.995, 4001)
 
 
-def toy_truth(score: Floats) -> Floats:
+def toy_truth(score: FloatArray) -> FloatArray:
     """A smooth increasing truth with two bends; steeper than the score in places, flat in others."""
     x = np.asarray(score, dtype=np.float64)
     rise = x + 0.10 * np.sin(2.0 * np.pi * x) - 0.025 * np.sin(6.0 * np.pi * x)
@@ -107,13 +106,13 @@ def toy_sketch() -> Sketch:
     return Sketch.from_rows(SCORES, toy_truth(SCORES), weight=np.full(len(SCORES), 1000.0), resolution="exact")
 
 
-def fit_toy(kind: str, bins: int) -> Floats:
+def fit_toy(kind: str, bins: int) -> FloatArray:
     """The function that a kind of calibration learns from the toy truth."""
     method, parameters = KINDS[kind]
     return calibrator(method, bins=bins, **parameters).fit_sketch(toy_sketch()).predict(SCORES)
 
 
-def fit_bank_to_toy(width: int, scaled: bool) -> Floats:
+def fit_bank_to_toy(width: int, scaled: bool) -> FloatArray:
     """One bin of the paper's network in probability space, with or without the scale that UMNN has."""
     shape = BankShape(hidden=(width, width), embedding=1, scale=scaled, direct=False, space="probability", lower="zero")
     config = BankConfig(
@@ -129,7 +128,7 @@ def fit_bank_to_toy(width: int, scaled: bool) -> Floats:
     return fit.predict(logit(SCORES))
 
 
-def worst(probability: Floats) -> float:
+def worst(probability: FloatArray) -> float:
     """The largest error in probability, away from the very ends."""
     inside = (SCORES > 0.02) & (SCORES < 0.98)
     return float(np.abs(probability - toy_truth(SCORES))[inside].max())

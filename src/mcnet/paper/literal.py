@@ -7,15 +7,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mcnet._shared.math import clip_scores, logit
+from mcnet._shared.typing import FloatArray
 from mcnet.networks.bank import BankFit
 from mcnet.networks.literal import fit_bank_on_rows, paper_config
 from mcnet.networks.objective import Penalties
 from mcnet.paper.tasks import Sample, Task
-from mcnet.rows.columns import clip_scores, logit
 
 __all__ = ["LiteralRecipe", "predict_literal", "train_literal"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def train_literal(
     )
 
 
-def predict_literal(fit: BankFit, task: Task, sample: Sample, field: bool) -> Floats:
+def predict_literal(fit: BankFit, task: Task, sample: Sample, field: bool) -> FloatArray:
     """The probabilities that a literal run gives to rows; those outside (0, 1) are clipped, as they must be."""
     codes, _ = _codes(task, sample, field)
     return fit.predict(logit(clip_scores(sample.score)), codes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mcnet.rows.writing import whole_file
+from mcnet._shared.atomic_files import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mcnet._shared.typing import FloatArray
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_curves", "draw_error", "draw_lines"]
 
-Floats = NDArray[np.float64]
 COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568")
 
 
@@ -33,11 +32,11 @@ def _figure(columns: int, rows: int = 1, width: float = 4.0, height: float = 3.2
 
 
 def draw_curves(
-    score: Floats,
-    curves: Mapping[str, Floats],
-    bars: tuple[Floats, Floats] | None = None,
-    truth: Floats | None = None,
-    edges: Floats | None = None,
+    score: FloatArray,
+    curves: Mapping[str, FloatArray],
+    bars: tuple[FloatArray, FloatArray] | None = None,
+    truth: FloatArray | None = None,
+    edges: FloatArray | None = None,
 ) -> "Figure":
     """One panel a method: its calibration function over the posterior of each bin (edges, heights) or the truth."""
     figure, axes = _figure(len(curves))

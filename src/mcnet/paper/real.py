@@ -9,13 +9,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from mcnet._shared.atomic_files import whole_file
+from mcnet.data.files import BATCH_ROWS
+from mcnet.datasets.aliexpress import CATEGORICAL, FIELD_COUNTS, NUMERICAL, find_field, prepare_aliexpress
+from mcnet.datasets.flights import read_flights
+from mcnet.datasets.splits import hold_back_groups, hold_back_rows, split_by_time
 from mcnet.paper.base_predictor import SMALL, Recipe, train_base_predictor
 from mcnet.paper.tasks import Features, Sample, Task, read_tasks, write_tasks
-from mcnet.rows.aliexpress import CATEGORICAL, FIELD_COUNTS, NUMERICAL, find_field, prepare_aliexpress
-from mcnet.rows.files import BATCH_ROWS
-from mcnet.rows.flights import read_flights
-from mcnet.rows.splits import hold_back_groups, hold_back_rows, split_by_time
-from mcnet.rows.writing import whole_file
 
 __all__ = ["AliExpress", "flights_tasks"]
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from mcnet.datasets.impressions import PRESETS, Impressions, Split, simulate_impressions
 from mcnet.errors import InputError
 from mcnet.paper.tasks import Features, Sample, Task, read_tasks
-from mcnet.rows.impressions import PRESETS, Impressions, Split, simulate_impressions
 
 __all__ = ["ALL_TASKS", "Source", "open_source"]
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 
+from mcnet._shared.atomic_files import whole_file
 from mcnet.errors import InputError
 from mcnet.paper.pages import Page, write_page
 from mcnet.paper.settings import Settings
-from mcnet.rows.writing import whole_file
 
 __all__ = ["STUDIES", "run_studies"]
 

@@ -9,14 +9,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.typing import FloatArray
+from mcnet.data.files import open_log
 from mcnet.errors import InputError
-from mcnet.rows.files import open_log
-from mcnet.rows.writing import whole_file
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["Features", "Sample", "Task", "read_tasks", "write_tasks"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -42,10 +41,10 @@ class Features:
 class Sample:
     """Scored rows; `truth` is known for simulated ones, `features` where the auxiliary network needs them."""
 
-    score: Floats
+    score: FloatArray
     label: NDArray[np.int8]
     field: NDArray[np.int32]
-    truth: Floats | None = None
+    truth: FloatArray | None = None
     features: Features | None = None
 
     def __len__(self) -> int:
@@ -92,7 +91,7 @@ class Task:
         """The same task with only so many rows to calibrate on."""
         return replace(self, validation=self.validation.take(slice(0, rows)))
 
-    def scored(self, validation: Floats, test: Floats) -> "Task":
+    def scored(self, validation: FloatArray, test: FloatArray) -> "Task":
         """The same rows with other scores."""
         return replace(self, validation=replace(self.validation, score=validation), test=replace(self.test, score=test))
 

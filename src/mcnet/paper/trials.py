@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mcnet._shared.typing import FloatArray
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.registry import calibrator
 from mcnet.errors import CalibrationWarning
@@ -16,8 +16,6 @@ from mcnet.metrics import auc, f_rce, group_pcoc, group_sums, kl_to_truth, log_l
 from mcnet.paper.tasks import Sample, Task
 
 __all__ = ["ROSTER", "Contender", "Trial", "fit_contender", "measure", "order_violations", "run_trial"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class Trial:
     """One fit: the figures of its test predictions, the PCOC on the rows it was fitted to, and the seconds it took."""
 
     figures: Mapping[str, float]
-    fields: Floats
+    fields: FloatArray
     seconds: float
 
     def __getitem__(self, name: str) -> float:
@@ -73,7 +71,7 @@ def fit_contender(contender: Contender, task: Task, seed: int = 0, **changes: An
         return made.fit_sketch(sketch)
 
 
-def predict(fitted: Calibrator, sample: Sample) -> Floats:
+def predict(fitted: Calibrator, sample: Sample) -> FloatArray:
     """The calibrated probabilities of a sample, with its field if the model has one."""
     needs_field = bool(fitted.model_.contexts.names)
     return fitted.predict(sample.score, field=sample.field if needs_field else None)
@@ -91,7 +89,7 @@ def run_trial(
     return judge(task, predict(fitted, task.test), predict(fitted, task.validation), seconds)
 
 
-def judge(task: Task, test: Floats, validation: Floats, seconds: float = 0.0) -> Trial:
+def judge(task: Task, test: FloatArray, validation: FloatArray, seconds: float = 0.0) -> Trial:
     """Measure predictions of the test rows, and the PCOC of those of the validation rows."""
     figures = measure(test, task.test)
     figures["fitted_pcoc"] = float(validation.sum() / max(task.validation.label.sum(), 1))
@@ -99,7 +97,7 @@ def judge(task: Task, test: Floats, validation: Floats, seconds: float = 0.0) ->
     return Trial(figures, by_field, seconds)
 
 
-def measure(probability: Floats, sample: Sample) -> dict[str, float]:
+def measure(probability: FloatArray, sample: Sample) -> dict[str, float]:
     """The figures of the paper and those it could not have: log-loss, distance to the truth, order violations."""
     sums = group_sums(probability, sample.label, sample.field)
     return {
@@ -113,7 +111,7 @@ def measure(probability: Floats, sample: Sample) -> dict[str, float]:
     }
 
 
-def order_violations(probability: Floats, sample: Sample) -> int:
+def order_violations(probability: FloatArray, sample: Sample) -> int:
     """How many neighbours in the order of scores, inside a field value, are put in the opposite order."""
     order = sample.order
     p, s, c = probability[order], sample.score[order], sample.field[order]

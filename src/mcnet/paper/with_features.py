@@ -8,19 +8,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from mcnet._shared.math import clip_scores, logit
+from mcnet._shared.typing import FloatArray
 from mcnet.errors import InputError
 from mcnet.networks.auxiliary import AuxiliaryFit, fit_with_auxiliary
 from mcnet.networks.bank import BankConfig, fit_bank
-from mcnet.networks.cells import Cells
 from mcnet.networks.literal import BankOnRows
 from mcnet.networks.monotone import BankShape
 from mcnet.networks.training import RowSchedule
+from mcnet.networks.training_points import Cells
 from mcnet.paper.tasks import Features, Sample, Task
-from mcnet.rows.columns import clip_scores, logit
 
 __all__ = ["FittedBeside", "batch_for", "fit_epochs"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class FittedBeside:
     fit: AuxiliaryFit
     known: tuple[NDArray[np.int32], ...]
 
-    def predict(self, sample: Sample) -> Floats:
+    def predict(self, sample: Sample) -> FloatArray:
         """The probabilities of rows with features."""
         features = _features(sample)
         places = _places(features.categories, self.known)

@@ -1,11 +1,11 @@
 """Pictures and one self-contained HTML page that show what was fitted, on what, and how well it does."""
 
-from mcnet.curves.lines import prepare_lines
+from mcnet.model.drawing import prepare_lines
 from mcnet.report.drift import prepare_drift, sketches_by
 from mcnet.report.order import prepare_order
 from mcnet.report.page import write_report
 from mcnet.report.pictures import plot_curves, plot_drift, plot_forest, plot_histogram, plot_reliability
-from mcnet.report.preparing import prepare_points, prepare_reliability
+from mcnet.report.preparation import prepare_points, prepare_reliability
 from mcnet.report.views import prepare_views
 
 __all__ = [

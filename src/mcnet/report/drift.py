@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mcnet.data.fields import MISSING_LABEL, sort_key
 from mcnet.errors import InputError
-from mcnet.figures.drift import Drift
+from mcnet.metrics.evaluate_sketch import predict_cells
 from mcnet.metrics.field_error import group_pcoc
-from mcnet.metrics.sketched import predict_cells
-from mcnet.metrics.sums import GroupSums, group_sums
-from mcnet.rows.fields import MISSING_LABEL, sort_key
+from mcnet.metrics.group_sums import GroupSums, group_sums
+from mcnet.plots.drift import Drift
 from mcnet.sketch.cells import Cells
 from mcnet.sketch.sketch import Sketch
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from mcnet.calibrators.registry import default_parameters
-from mcnet.figures.forest import Forest
+from mcnet.plots.forest import Forest
 from mcnet.report.order import Order, prepare_order
 from mcnet.report.wording import Figure, count, figure, percent, with_interval
-from mcnet.selection.selecting import MethodResult, Selection
+from mcnet.selection.select import MethodResult, Selection
 from mcnet.sketch.sketch import Sketch
 
 __all__ = [

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from mcnet.curves.lines import fitted_model
-from mcnet.metrics.sketched import predict_cells
+from mcnet.metrics.evaluate_sketch import predict_cells
+from mcnet.model.drawing import fitted_model
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["Order", "prepare_order"]

@@ -9,28 +9,29 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from numpy.typing import NDArray
 
-from mcnet.curves.lines import prepare_lines
-from mcnet.figures.curves import draw_curves
-from mcnet.figures.drift import draw_drift
-from mcnet.figures.forest import Forest, draw_forest, prepare_forest
-from mcnet.figures.histogram import draw_histogram, prepare_histogram
-from mcnet.figures.reliability import draw_reliability
-from mcnet.figures.style import Spec
+from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.math import sums_by
+from mcnet._shared.typing import FloatArray
+from mcnet.data.contexts import Contexts
+from mcnet.metrics.evaluate_sketch import evaluate_cells, predict_cells
 from mcnet.metrics.evaluation import Evaluation
 from mcnet.metrics.field_error import group_pcoc
-from mcnet.metrics.sketched import evaluate_cells, predict_cells
-from mcnet.metrics.sums import group_sums
+from mcnet.metrics.group_sums import group_sums
+from mcnet.model.drawing import prepare_lines
+from mcnet.plots.curves import draw_curves
+from mcnet.plots.drift import draw_drift
+from mcnet.plots.forest import Forest, draw_forest, prepare_forest
+from mcnet.plots.histogram import draw_histogram, prepare_histogram
+from mcnet.plots.reliability import draw_reliability
+from mcnet.plots.style import Spec
 from mcnet.report.assets import packed_data, packed_plotly, read_asset
 from mcnet.report.drift import PeriodSums, drift_of, period_sums
 from mcnet.report.facts import describe_order, prepare_comparison, prepare_facts, prepare_parameters, prepare_values
 from mcnet.report.order import prepare_order
-from mcnet.report.preparing import prepare_points, prepare_reliability, score_span
+from mcnet.report.preparation import prepare_points, prepare_reliability, score_span
 from mcnet.report.views import View, prepare_views, unite
 from mcnet.report.wording import count, with_interval
-from mcnet.rows.columns import FloatArray, sums_by
-from mcnet.rows.contexts import Contexts
-from mcnet.rows.writing import whole_file
-from mcnet.selection.selecting import Selection
+from mcnet.selection.select import Selection
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["write_report"]

@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from mcnet.curves.lines import prepare_lines
+from mcnet.data.fields import field_columns
 from mcnet.errors import InputError
-from mcnet.figures.curves import draw_curves
-from mcnet.figures.drift import Drift, draw_drift
-from mcnet.figures.forest import Forest, draw_forest
-from mcnet.figures.histogram import Masses, draw_histogram
-from mcnet.figures.reliability import ReliabilityTable, draw_reliability
-from mcnet.figures.style import as_plotly
-from mcnet.report.preparing import prepare_points, score_span
-from mcnet.rows.fields import field_columns
+from mcnet.model.drawing import prepare_lines
+from mcnet.plots.curves import draw_curves
+from mcnet.plots.drift import Drift, draw_drift
+from mcnet.plots.forest import Forest, draw_forest
+from mcnet.plots.histogram import Masses, draw_histogram
+from mcnet.plots.reliability import ReliabilityTable, draw_reliability
+from mcnet.plots.style import as_plotly
+from mcnet.report.preparation import prepare_points, score_span
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["plot_curves", "plot_drift", "plot_forest", "plot_histogram", "plot_reliability"]

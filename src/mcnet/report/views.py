@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mcnet._shared.math import sums_by
+from mcnet._shared.typing import FloatArray
+from mcnet.data.contexts import ANY, Contexts
+from mcnet.data.fields import MISSING_LABEL
 from mcnet.errors import InputError
-from mcnet.rows.columns import FloatArray, sums_by
-from mcnet.rows.contexts import ANY, Contexts
-from mcnet.rows.fields import MISSING_LABEL
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["ALL_ROWS", "View", "prepare_views", "unite"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcnet.calibrators.registry import calibrator, methods
+from mcnet.datasets.simulator import SimulatedLog, simulate
 from mcnet.errors import CalibrationWarning, McnetError
 from mcnet.metrics.evaluation import Evaluation, evaluate
-from mcnet.rows.simulate import SimulatedLog, simulate
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["DemoLine", "demo_log", "demonstrate"]

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mcnet.selection.selecting import Selection
+    from mcnet.selection.select import Selection
 
 __all__ = ["explanation", "method_lines"]
 

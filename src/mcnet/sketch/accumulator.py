@@ -3,12 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet.rows.columns import FloatArray, clip_scores, inside_unit
-from mcnet.rows.contexts import Contexts
-from mcnet.rows.fields import FieldColumn
+from mcnet._shared.math import clip_scores, inside_unit
+from mcnet._shared.typing import FloatArray
+from mcnet.data.contexts import Contexts
+from mcnet.data.fields import FieldColumn
+from mcnet.sketch.accumulate import NUMBA_FROM, accumulate, accumulate_numpy
 from mcnet.sketch.cells import Cells
 from mcnet.sketch.grid import Grid, LogitGrid
-from mcnet.sketch.kernels import NUMBA_FROM, accumulate, accumulate_numpy
 
 __all__ = ["Accumulator"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet.rows.columns import FloatArray, IntArray
+from mcnet._shared.typing import FloatArray, IntArray
 
 __all__ = ["Cells"]
 

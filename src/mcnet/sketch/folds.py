@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mcnet._shared.typing import FloatArray
+from mcnet.data.columns import as_floats
 from mcnet.errors import InputError
-from mcnet.rows.columns import FloatArray, as_floats
 
 __all__ = ["MOST_FOLDS", "check_folds", "deal_counts", "deal_rows", "folds_column"]
 

@@ -7,8 +7,9 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from mcnet._shared.math import SCORE_FLOOR
+from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.errors import InputError
-from mcnet.rows.columns import SCORE_FLOOR, FloatArray, IntArray
 
 __all__ = [
     "DEFAULT_RESOLUTION",

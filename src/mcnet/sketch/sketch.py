@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mcnet._shared.math import logit
+from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet.data.contexts import Contexts
+from mcnet.data.fields import FieldColumn, field_columns
+from mcnet.data.periods import cut_to_periods
 from mcnet.errors import InputError
-from mcnet.rows.columns import FloatArray, ScoreType, logit
-from mcnet.rows.contexts import Contexts
-from mcnet.rows.fields import FieldColumn, field_columns
-from mcnet.rows.periods import cut_to_periods
 from mcnet.sketch.cells import Cells
 from mcnet.sketch.folds import check_folds, deal_counts
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Grid, Resolution, make_grid
@@ -70,7 +71,7 @@ class Sketch:
         score_type : "probability" or "logit".
         negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
         """
-        from mcnet.sketch.memory import sketch_arrays
+        from mcnet.sketch.from_rows import sketch_arrays
 
         return sketch_arrays(scores, labels, field, weight, folds, resolution, score_type, negatives_kept)
 
@@ -142,7 +143,7 @@ class Sketch:
         return f"Sketch({', '.join(parts)}, resolution {self.resolution})"
 
     def _repr_html_(self) -> str:
-        from mcnet.figures.html import card
+        from mcnet.plots.html import card
 
         rows = [
             ["rows", f"{self.rows:,}"],
@@ -302,14 +303,14 @@ class Sketch:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Save the sketch as a Parquet file, whole or not at all."""
-        from mcnet.sketch.store import save_sketch
+        from mcnet.sketch.file import save_sketch
 
         save_sketch(self, path)
 
     @staticmethod
     def load(path: str | PathLike[str]) -> "Sketch":
         """Load a sketch saved as Parquet."""
-        from mcnet.sketch.store import load_sketch
+        from mcnet.sketch.file import load_sketch
 
         return load_sketch(path)
 

@@ -1,0 +1,76 @@
+"""The public names of mcnet, each with the module it lives in: the one list, read by `mcnet/__init__.py` too."""
+
+from mcnet.calibrators.base import Calibrator
+from mcnet.calibrators.beta import Beta
+from mcnet.calibrators.classifier import CalibratedClassifier
+from mcnet.calibrators.density_scaling import GammaScaling, GaussianScaling
+from mcnet.calibrators.histogram import Histogram
+from mcnet.calibrators.identity import Identity
+from mcnet.calibrators.isotonic import Isotonic
+from mcnet.calibrators.per_field import PerField
+from mcnet.calibrators.platt import Platt, Temperature
+from mcnet.calibrators.platt_field import PlattField
+from mcnet.calibrators.registry import calibrator, methods
+from mcnet.calibrators.sir import SIR
+from mcnet.datasets.simulator import simulate
+from mcnet.errors import (
+    CalibrationWarning,
+    FileFormatError,
+    InputError,
+    McnetError,
+    NotFittedError,
+    NotSupportedError,
+)
+from mcnet.metrics.evaluate_sketch import evaluate_sketch
+from mcnet.metrics.evaluation import Evaluation, evaluate
+from mcnet.model.file import load
+from mcnet.model.model import CalibrationModel
+from mcnet.neural.adacalib import AdaCalib
+from mcnet.neural.mcnet import MCNet
+from mcnet.neural.neucalib import NeuCalib
+from mcnet.report.page import write_report
+from mcnet.report.pictures import plot_curves
+from mcnet.selection.select import Selection, select
+from mcnet.sketch.scan import scan
+from mcnet.sketch.sketch import Sketch
+from mcnet.version import __version__
+
+__all__ = [
+    "SIR",
+    "AdaCalib",
+    "Beta",
+    "CalibratedClassifier",
+    "CalibrationModel",
+    "CalibrationWarning",
+    "Calibrator",
+    "Evaluation",
+    "FileFormatError",
+    "GammaScaling",
+    "GaussianScaling",
+    "Histogram",
+    "Identity",
+    "InputError",
+    "Isotonic",
+    "MCNet",
+    "McnetError",
+    "NeuCalib",
+    "NotFittedError",
+    "NotSupportedError",
+    "PerField",
+    "Platt",
+    "PlattField",
+    "Selection",
+    "Sketch",
+    "Temperature",
+    "__version__",
+    "calibrator",
+    "evaluate",
+    "evaluate_sketch",
+    "load",
+    "methods",
+    "plot_curves",
+    "scan",
+    "select",
+    "simulate",
+    "write_report",
+]

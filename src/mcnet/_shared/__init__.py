@@ -1,0 +1,1 @@
+"""What every package uses: types, small mathematics, compiled loops, files written whole or not at all."""

@@ -1,0 +1,55 @@
+"""Small mathematics that every package uses: logits, sigmoids, clipping, sums by group."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet._shared.typing import FloatArray
+
+__all__ = [
+    "PROBABILITY_FLOOR",
+    "SCORE_FLOOR",
+    "clip_scores",
+    "inside_unit",
+    "logit",
+    "sigmoid",
+    "sums_by",
+]
+
+SCORE_FLOOR = 1e-7
+"""Scores are clipped to [SCORE_FLOOR, 1 - SCORE_FLOOR], so that every logit is finite."""
+
+PROBABILITY_FLOOR = 1e-12
+"""Calibrated probabilities stay inside [PROBABILITY_FLOOR, 1 - PROBABILITY_FLOOR]."""
+
+
+def sigmoid(logits: FloatArray) -> FloatArray:
+    """Return 1 / (1 + exp(-x)) without overflow."""
+    small = np.exp(-np.abs(logits))
+    return np.where(logits >= 0, 1.0, small) / (1.0 + small)
+
+
+def logit(probabilities: FloatArray) -> FloatArray:
+    """Return log(p / (1 - p)) of probabilities strictly inside (0, 1)."""
+    return np.log(probabilities) - np.log1p(-probabilities)
+
+
+def sums_by(places: NDArray[Any], values: FloatArray, number: int) -> FloatArray:
+    """Return the sum of the values at each place 0 … number − 1.
+
+    >>> sums_by(np.array([0, 2, 0]), np.array([1.0, 2.0, 3.0]), 3)
+    array([4., 0., 2.])
+    """
+    return np.bincount(places, weights=values, minlength=number).astype(np.float64, copy=False)
+
+
+def clip_scores(scores: FloatArray) -> FloatArray:
+    """Return the scores moved into [SCORE_FLOOR, 1 - SCORE_FLOOR]."""
+    return np.clip(scores, SCORE_FLOOR, 1.0 - SCORE_FLOOR)
+
+
+def inside_unit(values: FloatArray) -> bool:
+    """Tell whether there is no value outside [0, 1], nor NaN."""
+    # NaN fails both comparisons, so one look at the extremes settles the usual case without a mask.
+    return len(values) == 0 or bool(values.min() >= 0.0 and values.max() <= 1.0)

@@ -1,0 +1,52 @@
+"""Buckets of scores that are read off their bits: the first step of finding a score in an ordered list."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet._shared.math import SCORE_FLOOR
+from mcnet._shared.typing import FloatArray
+
+__all__ = ["BLOCK", "bucket_starts", "clip_into_buckets"]
+
+BLOCK = 1024
+"""Scores put into buckets at a time, before each is looked up: what is kept of them stays in the fastest cache."""
+
+_LOWEST, _HIGHEST = SCORE_FLOOR, 1.0 - SCORE_FLOOR
+
+
+def bucket_starts(shift: int) -> FloatArray:
+    """Return the lowest score of each bucket, or a hair below it.
+
+    The bucket of a score is what remains of the bits of min(s, 1 − s) after a shift: the exponent and the first bits of
+    the mantissa. Buckets are fine where the scores of rare events crowd, and need no logarithm. Those of the upper half
+    run backwards, so that all are in the order of scores.
+    """
+    first = int(np.float64(SCORE_FLOOR).view(np.int64)) >> shift
+    numbers = np.arange(first, (int(np.float64(0.5).view(np.int64)) >> shift) + 1, dtype=np.int64)
+    low = (numbers << shift).view(np.float64)
+    following = ((numbers + 1) << shift).view(np.float64)
+    return np.concatenate([low, np.nextafter(1.0 - following[::-1], 0.0)])
+
+
+def clip_into_buckets(
+    scores: FloatArray, clipped: FloatArray, buckets: NDArray[np.uint64], last_bucket: np.uint64, shift: np.uint64
+) -> Any:
+    """Clip scores and number their buckets; return how many are inside [0, 1]. Compiled as a part of hot loops.
+
+    Free of branches and of look-ups, the loop runs on several scores at once. NaN ends as the lowest score, so that
+    nothing is read out of bounds.
+    """
+    first = np.float64(_LOWEST).view(np.uint64) >> shift
+    inside: Any = 0
+    for i in range(len(scores)):
+        score = scores[i]
+        inside += (score >= 0.0) & (score <= 1.0)
+        score = score if score > _LOWEST else _LOWEST
+        score = score if score < _HIGHEST else _HIGHEST
+        clipped[i] = score
+        rest = 1.0 - score
+        bucket = (np.float64(score if score < rest else rest).view(np.uint64) >> shift) - first
+        buckets[i] = bucket if score < 0.5 else last_bucket - bucket
+    return inside

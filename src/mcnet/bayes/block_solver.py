@@ -1,0 +1,140 @@
+"""Solving the Newton system: a shared block, and many small blocks of field values attached to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from mcnet._shared.typing import FloatArray
+from mcnet.bayes.structure import Incidence, State
+
+__all__ = ["Arrow", "Information", "conjugate_gradients"]
+
+
+@dataclass(frozen=True)
+class Information:
+    """The curvature of the log-posterior, kept as the sums that products with it need.
+
+    `shared` `[S, S]`, `cross[c]` `[P, S]` and `own[c]` `[P, P]` are the likelihood's, the last two per context;
+    `prior` `[S, S]` is the prior's precision of the shared vector, `precision[field]` its diagonal for each value.
+    """
+
+    incidence: Incidence
+    shared: FloatArray
+    cross: FloatArray
+    own: FloatArray
+    prior: FloatArray
+    precision: list[FloatArray]
+
+    def times(self, state: State) -> State:
+        """The product of the whole matrix with a vector."""
+        width = self.own.shape[1]
+        moved = self.incidence.gather(state.values, width)
+        shared = (self.shared + self.prior) @ state.shared + moved.reshape(-1) @ self.cross.reshape(
+            -1, len(state.shared)
+        )
+        felt = self.cross @ state.shared + np.matmul(self.own, moved[:, :, None])[:, :, 0]
+        values = [
+            self.incidence.total(field, felt) + numbers * self.precision[field]
+            for field, numbers in enumerate(state.values)
+        ]
+        return State(shared, values)
+
+
+class Arrow:
+    """An arrow-shaped matrix, solved by eliminating every value's small block (a Schur complement).
+
+    With one field it is the information matrix itself. With F fields it leaves out what couples values of different
+    fields and takes 1/F of what couples them with the shared block, which keeps it positive definite; then it
+    preconditions conjugate gradients, and its inverse approximates the posterior covariance.
+    """
+
+    def __init__(self, information: Information) -> None:
+        incidence = information.incidence
+        share = 1.0 / max(incidence.fields, 1)
+        self.inverse: list[FloatArray] = []
+        self.coupling: list[FloatArray] = []
+        schur = information.shared + information.prior
+        diagonal = np.arange(information.own.shape[1])
+        for field in range(incidence.fields):
+            blocks = incidence.total(field, information.own).copy()
+            blocks[:, diagonal, diagonal] += information.precision[field]
+            cross = incidence.total(field, information.cross)
+            np.linalg.cholesky(blocks)  # raises LinAlgError unless every block is positive definite
+            inverse = np.asarray(np.linalg.inv(blocks), dtype=np.float64)
+            pulled = share * (inverse @ cross)
+            schur -= pulled.reshape(-1, schur.shape[0]).T @ cross.reshape(-1, schur.shape[0])
+            self.inverse.append(inverse)
+            self.coupling.append(pulled)
+        self._factor = _factor(schur)
+
+    def solve(self, state: State) -> State:
+        """The solution for one right-hand side."""
+        size = len(state.shared)
+        residual = state.shared.copy()
+        for coupling, numbers in zip(self.coupling, state.values, strict=True):
+            residual -= numbers.reshape(-1) @ coupling.reshape(-1, size)
+        shared = cho_solve(self._factor, residual)
+        values = [
+            np.matmul(inverse, numbers[:, :, None])[:, :, 0] - coupling @ shared
+            for inverse, coupling, numbers in zip(self.inverse, self.coupling, state.values, strict=True)
+        ]
+        return State(shared, values)
+
+    def shared_covariance(self) -> FloatArray:
+        """The shared block of the inverse."""
+        size = self._factor[0].shape[0]
+        return np.asarray(cho_solve(self._factor, np.eye(size)))
+
+    def value_variances(self, shared_covariance: FloatArray) -> list[FloatArray]:
+        """The diagonal of the inverse at every value's coefficients: `[values, P]` for each field."""
+        size = len(shared_covariance)
+        variances = []
+        for inverse, coupling in zip(self.inverse, self.coupling, strict=True):
+            flat = coupling.reshape(-1, size)
+            through = np.einsum("is,is->i", flat @ shared_covariance, flat)
+            variances.append(np.einsum("vpp->vp", inverse) + through.reshape(coupling.shape[:2]))
+        return variances
+
+
+def _factor(matrix: FloatArray) -> tuple[FloatArray, bool]:
+    """Return the Cholesky factor; rounding may eat what the data leave undetermined, and a small ridge restores it."""
+    diagonal = np.diag_indices_from(matrix)
+    for ridge in (1e-10, 1e-8, 1e-6, 1e-4):
+        raised = matrix.copy()
+        raised[diagonal] += ridge * np.maximum(matrix[diagonal], ridge * float(np.trace(matrix)) / len(matrix))
+        try:
+            factor: tuple[FloatArray, bool] = cho_factor(raised)
+            return factor
+        except np.linalg.LinAlgError:
+            continue
+    raised[diagonal] += 1e-2 * float(np.abs(matrix).max())
+    return cho_factor(raised)
+
+
+def conjugate_gradients(
+    information: Information, arrow: Arrow, right: State, tolerance: float = 1e-6, iterations: int = 200
+) -> State:
+    """Solve the Newton system; exact at once when there is but one field."""
+    direction = arrow.solve(right)
+    if information.incidence.fields <= 1:
+        return direction
+    solution = right.plus(-1.0, right)
+    residual = right
+    size = first = residual.dot(direction)
+    for _ in range(iterations):
+        product = information.times(direction)
+        curvature = direction.dot(product)
+        if curvature <= 0:
+            raise np.linalg.LinAlgError("the information matrix is not positive definite")
+        step = size / curvature
+        solution = solution.plus(step, direction)
+        residual = residual.plus(-step, product)
+        conditioned = arrow.solve(residual)
+        previous, size = size, residual.dot(conditioned)
+        if size <= tolerance * first:
+            break
+        direction = conditioned.plus(size / previous, direction)
+    return solution

@@ -1,0 +1,202 @@
+"""Fitting the factorised model: maximise the posterior, learn the priors' strengths, keep the covariance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from mcnet._shared.typing import FloatArray, IntArray
+from mcnet.bayes.balance import Balance, refine_balance
+from mcnet.bayes.block_solver import Arrow
+from mcnet.bayes.field_pairs import Combination, combine
+from mcnet.bayes.likelihood import make_table
+from mcnet.bayes.newton import Posterior, Search
+from mcnet.bayes.panels import Shape, make_panels, shape_basis
+from mcnet.bayes.posterior_model import Covariance, FactorisedModel
+from mcnet.bayes.prior import Learner, Strengths, default_strengths, relearn
+from mcnet.bayes.shape_resolution import worthwhile_bends
+from mcnet.bayes.structure import Incidence, State, make_shapes
+from mcnet.errors import InputError
+
+__all__ = ["fit_factorised"]
+
+
+# The maximum counts as reached when twice the log-posterior still to be gained is below this; no data can tell.
+DECREMENT = 1e-5
+# Variances of the priors to five per cent: the evidence is flat around its maximum.
+SETTLED = 0.05
+
+
+def fit_factorised(
+    logits: ArrayLike,
+    contexts: ArrayLike,
+    weight: ArrayLike,
+    positives: ArrayLike,
+    codes: ArrayLike,
+    sizes: Sequence[int],
+    *,
+    pairs: Sequence[tuple[int, int]] = (),
+    panels: int | None = None,
+    shape: Shape = "step",
+    functions: int | None = None,
+    deviations: int | None = None,
+    strengths: Strengths | None = None,
+    alpha_balance: float = 0.0,
+    normalize: Literal["global", "field"] = "global",
+    start: FactorisedModel | None = None,
+    covariance: bool = True,
+    iterations: int = 100,
+    lift: bool = True,
+) -> FactorisedModel:
+    """Fit `p = sigmoid(a_c + ∫ exp(φ₀ + b_c + u_c·φ) dt)` to weighted cells by empirical Bayes.
+
+    A cell has a mean raw logit, the index of its context, a weight and weighted positives. `codes`
+    `[contexts, fields]` names each context's field values, `sizes` how many values each field has; a negative code is
+    no known value. `pairs` are combinations of fields that get deviations of their own under a tighter prior.
+
+    Prior strengths are learnt unless given. `panels`, `functions` and `deviations` (the number of bends of
+    a value's log-slope) default to what the number of contexts affords and the number of rows can tell: resolution
+    costs time, not accuracy, since smoothness is learnt. `lift` makes up for treating the cells of a panel as one.
+    `start` continues from an earlier model: its panels,
+    parameters and strengths; new values come after the old ones.
+    """
+    cells = tuple(np.asarray(column, dtype=np.float64) for column in (logits, weight, positives))
+    used = cells[1] > 0
+    if not used.any():
+        raise InputError("no cell has a positive weight; there is nothing to fit")
+    x, w, y = (column[used] for column in cells)
+    where = np.asarray(contexts, dtype=np.int64)[used]
+    given = np.atleast_2d(np.asarray(codes, dtype=np.int64))
+    combinations = _combinations(given, sizes, pairs, start)
+    expanded = np.column_stack([given, *(pair.codes(given) for pair in combinations)]).astype(np.int64)
+    counts = [*map(int, sizes), *(len(pair.keys) for pair in combinations)]
+
+    afforded = _affordable(max([len(given), *counts]))
+    grid = start.panels if start else make_panels(x, w, y, panels or afforded[0])
+    basis = start.shapes.basis if start else shape_basis(grid, shape, functions)
+    table = make_table(grid, x, where, w, y, len(given))
+    incidence = Incidence(expanded, counts)
+    expected = strengths or (start.strengths if start else default_strengths(len(counts), len(combinations)))
+    shapes = make_shapes(grid, basis, deviations or afforded[1])
+    if deviations is None:
+        shapes = shapes.smoothest(worthwhile_bends(table, shapes, incidence, expected))
+    if start:
+        shapes = start.shapes.extended(shapes)
+    posterior = Posterior(table, shapes, incidence, expected)
+    # Thousands of small products: on a busy machine threads would wait for each other at every one.
+    with _threads().limit(limits=1, user_api="blas"):
+        state = _first_state(posterior, combinations, start)
+        reached = _maximise(posterior, state, learn=strengths is None, iterations=iterations)
+        posterior, state, arrow = reached.posterior, reached.state, reached.arrow
+        if alpha_balance > 0:
+            state = refine_balance(posterior, state, arrow, Balance(alpha_balance, normalize, len(sizes)))
+        kept = Covariance(arrow.shared_covariance(), tuple(arrow.inverse), tuple(arrow.coupling))
+    model = FactorisedModel(
+        panels=grid,
+        shapes=shapes,
+        state=state,
+        strengths=posterior.strengths,
+        combinations=tuple(combinations),
+        covariance=kept if covariance else None,
+        decrement=reached.decrement,
+        iterations=reached.iterations,
+    )
+    if not lift:
+        return model
+    of_panels = posterior.table.expected(*posterior.contexts(state))
+    return _lifted(model, model.calibrate_contexts(given, where, x), w, of_panels)
+
+
+def _lifted(model: FactorisedModel, calibrated: FloatArray, weight: FloatArray, expected: float) -> FactorisedModel:
+    """The model with a common offset under which its cells expect as many positives as their panels' means did.
+
+    A panel's cells were fitted as one, at their mean score; on a bent curve they expect a little more or less.
+    """
+    offset = 0.0
+    for _ in range(3):
+        chance = expit(calibrated + offset)
+        slope = float(weight @ (chance * (1.0 - chance)))
+        offset -= (float(weight @ chance) - expected) / max(slope, 1e-300)
+    if not abs(offset) < 0.1:  # nothing that this could mend
+        return model
+    shared = model.state.shared.copy()
+    shared[0] += offset
+    return replace(model, state=State(shared, model.state.values))
+
+
+@cache
+def _threads() -> Any:
+    """The threads of the linear algebra libraries; to find these takes milliseconds, so they are looked for once."""
+    return ThreadpoolController()
+
+
+@dataclass(frozen=True)
+class _Maximum:
+    posterior: Posterior
+    state: State
+    arrow: Arrow
+    decrement: float
+    iterations: int
+
+
+def _maximise(posterior: Posterior, state: State, *, learn: bool, iterations: int) -> _Maximum:
+    """Newton steps, with a step of the strengths after each near the maximum, until neither moves."""
+    learner = Learner(SETTLED)
+    search = Search(posterior, state)
+    settled = not learn
+    taken = 0
+    while taken < max(iterations, 1):
+        taken += 1
+        decrement = search.step()
+        if settled and decrement < DECREMENT:
+            break
+        if search.near and not settled:
+            strengths = search.posterior.strengths
+            shared = search.arrow.shared_covariance()
+            variances = search.arrow.value_variances(shared)
+            learnt = relearn(strengths, posterior.shapes, search.state, variances, shared)
+            settled = decrement < 1.0 and learner.settles(strengths, learnt)
+            search.believe(learner.extrapolate(strengths, learnt))
+    return _Maximum(search.posterior, search.state, search.arrow, float(search.decrement), taken)
+
+
+def _affordable(contexts: int) -> tuple[int, int]:
+    """Panels and deviations for a number of contexts: time and memory grow with their product."""
+    if contexts <= 100:
+        return 48, 47
+    if contexts <= 2_000:
+        return 48, 16
+    return (40, 8) if contexts <= 10_000 else (32, 6)
+
+
+def _combinations(
+    codes: IntArray, sizes: Sequence[int], pairs: Sequence[tuple[int, int]], start: FactorisedModel | None
+) -> list[Combination]:
+    found = [combine(codes, sizes, first, second) for first, second in pairs]
+    if start is None:
+        return found
+    if [(pair.first, pair.second) for pair in start.combinations] != [tuple(pair) for pair in pairs]:
+        raise InputError("a fit can only continue from a model with the same combinations of fields")
+    return found
+
+
+def _first_state(posterior: Posterior, combinations: list[Combination], start: FactorisedModel | None) -> State:
+    """The identity curve, or the earlier model's parameters with zeros for values it did not know."""
+    width = posterior.shapes.deviation.shape[1]
+    values = [np.zeros((size, width)) for size in posterior.incidence.sizes]
+    if start is None:
+        return State(posterior.centre, values)
+    for field, numbers in enumerate(start.state.values[: start.fields]):
+        values[field][: len(numbers), : numbers.shape[1]] = numbers
+    for field, (new, old) in enumerate(zip(combinations, start.combinations, strict=True), start.fields):
+        place = old.codes(new.pairs())
+        known = start.state.values[field][place[place >= 0]]
+        values[field][place >= 0, : known.shape[1]] = known
+    return State(start.state.shared.copy(), values)

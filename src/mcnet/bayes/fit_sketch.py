@@ -1,0 +1,113 @@
+"""From a sketch to the fitted factorised model, and from there to a family of curves."""
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+
+from mcnet.bayes.fit import fit_factorised
+from mcnet.bayes.posterior_model import FactorisedModel
+from mcnet.bayes.prior import default_strengths
+from mcnet.calibrators.base import warn
+from mcnet.curves.family import CurveFamily
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["belief_limit", "family_of", "field_pairs", "fit_sketch_factorised", "fit_sketch_one_curve"]
+
+_MOST_COMBINATIONS = 200_000
+# A prior variance that holds every field value on the common curve.
+_HELD = 1e-10
+
+
+def field_pairs(sketch: Sketch) -> list[tuple[int, int]]:
+    """Return the pairs of fields that get an interaction: all of them, unless they combine in too many ways."""
+    names, table = sketch.contexts.names, sketch.contexts.table
+    pairs = []
+    for first, second in combinations(range(len(names)), 2):
+        number = len(np.unique(table[:, [first, second]], axis=0))
+        if number <= _MOST_COMBINATIONS:
+            pairs.append((first, second))
+        else:
+            warn(
+                f"mcnet: {names[first]} × {names[second]} has {number:,} combinations, more than "
+                f"{_MOST_COMBINATIONS:,}: they get no deviations of their own, the two fields add up"
+            )
+    return pairs
+
+
+def fit_sketch_factorised(
+    sketch: Sketch,
+    *,
+    panels: int | None,
+    interactions: bool,
+    alpha_balance: float,
+    balance: str,
+    start: FactorisedModel | None = None,
+) -> FactorisedModel:
+    """Fit the factorised model to the cells of a sketch."""
+    contexts = sketch.contexts
+    return fit_factorised(
+        sketch.logit,
+        sketch.context,
+        sketch.weight,
+        sketch.positives,
+        contexts.table,
+        [len(known) for known in contexts.values],
+        pairs=field_pairs(sketch) if interactions else (),
+        panels=panels,
+        alpha_balance=alpha_balance,
+        normalize=balance,  # type: ignore[arg-type]
+        start=start,
+    ).recentred()
+
+
+def fit_sketch_one_curve(
+    sketch: Sketch,
+    *,
+    panels: int | None,
+    alpha_balance: float,
+    balance: str,
+    start: FactorisedModel | None = None,
+) -> FactorisedModel:
+    """Fit one curve for all rows: the balance term sees the field values, the curve does not."""
+    alone = fit_sketch_factorised(
+        sketch.pooled(), panels=panels, interactions=False, alpha_balance=0.0, balance=balance, start=start
+    )
+    contexts = sketch.contexts
+    if alpha_balance == 0.0 or not contexts.names:
+        return alone
+    fields = len(contexts.names)
+    held = replace(default_strengths(fields, 0), values=(np.full(3, _HELD),) * fields, shared=alone.strengths.shared)
+    return fit_factorised(
+        sketch.logit,
+        sketch.context,
+        sketch.weight,
+        sketch.positives,
+        contexts.table,
+        [len(known) for known in contexts.values],
+        strengths=held,
+        alpha_balance=alpha_balance,
+        normalize=balance,  # type: ignore[arg-type]
+        start=alone,
+    ).without_values()
+
+
+def belief_limit(rows: float) -> float:
+    """Return the largest logit that so many rows can tell from infinity: that of 1 − ½ / (rows + 1)."""
+    return float(np.log(2.0 * rows + 1.0))
+
+
+def family_of(model: FactorisedModel, limit: float = np.inf) -> CurveFamily:
+    """Return the fitted curves as a family that needs nothing but NumPy to be evaluated."""
+    shapes, panels = model.shapes, model.panels
+    return CurveFamily(
+        knots=panels.centre + panels.scale * panels.edges,
+        origin=panels.origin,
+        offset=float(model.state.shared[0]),
+        log_slope=shapes.basis @ model.state.shared[1:],
+        offset_by=shapes.deviation[0],
+        log_slope_by=shapes.bends,
+        numbers=tuple(model.state.values),
+        combinations=model.combinations,
+        limit=limit,
+    )

@@ -1,0 +1,149 @@
+"""The log-likelihood of weighted cells under one log-slope per panel and context, with exact derivatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from mcnet._shared.typing import FloatArray, IntArray
+from mcnet.bayes.panels import Panels
+
+__all__ = ["Table", "make_table"]
+
+
+# Numbers in the largest temporary array of one chunk of contexts: few enough to stay in the cache.
+CHUNK = 24_000
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells merged to one a context and panel: `[contexts, panels]` arrays.
+
+    `place` is the mean signed distance of the merged rows from the panel's edge towards the origin, so that
+
+        F[c, g] = offset[c] + Σ_{h before g} length[h] · exp(ψ[c, h]) + place[c, g] · exp(ψ[c, g])
+
+    is the calibrated logit of the cell, ψ being the log-slope.
+    """
+
+    panels: Panels
+    weight: FloatArray
+    positives: FloatArray
+    place: FloatArray
+
+    def calibrated(self, offset: FloatArray, slopes: FloatArray) -> FloatArray:
+        """F, the calibrated logit of every cell."""
+        return offset[:, None] + slopes @ self.panels.crossed.T + self.place * slopes
+
+    def loss(self, offset: FloatArray, log_slopes: FloatArray) -> float:
+        """Minus the log-likelihood (a sum over rows, not a mean)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            logits = self.calibrated(offset, np.exp(log_slopes))
+            # log(1 + exp(logit)), which NumPy's own logaddexp takes thrice the time for
+            one_more = np.maximum(logits, 0.0) + np.log1p(np.exp(-np.abs(logits)))
+            value = float(np.vdot(self.weight, one_more) - np.vdot(self.positives, logits))
+        return value if np.isfinite(value) else np.inf
+
+    def expected(self, offset: FloatArray, log_slopes: FloatArray) -> float:
+        """The positives that all cells together are expected to have."""
+        return float(np.sum(self.weight * expit(self.calibrated(offset, np.exp(log_slopes)))))
+
+    def reach(self, rows: FloatArray, place: FloatArray) -> FloatArray:
+        """Σ_g rows[..., g] · ∂F[..., g] / ∂slope[..., h]: what lies beyond a panel crosses it whole."""
+        crossed = self.panels.crossed
+        beyond = (rows.reshape(-1, len(crossed)) @ crossed).reshape(rows.shape)
+        beyond += place * rows
+        return beyond
+
+    def gradient(self, offset: FloatArray, log_slopes: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Derivatives of the loss: `[contexts]` by the offset and `[contexts, panels]` by the log-slopes."""
+        slopes = np.exp(log_slopes)
+        residual = self.weight * expit(self.calibrated(offset, slopes)) - self.positives
+        return residual.sum(axis=1), slopes * self.reach(residual, self.place)
+
+    def information(
+        self, offset: FloatArray, log_slopes: FloatArray, lift: FloatArray, along: FloatArray, *, observed: bool = False
+    ) -> tuple[FloatArray, FloatArray]:
+        """Fisher information of the coefficients of contexts: its sum, and its products with `along`.
+
+        `lift` `[1 + panels, S]` takes coefficients to (offset, log-slope of every panel); `along` `[S, P]` are
+        directions. Returns `[S, S]` and `[contexts, P, S]`. A cell counts `p(1−p)` of its weight, and its F
+        depends on panel h by `length[h]·slope[h]` if it lies beyond h. Hence no context needs its own matrix:
+        products are sums over the panels crossed, and for two panels on one side of the origin the information is
+        `length[near]·slope[near] · slope[far]·reach[far]`, whose sum over contexts is one matrix product.
+
+        `observed` gives the second derivative of the loss instead, which may be indefinite: as F is a sum of
+        exponentials of the log-slopes, it only has the gradient more on the diagonal.
+        """
+        contexts, panels = log_slopes.shape
+        width = along.shape[1]
+        total = np.zeros((panels + 1, panels + 1))
+        cross = np.empty((contexts, width, lift.shape[1]))
+        farther = _farther(self.panels)
+        lengths, crossed = self.panels.lengths, self.panels.crossed
+        index = np.arange(1, panels + 1)
+        size = max(1, CHUNK // (panels * max(width, 1)))
+        lifted, bends = (lift @ along)[0], np.ascontiguousarray((lift @ along)[1:].T)
+        raised = np.flatnonzero(lifted)
+        for start in range(0, contexts, size):
+            chunk = slice(start, start + size)
+            slopes, place = np.exp(log_slopes[chunk]), self.place[chunk]
+            chance = expit(offset[chunk, None] + slopes @ crossed.T + place * slopes)
+            rows = self.weight[chunk] * chance * (1.0 - chance)
+            reach = self.reach(rows, place)
+            far = slopes * reach
+            total[0, 0] += rows.sum()
+            total[0, 1:] += far.sum(axis=0)
+            total[1:, 1:] += farther * ((slopes * lengths).T @ far)
+            whole = lengths * (reach - place * rows)
+            total[index, index] += np.sum(slopes**2 * (whole + place**2 * rows), axis=0)
+
+            moves = slopes[:, None, :] * bends
+            change = (moves.reshape(-1, panels) @ crossed.T).reshape(moves.shape)
+            moves *= place[:, None, :]
+            change += moves
+            change[:, raised] += lifted[raised, None]
+            change *= rows[:, None, :]
+            products = np.empty((len(slopes), width, panels + 1))
+            np.sum(change, axis=2, out=products[:, :, 0])
+            np.multiply(self.reach(change, place[:, None, :]), slopes[:, None, :], out=products[:, :, 1:])
+            if observed:
+                residual = self.weight[chunk] * chance - self.positives[chunk]
+                bent = slopes * self.reach(residual, place)
+                total[index, index] += bent.sum(axis=0)
+                np.multiply(bent[:, None, :], bends, out=moves)
+                products[:, :, 1:] += moves
+            np.matmul(products.reshape(-1, panels + 1), lift, out=cross[chunk].reshape(-1, lift.shape[1]))
+        # Only panels farther out than their partner were summed.
+        block = total[1:, 1:]
+        block += (farther * block).T
+        total[1:, 0] = total[0, 1:]
+        return lift.T @ total @ lift, cross
+
+
+def _farther(panels: Panels) -> NDArray[np.bool_]:
+    """Whether panel (column) lies farther from the origin than panel (row), on the same side of it."""
+    index = np.arange(panels.count)
+    right = index > panels.origin
+    after = index[:, None] < index[None, :]
+    before = index[:, None] > index[None, :]
+    return (right[:, None] & right[None, :] & after) | (~right[:, None] & ~right[None, :] & before)
+
+
+def make_table(
+    panels: Panels, logits: FloatArray, contexts: IntArray, weight: FloatArray, positives: FloatArray, count: int
+) -> Table:
+    """Merge cells of the same context and panel; `count` is the number of contexts."""
+    panel, place = panels.locate(logits)
+    key = contexts * panels.count + panel
+    shape = (count, panels.count)
+
+    def total(values: FloatArray) -> FloatArray:
+        return np.bincount(key, weights=values, minlength=count * panels.count).reshape(shape).astype(np.float64)
+
+    rows = total(weight)
+    mean = np.divide(total(weight * place), rows, out=np.zeros(shape), where=rows > 0)
+    return Table(panels=panels, weight=rows, positives=total(positives), place=mean)

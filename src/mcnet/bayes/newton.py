@@ -1,0 +1,185 @@
+"""The log-posterior of the factorised model and damped Newton steps towards its maximum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from mcnet._shared.typing import FloatArray
+from mcnet.bayes.block_solver import Arrow, Information, conjugate_gradients
+from mcnet.bayes.likelihood import Table
+from mcnet.bayes.prior import Strengths
+from mcnet.bayes.structure import Incidence, Shapes, State
+
+__all__ = ["Posterior", "Search"]
+
+
+# No log-slope may move by more than this in one step: an exponential leads far astray.
+LONGEST = 2.0
+# After a step that moved no offset and no log-slope by more than this, the maximum is near.
+NEAR = 0.5
+# So is it where no more than this could be gained.
+FLAT = 0.1
+# The curvature is computed anew once an offset or a log-slope has moved by so much.
+STALE = 0.05
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Minus the log-posterior of a `State`: the loss of the table plus quadratic priors."""
+
+    table: Table
+    shapes: Shapes
+    incidence: Incidence
+    strengths: Strengths
+
+    @cached_property
+    def centre(self) -> FloatArray:
+        """The prior mean of the shared vector: the curve that leaves the score as it is."""
+        mean = np.zeros(1 + self.shapes.basis.shape[1])
+        mean[0] = self.table.panels.origin_logit
+        return mean
+
+    def contexts(self, state: State) -> tuple[FloatArray, FloatArray]:
+        """Offset `[contexts]` and log-slopes `[contexts, panels]`."""
+        shapes = self.shapes
+        moved = self.incidence.gather(state.values, shapes.deviation.shape[1])
+        log_slopes = moved @ shapes.bends.T
+        log_slopes += np.log(self.table.panels.scale) + shapes.basis @ state.shared[1:]
+        return state.shared[0] + moved @ shapes.deviation[0], log_slopes
+
+    def value(self, state: State) -> float:
+        """Minus the log-posterior, up to a constant."""
+        return self.table.loss(*self.contexts(state)) + self.penalty(state)
+
+    def penalty(self, state: State) -> float:
+        """Minus the logarithm of the prior, up to a constant."""
+        away = state.shared - self.centre
+        penalty = away @ self.shared_precision @ away
+        for precision, numbers in zip(self.precisions, state.values, strict=True):
+            penalty += np.sum(numbers**2 @ precision)
+        return 0.5 * float(penalty)
+
+    def gradient(self, state: State) -> State:
+        """The derivative of `value` by every parameter."""
+        by_offset, by_slope = self.table.gradient(*self.contexts(state))
+        return self.pull_back(state, np.column_stack([by_offset, by_slope @ self.shapes.basis]))
+
+    def pull_back(self, state: State, by_context: FloatArray) -> State:
+        """From the loss's derivative by each context's coefficients to that of `value` by the parameters."""
+        prior = self.shared_precision @ (state.shared - self.centre)
+        along = by_context @ self.shapes.deviation
+        values = [
+            self.incidence.total(field, along) + numbers * self.precisions[field]
+            for field, numbers in enumerate(state.values)
+        ]
+        return State(by_context.sum(axis=0) + prior, values)
+
+    def information(self, state: State, *, observed: bool = False) -> Information:
+        """The Fisher (or the observed) information of the likelihood plus the prior precision."""
+        shapes = self.shapes
+        shared, cross = self.table.information(*self.contexts(state), shapes.lift, shapes.deviation, observed=observed)
+        contexts, width, _ = cross.shape
+        return Information(
+            incidence=self.incidence,
+            shared=shared,
+            cross=cross,
+            own=(cross.reshape(contexts * width, -1) @ shapes.deviation).reshape(contexts, width, width),
+            prior=self.shared_precision,
+            precision=self.precisions,
+        )
+
+    @cached_property
+    def shared_precision(self) -> FloatArray:
+        """The prior precision of the shared vector."""
+        return self.strengths.shared_precision(self.shapes)
+
+    @cached_property
+    def precisions(self) -> list[FloatArray]:
+        """The prior precision of the numbers of each field's values."""
+        return [self.strengths.value_precision(field, self.shapes) for field in range(self.incidence.fields)]
+
+
+class Search:
+    """Damped Newton steps towards the maximum, which compute the curvature anew only where it has changed."""
+
+    def __init__(self, posterior: Posterior, state: State) -> None:
+        self.posterior = posterior
+        self.state = state
+        self.decrement = np.inf
+        self.near = False
+        self._loss = posterior.table.loss(*posterior.contexts(state))
+        self._information: Information | None = None
+        self._arrow: Arrow | None = None
+        self._observed = False
+        self._moved = np.inf
+
+    @property
+    def arrow(self) -> Arrow:
+        """The factorised curvature, under the priors believed in."""
+        if self._arrow is None:
+            assert self._information is not None, "a step comes first"
+            try:
+                self._arrow = Arrow(self._information)
+            except np.linalg.LinAlgError:
+                self._look(observed=False)
+                self._arrow = Arrow(self._information)
+        return self._arrow
+
+    def believe(self, strengths: Strengths) -> None:
+        """Go on under other priors: the likelihood's part of the curvature stays."""
+        self.posterior = replace(self.posterior, strengths=strengths)
+        self._arrow = None
+        if self._information is not None:
+            prior, precision = self.posterior.shared_precision, self.posterior.precisions
+            self._information = replace(self._information, prior=prior, precision=precision)
+
+    def step(self) -> float:
+        """Take a step; return the decrement (twice the gain that was expected of it)."""
+        posterior, state = self.posterior, self.state
+        gradient = posterior.gradient(state)
+        direction = self._direction(gradient)
+        self.decrement = gradient.dot(direction)
+        pairs = zip(posterior.contexts(state), posterior.contexts(state.plus(-1.0, direction)), strict=True)
+        lifted, bent = (float(np.max(np.abs(then - now))) for now, then in pairs)
+        length = min(1.0, LONGEST / max(bent, 1e-300))
+        value = self._loss + posterior.penalty(state)
+        while length > 1e-6:
+            moved = state.plus(-length, direction)
+            loss = posterior.table.loss(*posterior.contexts(moved))
+            least = 1e-4 * length * self.decrement - 1e-12 * abs(value)
+            if loss + posterior.penalty(moved) <= value - least:
+                self.state, self._loss = moved, loss
+                self._moved += length * max(lifted, bent)
+                # Where a curve wants to be flat its log-slope falls for ever, and gains nothing worth speaking of.
+                self.near = self.decrement < FLAT or (length == 1.0 and max(lifted, bent) < NEAR)
+                return self.decrement
+            length *= 0.5
+        self._moved = np.inf
+        return self.decrement
+
+    def _direction(self, gradient: State) -> State:
+        """The Newton direction.
+
+        Near the maximum the observed information makes convergence quadratic; elsewhere, and where it is not
+        positive definite, the Fisher information is the safe choice.
+        """
+        try:
+            if self._moved > STALE or self.near > self._observed:
+                self._look(observed=self.near)
+            return self._solve(gradient)
+        except np.linalg.LinAlgError:
+            self._look(observed=False)
+            return self._solve(gradient)
+
+    def _look(self, *, observed: bool) -> None:
+        self._information = None  # with many contexts two of them would be a lot of memory
+        self._information = self.posterior.information(self.state, observed=observed)
+        self._arrow, self._observed, self._moved = None, observed, 0.0
+
+    def _solve(self, gradient: State) -> State:
+        arrow = self.arrow
+        assert self._information is not None
+        return conjugate_gradients(self._information, arrow, gradient)

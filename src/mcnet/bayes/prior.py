@@ -1,0 +1,126 @@
+"""Gaussian priors and how their strengths are learnt from the data (empirical Bayes)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mcnet._shared.typing import FloatArray
+from mcnet.bayes.structure import Shapes, State
+
+__all__ = ["Learner", "Strengths", "default_strengths", "relearn"]
+
+
+# Expectations before any data, as variances: how much values of a field differ in offset (0.3 logits), in log-slope
+# (0.15), and how far their log-slopes, and the shared one, wander from one standard deviation of the scores to the
+# next (0.25).
+EXPECTED = np.array([0.3**2, 0.15**2, 0.25**2])
+EXPECTED_SHARED = 0.25**2
+# How many well-measured coefficients each expectation counts for. Sparse data misjudge how much offsets and slopes of
+# values differ, hence three; bends are so rarely measured that more than one would keep data from ever overruling it.
+PSEUDO_COUNTS = np.array([3.0, 3.0, 1.0])
+PSEUDO_COUNT_SHARED = 3.0
+# A combination of fields is expected to add half as much (in standard deviations) as a field does.
+COMBINATION = 0.25
+# The shared curve: offset within some 3 logits and slope within a factor of some 1.6 of the base predictor's.
+OFFSET_VARIANCE = 9.0
+LEVEL_VARIANCE = 0.5**2
+SMALLEST = 1e-6
+# A slope that wants to be 0 has a log-slope of minus infinity: what is learnt from it must stop somewhere.
+LARGEST = np.array([25.0, 4.0, 4.0])
+LARGEST_SHARED = 4.0
+
+
+@dataclass(frozen=True)
+class Strengths:
+    """Prior variances: `values[field] = (a, b, u)` of the deviations, `shared` of φ₀ for one unit of t."""
+
+    values: tuple[FloatArray, ...]
+    shared: float
+    expected: tuple[FloatArray, ...]
+
+    def value_precision(self, field: int, shapes: Shapes) -> FloatArray:
+        """The prior precision of (a, b, u₁…u_J) of one field's values."""
+        a, b, u = self.values[field]
+        precision: FloatArray = np.concatenate([np.array([1.0 / a, 1.0 / b]), shapes.roughness / u])
+        return precision
+
+    def shared_precision(self, shapes: Shapes) -> FloatArray:
+        """The prior precision matrix of the shared vector."""
+        size = 1 + len(shapes.level)
+        precision: FloatArray = np.zeros((size, size))
+        precision[0, 0] = 1.0 / OFFSET_VARIANCE
+        precision[1:, 1:] = shapes.penalty / self.shared + np.outer(shapes.level, shapes.level) / LEVEL_VARIANCE
+        return precision
+
+    def logarithms(self) -> FloatArray:
+        """All variances as one vector of logarithms."""
+        variances: FloatArray = np.concatenate([*self.values, np.array([self.shared])])
+        return np.log(variances)
+
+    def scaled(self, factors: FloatArray) -> Strengths:
+        """Every variance times its factor, in the order of `logarithms`."""
+        values = tuple(three * factors[3 * field : 3 * field + 3] for field, three in enumerate(self.values))
+        return replace(self, values=values, shared=self.shared * float(factors[-1]))
+
+
+def default_strengths(fields: int, combinations: int) -> Strengths:
+    """What is expected before any data; the last `combinations` fields are combinations of others."""
+    expected = tuple(EXPECTED * (COMBINATION if field >= fields - combinations else 1.0) for field in range(fields))
+    return Strengths(values=expected, shared=EXPECTED_SHARED, expected=expected)
+
+
+def relearn(
+    strengths: Strengths, shapes: Shapes, state: State, variances: list[FloatArray], shared_covariance: FloatArray
+) -> Strengths:
+    """One fixed-point step towards the variances that maximise the Laplace evidence.
+
+    With posterior mean m, posterior variance V and prior variance λ of a group of coefficients (in units where
+    they have equal variance), `γ = Σ(1 − V/λ)` is the number of coefficients the data determine, and
+
+        λ ← (Σ m² + ν λ₀) / (γ + ν),
+
+    with ν pseudo-coefficients of the expected size λ₀.
+    """
+    learnt = []
+    for field, numbers in enumerate(state.values):
+        precision = strengths.value_precision(field, shapes)
+        free = np.clip(1.0 - variances[field] * precision, 0.0, 1.0)
+        squares = numbers**2 * precision
+        updated = np.empty(3)
+        for group, members in enumerate((slice(0, 1), slice(1, 2), slice(2, None))):
+            before = strengths.values[field][group]
+            believed = PSEUDO_COUNTS[group]
+            size = before * squares[:, members].sum() + believed * strengths.expected[field][group]
+            updated[group] = np.clip(size / (free[:, members].sum() + believed), SMALLEST, LARGEST[group])
+        learnt.append(updated)
+    bends = state.shared[1:]
+    roughness = float(bends @ shapes.penalty @ bends)
+    held = float(np.sum(shared_covariance[1:, 1:] * shapes.penalty)) / strengths.shared
+    free_shared = np.clip(len(bends) - 1 - held, 0.0, None)
+    shared = (roughness + PSEUDO_COUNT_SHARED * EXPECTED_SHARED) / (free_shared + PSEUDO_COUNT_SHARED)
+    return replace(strengths, values=tuple(learnt), shared=float(np.clip(shared, SMALLEST, LARGEST_SHARED)))
+
+
+class Learner:
+    """Watches the fixed-point iteration of the strengths: has it settled, and where is it heading?"""
+
+    def __init__(self, tolerance: float) -> None:
+        self._tolerance = tolerance
+        self._last: FloatArray | None = None
+
+    def settles(self, before: Strengths, after: Strengths) -> bool:
+        """Whether no logarithm of a variance changes by more than the tolerance."""
+        return bool(np.max(np.abs(after.logarithms() - before.logarithms())) < self._tolerance)
+
+    def extrapolate(self, before: Strengths, after: Strengths) -> Strengths:
+        """Aitken's extrapolation, every other step, of each logarithm that moves on in ever smaller steps."""
+        change = after.logarithms() - before.logarithms()
+        if self._last is None:
+            self._last = change
+            return after
+        ratio = np.divide(change, self._last, out=np.zeros_like(change), where=np.abs(self._last) > 1e-12)
+        self._last = None
+        ratio = np.where((ratio > 0) & (ratio < 1), np.minimum(ratio, 0.8), 0.0)
+        return after.scaled(np.exp(np.clip(change * ratio / (1.0 - ratio), -2.0, 2.0)))

@@ -1,0 +1,38 @@
+"""How finely the curve of a field value can differ from the common one, given so many rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mcnet.bayes.likelihood import Table
+from mcnet.bayes.prior import Strengths
+from mcnet.bayes.structure import Incidence, Shapes
+
+__all__ = ["worthwhile_bends"]
+
+# A bend of which the rows know this much, beside what its prior says, moves a curve by about that share of what the
+# curve is uncertain by.
+WORTHWHILE = 1e-3
+
+
+def worthwhile_bends(table: Table, shapes: Shapes, incidence: Incidence, strengths: Strengths) -> int:
+    """How many bends, smoothest first, the rows of the largest field value can tell anything about.
+
+    Information on a bend over its prior precision falls with the fourth power of its number. It is measured on all
+    rows at once, as though every value had the same scores, at the identity and the rates observed.
+    """
+    if not incidence.fields:
+        return 0
+    weight, positives = table.weight.sum(axis=0), table.positives.sum(axis=0)
+    known = np.maximum(weight, np.finfo(np.float64).tiny)
+    place = (table.weight * table.place).sum(axis=0) / known
+    moves = table.panels.scale * shapes.bends.T
+    change = table.panels.cumulate(moves) + place * moves + shapes.deviation[0][:, None]
+    information = change**2 @ (positives * (weight - positives) / known)
+    of_context = table.weight.sum(axis=1)
+    told = np.zeros(len(information))
+    for field in range(incidence.fields):
+        share = float(incidence.total(field, of_context).max(initial=0.0) / weight.sum())
+        told = np.maximum(told, share * information / strengths.value_precision(field, shapes))
+    worth = np.flatnonzero(told[2:] > WORTHWHILE)
+    return int(worth[-1]) + 1 if len(worth) else 0

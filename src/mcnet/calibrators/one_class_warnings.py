@@ -1,0 +1,42 @@
+"""Warnings that name what the rows do not tell: field values, or ranges of scores, with one class only."""
+
+import numpy as np
+
+from mcnet._shared.math import sums_by
+from mcnet.calibrators.base import warn
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["warn_of_gaps"]
+
+_FEW_VALUES = 100
+_EXPECTED = 10.0
+"""So many positives (or negatives) must be missing, by the scores, before their absence is worth a word."""
+
+
+def warn_of_gaps(method: str, sketch: Sketch) -> None:
+    """Warn of field values and of low or high ranges of scores that have one class only."""
+    _warn_of_values(method, sketch)
+    keys, place = np.unique(sketch.cells.key, return_inverse=True)
+    weight, positives = (sums_by(place, part, len(keys)) for part in (sketch.weight, sketch.positives))
+    expected = sums_by(place, sketch.weight * sketch.score, len(keys))
+    score = expected / weight
+    below = int(np.argmax(positives > 0.0))
+    if expected[:below].sum() >= _EXPECTED:
+        warn(f"{method}: no positives below score {score[below]:.3g} ({weight[:below].sum():,.0f} rows)")
+    above = len(keys) - int(np.argmax((weight - positives)[::-1] > 0.0))
+    if (weight - expected)[above:].sum() >= _EXPECTED:
+        warn(f"{method}: no negatives above score {score[above - 1]:.3g} ({weight[above:].sum():,.0f} rows)")
+
+
+def _warn_of_values(method: str, sketch: Sketch) -> None:
+    number = len(sketch.contexts)
+    if not sketch.contexts.names or number > _FEW_VALUES:
+        return  # a long tail has such values by nature
+    positives = sums_by(sketch.context, sketch.positives, number)
+    weight = sums_by(sketch.context, sketch.weight, number)
+    one_sided = np.flatnonzero((weight > 0.0) & ((positives <= 0.0) | (positives >= weight)))
+    if len(one_sided):
+        kind = "positives" if positives[one_sided[0]] <= 0.0 else "negatives"
+        name = sketch.contexts.labels()[one_sided[0]]
+        more = f" (and {len(one_sided) - 1} more of one class only)" if len(one_sided) > 1 else ""
+        warn(f"{method}: {name} has no {kind}{more}; its curve leans on the common one")

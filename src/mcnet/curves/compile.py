@@ -1,0 +1,263 @@
+"""Compile fitted functions to curves: a dense look, an order guarantee, and few knots within an error bound."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet._shared.math import PROBABILITY_FLOOR, clip_scores, logit, sigmoid
+from mcnet._shared.typing import FloatArray
+from mcnet.curves.curves import Curves
+from mcnet.curves.family import CurveFamily, Lines
+from mcnet.curves.knots import LOGIT_EDGE, place_knots, short, tolerated
+
+__all__ = [
+    "DEFAULT_ERROR",
+    "DENSE_PER_LOGIT",
+    "Projection",
+    "compile_functions",
+    "compile_lines",
+    "compile_table",
+    "dense_scores",
+    "family_curves",
+    "project_monotone",
+]
+
+DEFAULT_ERROR = 1e-4
+"""The error that a compiled curve may have, relative to p (next to 1: to 10·(1 − p)), against its function."""
+
+DENSE_PER_LOGIT = 64
+"""How closely functions are looked at to be compiled, at the least, in points a unit of logit."""
+_TOGETHER = 256
+_SHARED_FROM = 2_000
+_MOST_KNOTS = 10_000_000
+_ROUNDS = 24
+_ROUNDING = 1e-15
+_FEW = 16
+
+
+def dense_scores(
+    breaks: FloatArray | None = None,
+    jumps: FloatArray | None = None,
+    *,
+    error: float = DEFAULT_ERROR,
+    per_logit: int = DENSE_PER_LOGIT,
+) -> FloatArray:
+    """Return the scores at which a function is looked at to be compiled, in order.
+
+    They are dense everywhere in logit space and include every break (a kink of the function) once and every jump twice:
+    the function gives its left value at the first of the two and its right value at the second.
+    """
+    # A line misses a smooth function by the square of the distance of its ends.
+    dense = per_logit * max(math.sqrt(DEFAULT_ERROR / error), 1.0)
+    scores = clip_scores(sigmoid(np.linspace(-LOGIT_EDGE, LOGIT_EDGE, int(2 * LOGIT_EDGE * dense))))
+    more = [] if breaks is None else [clip_scores(breaks)]
+    twice = clip_scores(np.unique(jumps)) if jumps is not None else np.empty(0)
+    once = np.setdiff1d(np.unique(np.concatenate([scores, *more])), twice)
+    return np.sort(np.concatenate([once, twice, twice]))
+
+
+@dataclass(frozen=True)
+class Projection:
+    """What the order guarantee had to move: how many curves, and by how much at most."""
+
+    curves: int
+    largest: float
+
+
+def project_monotone(values: FloatArray, mass: FloatArray) -> tuple[FloatArray, Projection]:
+    """Return the closest non-decreasing rows, in weighted least squares, and what had to move.
+
+    `values` has one row a curve; `mass` (one row, or one a curve) says where the data are, so that a violation is
+    mended where it costs least.
+    """
+    from scipy.optimize import isotonic_regression
+
+    result = values.copy()
+    falling = np.flatnonzero((np.diff(values, axis=1) < 0.0).any(axis=1))
+    for row in falling:
+        weights = mass if mass.ndim == 1 else mass[row]
+        # A whisper of weight everywhere keeps the projection defined where there are no data.
+        fitted = isotonic_regression(values[row], weights=weights + 1e-9 * (weights.mean() or 1.0)).x
+        result[row] = np.maximum.accumulate(fitted)
+    largest = float(np.abs(result - values).max()) if len(falling) else 0.0
+    return result, Projection(len(falling), largest)
+
+
+def compile_table(scores: FloatArray, values: FloatArray, error: float = DEFAULT_ERROR) -> Curves:
+    """Return curves with few knots through the tabulated functions, one row of `values` each.
+
+    Between the chosen knots a straight line stays within `error`, relative to p, of every tabulated value.
+    A knot is placed greedily: a line from the last knot is stretched as far as the cone of slopes allowed by the points
+    passed over permits.
+    """
+    values = _inside(values)
+    # Half of the bound is kept for what happens between two points of the table.
+    keep = _stretch(scores, values, 0.5 * error * tolerated(values))
+    return Curves.of([(scores[mask], short(row[mask])) for mask, row in zip(keep, values, strict=True)])
+
+
+def _inside(values: FloatArray) -> FloatArray:
+    """Return probabilities moved into [PROBABILITY_FLOOR, 1 − PROBABILITY_FLOOR]."""
+    return np.clip(values, PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR)
+
+
+def compile_functions(
+    function: Callable[[NDArray[np.int64], FloatArray], FloatArray],
+    number: int,
+    *,
+    breaks: FloatArray | None = None,
+    error: float = DEFAULT_ERROR,
+) -> Curves:
+    """Return the curves of p = σ(function(which, logits)) for which = 0 … number − 1.
+
+    `function` takes a column of curve numbers and a row of logits and returns a logit for every pair. It must not fall.
+    """
+    pairs = []
+    for start in range(0, number, _TOGETHER):  # many curves are looked at in blocks, to bound the memory
+        which = np.arange(start, min(start + _TOGETHER, number))[:, None]
+        scores, values = _look(partial(function, which), dense_scores(breaks, error=error), error)
+        # Rounding may let the sum of a few terms fall by a unit in the last place.
+        pairs += compile_table(scores, np.maximum.accumulate(values, axis=1), error).pairs()
+    return Curves.of(pairs)
+
+
+def compile_lines(lines: Lines, error: float = DEFAULT_ERROR) -> tuple[Curves, float]:
+    """Return the curves of lines in logit space, and the largest relative error they have inside the lines' knots.
+
+    Up to a few thousand curves get knots of their own, within `error`. More share one grid, as fine as a bounded memory
+    allows; what error that leaves is measured.
+    """
+    number = len(lines.values)
+    if number <= _SHARED_FROM:
+        return place_knots(lines, error), error
+    logits = _shared_logits(lines.knots, _MOST_KNOTS // number)
+    values = np.maximum.accumulate(_inside(sigmoid(lines.at(logits))), axis=1)
+    curves = Curves.sharing(sigmoid(logits), values)
+    inside = logits[(logits >= lines.knots[0]) & (logits <= lines.knots[-1])]
+    middles = 0.5 * (inside[1:] + inside[:-1])
+    worst = 0.0
+    for start in range(0, number, _TOGETHER):
+        part = lines.rows(np.arange(start, min(start + _TOGETHER, number)))
+        exact, ends = (_inside(sigmoid(part.at(points))) for points in (middles, inside))
+        share = (sigmoid(middles) - sigmoid(inside[:-1])) / np.diff(sigmoid(inside))
+        straight = ends[:, :-1] * (1.0 - share) + ends[:, 1:] * share
+        worst = max(worst, float((np.abs(straight - exact) / tolerated(exact)).max(initial=0.0)))
+    return curves, worst
+
+
+def family_curves(family: CurveFamily, table: NDArray[np.int32]) -> tuple[Curves, float]:
+    """Return the curve of no known value, then one for each row of codes; and their largest relative error."""
+    nothing = np.full((1, family.fields), -1, dtype=np.int64)
+    codes = np.concatenate([nothing, table.astype(np.int64)]) if family.fields else nothing
+    return compile_lines(family.lines(codes))
+
+
+def _shared_logits(knots: FloatArray, budget: int) -> FloatArray:
+    """Return the logits of a grid for many curves: even between the lines' own knots, four to a unit beyond them."""
+    width = float(knots[-1] - knots[0])
+    left = np.arange(-LOGIT_EDGE, knots[0], 0.25)
+    right = np.arange(LOGIT_EDGE, knots[-1], -0.25)[::-1]
+    steps = int(np.clip(budget - len(left) - len(right) - len(knots), 16, DENSE_PER_LOGIT * max(width, 1.0)))
+    even = np.linspace(knots[0], knots[-1], steps)
+    grid: FloatArray = np.unique(np.concatenate([left, even, knots, right]))
+    return np.clip(grid, -LOGIT_EDGE, LOGIT_EDGE)
+
+
+def _look(
+    function: Callable[[FloatArray], FloatArray], scores: FloatArray, error: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the scores, more of them where a line between two would miss the function, and its probabilities."""
+
+    def at(points: FloatArray) -> FloatArray:
+        return _inside(sigmoid(function(logit(points))))
+
+    values = at(scores)
+    left = np.flatnonzero(np.diff(scores) > 1e-12 * scores[1:])
+    for _ in range(_ROUNDS):
+        middle = clip_scores(sigmoid(0.5 * (logit(scores[left]) + logit(scores[left + 1]))))
+        found = at(middle)
+        share = (middle - scores[left]) / (scores[left + 1] - scores[left])
+        line = values[:, left] + share * (values[:, left + 1] - values[:, left])
+        # Next to 1 a probability is itself known to no more than rounding.
+        allowed = 0.5 * error * tolerated(found) + _ROUNDING
+        missed = (np.abs(line - found) > allowed).any(axis=0)
+        if not missed.any():
+            break
+        added = middle[missed]
+        order = np.argsort(np.concatenate([scores, added]), kind="stable")
+        scores = np.concatenate([scores, added])[order]
+        values = np.concatenate([values, found[:, missed]], axis=1)[:, order]
+        # Only the halves of what was halved need another look.
+        fresh = np.searchsorted(scores, added)
+        left = np.unique(np.concatenate([fresh - 1, fresh]))
+        left = left[scores[left + 1] - scores[left] > 1e-12 * scores[left + 1]]
+    return scores, values
+
+
+def _stretch(scores: FloatArray, values: FloatArray, allowed: FloatArray) -> NDArray[np.bool_]:
+    """Return which points become knots, a row a curve."""
+    if len(values) >= _FEW:
+        return _stretch_together(scores, values, allowed)
+    x = scores.tolist()
+    return np.array([_stretch_one(x, y.tolist(), a.tolist()) for y, a in zip(values, allowed, strict=True)])
+
+
+def _stretch_one(x: list[float], y: list[float], allowed: list[float]) -> list[bool]:
+    """Choose the knots of one curve; plain numbers are faster than arrays of length one."""
+    keep = [False] * len(x)
+    keep[0] = keep[-1] = True
+    anchor_x, anchor_y, low, high = x[0], y[0], -math.inf, math.inf
+    for i in range(1, len(x)):
+        if x[i] == x[i - 1]:
+            keep[i - 1] = keep[i] = True
+            anchor_x, anchor_y, low, high = x[i], y[i], -math.inf, math.inf
+            continue
+        if not low <= (y[i] - anchor_y) / (x[i] - anchor_x) <= high:
+            keep[i - 1] = True
+            anchor_x, anchor_y, low, high = x[i - 1], y[i - 1], -math.inf, math.inf
+        run, rise = x[i] - anchor_x, y[i] - anchor_y
+        low = max(low, (rise - allowed[i]) / run)
+        high = min(high, (rise + allowed[i]) / run)
+    return keep
+
+
+def _stretch_together(scores: FloatArray, values: FloatArray, allowed: FloatArray) -> NDArray[np.bool_]:
+    """Choose the knots of many curves, all walked together."""
+    number, points = values.shape
+    keep = np.zeros((number, points), dtype=bool)
+    keep[:, [0, -1]] = True
+    anchor_x = np.full(number, scores[0])
+    anchor_y = values[:, 0].copy()
+    low, high = np.full(number, -np.inf), np.full(number, np.inf)
+    by_point, allowance = np.ascontiguousarray(values.T), np.ascontiguousarray(allowed.T)
+    for i in range(1, points):
+        run = scores[i] - anchor_x
+        rise = by_point[i] - anchor_y
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = rise / run
+            fits = (slope >= low) & (slope <= high)
+        if scores[i] == scores[i - 1]:
+            fits[:] = False
+        if not fits.all():
+            # The line cannot reach this point: it ends at the one before, and the next line starts there.
+            broken = ~fits
+            keep[broken, i - 1] = True
+            anchor_x[broken] = scores[i - 1]
+            anchor_y[broken] = by_point[i - 1][broken]
+            low[broken], high[broken] = -np.inf, np.inf
+            run = scores[i] - anchor_x
+            rise = by_point[i] - anchor_y
+        if scores[i] == scores[i - 1]:
+            # A jump: the line starts afresh on its right side.
+            keep[:, i] = True
+            anchor_x[:] = scores[i]
+            anchor_y[:] = by_point[i]
+            low[:], high[:] = -np.inf, np.inf
+            continue
+        low = np.maximum(low, (rise - allowance[i]) / run)
+        high = np.minimum(high, (rise + allowance[i]) / run)
+    return keep

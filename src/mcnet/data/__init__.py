@@ -1,0 +1,1 @@
+"""Rows come in: validated columns, fields, contexts, log files, periods."""

@@ -1,0 +1,152 @@
+"""Validated columns: scores, labels and weights of any array-like as plain float64 arrays."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet._shared.math import clip_scores, inside_unit, sigmoid
+from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet.errors import InputError
+
+__all__ = ["as_array", "as_floats", "check_lengths", "labels_column", "scores_column", "weights_column"]
+
+
+def as_array(values: Any, name: str) -> NDArray[Any]:
+    """Return any array-like (NumPy, pandas, Polars, Arrow, list, scalar sequence) as one NumPy array."""
+    if isinstance(values, np.ndarray):
+        array = values
+    elif hasattr(values, "to_numpy"):
+        try:
+            array = np.asarray(values.to_numpy())
+        except Exception:
+            # Arrow refuses a copy (nulls, booleans, several chunks) unless it is asked for by its own name.
+            array = np.asarray(values.to_numpy(zero_copy_only=False))
+    elif isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+        raise InputError(f"{name} is {type(values).__name__} {values!r}, not a column; pass an array or a list")
+    else:
+        array = np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise InputError(f"{name} has shape {array.shape}; pass a one-dimensional column")
+    return array
+
+
+def as_floats(values: Any, name: str, first_row: int = 0) -> FloatArray:
+    """Return a column as float64, missing values as NaN; refuse what is not a number."""
+    array = as_array(values, name)
+    if array.dtype.kind in "cmM":
+        raise InputError(f"{name} is a column of {array.dtype}, not of plain numbers; convert the column first")
+    try:
+        return np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return np.array([_number(value, name, first_row + row) for row, value in enumerate(array.tolist())])
+
+
+def _number(value: Any, name: str, row: int) -> float:
+    if value is None or type(value).__name__ == "NAType":
+        return float("nan")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} is not a number in row {row}: {value!r}; convert the column first") from None
+    except OverflowError:
+        raise InputError(f"{name} is a number beyond the largest float in row {row}; check the column") from None
+
+
+def _refuse(name: str, bad: NDArray[np.bool_], values: FloatArray, what: str, advice: str, first_row: int) -> None:
+    if bad.any():
+        rows = np.flatnonzero(bad)
+        count = f"{len(rows):,} value{'s' if len(rows) > 1 else ''}"
+        # All digits: 1.0000001 must not read as 1.
+        first = f"row {first_row + rows[0]}, {repr(float(values[rows[0]])).removesuffix('.0')}"
+        raise InputError(f"{name} has {count} {what} (first: {first}); {advice}")
+
+
+def _require_rows(name: str, values: FloatArray) -> None:
+    if len(values) == 0:
+        raise InputError(f"{name} is empty; at least one row is needed")
+
+
+def scores_column(
+    values: Any,
+    *,
+    score_type: ScoreType = "probability",
+    name: str = "score",
+    first_row: int = 0,
+    clip: bool = True,
+) -> FloatArray:
+    """Return scores as probabilities, clipped to [SCORE_FLOOR, 1 - SCORE_FLOOR].
+
+    `clip=False` saves a copy where whatever comes next clips anyway.
+
+    >>> scores_column([0.0, 0.25])
+    array([1.0e-07, 2.5e-01])
+    >>> scores_column([-1.0986122886681098], score_type="logit").round(6)
+    array([0.25])
+    """
+    if score_type not in ("probability", "logit"):
+        raise InputError(f"score_type is {score_type!r}; it is 'probability' or 'logit'")
+    scores = as_floats(values, name, first_row)
+    _require_rows(name, scores)
+    if score_type == "logit":
+        _refuse(name, np.isnan(scores), scores, "missing or NaN", "drop or fill these rows", first_row)
+        scores = sigmoid(scores)
+        return clip_scores(scores) if clip else scores
+    if not inside_unit(scores):
+        _refuse(
+            name,
+            ~np.isfinite(scores),
+            scores,
+            "missing, NaN or infinite",
+            "drop or fill these rows",
+            first_row,
+        )
+        outside = (scores < 0.0) | (scores > 1.0)
+        _refuse(
+            name,
+            outside,
+            scores,
+            "outside [0, 1]",
+            "pass logits with score_type='logit', percentages divided by 100",
+            first_row,
+        )
+    return clip_scores(scores) if clip else scores
+
+
+def labels_column(values: Any, *, name: str = "label", first_row: int = 0) -> FloatArray:
+    """Return labels as float64 in [0, 1]: 0/1, booleans, or fractions of aggregated rows.
+
+    >>> labels_column([True, False, 1])
+    array([1., 0., 1.])
+    """
+    labels = as_floats(values, name, first_row)
+    _require_rows(name, labels)
+    if not inside_unit(labels):
+        _refuse(name, ~np.isfinite(labels), labels, "missing, NaN or infinite", "drop these rows", first_row)
+        advice = "labels are 0/1, booleans, or fractions with the number of impressions as weight"
+        _refuse(name, (labels < 0.0) | (labels > 1.0), labels, "outside [0, 1]", advice, first_row)
+    return labels
+
+
+def weights_column(values: Any, *, name: str = "weight", first_row: int = 0) -> FloatArray:
+    """Return weights as finite float64 ≥ 0.
+
+    >>> weights_column([1, 0.5])
+    array([1. , 0.5])
+    """
+    weights = as_floats(values, name, first_row)
+    _require_rows(name, weights)
+    if not (weights.min() >= 0.0 and weights.max() < np.inf):
+        _refuse(name, ~np.isfinite(weights), weights, "missing, NaN or infinite", "give them a number", first_row)
+        _refuse(name, weights < 0.0, weights, "below 0", "weights are counts or importances ≥ 0", first_row)
+    return weights
+
+
+def check_lengths(**columns: Any) -> None:
+    """Raise unless all columns (those not None) have the same number of rows."""
+    lengths = {name: len(column) for name, column in columns.items() if column is not None}
+    if len(set(lengths.values())) > 1:
+        found = ", ".join(f"{name} has {n:,}" for name, n in lengths.items())
+        raise InputError(f"the columns differ in length: {found} rows; they must describe the same rows")

@@ -1,0 +1,246 @@
+"""Contexts: the combinations of field values that a sketch or a model knows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet.data.fields import MISSING_LABEL, UNNAMED, FieldColumn, field_text, sort_key
+from mcnet.errors import InputError
+
+__all__ = ["ANY", "Contexts"]
+
+ANY = -1
+"""The code of "any other value": what an unseen value is looked up as."""
+
+_DENSE_LIMIT = 4_000_000
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """The fields, their values, and a table of the combinations known.
+
+    `table[i, f]` is the code, in `values[f]`, of the value that context i has in field f; `ANY` there stands for
+    every value not listed. Without fields there is exactly one context.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[tuple[str | None, ...], ...]
+    table: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Contexts):
+            return NotImplemented
+        return self.names == other.names and self.values == other.values and np.array_equal(self.table, other.table)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @staticmethod
+    def none() -> "Contexts":
+        """Return the one context of rows without fields."""
+        return Contexts((), (), np.zeros((1, 0), dtype=np.int32))
+
+    @staticmethod
+    def of(columns: Sequence[FieldColumn], rows: int) -> tuple["Contexts", NDArray[np.int32]]:
+        """Return the contexts that occur in the columns, and the context of every row."""
+        if not columns:
+            return Contexts.none(), np.zeros(rows, dtype=np.int32)
+        names = [column.name for column in columns]
+        if len(set(names)) < len(names):
+            raise InputError(f"two fields have the same name: {', '.join(names)}; give each its own")
+        if len(columns) == 1:
+            codes = columns[0].codes
+            seen = np.flatnonzero(np.bincount(codes, minlength=len(columns[0].values)) > 0)
+            table = seen[:, None]
+            number = np.zeros(len(columns[0].values), dtype=np.int32)
+            number[seen] = np.arange(len(seen))
+            inverse: NDArray[Any] = codes if len(seen) == len(number) else number[codes]
+        else:
+            stacked = _mixed_radix([c.codes for c in columns], [len(c.values) for c in columns])
+            combined, inverse = np.unique(stacked, return_inverse=True)
+            table = _digits(combined, [len(c.values) for c in columns])
+        contexts = Contexts(tuple(names), tuple(c.values for c in columns), table.astype(np.int32))
+        compact, order = contexts.compacted()
+        return compact, order[inverse].astype(np.int32, copy=False)
+
+    def compacted(self) -> tuple["Contexts", NDArray[np.int32]]:
+        """Return the same contexts with only values in use, in canonical order, and each one's new place."""
+        values, renumber = [], []
+        for field, known in enumerate(self.values):
+            used = {known[code] for code in np.unique(self.table[:, field]) if code != ANY}
+            kept = tuple(sorted(used, key=sort_key))
+            place = {value: code for code, value in enumerate(kept)}
+            values.append(kept)
+            renumber.append(np.array([place.get(value, ANY) for value in known] + [ANY], dtype=np.int32))
+        table = np.column_stack([new[self.table[:, f]] for f, new in enumerate(renumber)]) if values else self.table
+        if len(values) == 1:
+            order = np.argsort(table[:, 0], kind="stable")
+        else:
+            order = np.lexsort(table.T[::-1]) if values else np.arange(len(table))
+        places = np.empty(len(order), dtype=np.int32)
+        places[order] = np.arange(len(order), dtype=np.int32)
+        return Contexts(self.names, tuple(values), table[order]), places
+
+    def united(self, other: "Contexts") -> tuple["Contexts", NDArray[np.int32], NDArray[np.int32]]:
+        """Return the contexts of both (of the same fields), and the new places of this one's and the other's."""
+        if not self.names:
+            return self, np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32)
+        columns = []
+        for mine, its in zip(self.columns(self.all()), other.columns(other.all()), strict=True):
+            place = {value: code for code, value in enumerate(dict.fromkeys(mine.values + its.values))}
+            codes = [
+                column.mapped(np.array([place[v] for v in column.values], dtype=np.int32)) for column in (mine, its)
+            ]
+            columns.append(FieldColumn(mine.name, np.concatenate(codes), tuple(place)))
+        contexts, places = Contexts.of(columns, len(self) + len(other))
+        return contexts, places[: len(self)], places[len(self) :]
+
+    def all(self) -> NDArray[np.int32]:
+        """Return the places of all contexts: 0, 1, 2 …"""
+        return np.arange(len(self), dtype=np.int32)
+
+    def subset(self, keep: NDArray[np.int32]) -> "Contexts":
+        """Return the contexts at the places given, with the same lists of values."""
+        return Contexts(self.names, self.values, self.table[keep])
+
+    def completed(self, limit: int) -> "Contexts":
+        """Return these contexts and more: every combination of values, "any other value" included, if within the limit.
+
+        Beyond the limit the combinations seen are kept, and each value on its own is added. With one field nothing is
+        added: any other value is what the pooled curve is for.
+        """
+        if len(self.names) < 2:
+            return self
+        if float(np.prod([len(known) + 1.0 for known in self.values])) - 1 <= limit:
+            ranges = [np.arange(ANY, len(known), dtype=np.int32) for known in self.values]
+            table = np.stack(np.meshgrid(*ranges, indexing="ij"), axis=-1).reshape(-1, len(ranges))[1:]
+        else:
+            alone = []
+            for field, known in enumerate(self.values):
+                rows = np.full((len(known), len(self.names)), ANY, dtype=np.int32)
+                rows[:, field] = np.arange(len(known))
+                alone.append(rows)
+            table = np.unique(np.concatenate([self.table, *alone]), axis=0)
+        return Contexts(self.names, self.values, table)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every combination of known values is among the contexts."""
+        return len(self.names) < 2 or len(self) >= float(np.prod([len(known) + 1.0 for known in self.values])) - 1
+
+    def field_codes(self, columns: Sequence[FieldColumn]) -> NDArray[np.int32]:
+        """Return the code of each row's value in every field `[rows, fields]`, ANY for an unseen value."""
+        return np.column_stack(
+            [
+                column.mapped(np.array([places.get(value, ANY) for value in column.values], dtype=np.int32))
+                for places, column in zip(self._places, self.aligned(columns), strict=True)
+            ]
+        )
+
+    def columns(self, codes: NDArray[np.int32]) -> list[FieldColumn]:
+        """Return the field columns of rows whose contexts are `codes`."""
+        return [FieldColumn(n, self.table[codes, f], self.values[f]) for f, n in enumerate(self.names)]
+
+    def rows(self) -> list[dict[str, str | None]]:
+        """Return each context as a mapping of field name to value; fields at ANY are left out."""
+        return [
+            {
+                name: self.values[f][code]
+                for f, (name, code) in enumerate(zip(self.names, row, strict=True))
+                if code != ANY
+            }
+            for row in self.table.tolist()
+        ]
+
+    def labels(self) -> list[str]:
+        """Return a short name of each context for people.
+
+        >>> from mcnet.data.fields import field_columns
+        >>> contexts, codes = Contexts.of(field_columns({"country": ["NL", "FR"], "source": [2, None]}), 2)
+        >>> contexts.labels()
+        ['FR / (missing)', 'NL / 2']
+        """
+        shown = [[MISSING_LABEL if v is None else v for v in known] + ["(any)"] for known in self.values]
+        return [" / ".join(shown[f][code] for f, code in enumerate(row)) or "all" for row in self.table.tolist()]
+
+    def aligned(self, columns: Sequence[FieldColumn]) -> list[FieldColumn]:
+        """Return the columns in this order of fields; refuse missing or surplus ones."""
+        given = {column.name: column for column in columns}
+        if len(columns) == len(self.names) == 1 and UNNAMED in (columns[0].name, self.names[0]):
+            return [columns[0]]  # where one of the two has no name, they can only mean each other
+        if set(given) != set(self.names):
+            wanted = ", ".join(self.names) or "no field"
+            raise InputError(f"fields given: {', '.join(given) or 'none'}; needed: {wanted}")
+        return [given[name] for name in self.names]
+
+    def lookup(self, columns: Sequence[FieldColumn]) -> NDArray[np.int32]:
+        """Return the context of every row, -1 where this combination is unknown."""
+        columns = self.aligned(columns)
+        tables = [
+            np.array([self._places[f].get(value, ANY) for value in column.values], dtype=np.int32)
+            for f, column in enumerate(columns)
+        ]
+        if len(columns) == 1:
+            by_code = np.full(len(self.values[0]) + 1, -1, dtype=np.int32)
+            by_code[self.table[:, 0]] = np.arange(len(self), dtype=np.int32)
+            return columns[0].mapped(by_code[tables[0]])
+        # ANY is -1: shifted by one, every digit is in 0…number of values.
+        keys = _mixed_radix([c.mapped(t + 1) for t, c in zip(tables, columns, strict=True)], self._radix)
+        dense, ordered, places = self._index
+        if dense is not None:
+            return dense[keys]
+        at = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+        return np.where(ordered[at] == keys, places[at], -1).astype(np.int32)
+
+    def find(self, values: Sequence[Any]) -> int:
+        """Return the context of one row, its values in the order of the fields; -1 where it is unknown."""
+        codes = tuple([place.get(field_text(v), ANY) for place, v in zip(self._places, values, strict=True)])
+        return self._by_codes.get(codes, -1)
+
+    @cached_property
+    def _by_codes(self) -> dict[tuple[int, ...], int]:
+        return {tuple(row): place for place, row in enumerate(self.table.tolist())}
+
+    @cached_property
+    def _places(self) -> list[dict[str | None, int]]:
+        return [{value: code for code, value in enumerate(known)} for known in self.values]
+
+    @property
+    def _radix(self) -> list[int]:
+        return [len(known) + 1 for known in self.values]
+
+    @cached_property
+    def _index(self) -> tuple[NDArray[np.int32] | None, NDArray[np.int64], NDArray[np.int64]]:
+        keys = _mixed_radix([self.table[:, f].astype(np.int64) + 1 for f in range(len(self.names))], self._radix)
+        places = np.argsort(keys)
+        dense = None
+        size = int(np.prod([float(r) for r in self._radix]))
+        if size <= _DENSE_LIMIT:
+            dense = np.full(size, -1, dtype=np.int32)
+            dense[keys] = np.arange(len(self), dtype=np.int32)
+        return dense, keys[places], places
+
+
+def _mixed_radix(digits: Sequence[NDArray[np.integer]], radix: Sequence[int]) -> NDArray[np.int64]:
+    """Return one whole number for each row of digits."""
+    if float(np.prod([float(r) for r in radix])) > 2.0**62:
+        raise InputError("the fields have too many values together to be combined; use fewer fields")
+    number = np.zeros(len(digits[0]), dtype=np.int64)
+    for digit, base in zip(digits, radix, strict=True):
+        number = number * base + digit
+    return number
+
+
+def _digits(numbers: NDArray[np.int64], radix: Sequence[int]) -> NDArray[np.int64]:
+    """Undo _mixed_radix."""
+    columns = []
+    for base in reversed(radix):
+        numbers, digit = np.divmod(numbers, base)
+        columns.append(digit)
+    return np.column_stack(columns[::-1])

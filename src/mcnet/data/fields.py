@@ -1,0 +1,270 @@
+"""Field columns: values of any type as codes into a short list of canonical texts."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet._shared.typing import CodeArray, IntArray
+from mcnet.data.arrow_strings import string_views
+from mcnet.data.distinct_values import distinct_rows, rows_of_keys, take, worth_compiling
+from mcnet.errors import InputError
+
+__all__ = ["MISSING_LABEL", "UNNAMED", "FieldColumn", "field_columns", "field_text", "sort_key"]
+
+MISSING_LABEL = "(missing)"
+"""How the missing value is shown to people; inside, it is None."""
+
+UNNAMED = "field"
+"""The name of a field given as a bare column."""
+
+
+_SMALL_RANGE = 1_000_000
+"""Whole numbers that lie this close together are looked up in one table; others are hashed, or sorted."""
+
+
+@dataclass(frozen=True)
+class FieldColumn:
+    """One field of the rows: `values[codes[i]]` is the canonical value of row i.
+
+    What a row holds is its key, whatever the column came with; `numbers[key - low]` is the code of a key. Without
+    `numbers` the keys are the codes. So whoever looks codes up in a table reads the rows once.
+    """
+
+    name: str
+    keys: NDArray[Any]
+    values: tuple[str | None, ...]
+    numbers: CodeArray | None = None
+    low: int = 0
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, rows: slice | NDArray[Any]) -> "FieldColumn":
+        return FieldColumn(self.name, self.keys[rows], self.values, self.numbers, self.low)
+
+    @cached_property
+    def codes(self) -> CodeArray:
+        """Return the code of each row's value."""
+        if self.numbers is None:
+            return self.keys.astype(np.int32, copy=False)
+        return take(self.numbers, self.keys, self.low)
+
+    def mapped(self, table: CodeArray) -> CodeArray:
+        """Return `table[code]` of each row."""
+        if self.numbers is None:
+            return take(table, self.keys, self.low)
+        return take(table[self.numbers], self.keys, self.low)
+
+
+def field_text(value: Any) -> str | None:
+    """Return the canonical text of a field value, or None when it is missing.
+
+    >>> [field_text(v) for v in (7, 7.0, "7", 0.5, True, None, float("nan"))]
+    ['7', '7', '7', '0.5', 'true', None, None]
+    """
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, str):
+        return _storable(str(value))
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, int | np.integer):
+        return str(int(value))
+    if isinstance(value, float | np.floating):
+        number = float(value)
+        if math.isnan(number):
+            return None
+        return str(int(number)) if number.is_integer() else repr(number)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace")
+    if isinstance(value, datetime):
+        # Midnight is its day, as 7.0 is 7: pandas has no type for days.
+        return value.date().isoformat() if value.tzinfo is None and value.time() == time.min else value.isoformat()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return _decimal_text(value)
+    if isinstance(value, np.datetime64):
+        return _moment_text(value)
+    return _storable(str(value))
+
+
+def _storable(text: str) -> str:
+    """Replace halves of surrogate pairs, which no file can hold."""
+    return text if text.isascii() else text.encode("utf-8", errors="replace").decode("utf-8")
+
+
+def _decimal_text(value: Decimal) -> str | None:
+    """Return the text that the same number has as an int or a float."""
+    if value.is_nan():
+        return None
+    return str(int(value)) if value == value.to_integral_value() else repr(float(value))
+
+
+def _moment_text(value: np.datetime64) -> str | None:
+    """Return the text that Python's own date or datetime has, whatever the unit."""
+    if np.isnat(value):
+        return None
+    moment = value.astype("datetime64[us]").item()
+    return field_text(moment) if isinstance(moment, datetime) else str(value)
+
+
+def sort_key(value: str | None) -> tuple[bool, str]:
+    """Order field values by their text, the missing value last."""
+    return (value is None, value or "")
+
+
+def _canonical(
+    name: str, keys: NDArray[Any], raw: Iterable[Any], low: int = 0, there: IntArray | None = None
+) -> FieldColumn:
+    """Merge raw values of the same text and order them; `raw[i]` belongs to the key low + i, or low + there[i]."""
+    texts = [field_text(value) for value in raw]
+    values = sorted(set(texts), key=sort_key)
+    place = {value: code for code, value in enumerate(values)}
+    numbers = np.array([place[text] for text in texts], dtype=np.int32)
+    if there is not None:
+        spread = np.zeros(there[-1] + 1, dtype=np.int32)
+        spread[there] = numbers
+        numbers = spread
+    return FieldColumn(name, keys, tuple(values), numbers, low)
+
+
+def _from_codes(name: str, codes: NDArray[Any], raw: Iterable[Any]) -> FieldColumn:
+    """Return the column of codes into a list of raw values, where -1 is the missing value."""
+    if len(codes) and codes.min() < 0:
+        return _canonical(name, codes, [None, *raw], low=-1)
+    return _canonical(name, codes, raw)
+
+
+def _from_objects(name: str, items: Sequence[Any]) -> FieldColumn:
+    kinds = set(map(type, items))
+    if len(kinds) > 1 and not kinds.isdisjoint((bool, np.bool_)):
+        # True equals 1 as a key of a dictionary, but is another field value.
+        items = [field_text(item) for item in items]
+    try:
+        place = {value: code for code, value in enumerate(dict.fromkeys(items))}
+    except TypeError:
+        raise InputError(
+            f"field {name!r} holds values that cannot be compared (lists?); pass one value a row"
+        ) from None
+    codes = np.fromiter(map(place.__getitem__, items), dtype=np.int32, count=len(items))
+    return _canonical(name, codes, place)
+
+
+def _from_numpy(name: str, array: NDArray[Any]) -> FieldColumn:
+    if array.ndim != 1:
+        raise InputError(f"field {name!r} has shape {array.shape}; pass one column a field")
+    if array.dtype.kind == "b":
+        return _canonical(name, array.view(np.uint8), (False, True))
+    if len(array) and array.dtype.kind in "iufM":
+        return _from_keys(name, array, array.__getitem__)
+    if array.dtype.kind == "U" and (found := distinct_rows(array)) is not None:
+        codes, rows = found
+        return _canonical(name, codes, array[rows].tolist())
+    return _from_objects(name, array.tolist())
+
+
+def _from_keys(name: str, keys: NDArray[Any], values_at: Callable[[IntArray], Iterable[Any]]) -> FieldColumn:
+    """Return the column of numbers that are equal where the field values are; `values_at` gives those of some rows."""
+    if keys.dtype.kind in "iu":
+        low, high = int(keys.min()), int(keys.max())
+        if high - low < _SMALL_RANGE:
+            rows = rows_of_keys(keys, low, high)
+            there = np.flatnonzero(rows >= 0)
+            return _canonical(name, keys, values_at(rows[there]), low, there)
+    found = distinct_rows(keys)
+    if found is None:
+        _, rows, codes = np.unique(keys, return_index=True, return_inverse=True)
+        return _canonical(name, codes, values_at(rows))
+    return _canonical(name, found[0], values_at(found[1]))
+
+
+def _from_arrow(name: str, column: Any) -> FieldColumn:
+    if hasattr(column, "combine_chunks"):
+        column = column.combine_chunks()
+        if hasattr(column, "chunk"):  # a chunked array of several chunks of a dictionary type
+            column = column.unify_dictionaries().combine_chunks()
+    if not hasattr(column, "dictionary"):
+        column = column.dictionary_encode()
+    codes = column.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
+    return _from_codes(name, codes, column.dictionary.to_pylist())
+
+
+def _from_polars(name: str, series: Any) -> FieldColumn:
+    import polars as pl
+
+    if series.dtype == pl.String:
+        views = string_views(series) if worth_compiling(len(series)) else None
+        if views is not None and (found := distinct_rows(views)) is not None:
+            codes, rows = found
+            return _canonical(name, codes, series.gather(rows).to_list())
+        series = series.cast(pl.Categorical)
+    if series.dtype in (pl.Categorical, pl.Enum):
+        physical = series.to_physical()
+        if series.null_count():
+            physical = physical.cast(pl.Int64).fill_null(-1)
+        if len(series):
+            return _from_keys(name, physical.to_numpy(), lambda rows: series.gather(rows).cast(pl.String).to_list())
+        return _from_objects(name, [])
+    if series.null_count() or series.dtype.is_temporal() or series.dtype.is_decimal():
+        return _from_objects(name, series.to_list())
+    return _from_numpy(name, series.to_numpy())
+
+
+def _column(name: str, values: Any) -> FieldColumn:
+    kind = type(values).__module__.partition(".")[0]
+    if kind == "polars":
+        return _from_polars(name, values)
+    if kind == "pyarrow":
+        return _from_arrow(name, values)
+    if hasattr(values, "cat") and hasattr(values.cat, "categories"):  # a pandas Series of categories
+        return _from_codes(name, values.cat.codes.to_numpy(), values.cat.categories)
+    if hasattr(values, "codes") and hasattr(values, "categories"):  # a pandas Categorical
+        return _from_codes(name, np.asarray(values.codes), values.categories)
+    if hasattr(values, "to_numpy"):
+        return _from_numpy(name, np.asarray(values.to_numpy()))
+    if isinstance(values, np.ndarray):
+        return _from_numpy(name, values)
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+        raise InputError(f"field {name!r} is {type(values).__name__} {values!r}, not a column; pass one value a row")
+    return _from_objects(name, list(values))
+
+
+def _is_table(field: Any) -> bool:
+    return hasattr(field, "columns") and not isinstance(field, np.ndarray)
+
+
+def field_columns(field: Any) -> list[FieldColumn]:
+    """Return one FieldColumn a field, in the order given; None is no field at all.
+
+    `field` is a column, a mapping of names to columns, or a table (pandas, Polars, Arrow). An unnamed column
+    is called UNNAMED ("field").
+
+    >>> column, = field_columns(["NL", None, "NL"])
+    >>> column.name, column.values, column.codes.tolist()
+    ('field', ('NL', None), [0, 1, 0])
+    """
+    if field is None:
+        return []
+    if isinstance(field, FieldColumn):
+        return [field]
+    if isinstance(field, Mapping):
+        if not field:
+            raise InputError("field is an empty mapping; give at least one named column, or leave it out")
+        return [_column(str(name), values) for name, values in field.items()]
+    if isinstance(field, list | tuple) and field and all(isinstance(item, FieldColumn) for item in field):
+        return list(field)
+    if _is_table(field):
+        names = field.column_names if hasattr(field, "column_names") else list(field.columns)
+        return [_column(str(name), field[name]) for name in names]
+    if isinstance(field, np.ndarray) and field.ndim == 2:
+        return [_column(f"field_{i + 1}", field[:, i]) for i in range(field.shape[1])]
+    name = getattr(field, "name", None)
+    return [_column(str(name) if name else UNNAMED, field)]

@@ -1,0 +1,60 @@
+"""Evaluate from a sketch: each cell is a row with a fractional label and the cell's weight."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from mcnet._shared.typing import FloatArray
+from mcnet.errors import InputError
+from mcnet.metrics.evaluation import Evaluation, Settings, coded_fields, evaluate_columns
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["Predictor", "evaluate_cells", "evaluate_sketch", "predict_cells"]
+
+
+class Predictor(Protocol):
+    """Whatever turns scores into probabilities: a fitted calibrator or a loaded model."""
+
+    def predict(self, scores: Any, field: Any = None) -> FloatArray:
+        """Return the probability of each score."""
+
+
+def _needed_fields(predictor: Any) -> tuple[str, ...]:
+    model = getattr(predictor, "model_", predictor)
+    fields: tuple[str, ...] = model.fields
+    return fields
+
+
+def predict_cells(predictor: Predictor, sketch: Sketch) -> FloatArray:
+    """Return the calibrated probability of every cell, at its mean score."""
+    needed = _needed_fields(predictor)
+    if not needed:
+        return predictor.predict(sketch.score)
+    columns = {column.name: column for column in sketch.contexts.columns(sketch.context)}
+    lacking = [name for name in needed if name not in columns]
+    if lacking:
+        has = ", ".join(columns) or "none"
+        raise InputError(f"the model needs the field {lacking[0]!r}; the sketch has {has}: scan it with that field")
+    return predictor.predict(sketch.score, [columns[name] for name in needed])
+
+
+def evaluate_cells(
+    probabilities: FloatArray, sketch: Sketch, settings: Settings | None = None, *, by: Sequence[str] | None = None
+) -> Evaluation:
+    """Evaluate one probability for each cell against the labels that the cells hold.
+
+    `by` names the fields to evaluate inside of; all those of the sketch if it is not given.
+    """
+    columns = sketch.contexts.columns(sketch.context)
+    fields = coded_fields([column for column in columns if by is None or column.name in by])
+    found = evaluate_columns(probabilities, sketch.rate, sketch.weight, fields, settings=settings)
+    return replace(found, rows=sketch.rows)
+
+
+def evaluate_sketch(calibrator: Predictor, sketch: Sketch, **settings: Any) -> Evaluation:
+    """Evaluate a calibrator (or a loaded model) on the rows behind a sketch.
+
+    `settings` are those of `evaluate`: epsilon, level, bins … AUC is within 1e-4 of that of the rows, since only rows
+    of one cell, closer than 1/512 in logit, count as ties.
+    """
+    return evaluate_cells(predict_cells(calibrator, sketch), sketch, Settings(**settings))

@@ -1,0 +1,89 @@
+"""What a group of rows (a field value, a bin) leaves behind: five sums, enough for any calibration error."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mcnet.metrics.probability_columns import Codes, Floats, columns
+
+__all__ = ["GroupSums", "group_sums"]
+
+
+@dataclass(frozen=True)
+class GroupSums:
+    """Five sums for each group: Σw, Σwy, Σwp, Σwp² and Σwyp.
+
+    They add, so the sums of a field follow from those of its contexts, and those of the whole from either.
+    """
+
+    weight: Floats
+    positives: Floats
+    predicted: Floats
+    predicted_squared: Floats
+    predicted_positive: Floats
+
+    def __len__(self) -> int:
+        return self.weight.size
+
+    def merged(self, codes: Codes, count: int) -> "GroupSums":
+        """Add groups together: group `i` goes into the new group `codes[i]`, out of `count`."""
+        return GroupSums(*(_added(codes, column, count) for column in self._columns()))
+
+    def total(self) -> "GroupSums":
+        """Add all groups into one."""
+        return GroupSums(*(column.sum(keepdims=True) for column in self._columns()))
+
+    def where(self, kept: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> "GroupSums":
+        """Keep only the groups marked true, or numbered."""
+        return GroupSums(*(column[kept] for column in self._columns()))
+
+    @property
+    def noise_variance(self) -> Floats:
+        """Variance of the number of positives if the probabilities are true: Σwp(1−p)."""
+        return np.maximum(self.predicted - self.predicted_squared, 0.0)
+
+    def second_moment(self, a: Floats | float, b: Floats | float, c: Floats | float) -> Floats:
+        """Return Σw(a·y − b·p − c)² of each group, every row split into its positive and negative part."""
+        moment = (
+            a * a * self.positives
+            + b * b * self.predicted_squared
+            + c * c * self.weight
+            - 2 * a * b * self.predicted_positive
+            - 2 * a * c * self.positives
+            + 2 * b * c * self.predicted
+        )
+        return np.maximum(moment, 0.0)
+
+    def _columns(self) -> tuple[Floats, ...]:
+        return (
+            self.weight,
+            self.positives,
+            self.predicted,
+            self.predicted_squared,
+            self.predicted_positive,
+        )
+
+
+def group_sums(
+    probabilities: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    codes: npt.ArrayLike | None = None,
+    weight: npt.ArrayLike | None = None,
+    *,
+    count: int | None = None,
+) -> GroupSums:
+    """Sum the rows by group; `codes` numbers the groups from 0, and without it all rows are one group.
+
+    >>> group_sums([0.1, 0.3, 0.2], [0, 1, 0], [0, 0, 1]).predicted
+    array([0.4, 0.2])
+    """
+    p, y, w = columns(probabilities, labels, weight)
+    groups = np.zeros(p.size, dtype=np.intp) if codes is None else np.asarray(codes).astype(np.intp, copy=False)
+    size = int(groups.max()) + 1 if count is None else count
+    wp = w * p
+    return GroupSums(*(_added(groups, column, size) for column in (w, w * y, wp, wp * p, wp * y)))
+
+
+def _added(codes: Codes, column: Floats, count: int) -> Floats:
+    return np.bincount(codes, column, count).astype(np.float64, copy=False)

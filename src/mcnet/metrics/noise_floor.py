@@ -1,0 +1,66 @@
+"""What perfect calibration looks like: expected errors when the probabilities are true."""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import gammaln, xlogy
+
+from mcnet.metrics.group_sums import GroupSums
+from mcnet.metrics.probability_columns import Floats
+
+__all__ = ["expected_absolute", "expected_relative"]
+
+_FEW = 25.0
+_COUNTS = np.arange(76.0)
+_PIECE = 4096
+
+
+def expected_absolute(sums: GroupSums) -> Floats:
+    """Return E|Σy − Σp| of each group when the probabilities are true.
+
+    With many expected positives it is `√(2/π) · √Σp(1−p)`; with few the distribution of the count is summed.
+    """
+    value = np.sqrt(2 / np.pi * sums.noise_variance)
+    return _few_exactly(sums, value, lambda few: np.abs(_COUNTS - few.predicted[:, None]))
+
+
+def expected_relative(sums: GroupSums, epsilon: float) -> Floats:
+    """Return E[|Σy − Σp| / Σ(y + ε)] of each group when the probabilities are true.
+
+    At ε = 0 the expectation is over outcomes with at least one positive; without, the ratio is undefined.
+    """
+    scale = sums.predicted + epsilon * sums.weight
+    value = np.sqrt(2 / np.pi * sums.noise_variance) / np.where(scale > 0, scale, np.inf)
+
+    def ratio(few: GroupSums) -> Floats:
+        denominator = _COUNTS + epsilon * few.weight[:, None]
+        return np.abs(_COUNTS - few.predicted[:, None]) / np.where(denominator > 0, denominator, np.nan)
+
+    return _few_exactly(sums, value, ratio)
+
+
+def _few_exactly(sums: GroupSums, value: Floats, outcome: Callable[[GroupSums], Floats]) -> Floats:
+    """Replace `value`, where few positives are expected, by the mean of `outcome` over their number."""
+    few = np.flatnonzero((sums.predicted < _FEW) & (sums.predicted > 0))
+    value = value.copy()
+    # In pieces, as a hundred thousand contexts times every count would fill the memory.
+    for piece in np.split(few, range(_PIECE, few.size, _PIECE)):
+        part = sums.where(piece)
+        values, chances = outcome(part), _chances(part)
+        defined = np.isfinite(values)
+        chances = np.where(defined, chances, 0.0)
+        total = chances.sum(axis=1)
+        mean = (np.where(defined, values, 0.0) * chances).sum(axis=1) / np.where(total > 0, total, 1.0)
+        value[piece] = mean
+    return value
+
+
+def _chances(sums: GroupSums) -> Floats:
+    """Return the chance of each number of positives, as a binomial of the same mean and variance."""
+    trials = np.maximum(np.rint(sums.predicted**2 / sums.predicted_squared), np.ceil(sums.predicted))[:, None]
+    rate = sums.predicted[:, None] / trials
+    inside = trials >= _COUNTS
+    rest = np.where(inside, trials - _COUNTS, 0.0)
+    log_chance = gammaln(trials + 1) - gammaln(_COUNTS + 1) - gammaln(rest + 1)
+    log_chance += xlogy(_COUNTS, rate) + xlogy(rest, 1 - rate)
+    return np.where(inside, np.exp(log_chance), 0.0)

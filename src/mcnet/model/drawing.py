@@ -1,0 +1,107 @@
+"""Lines to look at: what a calibrator makes of many scores in some contexts, with bands where it has them."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mcnet._shared.math import logit, sigmoid
+from mcnet._shared.typing import FloatArray
+from mcnet.data.contexts import ANY, Contexts
+from mcnet.data.fields import field_columns
+from mcnet.errors import InputError, NotSupportedError
+from mcnet.plots.curves import Line, draw_curves
+from mcnet.plots.style import as_plotly
+from mcnet.plots.svg import small_curves
+
+if TYPE_CHECKING:
+    from mcnet.model.model import CalibrationModel
+
+__all__ = ["POOLED", "fitted_model", "inline_lines", "plot_lines", "prepare_lines"]
+
+POOLED = "pooled"
+_LINE_POINTS = 160
+_SHOWN = 7
+_SHOWN_SMALL = 3
+_LEVEL = 0.95
+
+
+def fitted_model(calibrator: Any) -> "CalibrationModel":
+    """Return the model of a fitted calibrator, or the model itself."""
+    model: CalibrationModel = getattr(calibrator, "model_", calibrator)
+    return model
+
+
+def prepare_lines(
+    calibrator: Any, contexts: Contexts | None, between: tuple[float, float], *, pooled: bool = False
+) -> list[Line]:
+    """Return what a calibrator predicts between two scores in each context, the pooled curve first if asked for.
+
+    A calibrator without fields has the pooled curve alone. A single line gets a band if the calibrator has
+    `interval(scores, field=…, level=…)`; the pooled curve of a calibrator with fields stands for no field value that
+    could be asked for, and gets none.
+    """
+    model = fitted_model(calibrator)
+    low, high = logit(np.array(between))
+    scores = sigmoid(np.linspace(low, high, _LINE_POINTS)) if high > low else np.array([between[0]])
+    if not model.fields:
+        return [Line(POOLED, scores, model.predict(scores), *_band(calibrator, scores, None))]
+    lines = []
+    if pooled or contexts is None:
+        nowhere = np.full(len(scores), -1, dtype=np.int32)
+        lines.append(Line(POOLED, scores, model.predict(scores, codes=nowhere)))
+    if contexts is not None:
+        single = len(contexts) == 1 and not pooled
+        for place, label in enumerate(contexts.labels()):
+            everywhere = np.full(len(scores), place, dtype=np.int32)
+            field = [column for column in contexts.columns(everywhere) if column.name in model.fields]
+            band = _band(calibrator, scores, field) if single else (None, None)
+            lines.append(Line(label, scores, model.predict(scores, field), *band))
+    return lines
+
+
+def plot_lines(calibrator: Any, field: Any = None) -> Any:
+    """Show the pooled curve and the first few contexts' as a Plotly figure, or the curve of one field value."""
+    model = fitted_model(calibrator)
+    if field is None:
+        return as_plotly(draw_curves(_first_lines(calibrator, _SHOWN)))
+    contexts = _context(model, field) if model.fields else None
+    return as_plotly(draw_curves(prepare_lines(calibrator, contexts, _range(model))))
+
+
+def inline_lines(model: "CalibrationModel") -> str:
+    """Return the pooled curve and the first few contexts' as a small SVG."""
+    return small_curves(_first_lines(model, _SHOWN_SMALL))
+
+
+def _first_lines(calibrator: Any, shown: int) -> list[Line]:
+    """Return the pooled curve, and those of the first contexts that name a value of every field."""
+    model = fitted_model(calibrator)
+    contexts = None
+    if model.fields:
+        whole = np.flatnonzero((model.contexts.table != ANY).all(axis=1))
+        contexts = model.contexts.subset(whole[:shown].astype(np.int32))
+    return prepare_lines(calibrator, contexts, _range(model), pooled=True)
+
+
+def _range(model: "CalibrationModel") -> tuple[float, float]:
+    return model.provenance.get("lowest_score", 0.001), model.provenance.get("highest_score", 0.999)
+
+
+def _context(model: "CalibrationModel", field: Any) -> Contexts:
+    """Return the one context of a field value, or of {name: value} with several fields."""
+    values = field if isinstance(field, Mapping) else {model.fields[0]: field}
+    if set(values) != set(model.fields):
+        raise InputError(f"field is {field!r}; this model needs a value of each of {', '.join(model.fields)}")
+    return Contexts.of(field_columns({name: [values[name]] for name in model.fields}), 1)[0]
+
+
+def _band(calibrator: Any, scores: FloatArray, field: Any) -> tuple[FloatArray | None, FloatArray | None]:
+    interval = getattr(calibrator, "interval", None)
+    if interval is None:
+        return None, None
+    try:
+        low, high = interval(scores, field=field, level=_LEVEL)
+    except NotSupportedError:
+        return None, None
+    return low, high

@@ -1,0 +1,195 @@
+"""The model file: plain JSON with a schema version and a checksum, readable by a person, never pickle."""
+
+import hashlib
+import json
+import warnings
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mcnet._shared.atomic_files import whole_file
+from mcnet.curves.compile import family_curves
+from mcnet.curves.curves import Curves
+from mcnet.curves.family import CurveFamily
+from mcnet.data.contexts import ANY, Contexts
+from mcnet.errors import CalibrationWarning, FileFormatError, InputError, McnetError
+from mcnet.model.model import CalibrationModel
+
+__all__ = ["SCHEMA", "checksum", "load", "model_document", "read_model", "save_model"]
+
+SCHEMA = 1
+_EXPLICIT = 30_000
+"""Up to so many knots the curves of a family are written one by one."""
+
+
+def checksum(document: dict[str, Any]) -> str:
+    """Return the SHA-256 of a document's content, whatever its layout and order of keys."""
+    content = {key: value for key, value in document.items() if key != "checksum"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def model_document(model: CalibrationModel) -> dict[str, Any]:
+    """Return the model as a JSON-able document, checksum included."""
+    curves = model.curves
+    rows = model.contexts.table.tolist() if model.fields else []
+    document = {
+        "format": "mcnet calibration model",
+        "schema": SCHEMA,
+        "method": model.method,
+        "monotone": model.monotone,
+        "parameters": model.parameters,
+        "provenance": model.provenance,
+        "fields": [
+            {"name": name, "values": list(values)}
+            for name, values in zip(model.contexts.names, model.contexts.values, strict=True)
+        ],
+    }
+    if model.is_family and len(curves.probabilities) > _EXPLICIT:
+        # Very many curves are written as what they are made from, and compiled again when loaded.
+        document["contexts"] = _contexts_document(model.contexts)
+    else:
+        document["grids"] = [
+            curves.knots[curves.grid_start[grid] : curves.grid_start[grid + 1]].tolist() for grid in range(curves.grids)
+        ]
+        document["curves"] = [
+            {
+                "context": None if curve == 0 else [None if code == ANY else code for code in rows[curve - 1]],
+                "grid": int(curves.grid_of[curve]),
+                "probabilities": curves.values(curve).tolist(),
+            }
+            for curve in range(len(curves))
+        ]
+    if model.family is not None and ("contexts" in document or not model.contexts.complete):
+        document["family"] = model.family.to_dict()
+    document["checksum"] = checksum(document)
+    return document
+
+
+def _layout(document: dict[str, Any]) -> str:
+    """Write one key a line, and lists of curves, grids and fields one entry a line."""
+    lines = []
+    for key, value in document.items():
+        if isinstance(value, list) and value:
+            entries = ",\n    ".join(json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in value)
+            text = f"[\n    {entries}\n  ]"
+        elif isinstance(value, dict) and value:
+            entries = ",\n    ".join(
+                f"{json.dumps(name)}: {json.dumps(entry, ensure_ascii=False, allow_nan=False)}"
+                for name, entry in value.items()
+            )
+            text = f"{{\n    {entries}\n  }}"
+        else:
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        lines.append(f"  {json.dumps(key)}: {text}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def save_model(model: CalibrationModel, path: str | PathLike[str]) -> None:
+    """Save a model as JSON, whole or not at all."""
+    text = _layout(model_document(model))
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def load(path: str | PathLike[str]) -> CalibrationModel:
+    """Load a saved model; a file that is damaged, altered, too new or not ours gives one clear error.
+
+    A calibrator with an auxiliary network saves the curves it had without one; loading them gives a warning.
+    """
+    model = read_model(path)
+    if model.parameters.get("auxiliary") is True:
+        message = (
+            f"{path} holds the curves of {model.method} without its auxiliary network, which is no curve; they serve "
+            "rows without features. For predictions with features call resume(path) of the calibrator's class"
+        )
+        warnings.warn(message, CalibrationWarning, stacklevel=2)
+    return model
+
+
+def read_model(path: str | PathLike[str]) -> CalibrationModel:
+    """Return the model in a file, as it is."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise FileFormatError(
+            f"{path} is not complete JSON: it is damaged or not a model; save the model again"
+        ) from None
+    if not isinstance(document, dict) or document.get("format") != "mcnet calibration model":
+        raise FileFormatError(f"{path} is JSON but not a model of mcnet; save one with calibrator.save(path)")
+    schema = document.get("schema")
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise FileFormatError(f"{path} has schema {schema}; this mcnet reads up to {SCHEMA}: upgrade mcnet")
+    if not _intact(document):
+        raise FileFormatError(f"{path} does not match its checksum: it was altered or damaged; save the model again")
+    try:
+        return _model(document)
+    except (McnetError, KeyError, TypeError, ValueError, IndexError) as error:
+        raise FileFormatError(f"{path} does not hold a valid model ({error}); save the model again") from None
+
+
+def _contexts_document(contexts: Contexts) -> list[list[int]] | str:
+    """Return the table of contexts; a word for the two tables that need no writing out."""
+    if len(contexts.names) == 1 and np.array_equal(contexts.table[:, 0], contexts.all()):
+        return "every value"
+    if contexts.complete:
+        return "every combination"
+    return contexts.table.tolist()  # type: ignore[no-any-return]
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _intact(document: dict[str, Any]) -> bool:
+    try:
+        return bool(document.get("checksum") == checksum(document))
+    except ValueError:  # a number too large for a float has become infinite
+        return False
+
+
+def _check_contexts(rows: list[list[int]], values: tuple[tuple[str | None, ...], ...]) -> None:
+    for row in rows:
+        if len(row) != len(values) or any(
+            not ANY <= code < len(known) for code, known in zip(row, values, strict=True)
+        ):
+            raise InputError(f"the context {row} is not one of the fields' values")
+
+
+def _model(document: dict[str, Any]) -> CalibrationModel:
+    names = tuple(field["name"] for field in document["fields"])
+    values = tuple(tuple(field["values"]) for field in document["fields"])
+    family = CurveFamily.from_dict(document["family"]) if "family" in document else None
+    if "curves" in document:
+        entries = document["curves"]
+        grids = [np.array(grid, dtype=np.float64) for grid in document["grids"]]
+        curves = Curves.of([(grids[entry["grid"]], np.array(entry["probabilities"])) for entry in entries])
+        rows = [[ANY if code is None else code for code in entry["context"]] for entry in entries[1:]]
+        _check_contexts(rows, values)
+        table = np.array(rows, dtype=np.int32).reshape(len(rows), len(names)) if names else Contexts.none().table
+    else:
+        if family is None:
+            raise InputError("it holds neither curves nor a family of curves")
+        written = document["contexts"]
+        if isinstance(written, str):
+            every = np.arange(len(values[0]), dtype=np.int32)[:, None]
+            known = Contexts(names, values, every if len(names) == 1 else np.zeros((0, len(names)), dtype=np.int32))
+            table = known.completed(2**31).table
+        else:
+            _check_contexts(written, values)
+            table = np.array(written, dtype=np.int32)
+        curves = family_curves(family, table)[0]
+    return CalibrationModel(
+        method=document["method"],
+        parameters=document["parameters"],
+        contexts=Contexts(names, values, table),
+        curves=curves,
+        monotone=document["monotone"],
+        provenance=document["provenance"],
+        family=family,
+    )

@@ -1,0 +1,233 @@
+"""The model: what a fitted calibrator leaves behind, is saved, and serves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet.curves.curves import Curves
+from mcnet.curves.evaluate import Evaluator
+from mcnet.curves.family import CurveFamily
+from mcnet.data.columns import as_array, as_floats, check_lengths, scores_column
+from mcnet.data.contexts import ANY, Contexts
+from mcnet.data.fields import field_columns
+from mcnet.errors import InputError, NotSupportedError
+from mcnet.model.small_batches import FewRows
+
+__all__ = ["CalibrationModel"]
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationModel:
+    """Curves with their contexts and their history: predicts with NumPy alone, saves as plain JSON.
+
+    Curve 0 is the pooled curve, used for unseen field values; curve i + 1 belongs to context i.
+    """
+
+    method: str
+    parameters: dict[str, Any]
+    contexts: Contexts
+    curves: Curves
+    monotone: bool = True
+    provenance: dict[str, Any] = field(default_factory=dict)
+    family: CurveFamily | None = None
+    """What the curves were made from, if they are a family: it serves combinations that have no curve of their own."""
+
+    def __post_init__(self) -> None:
+        """Refuse curves that break the guarantee."""
+        expected = 1 + len(self.contexts) if self.fields else 1
+        if len(self.curves) != expected:
+            raise InputError(f"the model has {len(self.curves)} curves for {expected - 1} contexts and the pooled one")
+        problem = self.curves.problem(monotone=self.monotone)
+        if problem:
+            raise InputError(f"the curves of this model are not valid: {problem}")
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Return the names of the fields this model needs."""
+        return self.contexts.names
+
+    @property
+    def is_family(self) -> bool:
+        """Whether the family makes these very curves; with isotonic fits mixed in they are more than it knows."""
+        return self.family is not None and not self.provenance.get("isotonic_share")
+
+    @cached_property
+    def _evaluator(self) -> Evaluator:
+        return Evaluator(self.curves)
+
+    @cached_property
+    def _few_rows(self) -> FewRows:
+        return FewRows(self.contexts, self.curves, only_known=self.asks_family)
+
+    @cached_property
+    def asks_family(self) -> bool:
+        """Whether combinations of known values without a curve of their own are asked of the family."""
+        return self.family is not None and not self.contexts.complete
+
+    def predict(
+        self,
+        scores: Any,
+        field: Any = None,
+        *,
+        codes: NDArray[Any] | None = None,
+        score_type: ScoreType = "probability",
+    ) -> FloatArray:
+        """Return the calibrated probability of each score, float64 inside (0, 1).
+
+        Parameters
+        ----------
+        scores : a column of scores in [0, 1] (or logits, with score_type="logit").
+        field : the field column(s), as in fit; unseen values get the pooled curve.
+        codes : instead of `field`, what `codes(field)` returned: saves looking the values up again. -1 is the pooled
+            curve.
+        """
+        if codes is None and score_type == "probability":
+            few = self._few_rows(scores, field)
+            if few is not None:
+                return few
+        if hasattr(scores, "__len__") and not isinstance(scores, str | bytes) and len(scores) == 0:
+            return np.empty(0)  # an empty batch is no mistake when serving
+        if score_type == "probability":
+            score = as_floats(scores, "score")  # looked at when it is evaluated
+        else:
+            score = scores_column(scores, score_type=score_type, clip=False)
+        if codes is None:
+            which = self._looked_up(field)
+        elif field is not None:
+            raise InputError("both field and codes were given; give one of them")
+        else:
+            which = self._as_codes(codes)
+        check_lengths(score=score, field=which)
+        result = self._evaluator.attempt(score, which, 1)
+        if result is None:
+            scores_column(score)
+            raise self._not_codes()
+        if self.asks_family and field is not None:
+            assert self.family is not None
+            assert which is not None
+            unknown = np.flatnonzero(which < 0)
+            if len(unknown):
+                own = self.contexts.field_codes([column[unknown] for column in field_columns(field)])
+                asked = (own != ANY).any(axis=1)  # where no value is known, the pooled curve holds
+                if asked.any():
+                    unknown = unknown[asked]
+                    result[unknown] = self.family.predict(score[unknown], own[asked])
+        return result
+
+    def predict_one(self, score: float, field: Any = None) -> float:
+        """Return the calibrated probability of one score as a plain float: what `predict` gives, sooner.
+
+        Parameters
+        ----------
+        score : a number in [0, 1].
+        field : the value of the only field; for several fields a mapping of names to values, or a tuple of values
+            in the order of `fields`. A value that is missing is written `(None,)`, since None means no field at all.
+        """
+        found = self._few_rows.one(score, field)
+        if found is not None:
+            return found
+        if np.ndim(score) != 0:
+            raise InputError(f"score is {type(score).__name__}, not a number; predict takes columns of scores")
+        return float(self.predict([score], self._one_row(field))[0])
+
+    def _one_row(self, field: Any) -> Any:
+        """Return the value(s) of one row as columns of one row."""
+        if isinstance(field, Mapping):
+            return {name: [value] for name, value in field.items()}
+        if not isinstance(field, tuple) or not self.fields:
+            return None if field is None else [field]
+        if len(field) != len(self.fields):
+            raise InputError(f"field has {len(field)} values; needed: {', '.join(self.fields)}, in this order")
+        return {name: [value] for name, value in zip(self.fields, field, strict=True)}
+
+    def _as_codes(self, codes: Any) -> NDArray[np.int32]:
+        """Return codes given by the caller, if they are numbers that can be looked at when they are evaluated."""
+        if not self.fields:
+            raise NotSupportedError(f"this {self.method} model was fitted without a field; call predict without codes=")
+        codes = as_array(codes, "codes")
+        if codes.dtype.kind not in "iu":
+            raise self._not_codes()
+        if codes.dtype != np.int32 and len(codes) and not -1 <= codes.min() <= codes.max() < len(self.contexts):
+            raise self._not_codes()
+        which: NDArray[np.int32] = codes.astype(np.int32, copy=False)
+        return which
+
+    def _not_codes(self) -> InputError:
+        return InputError(f"codes are whole numbers from -1 to {len(self.contexts) - 1}, as codes(field) returns them")
+
+    def codes(self, field: Any) -> NDArray[np.int32] | None:
+        """Return the context of each row as a number, -1 where it is unseen; None for a model without fields.
+
+        A model of so many combinations of values that not each has a curve of its own refuses: a number would lose
+        the values that `predict(field=…)` still knows.
+        """
+        if self.asks_family:
+            raise NotSupportedError(
+                f"not every combination of {' × '.join(self.fields)} has a curve of its own, so a number cannot stand "
+                "for the values of a row; call predict(scores, field=…)"
+            )
+        return self._looked_up(field)
+
+    def _looked_up(self, field: Any) -> NDArray[np.int32] | None:
+        if field is None and self.fields:
+            raise InputError(f"this {self.method} model needs the field {', '.join(self.fields)}; pass field=")
+        if field is None:
+            return None
+        if self.provenance.get("balanced_by"):
+            return None  # the field weighed in the fit and bends no curve
+        if not self.fields:
+            raise NotSupportedError(f"this {self.method} model was fitted without a field; call predict without field=")
+        return self.contexts.lookup(field_columns(field))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Save the model as JSON, whole or not at all."""
+        from mcnet.model.file import save_model
+
+        save_model(self, path)
+
+    def interval(self, scores: Any, field: Any = None, **_: Any) -> NoReturn:
+        """Say where intervals are to be had: a model is its curves, and does not know how sure they are."""
+        advice = "MCNet.resume, given the same file, brings back the calibrator, which has"
+        if self.method != "mcnet":
+            advice = "fit MCNet to have"
+        raise NotSupportedError(f"a {self.method} model has curves and no intervals; {advice} them")
+
+    def plot(self, field: Any = None) -> Any:
+        """Show the curves as a Plotly figure: the pooled one and the first few contexts', or that of a field value.
+
+        `mcnet.plot_curves(model, sketch)` shows a curve over the rows it was fitted on.
+        """
+        from mcnet.model.drawing import plot_lines
+
+        return plot_lines(self, field)
+
+    def _repr_html_(self) -> str:
+        from mcnet.model.drawing import inline_lines
+        from mcnet.plots.html import card
+
+        said = {
+            "fields": f"{' × '.join(self.fields)} ({len(self.contexts):,} contexts)" if self.fields else "none",
+            "order of scores": "kept" if self.monotone else "may be broken",
+            "knots": f"{len(self.curves.probabilities):,}",
+            **{name: _shown(value) for name, value in self.provenance.items() if value not in (None, {})},
+        }
+        return card(f"Calibration model: {self.method}", [], list(said.items()), picture=inline_lines(self))
+
+    def __repr__(self) -> str:
+        where = f"{len(self.contexts):,} contexts of {' × '.join(self.fields)}" if self.fields else "no field"
+        return f"CalibrationModel({self.method}, {where}, {len(self.curves.probabilities):,} knots)"
+
+
+def _shown(value: Any) -> str:
+    """Return an entry of the provenance as people read it."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(entry)}" for name, entry in value.items())
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,1 @@
+"""Calibrators that are trained networks: MCNet as published, NeuCalib, AdaCalib, and features beside them."""

@@ -1,0 +1,180 @@
+"""The forest plot: the PCOC of every field value with its interval, the costliest errors first."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from mcnet._shared.typing import FloatArray
+from mcnet.plots.style import AFTER, BEFORE, Spec, axis, layout, numbers, reference_line
+
+__all__ = ["Forest", "PcocTable", "draw_forest", "prepare_forest"]
+
+
+class PcocTable(Protocol):
+    """What the plot needs of a field's table: one entry a value."""
+
+    @property
+    def values(self) -> tuple[str, ...]: ...
+    @property
+    def weight(self) -> FloatArray: ...
+    @property
+    def positives(self) -> FloatArray: ...
+    @property
+    def mean_prediction(self) -> FloatArray: ...
+    @property
+    def pcoc(self) -> FloatArray: ...
+    @property
+    def pcoc_low(self) -> FloatArray: ...
+    @property
+    def pcoc_high(self) -> FloatArray: ...
+
+
+@dataclass(frozen=True)
+class Forest:
+    """The values of a field by impact, each with the PCOC and its interval of every series.
+
+    The impact of a value is weight × |mean prediction − observed rate| of the first series: how many positives too
+    many or too few were predicted. The arrays of PCOC have one row a series.
+    """
+
+    values: tuple[str, ...]
+    series: tuple[str, ...]
+    weight: FloatArray
+    positives: FloatArray
+    impact: FloatArray
+    pcoc: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def first(self, number: int) -> "Forest":
+        """Return the `number` values of most impact that have a PCOC at all."""
+        kept = np.flatnonzero(np.isfinite(self.pcoc).all(axis=0))[:number]
+        return Forest(
+            tuple(self.values[place] for place in kept),
+            self.series,
+            self.weight[kept],
+            self.positives[kept],
+            self.impact[:, kept],
+            self.pcoc[:, kept],
+            self.low[:, kept],
+            self.high[:, kept],
+        )
+
+
+def prepare_forest(tables: dict[str, PcocTable]) -> Forest:
+    """Match the tables (of the same rows) by value and order the values by the impact of their error in the first."""
+    first = next(iter(tables.values()))
+    impact = _stack([t.weight * np.abs(t.mean_prediction - t.positives / t.weight) for t in tables.values()], tables)
+    order = np.argsort(-impact[0], kind="stable")
+    return Forest(
+        values=tuple(first.values[place] for place in order),
+        series=tuple(tables),
+        weight=first.weight[order],
+        positives=first.positives[order],
+        impact=impact[:, order],
+        pcoc=_stack([t.pcoc for t in tables.values()], tables)[:, order],
+        low=_stack([t.pcoc_low for t in tables.values()], tables)[:, order],
+        high=_stack([t.pcoc_high for t in tables.values()], tables)[:, order],
+    )
+
+
+def draw_forest(forest: Forest, *, limit: int = 30) -> Spec:
+    """Draw the `limit` values of most impact, one line each, the costliest on top."""
+    shown = forest.first(limit)
+    places = np.arange(len(shown), dtype=np.float64)
+    colours = (BEFORE, AFTER) if len(shown.series) > 1 else (AFTER,)
+    traces: list[dict[str, Any]] = []
+    for place, (name, colour) in enumerate(zip(shown.series, colours, strict=False)):
+        # Side by side on a value's line, so that neither hides the other.
+        aside = 0.0 if len(shown.series) == 1 else 0.34 * place - 0.17
+        traces.append(_points(shown, place, name, colour, places + aside))
+    traces.append(reference_line([1.0, 1.0], [-0.6, len(shown) - 0.4]))
+    reach = _reach(shown)
+    rows = max(len(shown), 3)
+    return {
+        "data": traces,
+        "layout": layout(
+            110 + 26 * rows,
+            xaxis=axis(
+                "PCOC: predicted ÷ observed positives",
+                type="log",
+                tickvals=_ticks(reach),
+                tickformat=".2~f",
+                range=[-float(np.log10(reach)), float(np.log10(reach))],
+            ),
+            yaxis=axis(
+                "",
+                tickvals=places.tolist(),
+                ticktext=[_short(value) for value in shown.values],
+                range=[len(shown) - 0.4, -0.6],
+            ),
+        ),
+    }
+
+
+def _stack(columns: list[FloatArray], tables: dict[str, PcocTable]) -> FloatArray:
+    """Return the columns as rows, the values of each table put in the order of the first."""
+    names = next(iter(tables.values())).values
+    rows = []
+    for column, table in zip(columns, tables.values(), strict=True):
+        place = {value: at for at, value in enumerate(table.values)}
+        rows.append([column[place[value]] if value in place else np.nan for value in names])
+    return np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
+
+
+def _reach(shown: Forest) -> float:
+    """Return the PCOC up to which the axis goes: all dots inside, and long bars cut at twice the farthest dot."""
+    dots = np.abs(np.log(shown.pcoc)).max(initial=np.log(1.1))
+    ends = np.abs(np.log(np.stack([shown.low, shown.high])))
+    bars = ends[np.isfinite(ends)].max(initial=0.0)
+    return float(np.exp(1.05 * max(dots, min(bars, 2.0 * dots))))
+
+
+def _ticks(reach: float) -> list[float]:
+    for step in (0.02, 0.05, 0.1, 0.2, 0.5):
+        ticks = [1.0 + step * k for k in range(-8, 60)]
+        inside = [round(t, 2) for t in ticks if 1.0 / reach <= t <= reach]
+        if len(inside) <= 7:
+            return inside
+    return [v for v in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0) if 1.0 / reach <= v <= reach]
+
+
+def _short(text: str, most: int = 22) -> str:
+    # A field value is anybody's text: Plotly would read < and & as markup.
+    text = text if len(text) <= most else text[: most - 1] + "…"
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _points(forest: Forest, series: int, name: str, colour: str, places: FloatArray) -> dict[str, Any]:
+    pcoc, low, high = forest.pcoc[series], forest.low[series], forest.high[series]
+    columns = (forest.weight, forest.positives, forest.impact[series], low, high)
+    custom = [list(row) for row in zip(*(numbers(column) for column in columns), strict=True)]
+    symbol = "circle-open" if series == 0 and len(forest.series) > 1 else "circle"
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": numbers(pcoc),
+        "y": numbers(places),
+        "text": [_short(value, 60) for value in forest.values],
+        "customdata": custom,
+        "hovertemplate": (
+            f"<b>%{{text}}</b>, {name}<br>PCOC %{{x:.3f}} (%{{customdata[3]:.3f}} … %{{customdata[4]:.3f}})"
+            "<br>%{customdata[1]:,.0f} positives of %{customdata[0]:,.0f}"
+            "<br>%{customdata[2]:,.1f} positives off<extra></extra>"
+        ),
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": numbers(high - pcoc),
+            "arrayminus": numbers(pcoc - low),
+            "color": colour,
+            "thickness": 1.5,
+            "width": 0,
+        },
+        "marker": {"color": colour, "size": 8, "symbol": symbol, "line": {"width": 1.5, "color": colour}},
+    }

@@ -1,1 +1,0 @@
-"""Where impressions come from: arrays, tables and files, validated; simulated logs; splits."""

@@ -1,1 +1,0 @@
-"""Models at work: whole log files calibrated in bounded memory."""

@@ -1,0 +1,639 @@
+"""The factorised model: exact derivatives, reached optimum, monotone curves, honest pooling."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit, logit, ndtri
+
+from mcnet.bayes import newton
+from mcnet.bayes.balance import Balance
+from mcnet.bayes.block_solver import Arrow, Information, conjugate_gradients
+from mcnet.bayes.fit import fit_factorised
+from mcnet.bayes.fit_sketch import family_of
+from mcnet.bayes.likelihood import make_table
+from mcnet.bayes.newton import Posterior
+from mcnet.bayes.panels import make_panels, shape_basis
+from mcnet.bayes.posterior_model import FactorisedModel
+from mcnet.bayes.prior import default_strengths
+from mcnet.bayes.structure import Incidence, State, make_shapes
+from mcnet.calibrators.platt import Platt
+from mcnet.datasets.simulator import SimulatedField, simulate
+from mcnet.errors import InputError, NotFittedError
+from mcnet.metrics.scoring import kl_to_truth
+
+
+def cells_of(log, names=None, resolution=64.0):
+    """Weighted cells of a log: logits, contexts, weight, positives, codes, sizes."""
+    names = names or list(log.fields)
+    codes = np.column_stack([log.fields[name] for name in names]).astype(np.int64)
+    logits = logit(np.clip(log.score, 1e-7, 1 - 1e-7))
+    contexts, context = np.unique(codes, axis=0, return_inverse=True)
+    cell = np.floor(logits * resolution).astype(np.int64)
+    _, key = np.unique(context.reshape(-1) * 10_000_000 + cell - cell.min(), return_inverse=True)
+    weight = np.bincount(key).astype(float)
+    mean = np.bincount(key, weights=logits) / weight
+    first = np.zeros(len(weight), dtype=np.int64)
+    first[key] = context.reshape(-1)
+    positives = np.bincount(key, weights=log.label)
+    return mean, first, weight, positives, contexts, [len(log.names[name]) for name in names]
+
+
+def fit_log(log, names=None, **options):
+    return fit_factorised(*cells_of(log, names), **options)
+
+
+def chosen_rows(log, which):
+    return replace(
+        log,
+        score=log.score[which],
+        label=log.label[which],
+        fields={name: codes[which] for name, codes in log.fields.items()},
+        probability=log.probability[which],
+        period=log.period[which],
+        signal=log.signal[which],
+    )
+
+
+def two_fields(rows, seed=0, **options):
+    fields = {"country": SimulatedField.zipf(6), "source": SimulatedField.zipf(4)}
+    return simulate(rows, fields=fields, seed=seed, **options)
+
+
+def make_posterior(rows=2_000, panels=7, shape="step", fields=2, seed=0):
+    log = two_fields(rows, seed=seed, rate=0.2)
+    names = ["country", "source"][:fields]
+    x, contexts, w, y, codes, sizes = cells_of(log, names)
+    grid = make_panels(x, w, y, panels)
+    shapes = make_shapes(grid, shape_basis(grid, shape, 5), 3)
+    return Posterior(
+        table=make_table(grid, x, contexts, w, y, len(codes)),
+        shapes=shapes,
+        incidence=Incidence(codes, sizes),
+        strengths=default_strengths(fields, 0),
+    )
+
+
+def random_state(posterior, seed=0, size=0.3):
+    draw = np.random.default_rng(seed)
+    width = posterior.shapes.deviation.shape[1]
+    return State(
+        posterior.centre + size * draw.standard_normal(len(posterior.centre)),
+        [size * draw.standard_normal((count, width)) for count in posterior.incidence.sizes],
+    )
+
+
+def flatten(state):
+    return np.concatenate([state.shared, *(numbers.ravel() for numbers in state.values)])
+
+
+def unflatten(vector, like):
+    shared, rest = vector[: len(like.shared)], vector[len(like.shared) :]
+    values = []
+    for numbers in like.values:
+        values.append(rest[: numbers.size].reshape(numbers.shape))
+        rest = rest[numbers.size :]
+    return State(shared, values)
+
+
+def slow_calibrated(panels, offset, log_slope, logits):
+    """The integral of the step function exp(log-slope), panel by panel."""
+    t = (logits - panels.centre) / panels.scale
+    start = panels.edges[panels.origin]
+    bounds = np.concatenate([[-np.inf], panels.edges, [np.inf]])
+    total = np.full(len(t), offset)
+    for panel in range(panels.count):
+        low, high = np.minimum(t, start), np.maximum(t, start)
+        overlap = np.clip(np.minimum(high, bounds[panel + 1]) - np.maximum(low, bounds[panel]), 0.0, None)
+        total += np.sign(t - start) * overlap * np.exp(log_slope[panel])
+    return total
+
+
+# --- the numbers underneath ------------------------------------------------------------------------------------------
+
+
+def test_cells_are_calibrated_by_the_plain_integral():
+    posterior = make_posterior()
+    table, state = posterior.table, random_state(posterior)
+    offset, log_slopes = posterior.contexts(state)
+    found = table.calibrated(offset, np.exp(log_slopes))
+    panels = table.panels
+    near = np.array([panels.edges[g - 1] if g > panels.origin else panels.edges[g] for g in range(panels.count)])
+    for context in range(len(offset)):
+        raw = panels.centre + panels.scale * (near + table.place[context])
+        expected = slow_calibrated(panels, offset[context], log_slopes[context], raw)
+        filled = table.weight[context] > 0
+        np.testing.assert_allclose(found[context][filled], expected[filled], rtol=1e-12, atol=1e-12)
+
+
+def test_products_with_the_panels_crossed_are_running_sums():
+    posterior = make_posterior()
+    panels, slopes = posterior.table.panels, np.exp(posterior.contexts(random_state(posterior))[1])
+    np.testing.assert_allclose(slopes @ panels.crossed.T, panels.cumulate(slopes), rtol=1e-12)
+
+
+def test_the_loss_is_minus_the_plain_log_likelihood():
+    posterior = make_posterior()
+    table, (offset, log_slopes) = posterior.table, posterior.contexts(random_state(posterior))
+    p = expit(table.calibrated(offset, np.exp(log_slopes)))
+    plain = -np.sum(table.positives * np.log(p) + (table.weight - table.positives) * np.log1p(-p))
+    assert table.loss(offset, log_slopes) == pytest.approx(plain, rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", ["step", "linear", "cubic"])
+def test_the_gradient_is_the_derivative_of_the_value(shape):
+    posterior = make_posterior(shape=shape)
+    state = random_state(posterior)
+    point, step = flatten(state), 1e-5
+    slow = np.array(
+        [
+            (posterior.value(unflatten(point + h, state)) - posterior.value(unflatten(point - h, state))) / (2 * step)
+            for h in step * np.eye(len(point))
+        ]
+    )
+    np.testing.assert_allclose(flatten(posterior.gradient(state)), slow, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("normalize", ["global", "field"])
+def test_the_balanced_gradient_is_the_derivative_of_the_balanced_value(normalize):
+    posterior = make_posterior()
+    state, balance = random_state(posterior), Balance(0.5, normalize, 2)
+    point, step = flatten(state), 1e-5
+    slow = [
+        balance.value_and_gradient(posterior, unflatten(point + h, state))[0]
+        - balance.value_and_gradient(posterior, unflatten(point - h, state))[0]
+        for h in step * np.eye(len(point))
+    ]
+    fast = flatten(balance.value_and_gradient(posterior, state)[1])
+    np.testing.assert_allclose(fast, np.array(slow) / (2 * step), rtol=1e-5, atol=1e-4)
+
+
+def dense_information(information, state):
+    size = len(flatten(state))
+    return np.column_stack([flatten(information.times(unflatten(unit, state))) for unit in np.eye(size)])
+
+
+@pytest.mark.parametrize("shape", ["step", "cubic"])
+def test_the_information_is_the_weighted_square_of_derivatives(shape):
+    posterior = make_posterior(rows=500, shape=shape)
+    state = random_state(posterior)
+    point, step = flatten(state), 1e-5
+
+    def calibrated(vector):
+        offset, log_slopes = posterior.contexts(unflatten(vector, state))
+        return posterior.table.calibrated(offset, np.exp(log_slopes)).ravel()
+
+    jacobian = np.column_stack(
+        [(calibrated(point + h) - calibrated(point - h)) / (2 * step) for h in step * np.eye(len(point))]
+    )
+    chance = expit(calibrated(point))
+    weight = posterior.table.weight.ravel() * chance * (1 - chance)
+    prior = np.zeros((len(point), len(point)))
+    shared = len(state.shared)
+    prior[:shared, :shared] = posterior.strengths.shared_precision(posterior.shapes)
+    diagonal = [
+        np.tile(posterior.strengths.value_precision(field, posterior.shapes), len(numbers))
+        for field, numbers in enumerate(state.values)
+    ]
+    prior[range(shared, len(point)), range(shared, len(point))] = np.concatenate(diagonal)
+    slow = jacobian.T @ (weight[:, None] * jacobian) + prior
+    fast = dense_information(posterior.information(state), state)
+    np.testing.assert_allclose(fast, slow, rtol=1e-5, atol=1e-5)
+
+
+def test_the_observed_information_is_the_derivative_of_the_gradient():
+    posterior = make_posterior(rows=500, shape="linear")
+    state = random_state(posterior)
+    point, step = flatten(state), 1e-5
+    slow = np.column_stack(
+        [
+            flatten(posterior.gradient(unflatten(point + h, state)))
+            - flatten(posterior.gradient(unflatten(point - h, state)))
+            for h in step * np.eye(len(point))
+        ]
+    ) / (2 * step)
+    fast = dense_information(posterior.information(state, observed=True), state)
+    np.testing.assert_allclose(fast, slow, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("fields", [1, 2])
+def test_the_newton_system_is_solved_as_a_dense_solver_would(fields):
+    posterior = make_posterior(fields=fields)
+    state = random_state(posterior)
+    information = posterior.information(state)
+    assert isinstance(information, Information)
+    right = random_state(posterior, seed=5)
+    found = conjugate_gradients(information, Arrow(information), right, tolerance=1e-22, iterations=500)
+    expected = np.linalg.solve(dense_information(information, state), flatten(right))
+    np.testing.assert_allclose(flatten(found), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_variances_of_one_field_are_the_diagonal_of_the_inverse():
+    posterior = make_posterior(fields=1)
+    state = random_state(posterior)
+    information = posterior.information(state)
+    inverse = np.diag(np.linalg.inv(dense_information(information, state)))
+    arrow = Arrow(information)
+    covariance = arrow.shared_covariance()
+    shared = len(state.shared)
+    np.testing.assert_allclose(np.diag(covariance), inverse[:shared], rtol=1e-6)
+    np.testing.assert_allclose(arrow.value_variances(covariance)[0].ravel(), inverse[shared:], rtol=1e-6)
+
+
+# --- the optimum -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [["country"], ["country", "source"]])
+def test_the_optimum_is_that_of_a_generic_optimiser(names):
+    log = two_fields(3_000, rate=0.1)
+    x, contexts, w, y, codes, sizes = cells_of(log, names)
+    model = fit_factorised(x, contexts, w, y, codes, sizes, panels=10, deviations=3, lift=False)
+    posterior = Posterior(
+        make_table(model.panels, x, contexts, w, y, len(codes)),
+        model.shapes,
+        Incidence(codes, sizes),
+        model.strengths,
+    )
+    assert np.max(np.abs(flatten(posterior.gradient(model.state)))) < 0.02
+    best = posterior.value(model.state)
+    slow = minimize(
+        lambda v: (posterior.value(unflatten(v, model.state)), flatten(posterior.gradient(unflatten(v, model.state)))),
+        flatten(random_state(posterior, seed=1)),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 20_000, "maxfun": 20_000, "ftol": 1e-15, "gtol": 1e-6},
+    )
+    assert best <= slow.fun + 1e-5
+    draw = np.random.default_rng(0)
+    point = flatten(model.state)
+    for _ in range(20):
+        nudged = unflatten(point + 0.01 * draw.standard_normal(len(point)), model.state)
+        assert posterior.value(nudged) > best
+
+
+# --- behaviour -------------------------------------------------------------------------------------------------------
+
+
+def test_curves_rise_over_the_whole_range_in_every_context():
+    model = fit_log(two_fields(5_000), pairs=[(0, 1)])
+    logits = np.concatenate(
+        [np.linspace(-17, 17, 4_001), model.panels.centre + model.panels.scale * model.panels.edges]
+    )
+    logits.sort()
+    for country in (-1, 0, 5):
+        for source in (-1, 0, 3, 99):
+            p = model.curve([[country, source]], logits)
+            assert np.all(np.diff(p) >= 0)
+            assert np.all((p >= 0) & (p <= 1))
+
+
+def test_the_family_of_curves_is_the_model_itself():
+    model = fit_log(simulate(5_000, seed=1))
+    family = family_of(model)
+    scores = np.concatenate([np.geomspace(1e-5, 0.5, 300), 1.0 - np.geomspace(1e-3, 0.5, 300)])
+    for code in range(-1, 4):
+        served = family.predict(scores, np.full((len(scores), 1), code))
+        np.testing.assert_allclose(served, model.curve([[code]], logit(scores)), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("rows", "bar"), [(5_000, 6e-4), (100_000, 1e-4), (1_000_000, 2.5e-5)])
+def test_the_truth_is_approached_as_rows_grow(rows, bar):
+    kl = []
+    for seed in range(3):
+        log = simulate(rows, test_rows=50_000, seed=seed)
+        test = log.test()
+        kl.append(
+            kl_to_truth(
+                fit_log(log.calibration()).curve(test.fields["field"][:, None], logit(test.score)), test.probability
+            ).value
+        )
+    assert np.mean(kl) < bar
+
+
+def test_a_line_is_beaten_where_rows_are_so_few_that_it_is_hard_to_beat():
+    kl = []
+    for seed in range(12):
+        log = simulate(5_000, test_rows=20_000, seed=seed)
+        few, test = log.calibration(), log.test()
+        curve = fit_log(few).curve(test.fields["field"][:, None], logit(test.score))
+        line = Platt().fit(few.score, few.label).predict(test.score)
+        kl.append([kl_to_truth(p, test.probability).value for p in (curve, line)])
+    ours, theirs = np.mean(kl, axis=0)
+    assert ours < 0.95 * theirs
+
+
+def test_a_tiny_value_sits_on_the_pooled_curve_and_a_large_one_is_free():
+    log = simulate(200_000, fields={"field": SimulatedField(shares=(0.5, 0.49, 0.01), shift_spread=0.5)}, seed=3)
+    few = np.flatnonzero(log.fields["field"] == 2)[30:]
+    kept = np.setdiff1d(np.arange(len(log)), few)
+    log = chosen_rows(log, kept)
+    model = fit_log(log)
+    offsets = np.abs(model.state.values[0][:, 0])
+    spread = np.sqrt(model.strengths.values[0][0])
+    assert offsets[2] < 0.5 * spread
+    logits, no_field = np.quantile(logit(log.score), [0.3, 0.5, 0.7, 0.9]), np.zeros((1, 0), dtype=int)
+    for value in (0, 1):
+        x, contexts, w, y, _, _ = cells_of(chosen_rows(log, np.flatnonzero(log.fields["field"] == value)))
+        alone = fit_factorised(x, contexts, w, y, no_field, []).calibrate(no_field, logits)
+        own, error = model.calibrate([[value]], logits), model.deviation_of_logits([[value]], logits)
+        assert np.all(np.abs(own - alone) < error)
+        assert np.all(np.abs(own - model.calibrate([[-1]], logits)) > 2.0 * error)
+
+
+def test_unseen_values_fall_back_to_the_curve_of_the_remaining_fields():
+    model = fit_log(two_fields(20_000))
+    logits = np.linspace(-6, 0, 50)
+    shared = expit(model.calibrate([[-1, -1]], logits))
+    np.testing.assert_array_equal(model.curve([[999, -1]], logits), shared)
+    alone = model.coefficients([[2, -1]]) - model.coefficients([[-1, -1]])
+    np.testing.assert_allclose(alone[0], model.shapes.deviation @ model.state.values[0][2])
+    logits = np.linspace(-5, -2, 30)
+    low, high = model.band([[-1, -1]], logits)
+    seen_low, seen_high = model.band([[0, 0]], logits)
+    assert np.all(logit(high) - logit(low) > logit(seen_high) - logit(seen_low))
+
+
+def test_two_fields_are_better_than_either_alone_and_combinations_must_be_earned():
+    fields = {"country": SimulatedField.zipf(6), "source": SimulatedField.zipf(5)}
+
+    def kl(names, pairs, interaction):
+        log = simulate(200_000, test_rows=50_000, fields=fields, interaction=interaction, seed=4)
+        test = log.test()
+        codes = np.column_stack([test.fields[name] for name in names])
+        model = fit_log(log.calibration(), names, pairs=pairs)
+        return kl_to_truth(model.curve(codes, logit(test.score)), test.probability).value
+
+    both = kl(["country", "source"], [], 0.0)
+    assert both < 0.5 * min(kl(["country"], [], 0.0), kl(["source"], [], 0.0))
+    assert kl(["country", "source"], [(0, 1)], 0.0) < 1.15 * both
+    assert kl(["country", "source"], [(0, 1)], 0.4) < 0.5 * kl(["country", "source"], [], 0.4)
+
+
+def test_without_any_field_there_is_one_curve():
+    log = simulate(20_000, fields={"field": SimulatedField(shares=(1.0,))}, seed=0)
+    x, contexts, w, y, _, _ = cells_of(log)
+    model = fit_factorised(x, contexts, w, y, np.zeros((1, 0), dtype=int), [])
+    p = model.curve(np.zeros((1, 0), dtype=int), logit(log.score))
+    assert kl_to_truth(p, log.probability).value < 3e-4
+    low, high = model.band(np.zeros((1, 0), dtype=int), logit(log.score[:10]))
+    assert np.all((low < p[:10]) & (p[:10] < high))
+
+
+def test_weights_are_repetitions_and_empty_cells_change_nothing():
+    x, contexts, w, y, codes, sizes = cells_of(simulate(2_000, rate=0.1, seed=0), resolution=8)
+    probe = np.linspace(-6, 2, 100)
+    once = fit_factorised(x, contexts, 3 * w, 3 * y, codes, sizes).curve([[0]], probe)
+    many = fit_factorised(*(np.tile(c, 3) for c in (x, contexts, w, y)), codes, sizes).curve([[0]], probe)
+    np.testing.assert_allclose(once, many, rtol=1e-6)
+    empty = fit_factorised(
+        np.append(x, 40.0), np.append(contexts, 0), np.append(3 * w, 0.0), np.append(3 * y, 0.0), codes, sizes
+    )
+    np.testing.assert_allclose(empty.curve([[0]], probe), once, rtol=1e-12)
+
+
+def test_a_warm_start_ends_where_a_cold_one_does_and_sooner():
+    log = simulate(100_000, seed=2)
+    cold = fit_log(log)
+    warm = fit_log(log, start=cold)
+    assert warm.iterations < cold.iterations
+    probe = np.linspace(-8, 0, 50)
+    np.testing.assert_allclose(warm.curve([[1]], probe), cold.curve([[1]], probe), rtol=5e-3)
+
+
+def test_a_warm_start_accepts_new_values():
+    x, contexts, w, y, codes, sizes = cells_of(simulate(20_000, seed=2))
+    cold = fit_factorised(x, contexts, w, y, codes, sizes)
+    warm = fit_factorised(x, contexts, w, y, np.vstack([codes, [[4]]]), [5], start=cold)
+    probe = np.linspace(-8, 0, 5)
+    np.testing.assert_allclose(warm.curve([[4]], probe), warm.curve([[-1]], probe))
+
+
+def test_a_warm_start_carries_combinations_over_to_new_codes():
+    x, contexts, w, y, codes, sizes = cells_of(two_fields(20_000, interaction=0.4, rate=0.2))
+    cold = fit_factorised(x, contexts, w, y, codes, sizes, pairs=[(0, 1)])
+    grown = [sizes[0], sizes[1] + 3]
+    one_step = fit_factorised(x, contexts, w, y, codes, grown, pairs=[(0, 1)], start=cold, iterations=1)
+    np.testing.assert_allclose(one_step.state.values[2], cold.state.values[2], atol=0.02)
+    with pytest.raises(InputError, match="same combinations"):
+        fit_factorised(x, contexts, w, y, codes, sizes, start=cold)
+
+
+def test_nothing_to_fit_is_an_error():
+    with pytest.raises(InputError, match="no cell"):
+        fit_factorised([0.0], [0], [0.0], [0.0], [[0]], [1])
+
+
+def test_a_band_needs_the_covariance():
+    model = fit_log(simulate(1_000, seed=0), covariance=False)
+    with pytest.raises(NotFittedError, match="covariance"):
+        model.band([[0]], [0.0])
+
+
+def test_plain_arrays_bring_the_model_back():
+    model = fit_log(two_fields(5_000), pairs=[(0, 1)])
+    back = FactorisedModel.from_arrays(model.arrays())
+    codes, logits = [[1, 2]], np.linspace(-8, 3, 40)
+    np.testing.assert_array_equal(model.curve(codes, logits), back.curve(codes, logits))
+
+
+def test_balance_narrows_the_spread_of_bias_over_values():
+    log = simulate(20_000, fields={"field": SimulatedField.zipf(8)}, seed=1, rate=0.05)
+
+    def spread(alpha, normalize):
+        model = fit_log(log, alpha_balance=alpha, normalize=normalize)
+        p = model.curve(log.fields["field"][:, None], logit(log.score))
+        own = np.bincount(log.fields["field"]) if normalize == "field" else len(log)
+        return np.std(np.bincount(log.fields["field"], weights=p - log.label) / own)
+
+    for normalize in ("global", "field"):
+        assert spread(1.0, normalize) < 0.5 * spread(0.0, normalize)
+
+
+# --- hard data -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels"),
+    [
+        (np.linspace(0.01, 0.9, 10), np.array([0, 0, 0, 1, 0, 0, 1, 0, 1, 1])),
+        (np.linspace(0.01, 0.9, 50), np.zeros(50)),
+        (np.linspace(0.01, 0.9, 50), np.ones(50)),
+        (np.full(500, 0.3), np.arange(500) % 10 == 0),
+        (np.array([0.5]), np.array([1])),
+        (np.repeat([0.1, 0.5, 0.9], 100), np.arange(300) % 7 == 0),
+        (np.concatenate([np.full(1000, 1e-7), [0.5, 1 - 1e-7]]), np.concatenate([np.zeros(1001), [1]])),
+        (np.geomspace(1e-7, 1e-5, 10_000), np.arange(10_000) == 9_999),
+    ],
+)
+def test_hard_data_give_finite_rising_sensible_curves(scores, labels):
+    contexts = np.arange(len(scores)) % 2
+    model = fit_factorised(logit(scores), contexts, np.ones(len(scores)), labels, [[0], [1]], [2])
+    probe = np.linspace(-17, 17, 500)
+    for code in (0, 1, -1):
+        p = model.curve([[code]], probe)
+        low, high = model.band([[code]], probe)
+        assert np.all(np.isfinite(p) & np.isfinite(low) & np.isfinite(high))
+        assert np.all((p >= 0) & (p <= 1))
+        assert np.all(np.diff(p) >= 0)
+    mean = model.curve(contexts[:, None], logit(scores)).mean()
+    assert abs(mean - labels.mean()) < 0.02 + 2.0 / np.sqrt(len(scores))
+
+
+def test_label_noise_at_the_extremes_does_not_bend_the_middle():
+    log = simulate(100_000, seed=0, rate=0.1)
+    x, contexts, w, y, codes, sizes = cells_of(log)
+    probe = np.quantile(logit(log.score), [0.1, 0.5, 0.9])
+    before = fit_factorised(x, contexts, w, y, codes, sizes).curve([[0]], probe)
+    noisy = fit_factorised(
+        np.append(x, [16.0, -16.0]),
+        np.append(contexts, [0, 0]),
+        np.append(w, [20.0, 20.0]),
+        np.append(y, [0.0, 20.0]),
+        codes,
+        sizes,
+    ).curve([[0]], probe)
+    np.testing.assert_allclose(noisy, before, rtol=0.05)
+
+
+def test_all_rows_together_expect_the_positives_they_have():
+    log = simulate(200_000, seed=2)
+    cells = cells_of(log)
+    for lift, bar in ((True, 2e-5), (False, 1e-2)):
+        model = fit_factorised(*cells, lift=lift)
+        p = model.curve(log.fields["field"][:, None], logit(log.score))
+        assert abs(p.sum() / log.label.sum() - 1.0) < bar
+    assert abs(p.sum() / log.label.sum() - 1.0) > 2e-5  # or there would be nothing to lift
+
+
+@pytest.mark.parametrize("values", [4, 200])
+@pytest.mark.parametrize("truth", ["one value reversed", "all reversed", "flat", "a step"])
+def test_curves_that_want_to_be_flat_converge_and_priors_are_learnt(truth, values):
+    rng = np.random.default_rng(1)
+    x = rng.normal(-3.0, 1.0, 50_000)
+    value = rng.integers(0, values, len(x))
+    reversed_ = -3.0 - 0.4 * (x + 3.0)
+    level = {
+        "one value reversed": np.where(value == 0, reversed_, x),
+        "all reversed": reversed_,
+        "flat": np.full(len(x), -3.0),
+        "a step": np.where(x > -2.5, -1.5, -4.0),
+    }[truth]
+    y = (rng.random(len(x)) < expit(level)).astype(float)
+    model = fit_factorised(x, value, np.ones(len(x)), y, np.arange(values)[:, None], [values])
+    assert model.iterations < 60
+    assert model.decrement < 1e-4
+    assert not np.allclose(model.strengths.values[0], default_strengths(1, 0).values[0])
+
+
+# --- uncertainty -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [5_000, 100_000])
+def test_ninety_per_cent_bands_cover_the_truth_about_ninety_per_cent(rows):
+    covered = []
+    for seed in range(20):
+        log = simulate(rows, test_rows=2_000, seed=seed, rate=0.05)
+        test = log.test()
+        low, high = fit_log(log.calibration()).band(test.fields["field"][:, None], logit(test.score))
+        covered.append(np.mean((low <= test.probability) & (test.probability <= high)))
+    assert 0.82 < np.mean(covered) < 0.97
+
+
+def test_bands_rise_hold_the_curve_and_are_no_wider_than_their_own_place_says():
+    log = simulate(3_000, seed=4, rate=0.02)
+    model = fit_log(log)
+    probe = np.linspace(-14.0, 4.0, 2_001)
+    for code in (-1, 0, 3):
+        low, high = model.band([[code]], probe)
+        curve, reach = model.calibrate([[code]], probe), ndtri(0.95) * model.deviation_of_logits([[code]], probe)
+        assert np.all(np.diff(low) >= 0.0)
+        assert np.all(np.diff(high) >= 0.0)
+        assert np.all((low <= expit(curve) + 1e-12) & (expit(curve) <= high + 1e-12))
+        # Between its places a band is straight, which is why a hundredth is let pass.
+        assert np.all(low >= expit(curve - reach) * 0.99)
+        assert np.all(high <= expit(curve + reach) * 1.01)
+
+
+def test_a_band_does_not_depend_on_the_rows_asked_for_together():
+    log = simulate(5_000, seed=4)
+    model = fit_log(log)
+    codes, logits = log.fields["field"][:50, None], logit(log.score[:50])
+    together = model.band(codes, logits)
+    for row in range(50):
+        alone = model.band(codes[row : row + 1], logits[row : row + 1])
+        assert (alone[0][0], alone[1][0]) == (together[0][row], together[1][row])
+
+
+# --- what is left out ------------------------------------------------------------------------------------------------
+
+
+def in_standard_deviations(one, other, values):
+    """The largest difference of two models' curves, in the other's posterior standard deviations."""
+    probe = np.linspace(-6.0, -1.0, 40)
+    return max(
+        float(
+            np.max(
+                np.abs(one.calibrate([[v]], probe) - other.calibrate([[v]], probe))
+                / other.deviation_of_logits([[v]], probe)
+            )
+        )
+        for v in range(-1, values)
+    )
+
+
+def test_bends_that_rows_cannot_tell_are_left_out_and_not_missed():
+    log = simulate(10_000, fields={"field": SimulatedField.zipf(120)}, seed=3)
+    cells = cells_of(log)
+    every = fit_factorised(*cells, deviations=47)
+    few = fit_factorised(*cells, strengths=every.strengths)
+    assert len(few.shapes.roughness) < 16
+    assert in_standard_deviations(few, every, 120) < 0.01
+
+
+def test_more_rows_can_tell_more_bends():
+    bends = [len(fit_log(simulate(rows, seed=1)).shapes.roughness) for rows in (1_000, 10_000, 100_000)]
+    assert bends[0] < bends[1] < bends[2]
+
+
+def test_a_warm_start_bends_as_finely_as_the_new_rows_can_tell():
+    early = fit_log(simulate(2_000, seed=1))
+    later = fit_log(simulate(100_000, seed=1, world=1), start=early)
+    known = len(early.shapes.roughness)
+    assert len(later.shapes.roughness) > known
+    np.testing.assert_array_equal(later.shapes.deviation[:, : 2 + known], early.shapes.deviation)
+
+
+@pytest.mark.parametrize("rows", [3_000, 100_000])
+def test_a_curvature_that_still_holds_ends_where_a_fresh_one_does(monkeypatch, rows):
+    cells = cells_of(simulate(rows, fields={"field": SimulatedField.zipf(20)}, seed=4))
+    reusing = fit_factorised(*cells)
+    monkeypatch.setattr(newton, "STALE", -1.0)
+    fresh = fit_factorised(*cells)
+    assert reusing.decrement < 1e-5
+    assert in_standard_deviations(reusing, fresh, 20) < 0.03
+
+
+def test_given_priors_lead_to_the_same_maximum_whatever_is_reused(monkeypatch):
+    cells = cells_of(simulate(20_000, seed=4))
+    strengths = default_strengths(1, 0)
+    reusing = fit_factorised(*cells, strengths=strengths)
+    monkeypatch.setattr(newton, "STALE", -1.0)
+    assert in_standard_deviations(reusing, fit_factorised(*cells, strengths=strengths), 4) < 3e-3
+
+
+# --- size ------------------------------------------------------------------------------------------------------------
+
+
+def test_few_iterations_reach_the_maximum():
+    model = fit_factorised(*cells_of(simulate(100_000, seed=0)))
+    assert model.iterations < 40
+    assert model.decrement < 1e-5
+
+
+def test_thousands_of_values_are_fitted():
+    log = simulate(200_000, fields={"field": SimulatedField.zipf(5_000)}, rate=0.2, seed=0)
+    cells = cells_of(log, resolution=8)
+    model = fit_factorised(*cells)
+    p = model.curve(log.fields["field"][:, None], logit(log.score))
+    assert kl_to_truth(p, log.probability).value < 0.5 * kl_to_truth(log.score, log.probability).value

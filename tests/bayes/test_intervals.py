@@ -1,0 +1,179 @@
+"""Intervals as a user asks for them: with fields, with values never seen, at any level, of a resumed calibrator."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit, logit, ndtri
+
+import mcnet
+from mcnet.datasets.simulator import SimulatedField, simulate
+from mcnet.errors import CalibrationWarning, InputError, NotSupportedError
+
+SCORES = expit(np.linspace(-7.0, 1.0, 60))
+
+
+def fit(log, **options):
+    return mcnet.MCNet(**options).fit(log.score, log.label, field={name: log.text(name) for name in log.fields})
+
+
+@pytest.fixture(scope="module")
+def one_field():
+    """Four values, of 92 % to 1 % of the rows."""
+    return fit(simulate(30_000, rate=0.05, seed=1))
+
+
+@pytest.fixture(scope="module")
+def two_fields():
+    """Two fields; the combination of the last values was held back."""
+    fields = {"country": SimulatedField.zipf(6), "source": SimulatedField.zipf(4)}
+    log = simulate(30_000, fields=fields, rate=0.1, seed=2)
+    seen = (log.fields["country"] < 5) | (log.fields["source"] < 3)
+    field = {name: log.text(name)[seen] for name in log.fields}
+    return mcnet.MCNet().fit(log.score[seen], log.label[seen], field=field)
+
+
+def widths(fitted, scores=SCORES, **values):
+    low, high = fitted.interval(scores, {name: [value] * len(scores) for name, value in values.items()})
+    return logit(high) - logit(low)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    value=st.sampled_from(["0", "1", "3", "never seen", None]),
+    levels=st.lists(st.floats(0.01, 0.999), min_size=2, max_size=4),
+)
+def test_intervals_hold_the_curve_rise_and_widen_with_the_level(one_field, value, levels):
+    field = [value] * len(SCORES)
+    curve = one_field.predict(SCORES, field, exact=True)
+    inner = curve, curve
+    for level in sorted(levels):
+        low, high = one_field.interval(SCORES, field, level=level)
+        assert np.all((low > 0.0) & (low <= inner[0]) & (inner[1] <= high) & (high < 1.0))
+        assert np.all(np.diff(low) >= 0.0)
+        assert np.all(np.diff(high) >= 0.0)
+        inner = low, high
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
+def test_an_interval_is_no_wider_than_its_standard_deviations(one_field, level):
+    codes, logits = np.zeros((len(SCORES), 1), dtype=int), logit(SCORES)
+    reach = ndtri(0.5 + level / 2.0) * one_field.network_.deviation_of_logits(codes, logits)
+    curve = one_field.network_.calibrate(codes, logits)
+    low, high = one_field.interval(SCORES, ["0"] * len(SCORES), level=level)
+    # Between its places a band is straight, which is why a few hundredths are let pass.
+    assert np.all(low >= 0.97 * expit(curve - reach))
+    assert np.all(high <= 1.03 * expit(curve + reach))
+    middle = len(SCORES) // 2
+    assert logit(high[middle]) - logit(low[middle]) > 1.2 * reach[middle]
+
+
+def test_fewer_rows_are_told_by_a_wider_interval_and_an_unseen_value_by_the_widest(one_field):
+    large, small, unseen = (widths(one_field, field=value).mean() for value in ("0", "3", "never seen"))
+    assert large < small < unseen
+    np.testing.assert_array_equal(widths(one_field, field="never seen"), widths(one_field, field="nor this"))
+
+
+def test_every_further_unseen_value_widens_the_interval(two_fields):
+    seen = widths(two_fields, country="0", source="0").mean()
+    one = [widths(two_fields, country="x", source="0").mean(), widths(two_fields, country="0", source="x").mean()]
+    both = widths(two_fields, country="x", source="x").mean()
+    assert seen < min(one)
+    assert max(one) < both
+
+
+def test_a_combination_never_seen_has_an_interval_around_its_curve(two_fields):
+    field = {"country": ["5"] * len(SCORES), "source": ["3"] * len(SCORES)}
+    low, high = two_fields.interval(SCORES, field)
+    curve = two_fields.predict(SCORES, field)
+    assert np.all((low <= curve * (1 + 1e-3)) & (curve <= high * (1 + 1e-3)))
+    assert widths(two_fields, country="5", source="3").mean() > widths(two_fields, country="0", source="0").mean()
+
+
+def test_a_row_alone_has_the_interval_it_has_among_others(two_fields):
+    draw = np.random.default_rng(0)
+    scores = draw.uniform(0.001, 0.5, 40)
+    field = {"country": draw.choice(["0", "5", "x"], 40), "source": draw.choice(["0", "3", "y"], 40)}
+    together = np.array(two_fields.interval(scores, field))
+    for row in range(40):
+        alone = two_fields.interval(scores[row : row + 1], {name: part[row : row + 1] for name, part in field.items()})
+        np.testing.assert_array_equal(np.concatenate(alone), together[:, row])
+    logits = two_fields.interval(logit(scores), field, score_type="logit")
+    np.testing.assert_allclose(np.array(logits), together, rtol=1e-9)
+
+
+def test_most_truths_of_field_values_are_inside():
+    covered = []
+    for seed in range(10):
+        log = simulate(10_000, test_rows=2_000, rate=0.05, seed=seed)
+        test = log.test()
+        low, high = fit(log.calibration()).interval(test.score, test.text("field"), level=0.9)
+        covered.append(np.mean((low <= test.probability) & (test.probability <= high)))
+    assert 0.8 < np.mean(covered) < 0.97
+
+
+@pytest.mark.filterwarnings("ignore:mcnet. no")  # nine of each row make a chance gap look like a real one
+def test_a_weight_counts_as_so_many_rows():
+    log = simulate(3_000, rate=0.3, seed=0)
+    field = log.text("field")
+    once, weighted = (mcnet.MCNet().fit(log.score, log.label, field=field, weight=[w] * len(log)) for w in (1.0, 9.0))
+    repeated = mcnet.MCNet().fit(np.tile(log.score, 9), np.tile(log.label, 9), field=np.tile(field, 9))
+    usual = np.quantile(log.score, np.linspace(0.4, 0.9, 6))
+    assert widths(weighted, usual, field="0").mean() < 0.75 * widths(once, usual, field="0").mean()
+    np.testing.assert_allclose(widths(weighted, usual, field="0"), widths(repeated, usual, field="0"), rtol=1e-3)
+
+
+@pytest.mark.parametrize("which", ["one_field", "two_fields"])
+def test_a_resumed_calibrator_has_the_same_intervals_and_a_loaded_model_says_where_they_are(which, tmp_path, request):
+    fitted = request.getfixturevalue(which)
+    fitted.save(tmp_path / "model.json")
+    resumed = mcnet.MCNet.resume(tmp_path / "model.json")
+    for value in ("0", "3", "never seen"):
+        field = {name: [value] * len(SCORES) for name in fitted.model_.fields}
+        exact = (c.predict(SCORES, field, exact=True) for c in (fitted, resumed))
+        np.testing.assert_array_equal(*exact)
+        for level in (0.5, 0.95):
+            before, after = (np.array(c.interval(SCORES, field, level=level)) for c in (fitted, resumed))
+            np.testing.assert_array_equal(before, after)
+    with pytest.raises(NotSupportedError, match=r"mcnet model has curves and no intervals; MCNet\.resume"):
+        mcnet.load(tmp_path / "model.json").interval([0.1], field, level=0.5)
+
+
+def test_a_model_of_another_method_points_to_mcnet():
+    with pytest.raises(NotSupportedError, match="platt model has curves and no intervals; fit MCNet"):
+        mcnet.Platt().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]).model_.interval([0.1])
+
+
+def test_a_constant_has_no_interval_fields_or_not(tmp_path):
+    with pytest.warns(CalibrationWarning, match="every row is positive"):
+        fitted = mcnet.MCNet().fit([0.1, 0.2, 0.3], [1, 1, 1], field=["a", "b", "a"])
+    with pytest.raises(NotSupportedError, match="every row is positive"):
+        fitted.interval([0.1], ["a"])
+    with pytest.raises(InputError, match="needs the field"):
+        fitted.interval([0.1])
+    fitted.save(tmp_path / "model.json")
+    with pytest.raises(NotSupportedError, match="no intervals"):
+        mcnet.load(tmp_path / "model.json").interval([0.1], ["a"])
+
+
+def test_one_score_with_a_field_still_has_intervals():
+    labels, field = np.arange(400) % 4 == 0, np.where(np.arange(400) % 8 < 4, "a", "b")
+    fitted = mcnet.MCNet().fit(np.full(400, 0.3), labels, field=field)
+    low, high = fitted.interval([0.3, 0.3, 0.3], ["a", "b", "c"])
+    assert np.all((low < 0.25) & (high > 0.25))
+    assert high[2] - low[2] > high[0] - low[0]
+
+
+@pytest.mark.parametrize("level", [None, "0.9", "much", 0.0, 1.0, -0.5, 90, True, float("nan")])
+def test_a_level_that_is_none_is_refused(one_field, level):
+    with pytest.raises(InputError, match=r"it is a probability, such as 0\.9"):
+        one_field.interval([0.1], ["0"], level=level)
+
+
+def test_fields_and_rows_must_match(one_field, two_fields):
+    with pytest.raises(InputError, match="needs the field"):
+        one_field.interval([0.1])
+    with pytest.raises(InputError):
+        one_field.interval([0.1, 0.2], ["0"])
+    with pytest.raises(InputError):
+        two_fields.interval([0.1], {"country": ["0"]})

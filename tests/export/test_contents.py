@@ -1,0 +1,127 @@
+"""Combinations without a curve of their own: predict asks the family, and every export has a curve for them."""
+
+import json
+import subprocess
+import warnings
+
+import duckdb
+import numpy as np
+import onnxruntime
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import mcnet
+from mcnet.curves.curves import Curves
+from mcnet.data.contexts import ANY, Contexts
+from mcnet.export import TARGETS, export_model
+from mcnet.export.contents import MOST_COMBINATIONS, Exported, warn_of_size
+from mcnet.export.stamp import stamp
+from mcnet.model.file import model_document
+from mcnet.model.model import CalibrationModel
+
+
+def _by_onnx(model, path, scores, fields):
+    export_model(model, path / "model.onnx")
+    session = onnxruntime.InferenceSession(str(path / "model.onnx"), providers=["CPUExecutionProvider"])
+    texts = {n: np.array(["(missing)" if v is None else v for v in c], dtype=object) for n, c in fields.items()}
+    return session.run(["calibrated"], {"score": scores, **texts})[0]
+
+
+def _by_sql(model, path, scores, fields):
+    export_model(model, path / "model.sql")
+    connection = duckdb.connect(config={"threads": 1})
+    connection.register("rows", pa.table({"place": np.arange(len(scores)), "score": scores, **fields}))
+    connection.execute("CREATE TABLE impressions AS SELECT * FROM rows")
+    return connection.sql((path / "model.sql").read_text()).to_arrow_table().sort_by("place")["calibrated"].to_numpy()
+
+
+def _by_c(model, path, scores, fields):
+    export_model(model, path / "model.h")
+    rows = ",".join(
+        f"{{{score!r}, {', '.join('NULL' if v is None else json.dumps(v) for v in values)}}}"
+        for score, *values in zip(scores.tolist(), *fields.values(), strict=True)
+    )
+    (path / "use.c").write_text(
+        '#include "model.h"\n#include <stdio.h>\nstruct { double s; const char *a, *b; } rows[] = {' + rows + "};\n"
+        f'int main(void) {{ for (int i = 0; i < {len(scores)}; i++) printf("%.17g\\n", '
+        "mcnet_calibrate(rows[i].s, mcnet_context(rows[i].a, rows[i].b))); return 0; }\n"
+    )
+    subprocess.run(["gcc", "-std=c99", "-Wall", "-Werror", "-o", path / "use", path / "use.c"], check=True)
+    return np.array(subprocess.run([path / "use"], capture_output=True, check=True).stdout.split(), dtype=float)
+
+
+def _by_table(model, path, scores, fields):
+    export_model(model, path / "model.parquet")
+    table = pl.read_parquet(path / "model.parquet")
+    columns = [f"{name}{part}" for name in model.fields for part in ("", "_is")]
+    curves = {key: (k["score"].to_numpy(), k["probability"].to_numpy()) for key, k in table.group_by(columns)}
+    known = [set(values) for values in model.contexts.values]
+    found = []
+    for score, *row in zip(scores, *fields.values(), strict=True):
+        key = []
+        for value, seen in zip(row, known, strict=True):
+            key += [value, "missing" if value is None else "value"] if value in seen else [None, "any"]
+        found.append(np.interp(score, *curves[tuple(key)]))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("served", [_by_onnx, _by_sql, _by_c, _by_table])
+def test_every_export_has_what_predict_asks_the_family_for(tmp_path, family_model, rows_for, served):
+    scores, fields = rows_for(family_model, 2_000)
+    scores = np.clip(scores, 1e-6, 0.999)
+    expected = family_model.predict(scores, fields)
+    found = served(family_model, tmp_path, scores, fields)
+    columns = family_model.contexts.field_codes(mcnet.data.fields.field_columns(fields))
+    own = set(map(tuple, [*family_model.contexts.table.tolist(), (ANY, ANY)]))
+    known = np.array([tuple(row) in own for row in columns.tolist()])
+    assert 100 < known.sum() < 1_900
+    np.testing.assert_allclose(found[known], expected[known], rtol=1e-14 if served is _by_table else 0)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-12)  # no curve goes below 1e-12
+    assert stamp(family_model, Exported.of(family_model))["checksum"] == model_document(family_model)["checksum"]
+
+
+def test_added_curves_are_counted_and_those_of_the_model_keep_their_places(family_model):
+    exported = Exported.of(family_model)
+    own = len(family_model.contexts)
+    assert exported.contexts.complete
+    assert len(exported.contexts) == own + exported.added == 5 * 6 - 1
+    np.testing.assert_array_equal(exported.contexts.table[:own], family_model.contexts.table)
+    for curve in range(own + 1):
+        np.testing.assert_array_equal(exported.curves.values(curve), family_model.curves.values(curve))
+    said = stamp(family_model, exported)
+    assert (said["curves"], said["compiled_for_export"]["curves"]) == (30, exported.added)
+
+
+def test_numbers_cannot_stand_for_rows_that_the_family_is_asked_about(family_model, two_field_model):
+    fields = {"country": ["v000", "never seen"], "source": [None, "never seen"]}
+    with pytest.raises(mcnet.NotSupportedError, match=r"country × source has a curve of its own.*field="):
+        family_model.codes(fields)
+    pooled = family_model.predict([0.1, 0.1], codes=np.array([-1, -1]))
+    assert pooled[0] == family_model.predict([0.1], {"country": ["x"], "source": ["x"]})[0]
+    assert len(two_field_model.codes({"country": ["7", "7"], "source": ["1", "x"]})) == 2
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_more_combinations_than_a_file_can_hold_are_refused(tmp_path, vast_model, to):
+    assert MOST_COMBINATIONS < 401 * 501
+    with pytest.raises(mcnet.NotSupportedError, match=r"200,900 combinations.*at most 100,000; fit with fewer fields"):
+        export_model(vast_model, tmp_path / "model.parquet", to)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_of_many_megabytes_is_warned_of():
+    with pytest.warns(mcnet.CalibrationWarning, match="C header will have about 460 MB"):
+        warn_of_size("C header", 10_000_000, 46)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_size("C header", 1_000_000, 46)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.h", "model.sql", "model.parquet", "model.csv"])
+def test_curves_without_their_auxiliary_network_say_so(tmp_path, name):
+    for auxiliary in (True, False):
+        model = CalibrationModel("mcnet", {"auxiliary": auxiliary}, Contexts.none(), Curves.constant(0.25))
+        export_model(model, tmp_path / name)
+        assert (b"left_out" in (tmp_path / name).read_bytes()) is auxiliary
+        assert ("auxiliary" in json.dumps(stamp(model, Exported.of(model)))) is auxiliary

@@ -1,0 +1,84 @@
+"""The settings of MCNet: what cannot be honoured is refused in words that help, and what was chosen can be read."""
+
+import numpy as np
+import pytest
+
+import mcnet
+from mcnet.bayes import fit_sketch as family
+from mcnet.errors import CalibrationWarning, InputError, NotFittedError, NotSupportedError
+from mcnet.sketch.sketch import Sketch
+
+SMALL = {"architecture": "per-bin", "hidden": (4, 4), "embedding": 2}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    draw = np.random.default_rng(0)
+    scores = draw.uniform(0.05, 0.6, 2_000)
+    return scores, draw.random(2_000) < scores, {"a": draw.integers(0, 6, 2_000), "b": draw.integers(0, 5, 2_000)}
+
+
+def test_a_field_without_use_is_answered_by_what_gives_it_one(rows):
+    scores, labels, field = rows
+    with pytest.raises(NotSupportedError, match="mcnet has no use for a field; leave field_aware=True, set alpha_b"):
+        mcnet.MCNet(field_aware=False).fit(scores, labels, field=field)
+    with pytest.raises(NotSupportedError, match="neucalib has no use for a field; set alpha_balance > 0"):
+        mcnet.NeuCalib().fit(scores, labels, field=field)
+    with pytest.raises(NotSupportedError, match="platt has no use for a field; use mcnet or per-field"):
+        mcnet.Platt().fit(scores, labels, field=field)
+
+
+@pytest.mark.parametrize("bins", ["many", 0, 2.5, None, True])
+@pytest.mark.parametrize("architecture", ["factorised", "per-bin"])
+def test_bins_that_are_none_are_told_of_auto(rows, bins, architecture):
+    with pytest.raises(InputError, match="it is 'auto' or a whole number above 0"):
+        mcnet.MCNet(bins=bins, architecture=architecture).fit(*rows[:2])
+
+
+def test_a_method_that_cannot_choose_its_bins_does_not_speak_of_auto(rows):
+    with pytest.raises(InputError, match="bins is 'auto'; it is a whole number above 0"):
+        mcnet.Histogram(bins="auto").fit(*rows[:2])
+
+
+def test_networks_per_bin_refuse_to_be_without_interactions(rows):
+    with pytest.raises(NotSupportedError, match="interactions is for architecture='factorised'"):
+        mcnet.MCNet(**SMALL, interactions=False).fit(*rows[:2], field=rows[2])
+
+
+def test_the_number_of_bins_is_known_after_the_fit_and_after_resuming(rows, tmp_path):
+    scores, labels, _ = rows
+    with pytest.raises(NotFittedError):
+        mcnet.MCNet().bins_  # noqa: B018
+    assert mcnet.MCNet(bins=7).fit(scores, labels).bins_ == 7
+    chosen = mcnet.MCNet().fit(scores, labels)
+    assert chosen.bins_ == len(chosen.network_.panels.edges) - 1 == 48
+    networks = mcnet.MCNet(**SMALL, bins=3).fit(scores, labels)
+    assert networks.bins_ == 3
+    networks.save(tmp_path / "model.json")
+    assert mcnet.MCNet.resume(tmp_path / "model.json").bins_ == 3
+    with pytest.warns(CalibrationWarning):
+        assert mcnet.MCNet().fit([0.1, 0.2], [0, 0]).bins_ == 1
+
+
+def test_bins_chosen_by_held_back_rows_are_told(rows):
+    scores, labels, _ = rows
+    fitted = mcnet.MCNet(**SMALL).fit(scores[:600], labels[:600])
+    assert fitted.bins == "auto"
+    assert fitted.bins_ in (5, 7)  # 5, or as many as leave 25 rows of the rarer class to each
+    assert fitted.bins_ == 1 + len(fitted.network_.bank.edges)
+
+
+def test_a_pair_of_fields_that_combine_in_too_many_ways_is_named(rows, monkeypatch):
+    scores, labels, field = rows
+    monkeypatch.setattr(family, "_MOST_COMBINATIONS", 29)
+    with pytest.warns(CalibrationWarning, match="a × b has 30 combinations, more than 29") as caught:
+        fitted = mcnet.MCNet().fit(scores, labels, field=field)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert fitted.network_.combinations == ()
+    grid, asked = np.linspace(0.01, 0.9, 20), {"a": [1] * 20, "b": [2] * 20}
+    adding = mcnet.MCNet(interactions=False).fit(scores, labels, field=field)
+    np.testing.assert_array_equal(fitted.predict(grid, asked), adding.predict(grid, asked))
+    third = field | {"c": np.arange(2_000) % 2}
+    with pytest.warns(CalibrationWarning, match="a × b"):
+        assert family.field_pairs(Sketch.from_rows(scores, labels, field=third)) == [(0, 2), (1, 2)]

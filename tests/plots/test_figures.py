@@ -1,0 +1,118 @@
+"""The figures as data: what is drawn where, and that Plotly accepts it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mcnet.metrics import FieldTable, reliability
+from mcnet.plots.curves import Line, Points, draw_curves
+from mcnet.plots.drift import Drift, draw_drift
+from mcnet.plots.forest import draw_forest, prepare_forest
+from mcnet.plots.histogram import draw_histogram, prepare_histogram
+from mcnet.plots.html import card
+from mcnet.plots.reliability import draw_reliability
+from mcnet.plots.style import as_plotly
+
+
+def table(pcoc: list[float], weight: list[float], positives: list[float]) -> FieldTable:
+    values, w, y = np.array(pcoc), np.array(weight), np.array(positives)
+    mean = np.where(np.isfinite(values), values * y, 1.0) / w
+    return FieldTable(("a", "b", "c"), w, y, mean, values, values / 1.1, values * 1.1)
+
+
+BEFORE = table([1.5, 1.1, np.nan], [100.0, 10_000.0, 50.0], [10.0, 400.0, 0.0])
+AFTER = table([1.0, 1.01, np.nan], [100.0, 10_000.0, 50.0], [10.0, 400.0, 0.0])
+
+
+def accepted(spec: dict) -> None:
+    """Plotly's own validation and strict JSON both take the figure."""
+    as_plotly(spec)
+    json.dumps(spec, allow_nan=False)
+
+
+def test_the_forest_is_sorted_by_weight_times_error():
+    forest = prepare_forest({"before": BEFORE, "after": AFTER})
+    # b is 400·0.1 = 40 positives off, a 10·0.5 = 5, c 1.
+    assert forest.values == ("b", "a", "c")
+    np.testing.assert_allclose(forest.impact[0], [40.0, 5.0, 1.0])
+    np.testing.assert_allclose(forest.pcoc[:, 0], [1.1, 1.01])
+
+
+def test_tables_are_matched_by_value():
+    shuffled = FieldTable(*(tuple(c[::-1]) if isinstance(c, tuple) else c[::-1] for c in vars(AFTER).values()))
+    forest = prepare_forest({"before": BEFORE, "after": shuffled})
+    np.testing.assert_allclose(forest.pcoc[1], [1.01, 1.0, np.nan])
+
+
+def test_values_without_positives_are_left_out_of_the_forest_picture():
+    spec = draw_forest(prepare_forest({"before": BEFORE, "after": AFTER}))
+    assert spec["layout"]["yaxis"]["ticktext"] == ["b", "a"]
+    low, high = spec["layout"]["xaxis"]["range"]
+    assert low == -high
+    assert 10**high > 1.5
+    accepted(spec)
+
+
+def test_the_costliest_values_alone_are_drawn():
+    spec = draw_forest(prepare_forest({"before": BEFORE}), limit=1)
+    assert spec["layout"]["yaxis"]["ticktext"] == ["b"]
+    accepted(spec)
+
+
+def test_reliability_has_logarithmic_axes_at_click_rates_only():
+    rng = np.random.default_rng(0)
+    for level, kind in ((0.02, "log"), (0.5, "linear")):
+        p = level * rng.uniform(0.5, 1.5, 2000)
+        spec = draw_reliability({"before": reliability(p, rng.random(2000) < p), "after": reliability(p, p)})
+        assert spec["layout"]["xaxis"]["type"] == spec["layout"]["yaxis"]["type"] == kind
+        accepted(spec)
+
+
+def test_a_bin_without_positives_has_no_dot_on_the_diagram_but_a_band():
+    found = reliability([0.01] * 50 + [0.02] * 50, [0] * 50 + [1] + [0] * 49, bins=2)
+    spec = draw_reliability({"before": found})
+    band, _, dots, _ = spec["data"][:4]
+    assert dots["y"] == [None, 0.02]
+    assert min(band["y"]) > 0.0
+    accepted(spec)
+
+
+def test_the_lower_panel_is_predicted_over_observed():
+    found = reliability([0.1, 0.3], [0.2, 0.2], bins=2)
+    assert draw_reliability({"p": found})["data"][3]["y"] == [0.5, 1.5]
+
+
+def test_curves_have_bands_where_lines_have_them_and_dots_where_there_are_points():
+    x = np.array([0.01, 0.02, 0.04])
+    points = Points(x, x, x / 2, 2 * x, np.ones(3))
+    plain, banded = Line("a<b", x, x), Line("c", x, x, x / 2, 2 * x)
+    assert [trace.get("name") for trace in draw_curves([plain])["data"]] == ["a&lt;b", None]
+    spec = draw_curves([banded], points)
+    assert [trace.get("name") for trace in spec["data"]] == [None, "c", "observed rate", None]
+    np.testing.assert_allclose(spec["data"][2]["error_y"]["array"], x)
+    accepted(spec)
+
+
+@pytest.mark.parametrize("values", [[0.001, 0.01, 0.02], [0.2, 0.5, 0.9], [0.01, 0.01, 0.01]])
+def test_histogram_shares_add_up_to_one(values: list[float]):
+    column = np.array(values)
+    masses = prepare_histogram({"before": column, "after": column[::-1]}, np.array([1.0, 2.0, 3.0]))
+    for shares in masses.shares.values():
+        assert shares.sum() == pytest.approx(1.0)
+        assert len(shares) == len(masses.edges) - 1
+    accepted(draw_histogram(masses))
+
+
+def test_drift_draws_an_unknown_period_as_a_gap():
+    pcoc = np.array([[1.1, np.nan], [1.0, 0.9]])
+    spec = draw_drift(Drift(("mon", "tue"), ("before", "after"), pcoc, pcoc / 1.1, pcoc * np.inf, np.ones(2)))
+    assert spec["data"][0]["y"] == [1.1, None]
+    accepted(spec)
+
+
+def test_cards_escape_what_they_show():
+    shown = card("<t>", ["<h>"], [["<c>", "&"]], "<n>")
+    assert "<t>" not in shown
+    assert "&lt;c&gt;" in shown
+    assert "&amp;" in shown

@@ -1,0 +1,87 @@
+from datetime import datetime, timedelta
+
+import numpy as np
+import polars as pl
+import pytest
+
+from mcnet.errors import InputError
+from mcnet.sketch.read import gather, is_finished, period_of
+from mcnet.sketch.scan import scan
+
+
+@pytest.fixture
+def log(tmp_path):
+    rng = np.random.default_rng(0)
+    path = tmp_path / "log.parquet"
+    pl.DataFrame(
+        {
+            "s": rng.uniform(0.01, 0.5, 3000),
+            "y": rng.integers(0, 2, 3000),
+            "a": rng.choice(["x", "y"], 3000),
+            "b": rng.choice(["u", "v"], 3000),
+        }
+    ).write_parquet(path)
+    return path
+
+
+def test_a_log_is_scanned(log):
+    assert gather(log, score="s", label="y", field=["a"]) == scan(log, score="s", label="y", field="a")
+
+
+def test_sketches_are_added_up_and_reduced_to_the_fields_asked_for(log, tmp_path):
+    sketch = scan(log, score="s", label="y", field=["a", "b"])
+    paths = [tmp_path / "one.parquet", tmp_path / "two.parquet"]
+    for path in paths:
+        sketch.save(path)
+    assert is_finished(paths)
+    assert not is_finished(log)
+    assert gather(paths) == sketch + sketch
+    assert gather(paths[0], field=["b"]) == sketch.only("b")
+    assert gather(paths[0], folds=4).folds == 4
+
+
+def test_what_was_settled_when_the_sketch_was_made_cannot_be_asked_again(log, tmp_path):
+    path = tmp_path / "one.parquet"
+    scan(log, score="s", label="y").save(path)
+    for asked in ({"weight": "w"}, {"negatives_kept": 0.1}, {"score_type": "logit"}, {"resolution": 32}):
+        with pytest.raises(InputError, match="finished sketch"):
+            gather(path, **asked)
+    with pytest.raises(InputError, match="no field 'a'"):
+        gather(path, field=["a"])
+    with pytest.raises(InputError, match="a sketch and"):
+        gather([path, log], score="s", label="y")
+    with pytest.raises(InputError, match="column of scores"):
+        gather(log)
+
+
+def test_a_sketch_remembers_how_its_rows_were_read(log, tmp_path):
+    read = {"score": "s", "label": "y", "score_type": "probability", "negatives_kept": 0.5}
+    sketch = scan(log, score="s", label="y", field=["a", "b"], folds=2, negatives_kept=0.5)
+    assert sketch.columns == read
+    for other in (sketch.pooled(), sketch.unfolded(), 2 * sketch, sketch + sketch, sketch.fold_parts(0)[0]):
+        assert other.columns == read
+    sketch.save(tmp_path / "s.parquet")
+    assert gather(tmp_path / "s.parquet").columns == read
+    # What two sketches do not agree on is not known of their sum.
+    other = scan(log, score="s", label="y", field=["a", "b"], folds=2)
+    assert (sketch + other).columns == {"score": "s", "label": "y", "score_type": "probability"}
+
+
+def test_periods_cut_while_scanning_are_those_cut_from_the_finished_sketch(log, tmp_path):
+    begin = datetime(2024, 2, 28)
+    times = [None if row == 7 else begin + timedelta(minutes=7 * row) for row in range(3000)]
+    for ending in ("parquet", "csv"):
+        path = tmp_path / f"timed.{ending}"
+        getattr(pl.read_parquet(log).with_columns(t=pl.Series(times)), f"write_{ending}")(path)
+        cut = gather(path, score="s", label="y", field=["t", "a"], every={"t": "1d"})
+        whole = gather(path, score="s", label="y", field=["t", "a"])
+        assert cut == whole.in_periods("t", "1d")
+        assert cut.contexts.values[0][:3] == ("2024-02-28", "2024-02-29", "2024-03-01")
+        assert cut.contexts.values[0][-1] is None
+        assert cut.only("a") == whole.only("a")
+        whole.save(tmp_path / "s.parquet")
+        assert gather(tmp_path / "s.parquet", every={"t": "1d"}) == cut
+        assert period_of(path, "t") == period_of(tmp_path / "s.parquet", "t") == "1h"
+        assert period_of(path, "a") is None
+    with pytest.raises(InputError, match="no field of this scan"):
+        scan(log, score="s", label="y", every={"t": "1d"})

@@ -1,0 +1,237 @@
+"""Files: the same sketch as from arrays, whatever the format and the batches."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mcnet
+from mcnet.data import files
+
+WRITERS = {
+    ".parquet": pl.DataFrame.write_parquet,
+    ".csv": pl.DataFrame.write_csv,
+    ".arrow": pl.DataFrame.write_ipc,
+    ".tsv": lambda frame, path: frame.write_csv(path, separator="\t"),
+}
+NAMES = {"score": "pctr", "label": "click", "field": ["country", "device"], "weight": "n"}
+
+
+def frame(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    country = rng.choice(np.array(["NL", "FR", "Åland", None], dtype=object), rows)
+    return pl.DataFrame(
+        {
+            "pctr": rng.random(rows),
+            "click": rng.integers(0, 2, rows),
+            "country": pl.Series(country.tolist(), dtype=pl.String),
+            "device": rng.integers(0, 4, rows),
+            "n": rng.integers(0, 5, rows),
+            "unused": ["x"] * rows,
+        }
+    )
+
+
+def from_arrays(table, **options):
+    return mcnet.Sketch.from_rows(
+        table["pctr"], table["click"], field=table.select("country", "device"), weight=table["n"], **options
+    )
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+@pytest.mark.parametrize("resolution", [64, "exact"])
+def test_a_file_gives_the_sketch_of_its_arrays(tmp_path, suffix, resolution):
+    table = frame(2_000)
+    path = tmp_path / f"log{suffix}"
+    WRITERS[suffix](table, path)
+    expected = from_arrays(table, folds=3, resolution=resolution)
+    assert mcnet.scan(path, folds=3, resolution=resolution, **NAMES) == expected
+
+
+def test_globs_folders_and_lists_are_read_in_order_of_name(tmp_path, monkeypatch):
+    table = frame(900)
+    for part in range(3):
+        table[300 * part : 300 * (part + 1)].write_parquet(tmp_path / f"{part}.parquet")
+    (tmp_path / "notes.txt").write_text("not a log")
+    expected = from_arrays(table, folds=4)
+    for paths in (tmp_path, str(tmp_path / "*.parquet"), sorted(tmp_path.glob("*.parquet"))):
+        assert mcnet.scan(paths, folds=4, **NAMES) == expected
+    monkeypatch.setattr(files, "BATCH_ROWS", 70)
+    heard = []
+    assert mcnet.scan(tmp_path, folds=4, progress=heard.append, **NAMES) == expected
+    assert sum(heard) == 900
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(1, 60), st.integers(0, 99))
+def test_sketches_of_files_add_up_to_the_sketch_of_all(tmp_path_factory, cut, seed):
+    table = frame(61, seed).with_columns(n=pl.col("n") + 1)
+    folder = tmp_path_factory.mktemp("logs")
+    table[:cut].write_parquet(folder / "a.parquet")
+    table[cut:].write_parquet(folder / "b.parquet")
+    parts = [mcnet.scan(folder / name, **NAMES) for name in ("a.parquet", "b.parquet")]
+    assert parts[0] + parts[1] == mcnet.scan(folder, **NAMES)
+
+
+def test_a_column_of_folds_in_a_file(tmp_path):
+    table = frame(100).with_columns(part=pl.Series(np.arange(100) % 3), n=pl.lit(1))
+    table.write_parquet(tmp_path / "log.parquet")
+    found = mcnet.scan(tmp_path / "log.parquet", folds="part", **NAMES)
+    assert found == from_arrays(table, folds=table["part"])
+    assert found.folds == 3
+
+
+def test_logits_and_dropped_negatives_in_a_file(tmp_path):
+    table = frame(500).with_columns(pctr=(pl.col("pctr") - 0.5) * 8, n=pl.lit(1))
+    table.write_parquet(tmp_path / "log.parquet")
+    found = mcnet.scan(tmp_path / "log.parquet", score_type="logit", negatives_kept=0.25, **NAMES)
+    assert found == from_arrays(table, score_type="logit", negatives_kept=0.25)
+    assert found.total_weight == 4 * (table["click"] == 0).sum() + (table["click"] == 1).sum()
+
+
+def test_numbers_of_any_type_in_a_file_are_numbers(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pl.DataFrame(
+        {"s": rng.integers(0, 100, 200) / 100, "y": rng.integers(0, 2, 200), "c": rng.integers(0, 3, 200)}
+    )
+    expected = mcnet.Sketch.from_rows(table["s"], table["y"], field={"c": table["c"]}, resolution=16)
+    for casts in (
+        {"y": pl.Boolean},
+        {"y": pl.UInt8, "c": pl.UInt64},
+        {"y": pl.Float32, "c": pl.Float64},
+        {"s": pl.Decimal(10, 2), "c": pl.Decimal(10, 2)},
+        {"c": pl.String},
+    ):
+        path = tmp_path / "log.parquet"
+        table.with_columns(**{name: pl.col(name).cast(kind) for name, kind in casts.items()}).write_parquet(path)
+        assert mcnet.scan(path, score="s", label="y", field="c", resolution=16) == expected, casts
+
+
+def test_a_csv_column_that_starts_with_whole_numbers_may_hold_others_later(tmp_path):
+    lines = ["s,y,c", *["0,1,7"] * 11_000, "0.5,0.25,seven"]
+    (tmp_path / "log.csv").write_text("\n".join(lines))
+    found = mcnet.scan(tmp_path / "log.csv", score="s", label="y", field="c")
+    assert found.rows == 11_001
+    assert found.contexts.values == (("7", "seven"),)
+
+
+def test_csv_fields_are_the_texts_of_other_formats(tmp_path):
+    (tmp_path / "log.csv").write_text("s,y,c,d\n0.5,1,7,true\n0.5,0,7.0,false\n0.5,0,,true\n0.5,0,1.5,true\n")
+    found = mcnet.scan(tmp_path / "log.csv", score="s", label="y", field=["c", "d"])
+    assert found.contexts.values == (("1.5", "7", None), ("false", "true"))
+    (tmp_path / "log.csv").write_text("s,y,c,d\n0.5,1,007,True\n0.5,0,-7.00,False\n0.5,0,2.50,yes\n")
+    found = mcnet.scan(tmp_path / "log.csv", score="s", label="y", field=["c", "d"])
+    assert found.contexts.values == (("-7", "007", "2.5"), ("false", "true", "yes"))
+
+
+class TestErrors:
+    """The same messages as for arrays, with the name of the column and the row of the file."""
+
+    @pytest.fixture
+    def write(self, tmp_path):
+        def write(rows=5, **columns):
+            table = pl.DataFrame({"s": [0.5] * rows, "y": [0.0] * rows, "w": [1.0] * rows, "c": ["a"] * rows})
+            path = tmp_path / "log.parquet"
+            table.with_columns(
+                **{name: pl.Series(values, strict=False) for name, values in columns.items()}
+            ).write_parquet(path)
+            return path
+
+        return write
+
+    def scan(self, path, **options):
+        return mcnet.scan(path, **({"score": "s", "label": "y", "weight": "w", "field": "c"} | options))
+
+    @pytest.mark.parametrize(
+        ("column", "value", "message"),
+        [
+            ("s", float("nan"), r"s has 1 value missing, NaN or infinite \(first: row 3, nan\); drop or fill"),
+            ("s", None, r"s has 1 value missing, NaN or infinite \(first: row 3, nan\)"),
+            ("s", float("inf"), r"s has 1 value missing, NaN or infinite \(first: row 3, inf\)"),
+            ("s", 1.2, r"s has 1 value outside \[0, 1\] \(first: row 3, 1.2\); pass logits with score_type='logit'"),
+            ("y", float("nan"), r"y has 1 value missing, NaN or infinite \(first: row 3, nan\); drop these rows"),
+            ("y", -1.0, r"y has 1 value outside \[0, 1\] \(first: row 3, -1\); labels are 0/1"),
+            ("y", 2.0, r"y has 1 value outside \[0, 1\] \(first: row 3, 2\)"),
+            ("w", -1.0, r"w has 1 value below 0 \(first: row 3, -1\); weights are counts"),
+            ("w", float("nan"), r"w has 1 value missing, NaN or infinite \(first: row 3, nan\)"),
+            ("w", float("inf"), r"w has 1 value missing, NaN or infinite \(first: row 3, inf\)"),
+        ],
+    )
+    def test_a_bad_value_is_named_with_its_column_and_row(self, write, monkeypatch, column, value, message):
+        path = write(**{column: [0.5, 0.5, 0.5, value, 0.5]})
+        with pytest.raises(mcnet.InputError, match=message):
+            self.scan(path)
+        monkeypatch.setattr(files, "BATCH_ROWS", 2)
+        with pytest.raises(mcnet.InputError, match=message):
+            self.scan(path)
+
+    def test_a_text_that_is_no_number_is_named_with_its_row(self, write, monkeypatch):
+        path = write(s=["0.1", "0.2", "0.3", "a lot", "0.5"])
+        monkeypatch.setattr(files, "BATCH_ROWS", 2)
+        with pytest.raises(mcnet.InputError, match="s is not a number in row 3: 'a lot'; convert the column first"):
+            self.scan(path)
+
+    def test_a_missing_column_is_named_with_those_there_are(self, write):
+        with pytest.raises(mcnet.InputError, match="has no column 'pctr'; it has s, y, w, c"):
+            self.scan(write(), score="pctr")
+        with pytest.raises(mcnet.InputError, match="has no column 'country'"):
+            self.scan(write(), field=["c", "country"])
+
+    def test_a_column_used_twice_is_refused(self, write):
+        with pytest.raises(mcnet.InputError, match="'s' is used twice"):
+            self.scan(write(), label="s")
+
+    def test_no_rows_and_no_weight_are_refused(self, write):
+        with pytest.raises(mcnet.InputError, match="has no rows"):
+            self.scan(write(rows=0))
+        with pytest.raises(mcnet.InputError, match="weight 0"):
+            self.scan(write(w=[0.0] * 5))
+
+    def test_missing_files_are_refused(self, tmp_path):
+        with pytest.raises(mcnet.InputError, match=r"there is no file .*none\.parquet"):
+            self.scan(tmp_path / "none.parquet")
+        with pytest.raises(mcnet.InputError, match="no file matches"):
+            self.scan(str(tmp_path / "*.parquet"))
+        with pytest.raises(mcnet.InputError, match="no file was given"):
+            self.scan([])
+        with pytest.raises(mcnet.InputError, match="holds no Parquet"):
+            self.scan(tmp_path)
+
+    def test_unknown_and_mixed_formats_are_refused(self, tmp_path, write):
+        (tmp_path / "log.xls").write_text("s,y")
+        with pytest.raises(mcnet.InputError, match="no known format"):
+            self.scan(tmp_path / "log.xls")
+        (tmp_path / "log.csv").write_text("s,y,w,c\n0.5,1,1,a\n")
+        with pytest.raises(mcnet.InputError, match="different formats"):
+            self.scan([write(), tmp_path / "log.csv"])
+
+    @pytest.mark.parametrize("name", ["log.parquet", "log.arrow"])
+    @pytest.mark.parametrize("content", [b"", b"this is no table"])
+    def test_a_file_that_is_not_what_it_says_is_refused(self, tmp_path, name, content):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(mcnet.FileFormatError, match="cannot be read"):
+            self.scan(tmp_path / name)
+
+    def test_an_empty_csv_is_refused(self, tmp_path):
+        (tmp_path / "log.csv").write_text("")
+        with pytest.raises(mcnet.McnetError, match=r"log\.csv"):
+            self.scan(tmp_path / "log.csv")
+        (tmp_path / "log.csv").write_text("s,y,w,c\n")
+        with pytest.raises(mcnet.InputError, match="has no rows"):
+            self.scan(tmp_path / "log.csv")
+
+    def test_files_of_different_columns_are_refused(self, tmp_path):
+        pl.DataFrame({"s": [0.5], "y": [1]}).write_parquet(tmp_path / "a.parquet")
+        pl.DataFrame({"s": [0.5], "z": [1]}).write_parquet(tmp_path / "b.parquet")
+        with pytest.raises(mcnet.FileFormatError, match="cannot be read"):
+            mcnet.scan(tmp_path, score="s", label="y")
+
+    @pytest.mark.parametrize("labels", [[0] * 5, [1] * 5])
+    def test_one_class_and_one_score_warn_when_fitted(self, write, labels):
+        sketch = mcnet.scan(write(y=labels), score="s", label="y")
+        with pytest.warns(mcnet.CalibrationWarning, match="every row is"):
+            mcnet.Isotonic().fit_sketch(sketch)
+        sketch = mcnet.scan(write(y=[0, 1, 0, 1, 0]), score="s", label="y")
+        with pytest.warns(mcnet.CalibrationWarning, match="all rows have one score"):
+            mcnet.Isotonic().fit_sketch(sketch)
