@@ -1,4 +1,4 @@
-"""The factorised model: exact derivatives, reached optimum, monotone curves, honest pooling."""
+"""BayesMCNet: exact derivatives, reached optimum, monotone curves, honest pooling."""
 
 from dataclasses import replace
 
@@ -10,12 +10,12 @@ from scipy.special import expit, logit, ndtri
 from mcnet.bayes import newton
 from mcnet.bayes.balance import Balance
 from mcnet.bayes.block_solver import Arrow, Information, conjugate_gradients
-from mcnet.bayes.fit import fit_factorised
+from mcnet.bayes.fit import fit_bayes
 from mcnet.bayes.fit_sketch import family_of
 from mcnet.bayes.likelihood import make_table
 from mcnet.bayes.newton import Posterior
 from mcnet.bayes.panels import make_panels, shape_basis
-from mcnet.bayes.posterior_model import FactorisedModel
+from mcnet.bayes.posterior_model import BayesFit
 from mcnet.bayes.prior import default_strengths
 from mcnet.bayes.structure import Incidence, State, make_shapes
 from mcnet.calibrators.platt import Platt
@@ -41,7 +41,7 @@ def cells_of(log, names=None, resolution=64.0):
 
 
 def fit_log(log, names=None, **options):
-    return fit_factorised(*cells_of(log, names), **options)
+    return fit_bayes(*cells_of(log, names), **options)
 
 
 def chosen_rows(log, which):
@@ -248,7 +248,7 @@ def test_variances_of_one_field_are_the_diagonal_of_the_inverse():
 def test_the_optimum_is_that_of_a_generic_optimiser(names):
     log = two_fields(3_000, rate=0.1)
     x, contexts, w, y, codes, sizes = cells_of(log, names)
-    model = fit_factorised(x, contexts, w, y, codes, sizes, panels=10, deviations=3, lift=False)
+    model = fit_bayes(x, contexts, w, y, codes, sizes, panels=10, deviations=3, lift=False)
     posterior = Posterior(
         make_table(model.panels, x, contexts, w, y, len(codes)),
         model.shapes,
@@ -335,7 +335,7 @@ def test_a_tiny_value_sits_on_the_pooled_curve_and_a_large_one_is_free():
     logits, no_field = np.quantile(logit(log.score), [0.3, 0.5, 0.7, 0.9]), np.zeros((1, 0), dtype=int)
     for value in (0, 1):
         x, contexts, w, y, _, _ = cells_of(chosen_rows(log, np.flatnonzero(log.fields["field"] == value)))
-        alone = fit_factorised(x, contexts, w, y, no_field, []).calibrate(no_field, logits)
+        alone = fit_bayes(x, contexts, w, y, no_field, []).calibrate(no_field, logits)
         own, error = model.calibrate([[value]], logits), model.deviation_of_logits([[value]], logits)
         assert np.all(np.abs(own - alone) < error)
         assert np.all(np.abs(own - model.calibrate([[-1]], logits)) > 2.0 * error)
@@ -373,7 +373,7 @@ def test_two_fields_are_better_than_either_alone_and_combinations_must_be_earned
 def test_without_any_field_there_is_one_curve():
     log = simulate(20_000, fields={"field": SimulatedField(shares=(1.0,))}, seed=0)
     x, contexts, w, y, _, _ = cells_of(log)
-    model = fit_factorised(x, contexts, w, y, np.zeros((1, 0), dtype=int), [])
+    model = fit_bayes(x, contexts, w, y, np.zeros((1, 0), dtype=int), [])
     p = model.curve(np.zeros((1, 0), dtype=int), logit(log.score))
     assert kl_to_truth(p, log.probability).value < 3e-4
     low, high = model.band(np.zeros((1, 0), dtype=int), logit(log.score[:10]))
@@ -383,10 +383,10 @@ def test_without_any_field_there_is_one_curve():
 def test_weights_are_repetitions_and_empty_cells_change_nothing():
     x, contexts, w, y, codes, sizes = cells_of(simulate(2_000, rate=0.1, seed=0), resolution=8)
     probe = np.linspace(-6, 2, 100)
-    once = fit_factorised(x, contexts, 3 * w, 3 * y, codes, sizes).curve([[0]], probe)
-    many = fit_factorised(*(np.tile(c, 3) for c in (x, contexts, w, y)), codes, sizes).curve([[0]], probe)
+    once = fit_bayes(x, contexts, 3 * w, 3 * y, codes, sizes).curve([[0]], probe)
+    many = fit_bayes(*(np.tile(c, 3) for c in (x, contexts, w, y)), codes, sizes).curve([[0]], probe)
     np.testing.assert_allclose(once, many, rtol=1e-6)
-    empty = fit_factorised(
+    empty = fit_bayes(
         np.append(x, 40.0), np.append(contexts, 0), np.append(3 * w, 0.0), np.append(3 * y, 0.0), codes, sizes
     )
     np.testing.assert_allclose(empty.curve([[0]], probe), once, rtol=1e-12)
@@ -403,25 +403,25 @@ def test_a_warm_start_ends_where_a_cold_one_does_and_sooner():
 
 def test_a_warm_start_accepts_new_values():
     x, contexts, w, y, codes, sizes = cells_of(simulate(20_000, seed=2))
-    cold = fit_factorised(x, contexts, w, y, codes, sizes)
-    warm = fit_factorised(x, contexts, w, y, np.vstack([codes, [[4]]]), [5], start=cold)
+    cold = fit_bayes(x, contexts, w, y, codes, sizes)
+    warm = fit_bayes(x, contexts, w, y, np.vstack([codes, [[4]]]), [5], start=cold)
     probe = np.linspace(-8, 0, 5)
     np.testing.assert_allclose(warm.curve([[4]], probe), warm.curve([[-1]], probe))
 
 
 def test_a_warm_start_carries_combinations_over_to_new_codes():
     x, contexts, w, y, codes, sizes = cells_of(two_fields(20_000, interaction=0.4, rate=0.2))
-    cold = fit_factorised(x, contexts, w, y, codes, sizes, pairs=[(0, 1)])
+    cold = fit_bayes(x, contexts, w, y, codes, sizes, pairs=[(0, 1)])
     grown = [sizes[0], sizes[1] + 3]
-    one_step = fit_factorised(x, contexts, w, y, codes, grown, pairs=[(0, 1)], start=cold, iterations=1)
+    one_step = fit_bayes(x, contexts, w, y, codes, grown, pairs=[(0, 1)], start=cold, iterations=1)
     np.testing.assert_allclose(one_step.state.values[2], cold.state.values[2], atol=0.02)
     with pytest.raises(InputError, match="same combinations"):
-        fit_factorised(x, contexts, w, y, codes, sizes, start=cold)
+        fit_bayes(x, contexts, w, y, codes, sizes, start=cold)
 
 
 def test_nothing_to_fit_is_an_error():
     with pytest.raises(InputError, match="no cell"):
-        fit_factorised([0.0], [0], [0.0], [0.0], [[0]], [1])
+        fit_bayes([0.0], [0], [0.0], [0.0], [[0]], [1])
 
 
 def test_a_band_needs_the_covariance():
@@ -432,7 +432,7 @@ def test_a_band_needs_the_covariance():
 
 def test_plain_arrays_bring_the_model_back():
     model = fit_log(two_fields(5_000), pairs=[(0, 1)])
-    back = FactorisedModel.from_arrays(model.arrays())
+    back = BayesFit.from_arrays(model.arrays())
     codes, logits = [[1, 2]], np.linspace(-8, 3, 40)
     np.testing.assert_array_equal(model.curve(codes, logits), back.curve(codes, logits))
 
@@ -468,7 +468,7 @@ def test_balance_narrows_the_spread_of_bias_over_values():
 )
 def test_hard_data_give_finite_rising_sensible_curves(scores, labels):
     contexts = np.arange(len(scores)) % 2
-    model = fit_factorised(logit(scores), contexts, np.ones(len(scores)), labels, [[0], [1]], [2])
+    model = fit_bayes(logit(scores), contexts, np.ones(len(scores)), labels, [[0], [1]], [2])
     probe = np.linspace(-17, 17, 500)
     for code in (0, 1, -1):
         p = model.curve([[code]], probe)
@@ -484,8 +484,8 @@ def test_label_noise_at_the_extremes_does_not_bend_the_middle():
     log = simulate(100_000, seed=0, rate=0.1)
     x, contexts, w, y, codes, sizes = cells_of(log)
     probe = np.quantile(logit(log.score), [0.1, 0.5, 0.9])
-    before = fit_factorised(x, contexts, w, y, codes, sizes).curve([[0]], probe)
-    noisy = fit_factorised(
+    before = fit_bayes(x, contexts, w, y, codes, sizes).curve([[0]], probe)
+    noisy = fit_bayes(
         np.append(x, [16.0, -16.0]),
         np.append(contexts, [0, 0]),
         np.append(w, [20.0, 20.0]),
@@ -500,7 +500,7 @@ def test_all_rows_together_expect_the_positives_they_have():
     log = simulate(200_000, seed=2)
     cells = cells_of(log)
     for lift, bar in ((True, 2e-5), (False, 1e-2)):
-        model = fit_factorised(*cells, lift=lift)
+        model = fit_bayes(*cells, lift=lift)
         p = model.curve(log.fields["field"][:, None], logit(log.score))
         assert abs(p.sum() / log.label.sum() - 1.0) < bar
     assert abs(p.sum() / log.label.sum() - 1.0) > 2e-5  # or there would be nothing to lift
@@ -520,7 +520,7 @@ def test_curves_that_want_to_be_flat_converge_and_priors_are_learnt(truth, value
         "a step": np.where(x > -2.5, -1.5, -4.0),
     }[truth]
     y = (rng.random(len(x)) < expit(level)).astype(float)
-    model = fit_factorised(x, value, np.ones(len(x)), y, np.arange(values)[:, None], [values])
+    model = fit_bayes(x, value, np.ones(len(x)), y, np.arange(values)[:, None], [values])
     assert model.iterations < 60
     assert model.decrement < 1e-4
     assert not np.allclose(model.strengths.values[0], default_strengths(1, 0).values[0])
@@ -585,8 +585,8 @@ def in_standard_deviations(one, other, values):
 def test_bends_that_rows_cannot_tell_are_left_out_and_not_missed():
     log = simulate(10_000, fields={"field": SimulatedField.zipf(120)}, seed=3)
     cells = cells_of(log)
-    every = fit_factorised(*cells, deviations=47)
-    few = fit_factorised(*cells, strengths=every.strengths)
+    every = fit_bayes(*cells, deviations=47)
+    few = fit_bayes(*cells, strengths=every.strengths)
     assert len(few.shapes.roughness) < 16
     assert in_standard_deviations(few, every, 120) < 0.01
 
@@ -607,9 +607,9 @@ def test_a_warm_start_bends_as_finely_as_the_new_rows_can_tell():
 @pytest.mark.parametrize("rows", [3_000, 100_000])
 def test_a_curvature_that_still_holds_ends_where_a_fresh_one_does(monkeypatch, rows):
     cells = cells_of(simulate(rows, fields={"field": SimulatedField.zipf(20)}, seed=4))
-    reusing = fit_factorised(*cells)
+    reusing = fit_bayes(*cells)
     monkeypatch.setattr(newton, "STALE", -1.0)
-    fresh = fit_factorised(*cells)
+    fresh = fit_bayes(*cells)
     assert reusing.decrement < 1e-5
     assert in_standard_deviations(reusing, fresh, 20) < 0.03
 
@@ -617,16 +617,16 @@ def test_a_curvature_that_still_holds_ends_where_a_fresh_one_does(monkeypatch, r
 def test_given_priors_lead_to_the_same_maximum_whatever_is_reused(monkeypatch):
     cells = cells_of(simulate(20_000, seed=4))
     strengths = default_strengths(1, 0)
-    reusing = fit_factorised(*cells, strengths=strengths)
+    reusing = fit_bayes(*cells, strengths=strengths)
     monkeypatch.setattr(newton, "STALE", -1.0)
-    assert in_standard_deviations(reusing, fit_factorised(*cells, strengths=strengths), 4) < 3e-3
+    assert in_standard_deviations(reusing, fit_bayes(*cells, strengths=strengths), 4) < 3e-3
 
 
 # --- size ------------------------------------------------------------------------------------------------------------
 
 
 def test_few_iterations_reach_the_maximum():
-    model = fit_factorised(*cells_of(simulate(100_000, seed=0)))
+    model = fit_bayes(*cells_of(simulate(100_000, seed=0)))
     assert model.iterations < 40
     assert model.decrement < 1e-5
 
@@ -634,6 +634,6 @@ def test_few_iterations_reach_the_maximum():
 def test_thousands_of_values_are_fitted():
     log = simulate(200_000, fields={"field": SimulatedField.zipf(5_000)}, rate=0.2, seed=0)
     cells = cells_of(log, resolution=8)
-    model = fit_factorised(*cells)
+    model = fit_bayes(*cells)
     p = model.curve(log.fields["field"][:, None], logit(log.score))
     assert kl_to_truth(p, log.probability).value < 0.5 * kl_to_truth(log.score, log.probability).value

@@ -1,4 +1,4 @@
-"""MCNet's field-balance regulariser on top of the factorised model."""
+"""MCNet's field-balance regulariser on top of BayesMCNet."""
 
 from __future__ import annotations
 

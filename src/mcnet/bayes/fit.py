@@ -1,4 +1,4 @@
-"""Fitting the factorised model: maximise the posterior, learn the priors' strengths, keep the covariance."""
+"""Fitting BayesMCNet: maximise the posterior, learn the priors' strengths, keep the covariance."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from mcnet.bayes.field_pairs import Combination, combine
 from mcnet.bayes.likelihood import make_table
 from mcnet.bayes.newton import Posterior, Search
 from mcnet.bayes.panels import Shape, make_panels, shape_basis
-from mcnet.bayes.posterior_model import Covariance, FactorisedModel
+from mcnet.bayes.posterior_model import Covariance, BayesFit
 from mcnet.bayes.prior import Learner, Strengths, default_strengths, relearn
 from mcnet.bayes.shape_resolution import worthwhile_bends
 from mcnet.bayes.structure import Incidence, State, make_shapes
 from mcnet.errors import InputError
 
-__all__ = ["fit_factorised"]
+__all__ = ["fit_bayes"]
 
 
 # The maximum counts as reached when twice the log-posterior still to be gained is below this; no data can tell.
@@ -34,7 +34,7 @@ DECREMENT = 1e-5
 SETTLED = 0.05
 
 
-def fit_factorised(
+def fit_bayes(
     logits: ArrayLike,
     contexts: ArrayLike,
     weight: ArrayLike,
@@ -50,11 +50,11 @@ def fit_factorised(
     strengths: Strengths | None = None,
     alpha_balance: float = 0.0,
     normalize: Literal["global", "field"] = "global",
-    start: FactorisedModel | None = None,
+    start: BayesFit | None = None,
     covariance: bool = True,
     iterations: int = 100,
     lift: bool = True,
-) -> FactorisedModel:
+) -> BayesFit:
     """Fit `p = sigmoid(a_c + ∫ exp(φ₀ + b_c + u_c·φ) dt)` to weighted cells by empirical Bayes.
 
     A cell has a mean raw logit, the index of its context, a weight and weighted positives. `codes`
@@ -98,7 +98,7 @@ def fit_factorised(
         if alpha_balance > 0:
             state = refine_balance(posterior, state, arrow, Balance(alpha_balance, normalize, len(sizes)))
         kept = Covariance(arrow.shared_covariance(), tuple(arrow.inverse), tuple(arrow.coupling))
-    model = FactorisedModel(
+    model = BayesFit(
         panels=grid,
         shapes=shapes,
         state=state,
@@ -114,7 +114,7 @@ def fit_factorised(
     return _lifted(model, model.calibrate_contexts(given, where, x), w, of_panels)
 
 
-def _lifted(model: FactorisedModel, calibrated: FloatArray, weight: FloatArray, expected: float) -> FactorisedModel:
+def _lifted(model: BayesFit, calibrated: FloatArray, weight: FloatArray, expected: float) -> BayesFit:
     """The model with a common offset under which its cells expect as many positives as their panels' means did.
 
     A panel's cells were fitted as one, at their mean score; on a bent curve they expect a little more or less.
@@ -177,7 +177,7 @@ def _affordable(contexts: int) -> tuple[int, int]:
 
 
 def _combinations(
-    codes: IntArray, sizes: Sequence[int], pairs: Sequence[tuple[int, int]], start: FactorisedModel | None
+    codes: IntArray, sizes: Sequence[int], pairs: Sequence[tuple[int, int]], start: BayesFit | None
 ) -> list[Combination]:
     found = [combine(codes, sizes, first, second) for first, second in pairs]
     if start is None:
@@ -187,7 +187,7 @@ def _combinations(
     return found
 
 
-def _first_state(posterior: Posterior, combinations: list[Combination], start: FactorisedModel | None) -> State:
+def _first_state(posterior: Posterior, combinations: list[Combination], start: BayesFit | None) -> State:
     """The identity curve, or the earlier model's parameters with zeros for values it did not know."""
     width = posterior.shapes.deviation.shape[1]
     values = [np.zeros((size, width)) for size in posterior.incidence.sizes]

@@ -1,18 +1,18 @@
-"""From a sketch to the fitted factorised model, and from there to a family of curves."""
+"""From a sketch to a fit of BayesMCNet, and from there to a family of curves."""
 
 from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
-from mcnet.bayes.fit import fit_factorised
-from mcnet.bayes.posterior_model import FactorisedModel
+from mcnet.bayes.fit import fit_bayes
+from mcnet.bayes.posterior_model import BayesFit
 from mcnet.bayes.prior import default_strengths
 from mcnet.calibrators.base import warn
 from mcnet.curves.family import CurveFamily
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["belief_limit", "family_of", "field_pairs", "fit_sketch_factorised", "fit_sketch_one_curve"]
+__all__ = ["belief_limit", "family_of", "field_pairs", "fit_bayes_sketch", "fit_one_curve"]
 
 _MOST_COMBINATIONS = 200_000
 # A prior variance that holds every field value on the common curve.
@@ -35,18 +35,18 @@ def field_pairs(sketch: Sketch) -> list[tuple[int, int]]:
     return pairs
 
 
-def fit_sketch_factorised(
+def fit_bayes_sketch(
     sketch: Sketch,
     *,
     panels: int | None,
     interactions: bool,
     alpha_balance: float,
     balance: str,
-    start: FactorisedModel | None = None,
-) -> FactorisedModel:
-    """Fit the factorised model to the cells of a sketch."""
+    start: BayesFit | None = None,
+) -> BayesFit:
+    """Fit the model to the cells of a sketch."""
     contexts = sketch.contexts
-    return fit_factorised(
+    return fit_bayes(
         sketch.logit,
         sketch.context,
         sketch.weight,
@@ -61,16 +61,16 @@ def fit_sketch_factorised(
     ).recentred()
 
 
-def fit_sketch_one_curve(
+def fit_one_curve(
     sketch: Sketch,
     *,
     panels: int | None,
     alpha_balance: float,
     balance: str,
-    start: FactorisedModel | None = None,
-) -> FactorisedModel:
+    start: BayesFit | None = None,
+) -> BayesFit:
     """Fit one curve for all rows: the balance term sees the field values, the curve does not."""
-    alone = fit_sketch_factorised(
+    alone = fit_bayes_sketch(
         sketch.pooled(), panels=panels, interactions=False, alpha_balance=0.0, balance=balance, start=start
     )
     contexts = sketch.contexts
@@ -78,7 +78,7 @@ def fit_sketch_one_curve(
         return alone
     fields = len(contexts.names)
     held = replace(default_strengths(fields, 0), values=(np.full(3, _HELD),) * fields, shared=alone.strengths.shared)
-    return fit_factorised(
+    return fit_bayes(
         sketch.logit,
         sketch.context,
         sketch.weight,
@@ -97,7 +97,7 @@ def belief_limit(rows: float) -> float:
     return float(np.log(2.0 * rows + 1.0))
 
 
-def family_of(model: FactorisedModel, limit: float = np.inf) -> CurveFamily:
+def family_of(model: BayesFit, limit: float = np.inf) -> CurveFamily:
     """Return the fitted curves as a family that needs nothing but NumPy to be evaluated."""
     shapes, panels = model.shapes, model.panels
     return CurveFamily(

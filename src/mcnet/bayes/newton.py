@@ -1,4 +1,4 @@
-"""The log-posterior of the factorised model and damped Newton steps towards its maximum."""
+"""The log-posterior of BayesMCNet and damped Newton steps towards its maximum."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Search:
 
     @property
     def arrow(self) -> Arrow:
-        """The factorised curvature, under the priors believed in."""
+        """The Cholesky-factored curvature, under the priors believed in."""
         if self._arrow is None:
             assert self._information is not None, "a step comes first"
             try:

@@ -1,4 +1,4 @@
-"""The fitted factorised model: one monotone curve for every context, with its credible band."""
+"""A fit of BayesMCNet: one monotone curve for every context, with its credible band."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mcnet.bayes.prior import Strengths
 from mcnet.bayes.structure import Shapes, State
 from mcnet.errors import NotFittedError
 
-__all__ = ["Covariance", "FactorisedModel"]
+__all__ = ["Covariance", "BayesFit"]
 
 _LARGEST_COVARIANCE = 5_000_000
 
@@ -31,7 +31,7 @@ class Covariance:
 
 
 @dataclass(frozen=True)
-class FactorisedModel:
+class BayesFit:
     """`p = sigmoid(a_c + ∫ exp(φ₀(t) + b_c + u_c·φ(t)) dt)` with `a`, `b`, `u` summed over the fields of a context.
 
     `codes` is always `[rows, fields]`; a negative code or one beyond the fitted values is an unseen value, which leaves
@@ -52,7 +52,7 @@ class FactorisedModel:
         """The number of fields a row of `codes` must have."""
         return len(self.state.values) - len(self.combinations)
 
-    def recentred(self) -> FactorisedModel:
+    def recentred(self) -> BayesFit:
         """The same curves, with what all values of a field have in common moved into the shared one.
 
         The shared curve, which unseen values get, has a prior of its own; where that holds it back (scores that say
@@ -65,7 +65,7 @@ class FactorisedModel:
             values[field] = values[field] - common
         return replace(self, state=State(shared, values))
 
-    def without_values(self) -> FactorisedModel:
+    def without_values(self) -> BayesFit:
         """The shared curve alone, as a model without fields."""
         return replace(
             self,
@@ -226,7 +226,7 @@ class FactorisedModel:
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]]) -> FactorisedModel:
+    def from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]]) -> BayesFit:
         """The model that `arrays()` described."""
         get = {name: np.asarray(numbers) for name, numbers in arrays.items()}
         fields = sum(name.startswith("values_") for name in get)

@@ -12,11 +12,11 @@ from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.bayes.fit_sketch import (
     belief_limit,
     family_of,
-    fit_sketch_factorised,
-    fit_sketch_one_curve,
+    fit_bayes_sketch,
+    fit_one_curve,
 )
 from mcnet.bayes.isotonic_mixture import earned_share, mixed_with_isotonic
-from mcnet.bayes.posterior_model import FactorisedModel
+from mcnet.bayes.posterior_model import BayesFit
 from mcnet.calibrators.base import FieldUse, Fitted
 from mcnet.calibrators.histogram import check_bins
 from mcnet.calibrators.one_class_warnings import warn_of_gaps
@@ -180,7 +180,7 @@ class MCNet(AuxiliaryCalibrator):
         network = getattr(self, "network_", None)
         if network is None:
             raise NotSupportedError(f"this fit is a constant ({self.constant_because_}): its uncertainty is not known")
-        if not isinstance(network, FactorisedModel):
+        if not isinstance(network, BayesFit):
             raise NotSupportedError("this fit knows no uncertainty; fit MCNet with architecture='factorised'")
         if network.covariance is None:
             raise NotSupportedError("the uncertainty of so many field values is not saved; fit again to have intervals")
@@ -209,7 +209,7 @@ class MCNet(AuxiliaryCalibrator):
         network = getattr(self, "network_", None)
         if network is None:
             return 1
-        inner = network.panels.edges[1:-1] if isinstance(network, FactorisedModel) else bin_edges(network)
+        inner = network.panels.edges[1:-1] if isinstance(network, BayesFit) else bin_edges(network)
         return 1 + len(inner)
 
     def prepare(self) -> Self:
@@ -271,9 +271,9 @@ class MCNet(AuxiliaryCalibrator):
             "start": warm,
         }
         if self.field_aware:
-            self.network_ = fit_sketch_factorised(sketch, interactions=self.interactions, **given)
+            self.network_ = fit_bayes_sketch(sketch, interactions=self.interactions, **given)
         else:
-            self.network_ = fit_sketch_one_curve(sketch, **given)
+            self.network_ = fit_one_curve(sketch, **given)
         self.order_violations_ = 0.0
         family = family_of(self.network_, belief_limit(sketch.total_weight)).rounded()
         contexts = self._contexts(sketch)
@@ -301,12 +301,12 @@ class MCNet(AuxiliaryCalibrator):
         return None, bin_edges(network)
 
     def _exact(self, logits: FloatArray, codes: NDArray[Any]) -> FloatArray:
-        if isinstance(getattr(self, "network_", None), FactorisedModel):
+        if isinstance(getattr(self, "network_", None), BayesFit):
             return sigmoid(self._believable(self.network_.calibrate(codes, logits), logits))
         return super()._exact(logits, codes)
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        if isinstance(self.network_, FactorisedModel):
+        if isinstance(self.network_, BayesFit):
             about = {"compiled_error": self.compiled_error_, "isotonic_share": self.isotonic_share_}
             return dict(self.network_.arrays()), about
         return super()._state()
@@ -315,7 +315,7 @@ class MCNet(AuxiliaryCalibrator):
         if self.architecture == "per-bin":
             super()._restore(arrays, description)
         else:
-            self.network_ = FactorisedModel.from_arrays(arrays)
+            self.network_ = BayesFit.from_arrays(arrays)
             self.compiled_error_ = description["compiled_error"]
             self.isotonic_share_ = description["isotonic_share"]
 

@@ -1,6 +1,6 @@
-"""Factorised model: shapes of φ, numbers of panels and classical calibrators against the known truth.
+"""BayesMCNet: shapes of φ, numbers of panels and classical calibrators against the known truth.
 
-Run `python -m benchmarks.factorised_shapes` for everything, or name tables: architectures, shapes, panels, bends,
+Run `python -m benchmarks.bayes_shapes` for everything, or name tables: architectures, shapes, panels, bends,
 classical, many, families. Figures are mean KL to the truth × 1e-5 over seeds (lower is better) on 100,000 fresh rows.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import logit
 
 import mcnet
-from mcnet.bayes.fit import fit_factorised
+from mcnet.bayes.fit import fit_bayes
 from mcnet.data.fields import field_columns
 from mcnet.datasets.simulator import SimulatedField, SimulatedLog, simulate
 from mcnet.metrics import kl_to_truth
@@ -40,14 +40,14 @@ def draw(rows: int, seed: int, values: int = 4, family: str = "default") -> Simu
     return simulate(rows, test_rows=100_000, fields={"field": spec}, seed=seed, **options)
 
 
-def factorised(log: SimulatedLog, **options: object) -> tuple[float, float]:
+def bayes(log: SimulatedLog, **options: object) -> tuple[float, float]:
     """Fit with options that the estimator does not have, on the cells that it would see."""
     before, test = log.calibration(), log.test()
     sketch = mcnet.Sketch.from_rows(before.score, before.label, field=before.fields["field"])
     values = len(sketch.contexts)
     given = (sketch.logit, sketch.context, sketch.weight, sketch.positives, np.arange(values)[:, None], [values])
     start = time.process_time()
-    model = fit_factorised(*given, **options)
+    model = fit_bayes(*given, **options)
     seconds = time.process_time() - start
     codes = sketch.contexts.field_codes(field_columns(test.fields["field"]))
     return kl_to_truth(model.curve(codes, logit(test.score)), test.probability).value, seconds
@@ -89,7 +89,7 @@ def by_size(values: int = 4, sizes: tuple[int, ...] = SIZES) -> dict[str, object
 
 
 def with_options(**options: object) -> object:
-    return lambda log: factorised(log, **options)
+    return lambda log: bayes(log, **options)
 
 
 CLASSICAL = {name: lambda log, name=name: classical(log, name) for name in ("isotonic", "per-field", "platt-field")}
@@ -99,7 +99,7 @@ def main(names: list[str]) -> None:
     warnings.simplefilter("ignore")
     wanted = names or ["architectures", "shapes", "panels", "bends", "classical", "many", "families"]
     if "architectures" in wanted:
-        rows = {"factorised": default}
+        rows = {"mcnet-bayes": default}
         for bins in (5, 20, "auto"):
             rows[f"per-bin, bins={bins}"] = lambda log, bins=bins: classical(
                 log, "mcnet", architecture="per-bin", bins=bins
