@@ -19,7 +19,7 @@ from mcnet.bayes.field_pairs import Combination, combine
 from mcnet.bayes.likelihood import make_table
 from mcnet.bayes.newton import Posterior, Search
 from mcnet.bayes.panels import Shape, make_panels, shape_basis
-from mcnet.bayes.posterior_model import Covariance, BayesFit
+from mcnet.bayes.posterior_model import BayesFit, Covariance
 from mcnet.bayes.prior import Learner, Strengths, default_strengths, relearn
 from mcnet.bayes.shape_resolution import worthwhile_bends
 from mcnet.bayes.structure import Incidence, State, make_shapes

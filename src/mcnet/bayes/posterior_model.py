@@ -16,7 +16,7 @@ from mcnet.bayes.prior import Strengths
 from mcnet.bayes.structure import Shapes, State
 from mcnet.errors import NotFittedError
 
-__all__ = ["Covariance", "BayesFit"]
+__all__ = ["BayesFit", "Covariance"]
 
 _LARGEST_COVARIANCE = 5_000_000
 
