@@ -6,15 +6,16 @@ import polars as pl
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.metrics import get_scorer, log_loss
+from sklearn.metrics import get_scorer, log_loss, roc_auc_score
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import mcnet
@@ -65,7 +66,8 @@ def test_a_field_of_a_table_calibrates_each_of_its_values(rows, kind, prefit):
     base = LogisticRegression()
     if prefit:
         base.fit(X.drop("country") if kind == "polars" else X.drop(columns="country"), y)
-    model = CalibratedClassifier(base, method="platt-field", field="country", cv="prefit" if prefit else 5).fit(X, y)
+    cv = "prefit" if prefit else 5
+    model = CalibratedClassifier(base, method="platt-field", field="country", cv=cv, keep_field=False).fit(X, y)
     p = model.predict_proba(X)[:, 1]
     assert "country" not in model.estimator_.feature_names_in_
     for value in ("NL", "FR"):
@@ -77,12 +79,44 @@ def test_a_table_and_an_array_give_the_same(rows):
     number = (country == "NL").astype(float)
     array = np.column_stack([number, X])
     frame = pd.DataFrame(array, columns=["c", *(f"x{i}" for i in range(8))])
-    by_number = CalibratedClassifier(method="platt-field", field=0).fit(array, y)
-    by_name = CalibratedClassifier(method="platt-field", field=["c"]).fit(frame, y)
+    by_number = CalibratedClassifier(method="platt-field", field=0, keep_field=False).fit(array, y)
+    by_name = CalibratedClassifier(method="platt-field", field=["c"], keep_field=False).fit(frame, y)
     assert np.allclose(by_number.predict_proba(array), by_name.predict_proba(frame))
     assert by_number.estimator_.n_features_in_ == 8
-    kept = CalibratedClassifier(method="platt-field", field=0, keep_field=True).fit(array, y)
+    kept = CalibratedClassifier(method="platt-field", field=0).fit(array, y)
     assert kept.estimator_.n_features_in_ == 9
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_the_classifier_keeps_the_field_column_by_default(rows, kind):
+    """A field that decides about the label must stay a feature: without it the ranking is worse."""
+    _, y, _ = rows
+    X = table(rows, kind)
+    encoded = make_column_transformer((OneHotEncoder(), ["country"]), remainder="passthrough")
+    classifier = make_pipeline(encoded, LogisticRegression())
+    train, test = X[:4000], X[4000:]
+    kept = CalibratedClassifier(classifier, method="platt-field", field="country").fit(train, y[:4000])
+    assert "country" in kept.estimator_.feature_names_in_
+    plain = clone(classifier).fit(train, y[:4000])
+    found, expected = (roc_auc_score(y[4000:], m.predict_proba(test)[:, 1]) for m in (kept, plain))
+    assert found > expected - 0.01
+    assert roc_auc_score(y[4000:], kept.estimator_.predict_proba(test)[:, 1]) == pytest.approx(expected)
+
+
+def test_an_error_of_the_classifier_says_what_may_be_done_about_the_field(rows):
+    _, y, _ = rows
+    X = table(rows, "pandas")
+    with pytest.raises(ValueError, match="could not convert string") as caught:
+        CalibratedClassifier(method="platt-field", field="country").fit(X, y)
+    assert "keep_field=False" in caught.value.__notes__[0]
+    encoded = make_column_transformer((OneHotEncoder(), ["country"]), remainder="passthrough")
+    with pytest.raises(ValueError, match="country") as caught:
+        classifier = make_pipeline(encoded, LogisticRegression())
+        CalibratedClassifier(classifier, method="platt-field", field="country", keep_field=False).fit(X, y)
+    assert "takes the field 'country' away" in caught.value.__notes__[0]
+    with pytest.raises(ValueError, match="could not convert string") as caught:
+        CalibratedClassifier(method="platt").fit(X, y)
+    assert not hasattr(caught.value, "__notes__")
 
 
 def test_it_works_in_a_pipeline_and_a_search_over_methods(rows):
@@ -118,7 +152,7 @@ def test_weights_reach_the_classifier_and_the_calibrator(rows):
     assert np.allclose(model.estimator_.predict_proba(X), expected.predict_proba(X))
     p = model.predict_proba(X)[:, 1]
     assert np.average(p, weights=weight) == pytest.approx(np.average(y, weights=weight), abs=0.01)
-    with pytest.raises(NotSupportedError, match="KNeighborsClassifier has no use for sample_weight"):
+    with pytest.raises(NotSupportedError, match="KNeighborsClassifier does not take sample_weight"):
         CalibratedClassifier(KNeighborsClassifier(), method="platt").fit(X, y, sample_weight=weight)
 
 

@@ -1,6 +1,7 @@
 """A scikit-learn classifier with calibrated probabilities: any binary classifier, any method, any field of X."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -31,20 +32,21 @@ __all__ = ["CalibratedClassifier"]
 
 
 class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Wraps a binary classifier so that `predict_proba` gives calibrated probabilities.
+    """Wrap a binary classifier so that `predict_proba` gives calibrated probabilities.
 
-    The calibrator is fitted on scores of rows that the classifier had not seen: those of `cv` folds in turn, after
-    which the classifier is fitted on all rows; or, with cv="prefit", the rows given to `fit`, of a classifier fitted
-    before.
+    The calibrator is fitted on scores of rows that the classifier has not seen. With `cv` folds, each fold is scored by
+    a classifier fitted on the other folds, and the classifier is then fitted on all rows. With cv="prefit" the
+    classifier is fitted already, and the rows given to `fit` must not have trained it.
 
     Parameters
     ----------
-    estimator : the classifier, with predict_proba or decision_function; logistic regression if not given.
+    estimator : the classifier, with predict_proba or decision_function; logistic regression by default.
     method : the name of a method, or a calibrator.
     field : the column, or columns, of X that are fields: names for a pandas or Polars table, numbers for an array.
-        A method without use for a field is fitted without it, so that a search over methods may mix both kinds.
+        A method that does not use fields is fitted without them, so that a search over methods may mix both kinds.
     cv : a number of folds (fewer if the rarer class has fewer rows), a splitter, or "prefit".
-    keep_field : whether the classifier sees the field columns too; by default they are for the calibrator alone.
+    keep_field : whether the classifier sees the field columns, too. Set it to False for a classifier that cannot use
+        them, for example because they are text.
 
     >>> from sklearn.datasets import make_classification
     >>> X, y = make_classification(500, random_state=0)
@@ -60,9 +62,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         method: str | Calibrator = "mcnet",
         field: Any = None,
         cv: Any = 5,
-        keep_field: bool = False,
+        keep_field: bool = True,
     ) -> None:
-        """Store the parameters; they are checked in fit."""
+        """Store the parameters; `fit` checks them."""
         self.estimator = estimator
         self.method = method
         self.field = field
@@ -86,24 +88,18 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         field = self._field(X)
         features = self._features(X)
         chosen = self._calibrator()
-        if isinstance(self.cv, str):
-            if self.cv != "prefit":
-                raise InputError(f"cv is {self.cv!r}; it is a number of folds, a splitter or 'prefit'")
-            check_is_fitted(base)
-            self.estimator_ = base
-            scores, score_type = _scores(base, features)
-        else:
-            scores, score_type = self._out_of_fold(base, features, y, positive, routed)
-            self.estimator_ = base.fit(features, y, **routed.estimator.fit)
+        with self._advice_on_field():
+            scores, score_type = self._fit_classifier(base, features, y, positive, routed)
         used = field if chosen.field_use != "none" else None
         self.calibrator_ = chosen.fit(scores, positive, field=used, weight=weight, score_type=score_type)
         return self
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return the calibrated probability of either class, a row each."""
+        """Return the calibrated probabilities of the two classes, one row per row of X."""
         check_is_fitted(self)
         X = self._checked(X, reset=False)
-        scores, score_type = _scores(self.estimator_, self._features(X))
+        with self._advice_on_field():
+            scores, score_type = _scores(self.estimator_, self._features(X))
         field = self._field(X) if self.calibrator_.model_.fields else None
         p = self.calibrator_.predict(scores, field, score_type=score_type)
         return np.column_stack([1.0 - p, p])
@@ -115,7 +111,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         return predicted
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return who asks for which metadata."""
+        """Return which part asks for which metadata."""
         router = MetadataRouter(owner=self).add_self_request(self)
         router.add(estimator=self._base(), method_mapping=MethodMapping().add(caller="fit", callee="fit"))
         if not isinstance(self.cv, str):
@@ -124,7 +120,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         return router
 
     def __sklearn_tags__(self) -> Any:
-        """Return what this estimator can do: two classes, and what the inner one can."""
+        """Return the capabilities: two classes, and otherwise those of the wrapped classifier."""
         tags = super().__sklearn_tags__()
         inner = get_tags(LogisticRegression() if self.estimator is None else self.estimator)
         tags.classifier_tags.multi_class = False
@@ -165,15 +161,46 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         if weight is not None and not isinstance(self.cv, str):
             if not has_fit_parameter(base, "sample_weight"):
                 raise NotSupportedError(
-                    f"{type(base).__name__} has no use for sample_weight; leave it out, or choose another classifier"
+                    f"{type(base).__name__} does not take sample_weight; leave it out, or choose another classifier"
                 )
             given = {"sample_weight": weight}
         return _Routed(given)
 
+    def _fit_classifier(
+        self, base: Any, features: Any, y: Any, positive: FloatArray, routed: Any
+    ) -> tuple[FloatArray, ScoreType]:
+        """Set `estimator_`, and return scores of the rows by a classifier that has not seen them."""
+        if isinstance(self.cv, str):
+            if self.cv != "prefit":
+                raise InputError(f"cv is {self.cv!r}; it is a number of folds, a splitter or 'prefit'")
+            check_is_fitted(base)
+            self.estimator_ = base
+            return _scores(base, features)
+        found = self._out_of_fold(base, features, y, positive, routed)
+        self.estimator_ = base.fit(features, y, **routed.estimator.fit)
+        return found
+
+    @contextmanager
+    def _advice_on_field(self) -> Iterator[None]:
+        """Add to an error of the classifier what may be its cause: the field columns, or that they are missing."""
+        try:
+            yield
+        except Exception as error:
+            names = ", ".join(map(repr, self._field_names()))
+            if names and self.keep_field:
+                error.add_note(
+                    f"mcnet: the classifier sees the field {names} like every other column of X; encode it for the "
+                    "classifier (for example in a Pipeline with a ColumnTransformer), or pass keep_field=False to "
+                    "leave it to the calibrator"
+                )
+            elif names:
+                error.add_note(f"mcnet: keep_field=False takes the field {names} away from the classifier")
+            raise
+
     def _out_of_fold(
         self, base: Any, features: Any, y: Any, positive: FloatArray, routed: Any
     ) -> tuple[FloatArray, ScoreType]:
-        """Return each row's score by a classifier that had not seen it."""
+        """Return the score of each row by a classifier that has not seen it."""
         splitter = check_cv(self._folds(positive), positive, classifier=True)
         response = "predict_proba" if hasattr(base, "predict_proba") else "decision_function"
         indices = list(splitter.split(features, positive, **routed.splitter.split))
@@ -193,7 +220,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     # -- the columns of X -----------------------------------------------------------------------------------------
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
-        """Return X as a table or an array; what is in it is for the classifier to judge."""
+        """Return X as a table or an array; its contents are checked by the classifier."""
         if _is_table(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
@@ -206,7 +233,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         return list(self.field) if several else [self.field]
 
     def _field(self, X: Any) -> dict[str, Any] | None:
-        """Return the field columns by name; a column of an array is called by its number."""
+        """Return the field columns by name; the name of a column of an array is its number."""
         columns = {str(name): _column(X, name) for name in self._field_names()}
         return columns or None
 
@@ -217,7 +244,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
 
 class _Routed:
-    """What routing would have returned, for when it is switched off."""
+    """The result of metadata routing, for when it is switched off."""
 
     class _Calls(dict[str, Any]):
         def __getattr__(self, name: str) -> Any:
@@ -273,7 +300,7 @@ def _sparse_columns(X: Any, columns: Any) -> Any:
 
 
 def _numbers(rest: NDArray[Any]) -> NDArray[Any]:
-    """Return what is left of a mixed array as numbers, if it is numbers."""
+    """Return the remaining columns of a mixed array as numbers, if they are numbers."""
     try:
         return rest.astype(np.float64)
     except (TypeError, ValueError):
