@@ -110,8 +110,8 @@ def test_an_error_of_the_classifier_says_what_may_be_done_about_the_field(rows):
         CalibratedClassifier(method="platt-field", field="country").fit(X, y)
     assert "keep_field=False" in caught.value.__notes__[0]
     encoded = make_column_transformer((OneHotEncoder(), ["country"]), remainder="passthrough")
+    classifier = make_pipeline(encoded, LogisticRegression())
     with pytest.raises(ValueError, match="country") as caught:
-        classifier = make_pipeline(encoded, LogisticRegression())
         CalibratedClassifier(classifier, method="platt-field", field="country", keep_field=False).fit(X, y)
     assert "takes the field 'country' away" in caught.value.__notes__[0]
     with pytest.raises(ValueError, match="could not convert string") as caught:

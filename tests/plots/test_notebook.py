@@ -29,10 +29,29 @@ def names(figure: Figure) -> list[str]:
 
 def test_a_calibrator_and_its_model_plot_the_pooled_curve_and_the_contexts(fitted: mcnet.Calibrator):
     assert isinstance(fitted.plot(), Figure)
-    assert names(fitted.plot()) == ["pooled", "&lt;FR>", "NL", "PL"]
+    assert set(names(fitted.plot())) == {"pooled", "&lt;FR>", "NL", "PL"}
     assert names(fitted.model_.plot()) == names(fitted.plot())
     assert names(fitted.plot(field="NL")) == ["NL"]
     assert names(fitted.plot(field={"country": "unseen"})) == ["unseen"]
+
+
+def test_the_largest_contexts_are_plotted_not_the_first_by_name():
+    rng = np.random.default_rng(1)
+    shares = np.array([*[0.02] * 10, *[0.2] * 4])
+    shop = np.array([f"small {i}" for i in range(10)] + [f"x{i}" for i in range(4)])[rng.choice(14, 4000, p=shares)]
+    both = {"shop": shop, "device": rng.choice(["tv", "web"], 4000, p=[0.1, 0.9])}
+    for field in ({"shop": shop}, both):
+        fitted = mcnet.PlattField().fit(SCORES, LABELS, field=field)
+        shown = names(fitted.plot())
+        assert len(shown) == 8
+        assert {name.partition(" /")[0] for name in shown[1:5]} == {"x0", "x1", "x2", "x3"}
+        assert names(fitted.model_.plot()) == shown
+
+
+def test_the_repr_of_a_fitted_calibrator_says_so(fitted: mcnet.Calibrator):
+    assert repr(mcnet.PlattField()) == "PlattField()"
+    assert repr(fitted) == "PlattField()  # fitted on 4,000 rows, 3 contexts of country"
+    assert repr(mcnet.Platt().fit(SCORES, LABELS)) == "Platt()  # fitted on 4,000 rows, no field"
 
 
 def test_an_unfitted_calibrator_has_nothing_to_plot():

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import xlog1py, xlogy
 from sklearn.base import BaseEstimator
 
+from mcnet._shared.math import sums_by
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily
@@ -25,6 +26,9 @@ from mcnet.version import __version__
 __all__ = ["Calibrator", "FieldUse", "Fitted", "constant_rate", "warn"]
 
 FieldUse = Literal["none", "optional", "required"]
+
+MOST_LARGEST_CONTEXTS = 12
+"""How many of the largest contexts a model's history names, so that plots can show those."""
 
 
 def warn(message: str) -> None:
@@ -156,7 +160,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         self._fitted().save(path)
 
     def plot(self, field: Any = None) -> Any:
-        """Show the curves as a Plotly figure: the pooled one and the first few contexts', or that of a field value.
+        """Show the curves as a Plotly figure: the pooled one and those of the largest contexts, or of a field value.
 
         `mcnet.plot_curves(calibrator, sketch)` shows a curve over the rows it was fitted on.
         """
@@ -164,6 +168,15 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
 
         self._fitted()
         return plot_lines(self, field)
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Return the constructor call and, after a fit, what it was fitted on."""
+        call = str(super().__repr__(N_CHAR_MAX))
+        if not hasattr(self, "model_"):
+            return call
+        model = self.model_
+        where = f"{len(model.contexts):,} contexts of {' × '.join(model.fields)}" if model.fields else "no field"
+        return f"{call}  # fitted on {model.provenance['rows']:,} rows, {where}"
 
     def _repr_html_(self) -> str:
         """Return the fitted model and its curves for a notebook; scikit-learn's own table while there is no fit."""
@@ -252,9 +265,26 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
             "resolution": sketch.resolution,
             "base_pcoc": _ratio(float((sketch.weight * sketch.score).sum()), sketch.total_positives),
             "columns": dict(sketch.columns),
+            "largest_contexts": largest_contexts(sketch),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "library": f"mcnet {__version__}",
         }
+
+
+def largest_contexts(sketch: Sketch, number: int = MOST_LARGEST_CONTEXTS) -> list[list[str | None]]:
+    """Return the field values of the contexts with the most weight, the largest first.
+
+    >>> largest_contexts(Sketch.from_rows([0.1] * 3, [0, 1, 0], field={"country": ["NL", "US", "US"]}))
+    [['US'], ['NL']]
+    """
+    contexts = sketch.contexts
+    if not contexts.names:
+        return []
+    weight = sums_by(sketch.context, sketch.weight, len(contexts))
+    largest = np.argsort(-weight, kind="stable")[:number]
+    return [
+        [values[code] for values, code in zip(contexts.values, contexts.table[place], strict=True)] for place in largest
+    ]
 
 
 def _ratio(above: float, below: float) -> float | None:

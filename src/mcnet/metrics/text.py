@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mcnet._shared.terminal_text import display_width, one_line, pad
+
 if TYPE_CHECKING:
     from mcnet.metrics.evaluation import Evaluation
     from mcnet.metrics.fields import FieldEvaluation
@@ -104,13 +106,19 @@ def _figure(value: float) -> str:
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:
-    """Pad columns to equal width: the first to the left, the others to the right, a last note as it is."""
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    """Return a table with columns of equal width: the first column to the left, the others to the right.
+
+    Widths are those of a terminal, where some characters take two columns; control characters are written out.
+
+    >>> print(aligned([("city", "rows"), ("東京", "12"), ("Oslo", "3")]))
+    city  rows
+    東京    12
+    Oslo     3
+    """
+    cells = [[one_line(word) for word in line] for line in lines]
+    widths = [max(map(display_width, column)) for column in zip(*cells, strict=True)]
     padded = (
-        "  ".join(
-            word.ljust(width) if i == 0 else word.rjust(width)
-            for i, (word, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
+        "  ".join(pad(word, width, right=i > 0) for i, (word, width) in enumerate(zip(line, widths, strict=True)))
+        for line in cells
     )
     return "\n".join(line.rstrip() for line in padded)

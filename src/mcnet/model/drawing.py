@@ -61,27 +61,37 @@ def prepare_lines(
 
 
 def plot_lines(calibrator: Any, field: Any = None) -> Any:
-    """Show the pooled curve and the first few contexts' as a Plotly figure, or the curve of one field value."""
+    """Show the pooled curve and those of the largest contexts as a Plotly figure, or the curve of one field value."""
     model = fitted_model(calibrator)
     if field is None:
-        return as_plotly(draw_curves(_first_lines(calibrator, _SHOWN)))
+        return as_plotly(draw_curves(_largest_lines(calibrator, _SHOWN)))
     contexts = _context(model, field) if model.fields else None
     return as_plotly(draw_curves(prepare_lines(calibrator, contexts, _range(model))))
 
 
 def inline_lines(model: "CalibrationModel") -> str:
-    """Return the pooled curve and the first few contexts' as a small SVG."""
-    return small_curves(_first_lines(model, _SHOWN_SMALL))
+    """Return the pooled curve and those of the largest contexts as a small SVG."""
+    return small_curves(_largest_lines(model, _SHOWN_SMALL))
 
 
-def _first_lines(calibrator: Any, shown: int) -> list[Line]:
-    """Return the pooled curve, and those of the first contexts that name a value of every field."""
+def _largest_lines(calibrator: Any, shown: int) -> list[Line]:
+    """Return the pooled curve, and those of the contexts with the most weight in the fit."""
     model = fitted_model(calibrator)
-    contexts = None
-    if model.fields:
-        whole = np.flatnonzero((model.contexts.table != ANY).all(axis=1))
-        contexts = model.contexts.subset(whole[:shown].astype(np.int32))
+    contexts = _largest(model, shown) if model.fields else None
     return prepare_lines(calibrator, contexts, _range(model), pooled=True)
+
+
+def _largest(model: "CalibrationModel", shown: int) -> Contexts:
+    """Return the largest contexts as the model's history names them; without a history, the first whole ones."""
+    named = model.provenance.get("largest_contexts")
+    if not named or any(len(values) != len(model.fields) for values in named):
+        whole = np.flatnonzero((model.contexts.table != ANY).all(axis=1))
+        return model.contexts.subset(whole[:shown].astype(np.int32))
+    columns = zip(*named[:shown], strict=True)
+    found, order = Contexts.of(
+        field_columns(dict(zip(model.fields, map(list, columns), strict=True))), len(named[:shown])
+    )
+    return found.subset(order)
 
 
 def _range(model: "CalibrationModel") -> tuple[float, float]:

@@ -199,7 +199,7 @@ class CalibrationModel:
         raise NotSupportedError(f"a {self.method} model has curves and no intervals; {advice} them")
 
     def plot(self, field: Any = None) -> Any:
-        """Show the curves as a Plotly figure: the pooled one and the first few contexts', or that of a field value.
+        """Show the curves as a Plotly figure: the pooled one and those of the largest contexts, or of a field value.
 
         `mcnet.plot_curves(model, sketch)` shows a curve over the rows it was fitted on.
         """
@@ -217,6 +217,7 @@ class CalibrationModel:
             "knots": f"{len(self.curves.probabilities):,}",
             **{name: _shown(value) for name, value in self.provenance.items() if value not in (None, {})},
         }
+        said.pop("largest_contexts", None)  # the picture shows them
         return card(f"Calibration model: {self.method}", [], list(said.items()), picture=inline_lines(self))
 
     def __repr__(self) -> str:
