@@ -27,6 +27,7 @@ class Beta(SmoothCalibrator):
     """
 
     method = "beta"
+    simplicity = 50
 
     def _solve(
         self, logits: FloatArray, weight: FloatArray, positives: FloatArray

@@ -18,6 +18,7 @@ class Identity(Calibrator):
     """
 
     method = "base"
+    simplicity = 0
 
     def _degenerate(self, sketch: Sketch) -> Fitted | None:
         return None

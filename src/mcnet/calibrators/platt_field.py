@@ -117,6 +117,7 @@ class PlattField(Calibrator):
     """
 
     method = "platt-field"
+    simplicity = 90
     field_use = "required"
 
     def _learns_from_one_score(self) -> bool:

@@ -40,6 +40,7 @@ class SIR(Calibrator):
     """
 
     method = "sir"
+    simplicity = 80
 
     def __init__(self, *, bins: int = 20) -> None:
         """Store the parameters; they are checked in fit."""

@@ -33,6 +33,7 @@ class AdaCalib(AuxiliaryCalibrator):
     """
 
     method = "adacalib"
+    simplicity = 120
     _restored_by = "mcnet.networks.adaptive:restore_adaptive"
 
     def __init__(

@@ -76,6 +76,7 @@ class MCNet(AuxiliaryCalibrator):
     """
 
     method = "mcnet"
+    simplicity = 140
     _field_advice = "leave field_aware=True, set alpha_balance > 0 to have it balanced, or leave the field out"
     _restored_by = "mcnet.networks.bank:restore_bank"
 

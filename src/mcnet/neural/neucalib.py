@@ -32,6 +32,7 @@ class NeuCalib(AuxiliaryCalibrator):
     """
 
     method = "neucalib"
+    simplicity = 110
     _field_advice = "set alpha_balance > 0 to have it balanced, use mcnet or per-field, or leave the field out"
     _one_curve = True
     _restored_by = "mcnet.networks.line_plot:restore_lines"

@@ -108,8 +108,8 @@ def select(
     ----------
     sketch : the rows to fit on. Its folds serve the cross-validation; without folds its rows are dealt into five.
     methods : a name or a calibrator, or several; all registered methods that suit the sketch if not given. Which is
-        simpler is said by the registry (`mcnet.methods()`), not by the order given here; among calibrators of one
-        method the first is taken for the simplest.
+        simpler is stated by each class (`simplicity`), not by the order given here; among calibrators of one method
+        the first is taken for the simplest.
     test : judge on this sketch instead of cross-validating.
     progress : is called with the name of each method before it is fitted.
 
@@ -159,7 +159,7 @@ def _candidates(sketch: Sketch, chosen: str | Calibrator | Sequence[str | Calibr
         return {c.method: c for c in suitable}
     listed = [chosen] if isinstance(chosen, str | Calibrator) else chosen
     named: dict[str, Calibrator] = {}
-    for candidate in sorted(map(_candidate, listed), key=_simplicity):
+    for candidate in sorted(map(_candidate, listed), key=lambda candidate: candidate.simplicity):
         name = candidate.method if candidate.method not in named else f"{candidate.method} ({len(named)})"
         named[name] = candidate
     if not named:
@@ -173,12 +173,6 @@ def _candidate(item: str | Calibrator) -> Calibrator:
     if not isinstance(item, str):
         raise InputError(f"methods has {item!r} in it; a method is a name or a calibrator")
     return calibrator(item)
-
-
-def _simplicity(candidate: Calibrator) -> int:
-    """Return the place in the registry; what is not in it comes last."""
-    known = methods()
-    return known.index(candidate.method) if candidate.method in known else len(known)
 
 
 def _fit(candidate: Calibrator, sketch: Sketch) -> Calibrator:
