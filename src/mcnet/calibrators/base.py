@@ -19,7 +19,7 @@ from mcnet.curves.family import CurveFamily
 from mcnet.data.columns import check_lengths, labels_column, weights_column
 from mcnet.data.contexts import Contexts
 from mcnet.errors import CalibrationWarning, InputError, NotFittedError, NotSupportedError
-from mcnet.model.model import CalibrationModel
+from mcnet.model.model import CalibrationModel, Uncertainty
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
 from mcnet.version import __version__
@@ -50,11 +50,16 @@ def constant_rate(sketch: Sketch) -> float:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fit gives: curves, of other contexts than the sketch's if it says so, and their family if there is one."""
+    """What a fit gives: the parts of the model that only the method knows."""
 
     curves: Curves
     contexts: Contexts | None = None
+    """The contexts of the curves; None for those of the sketch."""
     family: CurveFamily | None = None
+    uncertainty: Uncertainty | None = None
+    isotonic_share: float = 0.0
+    balanced_by: tuple[str, ...] = ()
+    """Fields that only weighed in the balance term."""
 
 
 class Calibrator(BaseEstimator):  # type: ignore[misc]
@@ -121,18 +126,26 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
             contexts=fitted.contexts or sketch.contexts,
             curves=fitted.curves.bounded(),
             monotone=self._monotone_curves(),
-            provenance=self._provenance(sketch),
             family=fitted.family,
+            score_type=_score_type(sketch),
+            total_weight=sketch.total_weight,
+            balanced_by=fitted.balanced_by,
+            isotonic_share=fitted.isotonic_share,
+            uncertainty=fitted.uncertainty,
+            provenance=self._provenance(sketch),
         )
         return self
 
     def predict(
-        self, scores: Any, field: Any = None, *, codes: Any = None, score_type: ScoreType = "probability"
+        self, scores: Any, field: Any = None, *, codes: Any = None, score_type: ScoreType | None = None
     ) -> FloatArray:
-        """Return the calibrated probability of each score, float64 inside (0, 1)."""
+        """Return the calibrated probability of each score, float64 inside (0, 1).
+
+        Scores are what the calibrator was fitted on, probabilities or logits, unless `score_type` says otherwise.
+        """
         return self._fitted().predict(scores, field, codes=codes, score_type=score_type)
 
-    def predict_one(self, score: float, field: Any = None) -> float:
+    def predict_one(self, score: float, field: Any = None, *, score_type: ScoreType | None = None) -> float:
         """Return the calibrated probability of one score as a plain float: what `predict` gives, sooner.
 
         `field` is the value of the only field; for several fields a mapping of names to values, or a tuple of values
@@ -142,7 +155,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         >>> round(Platt().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]).predict_one(0.25), 3)
         0.537
         """
-        return self._fitted().predict_one(score, field)
+        return self._fitted().predict_one(score, field, score_type=score_type)
 
     def score(self, scores: Any, labels: Any, *, field: Any = None, weight: Any = None) -> float:
         """Return the negative log-loss on these rows: what scikit-learn's searches maximise."""
@@ -289,6 +302,10 @@ def largest_contexts(sketch: Sketch, number: int = MOST_LARGEST_CONTEXTS) -> lis
     return [
         [values[code] for values, code in zip(contexts.values, contexts.table[place], strict=True)] for place in largest
     ]
+
+
+def _score_type(sketch: Sketch) -> ScoreType:
+    return "logit" if sketch.columns.get("score_type") == "logit" else "probability"
 
 
 def _ratio(above: float, below: float) -> float | None:

@@ -70,7 +70,7 @@ def read_sketch(printer: Printer, files: Sequence[str], *, title: str = "reading
 
 def score_type(model: "CalibrationModel", logits: bool) -> "ScoreType":
     """Return what kind of scores the model reads: as asked for, or as it was fitted."""
-    return "logit" if logits or model.provenance.get("columns", {}).get("score_type") == "logit" else "probability"
+    return "logit" if logits or model.score_type == "logit" else "probability"
 
 
 def remembered(model: "CalibrationModel", name: str, given: str | None) -> str:

@@ -39,7 +39,7 @@ def export_model(model: Any, path: str | PathLike[str], to: str | None = None, *
         raise InputError(f"the export to {to} has no option {', '.join(unknown)}; it has {known}")
     check_options(options)
     served = _served(model)
-    if served.provenance.get("columns", {}).get("score_type") == "logit":
+    if served.score_type == "logit":
         warnings.warn(
             "the model was fitted on logits z, and its export takes probabilities: give it 1 / (1 + exp(-z))",
             CalibrationWarning,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.errors import InputError
 from mcnet.metrics.evaluation import Evaluation, Settings, coded_fields, evaluate_columns
 from mcnet.sketch.sketch import Sketch
@@ -15,7 +15,7 @@ __all__ = ["Predictor", "evaluate_cells", "evaluate_sketch", "predict_cells"]
 class Predictor(Protocol):
     """Whatever turns scores into probabilities: a fitted calibrator or a loaded model."""
 
-    def predict(self, scores: Any, field: Any = None) -> FloatArray:
+    def predict(self, scores: Any, field: Any = None, *, score_type: ScoreType | None = None) -> FloatArray:
         """Return the probability of each score."""
 
 
@@ -29,13 +29,13 @@ def predict_cells(predictor: Predictor, sketch: Sketch) -> FloatArray:
     """Return the calibrated probability of every cell, at its mean score."""
     needed = _needed_fields(predictor)
     if not needed:
-        return predictor.predict(sketch.score)
+        return predictor.predict(sketch.score, score_type="probability")
     columns = {column.name: column for column in sketch.contexts.columns(sketch.context)}
     lacking = [name for name in needed if name not in columns]
     if lacking:
         has = ", ".join(columns) or "none"
         raise InputError(f"the model needs the field {lacking[0]!r}; the sketch has {has}: scan it with that field")
-    return predictor.predict(sketch.score, [columns[name] for name in needed])
+    return predictor.predict(sketch.score, [columns[name] for name in needed], score_type="probability")
 
 
 def evaluate_cells(

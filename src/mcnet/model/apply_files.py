@@ -26,7 +26,7 @@ def apply_to_files(
     score: str,
     column: str = "calibrated",
     replace: bool = False,
-    score_type: ScoreType = "probability",
+    score_type: ScoreType | None = None,
     progress: Callable[[int], Any] | None = None,
 ) -> int:
     """Write the rows of log files with one more column, their calibrated probability; return how many rows.
@@ -39,6 +39,7 @@ def apply_to_files(
     model : the model to apply; its fields are columns of the files.
     score : the column of scores.
     column : the name of the new column; one that exists is refused unless `replace` is set.
+    score_type : "probability" or "logit"; by default what the model was fitted on.
     progress : is called with a number of rows each time that many are done, from any thread.
     """
     target = Path(output)
@@ -46,7 +47,7 @@ def apply_to_files(
     kind = file_format(target)
     _refuse_input(target, expand_paths(files))
     frame, score_of, fields_of = _columns(model, files, source, kind, score, column, replace)
-    work = _Work(model, score, score_type, progress)
+    work = _Work(model, score, score_type or model.score_type, progress)
     index = "row"
     while index in frame.collect_schema().names():
         index += "_"
@@ -114,7 +115,7 @@ class _Work:
         first = int(column("row")[0])
         scores = scores_column(column("score"), score_type=self.score_type, name=self.score, first_row=first)
         fields = {name: column(f"field:{name}") for name in self.model.fields} or None
-        result = self.model.predict(scores, fields)
+        result = self.model.predict(scores, fields, score_type="probability")
         with self._lock:
             self.rows += len(batch)
             if self.progress is not None:

@@ -45,18 +45,18 @@ def prepare_lines(
     low, high = logit(np.array(between))
     scores = sigmoid(np.linspace(low, high, _LINE_POINTS)) if high > low else np.array([between[0]])
     if not model.fields:
-        return [Line(POOLED, scores, model.predict(scores), *_band(calibrator, scores, None))]
+        return [Line(POOLED, scores, model.predict(scores, score_type="probability"), *_band(calibrator, scores, None))]
     lines = []
     if pooled or contexts is None:
         nowhere = np.full(len(scores), -1, dtype=np.int32)
-        lines.append(Line(POOLED, scores, model.predict(scores, codes=nowhere)))
+        lines.append(Line(POOLED, scores, model.predict(scores, codes=nowhere, score_type="probability")))
     if contexts is not None:
         single = len(contexts) == 1 and not pooled
         for place, label in enumerate(contexts.labels()):
             everywhere = np.full(len(scores), place, dtype=np.int32)
             field = [column for column in contexts.columns(everywhere) if column.name in model.fields]
             band = _band(calibrator, scores, field) if single else (None, None)
-            lines.append(Line(label, scores, model.predict(scores, field), *band))
+            lines.append(Line(label, scores, model.predict(scores, field, score_type="probability"), *band))
     return lines
 
 
@@ -111,7 +111,7 @@ def _band(calibrator: Any, scores: FloatArray, field: Any) -> tuple[FloatArray |
     if interval is None:
         return None, None
     try:
-        low, high = interval(scores, field=field, level=_LEVEL)
+        low, high = interval(scores, field=field, level=_LEVEL, score_type="probability")
     except NotSupportedError:
         return None, None
     return low, high

@@ -16,10 +16,11 @@ from mcnet.curves.family import CurveFamily
 from mcnet.data.contexts import ANY, Contexts
 from mcnet.errors import CalibrationWarning, FileFormatError, InputError, McnetError
 from mcnet.model.model import CalibrationModel
+from mcnet.model.version_1 import upgraded
 
 __all__ = ["SCHEMA", "checksum", "load", "model_document", "read_model", "save_model"]
 
-SCHEMA = 1
+SCHEMA = 2
 _EXPLICIT = 30_000
 """Up to so many knots the curves of a family are written one by one."""
 
@@ -40,6 +41,10 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
         "schema": SCHEMA,
         "method": model.method,
         "monotone": model.monotone,
+        "score_type": model.score_type,
+        "total_weight": model.total_weight,
+        "balanced_by": list(model.balanced_by),
+        "isotonic_share": model.isotonic_share,
         "parameters": model.parameters,
         "provenance": model.provenance,
         "fields": [
@@ -64,6 +69,8 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
         ]
     if model.family is not None and ("contexts" in document or not model.contexts.complete):
         document["family"] = model.family.to_dict()
+    if model.uncertainty is not None:
+        document["uncertainty"] = model.uncertainty.to_dict()
     document["checksum"] = checksum(document)
     return document
 
@@ -128,7 +135,7 @@ def read_model(path: str | PathLike[str]) -> CalibrationModel:
     if not _intact(document):
         raise FileFormatError(f"{path} does not match its checksum: it was altered or damaged; save the model again")
     try:
-        return _model(document)
+        return _model(upgraded(document) if schema == 1 else document)
     except (McnetError, KeyError, TypeError, ValueError, IndexError) as error:
         raise FileFormatError(f"{path} does not hold a valid model ({error}); save the model again") from None
 
@@ -190,6 +197,10 @@ def _model(document: dict[str, Any]) -> CalibrationModel:
         contexts=Contexts(names, values, table),
         curves=curves,
         monotone=document["monotone"],
-        provenance=document["provenance"],
         family=family,
+        score_type=document["score_type"],
+        total_weight=document["total_weight"],
+        balanced_by=tuple(document["balanced_by"]),
+        isotonic_share=document["isotonic_share"],
+        provenance=document["provenance"],
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,17 @@ from mcnet.data.fields import field_columns
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.model.small_batches import FewRows
 
-__all__ = ["CalibrationModel"]
+__all__ = ["CalibrationModel", "Uncertainty"]
+
+
+class Uncertainty(Protocol):
+    """How sure a fit is of its curves."""
+
+    def band(self, logits: FloatArray, codes: NDArray[Any], level: float) -> tuple[FloatArray, FloatArray]:
+        """Return the credible interval, in logits, of rows given by their logits and field codes `[rows, fields]`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the uncertainty as plain lists and numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +44,20 @@ class CalibrationModel:
     contexts: Contexts
     curves: Curves
     monotone: bool = True
-    provenance: dict[str, Any] = field(default_factory=dict)
     family: CurveFamily | None = None
     """What the curves were made from, if they are a family: it serves combinations that have no curve of their own."""
+    score_type: ScoreType = "probability"
+    """What kind of scores the model was fitted on, and takes unless the caller says otherwise."""
+    total_weight: float = 0.0
+    """The weight of all rows of the fit."""
+    balanced_by: tuple[str, ...] = ()
+    """Fields that only weighed in the balance term of the fit: they may be given to `predict` and change nothing."""
+    isotonic_share: float = 0.0
+    """How much of each context's own isotonic fit is mixed into its curve, from 0 to 1."""
+    uncertainty: Uncertainty | None = None
+    """How sure the fit is of its curves, if it knows: what `interval` needs."""
+    provenance: dict[str, Any] = field(default_factory=dict)
+    """The history of the fit, for people: nothing that is served depends on it."""
 
     def __post_init__(self) -> None:
         """Refuse curves that break the guarantee."""
@@ -55,7 +76,7 @@ class CalibrationModel:
     @property
     def is_family(self) -> bool:
         """Whether the family makes these very curves; with isotonic fits mixed in they are more than it knows."""
-        return self.family is not None and not self.provenance.get("isotonic_share")
+        return self.family is not None and not self.isotonic_share
 
     @cached_property
     def _evaluator(self) -> Evaluator:
@@ -76,17 +97,19 @@ class CalibrationModel:
         field: Any = None,
         *,
         codes: NDArray[Any] | None = None,
-        score_type: ScoreType = "probability",
+        score_type: ScoreType | None = None,
     ) -> FloatArray:
         """Return the calibrated probability of each score, float64 inside (0, 1).
 
         Parameters
         ----------
-        scores : a column of scores in [0, 1] (or logits, with score_type="logit").
+        scores : a column of scores in [0, 1], or of logits if the model was fitted on logits.
         field : the field column(s), as in fit; unseen values get the pooled curve.
         codes : instead of `field`, what `codes(field)` returned: saves looking the values up again. -1 is the pooled
             curve.
+        score_type : "probability" or "logit"; by default what the model was fitted on.
         """
+        score_type = score_type or self.score_type
         if codes is None and score_type == "probability":
             few = self._few_rows(scores, field)
             if few is not None:
@@ -120,21 +143,23 @@ class CalibrationModel:
                     result[unknown] = self.family.predict(score[unknown], own[asked])
         return result
 
-    def predict_one(self, score: float, field: Any = None) -> float:
+    def predict_one(self, score: float, field: Any = None, *, score_type: ScoreType | None = None) -> float:
         """Return the calibrated probability of one score as a plain float: what `predict` gives, sooner.
 
         Parameters
         ----------
-        score : a number in [0, 1].
+        score : a number in [0, 1], or a logit if the model was fitted on logits.
         field : the value of the only field; for several fields a mapping of names to values, or a tuple of values
             in the order of `fields`. A value that is missing is written `(None,)`, since None means no field at all.
+        score_type : "probability" or "logit"; by default what the model was fitted on.
         """
-        found = self._few_rows.one(score, field)
+        score_type = score_type or self.score_type
+        found = self._few_rows.one(score, field) if score_type == "probability" else None
         if found is not None:
             return found
         if np.ndim(score) != 0:
             raise InputError(f"score is {type(score).__name__}, not a number; predict takes columns of scores")
-        return float(self.predict([score], self._one_row(field))[0])
+        return float(self.predict([score], self._one_row(field), score_type=score_type)[0])
 
     def _one_row(self, field: Any) -> Any:
         """Return the value(s) of one row as columns of one row."""
@@ -179,7 +204,7 @@ class CalibrationModel:
             raise InputError(f"this {self.method} model needs the field {', '.join(self.fields)}; pass field=")
         if field is None:
             return None
-        if self.provenance.get("balanced_by"):
+        if self.balanced_by:
             return None  # the field weighed in the fit and bends no curve
         if not self.fields:
             raise NotSupportedError(f"this {self.method} model was fitted without a field; call predict without field=")

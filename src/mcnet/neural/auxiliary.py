@@ -100,7 +100,7 @@ class AuxiliaryCalibrator(NetworkCalibrator):
         *,
         features: Any = None,
         codes: Any = None,
-        score_type: ScoreType = "probability",
+        score_type: ScoreType | None = None,
         exact: bool = False,
     ) -> FloatArray:
         """Return the calibrated probability of each score; with auxiliary=True, of each score and its features.
@@ -120,17 +120,17 @@ class AuxiliaryCalibrator(NetworkCalibrator):
         if both.function is None:
             curve = super().predict(scores, field, **asked)
         elif exact:
-            score = scores_column(scores, score_type=score_type)
+            score = scores_column(scores, score_type=score_type or self._fitted().score_type)
             curve = both.function.predict(logit(score), self._field_codes(field, len(score)))
         else:
             curve = both.model.predict(scores, field, codes=codes, score_type=score_type)
         return both.add(curve, encoded)
 
-    def predict_one(self, score: float, field: Any = None) -> float:
+    def predict_one(self, score: float, field: Any = None, *, score_type: ScoreType | None = None) -> float:
         """Return the calibrated probability of one score as a plain float; not with auxiliary=True."""
         model = self._fitted()
         self._check_features_given(None)
-        return model.predict_one(score, field)
+        return model.predict_one(score, field, score_type=score_type)
 
     @property
     def monotone(self) -> bool:  # type: ignore[override]
@@ -220,7 +220,7 @@ class AuxiliaryCalibrator(NetworkCalibrator):
         if not enough_to_judge(rows):
             warn(f"{self.method}: too few rows of one class to train an auxiliary network; it adds nothing")
             schedule = replace(schedule, epochs=0)
-        plain = model.predict(rows.score, rows.fields if model.fields else None)
+        plain = model.predict(rows.score, rows.fields if model.fields else None, score_type="probability")
         function = row_function(self.network_, codes, self._integral_steps()) if joint else FixedFunction()
         fitted = fit_with_auxiliary(
             function,
@@ -246,7 +246,11 @@ class AuxiliaryCalibrator(NetworkCalibrator):
             self.order_violations_ = max(self.order_violations_, projection.largest)
             model = replace(model, curves=curves.bounded())
         both = AuxiliaryModel(rows.encoding, fitted.auxiliary, model, trained)
-        curve = model.predict(rows.score, rows.fields if model.fields else None) if joint else plain
+        curve = (
+            model.predict(rows.score, rows.fields if model.fields else None, score_type="probability")
+            if joint
+            else plain
+        )
         self.auxiliary_ = both.settled(curve, rows)
         held = rows.taken(fitted.held)
         assert held.features is not None

@@ -166,7 +166,7 @@ class MCNet(AuxiliaryCalibrator):
         return cls(**(settings | changes))
 
     def interval(
-        self, scores: Any, field: Any = None, *, level: float = 0.9, score_type: ScoreType = "probability"
+        self, scores: Any, field: Any = None, *, level: float = 0.9, score_type: ScoreType | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """Return a credible interval of the true probability at each score: (low, high).
 
@@ -176,7 +176,7 @@ class MCNet(AuxiliaryCalibrator):
         if self.auxiliary:
             raise NotSupportedError("with auxiliary=True the uncertainty is not known; fit a second MCNet without it")
         check_level(level)
-        score = scores_column(scores, score_type=score_type)
+        score = scores_column(scores, score_type=score_type or self._fitted().score_type)
         codes = self._field_codes(field, len(score))
         network = getattr(self, "network_", None)
         if network is None:
@@ -186,13 +186,13 @@ class MCNet(AuxiliaryCalibrator):
         if network.covariance is None:
             raise NotSupportedError("the uncertainty of so many field values is not saved; fit again to have intervals")
         logits = logit(score)
-        served = self.predict(score, field)
+        served = self.predict(score, field, score_type="probability")
         low, high = (self._believable(logit(clip_scores(edge)), logits) for edge in network.band(codes, logits, level))
         return np.minimum(sigmoid(low), served), np.maximum(sigmoid(high), served)
 
     def _believable(self, calibrated: FloatArray, logits: FloatArray) -> FloatArray:
         # A model that serves every context by a curve of its own is saved without its family.
-        return believable(calibrated, logits, belief_limit(self._fitted().provenance["weight"]))
+        return believable(calibrated, logits, belief_limit(self._fitted().total_weight))
 
     @property
     def field_use(self) -> FieldUse:  # type: ignore[override]
@@ -282,7 +282,9 @@ class MCNet(AuxiliaryCalibrator):
         self.isotonic_share_ = self._share(given_rows, curves, contexts)
         if self.isotonic_share_ > 0.0:
             curves = mixed_with_isotonic(given_rows, curves, contexts, self.isotonic_share_)
-        return Fitted(curves, contexts, family)
+        return Fitted(
+            curves, contexts, family, isotonic_share=self.isotonic_share_, balanced_by=self._balanced_by(sketch)
+        )
 
     def _share(self, sketch: Sketch, curves: Curves, contexts: Contexts) -> float:
         if self.isotonic_share != "auto":
@@ -319,10 +321,6 @@ class MCNet(AuxiliaryCalibrator):
             self.network_ = BayesFit.from_arrays(arrays)
             self.compiled_error_ = description["compiled_error"]
             self.isotonic_share_ = description["isotonic_share"]
-
-    def _provenance(self, sketch: Sketch) -> dict[str, Any]:
-        share = getattr(self, "isotonic_share_", 0.0)
-        return super()._provenance(sketch) | ({"isotonic_share": share} if share > 0.0 else {})
 
     def _plain_parameters(self) -> dict[str, Any]:
         # A callback is no part of what was fitted.

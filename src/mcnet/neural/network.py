@@ -1,6 +1,7 @@
 """The base class of calibrators that are trained networks: compile, guarantee, exact prediction, training state."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from os import PathLike
 from typing import Any, ClassVar, Protocol, Self
@@ -145,10 +146,8 @@ class NetworkCalibrator(Calibrator):
         """Return the contexts that get a curve."""
         return Contexts.none() if self._one_curve else sketch.contexts.completed(EVERY_COMBINATION)
 
-    def _provenance(self, sketch: Sketch) -> dict[str, Any]:
-        # Whoever serves the model may have the field at hand: it is let pass, and not needed.
-        names = list(sketch.contexts.names) if self._one_curve else []
-        return super()._provenance(sketch) | ({"balanced_by": names} if names else {})
+    def _balanced_by(self, sketch: Sketch) -> tuple[str, ...]:
+        return sketch.contexts.names if self._one_curve else ()
 
     @property
     def monotone(self) -> bool:  # type: ignore[override]
@@ -185,6 +184,7 @@ class NetworkCalibrator(Calibrator):
         constant = super()._degenerate(sketch.pooled() if self._one_curve else sketch)
         if constant is not None:
             self.order_violations_ = 0.0
+            constant = replace(constant, balanced_by=self._balanced_by(sketch))
         return constant
 
     def _learns_from_one_score(self) -> bool:
@@ -200,7 +200,7 @@ class NetworkCalibrator(Calibrator):
             self.network_.predict, contexts, sketch, breaks=breaks, jumps=jumps, guarantee=self.guarantee
         )
         self.order_violations_ = projection.largest
-        return Fitted(curves, contexts)
+        return Fitted(curves, contexts, balanced_by=self._balanced_by(sketch))
 
     def predict(
         self,
@@ -208,7 +208,7 @@ class NetworkCalibrator(Calibrator):
         field: Any = None,
         *,
         codes: Any = None,
-        score_type: ScoreType = "probability",
+        score_type: ScoreType | None = None,
         exact: bool = False,
     ) -> FloatArray:
         """Return the calibrated probability of each score; `exact` asks the network itself, not its curve."""
@@ -216,7 +216,7 @@ class NetworkCalibrator(Calibrator):
             return super().predict(scores, field, codes=codes, score_type=score_type)
         if codes is not None:
             raise InputError("codes name curves; with exact=True give the field itself")
-        score = scores_column(scores, score_type=score_type)
+        score = scores_column(scores, score_type=score_type or self._fitted().score_type)
         return self._exact(logit(score), self._field_codes(field, len(score)))
 
     def _exact(self, logits: FloatArray, codes: NDArray[Any]) -> FloatArray:
@@ -230,7 +230,7 @@ class NetworkCalibrator(Calibrator):
 
     def _field_codes(self, field: Any, rows: int) -> NDArray[Any]:
         contexts = self._fitted().contexts
-        if self.model_.provenance.get("balanced_by"):
+        if self.model_.balanced_by:
             field = None  # it weighed in the fit and bends no curve
         if field is None and contexts.names:
             raise InputError(f"this {self.method} model needs the field {', '.join(contexts.names)}; pass field=")
