@@ -115,3 +115,16 @@ def test_contexts_of_one_cell_and_several_fields():
         fitted = mcnet.MCNet(isotonic_share=0.5).fit(score, label, field={"a": value, "b": second})
     p = fitted.predict(np.linspace(0.0, 1.0, 101), field={"a": np.full(101, value[7]), "b": np.full(101, "once")})
     assert np.all(np.diff(p) >= 0.0)
+
+
+def test_a_context_without_a_row_outside_a_fold_keeps_its_smooth_curve():
+    score, label, value, _ = stairs(20_000)
+    names = np.where(np.arange(20_000) == 11, "once", value.astype(str))
+    sketch = mcnet.Sketch.from_rows(score, label, field=names, folds=np.arange(20_000) % 5)
+    train, held = sketch.fold_parts(1)
+    assert "once" in held.contexts.values[0]
+    fitted = mcnet.MCNet(isotonic_share=0.5).fit_sketch(train)
+    p = fitted.predict(np.linspace(0.0, 1.0, 101), field=["once"] * 101)
+    smooth = mcnet.MCNet(isotonic_share=0.0).fit_sketch(train)
+    np.testing.assert_array_equal(p, smooth.predict(np.linspace(0.0, 1.0, 101), field=["once"] * 101))
+    assert mcnet.MCNet().fit_sketch(train).isotonic_share_ > 0.0

@@ -205,11 +205,3 @@ def test_threads_that_forget_values_do_not_disturb_others():
     for _ in range(3):
         model._few_rows._by_value = Forgetful({"NL": model._few_rows._by_value["NL"]})
         assert model.predict_one(0.5, ("NL",)) == expected
-
-
-def test_only_known_contexts_are_answered_if_so_asked():
-    model = one_field()
-    few = FewRows(model.contexts, model.curves, only_known=True)
-    assert few([0.5], ["unseen"]) is None
-    assert few.one(0.5, "unseen") is None
-    assert few([0.5], ["NL"]).tolist() == model.predict([0.5], field=["NL"]).tolist()

@@ -6,13 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.math import clip_scores, logit, sigmoid
 from mcnet._shared.typing import FloatArray, IntArray
 
 __all__ = ["Combination", "CurveFamily", "Lines", "believable"]
 
 _EXACT_POWER = 22
-_TOGETHER = 2048
 
 
 def believable(calibrated: FloatArray, logits: FloatArray, limit: float) -> FloatArray:
@@ -115,30 +113,16 @@ class CurveFamily:
 
     def lines(self, codes: NDArray[Any]) -> Lines:
         """Return the curves of contexts given by their codes `[contexts, fields]`."""
-        moved = self._moved(np.asarray(codes, dtype=np.int64).reshape(len(codes), self.fields))
-        # Not a product of matrices: that would round a context's curve by the company it is asked in.
+        moved = self.moved(np.asarray(codes, dtype=np.int64).reshape(len(codes), self.fields))
+        # Not a matrix product: its rounding depends on how many contexts are computed together.
         slopes = np.exp(self.log_slope + np.einsum("cn,pn->cp", moved, self.log_slope_by))
         rises = slopes[:, 1:-1] * np.diff(self.knots)
         climbed = np.concatenate([np.zeros((len(moved), 1)), np.cumsum(rises, axis=1)], axis=1)
         start = self.offset + np.einsum("cn,n->c", moved, self.offset_by) - climbed[:, self.origin]
         return Lines(self.knots, start[:, None] + climbed, slopes[:, 0], slopes[:, -1], self.limit)
 
-    def predict(self, scores: FloatArray, codes: NDArray[Any]) -> FloatArray:
-        """Return the probability of each row from its score and its codes `[rows, fields]`."""
-        logits = logit(clip_scores(scores))
-        distinct, which = np.unique(np.asarray(codes, dtype=np.int64), axis=0, return_inverse=True)
-        result = np.empty(len(scores))
-        order = np.argsort(which, kind="stable")
-        # In blocks of contexts, to bound the memory: the rows of a block lie together in this order.
-        starts = range(0, len(distinct), _TOGETHER)
-        ends = np.searchsorted(which[order], [*starts, len(distinct)])
-        for start, first, last in zip(starts, ends[:-1], ends[1:], strict=True):
-            rows = order[first:last]
-            lines = self.lines(distinct[start : start + _TOGETHER])
-            result[rows] = lines.each(which[rows] - start, logits[rows])
-        return sigmoid(result)
-
-    def _moved(self, codes: IntArray) -> FloatArray:
+    def moved(self, codes: IntArray) -> FloatArray:
+        """Return the numbers of each context `[contexts, numbers]`: the sum over its known values."""
         columns = [codes[:, field] for field in range(self.fields)]
         columns += [combination.codes(codes) for combination in self.combinations]
         moved = np.zeros((len(codes), len(self.offset_by)))

@@ -200,8 +200,11 @@ class Contexts:
 
     def find(self, values: Sequence[Any]) -> int:
         """Return the context of one row, its values in the order of the fields; -1 where it is unknown."""
-        codes = tuple([place.get(field_text(v), ANY) for place, v in zip(self._places, values, strict=True)])
-        return self._by_codes.get(codes, -1)
+        return self._by_codes.get(self.codes_of(values), -1)
+
+    def codes_of(self, values: Sequence[Any]) -> tuple[int, ...]:
+        """Return the code of each of one row's values, in the order of the fields; ANY for an unseen value."""
+        return tuple([place.get(field_text(v), ANY) for place, v in zip(self._places, values, strict=True)])
 
     @cached_property
     def _by_codes(self) -> dict[tuple[int, ...], int]:

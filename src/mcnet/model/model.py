@@ -13,6 +13,7 @@ from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
 from mcnet.curves.family import CurveFamily
+from mcnet.curves.family_evaluation import FamilyEvaluator
 from mcnet.data.columns import as_array, as_floats, check_lengths, scores_column
 from mcnet.data.contexts import ANY, Contexts
 from mcnet.data.fields import field_columns
@@ -84,7 +85,12 @@ class CalibrationModel:
 
     @cached_property
     def _few_rows(self) -> FewRows:
-        return FewRows(self.contexts, self.curves, only_known=self.asks_family)
+        return FewRows(self.contexts, self.curves, self._family_evaluator if self.asks_family else None)
+
+    @cached_property
+    def _family_evaluator(self) -> FamilyEvaluator:
+        assert self.family is not None
+        return FamilyEvaluator(self.family)
 
     @cached_property
     def asks_family(self) -> bool:
@@ -132,7 +138,6 @@ class CalibrationModel:
             scores_column(score)
             raise self._not_codes()
         if self.asks_family and field is not None:
-            assert self.family is not None
             assert which is not None
             unknown = np.flatnonzero(which < 0)
             if len(unknown):
@@ -140,7 +145,7 @@ class CalibrationModel:
                 asked = (own != ANY).any(axis=1)  # where no value is known, the pooled curve holds
                 if asked.any():
                     unknown = unknown[asked]
-                    result[unknown] = self.family.predict(score[unknown], own[asked])
+                    result[unknown] = self._family_evaluator.predict(score[unknown], own[asked])
         return result
 
     def predict_one(self, score: float, field: Any = None, *, score_type: ScoreType | None = None) -> float:

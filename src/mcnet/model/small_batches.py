@@ -12,7 +12,8 @@ import numpy as np
 from mcnet._shared.math import SCORE_FLOOR
 from mcnet._shared.typing import FloatArray
 from mcnet.curves.curves import Curves
-from mcnet.data.contexts import Contexts
+from mcnet.curves.family_evaluation import FamilyEvaluator
+from mcnet.data.contexts import ANY, Contexts
 from mcnet.data.fields import FieldColumn
 
 __all__ = ["FEW", "FewRows"]
@@ -52,17 +53,22 @@ def _at(lines: Lines, score: float) -> float:
     return found if found < most else most
 
 
+def _unusual(values: tuple[Any, ...]) -> bool:
+    """Tell whether a value is a column, or cannot be a field value."""
+    return any(isinstance(value, FieldColumn) or value.__hash__ is None for value in values)
+
+
 class FewRows:
     """Predicts lists of up to FEW rows, and leaves whatever is unusual about them to the array path."""
 
-    def __init__(self, contexts: Contexts, curves: Curves, *, only_known: bool = False) -> None:
+    def __init__(self, contexts: Contexts, curves: Curves, family: FamilyEvaluator | None = None) -> None:
         """Start without lines; a curve's are made when it is first asked for.
 
-        With `only_known` a context that has no curve of its own is left to the array path, too.
+        A `family` serves combinations of known values that have no curve of their own.
         """
         self._contexts = contexts
         self._curves = curves
-        self._only_known = only_known
+        self._family = family
         self._lines: dict[int, Lines] = {}
         self._by_value: dict[Any, Lines] = {}
         self._without = None if contexts.names else self._lines_of(0)
@@ -98,19 +104,29 @@ class FewRows:
             if not 0.0 <= score <= 1.0:
                 return None
             score = _FLOOR if score < _FLOOR else _TOP
+        values: tuple[Any, ...] = ()
         if field is None:
             lines = self._without
         elif type(field) is tuple:
-            lines = self._find(field)
+            lines, values = self._find(field), field
         elif type(field) in _PLAIN:
             lines = self._by_value.get(field) or self._find((field,))
         elif isinstance(field, Mapping):
             names = self._contexts.names
             known = len(field) == len(names) and all(name in field for name in names)
-            lines = self._find(tuple([field[name] for name in names])) if known else None
+            values = tuple([field[name] for name in names]) if known else ()
+            lines = self._find(values)
         else:
             lines = self._find((field,))
-        return None if lines is None else _at(lines, score)
+        if lines is not None:
+            return _at(lines, score)
+        return None if self._family is None else self._by_family(self._family, values, score)
+
+    def _by_family(self, family: FamilyEvaluator, values: tuple[Any, ...], score: float) -> float | None:
+        """Return the probability of a combination without a curve; None for values that cannot be a context."""
+        if len(values) != len(self._contexts.names) or _unusual(values):
+            return None
+        return family.predict_one(score, self._contexts.codes_of(values))
 
     def _several(self, scores: Any, field: Any) -> FloatArray | None:
         numbers = _items(scores)
@@ -160,11 +176,15 @@ class FewRows:
         # One look, since another thread may forget everything between two.
         if plain and (known := self._by_value.get(key)) is not None:
             return known
-        if any(isinstance(value, FieldColumn) or value.__hash__ is None for value in values):
-            return None  # a column, or what cannot be a field value
-        context = self._contexts.find(values)
-        if context < 0 and self._only_known:
+        if _unusual(values):
             return None
+        context = self._contexts.find(values)
+        if (
+            context < 0
+            and self._family is not None
+            and (codes := self._contexts.codes_of(values)).count(ANY) < len(codes)
+        ):
+            return None  # where no value is known, the pooled curve holds
         lines = self._lines_of(1 + context)
         if plain:
             if len(self._by_value) >= _REMEMBERED + 2 * len(self._contexts):
