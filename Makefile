@@ -3,29 +3,58 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMPS := .venv/.stamps
-# torch is asked for by name and version: this build is CPU-only and small.
-INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+PIP := $(BIN)/pip --quiet --disable-pip-version-check
+# Every package is named by version and checksum in requirements/, made anew by `make lock`.
+LOCKED := install --require-hashes --no-deps --no-build-isolation
+# torch alone is asked for by name and version: this build is CPU-only and small.
+TORCH := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs bench bench-full clean
+.PHONY: help demo test test-all test-core test-numerics fuzz system lint docs bench bench-full lock audit sbom clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
 
-$(BIN)/pip:
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
+# The build tools come first: packages without a wheel, and mcnet itself, are built with these and no others.
+$(STAMPS)/build: requirements/build.txt
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	@$(PIP) install --require-hashes --no-deps -r requirements/build.txt
+	@mkdir -p $(@D) && touch $@
 
-$(STAMPS)/%: pyproject.toml constraints.txt | $(BIN)/pip
+$(STAMPS)/%: requirements/%.txt pyproject.toml $(STAMPS)/build
 	@echo "installing into .venv ($*): a few minutes the first time, never again"
-	$(INSTALL) -e '.$(if $(filter-out run,$*),[$*])'
+	@$(PIP) $(LOCKED) -r $<
+	@$(if $(filter run test,$*),$(PIP) install $(TORCH))
+	@$(PIP) install --no-deps --no-build-isolation -e .
 	@mkdir -p $(@D) && touch $@
 
 demo: $(STAMPS)/run ## simulate a click log, fit every method, print the comparison
 	@$(BIN)/mcnet demo
 
-test: $(STAMPS)/test ## run every test
+test: $(STAMPS)/test ## run the tests; the last lines say what was left out for lack of a program
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-all: system $(STAMPS)/test ## install what the tests can use (Chromium, valgrind) and run every test, none skipped
+	@MCNET_SKIP_NOTHING=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-numerics: $(STAMPS)/test ## run the numerical tests as on another processor (other BLAS kernels, plain NumPy loops)
+	@OPENBLAS_CORETYPE=Nehalem NPY_DISABLE_CPU_FEATURES="$$($(BIN)/python .ci/cpu_features.py)" \
+	  $(BIN)/python -m pytest -n 2 --dist worksteal tests/bayes tests/calibrators tests/curves tests/metrics tests/model \
+	  tests/networks tests/neural tests/sketch
+
+test-core: $(STAMPS)/build ## install mcnet without any extra into .venv-core, and run the tests that need none
+	@test -x .venv-core/bin/pip || $(PYTHON) -m venv .venv-core
+	@.venv-core/bin/pip --quiet --disable-pip-version-check install --require-hashes --no-deps -r requirements/build.txt
+	@.venv-core/bin/pip --quiet --disable-pip-version-check $(LOCKED) -r requirements/core.txt
+	@.venv-core/bin/pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation -e .
+	@MCNET_CORE=1 .venv-core/bin/python -m pytest -n 2 --dist worksteal tests/bayes tests/calibrators tests/cli tests/curves \
+	  tests/data tests/metrics tests/model tests/selection tests/sketch
+
+fuzz: $(STAMPS)/test ## attack formats, files, signals and weights for MINUTES (default 10), and print the counts
+	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)
+
+system: ## install the programs that some tests need, where they are missing
+	@bash .ci/system-packages
 
 lint: $(STAMPS)/lint ## ruff, mypy (strict), import-linter
 	@$(BIN)/ruff check .
@@ -42,5 +71,14 @@ bench: $(STAMPS)/test ## measure mcnet beside its peers on the same rows (minute
 bench-full: $(STAMPS)/test ## the same with all sizes, seeds and time limits (hours)
 	@$(BIN)/python -m benchmarks --full
 
-clean: ## remove the environment and everything generated
-	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+lock: $(STAMPS)/build ## make requirements/*.txt anew: the newest versions that pyproject.toml allows, with checksums
+	@bash requirements/lock
+
+audit: $(STAMPS)/test ## look the installed packages up in a database of known vulnerabilities
+	@bash .ci/audit
+
+sbom: $(STAMPS)/test ## write the software bill of materials of .venv to sbom.json (CycloneDX)
+	@$(BIN)/cyclonedx-py environment .venv --output-format JSON --output-file sbom.json
+
+clean: ## remove the environments and everything generated
+	rm -rf .venv .venv-core build dist site sbom.json .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

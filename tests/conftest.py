@@ -1,0 +1,36 @@
+"""What the whole suite shares: tests that are left out are named in the last lines, with what to install for them."""
+
+import os
+from collections import Counter
+
+import pytest
+
+NOTHING_MAY_BE_SKIPPED = os.environ.get("MCNET_SKIP_NOTHING") == "1"
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Return why a test was left out, without the place in the source."""
+    why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return why.removeprefix("Skipped: ")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say as the last thing what was not run, and how to run it."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if not skipped:
+        return
+    terminalreporter.section("left out")
+    for reason, number in Counter(_reason(report) for report in skipped).most_common():
+        terminalreporter.write_line(f"{number} test{'s' if number > 1 else ''}: {reason}")
+    if NOTHING_MAY_BE_SKIPPED:
+        terminalreporter.write_line("Nothing may be left out here (MCNET_SKIP_NOTHING=1): this counts as a failure.")
+    else:
+        terminalreporter.write_line("They did not run; `make test-all` installs what they need and runs every test.")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Fail the run if tests were left out where all of them must run."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if NOTHING_MAY_BE_SKIPPED and exitstatus == 0 and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
