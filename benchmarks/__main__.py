@@ -17,7 +17,7 @@ PARTS = {
     "speed": ("time and memory against the peers", True),
     "literal": ("the paper taken literally against the default fit", True),
     "row_counts": ("fit time against rows, scan included", True),
-    "truths": ("MCNet against isotonic at 3 M rows", True),
+    "truths": ("BayesMCNet against isotonic at 3 M rows", True),
     "theorem": ("random truths: the error goes to the noise", True),
     "balance": ("the balance term", True),
     "many_contexts": ("thousands of contexts", True),

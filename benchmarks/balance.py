@@ -8,9 +8,9 @@ from mcnet.datasets.simulator import SimulatedLog, simulate
 
 ALPHA = 1.0
 METHODS = {
-    "MCNet-None": (mcnet.MCNet, {"field_aware": False}),
-    "MCNet-Field": (mcnet.MCNet, {}),
-    "MCNet-Field, per-bin": (mcnet.MCNet, {"architecture": "per-bin", "bins": 20}),
+    "BayesMCNet, one curve": (mcnet.BayesMCNet, {"field_aware": False}),
+    "BayesMCNet": (mcnet.BayesMCNet, {}),
+    "MCNet-Field": (mcnet.MCNet, {"bins": 20}),
     "NeuCalib": (mcnet.NeuCalib, {}),
     "AdaCalib": (mcnet.AdaCalib, {}),
 }

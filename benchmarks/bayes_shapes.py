@@ -54,13 +54,13 @@ def bayes(log: SimulatedLog, **options: object) -> tuple[float, float]:
 
 
 def default(log: SimulatedLog) -> tuple[float, float]:
-    return classical(log, "mcnet")
+    return classical(log, "mcnet-bayes")
 
 
 def classical(log: SimulatedLog, method: str, **parameters: object) -> tuple[float, float]:
     before, test = log.calibration(), log.test()
     calibrator = mcnet.calibrator(method, **parameters)
-    with_field = method in ("mcnet", "platt-field", "per-field")
+    with_field = method in ("mcnet-bayes", "mcnet", "platt-field", "per-field")
     start = time.process_time()
     calibrator.fit(before.score, before.label, **({"field": before.text("field")} if with_field else {}))
     seconds = time.process_time() - start
@@ -97,14 +97,12 @@ CLASSICAL = {name: lambda log, name=name: classical(log, name) for name in ("iso
 
 def main(names: list[str]) -> None:
     warnings.simplefilter("ignore")
-    wanted = names or ["architectures", "shapes", "panels", "bends", "classical", "many", "families"]
-    if "architectures" in wanted:
+    wanted = names or ["networks", "shapes", "panels", "bends", "classical", "many", "families"]
+    if "networks" in wanted:
         rows = {"mcnet-bayes": default}
         for bins in (5, 20, "auto"):
-            rows[f"per-bin, bins={bins}"] = lambda log, bins=bins: classical(
-                log, "mcnet", architecture="per-bin", bins=bins
-            )
-        table("Architectures, 4 values", by_size(), rows, 3)
+            rows[f"mcnet, bins={bins}"] = lambda log, bins=bins: classical(log, "mcnet", bins=bins)
+        table("Bayes and networks, 4 values", by_size(), rows, 3)
     if "shapes" in wanted:
         shapes = [("step", 48), ("linear", 12), ("linear", 24), ("cubic", 12), ("cubic", 24), ("network", 12)]
         rows = {f"{s} × {k}": with_options(shape=s, functions=k, panels=48) for s, k in shapes}
@@ -116,13 +114,13 @@ def main(names: list[str]) -> None:
         rows = {f"{n} bends": with_options(deviations=n) for n in (1, 2, 4, 8, 16, 47)}
         table("Bends of a value, 200 values", by_size(200, SIZES[:4]), rows, 2)
     if "classical" in wanted:
-        table("4 values", by_size(4, SIZES[:4]), {"mcnet": default, **CLASSICAL}, 5)
+        table("4 values", by_size(4, SIZES[:4]), {"mcnet-bayes": default, **CLASSICAL}, 5)
     if "many" in wanted:
-        table("200 values", by_size(200, SIZES[:4]), {"mcnet": default, **CLASSICAL}, 5)
+        table("200 values", by_size(200, SIZES[:4]), {"mcnet-bayes": default, **CLASSICAL}, 5)
     if "families" in wanted:
         for rows in (5_000, 100_000):
             columns = {name: lambda seed, f=name, n=rows: draw(n, seed, 4, f) for name in FAMILIES}
-            table(f"Families, {rows:,} rows, 4 values", columns, {"mcnet": default, **CLASSICAL}, 5)
+            table(f"Families, {rows:,} rows, 4 values", columns, {"mcnet-bayes": default, **CLASSICAL}, 5)
 
 
 if __name__ == "__main__":

@@ -85,13 +85,13 @@ def _real(entries: list[Entry]) -> Iterable[Goal]:
         yield _first(f"{title} lowest log-loss of all methods with at most one field", {"": loss}, peers, True)
         for rival in (MCGRAD, MONOTONE):
             missing = Missing()
-            missing.note(_without(one, ("mcnet", rival), "loss"))
-            difference = 0.0 if missing else loss["mcnet"] - loss[rival]
+            missing.note(_without(one, ("mcnet-bayes", rival), "loss"))
+            difference = 0.0 if missing else loss["mcnet-bayes"] - loss[rival]
             figure = "" if missing else f"Δ = {1e5 * difference:+.1f} × 10⁻⁵"
             yield Goal(f"{title} log-loss below that of {rival}", figure, difference < 0.0, missing)
         missing = Missing()
-        missing.note(_without(one, ("mcnet", MCGRAD), "fit"))
-        ratios = {} if missing else {"": fit[MCGRAD] / fit["mcnet"]}
+        missing.note(_without(one, ("mcnet-bayes", MCGRAD), "fit"))
+        ratios = {} if missing else {"": fit[MCGRAD] / fit["mcnet-bayes"]}
         yield _at_least(f"{title} fit at least 20 times faster than {MCGRAD}", 20.0, ratios, missing)
 
 
@@ -107,9 +107,9 @@ def _first(text: str, by_place: dict[str, dict[str, float]], peers: list[str], d
     said, missing, met = [], Missing(), True
     for place, figures in by_place.items():
         missing.note([name for name in peers if name not in figures], place)
-        if "mcnet" in figures and len(figures) > 1:
+        if "mcnet-bayes" in figures and len(figures) > 1:
             said.append((f"{place} rows: " if place else "") + ranked(figures, differences=differences))
-            met = met and figures["mcnet"] == min(figures.values())
+            met = met and figures["mcnet-bayes"] == min(figures.values())
     return Goal(text, "; ".join(said), met and bool(said), missing)
 
 
@@ -128,11 +128,11 @@ def _quality(entries: list[Entry]) -> Iterable[Goal]:
         yield _first(text, means[values], [label(*key) for key in PEER_METHODS], False)
     said, missing, met = [], Missing(), True
     for place, figures in means[4].items():
-        missing.note([name for name in ("mcnet", *CLASSICAL) if name not in figures], place)
+        missing.note([name for name in ("mcnet-bayes", *CLASSICAL) if name not in figures], place)
         classical = {name: figures[name] for name in CLASSICAL if name in figures}
-        if classical and "mcnet" in figures:
+        if classical and "mcnet-bayes" in figures:
             best = min(classical, key=classical.__getitem__)
-            ratio = figures["mcnet"] / classical[best]
+            ratio = figures["mcnet-bayes"] / classical[best]
             said.append(f"{place} rows: {ratio:.2f} ({best})")
             met = met and ratio <= 0.5
     text = "4 field values: KL at most half of the best classical method's at every size"
@@ -156,11 +156,11 @@ def _speed(entries: list[Entry]) -> Iterable[Goal]:
     def goal(text: str, bar: float, what: str, rival: str, values: int, asked: Callable[[int], bool]) -> Goal:
         ratios, missing = {}, Missing()
         for rows in filter(asked, sizes):
-            pair = {name: known.get((values, rows, name), {}) for name in ("mcnet", rival)}
+            pair = {name: known.get((values, rows, name), {}) for name in ("mcnet-bayes", rival)}
             lacking = _without(pair, pair, what)
             missing.note(lacking, f"{rows:,}")
             if not lacking:
-                ratios[f"{rows:,}"] = pair[rival][what] / pair["mcnet"][what]
+                ratios[f"{rows:,}"] = pair[rival][what] / pair["mcnet-bayes"][what]
         field = f"{values} field values" if values else "no field"
         return _at_least(f"{field}: {text} {rival}", bar, ratios, missing)
 

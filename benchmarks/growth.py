@@ -18,7 +18,7 @@ field = log.fields["field"]
 forget_peak()
 before = memory("VmRSS")
 sketched, sketch = cpu_time(lambda: mcnet.Sketch.from_rows(log.score, log.label, field=field), 2)
-model = mcnet.MCNet(bins=bins or "auto")
+model = mcnet.BayesMCNet(bins=bins or "auto")
 took, _ = cpu_time(lambda: model.fit_sketch(sketch), 2)
 print(json.dumps({"sketch": sketched, "fit": took, "memory": memory("VmHWM") - before}))
 """
@@ -39,7 +39,7 @@ def main(full: bool = False) -> None:
         "bins": [(200_000, 4, n) for n in (8, 16, 32, 64, 128)],
     }
     parts = [
-        "## Growth\n\nThe default MCNet on rows in memory; memory is the peak above the rows themselves. The exponent "
+        "## Growth\n\nBayesMCNet on rows in memory; memory is the peak above the rows themselves. The exponent "
         "is the slope of the logarithms over the larger half of the points: 0 does not grow, 1 grows in proportion."
     ]
     for place, (name, points) in enumerate(ladders.items()):

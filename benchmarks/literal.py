@@ -89,7 +89,7 @@ def line(name: str, took: str, p: np.ndarray, test: SimulatedLog, ratio: str = "
 
 
 def fit_line(
-    name: str, model: mcnet.MCNet, log: SimulatedLog, test: SimulatedLog, two_epochs: float = 0.0
+    name: str, model: mcnet.Calibrator, log: SimulatedLog, test: SimulatedLog, two_epochs: float = 0.0
 ) -> list[str]:
     took, _ = cpu_time(lambda: model.fit(log.score, log.label, field=log.fields["field"]))
     p = model.predict(test.score, field=test.fields["field"])
@@ -112,7 +112,7 @@ def main(full: bool = False) -> None:
     head = ["", "CPU time, sketch included", "of two literal epochs", "held-back log-loss", "KL to the truth"]
     lines = [line("score as it is", "", test.score, test), line("the truth", "", test.probability, test)]
     lines.append([f"literal, two epochs (from {steps} steps of {step:.3f} s)", f"{epochs:.0f} s", "1", "—", "—"])
-    own = {"MCNet, default": mcnet.MCNet(), "MCNet, per-bin, K = 20": mcnet.MCNet(architecture="per-bin", bins=BINS)}
+    own = {"BayesMCNet": mcnet.BayesMCNet(), "MCNet, K = 20": mcnet.MCNet(bins=BINS)}
     lines += [fit_line(name, model, before, test, epochs) for name, model in own.items()]
     text = (
         f"## The paper taken literally\n\n{ROWS:,} rows, 4 field values, K = 20, 2 × 128, batch {BATCH}, T = {STEPS}. "
@@ -122,6 +122,6 @@ def main(full: bool = False) -> None:
     part = ROWS if full else 60_000
     some = part_of(before, part)
     preset = fit_line(f"MCNet.paper('field'), 2 epochs of {part:,} rows", mcnet.MCNet.paper("field"), some, test)
-    same = fit_line(f"MCNet, default, the same {part:,} rows", mcnet.MCNet(), some, test)
+    same = fit_line(f"BayesMCNet, the same {part:,} rows", mcnet.BayesMCNet(), some, test)
     said = "What the literal settings reach, as far as this run had time to train them:"
     report.keep("literal", f"{text}\n\n{said}\n\n{report.table(head, [preset, same])}", full)

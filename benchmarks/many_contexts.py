@@ -19,7 +19,7 @@ del log
 forget_peak()
 before = memory("VmRSS")
 wall = time.perf_counter()
-model = mcnet.MCNet()
+model = mcnet.BayesMCNet()
 took, _ = cpu_time(lambda: model.fit_sketch(sketch))
 wall = time.perf_counter() - wall
 peak = memory("VmHWM")

@@ -49,7 +49,7 @@ def warm_up() -> None:
     import mcnet
 
     scores, labels, codes = click_log(200_000)
-    fitted = mcnet.MCNet().fit(scores, labels, field=codes)
+    fitted = mcnet.BayesMCNet().fit(scores, labels, field=codes)
     fitted.predict(scores, field=codes)
 
 

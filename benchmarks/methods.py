@@ -2,7 +2,7 @@
 
 # (peer, method): whether it can use a field.
 PEER_METHODS = {
-    ("mcnet", "mcnet"): True,
+    ("mcnet", "mcnet-bayes"): True,
     ("mcgrad", "default"): True,
     ("mcgrad", "monotone"): True,
     ("probcal", "segmented beta"): True,
@@ -32,17 +32,17 @@ OWN_METHODS = {
     ("mcnet", "per-field"): True,
     ("mcnet", "neucalib"): False,
     ("mcnet", "adacalib"): True,
-    ("mcnet", "per-bin"): True,
+    ("mcnet", "mcnet"): True,
 }
-NETWORKS = {("mcnet", "adacalib"), ("mcnet", "per-bin")}
+NETWORKS = {("mcnet", "adacalib"), ("mcnet", "mcnet")}
 
 
 def label(peer: str, method: str) -> str:
     """Return how a method is called on the page."""
-    return "mcnet" if (peer, method) == ("mcnet", "mcnet") else f"{peer}: {method}"
+    return "mcnet-bayes" if (peer, method) == ("mcnet", "mcnet-bayes") else f"{peer}: {method}"
 
 
-def ranked(figures: dict[str, float], ours: str = "mcnet", differences: bool = False) -> str:
+def ranked(figures: dict[str, float], ours: str = "mcnet-bayes", differences: bool = False) -> str:
     """Return a sentence on whether ours has the lowest figure, with ratios or with differences."""
     if ours not in figures:
         return f"{ours} has no figure"

@@ -35,7 +35,7 @@ TRUTHS = {
     (200, "usual"): "200 field values",
     (4, "bent"): "4 field values, strongly bent truths",
 }
-SLOW = {("mcnet", "per-bin"), ("mcnet", "adacalib")}
+SLOW = {("mcnet", "mcnet"), ("mcnet", "adacalib")}
 # Peers that take minutes are not asked about the bent truths.
 PATIENT = {("mcgrad", "default"), ("mcgrad", "monotone"), ("probcal", "segmented spline")}
 
@@ -102,9 +102,9 @@ def _table(jobs: list[Job]) -> str:
     said = []
     for rows in SIZES:
         classical = {name: means[rows][name] for name in CLASSICAL if name in means[rows]}
-        if not classical or "mcnet" not in means[rows]:
+        if not classical or "mcnet-bayes" not in means[rows]:
             continue
         best = min(classical, key=classical.__getitem__)
-        ratio = means[rows].get("mcnet", np.nan) / classical[best]
+        ratio = means[rows].get("mcnet-bayes", np.nan) / classical[best]
         said.append(f"- {rows:,} rows: {ranked(means[rows])}; mcnet ÷ best classical ({best}) = {ratio:.2f}.")
     return report.table(["KL × 10⁻⁵", *(f"{rows:,} rows" for rows in SIZES)], lines) + "\n\n" + "\n".join(said)

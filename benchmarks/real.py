@@ -43,7 +43,7 @@ def main(full: bool = False) -> None:
                 job.tags = {"set": name, "split": split, "fields": "field" if with_field else "none"}
                 jobs.append(job)
             for fields in (("field2",), ("field", "field2")) if full or split else ():
-                job = Job("mcnet", "mcnet", *files, rows, fields)
+                job = Job("mcnet", "mcnet-bayes", *files, rows, fields)
                 job.tags = {"set": name, "split": split, "fields": " + ".join(fields)}
                 jobs.append(job)
 
@@ -81,7 +81,7 @@ def _section(jobs: list[Job], kept: dict[tuple[str, str, str], np.ndarray]) -> s
 
 
 def _label(job: Job) -> str:
-    return f"mcnet, {job.tags['fields']}" if "2" in job.tags["fields"] else job.name
+    return f"mcnet-bayes, {job.tags['fields']}" if "2" in job.tags["fields"] else job.name
 
 
 def _paired(kept: dict[tuple[str, str, str], np.ndarray], key: tuple[str, str], name: str, rival: str) -> str:
@@ -95,7 +95,7 @@ def _paired(kept: dict[tuple[str, str, str], np.ndarray], key: tuple[str, str], 
 
 def _table(jobs: list[Job], kept: dict[tuple[str, str, str], np.ndarray]) -> str:
     key = (jobs[0].tags["set"], jobs[0].tags["split"])
-    ours = next((job for job in jobs if _label(job) == "mcnet" and not job.failed), None)
+    ours = next((job for job in jobs if _label(job) == "mcnet-bayes" and not job.failed), None)
     lines = []
     for job in sorted(jobs, key=lambda job: job.answer.get("loss", np.inf)):
         if job.failed:
@@ -106,7 +106,7 @@ def _table(jobs: list[Job], kept: dict[tuple[str, str, str], np.ndarray]) -> str
             [
                 _label(job),
                 f"{job.answer['loss']:.5f}",
-                _paired(kept, key, "mcnet", _label(job)),
+                _paired(kept, key, "mcnet-bayes", _label(job)),
                 report.seconds(job.answer["fit"]) + ratio,
                 job.answer["violations"],
             ]
@@ -116,10 +116,14 @@ def _table(jobs: list[Job], kept: dict[tuple[str, str, str], np.ndarray]) -> str
     said = [f"- log-loss, one field: {ranked(single, differences=True)}."]
     for rival in RIVALS:
         if (*key, rival) in kept:
-            said.append(f"- against {rival}: Δ = {_paired(kept, key, 'mcnet', rival)} (× 10⁻⁵).")
-    two = next((job for job in jobs if _label(job) == "mcnet, field + field2" and not job.failed), None)
+            said.append(f"- against {rival}: Δ = {_paired(kept, key, 'mcnet-bayes', rival)} (× 10⁻⁵).")
+    two = next((job for job in jobs if _label(job) == "mcnet-bayes, field + field2" and not job.failed), None)
     if two:
-        alone = [job.answer["loss"] for job in jobs if _label(job) in ("mcnet", "mcnet, field2") and not job.failed]
+        alone = [
+            job.answer["loss"]
+            for job in jobs
+            if _label(job) in ("mcnet-bayes", "mcnet-bayes, field2") and not job.failed
+        ]
         better = "better" if two.answer["loss"] < min(alone) else "**not better**"
         said.append(f"- two fields together: {two.answer['loss']:.5f}, {better} than either alone ({min(alone):.5f}).")
     return report.table(head, lines) + "\n\n" + "\n".join(said)

@@ -63,7 +63,7 @@ def _by(jobs: list[Job]) -> dict[str, dict[int, Job]]:
 
 def _fit_table(jobs: list[Job], sizes: tuple[int, ...]) -> str:
     named = _by(jobs)
-    ours = named.get("mcnet", {})
+    ours = named.get("mcnet-bayes", {})
     lines = []
     for name, runs in named.items():
         cells = []
@@ -73,7 +73,7 @@ def _fit_table(jobs: list[Job], sizes: tuple[int, ...]) -> str:
                 cells.append("—")
             elif job.failed:
                 cells.append(job.failed)
-            elif name == "mcnet" or own is None or own.failed:
+            elif name == "mcnet-bayes" or own is None or own.failed:
                 cells.append(report.seconds(job.answer["fit"]))
             else:
                 cells.append(f"{report.seconds(job.answer['fit'])} ({job.answer['fit'] / own.answer['fit']:.2g}×)")
@@ -92,7 +92,7 @@ def _rank(named: dict[str, dict[int, Job]], rows: int, what: str) -> str:
 def _costs(jobs: list[Job], sizes: tuple[int, ...]) -> str:
     """Predict, latency, memory and file size at the largest size that a method finished."""
     named = _by(jobs)
-    ours = named.get("mcnet", {})
+    ours = named.get("mcnet-bayes", {})
     lines = []
     for name, runs in named.items():
         done = [rows for rows in sizes if rows in runs and not runs[rows].failed]
@@ -103,7 +103,7 @@ def _costs(jobs: list[Job], sizes: tuple[int, ...]) -> str:
             {what: answer[what] / own.answer[what] for what in ("predict", "latency")} if own and not own.failed else {}
         )
         per_row, one = (
-            f"{report.seconds(answer[what])}" + (f" ({versus[what]:.2g}×)" if versus and name != "mcnet" else "")
+            f"{report.seconds(answer[what])}" + (f" ({versus[what]:.2g}×)" if versus and name != "mcnet-bayes" else "")
             for what in ("predict", "latency")
         )
         lines.append([name, f"{done[-1]:,}", per_row, one, f"{answer['memory']:.0f} MB", report.size(answer["bytes"])])

@@ -12,7 +12,7 @@ from benchmarks import report
 from mcnet.datasets.simulator import SimulatedField, simulate
 from mcnet.metrics import kl_to_truth
 
-METHODS = ("base", "platt", "beta", "isotonic", "sir", "platt-field", "per-field", "mcnet")
+METHODS = ("base", "platt", "beta", "isotonic", "sir", "platt-field", "per-field", "mcnet-bayes")
 CASES = ((2_000, 4), (10_000, 4), (50_000, 4), (500_000, 4), (10_000, 200), (100_000, 200))
 SEEDS = 5
 TEST_ROWS = 200_000

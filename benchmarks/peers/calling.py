@@ -23,7 +23,7 @@ _SCRIPTS = Path(__file__).parent
 _numbers = itertools.count()
 # Measured in a process of their own, in this order; the rest of a peer shares one.
 _SLOW = {
-    ("mcnet", "mcnet"): -1,
+    ("mcnet", "mcnet-bayes"): -1,
     ("probcal", "segmented spline"): 1,
     ("mcgrad", "default"): 2,
     ("mcgrad", "monotone"): 3,

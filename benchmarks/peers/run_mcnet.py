@@ -52,5 +52,4 @@ class Ours(Method):
 
 if __name__ == "__main__":
     known = {name: lambda name=name: Ours(name) for name in mcnet.methods()}
-    known["per-bin"] = lambda: Ours("mcnet", architecture="per-bin")
     main(known, ["numpy", "polars", "scikit-learn"])

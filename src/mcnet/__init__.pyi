@@ -1,5 +1,6 @@
 """The public names of mcnet, each with the module it lives in: the one list, read by `mcnet/__init__.py` too."""
 
+from mcnet.bayes.estimator import BayesMCNet
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.beta import Beta
 from mcnet.calibrators.classifier import CalibratedClassifier
@@ -38,6 +39,7 @@ from mcnet.version import __version__
 __all__ = [
     "SIR",
     "AdaCalib",
+    "BayesMCNet",
     "Beta",
     "CalibratedClassifier",
     "CalibrationModel",

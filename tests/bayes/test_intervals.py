@@ -14,7 +14,7 @@ SCORES = expit(np.linspace(-7.0, 1.0, 60))
 
 
 def fit(log, **options):
-    return mcnet.MCNet(**options).fit(log.score, log.label, field={name: log.text(name) for name in log.fields})
+    return mcnet.BayesMCNet(**options).fit(log.score, log.label, field={name: log.text(name) for name in log.fields})
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def two_fields():
     log = simulate(30_000, fields=fields, rate=0.1, seed=2)
     seen = (log.fields["country"] < 5) | (log.fields["source"] < 3)
     field = {name: log.text(name)[seen] for name in log.fields}
-    return mcnet.MCNet().fit(log.score[seen], log.label[seen], field=field)
+    return mcnet.BayesMCNet().fit(log.score[seen], log.label[seen], field=field)
 
 
 def widths(fitted, scores=SCORES, **values):
@@ -58,8 +58,8 @@ def test_intervals_hold_the_curve_rise_and_widen_with_the_level(one_field, value
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
 def test_an_interval_is_no_wider_than_its_standard_deviations(one_field, level):
     codes, logits = np.zeros((len(SCORES), 1), dtype=int), logit(SCORES)
-    reach = ndtri(0.5 + level / 2.0) * one_field.network_.deviation_of_logits(codes, logits)
-    curve = one_field.network_.calibrate(codes, logits)
+    reach = ndtri(0.5 + level / 2.0) * one_field.posterior_.deviation_of_logits(codes, logits)
+    curve = one_field.posterior_.calibrate(codes, logits)
     low, high = one_field.interval(SCORES, ["0"] * len(SCORES), level=level)
     # Between its places a band is straight, which is why a few hundredths are let pass.
     assert np.all(low >= 0.97 * expit(curve - reach))
@@ -112,12 +112,14 @@ def test_most_truths_of_field_values_are_inside():
     assert 0.8 < np.mean(covered) < 0.97
 
 
-@pytest.mark.filterwarnings("ignore:mcnet. no")  # nine of each row make a chance gap look like a real one
+@pytest.mark.filterwarnings("ignore:mcnet-bayes. no")  # nine of each row make a chance gap look like a real one
 def test_a_weight_counts_as_so_many_rows():
     log = simulate(3_000, rate=0.3, seed=0)
     field = log.text("field")
-    once, weighted = (mcnet.MCNet().fit(log.score, log.label, field=field, weight=[w] * len(log)) for w in (1.0, 9.0))
-    repeated = mcnet.MCNet().fit(np.tile(log.score, 9), np.tile(log.label, 9), field=np.tile(field, 9))
+    once, weighted = (
+        mcnet.BayesMCNet().fit(log.score, log.label, field=field, weight=[w] * len(log)) for w in (1.0, 9.0)
+    )
+    repeated = mcnet.BayesMCNet().fit(np.tile(log.score, 9), np.tile(log.label, 9), field=np.tile(field, 9))
     usual = np.quantile(log.score, np.linspace(0.4, 0.9, 6))
     assert widths(weighted, usual, field="0").mean() < 0.75 * widths(once, usual, field="0").mean()
     np.testing.assert_allclose(widths(weighted, usual, field="0"), widths(repeated, usual, field="0"), rtol=1e-3)
@@ -127,7 +129,7 @@ def test_a_weight_counts_as_so_many_rows():
 def test_a_resumed_calibrator_has_the_same_intervals_and_a_loaded_model_says_where_they_are(which, tmp_path, request):
     fitted = request.getfixturevalue(which)
     fitted.save(tmp_path / "model.json")
-    resumed = mcnet.MCNet.resume(tmp_path / "model.json")
+    resumed = mcnet.BayesMCNet.resume(tmp_path / "model.json")
     for value in ("0", "3", "never seen"):
         field = {name: [value] * len(SCORES) for name in fitted.model_.fields}
         exact = (c.predict(SCORES, field, exact=True) for c in (fitted, resumed))
@@ -135,18 +137,18 @@ def test_a_resumed_calibrator_has_the_same_intervals_and_a_loaded_model_says_whe
         for level in (0.5, 0.95):
             before, after = (np.array(c.interval(SCORES, field, level=level)) for c in (fitted, resumed))
             np.testing.assert_array_equal(before, after)
-    with pytest.raises(NotSupportedError, match=r"mcnet model has curves and no intervals; MCNet\.resume"):
+    with pytest.raises(NotSupportedError, match=r"mcnet-bayes model has curves and no intervals; BayesMCNet\.resume"):
         mcnet.load(tmp_path / "model.json").interval([0.1], field, level=0.5)
 
 
 def test_a_model_of_another_method_points_to_mcnet():
-    with pytest.raises(NotSupportedError, match="platt model has curves and no intervals; fit MCNet"):
+    with pytest.raises(NotSupportedError, match="platt model has curves and no intervals; fit BayesMCNet"):
         mcnet.Platt().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]).model_.interval([0.1])
 
 
 def test_a_constant_has_no_interval_fields_or_not(tmp_path):
     with pytest.warns(CalibrationWarning, match="every row is positive"):
-        fitted = mcnet.MCNet().fit([0.1, 0.2, 0.3], [1, 1, 1], field=["a", "b", "a"])
+        fitted = mcnet.BayesMCNet().fit([0.1, 0.2, 0.3], [1, 1, 1], field=["a", "b", "a"])
     with pytest.raises(NotSupportedError, match="every row is positive"):
         fitted.interval([0.1], ["a"])
     with pytest.raises(InputError, match="needs the field"):
@@ -158,7 +160,7 @@ def test_a_constant_has_no_interval_fields_or_not(tmp_path):
 
 def test_one_score_with_a_field_still_has_intervals():
     labels, field = np.arange(400) % 4 == 0, np.where(np.arange(400) % 8 < 4, "a", "b")
-    fitted = mcnet.MCNet().fit(np.full(400, 0.3), labels, field=field)
+    fitted = mcnet.BayesMCNet().fit(np.full(400, 0.3), labels, field=field)
     low, high = fitted.interval([0.3, 0.3, 0.3], ["a", "b", "c"])
     assert np.all((low < 0.25) & (high > 0.25))
     assert high[2] - low[2] > high[0] - low[0]

@@ -7,7 +7,7 @@ from sklearn.isotonic import IsotonicRegression
 import mcnet
 from mcnet.bayes import isotonic_mixture as mixing
 from mcnet.datasets.simulator import simulate
-from mcnet.errors import CalibrationWarning, InputError, NotSupportedError
+from mcnet.errors import CalibrationWarning, InputError
 
 
 def stairs(rows: int, seed: int = 0, values: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -22,15 +22,15 @@ def stairs(rows: int, seed: int = 0, values: int = 3) -> tuple[np.ndarray, np.nd
 def test_smooth_truths_ask_for_nothing():
     for seed in range(3):
         log = simulate(200_000, seed=seed)
-        fitted = mcnet.MCNet().fit(log.score, log.label, field=log.fields["field"])
+        fitted = mcnet.BayesMCNet().fit(log.score, log.label, field=log.fields["field"])
         assert fitted.isotonic_share_ == 0.0
         assert fitted.model_.is_family
 
 
 def test_stairs_ask_for_it_and_are_served_better():
     score, label, value, _ = stairs(200_000)
-    fitted = mcnet.MCNet().fit(score, label, field=value)
-    plain = mcnet.MCNet(isotonic_share=0.0).fit(score, label, field=value)
+    fitted = mcnet.BayesMCNet().fit(score, label, field=value)
+    plain = mcnet.BayesMCNet(isotonic_share=0.0).fit(score, label, field=value)
     assert fitted.isotonic_share_ > 0.1
     fresh, _, fresh_value, fresh_truth = stairs(50_000, seed=9)
     errors = [np.mean((c.predict(fresh, field=fresh_value) - fresh_truth) ** 2) for c in (fitted, plain)]
@@ -43,8 +43,8 @@ def test_stairs_ask_for_it_and_are_served_better():
 
 def test_the_mixture_is_what_it_says(tmp_path):
     score, label, value, _ = stairs(5_000)
-    smooth = mcnet.MCNet(isotonic_share=0.0).fit(score, label, field=value, resolution="exact")
-    mixed = mcnet.MCNet(isotonic_share=0.25).fit(score, label, field=value, resolution="exact")
+    smooth = mcnet.BayesMCNet(isotonic_share=0.0).fit(score, label, field=value, resolution="exact")
+    mixed = mcnet.BayesMCNet(isotonic_share=0.25).fit(score, label, field=value, resolution="exact")
     for code in range(3):
         rows = value == code
         own = IsotonicRegression(out_of_bounds="clip").fit(score[rows], label[rows])
@@ -56,7 +56,7 @@ def test_the_mixture_is_what_it_says(tmp_path):
     mixed.save(tmp_path / "model.json")
     again = mcnet.load(tmp_path / "model.json")
     np.testing.assert_array_equal(again.predict(score, field=value), mixed.predict(score, field=value))
-    assert mcnet.MCNet.resume(tmp_path / "model.json").isotonic_share_ == 0.25
+    assert mcnet.BayesMCNet.resume(tmp_path / "model.json").isotonic_share_ == 0.25
     low, high = mixed.interval(score[:100], field=value[:100])
     p = mixed.predict(score[:100], field=value[:100])
     assert np.all((low <= p) & (p <= high))
@@ -65,7 +65,7 @@ def test_the_mixture_is_what_it_says(tmp_path):
 def test_very_many_knots_are_saved_as_they_are(tmp_path, monkeypatch):
     monkeypatch.setattr("mcnet.model.file._EXPLICIT", 10)
     score, label, value, _ = stairs(5_000)
-    mixed = mcnet.MCNet(isotonic_share=0.25).fit(score, label, field=value)
+    mixed = mcnet.BayesMCNet(isotonic_share=0.25).fit(score, label, field=value)
     mixed.save(tmp_path / "model.json")
     again = mcnet.load(tmp_path / "model.json")
     np.testing.assert_array_equal(again.predict(score, field=value), mixed.predict(score, field=value))
@@ -76,7 +76,7 @@ def test_the_share_is_that_of_the_slow_way(folds, monkeypatch):
     monkeypatch.setattr(mixing, "FEWEST", 10)
     score, label, value, _ = stairs(20_000)
     sketch = mcnet.Sketch.from_rows(score, label, field=value, folds=folds)
-    fitted = mcnet.MCNet(isotonic_share=0.0).fit_sketch(sketch)
+    fitted = mcnet.BayesMCNet(isotonic_share=0.0).fit_sketch(sketch)
     dealt = sketch if folds > 1 else sketch.dealt(mixing.FOLDS)
     shares = np.linspace(0.0, mixing.MOST, 71)
     gains = np.zeros(len(shares))
@@ -103,16 +103,14 @@ def test_the_share_is_that_of_the_slow_way(folds, monkeypatch):
 
 def test_the_share_is_checked():
     with pytest.raises(InputError, match="isotonic_share is 2; it is 'auto' or a number from 0 to 1"):
-        mcnet.MCNet(isotonic_share=2).fit([0.1, 0.2], [0, 1])
-    with pytest.raises(NotSupportedError, match="isotonic_share is for architecture='factorised'"):
-        mcnet.MCNet(architecture="per-bin", isotonic_share=0.1).fit([0.1, 0.2], [0, 1])
+        mcnet.BayesMCNet(isotonic_share=2).fit([0.1, 0.2], [0, 1])
 
 
 def test_contexts_of_one_cell_and_several_fields():
     score, label, value, _ = stairs(3_000)
     second = np.where(np.arange(3_000) == 7, "once", "often")
     with pytest.warns(CalibrationWarning, match="leans on the common one"):
-        fitted = mcnet.MCNet(isotonic_share=0.5).fit(score, label, field={"a": value, "b": second})
+        fitted = mcnet.BayesMCNet(isotonic_share=0.5).fit(score, label, field={"a": value, "b": second})
     p = fitted.predict(np.linspace(0.0, 1.0, 101), field={"a": np.full(101, value[7]), "b": np.full(101, "once")})
     assert np.all(np.diff(p) >= 0.0)
 
@@ -123,8 +121,8 @@ def test_a_context_without_a_row_outside_a_fold_keeps_its_smooth_curve():
     sketch = mcnet.Sketch.from_rows(score, label, field=names, folds=np.arange(20_000) % 5)
     train, held = sketch.fold_parts(1)
     assert "once" in held.contexts.values[0]
-    fitted = mcnet.MCNet(isotonic_share=0.5).fit_sketch(train)
+    fitted = mcnet.BayesMCNet(isotonic_share=0.5).fit_sketch(train)
     p = fitted.predict(np.linspace(0.0, 1.0, 101), field=["once"] * 101)
-    smooth = mcnet.MCNet(isotonic_share=0.0).fit_sketch(train)
+    smooth = mcnet.BayesMCNet(isotonic_share=0.0).fit_sketch(train)
     np.testing.assert_array_equal(p, smooth.predict(np.linspace(0.0, 1.0, 101), field=["once"] * 101))
-    assert mcnet.MCNet().fit_sketch(train).isotonic_share_ > 0.0
+    assert mcnet.BayesMCNet().fit_sketch(train).isotonic_share_ > 0.0

@@ -39,7 +39,7 @@ def table(rows, kind):
     return (pd.DataFrame if kind == "pandas" else pl.DataFrame)({"country": country, **columns})
 
 
-@pytest.mark.parametrize("method", ["platt", "mcnet"])
+@pytest.mark.parametrize("method", ["platt", "mcnet-bayes"])
 @pytest.mark.parametrize("inner", [LogisticRegression(), RidgeClassifier()], ids=["probabilities", "decisions"])
 def test_scikit_learns_own_checks_pass(method, inner):
     with warnings.catch_warnings():

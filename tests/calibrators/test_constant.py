@@ -11,7 +11,7 @@ BOTH = [0, 1] * 5
 CASES = [
     (mcnet.NeuCalib, ONE_SCORE, BOTH, "all rows have one score"),
     (mcnet.NeuCalib, TWO_SCORES, np.zeros(10), "every row is negative"),
-    (mcnet.MCNet, TWO_SCORES, np.ones(10), "every row is positive"),
+    (mcnet.BayesMCNet, TWO_SCORES, np.ones(10), "every row is positive"),
 ]
 
 
@@ -26,7 +26,7 @@ def test_the_cause_is_the_one_that_holds(kind, scores, labels, cause):
 
 def test_the_interval_of_a_constant_is_refused_for_its_own_reason():
     with pytest.warns(CalibrationWarning):
-        fitted = mcnet.MCNet().fit(TWO_SCORES, np.zeros(10))
+        fitted = mcnet.BayesMCNet().fit(TWO_SCORES, np.zeros(10))
     with pytest.raises(NotSupportedError, match="every row is negative"):
         fitted.interval(TWO_SCORES)
 

@@ -14,7 +14,10 @@ from mcnet.calibrators.registry import calibrator_class
 from mcnet.datasets.simulator import SimulatedField, simulate
 
 # Slow methods say here with which parameters they are still themselves, but quick.
-SMALL_SETTINGS = {"adacalib": {"candidates": (2, 4), "steps": 60}}
+SMALL_SETTINGS = {
+    "adacalib": {"candidates": (2, 4), "steps": 60},
+    "mcnet": {"bins": 2, "hidden": (8, 8), "embedding": 4},
+}
 
 METHODS = mcnet.methods()
 ROWS = 3_000

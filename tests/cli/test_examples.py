@@ -6,7 +6,7 @@ from typer.main import get_command
 
 from mcnet.cli.app import app
 
-FEW = ["base", "platt", "platt-field", "mcnet"]  # all of them take a minute; test_compare has them
+FEW = ["base", "platt", "platt-field", "mcnet-bayes"]  # all of them take a minute; test_compare has them
 COMMANDS = sorted(get_command(app).commands)
 
 
@@ -46,7 +46,7 @@ def test_demo_ranks_methods_by_the_known_truth(mcnet, monkeypatch):
     found = mcnet("demo", "--rows", 50_000, "--json").document
     excess = {line["method"]: line["excess_log_loss"] for line in found["methods"]}
     assert found["failed"] == {}
-    assert excess["mcnet"] < excess["platt-field"] < excess["platt"] < excess["base"]
+    assert excess["mcnet-bayes"] < excess["platt-field"] < excess["platt"] < excess["base"]
 
 
 def test_demo_prints_one_table(mcnet, monkeypatch):

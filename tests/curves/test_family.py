@@ -140,7 +140,7 @@ def test_combinations_without_a_curve_of_their_own_are_served_by_the_family():
     draw = np.random.default_rng(0)
     rows = 3_000
     scores, first, second = draw.uniform(0.01, 0.5, rows), draw.integers(0, 200, rows), draw.integers(0, 150, rows)
-    fitted = mcnet.MCNet(bins=6).fit(scores, draw.random(rows) < scores, field={"a": first, "b": second})
+    fitted = mcnet.BayesMCNet(bins=6).fit(scores, draw.random(rows) < scores, field={"a": first, "b": second})
     asked = {"a": draw.permutation(first), "b": draw.permutation(second)}
     seen = set(zip(first.tolist(), second.tolist(), strict=True))
     pairs = zip(asked["a"].tolist(), asked["b"].tolist(), strict=True)

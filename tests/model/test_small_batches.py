@@ -172,7 +172,7 @@ def test_missing_surplus_and_impossible_fields_are_refused_as_in_a_column():
     with pytest.raises(mcnet.InputError, match="score is list, not a number; predict takes columns"):
         one.predict_one([0.5], "NL")
     with pytest.raises(mcnet.NotFittedError, match="call fit"):
-        mcnet.MCNet().predict_one(0.5)
+        mcnet.BayesMCNet().predict_one(0.5)
 
 
 def test_a_column_of_codes_is_not_taken_for_a_value():

@@ -251,7 +251,7 @@ def test_candidates_for_the_number_of_bins_are_tried_once_each(monkeypatch):
         return fit_bank(cells, config, *rest)
 
     monkeypatch.setattr("mcnet.networks.bank.fit_bank", counted)
-    mcnet.MCNet(architecture="per-bin", hidden=(8,), embedding=4).fit_sketch(sketch)
+    mcnet.MCNet(hidden=(8,), embedding=4).fit_sketch(sketch)
     # The positives are enough for a few bins more than five: two candidates, and the better one is fitted again.
     assert len(tried) == 3
     assert 5 == tried[0] < tried[1] < 10

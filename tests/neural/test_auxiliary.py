@@ -19,12 +19,11 @@ from mcnet.neural import auxiliary as layer
 
 ROWS = 5_000
 IDS = {"row_ids": np.arange(ROWS), "base_row_ids": np.arange(ROWS, 2 * ROWS)}
-SMALL = {"architecture": "per-bin", "bins": 2, "hidden": (8, 8), "embedding": 4}
+SMALL = {"bins": 2, "hidden": (8, 8), "embedding": 4}
 # Each kind of fit: the calibrator's class, its parameters, and whether it is given the field.
 KINDS = {
-    "mcnet-field": (MCNet, {}, True),
-    "mcnet-none": (MCNet, {}, False),
-    "mcnet-per-bin": (MCNet, SMALL, True),
+    "mcnet-field": (MCNet, SMALL, True),
+    "mcnet-none": (MCNet, SMALL, False),
     "neucalib": (NeuCalib, {"bins": 5}, False),
     "adacalib": (AdaCalib, {"candidates": (2, 4), "steps": 50}, True),
 }
@@ -129,7 +128,7 @@ def test_the_seed_decides(train, test, epochs):
 
     first = predict(fit("mcnet-field", train))
     np.testing.assert_array_equal(first, predict(fit("mcnet-field", train)))
-    other = MCNet(auxiliary=True, seed=1)
+    other = MCNet(auxiliary=True, seed=1, **SMALL)
     other.fit(train.score, train.label, field=train.field, features=train.features, **IDS)
     assert not np.array_equal(first, predict(other))
 
@@ -289,7 +288,9 @@ def test_an_array_of_numbers_and_weights_of_zero(train):
 def test_too_few_or_one_class_leave_the_plain_calibrator(train):
     few, ids = slice(0, 60), {"row_ids": np.arange(60), "base_row_ids": []}
     with pytest.warns(CalibrationWarning, match="too few rows of one class"):
-        small = MCNet(auxiliary=True).fit(train.score[few], train.label[few], features=train.features[few], **ids)
+        small = MCNet(auxiliary=True, **SMALL).fit(
+            train.score[few], train.label[few], features=train.features[few], **ids
+        )
     plain = small.model_.predict(train.score)
     np.testing.assert_allclose(small.predict(train.score, features=train.features), plain, rtol=1e-12)
     with pytest.warns(CalibrationWarning, match="every row is negative"):

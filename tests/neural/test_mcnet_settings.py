@@ -8,7 +8,7 @@ from mcnet.bayes import fit_sketch as family
 from mcnet.errors import CalibrationWarning, InputError, NotFittedError, NotSupportedError
 from mcnet.sketch.sketch import Sketch
 
-SMALL = {"architecture": "per-bin", "hidden": (4, 4), "embedding": 2}
+SMALL = {"hidden": (4, 4), "embedding": 2}
 
 
 @pytest.fixture(scope="module")
@@ -20,19 +20,19 @@ def rows():
 
 def test_a_field_without_use_is_answered_by_what_gives_it_one(rows):
     scores, labels, field = rows
-    with pytest.raises(NotSupportedError, match="mcnet has no use for a field; leave field_aware=True, set alpha_b"):
-        mcnet.MCNet(field_aware=False).fit(scores, labels, field=field)
+    with pytest.raises(NotSupportedError, match="mcnet-bayes has no use for a field; leave field_aware=True, "):
+        mcnet.BayesMCNet(field_aware=False).fit(scores, labels, field=field)
     with pytest.raises(NotSupportedError, match="neucalib has no use for a field; set alpha_balance > 0"):
         mcnet.NeuCalib().fit(scores, labels, field=field)
-    with pytest.raises(NotSupportedError, match="platt has no use for a field; use mcnet or per-field"):
+    with pytest.raises(NotSupportedError, match="platt has no use for a field; use mcnet-bayes or per-field"):
         mcnet.Platt().fit(scores, labels, field=field)
 
 
 @pytest.mark.parametrize("bins", ["many", 0, 2.5, None, True])
-@pytest.mark.parametrize("architecture", ["factorised", "per-bin"])
-def test_bins_that_are_none_are_told_of_auto(rows, bins, architecture):
+@pytest.mark.parametrize("made", [mcnet.BayesMCNet, mcnet.MCNet])
+def test_bins_that_are_none_are_told_of_auto(rows, bins, made):
     with pytest.raises(InputError, match="it is 'auto' or a whole number above 0"):
-        mcnet.MCNet(bins=bins, architecture=architecture).fit(*rows[:2])
+        made(bins=bins).fit(*rows[:2])
 
 
 def test_a_method_that_cannot_choose_its_bins_does_not_speak_of_auto(rows):
@@ -40,24 +40,19 @@ def test_a_method_that_cannot_choose_its_bins_does_not_speak_of_auto(rows):
         mcnet.Histogram(bins="auto").fit(*rows[:2])
 
 
-def test_networks_per_bin_refuse_to_be_without_interactions(rows):
-    with pytest.raises(NotSupportedError, match="interactions is for architecture='factorised'"):
-        mcnet.MCNet(**SMALL, interactions=False).fit(*rows[:2], field=rows[2])
-
-
 def test_the_number_of_bins_is_known_after_the_fit_and_after_resuming(rows, tmp_path):
     scores, labels, _ = rows
     with pytest.raises(NotFittedError):
-        mcnet.MCNet().bins_  # noqa: B018
-    assert mcnet.MCNet(bins=7).fit(scores, labels).bins_ == 7
-    chosen = mcnet.MCNet().fit(scores, labels)
-    assert chosen.bins_ == len(chosen.network_.panels.edges) - 1 == 48
+        mcnet.BayesMCNet().bins_  # noqa: B018
+    assert mcnet.BayesMCNet(bins=7).fit(scores, labels).bins_ == 7
+    chosen = mcnet.BayesMCNet().fit(scores, labels)
+    assert chosen.bins_ == len(chosen.posterior_.panels.edges) - 1 == 48
     networks = mcnet.MCNet(**SMALL, bins=3).fit(scores, labels)
     assert networks.bins_ == 3
     networks.save(tmp_path / "model.json")
     assert mcnet.MCNet.resume(tmp_path / "model.json").bins_ == 3
     with pytest.warns(CalibrationWarning):
-        assert mcnet.MCNet().fit([0.1, 0.2], [0, 0]).bins_ == 1
+        assert mcnet.BayesMCNet().fit([0.1, 0.2], [0, 0]).bins_ == 1
 
 
 def test_bins_chosen_by_held_back_rows_are_told(rows):
@@ -72,12 +67,12 @@ def test_a_pair_of_fields_that_combine_in_too_many_ways_is_named(rows, monkeypat
     scores, labels, field = rows
     monkeypatch.setattr(family, "_MOST_COMBINATIONS", 29)
     with pytest.warns(CalibrationWarning, match="a × b has 30 combinations, more than 29") as caught:
-        fitted = mcnet.MCNet().fit(scores, labels, field=field)
+        fitted = mcnet.BayesMCNet().fit(scores, labels, field=field)
     assert len(caught) == 1
     assert caught[0].filename == __file__
-    assert fitted.network_.combinations == ()
+    assert fitted.posterior_.combinations == ()
     grid, asked = np.linspace(0.01, 0.9, 20), {"a": [1] * 20, "b": [2] * 20}
-    adding = mcnet.MCNet(interactions=False).fit(scores, labels, field=field)
+    adding = mcnet.BayesMCNet(interactions=False).fit(scores, labels, field=field)
     np.testing.assert_array_equal(fitted.predict(grid, asked), adding.predict(grid, asked))
     third = field | {"c": np.arange(2_000) % 2}
     with pytest.warns(CalibrationWarning, match="a × b"):

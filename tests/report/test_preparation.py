@@ -96,7 +96,7 @@ def test_an_unseen_combination_is_drawn_as_it_is_served():
     rng = np.random.default_rng(0)
     scores, codes = rng.uniform(0.01, 0.2, 4000), rng.integers(0, 3, 4000)
     fields = {"country": np.array(["NL", "NL", "FR"])[codes], "source": np.array(["x", "y", "x"])[codes]}
-    fitted = mcnet.MCNet().fit(scores, rng.random(4000) < scores * (1 + codes) / 2, field=fields)
+    fitted = mcnet.BayesMCNet().fit(scores, rng.random(4000) < scores * (1 + codes) / 2, field=fields)
     test = sketch_of_rows([0.1], [0], field={"country": ["FR"], "source": ["y"]})
     line = prepare_lines(fitted, test.contexts, (0.02, 0.1))[0]
     many = {"country": ["FR"] * len(line.score), "source": ["y"] * len(line.score)}

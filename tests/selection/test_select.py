@@ -96,8 +96,8 @@ def test_every_cell_is_judged_by_a_fit_that_did_not_see_its_fold(folds):
 
 
 def test_the_calibrator_returned_was_fitted_on_all_rows(with_field):
-    found = mcnet.select(with_field, "mcnet")
-    again = mcnet.MCNet().fit_sketch(with_field)
+    found = mcnet.select(with_field, "mcnet-bayes")
+    again = mcnet.BayesMCNet().fit_sketch(with_field)
     grid, field = np.linspace(0.01, 0.9, 50), ["1"] * 50
     np.testing.assert_array_equal(found.calibrator.predict(grid, field), again.predict(grid, field))
     assert found.calibrator.model_.provenance["rows"] == with_field.rows
@@ -153,7 +153,7 @@ def test_the_simplest_within_one_standard_error_is_chosen_in_whatever_order_meth
 
 
 def test_a_worse_but_simpler_method_is_passed_over_once_rows_tell_them_apart():
-    assert mcnet.select(sketch_of(rows_of(100_000)), ["base", "mcnet"]).chosen.method == "mcnet"
+    assert mcnet.select(sketch_of(rows_of(100_000)), ["base", "mcnet-bayes"]).chosen.method == "mcnet-bayes"
 
 
 def test_a_tie_goes_to_the_simpler_method_however_it_is_named(without_field):
@@ -173,12 +173,19 @@ def perfect():
 
 def test_calibrators_keep_the_place_of_their_method_and_their_order_within_it(without_field):
     asked = []
-    given_methods = [mcnet.MCNet(bins=8), Fixed(), "platt", mcnet.MCNet(bins=4), mcnet.Histogram(bins=3), "base"]
+    given_methods = [
+        mcnet.BayesMCNet(bins=8),
+        Fixed(),
+        "platt",
+        mcnet.BayesMCNet(bins=4),
+        mcnet.Histogram(bins=3),
+        "base",
+    ]
     mcnet.select(without_field, given_methods, progress=asked.append)
     # A method that is in no registry comes last.
-    assert asked == ["base", "histogram", "platt", "mcnet", "mcnet (4)", "fixed"]
-    found = mcnet.select(without_field, [mcnet.MCNet(bins=8), mcnet.MCNet(bins=4)])
-    assert found["mcnet"].calibrator.bins == 8
+    assert asked == ["base", "histogram", "platt", "mcnet-bayes", "mcnet-bayes (4)", "fixed"]
+    found = mcnet.select(without_field, [mcnet.BayesMCNet(bins=8), mcnet.BayesMCNet(bins=4)])
+    assert found["mcnet-bayes"].calibrator.bins == 8
     assert found["mcnet (1)"].calibrator.bins == 4
 
 
@@ -204,11 +211,11 @@ def test_what_is_no_method_is_refused_by_name(with_field):
 
 
 def test_all_methods_that_suit_the_rows_are_compared_if_none_is_named(monkeypatch, with_field, without_field):
-    known = ["base", "platt", "platt-field", "per-field", "mcnet"]
+    known = ["base", "platt", "platt-field", "per-field", "mcnet-bayes"]
     monkeypatch.setattr("mcnet.selection.select.methods", lambda: known)
     assert {result.method for result in mcnet.select(with_field).results} == set(known)
     plain = mcnet.select(without_field)
-    assert {result.method for result in plain.results} == {"base", "platt", "mcnet"}
+    assert {result.method for result in plain.results} == {"base", "platt", "mcnet-bayes"}
     assert plain.failed == {}
 
 

@@ -29,7 +29,7 @@ def field_pairs(sketch: Sketch) -> list[tuple[int, int]]:
             pairs.append((first, second))
         else:
             warn(
-                f"mcnet: {names[first]} × {names[second]} has {number:,} combinations, more than "
+                f"mcnet-bayes: {names[first]} × {names[second]} has {number:,} combinations, more than "
                 f"{_MOST_COMBINATIONS:,}: they get no deviations of their own, the two fields add up"
             )
     return pairs

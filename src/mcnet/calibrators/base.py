@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
@@ -79,7 +80,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
     monotone: ClassVar[bool] = True
     """Whether the curves never fall; only methods that are step functions by nature say False."""
 
-    _field_advice: ClassVar[str] = "use mcnet or per-field, or leave the field out"
+    _field_advice: ClassVar[str] = "use mcnet-bayes or per-field, or leave the field out"
     """What to do about a field that is of no use."""
 
     model_: CalibrationModel
@@ -112,6 +113,10 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
 
     def fit_sketch(self, sketch: Sketch) -> Self:
         """Fit on a sketch of any number of rows."""
+        return self._fit_by(sketch, self._fit)
+
+    def _fit_by(self, sketch: Sketch, fit: Callable[[Sketch], Fitted]) -> Self:
+        """Check the sketch and the parameters, forget the past, fit, and make the model."""
         if not isinstance(sketch, Sketch):
             raise InputError(f"fit_sketch was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
         if len(sketch) == 0:
@@ -119,7 +124,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         self._check_field_use(bool(sketch.contexts.names))
         self._check_parameters()
         self._forget()
-        fitted = self._degenerate(sketch) or self._fit(sketch)
+        fitted = self._degenerate(sketch) or fit(sketch)
         self.model_ = CalibrationModel(
             method=self.method,
             parameters=self._plain_parameters(),

@@ -59,7 +59,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         self,
         estimator: Any = None,
         *,
-        method: str | Calibrator = "mcnet",
+        method: str | Calibrator = "mcnet-bayes",
         field: Any = None,
         cv: Any = 5,
         keep_field: bool = True,

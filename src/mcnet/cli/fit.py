@@ -19,7 +19,7 @@ def fit(
     weight: options.Weight = None,
     method: Annotated[
         str, typer.Option("--method", metavar="NAME", help="The method; mcnet methods lists them.")
-    ] = "mcnet",
+    ] = "mcnet-bayes",
     parameters: options.Parameters = None,
     logits: options.Logits = False,
     negatives_kept: options.NegativesKept = 1.0,

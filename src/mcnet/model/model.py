@@ -223,9 +223,9 @@ class CalibrationModel:
 
     def interval(self, scores: Any, field: Any = None, **_: Any) -> NoReturn:
         """Say where intervals are to be had: a model is its curves, and does not know how sure they are."""
-        advice = "MCNet.resume, given the same file, brings back the calibrator, which has"
-        if self.method != "mcnet":
-            advice = "fit MCNet to have"
+        advice = "BayesMCNet.resume, given the same file, brings back the calibrator, which has"
+        if self.method != "mcnet-bayes":
+            advice = "fit BayesMCNet to have"
         raise NotSupportedError(f"a {self.method} model has curves and no intervals; {advice} them")
 
     def plot(self, field: Any = None) -> Any:

@@ -5,10 +5,10 @@ from typing import Any, Literal
 from mcnet._shared.math import sigmoid
 from mcnet._shared.typing import FloatArray
 from mcnet.calibrators.histogram import check_bins
+from mcnet.calibrators.parameter_checks import check_beta_order, check_penalties
 from mcnet.errors import InputError
 from mcnet.neural.auxiliary import AuxiliaryCalibrator
 from mcnet.neural.network import NetworkFit, network_cells
-from mcnet.neural.parameters import check_penalties
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["AdaCalib"]
@@ -71,7 +71,8 @@ class AdaCalib(AuxiliaryCalibrator):
             check_bins(bins)
         if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
             raise InputError(f"steps is {self.steps!r}; it is a whole number above 0")
-        check_penalties(self.beta_order, self.alpha_balance, self.balance)
+        check_beta_order(self.beta_order)
+        check_penalties(self.alpha_balance, self.balance)
 
     def _train(self, sketch: Sketch, warm: Any) -> NetworkFit:
         from mcnet.networks.adaptive import AdaptiveConfig, fit_adaptive

@@ -7,6 +7,7 @@ from typing import Any, Self
 from mcnet._shared.math import logit
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.calibrators.base import warn
+from mcnet.calibrators.training_state import TrainingState
 from mcnet.curves.curves import Curves
 from mcnet.data.columns import as_array, check_lengths, scores_column
 from mcnet.data.row_overlap import refuse_overlap
@@ -15,7 +16,6 @@ from mcnet.neural.auxiliary_gain import AuxiliaryGain
 from mcnet.neural.auxiliary_model import AuxiliaryModel, auxiliary_schedule, enough_to_judge
 from mcnet.neural.fit_rows import FitRows
 from mcnet.neural.network import NetworkCalibrator, network_curves
-from mcnet.neural.training_state import TrainingState
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
 

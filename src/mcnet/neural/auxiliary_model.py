@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from mcnet._shared.math import PROBABILITY_FLOOR, logit, sigmoid
 from mcnet._shared.typing import FloatArray
 from mcnet.calibrators.logistic import fit_logistic
+from mcnet.calibrators.training_state import TrainingState
 from mcnet.curves.curves import Curves
 from mcnet.data.feature_encoding import EncodedFeatures, FeatureEncoding
 from mcnet.model.model import CalibrationModel
 from mcnet.neural.fit_rows import FitRows
 from mcnet.neural.network import NetworkFit
-from mcnet.neural.training_state import TrainingState
 
 __all__ = ["AuxiliaryModel", "auxiliary_schedule", "enough_to_judge"]
 

@@ -13,6 +13,7 @@ from mcnet._shared.math import logit, sums_by
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.calibrators.base import Calibrator, Fitted
 from mcnet.calibrators.one_class_warnings import warn_of_gaps
+from mcnet.calibrators.training_state import load_state, save_state, state_path
 from mcnet.curves.compile import DENSE_PER_LOGIT, Projection, compile_table, dense_scores, project_monotone
 from mcnet.curves.curves import Curves
 from mcnet.data.columns import check_lengths, scores_column
@@ -20,7 +21,6 @@ from mcnet.data.contexts import Contexts
 from mcnet.data.fields import field_columns
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.model.file import read_model
-from mcnet.neural.training_state import load_state, save_state, state_path
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["EVERY_COMBINATION", "NetworkCalibrator", "NetworkFit", "network_cells", "network_curves"]

@@ -6,9 +6,9 @@ from mcnet._shared.math import sigmoid
 from mcnet._shared.typing import FloatArray
 from mcnet.calibrators.base import FieldUse
 from mcnet.calibrators.histogram import check_bins
+from mcnet.calibrators.parameter_checks import check_beta_order, check_penalties
 from mcnet.neural.auxiliary import AuxiliaryCalibrator
 from mcnet.neural.network import NetworkFit, network_cells
-from mcnet.neural.parameters import check_penalties
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["NeuCalib"]
@@ -33,7 +33,7 @@ class NeuCalib(AuxiliaryCalibrator):
 
     method = "neucalib"
     simplicity = 110
-    _field_advice = "set alpha_balance > 0 to have it balanced, use mcnet or per-field, or leave the field out"
+    _field_advice = "set alpha_balance > 0 to have it balanced, use mcnet-bayes or per-field, or leave the field out"
     _one_curve = True
     _restored_by = "mcnet.networks.line_plot:restore_lines"
 
@@ -69,7 +69,8 @@ class NeuCalib(AuxiliaryCalibrator):
 
     def _check_parameters(self) -> None:
         check_bins(self.bins)
-        check_penalties(self.beta_order, self.alpha_balance, self.balance)
+        check_beta_order(self.beta_order)
+        check_penalties(self.alpha_balance, self.balance)
 
     def _train(self, sketch: Sketch, warm: Any) -> NetworkFit:
         from mcnet.networks.line_plot import LineConfig, fit_lines

@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -63,7 +64,7 @@ def _trials(task: Task, seed: int, settings: Settings) -> dict[str, Trial]:
 
 def trial_with_features(contender: Contender, task: Task, seed: int = 0) -> Trial:
     """Fit a contender with an auxiliary network on the validation rows and judge it on the test rows."""
-    made = contender.build(seed, auxiliary=True)
+    made = replace(contender, method=contender.method.removesuffix("-bayes")).build(seed, auxiliary=True)
     assert isinstance(made, AuxiliaryCalibrator)
     start = time.perf_counter()
     with warnings.catch_warnings():

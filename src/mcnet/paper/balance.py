@@ -13,8 +13,8 @@ CLAIM = "The field-balance regulariser lowers the standard deviation of the fiel
 
 ALPHA = 1.0
 MODELS = (
-    Contender("MCNet-None", "mcnet", parameters={"field_aware": False}),
-    Contender("MCNet-Field", "mcnet", sees_field=True),
+    Contender("MCNet-None", "mcnet-bayes", parameters={"field_aware": False}),
+    Contender("MCNet-Field", "mcnet-bayes", sees_field=True),
     Contender("NeuCalib", "neucalib", parameters={"bins": 20}),
     Contender("AdaCalib", "adacalib", sees_field=True),
 )

@@ -17,7 +17,7 @@ DRAWN = (
     Contender("SIR", "sir", parameters={"bins": BINS}),
     Contender("NeuCalib", "neucalib", parameters={"bins": BINS}),
     Contender("AdaCalib", "adacalib", parameters={"candidates": (BINS,)}),
-    Contender("MCNet-None", "mcnet"),
+    Contender("MCNet-None", "mcnet-bayes"),
 )
 
 

@@ -27,7 +27,7 @@ CLAIM = (
 
 
 # A network of modest width for each bin, as published: what is nonlinear inside a bin.
-PER_BIN: dict[str, Any] = {"architecture": "per-bin", "hidden": (32, 32), "embedding": 1}
+PER_BIN: dict[str, Any] = {"hidden": (32, 32), "embedding": 1}
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "Histogram Binning (step)": ("histogram", {}),
     "NeuCalib (linear)": ("neucalib", {}),

@@ -13,8 +13,8 @@ CLAIM = "MCNet-None has a PCOC of 0.9745 on the CTR of AliExpress, where every b
 
 CONVERGED = (
     ("Base", Contender("Base", "base")),
-    ("MCNet-None, converged", Contender("MCNet-None", "mcnet")),
-    ("MCNet-Field, converged", Contender("MCNet-Field", "mcnet", sees_field=True)),
+    ("MCNet-None, converged", Contender("MCNet-None", "mcnet-bayes")),
+    ("MCNet-Field, converged", Contender("MCNet-Field", "mcnet-bayes", sees_field=True)),
 )
 
 

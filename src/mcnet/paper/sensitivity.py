@@ -45,7 +45,7 @@ def sensitivity(settings: Settings) -> Page:
                     trial = _trial(task, field, parameter, value, seed, settings)
                     results.setdefault((variant, parameter, value), []).append(trial)
             anchors.setdefault((variant, "converged"), []).append(
-                run_trial(Contender(variant, "mcnet", sees_field=field), task, seed)
+                run_trial(Contender(variant, "mcnet-bayes", sees_field=field), task, seed)
             )
         anchors.setdefault(("Base", "scores"), []).append(run_trial(Contender("Base", "base"), task, seed))
     lines: list[tuple[Cell, ...]] = []

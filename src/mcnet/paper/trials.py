@@ -43,8 +43,8 @@ ROSTER = (
     Contender("SIR", "sir", parameters={"bins": 20}),
     Contender("NeuCalib", "neucalib", parameters={"bins": 20}),
     Contender("AdaCalib", "adacalib", sees_field=True),
-    Contender("MCNet-None", "mcnet"),
-    Contender("MCNet-Field", "mcnet", sees_field=True),
+    Contender("MCNet-None", "mcnet-bayes"),
+    Contender("MCNet-Field", "mcnet-bayes", sees_field=True),
 )
 
 

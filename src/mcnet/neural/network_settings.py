@@ -1,23 +1,11 @@
-"""Checks of the parameters that the networks share: regularisers, shape, training."""
+"""Checks of the settings of MCNet's networks: their shape and their training."""
 
-import math
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 from mcnet.errors import InputError
 
-__all__ = ["NETWORK_SETTINGS", "check_level", "check_network", "check_penalties"]
-
-
-def check_penalties(beta_order: Any, alpha_balance: Any, balance: Any) -> None:
-    """Raise unless the coefficients are numbers ≥ 0 and the kind of balance is known."""
-    if beta_order is not None and not (isinstance(beta_order, Real) and 0.0 <= float(beta_order) < math.inf):
-        raise InputError(f"beta_order is {beta_order!r}; it is None or a number ≥ 0")
-    if not (isinstance(alpha_balance, Real) and 0.0 <= float(alpha_balance) < math.inf):
-        raise InputError(f"alpha_balance is {alpha_balance!r}; it is a number ≥ 0")
-    if balance not in ("global", "field"):
-        raise InputError(f"balance is {balance!r}; it is 'global' or 'field'")
-
+__all__ = ["check_network"]
 
 _CHOICES = {
     "derivative": ("sigmoid", "softplus", "elu"),
@@ -26,26 +14,6 @@ _CHOICES = {
     "training": ("sketch", "rows"),
 }
 _COUNTS = ("embedding", "epochs", "batch", "steps")
-
-NETWORK_SETTINGS = (
-    "beta_order",
-    "guarantee",
-    "hidden",
-    "share_embedding",
-    "scale",
-    "learning_rate",
-    "weight_decay",
-    "device",
-    *_CHOICES,
-    *_COUNTS,
-)
-"""What only MCNet's networks per bin can honour."""
-
-
-def check_level(level: Any) -> None:
-    """Raise unless the level of an interval is a number between 0 and 1."""
-    if not (isinstance(level, Real) and 0.0 < float(level) < 1.0):
-        raise InputError(f"level is {level!r}; it is a probability, such as 0.9")
 
 
 def check_network(calibrator: Any) -> None:

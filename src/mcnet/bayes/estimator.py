@@ -1,0 +1,228 @@
+"""BayesMCNet: one monotone curve per context, fitted by empirical Bayes."""
+
+from dataclasses import replace
+from os import PathLike
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from mcnet._shared.math import clip_scores, logit, sigmoid
+from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet.bayes.fit_sketch import belief_limit, family_of, fit_bayes_sketch, fit_one_curve
+from mcnet.bayes.isotonic_mixture import earned_share, mixed_with_isotonic
+from mcnet.bayes.posterior_model import BayesFit
+from mcnet.calibrators.base import Calibrator, FieldUse, Fitted
+from mcnet.calibrators.exact_prediction import exact_codes
+from mcnet.calibrators.histogram import check_bins
+from mcnet.calibrators.one_class_warnings import warn_of_gaps
+from mcnet.calibrators.parameter_checks import check_level, check_penalties
+from mcnet.calibrators.training_state import load_state, save_state, state_path
+from mcnet.calibrators.warm_start import EarlierFit
+from mcnet.curves.compile import family_curves
+from mcnet.curves.family import believable
+from mcnet.data.columns import scores_column
+from mcnet.data.contexts import Contexts
+from mcnet.errors import InputError, NotSupportedError
+from mcnet.model.file import read_model
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["EVERY_COMBINATION", "BayesMCNet"]
+
+EVERY_COMBINATION = 20_000
+"""Up to so many combinations of several fields' values each get a curve, seen or not."""
+
+
+class BayesMCNet(Calibrator):
+    """Monotone calibration with context by empirical Bayes: logit p = a_c + ∫ exp(φ₀(t) + b_c + u_c·φ(t)) dt.
+
+    The derivative of every curve is positive and log-linear in the context, so the order of scores is kept by
+    construction, and several fields add up. How much field values may differ and how rough the curves may be is learnt
+    from the data: small field values stay on the common curve, large ones are free. It shares the form
+    `logit p = bias + ∫ positive derivative` with the published `MCNet`, but has a few numbers per field value instead
+    of networks, and fits in milliseconds to seconds.
+
+    Parameters
+    ----------
+    bins : the number of pieces of a curve; "auto" lets the data decide.
+    field_aware : False gives one curve for all rows; a field then matters to the balance term alone.
+    interactions : give pairs of fields deviations of their own, as far as the data support them.
+    isotonic_share : how much of each context's own isotonic fit is mixed into its curve, from 0 to 1; "auto" takes
+        what clearly lowers the log-loss of rows held back, most often nothing.
+    alpha_balance : the weight of the field-balance regulariser, which narrows the spread of the field values' biases.
+    balance : "global" measures a field value's bias per row of all rows (the paper), "field" per row of its own.
+    warm_start : continue from the previous fit of this object; new field values are allowed.
+
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.uniform(0.01, 0.2, 50_000)
+    >>> country = rng.choice(["NL", "FR"], 50_000)
+    >>> scores = truth * np.where(country == "NL", 0.8, 1.3)
+    >>> fitted = BayesMCNet().fit(scores, rng.random(50_000) < truth, field=country)
+    >>> fitted.predict([0.08, 0.13], field=["NL", "FR"]).round(2)
+    array([0.1, 0.1])
+    """
+
+    method = "mcnet-bayes"
+    simplicity = 130
+    _field_advice = "leave field_aware=True, set alpha_balance > 0 to have it balanced, or leave the field out"
+
+    posterior_: BayesFit
+    compiled_error_: float
+    isotonic_share_: float
+
+    def __init__(
+        self,
+        *,
+        bins: int | Literal["auto"] = "auto",
+        field_aware: bool = True,
+        interactions: bool = True,
+        isotonic_share: float | Literal["auto"] = "auto",
+        alpha_balance: float = 0.0,
+        balance: Literal["global", "field"] = "global",
+        warm_start: bool = False,
+    ) -> None:
+        """Store the parameters; they are checked in fit."""
+        self.bins = bins
+        self.field_aware = field_aware
+        self.interactions = interactions
+        self.isotonic_share = isotonic_share
+        self.alpha_balance = alpha_balance
+        self.balance = balance
+        self.warm_start = warm_start
+
+    @property
+    def field_use(self) -> FieldUse:  # type: ignore[override]
+        """Whether a field is of use: to the curves, or to the balance term alone."""
+        return "optional" if self.field_aware or self.alpha_balance > 0.0 else "none"
+
+    @property
+    def bins_(self) -> int:
+        """How many pieces a curve has: what bins="auto" came to. A constant has one."""
+        self._fitted()
+        return len(self.posterior_.panels.edges) - 1 if hasattr(self, "posterior_") else 1
+
+    def fit_sketch(self, sketch: Sketch) -> Self:
+        """Fit on a sketch of any number of rows."""
+        earlier = EarlierFit.of(self, "posterior_") if self.warm_start else None
+        return self._fit_by(sketch, lambda given: self._solve(given, earlier))
+
+    def predict(
+        self,
+        scores: Any,
+        field: Any = None,
+        *,
+        codes: Any = None,
+        score_type: ScoreType | None = None,
+        exact: bool = False,
+    ) -> FloatArray:
+        """Return the calibrated probability of each score; `exact` asks the posterior mode itself, not its curve."""
+        if not exact:
+            return super().predict(scores, field, codes=codes, score_type=score_type)
+        if codes is not None:
+            raise InputError("codes name curves; with exact=True give the field itself")
+        model = self._fitted()
+        logits = logit(scores_column(scores, score_type=score_type or model.score_type))
+        which = exact_codes(model, field, len(logits))
+        return sigmoid(self._believable(self._posterior().calibrate(which, logits), logits))
+
+    def interval(
+        self, scores: Any, field: Any = None, *, level: float = 0.9, score_type: ScoreType | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return a credible interval of the true probability at each score: (low, high).
+
+        It is the uncertainty of the curve, not of a single click. An unseen field value adds the spread that the values
+        of its field have.
+        """
+        check_level(level)
+        model = self._fitted()
+        score = scores_column(scores, score_type=score_type or model.score_type)
+        codes = exact_codes(model, field, len(score))
+        posterior = self._posterior()
+        if posterior.covariance is None:
+            raise NotSupportedError("the uncertainty of so many field values is not saved; fit again to have intervals")
+        logits = logit(score)
+        served = self.predict(score, field, score_type="probability")
+        low, high = (self._believable(logit(clip_scores(e)), logits) for e in posterior.band(codes, logits, level))
+        return np.minimum(sigmoid(low), served), np.maximum(sigmoid(high), served)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Save the model as JSON and, beside it, the posterior, from which `resume` continues."""
+        super().save(path)
+        if not hasattr(self, "posterior_"):
+            # A constant has no state, and one left by an earlier model must not be taken for its own.
+            state_path(path).unlink(missing_ok=True)
+            return
+        about = {"method": self.method, "parameters": self._plain_parameters(), "compiled_error": self.compiled_error_}
+        save_state(path, self.posterior_.arrays(), about | {"isotonic_share": self.isotonic_share_})
+
+    @classmethod
+    def resume(cls, path: str | PathLike[str]) -> Self:
+        """Return the fitted calibrator that `save` wrote; with warm_start it continues from there."""
+        model = read_model(path)
+        if model.method != cls.method:
+            raise InputError(f"{path} is a model of {model.method}, not of {cls.method}; resume it with its own class")
+        arrays, about = load_state(path)
+        restored = cls(**about["parameters"])
+        restored.model_ = model
+        restored.posterior_ = BayesFit.from_arrays(arrays)
+        restored.compiled_error_ = about["compiled_error"]
+        restored.isotonic_share_ = about["isotonic_share"]
+        return restored
+
+    # -- shared steps -------------------------------------------------------------------------------------------
+
+    def _posterior(self) -> BayesFit:
+        if not hasattr(self, "posterior_"):
+            raise NotSupportedError(f"this fit is a constant ({self.constant_because_}): its uncertainty is not known")
+        return self.posterior_
+
+    def _believable(self, calibrated: FloatArray, logits: FloatArray) -> FloatArray:
+        # A model that serves every context by a curve of its own is saved without its family.
+        return believable(calibrated, logits, belief_limit(self._fitted().total_weight))
+
+    def _check_parameters(self) -> None:
+        check_bins(self.bins, auto=True)
+        check_penalties(self.alpha_balance, self.balance)
+        share = self.isotonic_share
+        if share != "auto" and not (isinstance(share, int | float) and 0.0 <= share <= 1.0):
+            raise InputError(f"isotonic_share is {share!r}; it is 'auto' or a number from 0 to 1")
+
+    def _learns_from_one_score(self) -> bool:
+        return True
+
+    def _degenerate(self, sketch: Sketch) -> Fitted | None:
+        if self.field_aware:
+            return super()._degenerate(sketch)
+        constant = super()._degenerate(sketch.pooled())
+        return constant and replace(constant, balanced_by=sketch.contexts.names)
+
+    def _solve(self, sketch: Sketch, earlier: EarlierFit | None) -> Fitted:
+        """Find the maximum of the posterior and compile its curves."""
+        warn_of_gaps(self.method, sketch)
+        served = sketch if self.field_aware else sketch.pooled()  # as its rows are served
+        sketch = sketch.unfolded()
+        if earlier is not None and self.field_aware:
+            sketch = earlier.aligned(sketch)
+        given: dict[str, Any] = {
+            "panels": None if self.bins == "auto" else max(self.bins, 2),
+            "alpha_balance": self.alpha_balance,
+            "balance": self.balance,
+            "start": None if earlier is None else earlier.network,
+        }
+        if self.field_aware:
+            self.posterior_ = fit_bayes_sketch(sketch, interactions=self.interactions, **given)
+        else:
+            self.posterior_ = fit_one_curve(sketch, **given)
+        family = family_of(self.posterior_, belief_limit(sketch.total_weight)).rounded()
+        contexts = sketch.contexts.completed(EVERY_COMBINATION) if self.field_aware else Contexts.none()
+        curves, self.compiled_error_ = family_curves(family, contexts.table)
+        automatic = self.isotonic_share == "auto"
+        self.isotonic_share_ = earned_share(served, curves, contexts) if automatic else float(self.isotonic_share)
+        if self.isotonic_share_ > 0.0:
+            curves = mixed_with_isotonic(served, curves, contexts, self.isotonic_share_)
+        return Fitted(
+            curves,
+            contexts,
+            family,
+            isotonic_share=self.isotonic_share_,
+            balanced_by=() if self.field_aware else sketch.contexts.names,
+        )

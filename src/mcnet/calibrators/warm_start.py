@@ -1,0 +1,32 @@
+"""Continuing from an earlier fit: what a warm start keeps, and what it needs of the next sketch."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from mcnet.calibrators.base import Calibrator
+from mcnet.data.contexts import Contexts
+from mcnet.errors import InputError
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["EarlierFit"]
+
+
+@dataclass(frozen=True)
+class EarlierFit:
+    """The fit that a warm start continues from."""
+
+    contexts: Contexts
+    network: Any
+
+    @staticmethod
+    def of(calibrator: Calibrator, attribute: str) -> "EarlierFit | None":
+        """Return the earlier fit of a calibrator, kept in one of its attributes; None where there is none."""
+        network = vars(calibrator).get(attribute)
+        return None if network is None else EarlierFit(calibrator.model_.contexts, network)
+
+    def aligned(self, sketch: Sketch) -> Sketch:
+        """Return the sketch with its field values in the order of the earlier fit, new values last."""
+        if self.contexts.names != sketch.contexts.names:
+            known, given = ", ".join(self.contexts.names) or "none", ", ".join(sketch.contexts.names) or "none"
+            raise InputError(f"a warm start needs the fields of the earlier fit ({known}); this sketch has {given}")
+        return sketch.with_values_like(self.contexts)
