@@ -117,7 +117,7 @@ class Contexts:
         """
         if len(self.names) < 2:
             return self
-        if float(np.prod([len(known) + 1.0 for known in self.values])) - 1 <= limit:
+        if self.combinations <= limit:
             ranges = [np.arange(ANY, len(known), dtype=np.int32) for known in self.values]
             table = np.stack(np.meshgrid(*ranges, indexing="ij"), axis=-1).reshape(-1, len(ranges))[1:]
         else:
@@ -132,7 +132,12 @@ class Contexts:
     @property
     def complete(self) -> bool:
         """Whether every combination of known values is among the contexts."""
-        return len(self.names) < 2 or len(self) >= float(np.prod([len(known) + 1.0 for known in self.values])) - 1
+        return len(self.names) < 2 or len(self) >= self.combinations
+
+    @property
+    def combinations(self) -> float:
+        """Return how many combinations of values there are, "any other value" included."""
+        return float(np.prod([len(known) + 1.0 for known in self.values])) - 1
 
     def field_codes(self, columns: Sequence[FieldColumn]) -> NDArray[np.int32]:
         """Return the code of each row's value in every field `[rows, fields]`, ANY for an unseen value."""

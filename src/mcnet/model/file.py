@@ -3,25 +3,37 @@
 import hashlib
 import json
 import warnings
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from mcnet._shared.atomic_files import whole_file
 from mcnet.curves.compile import family_curves
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily
+from mcnet.curves.family_check import family_problem
 from mcnet.data.contexts import ANY, Contexts
 from mcnet.errors import CalibrationWarning, FileFormatError, InputError, McnetError
 from mcnet.model.model import CalibrationModel
+from mcnet.model.schema import (
+    EVERY_COMBINATION,
+    EVERY_VALUE,
+    MOST_COMBINATIONS_BY_NAME,
+    MOST_FAMILY_NUMBERS,
+    ModelDocument,
+    validated,
+)
 from mcnet.model.version_1 import upgraded
 
 __all__ = ["SCHEMA", "checksum", "load", "model_document", "read_model", "save_model"]
 
 SCHEMA = 2
-_EXPLICIT = 30_000
+_MOST_EXPLICIT_KNOTS = 30_000
 """Up to so many knots the curves of a family are written one by one."""
 
 
@@ -52,7 +64,7 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
             for name, values in zip(model.contexts.names, model.contexts.values, strict=True)
         ],
     }
-    if model.is_family and len(curves.probabilities) > _EXPLICIT:
+    if model.is_family and model.fields and len(curves.probabilities) > _MOST_EXPLICIT_KNOTS:
         # Very many curves are written as what they are made from, and compiled again when loaded.
         document["contexts"] = _contexts_document(model.contexts)
     else:
@@ -76,7 +88,7 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
 
 
 def _layout(document: dict[str, Any]) -> str:
-    """Write one key a line, and lists of curves, grids and fields one entry a line."""
+    """Write one key per line, and lists of curves, grids and fields one entry per line."""
     lines = []
     for key, value in document.items():
         if isinstance(value, list) and value:
@@ -130,23 +142,15 @@ def read_model(path: str | PathLike[str]) -> CalibrationModel:
     if not isinstance(document, dict) or document.get("format") != "mcnet calibration model":
         raise FileFormatError(f"{path} is JSON but not a model of mcnet; save one with calibrator.save(path)")
     schema = document.get("schema")
-    if not isinstance(schema, int) or schema > SCHEMA:
-        raise FileFormatError(f"{path} has schema {schema}; this mcnet reads up to {SCHEMA}: upgrade mcnet")
+    if type(schema) is not int or not 1 <= schema <= SCHEMA:
+        raise FileFormatError(f"{path} has schema {schema}; this mcnet reads 1 to {SCHEMA}: upgrade mcnet")
     if not _intact(document):
         raise FileFormatError(f"{path} does not match its checksum: it was altered or damaged; save the model again")
     try:
-        return _model(upgraded(document) if schema == 1 else document)
-    except (McnetError, KeyError, TypeError, ValueError, IndexError) as error:
-        raise FileFormatError(f"{path} does not hold a valid model ({error}); save the model again") from None
-
-
-def _contexts_document(contexts: Contexts) -> list[list[int]] | str:
-    """Return the table of contexts; a word for the two tables that need no writing out."""
-    if len(contexts.names) == 1 and np.array_equal(contexts.table[:, 0], contexts.all()):
-        return "every value"
-    if contexts.complete:
-        return "every combination"
-    return contexts.table.tolist()  # type: ignore[no-any-return]
+        return _model(validated(upgraded(document) if schema == 1 else document))
+    except (McnetError, KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        problem = " ".join(str(error).split())
+        raise FileFormatError(f"{path} does not hold a valid model ({problem}); save the model again") from None
 
 
 def _refuse_constant(text: str) -> None:
@@ -160,47 +164,99 @@ def _intact(document: dict[str, Any]) -> bool:
         return False
 
 
-def _check_contexts(rows: list[list[int]], values: tuple[tuple[str | None, ...], ...]) -> None:
-    for row in rows:
-        if len(row) != len(values) or any(
-            not ANY <= code < len(known) for code, known in zip(row, values, strict=True)
-        ):
-            raise InputError(f"the context {row} is not one of the fields' values")
+def _contexts_document(contexts: Contexts) -> list[list[int]] | str:
+    """Return the table of contexts; a word for the two tables that need no writing out."""
+    if len(contexts.names) == 1 and np.array_equal(contexts.table[:, 0], contexts.all()):
+        return EVERY_VALUE
+    if contexts.complete and len(contexts) <= MOST_COMBINATIONS_BY_NAME:
+        return EVERY_COMBINATION
+    return contexts.table.tolist()  # type: ignore[no-any-return]
 
 
-def _model(document: dict[str, Any]) -> CalibrationModel:
-    names = tuple(field["name"] for field in document["fields"])
-    values = tuple(tuple(field["values"]) for field in document["fields"])
-    family = CurveFamily.from_dict(document["family"]) if "family" in document else None
-    if "curves" in document:
-        entries = document["curves"]
-        grids = [np.array(grid, dtype=np.float64) for grid in document["grids"]]
-        curves = Curves.of([(grids[entry["grid"]], np.array(entry["probabilities"])) for entry in entries])
-        rows = [[ANY if code is None else code for code in entry["context"]] for entry in entries[1:]]
-        _check_contexts(rows, values)
-        table = np.array(rows, dtype=np.int32).reshape(len(rows), len(names)) if names else Contexts.none().table
+def _model(document: ModelDocument) -> CalibrationModel:
+    names = tuple(field.name for field in document.fields)
+    values = tuple(tuple(field.values) for field in document.fields)
+    family = None if document.family is None else CurveFamily.from_dict(msgspec.to_builtins(document.family))
+    if document.curves is not None:
+        table = _curve_contexts(document, values)
+        curves = _curves(document)
     else:
-        if family is None:
-            raise InputError("it holds neither curves nor a family of curves")
-        written = document["contexts"]
-        if isinstance(written, str):
-            every = np.arange(len(values[0]), dtype=np.int32)[:, None]
-            known = Contexts(names, values, every if len(names) == 1 else np.zeros((0, len(names)), dtype=np.int32))
-            table = known.completed(2**31).table
-        else:
-            _check_contexts(written, values)
-            table = np.array(written, dtype=np.int32)
+        assert family is not None
+        table = _family_contexts(document, names, values)
+        if len(table) * len(family.knots) > MOST_FAMILY_NUMBERS:
+            raise InputError(f"it asks for {len(table):,} curves with {len(family.knots):,} knots, which is too many")
+        problem = family_problem(family, [len(known) for known in values])
+        if problem:
+            raise InputError(problem)
         curves = family_curves(family, table)[0]
     return CalibrationModel(
-        method=document["method"],
-        parameters=document["parameters"],
+        method=document.method,
+        parameters=document.parameters,
         contexts=Contexts(names, values, table),
         curves=curves,
-        monotone=document["monotone"],
+        monotone=document.monotone,
         family=family,
-        score_type=document["score_type"],
-        total_weight=document["total_weight"],
-        balanced_by=tuple(document["balanced_by"]),
-        isotonic_share=document["isotonic_share"],
-        provenance=document["provenance"],
+        score_type=document.score_type,
+        total_weight=document.total_weight,
+        balanced_by=tuple(document.balanced_by),
+        isotonic_share=document.isotonic_share,
+        provenance=document.provenance,
     )
+
+
+def _curves(document: ModelDocument) -> Curves:
+    assert document.grids is not None
+    assert document.curves is not None
+    grids = [np.array(grid, dtype=np.float64) for grid in document.grids]
+    for entry in document.curves:
+        if not 0 <= entry.grid < len(grids):
+            raise InputError(f"a curve names grid {entry.grid}, and there are {len(grids)} grids")
+    return Curves.of([(grids[entry.grid], np.array(entry.probabilities)) for entry in document.curves])
+
+
+def _curve_contexts(document: ModelDocument, values: Sequence[tuple[str | None, ...]]) -> NDArray[np.int32]:
+    """Return the contexts that explicit curves name, one row of codes each."""
+    assert document.curves is not None
+    if not document.curves or document.curves[0].context is not None:
+        raise InputError("the first curve is the pooled one, and names no context")
+    if not values:
+        return Contexts.none().table
+    rows = []
+    for entry in document.curves[1:]:
+        if entry.context is None:
+            raise InputError("a curve other than the first names no context")
+        rows.append([ANY if code is None else code for code in entry.context])
+    return _table(rows, values)
+
+
+def _family_contexts(
+    document: ModelDocument, names: tuple[str, ...], values: tuple[tuple[str | None, ...], ...]
+) -> NDArray[np.int32]:
+    """Return the contexts of a family, listed or named by a word, one row of codes each."""
+    written = document.contexts
+    if isinstance(written, list):
+        return _table(written, values)
+    if written == EVERY_VALUE and len(values) == 1:
+        return np.arange(len(values[0]), dtype=np.int32)[:, None]
+    known = Contexts(names, values, np.zeros((0, len(names)), dtype=np.int32))
+    if written != EVERY_COMBINATION or len(values) < 2:
+        raise InputError(f"the contexts are {written!r}, and there are {len(values)} fields")
+    if known.combinations > MOST_COMBINATIONS_BY_NAME:
+        raise InputError(f"it asks for {known.combinations:,.0f} combinations of field values, which is too many")
+    return known.completed(MOST_COMBINATIONS_BY_NAME).table
+
+
+def _table(rows: list[list[int]], values: Sequence[tuple[str | None, ...]]) -> NDArray[np.int32]:
+    """Return rows of codes as an array; refuse codes that no value has, and contexts that occur twice."""
+    wrong = next((row for row in rows if len(row) != len(values)), None)
+    table = np.zeros((0, len(values)), dtype=np.int64)
+    if wrong is None and rows:
+        table = np.array(rows, dtype=np.int64)
+        bad = (table < ANY) | (table >= np.array([len(known) for known in values]))
+        wrong = rows[int(np.argmax(bad.any(axis=1)))] if bad.any() else None
+    if wrong is not None:
+        raise InputError(f"the context {wrong} is not one of the fields' values")
+    distinct = np.unique(table[:, 0]) if len(values) == 1 else np.unique(table, axis=0)
+    if len(distinct) < len(table):
+        raise InputError("a context occurs twice")
+    return table.astype(np.int32)

@@ -13,6 +13,7 @@ from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
 from mcnet.curves.family import CurveFamily
+from mcnet.curves.family_check import family_problem
 from mcnet.curves.family_evaluation import FamilyEvaluator
 from mcnet.data.columns import as_array, as_floats, check_lengths, scores_column
 from mcnet.data.contexts import ANY, Contexts
@@ -68,6 +69,10 @@ class CalibrationModel:
         problem = self.curves.problem(monotone=self.monotone)
         if problem:
             raise InputError(f"the curves of this model are not valid: {problem}")
+        if self.family is not None:
+            problem = family_problem(self.family, [len(known) for known in self.contexts.values])
+            if problem:
+                raise InputError(f"the curves of this model are not valid: {problem}")
 
     @property
     def fields(self) -> tuple[str, ...]:
