@@ -1,7 +1,7 @@
 import pytest
 
 import mcnet as library
-from mcnet.cli.thresholds import parse_bars
+from mcnet.cli.thresholds import parse_thresholds
 from mcnet.errors import InputError
 
 
@@ -70,7 +70,7 @@ def test_what_is_not_defined_passes_no_bar(mcnet, frame, tmp_path):
 )
 def test_bars_that_cannot_be_understood_are_refused(mcnet, word):
     with pytest.raises(InputError, match="fail-if"):
-        parse_bars([word])
+        parse_thresholds([word])
     done = mcnet("evaluate", "nowhere.parquet", "--fail-if", word)
     assert done.code == 2
     assert "fail-if" in done.err

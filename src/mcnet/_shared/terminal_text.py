@@ -1,9 +1,15 @@
 """Text in a terminal: how many columns it takes, and control characters made visible."""
 
+import re
 import unicodedata
 
-__all__ = ["display_width", "one_line", "pad"]
+__all__ = ["display_width", "one_line", "pad", "safe_text", "shown_value"]
 
+# Control characters (C0, DEL, C1), invisible and direction-changing marks, line separators, and lone surrogates;
+# the joiner of emoji (U+200D) changes nothing else and stays.
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
 _ZERO_WIDTH = ("Mn", "Me", "Cf")
 
 
@@ -27,14 +33,31 @@ def one_line(text: str) -> str:
     >>> print(one_line("two\nlines, \x1b[31mred"))
     two\nlines, \x1b[31mred
     """
-    if text.isprintable():
-        return text
-    return "".join(
-        letter.encode("unicode_escape").decode("ascii")
-        if unicodedata.category(letter) in ("Cc", "Zl", "Zp")
-        else letter
-        for letter in text
-    )
+    return text if text.isprintable() else _UNSAFE.sub(_escaped, text)
+
+
+def safe_text(text: str) -> str:
+    r"""Return a text with control characters written out, save for line breaks.
+
+    >>> print(safe_text("two\nlines, \x1b[31mred"))
+    two
+    lines, \x1b[31mred
+    """
+    return "\n".join(map(one_line, text.split("\n")))
+
+
+def shown_value(text: str) -> str:
+    r"""Return a field value as it stands in a table: on one line, and quoted if it has no visible beginning or end.
+
+    >>> shown_value("NL"), shown_value(""), shown_value(" a"), shown_value("a\nb")
+    ('NL', '""', '" a"', 'a\\nb')
+    """
+    shown = one_line(text)
+    return shown if shown and shown == shown.strip() else f'"{shown}"'
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:

@@ -20,14 +20,13 @@ __all__ = ["app"]
 # Help is plain text: an example in a box, or wrapped in the middle, cannot be pasted.
 app = typer.Typer(
     name="mcnet",
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 for command in (demo, compare, fit, apply, evaluate, show, export, sketch, merge, methods):
-    app.command()(command)
+    app.command(epilog="Options of every command: --config FILE, --no-config, --debug; see mcnet --help.")(command)
 app.add_typer(paper)
 
 
@@ -41,16 +40,35 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def mcnet(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    config: Annotated[
+        str | None,
+        typer.Option("--config", metavar="FILE", help="Read settings from this file, not from ./mcnet.toml."),
+    ] = None,
+    no_config: Annotated[bool, typer.Option("--no-config", help="Do not read ./mcnet.toml.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Turn ranking scores into true probabilities, overall and inside every field, without losing their order.
 
-    A LOG is a Parquet, CSV or Arrow file, a glob or a folder, with a row an impression; a finished sketch will do too.
+    A LOG is a Parquet, CSV or Arrow file, a glob or a folder, with one row per impression. A saved sketch is accepted
+    in its place. The options --config, --no-config and --debug may also follow the command.
+
+    \b
+    Exit codes:
+      0   all went well
+      1   a threshold (--fail-if) was not met
+      2   wrong use or input
+      70  an unexpected error
+      130, 143, 129  ended by an interrupt, SIGTERM, SIGHUP
 
     \b
     Start with:
       mcnet demo
       mcnet compare log.parquet --score pctr --label click --field country
     """
+    from mcnet.cli.config import read_config
+
+    context.default_map = read_config(context, config, no_config)

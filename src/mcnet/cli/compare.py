@@ -48,7 +48,7 @@ def compare(
     save_best: Annotated[
         str | None, typer.Option("--save-best", metavar="FILE", help="Save the chosen method's model.")
     ] = None,
-    fail_if: options.Bars = None,
+    fail_if: options.Thresholds = None,
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -64,13 +64,13 @@ def compare(
           --save-best model.json
     """
     from mcnet.cli.files import check_output, read_sketch
-    from mcnet.cli.run import BAR_NOT_MET
-    from mcnet.cli.thresholds import broken_bars, parse_bars
+    from mcnet.cli.run import THRESHOLD_NOT_MET
+    from mcnet.cli.thresholds import broken_thresholds, evaluated_figures, parse_thresholds
     from mcnet.errors import InputError
     from mcnet.selection.select import select
 
     printer = Printer(json, quiet)
-    bars = parse_bars(fail_if)
+    thresholds = parse_thresholds(fail_if)
     if time is not None and report is None:
         raise InputError("--time is for the drift shown in the report; pass --report too")
     if every is not None and time is None:
@@ -113,11 +113,11 @@ def compare(
             )
             write_report(report, selection, sketch, title=title, drift=fitted, test_drift=fresh)
         printer.note(f"report → {report}")
-    broken = broken_bars(bars, selection.chosen.evaluation)
+    broken = broken_thresholds(thresholds, evaluated_figures(selection.chosen.evaluation))
     for sentence in broken:
         printer.note(f"not met by {selection.chosen.method}: {sentence}")
     if broken:
-        raise typer.Exit(BAR_NOT_MET)
+        raise typer.Exit(THRESHOLD_NOT_MET)
 
 
 def _period(

@@ -31,7 +31,7 @@ def evaluate(
         ),
     ] = None,
     level: Annotated[float, typer.Option("--level", metavar="SHARE", help="The level of the intervals.")] = 0.95,
-    fail_if: options.Bars = None,
+    fail_if: options.Thresholds = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -46,15 +46,15 @@ def evaluate(
           --fail-if 'f_rce>0.2' --fail-if 'pcoc<0.8'
     """
     from mcnet.cli.files import read_sketch, remembered, score_type
-    from mcnet.cli.run import BAR_NOT_MET
-    from mcnet.cli.thresholds import broken_bars, parse_bars
+    from mcnet.cli.run import THRESHOLD_NOT_MET
+    from mcnet.cli.thresholds import broken_thresholds, evaluated_figures, parse_thresholds
     from mcnet.metrics.evaluate_sketch import evaluate_cells, predict_cells
     from mcnet.metrics.evaluation import Settings
     from mcnet.model.file import load
     from mcnet.sketch.read import is_finished
 
     printer = Printer(json, quiet)
-    bars = parse_bars(fail_if)
+    thresholds = parse_thresholds(fail_if)
     loaded = None if model is None else load(model)
     fields = list(dict.fromkeys([*(by or []), *(loaded.fields if loaded else ())]))
     if loaded is not None and not is_finished(logs):
@@ -81,9 +81,9 @@ def evaluate(
     # Without a model the scores themselves are judged.
     p = predict_cells(loaded, sketch) if loaded is not None else sketch.score
     found = evaluate_cells(p, sketch, Settings(level=level), by=by)
-    broken = broken_bars(bars, found)
+    broken = broken_thresholds(thresholds, evaluated_figures(found))
     printer.result({"model": model, "broken": broken, **found.to_dict()}, str(found))
     for sentence in broken:
         printer.note(f"not met: {sentence}")
     if broken:
-        raise typer.Exit(BAR_NOT_MET)
+        raise typer.Exit(THRESHOLD_NOT_MET)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mcnet._shared.atomic_files import output_file
 from mcnet.cli.printing import Printer
 from mcnet.errors import InputError
 
@@ -18,7 +19,7 @@ __all__ = ["check_output", "plain_interrupts", "read_sketch", "remembered", "row
 
 
 def check_output(path: str, inputs: Sequence[str], *, force: bool, ending: str | None = None) -> None:
-    """Refuse, before any work is done, an output that is an input, exists, has no folder or another ending."""
+    """Refuse, before any work is done, an output that is an input, exists, is no regular file or has another ending."""
     from mcnet.data.files import expand_paths
 
     target = Path(path)
@@ -26,10 +27,7 @@ def check_output(path: str, inputs: Sequence[str], *, force: bool, ending: str |
         raise InputError("nothing is written to stdout but --json; name a file instead of -, or ./- if it is called so")
     if ending is not None and target.suffix.lower() != ending:
         raise InputError(f"{target} will be a {ending[1:].capitalize()} file; give it a name that ends in {ending}")
-    if target.is_dir():
-        raise InputError(f"{target} is a folder; name a file")
-    if not target.parent.is_dir():
-        raise InputError(f"the folder {target.parent} does not exist; make it first")
+    output_file(target)
     if not target.exists():
         return
     if inputs and any(target.samefile(source) for source in expand_paths(list(inputs))):

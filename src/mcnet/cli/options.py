@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 __all__ = [
-    "Bars",
     "Fields",
     "Folds",
     "Force",
@@ -19,6 +18,7 @@ __all__ = [
     "Parameters",
     "Quiet",
     "Score",
+    "Thresholds",
     "Weight",
 ]
 
@@ -47,9 +47,11 @@ Parameters = Annotated[
 ]
 Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write.", show_default=False)]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
-Bars = Annotated[
+Thresholds = Annotated[
     list[str] | None,
-    typer.Option("--fail-if", metavar="BAR", help="Exit with 1 if this holds, as in 'f_rce>0.05'; may be repeated."),
+    typer.Option(
+        "--fail-if", metavar="THRESHOLD", help="Exit with 1 if this holds, as in 'f_rce>0.05'; may be repeated."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a script instead.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors, warnings and --json.")]

@@ -95,9 +95,9 @@ for _name, _about in (
     ("headline", "The literal preset beside the converged fit, on shifted rows."),
     ("auxiliary", "Table 2: an auxiliary network beside each calibrator."),
     ("balance", "Table 3: the field-balance regulariser on four models."),
-    ("efficiency", "Time an epoch and memory against T, time a row."),
+    ("efficiency", "Time per epoch and memory against T, and time per row."),
     ("curves", "The figure of calibration functions."),
-    ("sensitivity", "The figure of bins, learning rate and β."),
+    ("sensitivity", "The figure of bins, learning rate and beta."),
     ("overfitting", "PCOC and AUC after every second epoch."),
     ("expressiveness", "Figure 1 and Theorem 1."),
 ):

@@ -2,11 +2,14 @@
 
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from mcnet._shared.terminal_text import one_line, safe_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,16 +28,20 @@ class Printer:
     def result(self, document: dict[str, Any], *shown: Any) -> None:
         """Print the result of a command: the document for scripts, what is shown for people."""
         if self.json:
-            sys.stdout.write(json.dumps(_plain(document), ensure_ascii=False, allow_nan=False) + "\n")
+            sys.stdout.write(_as_json(document) + "\n")
         elif not self.quiet:
             console = _console()
             for item in shown:
-                console.print(item, markup=False, highlight=False)
+                console.print(safe_text(item) if isinstance(item, str) else item)
 
     def note(self, text: str) -> None:
         """Tell a person what was done, on stderr."""
         if not self.quiet:
-            print(text, file=sys.stderr)
+            print(safe_text(text), file=sys.stderr)
+
+    def warn(self, text: str) -> None:
+        """Warn on stderr, even if quiet was asked for."""
+        print(f"warning: {safe_text(text)}", file=sys.stderr)
 
     @property
     def lively(self) -> bool:
@@ -88,7 +95,7 @@ def table(headings: Sequence[str], lines: Sequence[Sequence[str]], *, left: int 
     for place, heading in enumerate(headings):
         result.add_column(heading, justify="left" if place < left else "right", overflow="fold")
     for line in lines:
-        result.add_row(*line)
+        result.add_row(*(one_line(cell) for cell in line))
     return result
 
 
@@ -103,7 +110,19 @@ def _console() -> "Console":
     from rich.console import Console
 
     # A file or a pipe has no width; a table cut to 80 columns would lose figures.
-    return Console(width=None if sys.stdout.isatty() else 200, soft_wrap=not sys.stdout.isatty())
+    # Field values are shown as they are: no markup ("[b]"), no emoji codes (":smile:").
+    terminal = sys.stdout.isatty()
+    return Console(width=None if terminal else 200, soft_wrap=not terminal, markup=False, emoji=False, highlight=False)
+
+
+# Characters that are legal in JSON as they are, and may still steer a terminal.
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+
+
+def _as_json(document: dict[str, Any]) -> str:
+    unicode = (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
+    text = json.dumps(_plain(document), ensure_ascii=not unicode, allow_nan=False)
+    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _short(number: float) -> str:

@@ -3,46 +3,107 @@
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["BAR_NOT_MET", "INTERRUPTED", "UNUSABLE", "run"]
+from mcnet._shared.terminal_text import safe_text
+from mcnet.cli.encoding import replace_what_cannot_be_shown
+from mcnet.cli.signals import Terminated, orderly_termination
 
-BAR_NOT_MET = 1
+__all__ = ["INTERRUPTED", "THRESHOLD_NOT_MET", "UNEXPECTED", "UNUSABLE", "run"]
+
+THRESHOLD_NOT_MET = 1
 UNUSABLE = 2
+UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130
+
+_ANYWHERE = {"--debug": 0, "--no-config": 0, "--config": 1}
+"""Options of `mcnet` itself that may follow the command, too, and how many words they take."""
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0, 1 (a bar not met), 2 (usage or input), 130 (interrupted)."""
+    """Run one command and return its exit code.
+
+    Returns
+    -------
+    0 if all went well, 1 if a threshold was not met, 2 for wrong use or input, 70 for an unexpected error, 130 after an
+    interrupt, 143 after SIGTERM and 129 after SIGHUP.
+    """
+    words = _options_first(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
+    output = sys.stdout
+    replace_what_cannot_be_shown()
     try:
-        from typer.main import get_command
+        with orderly_termination(), warnings.catch_warnings():
+            from typer.main import get_command
 
-        from mcnet.cli.app import app
-        from mcnet.errors import CalibrationWarning
+            from mcnet.cli.app import app
+            from mcnet.errors import CalibrationWarning
 
-        with warnings.catch_warnings():
             warnings.simplefilter("always", CalibrationWarning)
-            warnings.showwarning = _warn
-            words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+            warnings.showwarning = _warnings_once()
             result = get_command(app).main(args=words, prog_name="mcnet", standalone_mode=False)
-        sys.stdout.flush()
+            sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except KeyboardInterrupt:
         return INTERRUPTED
+    except Terminated as signal:
+        return signal.exit_code
     except BrokenPipeError:
-        # The reader (head, less) has seen enough; a second failure while Python closes stdout would print a traceback.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Exception as error:
-        reason = _reason(error)
-        if reason is None:
+        return _reader_left(output)
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # Typer ends with 1 then, which means something else here
+            return _reader_left(output)
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # a panic of Polars
             raise
-        print(f"mcnet: {reason}", file=sys.stderr)
+        return _failed(error, debug="--debug" in words)
+
+
+def _options_first(words: list[str]) -> list[str]:
+    """Move the options of `mcnet` itself in front of the command."""
+    first, rest = [], []
+    end = words.index("--") if "--" in words else len(words)
+    place = 0
+    while place < end:
+        takes = _ANYWHERE.get(words[place].partition("=")[0])
+        if takes is None:
+            rest.append(words[place])
+            place += 1
+        else:
+            number = 1 + (0 if "=" in words[place] else takes)
+            first += words[place : min(place + number, end)]
+            place += number
+    return [*first, *rest, *words[end:]]
+
+
+def _reader_left(output: Any) -> int:
+    """The reader (head, less) has seen enough; a second failure while Python closes stdout would print a traceback."""
+    sys.stdout = output
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
+    return 0
+
+
+def _failed(error: BaseException, *, debug: bool) -> int:
+    """Print one line about an error, with the traceback if it was asked for; return the exit code."""
+    reason = _reason(error)
+    if debug:
+        import traceback
+
+        print(safe_text("".join(traceback.format_exception(error))), end="", file=sys.stderr)
+    if reason is not None:
+        _say(f"mcnet: {reason}")
         return UNUSABLE
+    found = ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
+    hint = "" if debug else "; run it again with --debug to see where, and please report it"
+    _say(f"mcnet: unexpected error: {found[:_LONGEST_LINE]}{hint}")
+    return UNEXPECTED
 
 
-def _reason(error: Exception) -> str | None:
+_LONGEST_LINE = 500
+
+
+def _reason(error: BaseException) -> str | None:
     """Return one line about an error that a person can do something about, None for a fault of ours."""
     from mcnet.errors import McnetError
 
@@ -64,13 +125,27 @@ def _reason(error: Exception) -> str | None:
 _IN_WORDS_OF_THE_SHELL = {
     "with score_type='logit'": "with --logits",
     "pass field=": "pass --field",
+    "pass replace=True": "pass --replace",
     "make one with mcnet.scan": "make one with mcnet sketch",
     "name its column of scores": "name its column of scores with --score",
     "name its column of labels": "name its column of labels with --label",
     "say so: ": "pass --to: ",
 }
-"""What the rooms advise to callers of functions, as the command line has it."""
+"""What other packages advise to callers of functions, as the command line has it."""
 
 
-def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    print(f"mcnet: warning: {' '.join(str(message).split())}", file=sys.stderr)
+def _warnings_once() -> Callable[..., None]:
+    """Return a function that prints each warning once, on one line of stderr."""
+    seen: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        text = " ".join(str(message).split())
+        if text not in seen:
+            seen.add(text)
+            _say(f"warning: {text}")
+
+    return show
+
+
+def _say(text: str) -> None:
+    print(safe_text(text), file=sys.stderr)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mcnet._shared.terminal_text import shown_value
 from mcnet.cli import options
 from mcnet.cli.printing import Printer, figure, table
 
@@ -91,6 +92,7 @@ def _pictures(model: "CalibrationModel", contexts: int) -> list[Any]:
     evaluate = Evaluator(model.curves)
     shown = range(1 + min(contexts, len(model.curves) - 1))
     names = ["any other" if model.fields else "all", *(model.contexts.labels() if model.fields else [])]
+    names = [shown_value(name) for name in names]
     lines = [(names[curve], *(figure(p) for p in evaluate(places, np.full(_PLACES, curve)))) for curve in shown]
     result: list[Any] = [table(("score", *(figure(place) for place in places)), lines)]
     rest = len(model.curves) - len(shown)

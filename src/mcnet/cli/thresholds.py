@@ -1,9 +1,9 @@
-"""Bars: conditions on metrics, such as `f_rce>0.05`, under which a command fails."""
+"""Thresholds: conditions on metrics, such as `f_rce>0.05`, under which a command fails."""
 
 import math
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -12,53 +12,75 @@ from mcnet.errors import InputError
 if TYPE_CHECKING:
     from mcnet.metrics.evaluation import Evaluation
 
-__all__ = ["Bar", "broken_bars", "parse_bars"]
+__all__ = ["UNSEEN", "Threshold", "broken_thresholds", "evaluated_figures", "parse_thresholds", "threshold_names"]
+
+UNSEEN = "unseen"
+"""The share of rows with a field value that the model has not seen in its fit."""
 
 _COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
-_BAR = re.compile(r"\s*([a-z_0-9]+)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
+_THRESHOLD = re.compile(r"\s*([A-Za-z][A-Za-z0-9 _-]*?)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
+_OTHER_NAMES = {"smece": "smooth_ece"}
+"""Names in the table that differ from the attribute by more than hyphens, spaces and capital letters."""
 
 
 @dataclass(frozen=True)
-class Bar:
+class Threshold:
     """One condition: a metric, a comparison and a number."""
 
     metric: str
     comparison: str
     limit: float
 
-    def broken_by(self, evaluation: "Evaluation") -> str | None:
-        """Return what the bar finds wrong, or None. A metric that is not defined cannot pass a bar."""
-        value = float(getattr(evaluation, self.metric))
+    def broken_by(self, figures: Mapping[str, float]) -> str | None:
+        """Return why the threshold is not met, or None. A metric that is not defined meets no threshold."""
+        value = figures[self.metric]
         if math.isnan(value):
-            return f"{self.metric} is not defined on these rows, so it cannot be held against {self.limit:g}"
+            return f"{self.metric} is not defined on these rows, so it cannot be compared with {self.limit:g}"
         if _COMPARE[self.comparison](value, self.limit):
             return f"{self.metric} is {value:.6g}, which is {self.comparison} {self.limit:g}"
         return None
 
 
-def parse_bars(words: Sequence[str] | None) -> list[Bar]:
-    """Return the bars, or say what cannot be understood.
+def threshold_names() -> list[str]:
+    """Return the names of the metrics of an evaluation."""
+    from mcnet.metrics.evaluation import Evaluation
 
-    >>> parse_bars(["f_rce > 0.05"])
-    [Bar(metric='f_rce', comparison='>', limit=0.05)]
+    return [field.name for field in fields(Evaluation) if field.type in (float, int)]
+
+
+def parse_thresholds(words: Sequence[str] | None, known: Sequence[str] | None = None) -> list[Threshold]:
+    """Return the thresholds, or say what cannot be understood; metrics may be written as in the table.
+
+    >>> parse_thresholds(["F-RCE > 0.05"])
+    [Threshold(metric='f_rce', comparison='>', limit=0.05)]
     """
     if not words:
         return []
-    from mcnet.metrics.evaluation import Evaluation
-
-    known = [field.name for field in fields(Evaluation) if field.type in (float, int)]
-    bars = []
+    names = threshold_names() if known is None else list(known)
+    by_letters = {**{_letters(name): name for name in names}, **{o: n for o, n in _OTHER_NAMES.items() if n in names}}
+    found = []
     for word in words:
-        match = _BAR.fullmatch(word)
+        match = _THRESHOLD.fullmatch(word)
         if match is None:
-            raise InputError(f"--fail-if {word!r} is not a bar; write metric, comparison and number: 'f_rce>0.05'")
+            raise InputError(
+                f"--fail-if {word!r} is not a threshold; write metric, comparison and number: '{names[0]}>0.05'"
+            )
         metric, comparison, limit = match.groups()
-        if metric not in known:
-            raise InputError(f"--fail-if {word!r}: there is no metric {metric!r}; there are {', '.join(known)}")
-        bars.append(Bar(metric, comparison, float(limit)))
-    return bars
+        if _letters(metric) not in by_letters:
+            raise InputError(f"--fail-if {word!r}: there is no metric {metric!r}; there are {', '.join(names)}")
+        found.append(Threshold(by_letters[_letters(metric)], comparison, float(limit)))
+    return found
 
 
-def broken_bars(bars: Sequence[Bar], evaluation: "Evaluation") -> list[str]:
-    """Return what is wrong, a sentence for each bar that is not met."""
-    return [found for bar in bars if (found := bar.broken_by(evaluation)) is not None]
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def evaluated_figures(evaluation: "Evaluation") -> dict[str, float]:
+    """Return every metric of an evaluation by its name."""
+    return {name: float(getattr(evaluation, name)) for name in threshold_names()}
+
+
+def broken_thresholds(thresholds: Sequence[Threshold], figures: Mapping[str, float]) -> list[str]:
+    """Return what is wrong, one sentence per threshold that is not met."""
+    return [found for threshold in thresholds if (found := threshold.broken_by(figures)) is not None]

@@ -170,9 +170,13 @@ class Contexts:
         >>> contexts, codes = Contexts.of(field_columns({"country": ["NL", "FR"], "source": [2, None]}), 2)
         >>> contexts.labels()
         ['FR / (missing)', 'NL / 2']
+
+        An empty value is written as two quotation marks.
         """
-        shown = [[MISSING_LABEL if v is None else v for v in known] + ["(any)"] for known in self.values]
-        return [" / ".join(shown[f][code] for f, code in enumerate(row)) or "all" for row in self.table.tolist()]
+        if not self.names:
+            return ["all"]
+        shown = [[MISSING_LABEL if v is None else v or '""' for v in known] + ["(any)"] for known in self.values]
+        return [" / ".join(shown[f][code] for f, code in enumerate(row)) for row in self.table.tolist()]
 
     def aligned(self, columns: Sequence[FieldColumn]) -> list[FieldColumn]:
         """Return the columns in this order of fields; refuse missing or surplus ones."""

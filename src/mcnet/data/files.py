@@ -7,6 +7,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mcnet._shared.atomic_files import is_disk_full
 from mcnet.errors import FileFormatError, InputError
 
 if TYPE_CHECKING:
@@ -138,6 +139,8 @@ def readable(source: str) -> Iterator[None]:
     try:
         yield
     except (pl.exceptions.PolarsError, OSError) as error:
+        if is_disk_full(error):
+            raise  # it is the output that cannot be written
         raise FileFormatError(f"{source} cannot be read: {_first_line(error)}") from None
 
 

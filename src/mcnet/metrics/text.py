@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mcnet._shared.terminal_text import display_width, one_line, pad
+from mcnet._shared.terminal_text import display_width, one_line, pad, shown_value
 
 if TYPE_CHECKING:
     from mcnet.metrics.evaluation import Evaluation
@@ -94,7 +94,7 @@ def _field_table(found: "FieldEvaluation") -> str:
         spread = f"{_figure(table.pcoc_low[i])} … {_figure(table.pcoc_high[i])}"
         weight, positives = f"{table.weight[i]:,.10g}", f"{table.positives[i]:,.10g}"
         mean = _figure(table.mean_prediction[i])
-        lines.append((table.values[i], weight, positives, mean, _figure(table.pcoc[i]), spread))
+        lines.append((shown_value(table.values[i]), weight, positives, mean, _figure(table.pcoc[i]), spread))
     rest = len(table) - len(shown)
     return aligned(lines) + (f"\n… and {rest:,} values of less weight" if rest else "")
 
