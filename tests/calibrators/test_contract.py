@@ -261,8 +261,11 @@ class TestRefusal:
             with pytest.raises(mcnet.NotSupportedError, match=f"{name} has no use for a field"):
                 make(name).fit([0.1, 0.9], [0, 1], field=["a", "b"])
             sketch = mcnet.Sketch.from_rows([0.1, 0.9], [0, 1], field=["a", "b"])
-            with pytest.raises(mcnet.NotSupportedError, match="no use for a field"):
-                make(name).fit_sketch(sketch)
+            with pytest.warns(mcnet.CalibrationWarning, match="has no use for the field field of the sketch"):
+                pooled = make(name).fit_sketch(sketch)
+            assert pooled.model_.fields == ()
+            expected = make(name).fit_sketch(sketch.pooled()).predict([0.1, 0.9])
+            assert pooled.predict([0.1, 0.9]).tolist() == expected.tolist()
         if use == "required":
             with pytest.raises(mcnet.NotSupportedError, match=f"{name} needs a field"):
                 make(name).fit([0.1, 0.9], [0, 1])

@@ -186,8 +186,8 @@ class BayesMCNet(Calibrator):
         if share != "auto" and not (isinstance(share, int | float) and 0.0 <= share <= 1.0):
             raise InputError(f"isotonic_share is {share!r}; it is 'auto' or a number from 0 to 1")
 
-    def _learns_from_one_score(self) -> bool:
-        return True
+    def _learns_from_one_score(self, has_fields: bool) -> bool:
+        return has_fields
 
     def _degenerate(self, sketch: Sketch) -> Fitted | None:
         if self.field_aware:

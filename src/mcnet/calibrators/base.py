@@ -121,6 +121,10 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
             raise InputError(f"fit_sketch was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
         if len(sketch) == 0:
             raise InputError("the sketch has no rows; at least one row is needed")
+        if sketch.contexts.names and self.field_use == "none":
+            names = " × ".join(sketch.contexts.names)
+            warn(f"{self.method} has no use for the field {names} of the sketch: its values are pooled")
+            sketch = sketch.pooled()
         self._check_field_use(bool(sketch.contexts.names))
         self._check_parameters()
         self._forget()
@@ -258,7 +262,9 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         one_class = not 0.0 < sketch.total_positives < sketch.total_weight
         if one_class:
             self.constant_because_ = f"every row is {'positive' if sketch.total_positives > 0.0 else 'negative'}"
-        elif sketch.cells.key.min() == sketch.cells.key.max() and not self._learns_from_one_score():
+        elif sketch.cells.key.min() == sketch.cells.key.max() and not self._learns_from_one_score(
+            bool(sketch.contexts.names)
+        ):
             self.constant_because_ = "all rows have one score"
         else:
             return None
@@ -269,8 +275,8 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         """Tell whether the curves, whatever is added to them, never fall."""
         return self.monotone
 
-    def _learns_from_one_score(self) -> bool:
-        """Tell whether rows of a single score still say something (through their fields)."""
+    def _learns_from_one_score(self, has_fields: bool) -> bool:
+        """Tell whether rows of a single score still say something: through their fields or features."""
         return False
 
     def _plain_parameters(self) -> dict[str, Any]:

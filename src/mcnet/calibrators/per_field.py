@@ -89,7 +89,7 @@ class PerField(Calibrator):
         elif not self.shrinkage >= 0.0:
             raise InputError(f"shrinkage is {self.shrinkage!r}; it is 'auto' or a number ≥ 0")
 
-    def _learns_from_one_score(self) -> bool:
+    def _learns_from_one_score(self, has_fields: bool) -> bool:
         return True
 
     def _fit_curves(self, sketch: Sketch) -> Curves:

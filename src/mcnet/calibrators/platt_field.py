@@ -120,7 +120,7 @@ class PlattField(Calibrator):
     simplicity = 90
     field_use = "required"
 
-    def _learns_from_one_score(self) -> bool:
+    def _learns_from_one_score(self, has_fields: bool) -> bool:
         return True
 
     def _fit_curves(self, sketch: Sketch) -> Curves:

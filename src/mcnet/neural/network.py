@@ -187,8 +187,8 @@ class NetworkCalibrator(Calibrator):
             constant = replace(constant, balanced_by=self._balanced_by(sketch))
         return constant
 
-    def _learns_from_one_score(self) -> bool:
-        return True
+    def _learns_from_one_score(self, has_fields: bool) -> bool:
+        return has_fields or bool(getattr(self, "auxiliary", False))
 
     def _fit(self, sketch: Sketch) -> Fitted:
         sketch, warm = self._warm_sketch(sketch.unfolded())

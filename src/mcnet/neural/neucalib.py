@@ -64,7 +64,7 @@ class NeuCalib(AuxiliaryCalibrator):
         """Whether a field is of use: to the balance term alone."""
         return "optional" if self.alpha_balance > 0.0 else "none"
 
-    def _learns_from_one_score(self) -> bool:
+    def _learns_from_one_score(self, has_fields: bool) -> bool:
         return self.auxiliary
 
     def _check_parameters(self) -> None:
