@@ -34,6 +34,7 @@ from mcnet.report.pictures import plot_curves
 from mcnet.selection.select import Selection, select
 from mcnet.sketch.scan import scan
 from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.journal import Journal
 from mcnet.version import __version__
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Identity",
     "InputError",
     "Isotonic",
+    "Journal",
     "MCNet",
     "McnetError",
     "NeuCalib",

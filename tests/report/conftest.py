@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mcnet.datasets.simulator import SimulatedField, simulate
-from mcnet.report import sketches_by
 from mcnet.selection.select import Selection, select
 from mcnet.sketch.sketch import Sketch
+from mcnet.sketch.split import sketches_by
 
 # Names that a page or Plotly could take for markup.
 VALUES = ("NL", "<b>bold</b>", "R&D", "</script>")

@@ -22,11 +22,11 @@ from mcnet.report import (
     prepare_points,
     prepare_reliability,
     prepare_views,
-    sketches_by,
 )
 from mcnet.report.preparation import score_span
 from mcnet.report.views import unite
 from mcnet.sketch.sketch import Sketch
+from mcnet.sketch.split import sketches_by
 
 
 def sketch_of_rows(scores, labels, **more) -> Sketch:

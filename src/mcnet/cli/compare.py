@@ -102,8 +102,8 @@ def compare(
         selection.calibrator.model_.save(save_best)
         printer.note(f"{selection.chosen.method} → {save_best}")
     if report is not None:
-        from mcnet.report.drift import sketches_by
         from mcnet.report.page import write_report
+        from mcnet.sketch.split import sketches_by
 
         with printer.steps("drawing the report"):
             title = f"Calibration of {timed.columns['score']}" if "score" in timed.columns else None

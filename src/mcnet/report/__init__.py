@@ -1,7 +1,7 @@
 """Pictures and one self-contained HTML page that show what was fitted, on what, and how well it does."""
 
 from mcnet.model.drawing import prepare_lines
-from mcnet.report.drift import prepare_drift, sketches_by
+from mcnet.report.drift import prepare_drift
 from mcnet.report.order import prepare_order
 from mcnet.report.page import write_report
 from mcnet.report.pictures import plot_curves, plot_drift, plot_forest, plot_histogram, plot_reliability
@@ -20,6 +20,5 @@ __all__ = [
     "prepare_points",
     "prepare_reliability",
     "prepare_views",
-    "sketches_by",
     "write_report",
 ]

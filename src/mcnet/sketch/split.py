@@ -1,0 +1,52 @@
+"""Split a sketch by the values of a field."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mcnet.data.fields import MISSING_LABEL, sort_key
+from mcnet.errors import InputError
+from mcnet.sketch.cells import Cells
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["sketches_by"]
+
+
+def sketches_by(sketch: Sketch, name: str) -> dict[str, Sketch]:
+    """Return one sketch per value of a field (a day, an hour), in order, without that field.
+
+    Scan the time column as one more field, and this splits the sketch by time.
+
+    >>> sketch = Sketch.from_rows([0.1, 0.2], [0, 1], field={"country": ["NL", "NL"], "day": ["mon", "tue"]})
+    >>> {day: part.total_weight for day, part in sketches_by(sketch, "day").items()}
+    {'mon': 1.0, 'tue': 1.0}
+    """
+    if name not in sketch.contexts.names:
+        raise InputError(f"the sketch has no field {name!r}; it has {', '.join(sketch.contexts.names) or 'none'}")
+    place = sketch.contexts.names.index(name)
+    codes = sketch.contexts.table[sketch.context, place]
+    others = [other for other in sketch.contexts.names if other != name]
+    parts = {}
+    values = sketch.contexts.values[place]
+    for code in sorted(range(len(values)), key=_by_number_or_text(values)):
+        value, inside = values[code], codes == code
+        if inside.any():
+            # Contexts that a period lacks go too: only() keeps what its cells use.
+            used, renumbered = np.unique(sketch.context[inside], return_inverse=True)
+            kept = sketch.cells.take(inside)
+            cells = Cells(renumbered.astype(np.int32), kept.key, kept.fold, kept.sums)
+            share = float(kept.sums[:, 0].sum()) / sketch.total_weight
+            part = replace(sketch, contexts=sketch.contexts.subset(used), cells=cells, rows=round(sketch.rows * share))
+            parts[MISSING_LABEL if value is None else value] = part.only(*others)
+    return parts
+
+
+def _by_number_or_text(values: Sequence[str | None]) -> Callable[[int], Any]:
+    """Return the order of periods: by number if all are numbers (9 before 10), else by text; the missing one last."""
+    try:
+        numbers = [np.inf if value is None else float(value) for value in values]
+    except ValueError:
+        return lambda code: sort_key(values[code])
+    return lambda code: (values[code] is None, numbers[code])

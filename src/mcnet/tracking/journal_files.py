@@ -1,0 +1,185 @@
+"""The files of a journal: immutable batches of sketches, each committed by one rename, found by listing a folder.
+
+A batch is a folder with one Parquet sketch per period and a manifest. It is written under a hidden name and renamed, so
+it is there whole or not at all, whatever kills the writer. What counts is decided by reading the manifests: of several
+batches with the same source and period the newest counts, and what a compacted batch includes counts no more by itself.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from mcnet.errors import FileFormatError, InputError
+from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.journal_entries import Batch, Entry
+
+__all__ = [
+    "Batch",
+    "Entry",
+    "batch_folders",
+    "commit_batch",
+    "locked",
+    "read_batch",
+    "remove_batch",
+    "remove_leftovers",
+]
+
+MANIFEST = "manifest.json"
+_FORMAT = "mcnet journal batch"
+_VERSION = 1
+_HIDDEN = ".writing-"
+
+
+@contextmanager
+def locked(root: Path) -> Iterator[None]:
+    """Let one writer at a time decide what to commit; the lock goes with its process, however that ends."""
+    with (root / ".lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    content = {key: value for key, value in document.items() if key != "checksum"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def file_name(period: str) -> str:
+    """Return the name of a period's file: the period itself, with what a file name cannot have escaped.
+
+    >>> file_name("2026-11-16T13:00"), file_name("a/b")
+    ('2026-11-16T1300.parquet', 'a%2Fb.parquet')
+    """
+    return quote(period.replace(":", "") if period[:4].isdigit() else period, safe=" +=@,") + ".parquet"
+
+
+def batch_folders(root: Path) -> list[Path]:
+    """Return the folders of the committed batches, oldest first."""
+    return sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def commit_batch(
+    root: Path,
+    serial: int,
+    parts: Iterable[tuple[Entry, Sketch]],
+    includes: Sequence[tuple[str, str, str, float | None]] = (),
+) -> Batch:
+    """Write entries as a new batch and make it part of the journal by one rename."""
+    name = f"{serial:010d}-{uuid.uuid4().hex[:8]}"
+    writing = root / f"{_HIDDEN}{os.getpid()}-{name}"
+    writing.mkdir()
+    try:
+        entries = []
+        for entry, sketch in parts:  # one in memory at a time, if it is a generator
+            sketch.save(writing / entry.file)
+            entries.append(entry)
+        document: dict[str, Any] = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "entries": [asdict(entry) for entry in entries],
+            "includes": [list(item) for item in includes],
+        }
+        document["checksum"] = _checksum(document)
+        (writing / MANIFEST).write_text(json.dumps(document, indent=1, allow_nan=False), encoding="utf-8")
+        for path in writing.iterdir():
+            _flush(path)
+        _flush(writing)
+        writing.rename(root / name)
+        _flush(root)
+    finally:
+        shutil.rmtree(writing, ignore_errors=True)
+    return Batch(root / name, serial, tuple(entries), tuple(includes))
+
+
+def _flush(path: Path) -> None:
+    """Ask the system to bring a file or folder to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_batch(folder: Path) -> Batch | None:
+    """Return a batch from its manifest; None if the folder vanished meanwhile."""
+    path = folder / MANIFEST
+    advice = "restore the folder from a copy, or remove it and add its sources again"
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if not folder.exists():
+            return None
+        raise FileFormatError(f"{folder} has no {MANIFEST}; {advice}") from None
+    except (OSError, ValueError) as error:
+        raise FileFormatError(f"{path} cannot be read ({error}); {advice}") from None
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        raise FileFormatError(f"{path} is not a manifest of a journal; {advice}")
+    if document.get("checksum") != _checksum(document):
+        raise FileFormatError(f"{path} was altered: its checksum does not fit; {advice}")
+    if document["version"] > _VERSION:
+        raise FileFormatError(f"{path} is of version {document['version']}; upgrade mcnet to read it")
+    entries = tuple(Entry(**entry) for entry in document["entries"])
+    includes = tuple((source, period, digest, age) for source, period, digest, age in document["includes"])
+    return Batch(folder, int(folder.name.split("-")[0]), entries, includes)
+
+
+def remove_batch(batch: Batch) -> None:
+    """Take a batch out of the journal by one rename, then delete its files."""
+    removed = batch.folder.with_name(f"{_HIDDEN}{os.getpid()}-removed-{uuid.uuid4().hex[:8]}")
+    try:
+        batch.folder.rename(removed)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(removed, ignore_errors=True)
+
+
+def remove_leftovers(root: Path) -> None:
+    """Delete what writers that were killed have left behind."""
+    for path in root.glob(f"{_HIDDEN}*"):
+        owner = path.name.removeprefix(_HIDDEN).split("-")[0]
+        if owner.isdigit() and not _alive(int(owner)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def require_journal(root: Path, *, create: bool) -> None:
+    """Make the folder of a journal, or refuse one that is something else."""
+    marker = root / "journal.json"
+    if marker.is_file():
+        try:
+            about = json.loads(marker.read_text(encoding="utf-8"))
+        except ValueError:
+            about = None
+        if not isinstance(about, dict) or about.get("format") != "mcnet journal":
+            raise FileFormatError(f"{marker} does not describe a journal of mcnet; name another folder")
+        if about.get("version", 0) > _VERSION:
+            raise FileFormatError(f"{root} is a journal of version {about['version']}; upgrade mcnet to read it")
+        return
+    if root.exists() and not root.is_dir():
+        raise InputError(f"{root} is a file; a journal is a folder")
+    if root.is_dir() and any(not path.name.startswith(".") for path in root.iterdir()):
+        raise InputError(f"the folder {root} holds other things and is not a journal; name a new or empty folder")
+    if not create:
+        raise InputError(f"there is no journal in {root}; `mcnet journal add` or Journal.add makes one")
+    root.mkdir(parents=True, exist_ok=True)
+    part = root / f".journal.{uuid.uuid4().hex[:8]}"
+    part.write_text(json.dumps({"format": "mcnet journal", "version": _VERSION}) + "\n", encoding="utf-8")
+    part.replace(marker)

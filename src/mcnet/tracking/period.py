@@ -1,0 +1,122 @@
+"""Periods as users name them (moments, dates, whole numbers, labels) in one canonical, sortable form."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+
+from mcnet._shared.typing import FloatArray
+from mcnet.errors import InputError
+
+__all__ = ["elapsed_periods", "period_text", "periods_between", "sorted_periods"]
+
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d)(?::?(\d\d))?(?::?(\d\d)(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)")
+
+
+def period_text(period: Any) -> str:
+    """Return the canonical text of a period: equal periods have equal texts, whatever their type.
+
+    A moment is written as short as it can be (`2026-11-16`, `2026-11-16T13:00`), so that texts sort as the moments do.
+    A moment with a time zone is converted to UTC. A whole number is written in digits, any other label as it is.
+
+    >>> from datetime import date, datetime
+    >>> period_text(datetime(2026, 11, 16, 13)), period_text("2026-11-16T13"), period_text(date(2026, 11, 16))
+    ('2026-11-16T13:00', '2026-11-16T13:00', '2026-11-16')
+    >>> period_text(7), period_text("week 07")
+    ('7', 'week 07')
+    """
+    if isinstance(period, np.generic):
+        period = period.item() if period.dtype.kind != "M" else period.astype("datetime64[us]").item()
+    if isinstance(period, datetime):
+        return _moment_text(period)
+    if isinstance(period, date):
+        return period.isoformat()
+    if isinstance(period, int) and not isinstance(period, bool):
+        return str(int(period))
+    if not isinstance(period, str) or not period or period.strip() != period or not period.isprintable():
+        raise InputError(
+            f"the period is {period!r}; it is a moment, a date, a whole number, or a printable label that sorts"
+        )
+    match = _MOMENT.fullmatch(period)
+    if match is None:
+        return str(int(period)) if _NUMBER.fullmatch(period) else period
+    day, hour, minute, second, zone = match.groups()
+    text = f"{day}T{hour or '00'}:{minute or '00'}:{second or '00'}{(zone or '').replace('Z', '+00:00')}"
+    try:
+        return _moment_text(datetime.fromisoformat(text))
+    except ValueError as error:
+        raise InputError(f"the period {period!r} is not a moment ({error}); write it as 2026-11-16T13:00") from None
+
+
+def _moment_text(moment: datetime) -> str:
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(UTC).replace(tzinfo=None)
+    if moment.microsecond:
+        raise InputError(f"the period {moment.isoformat()} has fractions of a second; name a period by a whole second")
+    if (moment.hour, moment.minute, moment.second) == (0, 0, 0):
+        return moment.date().isoformat()
+    return moment.isoformat(timespec="seconds" if moment.second else "minutes")
+
+
+def _kind(text: str) -> str:
+    if _NUMBER.fullmatch(text):
+        return "whole numbers"
+    return "moments" if _MOMENT.fullmatch(text) else "labels"
+
+
+def _position(text: str, kind: str) -> float:
+    """Return where a period lies on a line: its number, or its seconds since 1970."""
+    if kind == "whole numbers":
+        return float(text)
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def sorted_periods(texts: Sequence[str]) -> list[str]:
+    """Return canonical periods in their order; refuse a mixture of moments, numbers and labels.
+
+    >>> sorted_periods(["10", "9"])
+    ['9', '10']
+    """
+    kinds = {_kind(text): text for text in texts}
+    if len(kinds) > 1:
+        (one, first), (other, second) = sorted(kinds.items())[:2]
+        raise InputError(
+            f"the periods are of different kinds: {one} such as {first!r} and {other} such as {second!r}; "
+            "name all periods alike"
+        )
+    return sorted(texts, key=int) if "whole numbers" in kinds else sorted(texts)
+
+
+def elapsed_periods(texts: Sequence[str], now: str | None = None) -> FloatArray:
+    """Return how many periods before `now` (the last one, if not given) each of the sorted periods lies.
+
+    The length of a period is the most frequent step from one to the next, so a gap counts as what it is. Labels have
+    no length: each counts as one.
+
+    >>> elapsed_periods(["2026-11-01", "2026-11-02", "2026-11-05", "2026-11-06"]).tolist()
+    [5.0, 4.0, 1.0, 0.0]
+    >>> elapsed_periods(["mon", "tue"]).tolist()
+    [1.0, 0.0]
+    """
+    kind = _kind(texts[0]) if texts else "labels"
+    if kind == "labels":
+        places = np.arange(len(texts), dtype=np.float64)
+        return (len(texts) - 1 if now is None else float(np.searchsorted(list(texts), now))) - places
+    places = np.array([_position(text, kind) for text in texts])
+    end = places[-1] if now is None else _position(now, kind)
+    steps, numbers = np.unique(np.diff(places), return_counts=True)
+    length = float(steps[np.argmax(numbers)]) if len(steps) else 1.0  # the shortest of equally frequent ones
+    return np.asarray((end - places) / length)
+
+
+def periods_between(periods: Sequence[str], since: Any, until: Any) -> list[str]:
+    """Return the sorted periods from `since` to `until`, both included."""
+    ends = [None if end is None else period_text(end) for end in (since, until)]
+    order = sorted_periods([*periods, *(end for end in ends if end is not None)])
+    first = 0 if ends[0] is None else order.index(ends[0])
+    last = len(order) if ends[1] is None else len(order) - order[::-1].index(ends[1])
+    inside = set(order[first:last])
+    return [period for period in periods if period in inside]

@@ -1,0 +1,266 @@
+"""The journal: nothing is lost, nothing counts twice, whatever is retried, interrupted or done at the same time."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcnet.errors import FileFormatError, InputError
+from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.journal import Journal
+
+
+def rows(seed, number=50, field=True):
+    rng = np.random.default_rng(seed)
+    score = rng.random(number)
+    names = rng.choice(["NL", "FR"], number) if field else None
+    return Sketch.from_rows(score, rng.random(number) < score, field=names)
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return Journal(tmp_path / "journal")
+
+
+def test_a_journal_adds_up_what_was_added(journal):
+    parts = {day: rows(place) for place, day in enumerate(["2026-11-14", "2026-11-15", "2026-11-16"])}
+    for day, sketch in parts.items():
+        journal.add(sketch, day, source="shop")
+    assert journal.periods == list(parts)
+    assert journal.sketch() == sum(parts.values())
+    assert journal.sketch(since="2026-11-15") == parts["2026-11-15"] + parts["2026-11-16"]
+    assert journal.sketch(until="2026-11-14") == parts["2026-11-14"]
+    assert dict(journal.sketches()) == parts
+    assert journal.verify() == []
+
+
+def test_the_same_source_twice_changes_nothing(journal):
+    assert journal.add(rows(1), 1, source="a").rows == 50
+    again = journal.add(rows(1), 1, source="a")
+    assert (again.rows, again.known) == (0, ("1",))
+    assert journal.sketch() == rows(1)
+
+
+def test_the_same_rows_without_a_source_count_once(journal):
+    journal.add(rows(1), 1)
+    assert journal.add(rows(1), 1).rows == 0
+    assert journal.add(rows(1), 2).rows == 50
+
+
+def test_other_rows_of_a_source_are_refused_unless_they_replace(journal):
+    journal.add(rows(1), 1, source="a")
+    with pytest.raises(InputError, match="50 other rows for 1 before"):
+        journal.add(rows(2), 1, source="a")
+    assert journal.sketch() == rows(1)
+    journal.add(rows(2), 1, source="a", replace=True)
+    assert journal.sketch() == rows(2)
+
+
+def test_late_rows_of_an_old_period_add_up(journal):
+    journal.add(rows(1), 1, source="a")
+    journal.add(rows(2), 2, source="a")
+    journal.add(rows(3), 1, source="late")
+    assert dict(journal.sketches()) == {"1": rows(1) + rows(3), "2": rows(2)}
+
+
+def test_a_source_can_be_removed(journal):
+    for period in (1, 2):
+        journal.add(rows(period), period, source="a")
+        journal.add(rows(period + 10), period, source="b")
+    assert journal.remove("a", 1) == 50
+    assert dict(journal.sketches()) == {"1": rows(11), "2": rows(2) + rows(12)}
+    assert journal.remove("b") == 100
+    assert journal.periods == ["2"]
+    with pytest.raises(InputError, match="nothing from 'c'"):
+        journal.remove("c")
+
+
+def test_half_life_and_weights(journal):
+    for period in (0, 1, 4):  # a gap counts as what it is
+        journal.add(rows(period), period)
+    decayed = journal.sketch(half_life=1.0)
+    expected = 2.0**-4 * rows(0) + 2.0**-3 * rows(1) + rows(4)
+    assert decayed == expected
+    assert journal.sketch(weights={0: 0.0, 4: 0.5}) == rows(1) + 0.5 * rows(4)
+    with pytest.raises(InputError, match="half_life"):
+        journal.sketch(half_life=0)
+    with pytest.raises(InputError, match="every period has weight 0"):
+        journal.sketch(weights={0: 0, 1: 0, 4: 0})
+
+
+def test_rows_that_do_not_add_up_are_refused(journal):
+    journal.add(rows(1), 1)
+    with pytest.raises(InputError, match="fields"):
+        journal.add(rows(2, field=False), 2)
+    with pytest.raises(InputError, match="different kinds"):
+        journal.add(rows(2), "2026-11-16")
+
+
+def test_a_later_count_takes_the_place_of_an_earlier_one(journal):
+    early, late = rows(1), rows(2)
+    journal.add(early, 1, source="orders", age=0)
+    journal.add(late, 1, source="orders", age=3)
+    assert journal.sketch() == late
+    assert [entry.age for entry in journal.counts_by_age()] == [0.0, 3.0]
+    journal.add(rows(3), 1, source="orders")  # complete
+    assert journal.sketch() == rows(3)
+
+
+def test_compacting_changes_no_sum_and_keeps_retries_harmless(journal):
+    for period in range(5):
+        for source in "abc":
+            journal.add(rows(10 * period + ord(source)), period, source=source)
+    before = dict(journal.sketches())
+    assert journal.compact() == 8  # the last period stays
+    assert dict(journal.sketches()) == before
+    for period in range(5):
+        for source in "abc":
+            assert journal.add(rows(10 * period + ord(source)), period, source=source).rows == 0
+    journal.add(rows(99), 0, source="late")
+    assert journal.sketch(until=0) == before["0"] + rows(99)
+    assert journal.compact(before=5) == 1 + 2
+    assert journal.sketch(until=0) == before["0"] + rows(99)
+    assert journal.add(rows(99), 0, source="late").rows == 0
+    assert journal.verify() == []
+    with pytest.raises(InputError, match="compacted"):
+        journal.add(rows(98), 0, source="late", replace=True)
+
+
+def test_hours_become_days(journal):
+    hours = [f"2026-11-{day}T{hour:02d}" for day in (15, 16) for hour in (0, 5, 23)]
+    for place, hour in enumerate(hours):
+        journal.add(rows(place), hour)
+    total = journal.sketch()
+    journal.compact(before="2026-11-16", every="1d")
+    assert journal.periods == ["2026-11-15", "2026-11-16", "2026-11-16T05:00", "2026-11-16T23:00"]
+    assert journal.sketch() == total
+    assert journal.add(rows(1), hours[1]).rows == 0
+
+
+def test_files_of_many_periods_in_one_pass(journal, tmp_path):
+    rng = np.random.default_rng(0)
+    score = rng.random(3000)
+    frame = pl.DataFrame(
+        {
+            "score": score,
+            "click": (rng.random(3000) < score).astype(int),
+            "country": rng.choice(["NL", "FR"], 3000),
+            "ts": pl.Series(rng.integers(0, 5 * 24, 3000) * 3600 + 1_700_000_000).cast(pl.Int64),
+        }
+    ).with_columns(pl.from_epoch("ts"))
+    frame[:2000].write_parquet(tmp_path / "a.parquet")
+    frame[2000:].write_parquet(tmp_path / "b.parquet")
+    asked = {"score": "score", "label": "click", "field": "country", "time": "ts", "every": "1d"}
+    added = journal.add_files([tmp_path / "a.parquet", tmp_path / "b.parquet"], **asked)
+    assert added.rows == 3000
+    for period, sketch in journal.sketches():
+        part = frame.filter(pl.col("ts").dt.strftime("%Y-%m-%d") == period)
+        assert sketch == Sketch.from_rows(part["score"], part["click"], field={"country": part["country"]})
+    assert journal.add_files(tmp_path / "*.parquet", **asked).rows == 0
+
+
+def test_a_folder_with_other_things_is_no_journal(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds other things"):
+        Journal(tmp_path).add(rows(1), 1)
+    with pytest.raises(InputError, match="there is no journal"):
+        Journal(tmp_path / "none").verify()
+
+
+def test_a_damaged_journal_says_so(journal):
+    journal.add(rows(1), 1)
+    manifest = next(journal.path.glob("*/manifest.json"))
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"rows": 50', '"rows": 51'))
+    with pytest.raises(FileFormatError, match="altered"):
+        Journal(journal.path).periods  # noqa: B018
+    assert len(journal.verify()) == 1
+    manifest.write_text(text)
+    sketch = next(journal.path.glob("*/1.parquet"))
+    rows(2).save(sketch)
+    assert "other rows" in journal.verify()[0]
+    sketch.unlink()
+    assert "no file" in journal.verify()[0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.integers(0, 2)), max_size=12), st.randoms())
+def test_any_sequence_of_additions_counts_each_source_and_period_once(tmp_path_factory, steps, chance):
+    journal = Journal(tmp_path_factory.mktemp("journal") / "it")
+    expected = {}
+    for period, source, seed in steps:
+        journal.add(rows(seed, 5), period, source=source, replace=True)
+        expected[period, source] = rows(seed, 5)
+        if chance.random() < 0.3:
+            journal.remove(source, period)
+            del expected[period, source]
+    if expected:
+        assert journal.sketch() == sum(expected.values())
+    else:
+        assert journal.periods == []
+
+
+WRITER = """
+import sys, numpy as np
+from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.journal import Journal
+journal = Journal(sys.argv[1])
+for n in range(int(sys.argv[3])):
+    rng = np.random.default_rng(n)
+    score = rng.random(20)
+    journal.add(Sketch.from_rows(score, rng.random(20) < score), n % 5, source=f"{sys.argv[2]}-{n}")
+    print(n, flush=True)
+"""
+
+
+def small(n):
+    rng = np.random.default_rng(n)
+    score = rng.random(20)
+    return Sketch.from_rows(score, rng.random(20) < score)
+
+
+def writer(path, name, number):
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(WRITER), str(path), name, str(number)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_two_writers_at_once_lose_nothing(journal):
+    running = [writer(journal.path, name, 12) for name in "ab"]
+    for process in running:
+        process.communicate(timeout=120)
+        assert process.returncode == 0
+    assert journal.sketch() == sum(small(n) for n in range(12)) * 2
+
+
+def test_writers_of_the_same_source_count_once(journal):
+    running = [writer(journal.path, "same", 8) for _ in range(3)]
+    for process in running:
+        process.communicate(timeout=120)
+        assert process.returncode == 0
+    assert journal.sketch() == sum(small(n) for n in range(8))
+
+
+def test_kill_at_any_moment_loses_nothing_that_was_acknowledged(journal):
+    chance = random.Random(0)
+    for _ in range(3):
+        process = writer(journal.path, "a", 30)
+        acknowledged = [int(process.stdout.readline())]
+        time.sleep(chance.random() * 0.1)
+        os.kill(process.pid, signal.SIGKILL)
+        acknowledged += [int(line) for line in process.communicate()[0].split()]
+        found = {entry.source for entry in journal.entries()}
+        assert {f"a-{n}" for n in acknowledged} <= found
+        assert journal.sketch() == sum(small(int(source[2:])) for source in found)
+        assert journal.verify() == []
+    journal.add(small(0), 0, source="a-0")
+    assert not list(journal.path.glob(".writing-*")), "what killed writers left is removed by the next one"
