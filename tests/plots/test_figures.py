@@ -111,6 +111,42 @@ def test_drift_draws_an_unknown_period_as_a_gap():
     accepted(spec)
 
 
+def drift(periods: tuple[str, ...], pcoc: list[float], width: list[float]) -> Drift:
+    middle, factor = np.array([pcoc]), np.array([width])
+    return Drift(periods, ("after",), middle, middle / factor, middle * factor, np.ones(len(periods)))
+
+
+def test_drift_over_dates_has_an_axis_of_dates():
+    for periods in (("2024-05", "2024-06"), ("2024-05-01", "2024-05-08"), ("2024-05-01 00:00", "2024-05-01 06:00")):
+        spec = draw_drift(drift(periods, [1.0, 1.2], [1.1, 1.1]))
+        assert spec["layout"]["xaxis"]["type"] == "date"
+        assert spec["data"][0]["x"] == list(periods)
+        accepted(spec)
+    assert draw_drift(drift(("9", "10"), [1.0, 1.2], [1.1, 1.1]))["data"][0]["x"] == [9.0, 10.0]
+    spec = draw_drift(drift(("mon", "tue"), [1.0, 1.2], [1.1, 1.1]))
+    assert spec["layout"]["xaxis"]["ticktext"] == ["mon", "tue"]
+
+
+def test_rows_without_a_time_are_told_beside_the_axis_of_dates():
+    spec = draw_drift(drift(("2024-05-01", "2024-05-02", "(missing)"), [1.0, 1.2, 0.9], [1.1, 1.1, 1.1]))
+    assert spec["data"][0]["x"] == ["2024-05-01", "2024-05-02"]
+    assert spec["layout"]["annotations"][0]["text"] == "rows without a time: PCOC after 0.900"
+    accepted(spec)
+
+
+def test_drift_has_a_log_scale_set_by_periods_with_enough_rows():
+    periods = tuple(f"2024-05-0{day}" for day in range(1, 6))
+    spec = draw_drift(drift(periods, [1.0, 1.2, 0.9, 1.1, 7.0], [1.1, 1.1, 1.1, 1.1, 4.0]))
+    line, faded = spec["data"][:2]
+    assert line["text"] == list(periods[:4])
+    assert (faded["text"], faded["opacity"]) == (["2024-05-05"], 0.3)
+    assert spec["layout"]["yaxis"]["type"] == "log"
+    low, high = spec["layout"]["yaxis"]["range"]
+    assert low == -high
+    assert 1.2 < 10**high < 1.6
+    accepted(spec)
+
+
 def test_cards_escape_what_they_show():
     shown = card("<t>", ["<h>"], [["<c>", "&"]], "<n>")
     assert "<t>" not in shown

@@ -51,6 +51,7 @@ def shown(opened: Browser, page: Path) -> Browser:
     if opened.run("location.href") != page.as_uri():
         opened.open(page)
     opened.look()
+    opened.run(CHOOSE.format("method", 0))
     opened.run(CHOOSE.format("view", 0))
     return opened
 
@@ -77,6 +78,30 @@ def test_the_view_selector_changes_every_plot_but_the_forest(shown: Browser):
     assert shown.run(DATA.format("forest")) == before["forest"]
     assert shown.run("document.getElementById('summary').textContent") != summary
     assert shown.complaints() == []
+
+
+def test_the_method_selector_changes_every_plot_and_sentence(shown: Browser):
+    figures = ("reliability", "curves", "histogram", "drift", "forest")
+    before = {figure: shown.run(DATA.format(figure)) for figure in figures}
+    shown.run(CHOOSE.format("view", 1))
+    order = shown.run("document.getElementById('order').textContent")
+    shown.run(CHOOSE.format("method", 1))
+    for figure in figures:
+        assert shown.run(DATA.format(figure)) != before[figure], figure
+    assert shown.run("document.getElementById('order').textContent") != order
+    assert shown.run("document.getElementById('view').value") == "1"
+    assert shown.complaints() == []
+
+
+def test_a_table_wider_than_the_screen_says_that_it_scrolls(shown: Browser):
+    hints = "[...document.querySelectorAll('#comparison .scroll-hint')].map((hint) => hint.hidden)"
+    shown.wait(f"{hints}[0] === true")
+    shown.look(width=390)
+    shown.wait(f"{hints}[0] === false")
+    stays = "document.querySelector('#comparison tbody th').getBoundingClientRect().left"
+    left = shown.run(stays)
+    shown.run("document.querySelector('#comparison .wide').scrollLeft = 120")
+    assert shown.run(stays) == left
 
 
 def test_field_values_are_shown_as_text_whatever_they_contain(shown: Browser):

@@ -7,6 +7,7 @@ import re
 from html import unescape
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.report.conftest import Case
 
@@ -23,10 +24,11 @@ def words(page: Path) -> str:
     return re.sub(r'<script type="text/plain".*?</script>', "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
-def data(page: Path) -> dict:
+def data(page: Path, method: int = 0) -> dict:
+    """Return what the page carries for one of its methods; the first is the one it opens with."""
     packed = re.search(r'id="data-packed">([^<]*)<', page.read_text(encoding="utf-8"))
     assert packed is not None
-    return json.loads(gzip.decompress(base64.b64decode(packed[1])))
+    return json.loads(gzip.decompress(base64.b64decode(packed[1])))[method]
 
 
 @pytest.fixture
@@ -87,8 +89,59 @@ def test_test_rows_take_the_place_of_those_held_back(case: Case, tmp_path: Path)
 
 
 def test_only_the_heaviest_views_are_kept(case: Case, tmp_path: Path):
-    page = write_report(tmp_path / "page.html", case.selection, case.sketch, views=2)
-    assert len(data(page)["views"]) == 3
+    page = write_report(tmp_path / "page.html", case.selection, case.sketch, views=4)
+    for method in range(2):  # base changes nothing and is not shown
+        assert len(data(page, method)["views"]) == 3
+
+
+def test_the_page_opens_with_the_chosen_method_and_offers_the_next_best(case: Case, page: Path):
+    assert [data(page, method)["method"] for method in range(2)] == ["platt-field", "histogram"]
+    assert data(page, 0)["views"][0]["figures"] != data(page, 1)["views"][0]["figures"]
+    assert "Each of the 5 curves of platt-field" in data(page, 0)["order"]
+    assert "histogram falls" in data(page, 1)["order"]
+    assert re.findall(r'<option value="\d">([a-z-]+)( \(chosen\))?<', words(page)) == [
+        ("platt-field", " (chosen)"),
+        ("histogram", ""),
+    ]
+    one = write_report(page.with_name("one.html"), case.selection, case.sketch, methods=1)
+    assert 'id="method"' not in words(one)
+
+
+def test_where_the_raw_scores_win_the_runner_up_is_shown(tmp_path: Path):
+    log = simulate(20_000, seed=3)
+    rng = np.random.default_rng(0)
+    sketch = Sketch.from_rows(log.score, rng.random(len(log)) < log.score, folds=2)  # the scores are right
+    selection = select(sketch, ["base", "histogram"])
+    assert selection.chosen.method == "base"
+    page = write_report(tmp_path / "page.html", selection, sketch)
+    assert data(page)["method"] == "histogram"
+    assert "Leave the scores as they are" in words(page)
+    assert "Raw scores → histogram" in words(page)
+    alone = write_report(tmp_path / "alone.html", select(sketch, ["base"]), sketch)
+    assert data(alone)["method"] == "base"
+
+
+def test_results_come_before_facts(page: Path):
+    text = words(page)
+    assert text.index('class="headline"') < text.index('id="comparison"') < text.index('id="fitted"')
+    assert re.search(r"<span class=\"quiet\">PCOC</span><strong>[\d.]+ → [\d.]+</strong>", text)
+
+
+def test_a_view_of_several_contexts_draws_and_names_their_mean(two_fields: Case, tmp_path: Path):
+    page = write_report(tmp_path / "page.html", two_fields.selection, two_fields.sketch)
+    places = re.findall(r'<option value="(\d+)" data-label="([^"]*)" data-group="([^"]*)"', words(page))
+    by_group = {}
+    for place, label, group in places:
+        by_group.setdefault(group, (int(place), label))
+    for group, number in (("", 12), ("country", 4), ("source", 3)):
+        view = data(page)["views"][by_group[group][0]]
+        names = [trace.get("name") for trace in view["figures"]["curves"]["data"]]
+        assert names[0] == "mean"
+        assert f"over all {number} contexts" in view["explanation"]
+        assert ("pooled" in names) == (group == "")
+    single = data(page)["views"][by_group["country × source"][0]]
+    assert single["figures"]["curves"]["data"][0]["name"] == by_group["country × source"][1]
+    assert "thin lines" not in single["explanation"].lower()
 
 
 def test_test_rows_with_other_fields_are_refused(case: Case, tmp_path: Path):
@@ -99,7 +152,7 @@ def test_test_rows_with_other_fields_are_refused(case: Case, tmp_path: Path):
 
 
 def test_fresh_and_fitted_periods_have_a_figure_each(case: Case, page: Path, tmp_path: Path):
-    assert "had not seen" not in words(page).partition("Over time")[2]
+    assert "has not seen" not in words(page).partition("Over time")[2]
     assert "in-sample" in words(page)
     later = {"thu": next(iter(case.periods.values()))}
     both = write_report(tmp_path / "both.html", case.selection, case.sketch, drift=case.periods, test_drift=later)

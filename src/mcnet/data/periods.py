@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_PERIODS", "cut_to_periods", "fitting_period"]
 
-MOST_PERIODS = 400
-"""More periods than these are too many to look at."""
+MOST_PERIODS = 120
+"""The most periods that a plot over time shows: three months are days, not hours."""
 
 _STEPS = {"1m": 60, "5m": 300, "15m": 900, "1h": 3600, "6h": 21_600, "1d": 86_400, "1w": 604_800, "1mo": 2_419_200}
 _LAST_STEP = "1y"
@@ -78,10 +78,10 @@ def cut_to_periods(column: "pl.Series", every: str) -> "pl.Series":
 def fitting_period(low: Any, high: Any, most: int = MOST_PERIODS) -> str:
     """Return the finest usual period of which no more than `most` lie between two moments.
 
-    >>> fitting_period("2024-05-01T00:00:00", "2024-05-08T00:00:00")
-    '1h'
+    >>> fitting_period("2024-05-01T00:00:00", "2024-05-04T00:00:00"), fitting_period("2024-05-01", "2024-08-01")
+    ('1h', '1d')
     >>> fitting_period(0, 100_000)
-    '500'
+    '1000'
     """
     import polars as pl
 

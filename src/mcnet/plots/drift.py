@@ -1,19 +1,30 @@
 """Calibration over time: PCOC with its interval, period by period."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mcnet._shared.typing import FloatArray
-from mcnet.plots.style import AFTER, BEFORE, Spec, axis, layout, numbers, reference_line
+from mcnet.plots.style import AFTER, BEFORE, Spec, axis, layout, numbers, ratio_axis, ratio_reach, reference_line
 
 __all__ = ["Drift", "draw_drift"]
+
+_DATE = re.compile(r"\d{4}-\d\d(-\d\d( \d\d:\d\d)?)?")
+_THIN_FACTOR = 2.5
+"""A period is thin if its interval, on a log scale, is so many times as wide as that of a usual period."""
+_THIN_OPACITY = 0.3
 
 
 @dataclass(frozen=True)
 class Drift:
-    """PCOC and the ends of its interval, one row a series and one column a period."""
+    """PCOC and the ends of its interval, one row per series and one column per period.
+
+    Periods are named by their beginnings; `2024-05`, `2024-05-01` and `2024-05-01 13:00` are drawn on an axis of dates,
+    numbers on an axis of numbers, other texts one after the other.
+    """
 
     periods: tuple[str, ...]
     series: tuple[str, ...]
@@ -24,51 +35,103 @@ class Drift:
 
 
 def draw_drift(drift: Drift, *, height: int = 340) -> Spec:
-    """Draw PCOC by period as lines with whiskers."""
+    """Draw PCOC per period with whiskers, on a log scale; periods with few rows are faded and left out of the line."""
+    places, x_axis, shown = _places(drift.periods)
+    thin = _thin(drift)
+    clear = shown & ~thin
     colours = (BEFORE, AFTER) if len(drift.series) > 1 else (AFTER,)
-    places = np.arange(len(drift.periods), dtype=np.float64)
     traces: list[dict[str, Any]] = []
-    for place, (name, colour) in enumerate(zip(drift.series, colours, strict=False)):
-        pcoc, low, high = drift.pcoc[place], drift.low[place], drift.high[place]
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": name,
-                "x": numbers(places + (0.06 * place if len(drift.series) > 1 else 0.0)),
-                "y": numbers(pcoc),
-                "text": list(drift.periods),
-                "customdata": [list(row) for row in zip(numbers(low), numbers(high), strict=True)],
-                "hovertemplate": (
-                    f"<b>%{{text}}</b>, {name}<br>PCOC %{{y:.3f}} (%{{customdata[0]:.3f}} … %{{customdata[1]:.3f}})"
-                    "<extra></extra>"
-                ),
-                "error_y": {
-                    "type": "data",
-                    "symmetric": False,
-                    "array": numbers(high - pcoc),
-                    "arrayminus": numbers(pcoc - low),
-                    "color": colour,
-                    "thickness": 1.25,
-                    "width": 0,
-                },
-                "line": {"color": colour, "width": 1.5},
-                "marker": {"color": colour, "size": 7, "symbol": "circle" if place else "circle-open"},
-            }
-        )
-    traces.append(reference_line([-0.5, len(places) - 0.5], [1.0, 1.0]))
-    every = max(1, -(-len(places) // 12))
+    for series, (name, colour) in enumerate(zip(drift.series, colours, strict=False)):
+        symbol = "circle" if series or len(drift.series) == 1 else "circle-open"
+        look = {"name": name, "legendgroup": name, "marker": {"color": colour, "size": 6, "symbol": symbol}}
+        line = {"mode": "lines+markers", "line": {"color": colour, "width": 1.5}}
+        traces.append({**_points(drift, series, places, clear, colour), **look, **line})
+        if (shown & thin).any():
+            faded = {"mode": "markers", "opacity": _THIN_OPACITY, "showlegend": False}
+            traces.append({**_points(drift, series, places, shown & thin, colour), **look, **faded})
+    kept = [place for place, keep in zip(places, shown, strict=True) if keep]
+    if kept:
+        traces.append(reference_line([kept[0], kept[-1]], [1.0, 1.0]))
+    reach = ratio_reach(drift.pcoc[:, clear], drift.low[:, clear], drift.high[:, clear])
+    more = {"annotations": [_beside(drift, shown)]} if not shown.all() else {}
     return {
         "data": traces,
         "layout": layout(
-            height,
-            xaxis=axis(
-                "period",
-                tickvals=places[::every].tolist(),
-                ticktext=list(drift.periods[::every]),
-                range=[-0.5, len(places) - 0.5],
-                showgrid=False,
-            ),
-            yaxis=axis("PCOC: predicted ÷ observed"),
+            height, xaxis=axis("", **x_axis), yaxis=ratio_axis("PCOC: predicted ÷ observed", reach), **more
         ),
+    }
+
+
+def _places(periods: tuple[str, ...]) -> tuple[list[Any], dict[str, Any], NDArray[np.bool_]]:
+    """Return where each period stands on the axis, the axis, and which periods have a place on it."""
+    dated = np.array([bool(_DATE.fullmatch(period)) for period in periods])
+    # One period may be "(missing)": it has no place in time, and is told beside the plot.
+    if dated.sum() >= max(1, len(periods) - 1):
+        return list(periods), {"type": "date", "showgrid": False}, dated
+    counted = np.array([_is_number(period) for period in periods])
+    if counted.sum() >= max(2, len(periods) - 1):
+        return [float(p) if is_number else None for p, is_number in zip(periods, counted, strict=True)], {}, counted
+    places = list(range(len(periods)))
+    every = max(1, -(-len(places) // 12))
+    ticks = {"tickvals": places[::every], "ticktext": list(periods[::every]), "showgrid": False}
+    return places, {**ticks, "range": [-0.5, len(places) - 0.5]}, np.ones(len(periods), dtype=bool)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
+
+
+def _thin(drift: Drift) -> NDArray[np.bool_]:
+    """Return which periods have an interval much wider than usual, in any series."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        width = np.log(drift.high / drift.low)
+    width = np.where(np.isfinite(width), width, np.inf).max(axis=0, initial=0.0)
+    known = width[np.isfinite(width)]
+    usual = float(np.median(known)) if len(known) else np.inf
+    thin: NDArray[np.bool_] = width > _THIN_FACTOR * usual
+    return thin
+
+
+def _points(drift: Drift, series: int, places: list[Any], chosen: NDArray[np.bool_], colour: str) -> dict[str, Any]:
+    kept = np.flatnonzero(chosen)
+    pcoc, low, high = drift.pcoc[series, kept], drift.low[series, kept], drift.high[series, kept]
+    columns = (low, high, drift.weight[kept])
+    return {
+        "type": "scatter",
+        "x": [places[place] for place in kept],
+        "y": numbers(pcoc),
+        "text": [drift.periods[place] for place in kept],
+        "customdata": [list(row) for row in zip(*(numbers(column) for column in columns), strict=True)],
+        "hovertemplate": (
+            f"<b>%{{text}}</b>, {drift.series[series]}<br>PCOC %{{y:.3f}} "
+            "(%{customdata[0]:.3f} … %{customdata[1]:.3f})<br>weight %{customdata[2]:,.0f}<extra></extra>"
+        ),
+        "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "array": numbers(high - pcoc),
+            "arrayminus": numbers(pcoc - low),
+            "color": colour,
+            "thickness": 1.25,
+            "width": 0,
+        },
+    }
+
+
+def _beside(drift: Drift, shown: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return the PCOC of the period that has no place in time, as words."""
+    (place,) = np.flatnonzero(~shown)
+    said = ", ".join(f"{name} {drift.pcoc[series, place]:.3f}" for series, name in enumerate(drift.series))
+    return {
+        "text": f"rows without a time: PCOC {said}",
+        "xref": "paper",
+        "yref": "paper",
+        "x": 1,
+        "y": 1,
+        "xanchor": "right",
+        "yanchor": "bottom",
+        "showarrow": False,
     }

@@ -1,4 +1,4 @@
-"""The forest plot: the PCOC of every field value with its interval, the costliest errors first."""
+"""The forest plot: the PCOC of every field value with its interval, the largest errors first."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -6,13 +6,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from mcnet._shared.typing import FloatArray
-from mcnet.plots.style import AFTER, BEFORE, Spec, axis, layout, numbers, reference_line
+from mcnet.plots.style import AFTER, BEFORE, Spec, axis, layout, numbers, ratio_axis, ratio_reach, reference_line
 
 __all__ = ["Forest", "PcocTable", "draw_forest", "prepare_forest"]
 
 
 class PcocTable(Protocol):
-    """What the plot needs of a field's table: one entry a value."""
+    """What the plot needs of a field's table: one entry per value."""
 
     @property
     def values(self) -> tuple[str, ...]: ...
@@ -35,7 +35,7 @@ class Forest:
     """The values of a field by impact, each with the PCOC and its interval of every series.
 
     The impact of a value is weight × |mean prediction − observed rate| of the first series: how many positives too
-    many or too few were predicted. The arrays of PCOC have one row a series.
+    many or too few were predicted. The arrays of PCOC have one row per series.
     """
 
     values: tuple[str, ...]
@@ -51,7 +51,7 @@ class Forest:
         return len(self.values)
 
     def first(self, number: int) -> "Forest":
-        """Return the `number` values of most impact that have a PCOC at all."""
+        """Return the `number` values with the largest impact among those that have a PCOC."""
         kept = np.flatnonzero(np.isfinite(self.pcoc).all(axis=0))[:number]
         return Forest(
             tuple(self.values[place] for place in kept),
@@ -83,7 +83,7 @@ def prepare_forest(tables: dict[str, PcocTable]) -> Forest:
 
 
 def draw_forest(forest: Forest, *, limit: int = 30) -> Spec:
-    """Draw the `limit` values of most impact, one line each, the costliest on top."""
+    """Draw the `limit` values with the largest impact, one line each, the largest error on top."""
     shown = forest.first(limit)
     places = np.arange(len(shown), dtype=np.float64)
     colours = (BEFORE, AFTER) if len(shown.series) > 1 else (AFTER,)
@@ -93,19 +93,13 @@ def draw_forest(forest: Forest, *, limit: int = 30) -> Spec:
         aside = 0.0 if len(shown.series) == 1 else 0.34 * place - 0.17
         traces.append(_points(shown, place, name, colour, places + aside))
     traces.append(reference_line([1.0, 1.0], [-0.6, len(shown) - 0.4]))
-    reach = _reach(shown)
+    reach = ratio_reach(shown.pcoc, shown.low, shown.high)
     rows = max(len(shown), 3)
     return {
         "data": traces,
         "layout": layout(
             110 + 26 * rows,
-            xaxis=axis(
-                "PCOC: predicted ÷ observed positives",
-                type="log",
-                tickvals=_ticks(reach),
-                tickformat=".2~f",
-                range=[-float(np.log10(reach)), float(np.log10(reach))],
-            ),
+            xaxis=ratio_axis("PCOC: predicted ÷ observed positives", reach),
             yaxis=axis(
                 "",
                 tickvals=places.tolist(),
@@ -124,23 +118,6 @@ def _stack(columns: list[FloatArray], tables: dict[str, PcocTable]) -> FloatArra
         place = {value: at for at, value in enumerate(table.values)}
         rows.append([column[place[value]] if value in place else np.nan for value in names])
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
-
-
-def _reach(shown: Forest) -> float:
-    """Return the PCOC up to which the axis goes: all dots inside, and long bars cut at twice the farthest dot."""
-    dots = np.abs(np.log(shown.pcoc)).max(initial=np.log(1.1))
-    ends = np.abs(np.log(np.stack([shown.low, shown.high])))
-    bars = ends[np.isfinite(ends)].max(initial=0.0)
-    return float(np.exp(1.05 * max(dots, min(bars, 2.0 * dots))))
-
-
-def _ticks(reach: float) -> list[float]:
-    for step in (0.02, 0.05, 0.1, 0.2, 0.5):
-        ticks = [1.0 + step * k for k in range(-8, 60)]
-        inside = [round(t, 2) for t in ticks if 1.0 / reach <= t <= reach]
-        if len(inside) <= 7:
-            return inside
-    return [v for v in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0) if 1.0 / reach <= v <= reach]
 
 
 def _short(text: str, most: int = 22) -> str:

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mcnet._shared.typing import FloatArray
+
 __all__ = [
     "AFTER",
     "BEFORE",
@@ -18,6 +20,8 @@ __all__ = [
     "layout",
     "looks_logarithmic",
     "numbers",
+    "ratio_axis",
+    "ratio_reach",
     "reference_line",
     "span",
     "translucent",
@@ -87,6 +91,30 @@ def axis(title: str, *, logarithmic: bool = False, **more: Any) -> dict[str, Any
         **ticks,
         **more,
     }
+
+
+def ratio_reach(ratios: FloatArray, low: FloatArray, high: FloatArray) -> float:
+    """Return the ratio up to which an axis around 1 goes: all ratios inside, intervals cut at twice the farthest."""
+    known = ratios[np.isfinite(ratios) & (ratios > 0.0)]
+    farthest = np.abs(np.log(known)).max(initial=np.log(1.1))
+    ends = np.concatenate([np.ravel(low), np.ravel(high)])
+    ends = np.abs(np.log(ends[np.isfinite(ends) & (ends > 0.0)]))
+    return float(np.exp(1.05 * max(farthest, min(ends.max(initial=0.0), 2.0 * farthest))))
+
+
+def ratio_axis(title: str, reach: float, **more: Any) -> dict[str, Any]:
+    """Return a logarithmic axis from 1 / reach to reach, on which twice and half are as far from 1."""
+    ends = [-float(np.log10(reach)), float(np.log10(reach))]
+    return axis(title, type="log", tickvals=_ratio_ticks(reach), tickformat=".2~f", range=ends, **more)
+
+
+def _ratio_ticks(reach: float) -> list[float]:
+    for step in (0.02, 0.05, 0.1, 0.2, 0.5):
+        ticks = [1.0 + step * k for k in range(-8, 60)]
+        inside = [round(t, 2) for t in ticks if 1.0 / reach <= t <= reach]
+        if len(inside) <= 7:
+            return inside
+    return [v for v in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0) if 1.0 / reach <= v <= reach]
 
 
 def layout(height: int, **more: Any) -> dict[str, Any]:

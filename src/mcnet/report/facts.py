@@ -1,8 +1,9 @@
-"""The words and tables of the page: what was fitted on what, the comparison, the field values."""
+"""The sentences and tables of the page: the result, the comparison, the field values, what was fitted on what."""
 
 from dataclasses import dataclass
 
 from mcnet.calibrators.registry import default_parameters
+from mcnet.metrics.evaluation import Evaluation
 from mcnet.plots.forest import Forest
 from mcnet.report.order import Order, prepare_order
 from mcnet.report.wording import Figure, count, figure, percent, with_interval
@@ -16,6 +17,7 @@ __all__ = [
     "describe_order",
     "prepare_comparison",
     "prepare_facts",
+    "prepare_headline",
     "prepare_parameters",
     "prepare_values",
 ]
@@ -38,7 +40,7 @@ class MethodLine:
 
 @dataclass(frozen=True)
 class ValueLine:
-    """One line of a field's table, as text; `pcoc` has one entry a series."""
+    """One line of a field's table, as text; `pcoc` has one entry per series."""
 
     value: str
     weight: str
@@ -57,8 +59,18 @@ class ParameterLine:
     chosen: bool
 
 
+def prepare_headline(before: Evaluation, after: Evaluation) -> list[tuple[str, str, str]]:
+    """Return the main metrics before and after calibration, as text: name, before, after."""
+    metrics = [("Log-loss", "log_loss", 5), ("PCOC", "pcoc", 3), ("F-RCE", "f_rce", 4), ("AUC", "auc", 4)]
+    return [
+        (name, figure(float(getattr(before, key)), digits), figure(float(getattr(after, key)), digits))
+        for name, key, digits in metrics
+        if key != "f_rce" or before.fields
+    ]
+
+
 def prepare_facts(selection: Selection, sketch: Sketch, judged: Sketch, judged_on: str) -> list[tuple[str, str]]:
-    """Return what was fitted on what, as pairs of a term and what there is to say."""
+    """Return what was fitted on what, as pairs of a term and its text."""
     chosen = selection.chosen
     model = chosen.calibrator.model_
     known = model.provenance
@@ -74,7 +86,7 @@ def prepare_facts(selection: Selection, sketch: Sketch, judged: Sketch, judged_o
         numbers = (count(len(values)) for values in sketch.contexts.values)
         values = [f"{name} ({number} values)" for name, number in zip(names, numbers, strict=True)]
         together = f"; {count(len(sketch.contexts))} contexts" if len(names) > 1 else ""
-        unused = "" if model.fields else " — the chosen method has one curve for all"
+        unused = "" if model.fields else " (the chosen method has one curve for all)"
         facts.append(("Fields", ", ".join(values) + together + unused))
     if model.parameters:
         chosen_ones = [f"{line.name} = {line.value}" for line in prepare_parameters(selection) if line.chosen]
@@ -87,7 +99,7 @@ def prepare_facts(selection: Selection, sketch: Sketch, judged: Sketch, judged_o
 
 
 def prepare_parameters(selection: Selection) -> list[ParameterLine]:
-    """Return one line a parameter of the chosen method, those that are not at their default first."""
+    """Return one line per parameter of the chosen method, those that are not at their default first."""
     model = selection.calibrator.model_
     usual = default_parameters(model.method)
     lines = [
@@ -120,7 +132,7 @@ def _positives(sketch: Sketch) -> str:
 
 
 def prepare_comparison(selection: Selection) -> list[MethodLine]:
-    """Return one line a method, from the lowest held-back log-loss up."""
+    """Return one line per method, the lowest held-back log-loss first."""
     return [_line(selection, result) for result in selection.results]
 
 
@@ -154,12 +166,12 @@ def describe_order(method: str, order: Order) -> str:
             "than a row of their context with a lower score."
         )
     if order.kept and order.reported:
-        said += f" To guarantee it, a fitted probability was moved by {figure(order.reported)} at most."
+        said += f" To guarantee this, fitted probabilities were moved by at most {figure(order.reported)}."
     return said
 
 
 def prepare_values(forest: Forest, *, limit: int = 1000) -> list[ValueLine]:
-    """Return one line a field value, by impact."""
+    """Return one line per field value, by impact."""
     return [
         ValueLine(
             value=forest.values[i],

@@ -55,36 +55,60 @@
     for (const [id, figure] of drawn) draw(id, figure);
   }
 
-  function show(number) {
-    const view = data.views[number];
+  // What is chosen: a method, a field of the forest, a view.
+  const selects = { method: byId("method"), field: byId("field"), view: byId("view") };
+  const chosen = (name) => (selects[name] ? Number(selects[name].value) : 0);
+  const shown = () => data[chosen("method")];
+
+  function showView() {
+    const view = shown().views[chosen("view")];
     byId("summary").textContent = view.summary;
+    byId("explanation").textContent = view.explanation;
     return Promise.all(Object.entries(view.figures).map(([id, figure]) => draw(id, figure)));
   }
 
-  async function showField(number) {
+  async function showForest() {
+    if (!shown().forests.length) return;
     document.querySelectorAll(".values").forEach((table) => {
-      table.hidden = table.dataset.forest !== String(number);
+      table.hidden = table.dataset.forest !== String(chosen("field"));
     });
-    await draw("forest", data.forests[number].figure);
+    await draw("forest", shown().forests[chosen("field")].figure);
+    markScrolling();
   }
 
-  const view = byId("view");
-  const field = byId("field");
-  if (data.forests.length) {
-    await showField(0);
-    if (field) field.addEventListener("change", () => showField(Number(field.value)));
+  async function showMethod() {
+    byId("order").textContent = shown().order;
+    await showForest();
+    await showView();
+  }
+
+  // A table that is wider than the screen says so.
+  function markScrolling() {
+    document.querySelectorAll(".wide").forEach((table) => {
+      const scrolls = table.scrollWidth > table.clientWidth + 1;
+      table.classList.toggle("scrolls", scrolls);
+      table.previousElementSibling.hidden = !scrolls;
+    });
+  }
+
+  await showMethod();
+  for (const [name, react] of [["method", showMethod], ["field", showForest], ["view", showView]]) {
+    if (selects[name]) selects[name].addEventListener("change", react);
+  }
+  if (shown().forests.length) {
     byId("forest").on("plotly_click", (event) => {
-      const { name, values } = data.forests[field ? Number(field.value) : 0];
+      const { name, values } = shown().forests[chosen("field")];
       const wanted = values[event.points[0].pointIndex];
-      const option = [...view.options].find((o) => o.dataset.group === name && o.dataset.label === wanted);
+      const option = [...selects.view.options].find((o) => o.dataset.group === name && o.dataset.label === wanted);
       if (!option) return;
-      view.value = option.value;
-      show(Number(option.value));
+      selects.view.value = option.value;
+      showView();
       byId("look").scrollIntoView({ behavior: "smooth" });
     });
   }
-  await show(0);
-  if (view) view.addEventListener("change", () => show(Number(view.value)));
+  document.querySelectorAll("details").forEach((part) => part.addEventListener("toggle", markScrolling));
+  window.addEventListener("resize", markScrolling);
+  markScrolling();
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   matchMedia("print").addEventListener("change", redraw);
