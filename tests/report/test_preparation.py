@@ -79,7 +79,7 @@ class WithBand(PlattField):
 
     method = "with-band"
 
-    def interval(self, scores, field=None, *, level=0.9):
+    def interval(self, scores, field=None, *, level=0.9, score_type="probability"):
         middle = self.predict(scores, field)
         return 0.5 * middle, 0.5 * middle + 0.5
 
