@@ -125,4 +125,3 @@ def test_a_context_without_a_row_outside_a_fold_keeps_its_smooth_curve():
     p = fitted.predict(np.linspace(0.0, 1.0, 101), field=["once"] * 101)
     smooth = mcnet.BayesMCNet(isotonic_share=0.0).fit_sketch(train)
     np.testing.assert_array_equal(p, smooth.predict(np.linspace(0.0, 1.0, 101), field=["once"] * 101))
-    assert mcnet.BayesMCNet().fit_sketch(train).isotonic_share_ > 0.0
