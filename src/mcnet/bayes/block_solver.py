@@ -51,7 +51,7 @@ class Arrow:
     preconditions conjugate gradients, and its inverse approximates the posterior covariance.
     """
 
-    def __init__(self, information: Information) -> None:
+    def __init__(self, information: Information, ridge: float = 0.0) -> None:
         incidence = information.incidence
         share = 1.0 / max(incidence.fields, 1)
         self.inverse: list[FloatArray] = []
@@ -61,6 +61,8 @@ class Arrow:
         for field in range(incidence.fields):
             blocks = incidence.total(field, information.own).copy()
             blocks[:, diagonal, diagonal] += information.precision[field]
+            if ridge > 0.0:
+                blocks[:, diagonal, diagonal] += ridge * blocks[:, diagonal, diagonal].max(axis=1, keepdims=True)
             cross = incidence.total(field, information.cross)
             np.linalg.cholesky(blocks)  # raises LinAlgError unless every block is positive definite
             inverse = np.asarray(np.linalg.inv(blocks), dtype=np.float64)
@@ -110,8 +112,11 @@ def _factor(matrix: FloatArray) -> tuple[FloatArray, bool]:
             return factor
         except np.linalg.LinAlgError:
             continue
-    raised[diagonal] += 1e-2 * float(np.abs(matrix).max())
-    return cho_factor(raised)
+    # The nearest matrix whose eigenvalues are all clearly positive; only very large weights come to this.
+    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    values = np.maximum(values, 1e-8 * max(float(values[-1]), np.finfo(np.float64).tiny))
+    nearest: tuple[FloatArray, bool] = cho_factor((vectors * values) @ vectors.T)
+    return nearest
 
 
 def conjugate_gradients(

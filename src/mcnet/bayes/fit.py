@@ -30,6 +30,8 @@ __all__ = ["fit_bayes"]
 
 # The maximum counts as reached when twice the log-posterior still to be gained is below this; no data can tell.
 DECREMENT = 1e-5
+# Nor can floating point tell a gain smaller than this share of the log-likelihood.
+RELATIVE_DECREMENT = 1e-11
 # Variances of the priors to five per cent: the evidence is flat around its maximum.
 SETTLED = 0.05
 
@@ -155,7 +157,7 @@ def _maximise(posterior: Posterior, state: State, *, learn: bool, iterations: in
     while taken < max(iterations, 1):
         taken += 1
         decrement = search.step()
-        if settled and decrement < DECREMENT:
+        if settled and decrement < DECREMENT + RELATIVE_DECREMENT * search.loss:
             break
         if search.near and not settled:
             strengths = search.posterior.strengths

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from mcnet.bayes.panels import Panels
 __all__ = ["Table", "make_table"]
 
 
+# Log-slopes (of raw logits) beyond ± this are penalised as strongly as all rows of the context weigh: a curve is a step
+# or flat by then, and farther out exponentials lose their digits. Only very large weights reach it.
+STEEPEST_LOG_SLOPE = 8.0
 # Numbers in the largest temporary array of one chunk of contexts: few enough to stay in the cache.
 CHUNK = 24_000
 
@@ -45,7 +49,22 @@ class Table:
             # log(1 + exp(logit)), which NumPy's own logaddexp takes thrice the time for
             one_more = np.maximum(logits, 0.0) + np.log1p(np.exp(-np.abs(logits)))
             value = float(np.vdot(self.weight, one_more) - np.vdot(self.positives, logits))
+        beyond = self._beyond(log_slopes)
+        if beyond is not None:
+            value += 0.5 * float(self._stiffness @ np.square(beyond).sum(axis=1))
         return value if np.isfinite(value) else np.inf
+
+    @cached_property
+    def _stiffness(self) -> FloatArray:
+        """The weight of the penalty on too large log-slopes, per context."""
+        return np.asarray(1.0 + self.weight.sum(axis=1))
+
+    def _beyond(self, log_slopes: FloatArray) -> FloatArray | None:
+        """How far log-slopes are beyond what is allowed, with their sign; None if none is."""
+        away = log_slopes - np.log(self.panels.scale)
+        if max(float(away.max(initial=0.0)), -float(away.min(initial=0.0))) <= STEEPEST_LOG_SLOPE:
+            return None
+        return np.asarray(away - np.clip(away, -STEEPEST_LOG_SLOPE, STEEPEST_LOG_SLOPE))
 
     def expected(self, offset: FloatArray, log_slopes: FloatArray) -> float:
         """The positives that all cells together are expected to have."""
@@ -62,7 +81,11 @@ class Table:
         """Derivatives of the loss: `[contexts]` by the offset and `[contexts, panels]` by the log-slopes."""
         slopes = np.exp(log_slopes)
         residual = self.weight * expit(self.calibrated(offset, slopes)) - self.positives
-        return residual.sum(axis=1), slopes * self.reach(residual, self.place)
+        by_slope = slopes * self.reach(residual, self.place)
+        beyond = self._beyond(log_slopes)
+        if beyond is not None:
+            by_slope += self._stiffness[:, None] * beyond
+        return residual.sum(axis=1), by_slope
 
     def information(
         self, offset: FloatArray, log_slopes: FloatArray, lift: FloatArray, along: FloatArray, *, observed: bool = False
@@ -88,6 +111,7 @@ class Table:
         size = max(1, CHUNK // (panels * max(width, 1)))
         lifted, bends = (lift @ along)[0], np.ascontiguousarray((lift @ along)[1:].T)
         raised = np.flatnonzero(lifted)
+        beyond = self._beyond(log_slopes)
         for start in range(0, contexts, size):
             chunk = slice(start, start + size)
             slopes, place = np.exp(log_slopes[chunk]), self.place[chunk]
@@ -110,9 +134,13 @@ class Table:
             products = np.empty((len(slopes), width, panels + 1))
             np.sum(change, axis=2, out=products[:, :, 0])
             np.multiply(self.reach(change, place[:, None, :]), slopes[:, None, :], out=products[:, :, 1:])
-            if observed:
-                residual = self.weight[chunk] * chance - self.positives[chunk]
-                bent = slopes * self.reach(residual, place)
+            if observed or beyond is not None:
+                bent = np.zeros_like(slopes)
+                if observed:
+                    residual = self.weight[chunk] * chance - self.positives[chunk]
+                    bent += slopes * self.reach(residual, place)
+                if beyond is not None:
+                    bent += self._stiffness[chunk, None] * (beyond[chunk] != 0.0)
                 total[index, index] += bent.sum(axis=0)
                 np.multiply(bent[:, None, :], bends, out=moves)
                 products[:, :, 1:] += moves

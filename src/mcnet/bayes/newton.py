@@ -22,6 +22,8 @@ LONGEST = 2.0
 NEAR = 0.5
 # So is it where no more than this could be gained.
 FLAT = 0.1
+# Added to a curvature that rounding has made indefinite, as a share of its diagonal.
+RIDGE = 1e-9
 # The curvature is computed anew once an offset or a log-slope has moved by so much.
 STALE = 0.05
 
@@ -110,7 +112,7 @@ class Search:
         self.state = state
         self.decrement = np.inf
         self.near = False
-        self._loss = posterior.table.loss(*posterior.contexts(state))
+        self.loss = posterior.table.loss(*posterior.contexts(state))
         self._information: Information | None = None
         self._arrow: Arrow | None = None
         self._observed = False
@@ -124,8 +126,10 @@ class Search:
             try:
                 self._arrow = Arrow(self._information)
             except np.linalg.LinAlgError:
-                self._look(observed=False)
-                self._arrow = Arrow(self._information)
+                if self._observed:
+                    self._look(observed=False)
+                # The Fisher information is positive definite but for rounding, which very large weights bring.
+                self._arrow = Arrow(self._information, ridge=RIDGE)
         return self._arrow
 
     def believe(self, strengths: Strengths) -> None:
@@ -145,13 +149,13 @@ class Search:
         pairs = zip(posterior.contexts(state), posterior.contexts(state.plus(-1.0, direction)), strict=True)
         lifted, bent = (float(np.max(np.abs(then - now))) for now, then in pairs)
         length = min(1.0, LONGEST / max(bent, 1e-300))
-        value = self._loss + posterior.penalty(state)
+        value = self.loss + posterior.penalty(state)
         while length > 1e-6:
             moved = state.plus(-length, direction)
             loss = posterior.table.loss(*posterior.contexts(moved))
             least = 1e-4 * length * self.decrement - 1e-12 * abs(value)
             if loss + posterior.penalty(moved) <= value - least:
-                self.state, self._loss = moved, loss
+                self.state, self.loss = moved, loss
                 self._moved += length * max(lifted, bent)
                 # Where a curve wants to be flat its log-slope falls for ever, and gains nothing worth speaking of.
                 self.near = self.decrement < FLAT or (length == 1.0 and max(lifted, bent) < NEAR)

@@ -27,6 +27,12 @@ from mcnet.version import __version__
 
 __all__ = ["Calibrator", "FieldUse", "Fitted", "constant_rate", "warn"]
 
+MOST_WEIGHT = 1e12
+"""Sketches of a larger total weight are scaled down to it for the fit."""
+LEAST_WEIGHT = 1e-6
+"""Sketches of a smaller total weight are scaled up to it for the fit."""
+LARGEST_FACTOR = 1e300
+
 FieldUse = Literal["none", "optional", "required"]
 
 MOST_LARGEST_CONTEXTS = 12
@@ -128,7 +134,8 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         self._check_field_use(bool(sketch.contexts.names))
         self._check_parameters()
         self._forget()
-        fitted = self._degenerate(sketch) or fit(sketch)
+        fitted_on = _in_range(sketch)
+        fitted = self._degenerate(fitted_on) or fit(fitted_on)
         self.model_ = CalibrationModel(
             method=self.method,
             parameters=self._plain_parameters(),
@@ -317,6 +324,21 @@ def largest_contexts(sketch: Sketch, number: int = MOST_LARGEST_CONTEXTS) -> lis
 
 def _score_type(sketch: Sketch) -> ScoreType:
     return "logit" if sketch.columns.get("score_type") == "logit" else "probability"
+
+
+def _in_range(sketch: Sketch) -> Sketch:
+    """Return the sketch with a total weight that sums of products can be computed with.
+
+    A weight counts as so many rows. More rows than MOST_WEIGHT make no fit more certain, fewer than LEAST_WEIGHT none
+    less so.
+    """
+    with np.errstate(over="ignore"):
+        total = sketch.total_weight
+    if not np.isfinite(sketch.cells.sums).all() or not np.isfinite(total):
+        raise InputError("the weights add up to more than a float can represent; divide them all by one number")
+    if LEAST_WEIGHT <= total <= MOST_WEIGHT:
+        return sketch
+    return sketch * min(float(np.clip(total, LEAST_WEIGHT, MOST_WEIGHT)) / total, LARGEST_FACTOR)
 
 
 def _ratio(above: float, below: float) -> float | None:
