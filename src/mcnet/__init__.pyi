@@ -31,7 +31,8 @@ from mcnet.neural.mcnet import MCNet
 from mcnet.neural.neucalib import NeuCalib
 from mcnet.report.page import write_report
 from mcnet.report.pictures import plot_curves
-from mcnet.selection.select import Selection, select
+from mcnet.selection.select import select
+from mcnet.selection.selection import Selection
 from mcnet.sketch.scan import scan
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal

@@ -56,7 +56,7 @@ def test_its_simplicity_decides_what_select_takes(new_method):
     rng = np.random.default_rng(0)
     # The scores say nothing, so that the rate of all rows is as good as any method, and simpler.
     sketch = mcnet.Sketch.from_rows(rng.uniform(0.2, 0.4, 4_000), rng.random(4_000) < 0.3)
-    assert mcnet.select(sketch, ["platt", "rate", "isotonic"]).chosen.method == "rate"
+    assert mcnet.select(sketch, methods=["platt", "rate", "isotonic"]).chosen.method == "rate"
 
 
 def test_two_methods_of_one_name_are_refused(new_method):

@@ -28,7 +28,7 @@ def test_every_command_has_an_example(mcnet):
 @pytest.mark.parametrize("command", [[], *([c] for c in COMMANDS if c != "demo")], ids=lambda words: " ".join(words))
 def test_the_examples_work_as_pasted(mcnet, monkeypatch, log, columns, command):
     monkeypatch.chdir(log.parent)
-    monkeypatch.setattr("mcnet.selection.select.methods", lambda: FEW)
+    monkeypatch.setattr("mcnet.selection.select.registered_methods", lambda: FEW)
     assert mcnet("sketch", log, *columns, "-o", "part0.parquet", "-q").code == 0
     for words in examples(mcnet(*command, "--help").out):
         if words[0] == "demo":

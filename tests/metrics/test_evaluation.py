@@ -131,6 +131,11 @@ def test_without_a_field_all_rows_are_one_context(rows):
 def test_the_dictionary_is_plain_json(evaluation):
     again = json.loads(json.dumps(evaluation.to_dict(), allow_nan=False))
     assert again["metrics"]["pcoc"]["value"] == evaluation.pcoc
+    assert again["metrics"]["pcoc"]["better"] == "one"
+    assert again["metrics"]["f_rce"]["label"] == "F-RCE"
+    assert again["metrics"]["f_rce"]["floor"] == evaluation.floor("F-RCE") > 0.0
+    assert again["fields"]["country"]["metrics"]["f_rce"]["floor"] > 0.0
+    assert again["interval_of"].startswith("the true value")
     assert again["settings"]["epsilon"] == 0.01
     assert again["fields"]["country"]["table"]["value"] == ["FR", "NL", "US"]
     assert len(again["reliability"]["observed"]) == 20
@@ -139,11 +144,13 @@ def test_the_dictionary_is_plain_json(evaluation):
 def test_the_text_says_which_epsilon_level_and_clip(rows):
     shown = str(evaluate(rows["p"], rows["y"], rows["country"], epsilon=0, level=0.9, clip=1e-7))
     assert "F-RCE (ε = 0)" in shown
-    assert "90% interval" in shown
+    assert "true value (90%)" in shown
     assert "clip 1e-07" in shown
     assert "NL" in shown
-    head, *table = shown.split("\n\n")
-    assert len({len(line) for line in table[0].splitlines()}) == 1
+    head, table = shown.split("\n\n")
+    *lines, summary = table.splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert summary.startswith("F-RCE of field: ")
     assert head.startswith("20,000 rows")
 
 
@@ -155,7 +162,7 @@ def test_long_field_tables_are_cut_in_text_only(rows):
 
 def test_a_comparison_has_a_line_each(evaluation):
     lines = compare({"base": evaluation, "mcnet": evaluation}, ["pcoc", "auc"]).splitlines()
-    assert lines[0].split() == ["pcoc", "auc"]
+    assert lines[0].split() == ["PCOC", "AUC"]
     assert [line.split()[0] for line in lines[1:]] == ["base", "mcnet"]
 
 
@@ -220,7 +227,10 @@ def test_a_value_outside_its_interval_has_a_footnote():
     found = evaluate(p, rng.random(4000) < p, field=rng.integers(0, 40, 4000))
     assert found.f_rce > found.interval("f_rce")[1]
     shown = str(found).splitlines()
-    line = next(line for line in shown if line.startswith("F-RCE"))
+    line = next(line for line in shown if line.startswith("F-RCE ("))
+    assert found.fields["field"].estimates["f_rce"] == found.estimates["f_rce"]
+    error = found.estimates["f_rce"]
+    assert f"noise floor {error.floor:.4f}, true value 0.0000 … {error.high:.4g}" in shown[-1]
     mark = line[-1]
     assert any(line.startswith(f"{mark} noise is part of the value") for line in shown)
     assert "noise is part of the value" in found._repr_html_()

@@ -83,7 +83,7 @@ def test_an_evaluation_plots_its_reliability_or_a_field(fitted: mcnet.Calibrator
 
 def test_every_object_has_a_table_of_its_own(fitted: mcnet.Calibrator):
     sketch = mcnet.Sketch.from_rows(SCORES, LABELS, field=FIELD)
-    found = mcnet.select(sketch, ["base", "platt"])
+    found = mcnet.select(sketch, methods=["base", "platt"])
     assert "4,000" in sketch._repr_html_()
     assert "platt-field" in fitted.model_._repr_html_()
     assert "F-RCE" in found.chosen.evaluation._repr_html_()

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from mcnet.datasets.simulator import SimulatedField, simulate
-from mcnet.selection.select import Selection, select
+from mcnet.selection.select import select
+from mcnet.selection.selection import Selection
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.split import sketches_by
 
@@ -28,7 +29,7 @@ def case() -> Case:
     days = np.repeat(["mon", "tue", "wed"], 20_000)
     full = Sketch.from_rows(log.score, log.label, field={"country": log.text("country"), "day": days}, folds=4)
     sketch = full.only("country")
-    return Case(select(sketch, ["base", "histogram", "platt-field"]), sketch, sketches_by(full, "day"))
+    return Case(select(sketch, methods=["base", "histogram", "platt-field"]), sketch, sketches_by(full, "day"))
 
 
 @pytest.fixture(scope="session")
@@ -36,4 +37,4 @@ def two_fields() -> Case:
     fields = {"country": SimulatedField.zipf(3, names=("NL", "FR", "PL")), "source": SimulatedField.zipf(4)}
     log = simulate(30_000, fields=fields, seed=5)
     sketch = Sketch.from_rows(log.score, log.label, field={name: log.text(name) for name in fields}, folds=3)
-    return Case(select(sketch, ["base", "platt-field"]), sketch, {})
+    return Case(select(sketch, methods=["base", "platt-field"]), sketch, {})

@@ -69,7 +69,7 @@ def test_the_comparison_has_every_method_and_marks_the_chosen_one(case: Case, pa
 def test_a_page_without_fields_has_no_selector_and_no_forest(tmp_path: Path):
     log = simulate(5_000, seed=1)
     sketch = Sketch.from_rows(log.score, log.label, folds=2)
-    page = write_report(tmp_path / "page.html", select(sketch, ["base", "platt"]), sketch)
+    page = write_report(tmp_path / "page.html", select(sketch, methods=["base", "platt"]), sketch)
     assert "<select" not in words(page)
     assert 'id="forest"' not in words(page)
     assert 'id="drift"' not in words(page)
@@ -111,13 +111,13 @@ def test_where_the_raw_scores_win_the_runner_up_is_shown(tmp_path: Path):
     log = simulate(20_000, seed=3)
     rng = np.random.default_rng(0)
     sketch = Sketch.from_rows(log.score, rng.random(len(log)) < log.score, folds=2)  # the scores are right
-    selection = select(sketch, ["base", "histogram"])
+    selection = select(sketch, methods=["base", "histogram"])
     assert selection.chosen.method == "base"
     page = write_report(tmp_path / "page.html", selection, sketch)
     assert data(page)["method"] == "histogram"
     assert "Leave the scores as they are" in words(page)
     assert "Raw scores → histogram" in words(page)
-    alone = write_report(tmp_path / "alone.html", select(sketch, ["base"]), sketch)
+    alone = write_report(tmp_path / "alone.html", select(sketch, methods=["base"]), sketch)
     assert data(alone)["method"] == "base"
 
 
@@ -165,7 +165,7 @@ def test_fresh_and_fitted_periods_have_a_figure_each(case: Case, page: Path, tmp
 def test_parameters_are_a_table_that_marks_what_is_not_the_default(tmp_path: Path):
     log = simulate(5_000, seed=1)
     sketch = Sketch.from_rows(log.score, log.label, folds=2)
-    selection = select(sketch, [Histogram(bins=7)])
+    selection = select(sketch, methods=[Histogram(bins=7)])
     page = unescape(words(write_report(tmp_path / "page.html", selection, sketch)))
     assert "bins = 7; the others at their defaults" in page
     table = re.search(r'id="parameters">.*?</details>', page, flags=re.DOTALL)[0]
@@ -179,5 +179,5 @@ def test_parameters_are_a_table_that_marks_what_is_not_the_default(tmp_path: Pat
 def test_defaults_are_said_in_a_word(tmp_path: Path):
     log = simulate(5_000, seed=1)
     sketch = Sketch.from_rows(log.score, log.label, folds=2)
-    page = write_report(tmp_path / "page.html", select(sketch, ["histogram"]), sketch)
+    page = write_report(tmp_path / "page.html", select(sketch, methods=["histogram"]), sketch)
     assert "all at their defaults" in words(page)

@@ -94,10 +94,8 @@ def compare(
     timed_test = _read_test(printer, test, columns, timed, time, period) if test else None
     held = None if timed_test is None else _without(timed_test, time)
     with printer.steps("fitting") as step:
-        selection = select(sketch, method, test=held, progress=step)
+        selection = select(sketch, methods=method, test=held, progress=step)
     printer.result(selection.to_dict(), str(selection), "\nIntervals and all other metrics: --report or --json.")
-    for name, reason in selection.failed.items():
-        printer.note(f"{name} could not be fitted: {reason}")
     if save_best is not None:
         selection.calibrator.model_.save(save_best)
         printer.note(f"{selection.chosen.method} → {save_best}")
@@ -113,7 +111,7 @@ def compare(
             )
             write_report(report, selection, sketch, title=title, drift=fitted, test_drift=fresh)
         printer.note(f"report → {report}")
-    broken = broken_thresholds(thresholds, evaluated_figures(selection.chosen.evaluation))
+    broken = broken_thresholds(thresholds, evaluated_figures(selection.chosen.evaluation, thresholds))
     for sentence in broken:
         printer.note(f"not met by {selection.chosen.method}: {sentence}")
     if broken:

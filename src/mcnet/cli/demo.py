@@ -38,6 +38,7 @@ def demo(
             line.method,
             figure(line.evaluation.pcoc, 3),
             figure(line.evaluation.f_rce),
+            figure(line.evaluation.floor("f_rce")),
             figure(line.evaluation.auc),
             f"{line.evaluation.log_loss:.5f}",
             f"{1e5 * line.evaluation.excess_log_loss:.1f}",
@@ -45,7 +46,7 @@ def demo(
         )
         for line in sorted(lines, key=lambda line: -line.evaluation.excess_log_loss)
     ]
-    headings = ("method", "PCOC", "F-RCE", "AUC", "log-loss", "excess ×10⁻⁵", "fit s")
+    headings = ("method", "PCOC", "F-RCE", "floor", "AUC", "log-loss", "excess ×10⁻⁵", "fit s")
     printer.result(
         {
             "rows": rows,
@@ -56,6 +57,7 @@ def demo(
                     "method": line.method,
                     "fit_seconds": line.fit_seconds,
                     **{metric: getattr(line.evaluation, metric) for metric in metrics},
+                    "f_rce_floor": line.evaluation.floor("f_rce"),
                 }
                 for line in lines
             ],
@@ -63,8 +65,9 @@ def demo(
         f"{rows:,} simulated impressions, {sketch.total_positives:,.0f} clicks, {len(sketch.contexts)} field values → "
         f"a sketch of {len(sketch):,} cells; judged on {rows:,} others.\n",
         table(headings, shown),
-        "\nPCOC is predicted over observed clicks (1 is right), F-RCE the mean relative error by field value.\n"
+        "\nPCOC is predicted over observed clicks (1 is right), F-RCE the mean relative error by field value;\n"
+        "its floor is what noise alone gives.\n"
         "The excess is the log-loss over that of the true probabilities, which only a simulation knows.",
     )
     for method, reason in failed.items():
-        printer.note(f"{method} could not be fitted: {reason}")
+        printer.note(f"{method} failed: {reason}")

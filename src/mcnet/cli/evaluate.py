@@ -49,7 +49,7 @@ def evaluate(
     from mcnet.cli.run import THRESHOLD_NOT_MET
     from mcnet.cli.thresholds import broken_thresholds, evaluated_figures, parse_thresholds
     from mcnet.metrics.evaluate_sketch import evaluate_cells, predict_cells
-    from mcnet.metrics.evaluation import Settings
+    from mcnet.metrics.settings import Settings
     from mcnet.model.file import load
     from mcnet.sketch.read import is_finished
 
@@ -81,7 +81,7 @@ def evaluate(
     # Without a model the scores themselves are judged.
     p = predict_cells(loaded, sketch) if loaded is not None else sketch.score
     found = evaluate_cells(p, sketch, Settings(level=level), by=by)
-    broken = broken_thresholds(thresholds, evaluated_figures(found))
+    broken = broken_thresholds(thresholds, evaluated_figures(found, thresholds))
     printer.result({"model": model, "broken": broken, **found.to_dict()}, str(found))
     for sentence in broken:
         printer.note(f"not met: {sentence}")

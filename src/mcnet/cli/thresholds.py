@@ -4,7 +4,7 @@ import math
 import operator
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mcnet.errors import InputError
@@ -19,8 +19,7 @@ UNSEEN = "unseen"
 
 _COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 _THRESHOLD = re.compile(r"\s*([A-Za-z][A-Za-z0-9 _-]*?)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
-_OTHER_NAMES = {"smece": "smooth_ece"}
-"""Names in the table that differ from the attribute by more than hyphens, spaces and capital letters."""
+_COUNTS = ("rows", "weight", "positives")
 
 
 @dataclass(frozen=True)
@@ -42,10 +41,10 @@ class Threshold:
 
 
 def threshold_names() -> list[str]:
-    """Return the names of the metrics of an evaluation."""
-    from mcnet.metrics.evaluation import Evaluation
+    """Return the names of the metrics of an evaluation, and its counts."""
+    from mcnet.metrics.registry import METRICS
 
-    return [field.name for field in fields(Evaluation) if field.type in (float, int)]
+    return [*METRICS, *_COUNTS]
 
 
 def parse_thresholds(words: Sequence[str] | None, known: Sequence[str] | None = None) -> list[Threshold]:
@@ -57,7 +56,6 @@ def parse_thresholds(words: Sequence[str] | None, known: Sequence[str] | None = 
     if not words:
         return []
     names = threshold_names() if known is None else list(known)
-    by_letters = {**{_letters(name): name for name in names}, **{o: n for o, n in _OTHER_NAMES.items() if n in names}}
     found = []
     for word in words:
         match = _THRESHOLD.fullmatch(word)
@@ -66,19 +64,29 @@ def parse_thresholds(words: Sequence[str] | None, known: Sequence[str] | None = 
                 f"--fail-if {word!r} is not a threshold; write metric, comparison and number: '{names[0]}>0.05'"
             )
         metric, comparison, limit = match.groups()
-        if _letters(metric) not in by_letters:
+        name = _known_name(metric, names)
+        if name is None:
             raise InputError(f"--fail-if {word!r}: there is no metric {metric!r}; there are {', '.join(names)}")
-        found.append(Threshold(by_letters[_letters(metric)], comparison, float(limit)))
+        found.append(Threshold(name, comparison, float(limit)))
     return found
 
 
-def _letters(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+def _known_name(written: str, known: Sequence[str]) -> str | None:
+    """Return the name that is meant by a metric's label or by a name in other capitals, or None."""
+    from mcnet.metrics.registry import find_metric
+
+    if written.lower() in known:
+        return written.lower()
+    try:
+        name = find_metric(written).name
+    except InputError:
+        return None
+    return name if name in known else None
 
 
-def evaluated_figures(evaluation: "Evaluation") -> dict[str, float]:
-    """Return every metric of an evaluation by its name."""
-    return {name: float(getattr(evaluation, name)) for name in threshold_names()}
+def evaluated_figures(evaluation: "Evaluation", thresholds: Sequence[Threshold]) -> dict[str, float]:
+    """Return the metrics of an evaluation that thresholds name."""
+    return {one.metric: float(getattr(evaluation, one.metric)) for one in thresholds if one.metric != UNSEEN}
 
 
 def broken_thresholds(thresholds: Sequence[Threshold], figures: Mapping[str, float]) -> list[str]:

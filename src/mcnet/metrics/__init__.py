@@ -3,12 +3,13 @@
 from mcnet.metrics.binned import Reliability, cal_n, prob_ece, prob_ece_width, reliability
 from mcnet.metrics.bootstrap import poisson_bootstrap
 from mcnet.metrics.estimate import Estimate
-from mcnet.metrics.evaluation import Evaluation, Settings, evaluate, evaluate_columns
+from mcnet.metrics.evaluation import Evaluation, evaluate, evaluate_columns
 from mcnet.metrics.field_error import f_ece, f_rce, group_pcoc, mf_rce, pcoc, pcoc_std
 from mcnet.metrics.fields import CodedField, FieldEvaluation, FieldTable
 from mcnet.metrics.group_sums import GroupSums, group_sums
 from mcnet.metrics.mvce import mvce
 from mcnet.metrics.ranking import auc, gauc
+from mcnet.metrics.registry import METRICS, Metric, add_metric, find_metric
 from mcnet.metrics.scoring import (
     Difference,
     brier,
@@ -17,10 +18,12 @@ from mcnet.metrics.scoring import (
     log_loss,
     log_loss_difference,
 )
+from mcnet.metrics.settings import Settings
 from mcnet.metrics.smooth_error import smooth_ece, smooth_ece_at
 from mcnet.metrics.text import compare
 
 __all__ = [
+    "METRICS",
     "CodedField",
     "Difference",
     "Estimate",
@@ -28,8 +31,10 @@ __all__ = [
     "FieldEvaluation",
     "FieldTable",
     "GroupSums",
+    "Metric",
     "Reliability",
     "Settings",
+    "add_metric",
     "auc",
     "brier",
     "cal_n",
@@ -39,6 +44,7 @@ __all__ = [
     "excess_log_loss",
     "f_ece",
     "f_rce",
+    "find_metric",
     "gauc",
     "group_pcoc",
     "group_sums",

@@ -6,7 +6,8 @@ from typing import Any, Protocol
 
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.errors import InputError
-from mcnet.metrics.evaluation import Evaluation, Settings, coded_fields, evaluate_columns
+from mcnet.metrics.evaluation import Evaluation, coded_fields, evaluate_columns
+from mcnet.metrics.settings import Settings
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["Predictor", "evaluate_cells", "evaluate_sketch", "predict_cells"]

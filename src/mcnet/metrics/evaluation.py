@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -12,80 +11,69 @@ from mcnet.data.columns import check_lengths, labels_column, scores_column, weig
 from mcnet.data.fields import MISSING_LABEL, FieldColumn, field_columns
 from mcnet.data.negative_sampling import restore_negatives
 from mcnet.errors import InputError
-from mcnet.metrics.binned import Reliability, cal_n, equal_mass_bins, prob_ece_width, reliability_of_bins
-from mcnet.metrics.estimate import Estimate
-from mcnet.metrics.field_error import f_ece, pcoc
+from mcnet.metrics.binned import Reliability, reliability_of_bins
+from mcnet.metrics.estimates import Estimates
 from mcnet.metrics.fields import CodedField, FieldEvaluation, combine, compact, evaluate_field
-from mcnet.metrics.group_sums import GroupSums, group_sums
-from mcnet.metrics.mvce import mvce
+from mcnet.metrics.group_sums import group_sums
+from mcnet.metrics.judged_rows import JudgedRows
 from mcnet.metrics.probability_columns import Floats, columns, order_by_probability
-from mcnet.metrics.ranking import auc, gauc
-from mcnet.metrics.scoring import CLIP, brier, excess_log_loss, kl_to_truth, log_loss
-from mcnet.metrics.smooth_error import smooth_ece
-from mcnet.metrics.text import describe, heading, metric_lines
+from mcnet.metrics.registry import METRICS
+from mcnet.metrics.scoring import CLIP
+from mcnet.metrics.settings import Settings
+from mcnet.metrics.text import INTERVAL_OF, describe, heading, metric_lines
 
-__all__ = ["Evaluation", "Settings", "coded_fields", "evaluate", "evaluate_columns"]
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the figures of an evaluation depend on besides the rows."""
-
-    epsilon: float = 0.01
-    drop_empty: bool = False
-    level: float = 0.95
-    bins: int = 20
-    width_bins: int = 100
-    bin_size: int = 1000
-    clip: float = CLIP
-    seed: int = 0
+__all__ = ["Evaluation", "coded_fields", "evaluate", "evaluate_columns"]
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How good probabilities are: each metric is an attribute, its interval `interval(name)`.
+    """How good probabilities are: each metric is an attribute (`ev.pcoc`), its interval `ev.interval("pcoc")`.
 
-    Metrics by field value (`f_rce`, `f_ece`, `mf_rce`, `pcoc_std`, `gauc`) are over the contexts, that is
-    over the values when there is one field; `fields[name]` has them for each field on its own. Without a
-    field all rows are one context. What cannot be computed is NaN, and `estimates[name].note` says why.
+    `estimates` has the metrics by name: value, interval, noise floor. Metrics by field value (`f_rce`, `f_ece`,
+    `mf_rce`, `pcoc_std`, `gauc`) are over the contexts, that is over the values when there is one field;
+    `fields[name]` has them for each field on its own. Without a field all rows are one context. What cannot be
+    computed is NaN, and `estimates[name].note` says why.
     """
 
-    pcoc: float
-    f_rce: float
-    f_ece: float
-    mf_rce: float
-    pcoc_std: float
-    auc: float
-    gauc: float
-    log_loss: float
-    brier: float
-    prob_ece: float
-    prob_ece_width: float
-    cal_n: float
-    mvce: float
-    smooth_ece: float
-    excess_log_loss: float
-    kl_to_truth: float
     rows: int
     weight: float
     positives: float
     settings: Settings
-    estimates: Mapping[str, Estimate] = field(repr=False)
+    estimates: Estimates = field(repr=False)
     fields: Mapping[str, FieldEvaluation] = field(repr=False)
     contexts: FieldEvaluation = field(repr=False)
     reliability: Reliability = field(repr=False)
 
+    def __getattr__(self, name: str) -> float:
+        if name in METRICS and "estimates" in vars(self):
+            return self.estimates[name].value
+        raise AttributeError(f"an evaluation has no attribute {name!r}; its metrics are {', '.join(METRICS)}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.estimates]
+
     def interval(self, name: str) -> tuple[float, float]:
-        """Return the confidence interval of a metric: `ev.interval("pcoc")` → (low, high)."""
-        if name not in self.estimates:
-            raise InputError(f"there is no metric {name!r}; there are {', '.join(self.estimates)}")
+        """Return the interval of a metric's true value: `ev.interval("pcoc")` → (low, high).
+
+        An error made of absolute values, such as F-RCE, includes noise; its interval does not, and may lie below the
+        value. `floor(name)` is what noise alone gives.
+        """
         found = self.estimates[name]
         return found.low, found.high
 
     def floor(self, name: str) -> float:
         """Return what a metric would be for true probabilities, by noise alone; NaN if noise averages out."""
-        self.interval(name)
         return self.estimates[name].floor
+
+    def compute_all(self) -> "Evaluation":
+        """Compute every metric now and release the rows, instead of computing each when first asked for."""
+        for estimates in (
+            self.estimates,
+            self.contexts.estimates,
+            *(found.estimates for found in self.fields.values()),
+        ):
+            estimates.compute_all()
+        return self
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain lists, numbers and text, with None for what is undefined or infinite."""
@@ -94,12 +82,13 @@ class Evaluation:
             "weight": self.weight,
             "positives": self.positives,
             "settings": asdict(self.settings),
-            "metrics": _plain(self.estimates),
+            "interval_of": INTERVAL_OF,
+            "metrics": self.estimates.to_dict(),
             "fields": {
-                name: {"metrics": _plain(found.estimates), "table": found.table.to_dict()}
+                name: {"metrics": found.estimates.to_dict(), "table": found.table.to_dict()}
                 for name, found in self.fields.items()
             },
-            "contexts": {"metrics": _plain(self.contexts.estimates), "table": self.contexts.table.to_dict()},
+            "contexts": {"metrics": self.contexts.estimates.to_dict(), "table": self.contexts.table.to_dict()},
             "reliability": self.reliability.to_dict(),
         }
 
@@ -172,7 +161,7 @@ def evaluate(
     check_lengths(probability=p, label=y, weight=w, truth=known, **{f"field {c.name}": c for c in columns})
     if not w.any():
         raise InputError("every row has weight 0; at least one row with a weight above 0 is needed")
-    return evaluate_columns(p, y, w, coded_fields(columns), truth=known, settings=settings)
+    return evaluate_columns(p, y, w, coded_fields(columns), truth=known, settings=settings).compute_all()
 
 
 def evaluate_columns(
@@ -184,9 +173,11 @@ def evaluate_columns(
     truth: Floats | None = None,
     settings: Settings | None = None,
 ) -> Evaluation:
-    """Evaluate columns that are valid already, with fields as codes: rows, or the cells of a sketch."""
+    """Evaluate columns that are valid already, with fields as codes: rows, or the cells of a sketch.
+
+    Each metric is computed when it is first asked for.
+    """
     chosen = settings or Settings()
-    level, seed = chosen.level, chosen.seed
     p, y, w = columns(p, y, w)
     if not w.all():
         used = w > 0
@@ -198,55 +189,24 @@ def evaluate_columns(
     fields = {name: _seen(coded.codes[order], coded.values) for name, coded in fields.items()}
     contexts, members = combine(fields, p.size)
     sums = group_sums(p, y, contexts.codes, w, count=len(contexts.values))
-    overall_auc = auc(p, y, w, level=level)
-
-    def by_field(name: str, values: tuple[str, ...], grouped: GroupSums) -> FieldEvaluation:
-        return evaluate_field(
-            name,
-            values,
-            grouped,
-            epsilon=chosen.epsilon,
-            drop_empty=chosen.drop_empty,
-            level=level,
-            seed=seed,
-        )
-
-    whole = by_field(" × ".join(fields) or "all rows", contexts.values, sums)
+    whole = evaluate_field(" × ".join(fields) or "all rows", contexts.values, sums, chosen)
     if len(fields) == 1:
         evaluated = dict.fromkeys(fields, whole)
     else:
         evaluated = {
-            name: by_field(name, coded.values, sums.merged(members[name], len(coded.values)))
+            name: evaluate_field(name, coded.values, sums.merged(members[name], len(coded.values)), chosen)
             for name, coded in fields.items()
         }
-    binned = equal_mass_bins(p, w, chosen.bins)
-    equal_mass = group_sums(p, y, binned, w)
-    unknown = Estimate(nan, note="the true probabilities are not known: pass truth=")
-    estimates = {
-        "pcoc": pcoc(sums, level=level),
-        **whole.estimates,
-        "auc": overall_auc,
-        "gauc": overall_auc if len(sums) == 1 else gauc(p, y, contexts.codes, w, level=level),
-        "log_loss": log_loss(p, y, w, clip=chosen.clip, level=level),
-        "brier": brier(p, y, w, level=level),
-        "prob_ece": f_ece(equal_mass, level=level, seed=seed),
-        "prob_ece_width": prob_ece_width(p, y, w, bins=chosen.width_bins, level=level, seed=seed),
-        "cal_n": cal_n(equal_mass, level=level, seed=seed),
-        "mvce": mvce(p, y, w, bin_size=chosen.bin_size, level=level),
-        "smooth_ece": smooth_ece(p, y, w, level=level, seed=seed),
-        "excess_log_loss": unknown if truth is None else excess_log_loss(p, truth, y, w, clip=chosen.clip, level=level),
-        "kl_to_truth": unknown if truth is None else kl_to_truth(p, truth, w, clip=chosen.clip, level=level),
-    }
+    rows = JudgedRows(chosen, sums, p, y, w, contexts.codes, truth)
     return Evaluation(
-        **{name: found.value for name, found in estimates.items()},
         rows=p.size,
         weight=float(sums.weight.sum()),
         positives=float(sums.positives.sum()),
         settings=chosen,
-        estimates=estimates,
+        estimates=Estimates(rows, METRICS, shared=whole.estimates),
         fields=evaluated,
         contexts=whole,
-        reliability=reliability_of_bins(p, binned, equal_mass, level),
+        reliability=reliability_of_bins(p, rows.bins, rows.bin_sums, chosen.level),
     )
 
 
@@ -254,13 +214,6 @@ def _seen(codes: npt.NDArray[np.intp], values: tuple[str, ...]) -> CodedField:
     """Keep only the values that some row has."""
     renumbered, old = compact(codes)
     return CodedField(renumbered, tuple(values[code] for code in old))
-
-
-def _plain(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, Any]]:
-    def finite(value: Any) -> Any:
-        return None if isinstance(value, float) and not isfinite(value) else value
-
-    return {name: {key: finite(value) for key, value in asdict(found).items()} for name, found in estimates.items()}
 
 
 def coded_fields(columns: Sequence[FieldColumn]) -> dict[str, CodedField]:

@@ -1,4 +1,4 @@
-"""Calibration by field: a table with one line a field value, and the metrics that sum it up."""
+"""Calibration by field: a table with one line per field value, and the metrics that sum it up."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,14 +7,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mcnet.metrics.estimate import Estimate
-from mcnet.metrics.field_error import f_ece, f_rce, group_pcoc, mf_rce, pcoc_std
+from mcnet.metrics.estimates import Estimates
+from mcnet.metrics.field_error import group_pcoc
 from mcnet.metrics.group_sums import GroupSums
+from mcnet.metrics.judged_rows import JudgedSums
 from mcnet.metrics.probability_columns import Floats
+from mcnet.metrics.registry import field_metrics
+from mcnet.metrics.settings import Settings
 
 __all__ = ["CodedField", "FieldEvaluation", "FieldTable", "combine", "compact", "evaluate_field"]
 
-_DIRECT = 2**24
+_LARGEST_TABLE = 2**24
+"""Codes are renumbered through a table up to this span, else by sorting."""
 
 
 class CodedField(NamedTuple):
@@ -26,7 +30,7 @@ class CodedField(NamedTuple):
 
 @dataclass(frozen=True)
 class FieldTable:
-    """One line a field value: weight, positives, mean prediction, PCOC with its interval."""
+    """One line per field value: weight, positives, mean prediction, PCOC with its interval."""
 
     values: tuple[str, ...]
     weight: Floats
@@ -54,7 +58,7 @@ class FieldEvaluation:
 
     name: str
     table: FieldTable
-    estimates: Mapping[str, Estimate]
+    estimates: Estimates
 
     @property
     def f_rce(self) -> float:
@@ -67,27 +71,12 @@ class FieldEvaluation:
         return self.estimates["pcoc_std"].value
 
 
-def evaluate_field(
-    name: str,
-    values: tuple[str, ...],
-    sums: GroupSums,
-    *,
-    epsilon: float,
-    drop_empty: bool,
-    level: float,
-    seed: int,
-) -> FieldEvaluation:
-    """Work out the table and the estimates of a field from the sums of its values."""
-    pcoc, low, high = group_pcoc(sums, level=level)
+def evaluate_field(name: str, values: tuple[str, ...], sums: GroupSums, settings: Settings) -> FieldEvaluation:
+    """Return the table and the estimates of a field from the sums of its values."""
+    pcoc, low, high = group_pcoc(sums, level=settings.level)
     mean = sums.predicted / sums.weight
     table = FieldTable(values, sums.weight, sums.positives, mean, pcoc, low, high)
-    estimates = {
-        "f_rce": f_rce(sums, epsilon=epsilon, drop_empty=drop_empty, level=level, seed=seed),
-        "f_ece": f_ece(sums, level=level, seed=seed),
-        "mf_rce": mf_rce(sums, epsilon=epsilon, drop_empty=drop_empty, level=level, seed=seed),
-        "pcoc_std": pcoc_std(sums, level=level, seed=seed),
-    }
-    return FieldEvaluation(name, table, estimates)
+    return FieldEvaluation(name, table, Estimates(JudgedSums(settings, sums), field_metrics()))
 
 
 def compact(codes: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
@@ -98,7 +87,7 @@ def compact(codes: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.intp], npt.N
     ([1, 0, 1], [2, 7])
     """
     low, high = int(codes.min()), int(codes.max())
-    if high - low >= _DIRECT:
+    if high - low >= _LARGEST_TABLE:
         old, renumbered = np.unique(codes, return_inverse=True)
         return renumbered.astype(np.intp, copy=False), old.astype(np.intp)
     shifted = codes - low if low else codes

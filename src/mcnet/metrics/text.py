@@ -1,4 +1,4 @@
-"""An evaluation as text: one aligned table for a reader, one line a method for a comparison."""
+"""An evaluation as text: one aligned table for a reader, one line per method for a comparison."""
 
 from collections.abc import Mapping, Sequence
 from math import isnan
@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mcnet._shared.terminal_text import display_width, one_line, pad, shown_value
+from mcnet.metrics.registry import METRICS, find_metric
 
 if TYPE_CHECKING:
     from mcnet.metrics.evaluation import Evaluation
     from mcnet.metrics.fields import FieldEvaluation
 
-__all__ = ["aligned", "compare", "describe", "heading", "metric_lines"]
+__all__ = ["INTERVAL_OF", "aligned", "compare", "describe", "heading", "metric_lines"]
 
-_LINES = 12
+INTERVAL_OF = "the true value: noise is part of an error's value, but not of its interval"
+_MOST_VALUES_SHOWN = 12
 _MARKS = "¹²³⁴⁵⁶⁷⁸⁹"
-_OUTSIDE = "noise is part of the value (see its floor), not of the interval, which is that of the true error"
+_OUTSIDE = "noise is part of the value (see its floor), but not of the true value"
 
 
 def describe(ev: "Evaluation") -> str:
@@ -34,45 +36,24 @@ def heading(ev: "Evaluation") -> str:
 
 
 def metric_lines(ev: "Evaluation") -> tuple[list[tuple[str, ...]], list[str]]:
-    """Return a line of words for each metric (value, interval, noise floor, mark), headings first; and the notes.
+    """Return a line of words for each metric (value, floor, interval, mark), headings first; and the notes.
 
-    Without a field, or with one value of it, what is measured inside fields is left out.
+    Metrics that compare field values are left out where there is one value, those against a truth where none is known.
     """
-    chosen = ev.settings
-    groups = len(ev.contexts.table)
-    epsilon = f"ε = {chosen.epsilon:g}" + (", values without positives dropped" if chosen.drop_empty else "")
-    labels = {
-        "pcoc": "PCOC",
-        "f_rce": f"F-RCE ({epsilon})",
-        "f_ece": "F-ECE",
-        "mf_rce": "MF-RCE",
-        "pcoc_std": "PCOC STD",
-        "auc": "AUC",
-        "gauc": "GAUC",
-        "log_loss": f"log-loss (clip {chosen.clip:g})",
-        "brier": "Brier",
-        "prob_ece": f"Prob-ECE ({chosen.bins} bins, equal mass)",
-        "prob_ece_width": f"Prob-ECE ({chosen.width_bins} bins, equal width)",
-        "cal_n": f"Cal-{chosen.bins}",
-        "mvce": f"MVCE (bins of {chosen.bin_size})",
-        "smooth_ece": "smECE",
-        "excess_log_loss": "log-loss over the truth",
-        "kl_to_truth": "KL to the truth",
-    }
+    one_value = len(ev.contexts.table) == 1
     notes: list[str] = []
-    lines: list[tuple[str, ...]] = [("metric", "value", f"{chosen.level:.0%} interval", "noise floor", "")]
-    for name, label in labels.items():
-        found = ev.estimates[name]
-        if groups == 1 and name in ("f_rce", "mf_rce", "pcoc_std", "gauc", "f_ece"):
+    lines: list[tuple[str, ...]] = [("metric", "value", "noise floor", f"true value ({ev.settings.level:.0%})", "")]
+    for name, found in ev.estimates.items():
+        metric = METRICS[name]
+        if (metric.compares_values and one_value) or (metric.needs == "truth" and isnan(found.value)):
             continue
-        if name in ("excess_log_loss", "kl_to_truth") and isnan(found.value):
-            continue
-        spread = "" if isnan(found.low) else f"{_figure(found.low)} … {_figure(found.high)}"
+        interval = "" if isnan(found.low) else f"{_figure(found.low)} … {_figure(found.high)}"
         floor = "" if isnan(found.floor) else _figure(found.floor)
         note = found.note or (_OUTSIDE if found.value < found.low or found.value > found.high else "")
         if note and note not in notes:
             notes.append(note)
-        lines.append((label, _figure(found.value), spread, floor, _MARKS[notes.index(note)] if note else ""))
+        mark = _MARKS[notes.index(note)] if note else ""
+        lines.append((metric.full_label(ev.settings), _figure(found.value), floor, interval, mark))
     return lines, [f"{mark} {note}" for mark, note in zip(_MARKS, notes, strict=False)]
 
 
@@ -81,7 +62,7 @@ def compare(
     metrics: Sequence[str] = ("pcoc", "f_rce", "auc", "log_loss", "excess_log_loss"),
 ) -> str:
     """Return a table with one line for each named evaluation, and one column for each metric."""
-    lines = [("", *metrics)]
+    lines = [("", *(find_metric(metric).label for metric in metrics))]
     lines += [(name, *(_figure(ev.estimates[metric].value) for metric in metrics)) for name, ev in evaluations.items()]
     return aligned(lines)
 
@@ -89,14 +70,22 @@ def compare(
 def _field_table(found: "FieldEvaluation") -> str:
     table = found.table
     lines = [(found.name, "weight", "positives", "mean prediction", "PCOC", "interval")]
-    shown = np.argsort(-table.weight, kind="stable")[:_LINES]
+    shown = np.argsort(-table.weight, kind="stable")[:_MOST_VALUES_SHOWN]
     for i in shown:
         spread = f"{_figure(table.pcoc_low[i])} … {_figure(table.pcoc_high[i])}"
         weight, positives = f"{table.weight[i]:,.10g}", f"{table.positives[i]:,.10g}"
         mean = _figure(table.mean_prediction[i])
         lines.append((shown_value(table.values[i]), weight, positives, mean, _figure(table.pcoc[i]), spread))
     rest = len(table) - len(shown)
-    return aligned(lines) + (f"\n… and {rest:,} values of less weight" if rest else "")
+    summary = "" if len(table) == 1 else f"\n{_field_error(found)}"
+    return aligned(lines) + (f"\n… and {rest:,} values of less weight" if rest else "") + summary
+
+
+def _field_error(found: "FieldEvaluation") -> str:
+    """Return the error of a field in one line, beside what noise alone gives."""
+    error = found.estimates["f_rce"]
+    interval = "" if isnan(error.low) else f", true value {_figure(error.low)} … {_figure(error.high)}"
+    return f"F-RCE of {one_line(found.name)}: {_figure(error.value)}, noise floor {_figure(error.floor)}{interval}"
 
 
 def _figure(value: float) -> str:

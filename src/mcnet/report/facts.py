@@ -7,7 +7,7 @@ from mcnet.metrics.evaluation import Evaluation
 from mcnet.plots.forest import Forest
 from mcnet.report.order import Order, prepare_order
 from mcnet.report.wording import Figure, count, figure, percent, with_interval
-from mcnet.selection.select import MethodResult, Selection
+from mcnet.selection.selection import MethodResult, Selection
 from mcnet.sketch.sketch import Sketch
 
 __all__ = [
@@ -146,11 +146,19 @@ def _line(selection: Selection, result: MethodResult) -> MethodLine:
         log_loss=f"{ev.log_loss:.5f}",
         difference=Figure("best") if best else Figure(f"+{gap.value:.1e}", f"± {gap.standard_error:.0e}"),
         pcoc=with_interval(ev.pcoc, *ev.interval("pcoc")),
-        f_rce=with_interval(ev.f_rce, *ev.interval("f_rce"), digits=4) if ev.fields else None,
+        f_rce=_field_error(ev) if ev.fields else None,
         auc=with_interval(ev.auc, *ev.interval("auc"), digits=4),
         order=Figure("kept") if order.kept else Figure("broken", f"{percent(order.share_below)} of rows"),
         seconds=f"{result.fit_seconds:.2g} s",
     )
+
+
+def _field_error(ev: Evaluation) -> Figure:
+    """Return the F-RCE beside its noise floor and the interval of its true value."""
+    error = ev.estimates["f_rce"]
+    value = with_interval(error.value, error.low, error.high, digits=4)
+    floor = f"noise floor {figure(error.floor)}"
+    return Figure(value.value, f"{floor}, true value {value.beside}" if value.beside else floor)
 
 
 def describe_order(method: str, order: Order) -> str:

@@ -26,7 +26,7 @@ from mcnet.report.figures import MethodFigures, ReportRows
 from mcnet.report.order import prepare_order
 from mcnet.report.views import View, prepare_views
 from mcnet.report.wording import count
-from mcnet.selection.select import MethodResult, Selection
+from mcnet.selection.selection import MethodResult, Selection
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["write_report"]

@@ -1,170 +1,170 @@
 """Compare methods by held-back log-loss, and choose the simplest that is as good as the best."""
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.calibrators.base import Calibrator
-from mcnet.calibrators.registry import calibrator, methods
-from mcnet.errors import CalibrationWarning, InputError, McnetError
-from mcnet.metrics.evaluate_sketch import evaluate_cells, predict_cells
-from mcnet.metrics.evaluation import Evaluation
-from mcnet.metrics.scoring import Difference, log_loss_difference
-from mcnet.metrics.text import aligned
-from mcnet.selection.text import explanation, method_lines
+from mcnet.calibrators.registry import calibrator
+from mcnet.calibrators.registry import methods as registered_methods
+from mcnet.errors import InputError, McnetError
+from mcnet.metrics.evaluate_sketch import predict_cells
+from mcnet.metrics.scoring import log_loss, log_loss_difference
+from mcnet.selection.fit_warnings import FitWarnings
+from mcnet.selection.held_back import FitRows, Folds
+from mcnet.selection.selection import MethodResult, Selection
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["MethodResult", "Selection", "select"]
+__all__ = ["failure_reason", "select"]
 
 _FOLDS = 5
 
 
-@dataclass(frozen=True)
-class MethodResult:
-    """One method of a selection: fitted on all rows, judged on rows it had not seen."""
-
-    method: str
-    calibrator: Calibrator
-    evaluation: Evaluation
-    difference: Difference
-    """The log-loss minus that of the best method, on the same rows, with its standard error."""
-    fit_seconds: float
-    probabilities: FloatArray = field(repr=False)
-    """What it predicted for the cells of the rows it was judged on, none of which it had seen."""
-
-    @property
-    def log_loss(self) -> float:
-        """Return the held-back log-loss."""
-        return self.evaluation.log_loss
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Methods from the lowest held-back log-loss up, and the one chosen."""
-
-    results: tuple[MethodResult, ...]
-    chosen: MethodResult
-    judged_on: str
-    failed: dict[str, str]
-    """What could not be fitted, and why."""
-    judged: Sketch = field(repr=False)
-    """The rows that the methods were judged on."""
-
-    @property
-    def calibrator(self) -> Calibrator:
-        """Return the chosen calibrator, fitted on all rows."""
-        return self.chosen.calibrator
-
-    def __getitem__(self, method: str) -> MethodResult:
-        for result in self.results:
-            if result.method == method:
-                return result
-        raise InputError(f"{method!r} was not compared; compared were {', '.join(r.method for r in self.results)}")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as plain lists, numbers and text."""
-        return {
-            "chosen": self.chosen.method,
-            "judged_on": self.judged_on,
-            "failed": self.failed,
-            "methods": [
-                {
-                    "method": result.method,
-                    "fit_seconds": result.fit_seconds,
-                    "log_loss_difference": result.difference.value,
-                    "log_loss_difference_error": result.difference.standard_error,
-                    **result.evaluation.to_dict(),
-                }
-                for result in self.results
-            ],
-        }
-
-    def _repr_html_(self) -> str:
-        from mcnet.plots.html import card
-
-        head, *lines = method_lines(self)
-        return card("Selection", head, lines, explanation(self))
-
-    def __str__(self) -> str:
-        return f"{explanation(self)}\n\n{aligned(method_lines(self))}"
-
-
 def select(
-    sketch: Sketch,
-    methods: str | Calibrator | Sequence[str | Calibrator] | None = None,
+    data: Any,
+    labels: Any = None,
     *,
-    test: Sketch | None = None,
+    methods: str | Calibrator | Sequence[str | Calibrator] | None = None,
+    field: Any = None,
+    weight: Any = None,
+    score_type: ScoreType = "probability",
+    negatives_kept: float = 1.0,
+    test: Any = None,
     progress: Callable[[str], Any] | None = None,
 ) -> Selection:
     """Compare methods by held-back log-loss and choose the simplest within one standard error of the best.
 
+    A method that fails is listed with its reason (`failed`), and the others are compared; if all fail, the error has
+    every reason.
+
     Parameters
     ----------
-    sketch : the rows to fit on. Its folds serve the cross-validation; without folds its rows are dealt into five.
-    methods : a name or a calibrator, or several; all registered methods that suit the sketch if not given. Which is
+    data : the rows to fit on: a sketch, or the column of scores. The folds of a sketch serve the cross-validation;
+        rows without folds are split into five.
+    labels, field, weight, score_type, negatives_kept : the rest of the rows, if `data` are scores; see
+        `Sketch.from_rows`.
+    methods : a name or a calibrator, or several; all registered methods that suit the rows if not given. Which is
         simpler is stated by each class (`simplicity`), not by the order given here; among calibrators of one method
         the first is taken for the simplest.
-    test : judge on this sketch instead of cross-validating.
+    test : judge on these rows instead of cross-validating: a sketch, or `(scores, labels)` or
+        `(scores, labels, field)`.
     progress : is called with the name of each method before it is fitted.
+
+    Returns
+    -------
+    Selection
+        The methods from the lowest log-loss up, the chosen one, and what failed.
 
     >>> rng = np.random.default_rng(0)
     >>> scores = rng.uniform(0.01, 0.2, 20_000)
-    >>> found = select(Sketch.from_rows(scores, rng.random(20_000) < scores / 2), ["base", "platt", "isotonic"])
-    >>> found.chosen.method
+    >>> select(scores, rng.random(20_000) < scores / 2, methods=["base", "platt", "isotonic"]).chosen.method
     'platt'
     """
-    named = _candidates(sketch, methods)
-    dealt = sketch if sketch.folds > 1 or test is not None else sketch.dealt(_FOLDS)
-    judged = dealt if test is None else test
-    predictions: dict[str, FloatArray] = {}
-    fitted: dict[str, tuple[Calibrator, float]] = {}
-    failed: dict[str, str] = {}
-    for name, candidate in named.items():
+    how = {"score_type": score_type, "negatives_kept": negatives_kept}
+    sketch = _rows(data, labels, field, weight, how)
+    tested = None if test is None else _test_rows(test, how)
+    candidates = _candidates(sketch, methods)
+    folds = None if tested is not None else Folds(sketch if sketch.folds > 1 else sketch.dealt(_FOLDS))
+    judged = folds.sketch if folds is not None else tested
+    assert judged is not None
+    rows, heard = FitRows.of(sketch), FitWarnings()
+    results: list[tuple[str, Calibrator, FloatArray, float]] = []
+    failed: dict[str, Exception] = {}
+    for name, candidate in candidates.items():
         if progress is not None:
             progress(name)
         try:
-            with warnings.catch_warnings():
-                # What one fold lacks (a value without positives) is not news; the fit on all rows may still warn.
-                warnings.simplefilter("ignore", CalibrationWarning)
-                held_back = _out_of_fold(candidate, dealt) if test is None else None
-            candidate.prepare()
+            made = candidate if isinstance(candidate, Calibrator) else calibrator(candidate)
+            held_back = None if folds is None else folds.predict(made)
+            made.prepare()
             begin = time.perf_counter()
-            final = _fit(candidate, sketch)
+            with heard.of(made.method):
+                fitted = rows.fit(made)
             seconds = time.perf_counter() - begin
-            predictions[name] = held_back if held_back is not None else predict_cells(final, judged)
-            fitted[name] = (final, seconds)
-        except McnetError as error:
-            failed[name] = str(error)
-    if not fitted:
-        raise InputError("no method could be fitted: " + "; ".join(f"{name}: {why}" for name, why in failed.items()))
-    return _chosen(judged, predictions, fitted, failed, "the test rows" if test is not None else _cross(dealt))
+            p = predict_cells(fitted, judged) if held_back is None else held_back
+            if not np.isfinite(p).all():
+                raise InputError("its probabilities are not all finite")
+            results.append((name, fitted, p, seconds))
+        except Exception as error:
+            failed[name] = error
+    heard.show()
+    if not results:
+        raise _all_failed(failed)
+    reasons = {name: failure_reason(error) for name, error in failed.items()}
+    told = "the test rows" if folds is None else f"rows held back in turn, {judged.folds} folds"
+    return _chosen(judged, results, reasons, told)
 
 
-def _cross(sketch: Sketch) -> str:
-    return f"rows held back in turn, {sketch.folds} folds"
+def failure_reason(error: Exception) -> str:
+    """Return why a method failed: the message of an error of ours, the kind and the message of any other."""
+    if isinstance(error, McnetError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def _candidates(sketch: Sketch, chosen: str | Calibrator | Sequence[str | Calibrator] | None) -> dict[str, Calibrator]:
-    """Return the methods to compare by their names, the simplest first."""
-    has_fields = bool(sketch.contexts.names)
+def _all_failed(failed: dict[str, Exception]) -> Exception:
+    """Return the error to raise when no method is left: an unexpected one as it is, else one with every reason."""
+    every = "; ".join(f"{name}: {failure_reason(error)}" for name, error in failed.items())
+    for error in failed.values():
+        if not isinstance(error, McnetError):
+            error.add_note(f"no method could be fitted: {every}")
+            return error
+    return InputError(f"no method could be fitted: {every}")
+
+
+def _rows(data: Any, labels: Any, field: Any, weight: Any, how: dict[str, Any]) -> Sketch:
+    if not isinstance(data, Sketch):
+        if labels is None:
+            raise InputError("select was given scores without labels; pass select(scores, labels) or a sketch")
+        return Sketch.from_rows(data, labels, field=field, weight=weight, **how)
+    if labels is not None:
+        raise InputError("a sketch has its labels already; name the methods to compare with methods=")
+    if field is not None or weight is not None:
+        raise InputError("a sketch has its fields and weights already; pass field and weight when it is made")
+    return data
+
+
+def _test_rows(test: Any, how: dict[str, Any]) -> Sketch:
+    if isinstance(test, Sketch):
+        return test
+    if not isinstance(test, tuple) or len(test) not in (2, 3):
+        raise InputError("test is a sketch, or a tuple (scores, labels) or (scores, labels, field)")
+    scores, labels, *field = test
+    return Sketch.from_rows(scores, labels, field=field[0] if field else None, **how)
+
+
+def _candidates(
+    sketch: Sketch, chosen: str | Calibrator | Sequence[str | Calibrator] | None
+) -> dict[str, str | Calibrator]:
+    """Return the methods to compare by their names, the simplest first; a name where it cannot be loaded."""
     if chosen is None:
-        every = [calibrator(name) for name in methods()]
-        suitable = [c for c in every if has_fields or c.field_use != "required"]
-        return {c.method: c for c in suitable}
+        every = {name: _loaded(name) for name in registered_methods()}
+        has_fields = bool(sketch.contexts.names)
+        return {
+            name: made for name, made in every.items() if isinstance(made, str) or has_fields or _needs_no_field(made)
+        }
     listed = [chosen] if isinstance(chosen, str | Calibrator) else chosen
-    named: dict[str, Calibrator] = {}
-    for candidate in sorted(map(_candidate, listed), key=lambda candidate: candidate.simplicity):
-        name = candidate.method if candidate.method not in named else f"{candidate.method} ({len(named)})"
-        named[name] = candidate
+    named: dict[str, str | Calibrator] = {}
+    for made in sorted(map(_candidate, listed), key=lambda made: made.simplicity):
+        named[made.method if made.method not in named else f"{made.method} ({len(named)})"] = made
     if not named:
         raise InputError("methods is empty; name at least one, or leave it out for all")
     return named
+
+
+def _needs_no_field(made: Calibrator) -> bool:
+    return made.field_use != "required"
+
+
+def _loaded(name: str) -> str | Calibrator:
+    """Return a method, or its name where a library that it needs is missing: it is then listed as failed."""
+    try:
+        return calibrator(name)
+    except McnetError:
+        return name
 
 
 def _candidate(item: str | Calibrator) -> Calibrator:
@@ -175,36 +175,17 @@ def _candidate(item: str | Calibrator) -> Calibrator:
     return calibrator(item)
 
 
-def _fit(candidate: Calibrator, sketch: Sketch) -> Calibrator:
-    pooled = sketch if candidate.field_use != "none" else sketch.pooled()
-    fitted: Calibrator = clone(candidate)
-    return fitted.fit_sketch(pooled)
-
-
-def _out_of_fold(candidate: Calibrator, sketch: Sketch) -> FloatArray:
-    """Return a prediction of every cell by a fit that did not see its fold."""
-    result = np.empty(len(sketch))
-    for fold in range(sketch.folds):
-        train, held = sketch.fold_parts(fold)
-        if len(held):
-            result[sketch.fold == fold] = predict_cells(_fit(candidate, train.unfolded()), held)
-    return result
-
-
 def _chosen(
-    judged: Sketch,
-    predictions: dict[str, FloatArray],
-    fitted: dict[str, tuple[Calibrator, float]],
-    failed: dict[str, str],
-    judged_on: str,
+    judged: Sketch, fits: list[tuple[str, Calibrator, FloatArray, float]], failed: dict[str, str], judged_on: str
 ) -> Selection:
-    evaluations = {name: evaluate_cells(p, judged) for name, p in predictions.items()}
-    best = min(evaluations, key=lambda name: evaluations[name].log_loss)
-    results = {}
-    for name, (final, seconds) in fitted.items():
-        gap = log_loss_difference(predictions[name], predictions[best], judged.rate, judged.weight)
-        results[name] = MethodResult(name, final, evaluations[name], gap, seconds, predictions[name])
+    """Judge the methods by their log-loss alone; the other metrics are computed when they are asked for."""
+    labels, weight = judged.rate, judged.weight
+    losses = {name: log_loss(p, labels, weight).value for name, _, p, _ in fits}
+    best = next(p for name, _, p, _ in fits if losses[name] == min(losses.values()))
+    results = []
+    for name, fitted, p, seconds in fits:
+        difference = log_loss_difference(p, best, labels, weight)
+        results.append(MethodResult(name, fitted, losses[name], difference, seconds, p, judged))
     # Methods come simplest first: the first one that cannot be told from the best is chosen.
-    chosen = next(r for r in results.values() if r.difference.value <= r.difference.standard_error)
-    ordered = tuple(sorted(results.values(), key=lambda result: result.log_loss))
-    return Selection(ordered, chosen, judged_on, failed, judged)
+    chosen = next(result for result in results if result.difference.value <= result.difference.standard_error)
+    return Selection(tuple(sorted(results, key=lambda result: result.log_loss)), chosen, judged_on, failed, judged)

@@ -1,16 +1,24 @@
-"""A selection as text: one line a method, narrow enough for any terminal."""
+"""A selection as text: one line per method, narrow enough for any terminal."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mcnet.selection.select import Selection
+    from mcnet.selection.selection import Selection
 
-__all__ = ["explanation", "method_lines"]
+__all__ = ["explanation", "failure_lines", "method_lines"]
 
 
 def explanation(selection: "Selection") -> str:
     """Return what the lines show."""
-    return f"Judged on {selection.judged_on}; ← is chosen."
+    said = f"Judged on {selection.judged_on}; ← is chosen."
+    if selection.judged.contexts.names:
+        said += "\nF-RCE includes noise; its floor is what noise alone gives."
+    return said
+
+
+def failure_lines(selection: "Selection") -> list[str]:
+    """Return a sentence for each method that failed."""
+    return [f"{method} failed: {reason}" for method, reason in selection.failed.items()]
 
 
 def method_lines(selection: "Selection") -> list[tuple[str, ...]]:
@@ -19,16 +27,17 @@ def method_lines(selection: "Selection") -> list[tuple[str, ...]]:
     Without a field there is no error inside one, and no column for it.
     """
     fields = bool(selection.judged.contexts.names)
-    lines = [("method", "log-loss", "over best ×10⁻⁵", "PCOC", *(["F-RCE"] if fields else []), "AUC", "fit s")]
+    errors = ("F-RCE", "floor") if fields else ()
+    lines: list[tuple[str, ...]] = [("method", "log-loss", "over best ×10⁻⁵", "PCOC", *errors, "AUC", "fit s")]
     for result in selection.results:
         ev, gap = result.evaluation, result.difference
         lines.append(
             (
                 f"{result.method} ←" if result.method == selection.chosen.method else result.method,
-                f"{ev.log_loss:.5f}",
+                f"{result.log_loss:.5f}",
                 f"{1e5 * gap.value:.1f} ± {1e5 * gap.standard_error:.1f}" if gap.value else "best",
                 f"{ev.pcoc:.3f}",
-                *([f"{ev.f_rce:.4f}"] if fields else []),
+                *((f"{ev.f_rce:.4f}", f"{ev.floor('f_rce'):.4f}") if fields else ()),
                 f"{ev.auc:.4f}",
                 f"{result.fit_seconds:.2f}",
             )
