@@ -97,6 +97,18 @@ def test_contexts_with_a_positive_each_still_get_an_honest_interval(factor):
     assert np.mean([one.value for one in found]) > target + 0.1
 
 
+def test_the_interval_is_of_the_true_error_also_where_it_lies_below_the_value():
+    # 60 values of different sizes and errors, so noisy that the value is mostly noise.
+    rng = np.random.default_rng(11)
+    sizes, truth = rng.integers(50, 3_000, 60).astype(float), rng.uniform(0.01, 0.05, 60)
+    p, values = truth * np.exp(rng.normal(0.0, 0.1, 60)), np.arange(60)
+    target = f_rce(group_sums(p, truth, values, sizes * 1e6)).value
+    found = [f_rce(group_sums(p, rng.binomial(sizes.astype(int), truth) / sizes, values, sizes)) for _ in range(100)]
+    assert np.mean([one.low <= target <= one.high for one in found]) >= 0.88
+    assert np.mean([one.value > one.high for one in found]) > 0.3, "an interval around the value would miss the error"
+    assert np.mean([one.floor for one in found]) > target
+
+
 def test_the_difference_of_log_losses_is_covered_and_far_narrower_than_its_parts():
     rng = np.random.default_rng(5)
     p, q = TRUTH * 1.2, TRUTH * 0.9
