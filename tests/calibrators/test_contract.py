@@ -160,7 +160,8 @@ class TestData:
         # A score on the edge of a cell may land in the next one, which moves the ramps of step-like methods a little.
         same_curves(other, fitted[name], rtol=2e-2)
         # A ramp between two scores that are all but equal turns a rounding into a step.
-        ours, theirs = other.predict(logits, score_type="logit", **given), other.predict(log.score, **given)
+        ours = other.predict(logits, **given)
+        theirs = other.predict(log.score, score_type="probability", **given)
         assert np.isclose(ours, theirs, rtol=1e-6).mean() > 0.99
 
     def test_dropped_negatives_are_weighted_back(self, name, log):

@@ -12,7 +12,7 @@ from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator, evaluate_numpy
 from mcnet.data.contexts import Contexts
 from mcnet.errors import InputError
-from mcnet.model.small_batches import FewRows
+from mcnet.model.small_batches import SmallBatches
 
 MANY = 50_000
 
@@ -64,7 +64,7 @@ def test_every_path_is_np_interp_and_all_have_the_same_bits(name):
     exact = np.abs(plain - expected) <= 4 * np.spacing(expected) + 4 * np.spacing(scores) * slope_at(curves, scores)
     assert exact.all()
     np.testing.assert_array_equal(many(curves, scores), plain)
-    few = FewRows(Contexts.none(), curves)
+    few = SmallBatches(Contexts.none(), curves)
     np.testing.assert_array_equal(np.concatenate([few([s], None) for s in scores.tolist()]), plain)
 
 

@@ -16,7 +16,7 @@ from mcnet.data.contexts import Contexts
 from mcnet.data.fields import field_columns
 from mcnet.model import small_batches as few_module
 from mcnet.model.model import CalibrationModel
-from mcnet.model.small_batches import FewRows
+from mcnet.model.small_batches import SmallBatches
 
 VALUES = ["NL", "1", "true", "0.5", "2024-02-29", "a?b", None]
 ASKED = [
@@ -114,7 +114,7 @@ def numbers(score):
 def test_scores_of_any_number_type_have_the_bits_of_a_column(score):
     drawn = [(np.linspace(0.0, 1.0, 9), np.linspace(0.01 * (1 + i), 0.99, 9) ** 2) for i in range(8)]
     model = one_field(drawn)
-    few = FewRows(model.contexts, model.curves)
+    few = SmallBatches(model.contexts, model.curves)
     for number in (*numbers(score), Decimal(score), np.longdouble(score)):
         column = np.array([number]).astype(np.float64)
         (expected,) = evaluate_numpy(model.curves, column, 1 + model.contexts.lookup(field_columns(["NL"])))
@@ -130,7 +130,7 @@ def test_scores_of_any_number_type_have_the_bits_of_a_column(score):
 @pytest.mark.parametrize("score", [-1, 2, HUGE, np.int8(-1), np.uint8(2), np.float32(1.0000001)])
 def test_numbers_outside_are_left_to_the_arrays(score):
     model = one_field()
-    few = FewRows(model.contexts, model.curves)
+    few = SmallBatches(model.contexts, model.curves)
     assert few.one(score, "NL") is None
     assert few([score], ["NL"]) is None
 
@@ -182,13 +182,13 @@ def test_a_column_of_codes_is_not_taken_for_a_value():
 
 
 def test_values_are_remembered_within_bounds(monkeypatch):
-    monkeypatch.setattr(few_module, "_REMEMBERED", 10)
+    monkeypatch.setattr(few_module, "_REMEMBERED_VALUES", 10)
     model = one_field()
     expected = model.predict_one(0.5, "unseen")
     for number in range(100):
         assert model.predict_one(0.5, f"unseen {number}") == expected
         assert model.predict_one(0.5, float("nan")) == model.predict_one(0.5, (None,))
-    assert len(model._few_rows._by_value) <= 10 + 2 * len(model.contexts)
+    assert len(model._small_batches._by_value) <= 10 + 2 * len(model.contexts)
 
 
 def test_threads_that_forget_values_do_not_disturb_others():
@@ -203,5 +203,16 @@ def test_threads_that_forget_values_do_not_disturb_others():
     model = one_field()
     expected = model.predict_one(0.5, "NL")
     for _ in range(3):
-        model._few_rows._by_value = Forgetful({"NL": model._few_rows._by_value["NL"]})
+        model._small_batches._by_value = Forgetful({"NL": model._small_batches._by_value["NL"]})
         assert model.predict_one(0.5, ("NL",)) == expected
+
+
+def test_long_unseen_values_are_not_remembered():
+    model = one_field()
+    small = model._small_batches
+    before = len(small._by_value)
+    for i in range(100):
+        long = str(i) * 1000
+        assert model.predict_one(0.3, long) == model.predict_one(0.3, "unseen")
+        assert model.predict_one(0.3, 10**1000 + i) == model.predict_one(0.3, "unseen")
+    assert len(small._by_value) <= before + 1

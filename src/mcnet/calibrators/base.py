@@ -20,7 +20,8 @@ from mcnet.curves.family import CurveFamily
 from mcnet.data.columns import check_lengths, labels_column, weights_column
 from mcnet.data.contexts import Contexts
 from mcnet.errors import CalibrationWarning, InputError, NotFittedError, NotSupportedError
-from mcnet.model.model import CalibrationModel, Uncertainty
+from mcnet.model.intervals import Uncertainty
+from mcnet.model.model import CalibrationModel
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
 from mcnet.version import __version__

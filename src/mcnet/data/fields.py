@@ -25,6 +25,9 @@ UNNAMED = "field"
 """The name of a field given as a bare column."""
 
 
+_EQUAL_TEXTS = frozenset((str, int, float, type(None)))
+"""Types of values that have one text where they are equal, also to each other: 7 and 7.0."""
+
 _SMALL_RANGE = 1_000_000
 """Whole numbers that lie this close together are looked up in one table; others are hashed, or sorted."""
 
@@ -72,7 +75,7 @@ def field_text(value: Any) -> str | None:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
     if isinstance(value, str):
-        return _storable(str(value))
+        return _storable(str.__str__(value))  # what the text says, whatever a subclass (an Enum) shows
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, int | np.integer):
@@ -145,9 +148,9 @@ def _from_codes(name: str, codes: NDArray[Any], raw: Iterable[Any]) -> FieldColu
 
 def _from_objects(name: str, items: Sequence[Any]) -> FieldColumn:
     kinds = set(map(type, items))
-    if len(kinds) > 1 and not kinds.isdisjoint((bool, np.bool_)):
-        # True equals 1 as a key of a dictionary, but is another field value.
-        items = [field_text(item) for item in items]
+    if not kinds <= _EQUAL_TEXTS and kinds != {bool}:
+        # Equal is not always the same field value: True and 1, a half and 0.5, whatever a class of its own compares to.
+        items = [item if item.__hash__ is None else field_text(item) for item in items]
     try:
         place = {value: code for code, value in enumerate(dict.fromkeys(items))}
     except TypeError:

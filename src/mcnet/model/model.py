@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
+from numbers import Real
 from os import PathLike
-from typing import Any, NoReturn, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,23 +17,15 @@ from mcnet.curves.evaluate import Evaluator
 from mcnet.curves.family import CurveFamily
 from mcnet.curves.family_check import family_problem
 from mcnet.curves.family_evaluation import FamilyEvaluator
-from mcnet.data.columns import as_array, as_floats, check_lengths, scores_column
+from mcnet.data.columns import as_array, check_lengths, scores_column
 from mcnet.data.contexts import ANY, Contexts
 from mcnet.data.fields import field_columns
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.model.small_batches import FewRows
+from mcnet.model.intervals import Bands, Uncertainty, check_level
+from mcnet.model.score_types import as_probabilities
+from mcnet.model.small_batches import SmallBatches
 
-__all__ = ["CalibrationModel", "Uncertainty"]
-
-
-class Uncertainty(Protocol):
-    """How sure a fit is of its curves."""
-
-    def band(self, logits: FloatArray, codes: NDArray[Any], level: float) -> tuple[FloatArray, FloatArray]:
-        """Return the credible interval, in logits, of rows given by their logits and field codes `[rows, fields]`."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the uncertainty as plain lists and numbers."""
+__all__ = ["CalibrationModel"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +83,8 @@ class CalibrationModel:
         return Evaluator(self.curves)
 
     @cached_property
-    def _few_rows(self) -> FewRows:
-        return FewRows(self.contexts, self.curves, self._family_evaluator if self.asks_family else None)
+    def _small_batches(self) -> SmallBatches:
+        return SmallBatches(self.contexts, self.curves, self._family_evaluator if self.asks_family else None)
 
     @cached_property
     def _family_evaluator(self) -> FamilyEvaluator:
@@ -114,23 +108,25 @@ class CalibrationModel:
 
         Parameters
         ----------
-        scores : a column of scores in [0, 1], or of logits if the model was fitted on logits.
+        scores : a column of scores in [0, 1], or of logits if the model was fitted on logits. A single number gives a
+            single number (np.float64), its field a single value as in `predict_one`.
         field : the field column(s), as in fit; unseen values get the pooled curve.
         codes : instead of `field`, what `codes(field)` returned: saves looking the values up again. -1 is the pooled
             curve.
-        score_type : "probability" or "logit"; by default what the model was fitted on.
+        score_type : "probability" or "logit"; by default what the model was fitted on. Scores outside [0, 1] are
+            refused as probabilities; a column of 32 or more scores that all lie in [0, 1] is refused as logits, unless
+            score_type="logit" says that they are.
         """
-        score_type = score_type or self.score_type
-        if codes is None and score_type == "probability":
-            few = self._few_rows(scores, field)
+        if codes is None and (score_type or self.score_type) == "probability":
+            few = self._small_batches(scores, field)
             if few is not None:
                 return few
+        if _is_scalar(scores):
+            one: FloatArray = self._scalar(scores, field, codes, score_type)
+            return one
         if hasattr(scores, "__len__") and not isinstance(scores, str | bytes) and len(scores) == 0:
             return np.empty(0)  # an empty batch is no mistake when serving
-        if score_type == "probability":
-            score = as_floats(scores, "score")  # looked at when it is evaluated
-        else:
-            score = scores_column(scores, score_type=score_type, clip=False)
+        score = as_probabilities(scores, self.score_type, score_type)
         if codes is None:
             which = self._looked_up(field)
         elif field is not None:
@@ -163,13 +159,19 @@ class CalibrationModel:
             in the order of `fields`. A value that is missing is written `(None,)`, since None means no field at all.
         score_type : "probability" or "logit"; by default what the model was fitted on.
         """
-        score_type = score_type or self.score_type
-        found = self._few_rows.one(score, field) if score_type == "probability" else None
+        probability = (score_type or self.score_type) == "probability"
+        found = self._small_batches.one(score, field) if probability else None
         if found is not None:
             return found
         if np.ndim(score) != 0:
             raise InputError(f"score is {type(score).__name__}, not a number; predict takes columns of scores")
         return float(self.predict([score], self._one_row(field), score_type=score_type)[0])
+
+    def _scalar(self, score: Any, field: Any, codes: Any, score_type: ScoreType | None) -> Any:
+        """Return the calibrated probability of a single number as one of NumPy's."""
+        if codes is None:
+            return np.float64(self.predict_one(float(score), field, score_type=score_type))
+        return self.predict([float(score)], field, codes=np.atleast_1d(codes), score_type=score_type)[0]
 
     def _one_row(self, field: Any) -> Any:
         """Return the value(s) of one row as columns of one row."""
@@ -226,12 +228,39 @@ class CalibrationModel:
 
         save_model(self, path)
 
-    def interval(self, scores: Any, field: Any = None, **_: Any) -> NoReturn:
-        """Say where intervals are to be had: a model is its curves, and does not know how sure they are."""
-        advice = "BayesMCNet.resume, given the same file, brings back the calibrator, which has"
-        if self.method != "mcnet-bayes":
-            advice = "fit BayesMCNet to have"
-        raise NotSupportedError(f"a {self.method} model has curves and no intervals; {advice} them")
+    def interval(
+        self, scores: Any, field: Any = None, level: float = 0.9, *, score_type: ScoreType | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return a credible interval of the true probability at each score: (low, high).
+
+        It is the uncertainty of the curve, not of a single click. Both ends rise with the score, and what `predict`
+        gives lies between them. An unseen field value adds the spread that the values of its field have.
+
+        Parameters
+        ----------
+        scores, field, score_type : as in `predict`.
+        level : the probability that the interval includes the truth.
+        """
+        check_level(level)
+        if self.uncertainty is None:
+            raise NotSupportedError(f"a {self.method} model has curves and no intervals; fit BayesMCNet to have them")
+        if _is_scalar(scores):
+            low, high = self.interval([float(scores)], self._one_row(field), level, score_type=score_type)
+            return low[0], high[0]
+        score = as_probabilities(scores, self.score_type, score_type)
+        if len(score) == 0:
+            return np.empty(0), np.empty(0)
+        served = self.predict(score, field, score_type="probability")
+        codes = np.zeros((len(score), 0), dtype=np.int32)
+        if self.fields:
+            codes = self.contexts.field_codes(field_columns(field))
+        low, high = self._bands(score, codes, float(level))
+        return np.minimum(low, served), np.maximum(high, served)
+
+    @cached_property
+    def _bands(self) -> Bands:
+        assert self.uncertainty is not None
+        return Bands(self.uncertainty)
 
     def plot(self, field: Any = None) -> Any:
         """Show the curves as a Plotly figure: the pooled one and those of the largest contexts, or of a field value.
@@ -258,6 +287,10 @@ class CalibrationModel:
     def __repr__(self) -> str:
         where = f"{len(self.contexts):,} contexts of {' × '.join(self.fields)}" if self.fields else "no field"
         return f"CalibrationModel({self.method}, {where}, {len(self.curves.probabilities):,} knots)"
+
+
+def _is_scalar(scores: Any) -> bool:
+    return isinstance(scores, Real | Decimal | np.generic) or (isinstance(scores, np.ndarray) and scores.ndim == 0)
 
 
 def _shown(value: Any) -> str:

@@ -16,10 +16,10 @@ from mcnet.curves.family_evaluation import FamilyEvaluator
 from mcnet.data.contexts import ANY, Contexts
 from mcnet.data.fields import FieldColumn
 
-__all__ = ["FEW", "FewRows"]
+__all__ = ["MOST_ROWS", "SmallBatches"]
 
-FEW = 8
-"""From more rows on, arrays are faster."""
+MOST_ROWS = 8
+"""With more rows than this, arrays are faster."""
 
 _FLOOR = SCORE_FLOOR
 _TOP = 1.0 - SCORE_FLOOR
@@ -31,8 +31,11 @@ _empty = np.empty
 _PLAIN = frozenset((str, int, float, NoneType))
 """Values of these types that are equal have one text: 7 and 7.0. True equals 1 but is another value: not among them."""
 
-_REMEMBERED = 4_096
-"""How many values are remembered, and two for each context: known ones come as text and as number."""
+_REMEMBERED_VALUES = 4_096
+"""How many values are remembered, besides two for each context: known ones come as text and as number."""
+
+_LONGEST_REMEMBERED_TEXT = 256
+_LARGEST_REMEMBERED_NUMBER = 1 << 64
 
 Lines = tuple[list[float], list[tuple[float, float, float, float]]]
 """The knots of a curve, and (start, value, slope, largest value) of the lines left of, between and right of them."""
@@ -40,10 +43,15 @@ Lines = tuple[list[float], list[tuple[float, float, float, float]]]
 
 def _items(column: Any) -> list[Any] | None:
     """Return a short list or array as a list; None for everything else."""
-    if isinstance(column, np.ndarray) and column.ndim == 1 and column.dtype.kind in "biufU" and len(column) <= FEW:
+    if (
+        isinstance(column, np.ndarray)
+        and column.ndim == 1
+        and column.dtype.kind in "biufU"
+        and len(column) <= MOST_ROWS
+    ):
         items: list[Any] = column.tolist()
         return items
-    return list(column) if isinstance(column, list | tuple) and len(column) <= FEW else None
+    return list(column) if isinstance(column, list | tuple) and len(column) <= MOST_ROWS else None
 
 
 def _at(lines: Lines, score: float) -> float:
@@ -53,13 +61,20 @@ def _at(lines: Lines, score: float) -> float:
     return found if found < most else most
 
 
+def _small(value: Any) -> bool:
+    """Tell whether a plain value takes so few bytes that thousands of them can be remembered."""
+    if type(value) is str:
+        return len(value) <= _LONGEST_REMEMBERED_TEXT
+    return type(value) is not int or -_LARGEST_REMEMBERED_NUMBER < value < _LARGEST_REMEMBERED_NUMBER
+
+
 def _unusual(values: tuple[Any, ...]) -> bool:
     """Tell whether a value is a column, or cannot be a field value."""
     return any(isinstance(value, FieldColumn) or value.__hash__ is None for value in values)
 
 
-class FewRows:
-    """Predicts lists of up to FEW rows, and leaves whatever is unusual about them to the array path."""
+class SmallBatches:
+    """Predicts lists of up to MOST_ROWS rows, and leaves whatever is unusual about them to the array path."""
 
     def __init__(self, contexts: Contexts, curves: Curves, family: FamilyEvaluator | None = None) -> None:
         """Start without lines; a curve's are made when it is first asked for.
@@ -186,8 +201,8 @@ class FewRows:
         ):
             return None  # where no value is known, the pooled curve holds
         lines = self._lines_of(1 + context)
-        if plain:
-            if len(self._by_value) >= _REMEMBERED + 2 * len(self._contexts):
+        if plain and all(map(_small, values)):
+            if len(self._by_value) >= _REMEMBERED_VALUES + 2 * len(self._contexts):
                 self._by_value.clear()
             self._by_value[key] = lines
         return lines
