@@ -10,7 +10,6 @@ from sklearn.base import clone
 
 import mcnet
 from mcnet._shared.math import SCORE_FLOOR
-from mcnet.calibrators.registry import calibrator_class
 from mcnet.datasets.simulator import SimulatedField, simulate
 
 # Slow methods say here with which parameters they are still themselves, but quick.
@@ -217,7 +216,7 @@ class TestCurves:
         fitted[name].save(tmp_path / "model.json")
         document = json.loads((tmp_path / "model.json").read_text(encoding="utf-8"))
         assert document["method"] == name
-        assert document["schema"] == 1
+        assert document["schema"] == 2
         assert document["provenance"]["rows"] == ROWS
         assert document["provenance"]["positives"] > 0
         assert document["provenance"]["library"] == f"mcnet {mcnet.__version__}"
@@ -256,17 +255,23 @@ class TestCurves:
 
 @pytest.mark.parametrize("name", METHODS)
 class TestRefusal:
-    def test_a_field_it_cannot_use_or_lacks_is_refused(self, name):
-        use = calibrator_class(name).field_use
+    def test_a_field_it_cannot_use_is_pooled_with_one_warning_and_one_it_lacks_is_refused(self, name):
+        use = make(name).field_use
         if use == "none":
-            with pytest.raises(mcnet.NotSupportedError, match=f"{name} has no use for a field"):
-                make(name).fit([0.1, 0.9], [0, 1], field=["a", "b"])
-            sketch = mcnet.Sketch.from_rows([0.1, 0.9], [0, 1], field=["a", "b"])
-            with pytest.warns(mcnet.CalibrationWarning, match="has no use for the field field of the sketch"):
-                pooled = make(name).fit_sketch(sketch)
-            assert pooled.model_.fields == ()
-            expected = make(name).fit_sketch(sketch.pooled()).predict([0.1, 0.9])
-            assert pooled.predict([0.1, 0.9]).tolist() == expected.tolist()
+            scores, labels = [0.1, 0.9, 0.3, 0.6], [0, 1, 1, 0]
+            sketch = mcnet.Sketch.from_rows(scores, labels, field={"land": ["a", "b", "a", "b"]})
+            expected = make(name).fit_sketch(sketch.pooled()).predict(scores)
+            for fit in (
+                lambda: make(name).fit(scores, labels, field={"land": ["a", "b", "a", "b"]}),
+                lambda: make(name).fit_sketch(sketch),
+            ):
+                with pytest.warns(mcnet.CalibrationWarning) as caught:
+                    pooled = fit()
+                about = [str(warning.message) for warning in caught if "no use" in str(warning.message)]
+                assert len(about) == 1
+                assert about[0].startswith(f"{name} has no use for the field land: its values are pooled; ")
+                assert pooled.model_.fields == ()
+                np.testing.assert_array_equal(pooled.predict(scores), expected)
         if use == "required":
             with pytest.raises(mcnet.NotSupportedError, match=f"{name} needs a field"):
                 make(name).fit([0.1, 0.9], [0, 1])
@@ -320,6 +325,11 @@ class TestDegenerateData:
             assert any("all rows have one score" in text for text in caught)
             np.testing.assert_allclose(found, 0.25, rtol=1e-12)
         assert found[1] == pytest.approx(0.25, rel=0.05)
+        if make(name).field_use == "optional":
+            # Without a field there is nothing to learn from, whatever the method.
+            with pytest.warns(mcnet.CalibrationWarning, match="all rows have one score"):
+                plain = make(name).fit([0.3] * 8, [0, 1, 0, 0] * 2)
+            np.testing.assert_allclose(plain.predict([0.0, 0.3, 1.0]), 0.25, rtol=1e-12)
 
     @pytest.mark.parametrize("rows", [2, 3, 10])
     def test_a_few_rows_are_enough_to_be_valid(self, name, rows):

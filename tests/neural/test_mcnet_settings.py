@@ -5,7 +5,7 @@ import pytest
 
 import mcnet
 from mcnet.bayes import fit_sketch as family
-from mcnet.errors import CalibrationWarning, InputError, NotFittedError, NotSupportedError
+from mcnet.errors import CalibrationWarning, InputError, NotFittedError
 from mcnet.sketch.sketch import Sketch
 
 SMALL = {"hidden": (4, 4), "embedding": 2}
@@ -20,11 +20,11 @@ def rows():
 
 def test_a_field_without_use_is_answered_by_what_gives_it_one(rows):
     scores, labels, field = rows
-    with pytest.raises(NotSupportedError, match="mcnet-bayes has no use for a field; leave field_aware=True, "):
+    with pytest.warns(CalibrationWarning, match="mcnet-bayes has no use for the field a × b: .*; leave field_aware"):
         mcnet.BayesMCNet(field_aware=False).fit(scores, labels, field=field)
-    with pytest.raises(NotSupportedError, match="neucalib has no use for a field; set alpha_balance > 0"):
+    with pytest.warns(CalibrationWarning, match="neucalib has no use for the field a × b: .*; set alpha_balance > 0"):
         mcnet.NeuCalib().fit(scores, labels, field=field)
-    with pytest.raises(NotSupportedError, match="platt has no use for a field; use mcnet-bayes or per-field"):
+    with pytest.warns(CalibrationWarning, match="platt has no use for the field a × b: .*; use mcnet-bayes"):
         mcnet.Platt().fit(scores, labels, field=field)
 
 

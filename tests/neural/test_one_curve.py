@@ -5,7 +5,7 @@ import pytest
 
 import mcnet
 from mcnet.datasets.simulator import SimulatedLog, simulate
-from mcnet.errors import CalibrationWarning, NotSupportedError
+from mcnet.errors import CalibrationWarning
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def test_without_balance_it_is_the_fit_without_a_field(log: SimulatedLog) -> Non
     plain = mcnet.BayesMCNet().fit(log.score, log.label)
     one = mcnet.BayesMCNet(field_aware=False).fit(log.score, log.label)
     np.testing.assert_array_equal(one.predict(log.score), plain.predict(log.score))
-    with pytest.raises(NotSupportedError, match="has no use for a field"):
+    with pytest.warns(CalibrationWarning, match="has no use for the field field"):
         mcnet.BayesMCNet(field_aware=False).fit(log.score, log.label, field=log.fields["field"])
 
 

@@ -105,7 +105,10 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         score_type: ScoreType = "probability",
         negatives_kept: float = 1.0,
     ) -> Self:
-        """Fit on rows held in memory; see Sketch.from_rows for the parameters."""
+        """Fit on rows held in memory; see Sketch.from_rows for the parameters.
+
+        A method without use for a field pools its values, with a warning; `predict` then takes no field.
+        """
         self._check_field_use(field is not None)
         sketch = Sketch.from_rows(
             scores,
@@ -119,7 +122,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         return self.fit_sketch(sketch)
 
     def fit_sketch(self, sketch: Sketch) -> Self:
-        """Fit on a sketch of any number of rows."""
+        """Fit on a sketch of any number of rows; a method without use for its fields pools them, with a warning."""
         return self._fit_by(sketch, self._fit)
 
     def _fit_by(self, sketch: Sketch, fit: Callable[[Sketch], Fitted]) -> Self:
@@ -130,7 +133,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
             raise InputError("the sketch has no rows; at least one row is needed")
         if sketch.contexts.names and self.field_use == "none":
             names = " × ".join(sketch.contexts.names)
-            warn(f"{self.method} has no use for the field {names} of the sketch: its values are pooled")
+            warn(f"{self.method} has no use for the field {names}: its values are pooled; {self._field_advice}")
             sketch = sketch.pooled()
         self._check_field_use(bool(sketch.contexts.names))
         self._check_parameters()
@@ -259,8 +262,6 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
             delattr(self, name)
 
     def _check_field_use(self, given: bool) -> None:
-        if given and self.field_use == "none":
-            raise NotSupportedError(f"{self.method} has no use for a field; {self._field_advice}")
         if not given and self.field_use == "required":
             raise NotSupportedError(f"{self.method} needs a field; pass field=, or use a method without one")
 
