@@ -135,3 +135,26 @@ def test_a_finished_sketch_of_test_rows_is_taken_as_it_is(mcnet, log, columns, f
     one, other = (mcnet("compare", weighted, *columns, "--test", test, *words).document for test in (weighted, sketch))
     assert one["methods"][0]["metrics"] == other["methods"][0]["metrics"]
     assert one["methods"][0]["weight"] == 16_000
+
+
+def test_what_is_worth_a_word_gets_one(mcnet, log, columns, tmp_path):
+    few = ("compare", log, *columns, "--method", "platt")
+    assert "is read both to fit and as --test" in mcnet(*few, "--test", log).err
+    done = mcnet(*few, "--folds", "1")
+    assert (done.code, "--folds" in done.err) == (2, True)
+    done = mcnet(*few, "--report", tmp_path / "page.pdf")
+    assert (done.code, "ends in .html" in done.err) == (2, True)
+    done = mcnet(*few, "--report", tmp_path / "page.html", "--time", "day")
+    assert (done.code, "day holds 'mon', which is no moment" in done.err) == (0, True)
+    words = ("compare", log, "--score", "pctr", "--label", "click", "--method", "platt")
+    done = mcnet(*words, "--report", tmp_path / "numbers.html", "--time", "country")  # 0 to 3: they may count something
+    assert (done.code, "no moment" in done.err) == (0, False)
+
+
+def test_all_negative_rows_are_warned_of_once(mcnet, frame, columns, tmp_path):
+    log = tmp_path / "log.parquet"
+    frame.with_columns(click=pl.lit(0)).write_parquet(log)
+    methods = [word for name in ("platt", "isotonic", "histogram", "platt-field") for word in ("--method", name)]
+    done = mcnet("compare", log, *columns, *methods)
+    assert done.code == 0
+    assert done.err.count("every row is negative") == 1

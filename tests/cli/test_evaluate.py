@@ -6,7 +6,7 @@ from mcnet.errors import InputError
 
 
 def test_scores_are_judged_without_a_model(mcnet, log, columns, frame):
-    found = mcnet("evaluate", log, *columns[:4], "--by", "country", "--json").document
+    found = mcnet("evaluate", log, *columns[:4], "--field", "country", "--json").document
     expected = library.evaluate(frame["pctr"].to_numpy(), frame["click"].to_numpy(), field=frame["country"].to_numpy())
     assert found["rows"] == 8000
     assert found["metrics"]["pcoc"]["value"] == pytest.approx(expected.pcoc, rel=1e-4)
@@ -16,14 +16,14 @@ def test_scores_are_judged_without_a_model(mcnet, log, columns, frame):
 
 
 def test_a_model_improves_on_the_scores(mcnet, log, model, columns):
-    before = mcnet("evaluate", log, *columns[:4], "--by", "country", "--json").document["metrics"]
-    after = mcnet("evaluate", log, "--model", model, "--by", "country", "--json").document["metrics"]
+    before = mcnet("evaluate", log, *columns[:4], "--field", "country", "--json").document["metrics"]
+    after = mcnet("evaluate", log, "--model", model, "--field", "country", "--json").document["metrics"]
     assert after["log_loss"]["value"] < before["log_loss"]["value"]
     assert after["f_rce"]["value"] < before["f_rce"]["value"]
 
 
-def test_by_another_field_than_the_models(mcnet, log, model):
-    found = mcnet("evaluate", log, "--model", model, "--by", "day", "--json").document
+def test_inside_another_field_than_the_models(mcnet, log, model):
+    found = mcnet("evaluate", log, "--model", model, "--field", "day", "--json").document
     assert list(found["fields"]) == ["day"]
     assert found["fields"]["day"]["table"]["value"] == ["mon", "tue"]
 
@@ -36,26 +36,37 @@ def test_a_sketch_is_judged_like_its_log(mcnet, log, model, columns, tmp_path):
 
 
 def test_people_get_a_table(mcnet, log, model):
-    shown = mcnet("evaluate", log, "--model", model, "--by", "country").out
+    shown = mcnet("evaluate", log, "--model", model, "--field", "country").out
     assert "PCOC" in shown
     assert "8,000 rows" in shown
 
 
 @pytest.mark.parametrize(
-    ("bar", "code"),
-    [("pcoc>2", 0), ("pcoc > 0.5", 1), ("auc<1e-3", 0), ("auc<=.999", 1), ("rows<100000", 1), ("f_rce>=0", 1)],
+    ("threshold", "code"),
+    [
+        ("pcoc>2", 0),
+        ("pcoc > 0.5", 1),
+        ("auc<1e-3", 0),
+        ("auc<=.999", 1),
+        ("rows<100000", 1),
+        ("f_rce>=0", 1),
+        ("PCOC>0.5", 1),
+        ("F-RCE>=0", 1),
+        ("smECE>=0", 1),
+        ("log-loss>9", 0),
+    ],
 )
-def test_bars_decide_the_exit_code(mcnet, log, model, bar, code):
-    done = mcnet("evaluate", log, "--model", model, "--fail-if", "pcoc<0.01", "--fail-if", bar, "--quiet")
+def test_thresholds_decide_the_exit_code(mcnet, log, model, threshold, code):
+    done = mcnet("evaluate", log, "--model", model, "--fail-if", "pcoc<0.01", "--fail-if", threshold, "--quiet")
     assert done.code == code
     assert done.out == ""
 
 
-def test_a_broken_bar_is_said(mcnet, log, model):
+def test_a_threshold_that_is_not_met_is_said(mcnet, log, model):
     assert "not met: pcoc is " in mcnet("evaluate", log, "--model", model, "--fail-if", "pcoc>0.5").err
 
 
-def test_what_is_not_defined_passes_no_bar(mcnet, frame, tmp_path):
+def test_what_is_not_defined_meets_no_threshold(mcnet, frame, tmp_path):
     import polars as pl
 
     path = tmp_path / "log.parquet"
@@ -68,12 +79,21 @@ def test_what_is_not_defined_passes_no_bar(mcnet, frame, tmp_path):
 @pytest.mark.parametrize(
     "word", ["", "f_rce", "f_rce>", "nonsense>1", "f_rce=1", "__import__('os')>1", "pcoc>1 or 1", "1>0"]
 )
-def test_bars_that_cannot_be_understood_are_refused(mcnet, word):
+def test_thresholds_that_cannot_be_understood_are_refused(mcnet, word):
     with pytest.raises(InputError, match="fail-if"):
         parse_thresholds([word])
     done = mcnet("evaluate", "nowhere.parquet", "--fail-if", word)
     assert done.code == 2
     assert "fail-if" in done.err
+
+
+def test_every_name_in_the_table_is_a_name_for_fail_if(mcnet, log, model):
+    table = mcnet("evaluate", log, "--model", model).out.split("\n\n")[0]
+    names = [line.split("  ")[0].partition(" (")[0] for line in table.splitlines()[2:] if line[:1].isalpha()]
+    assert [name in names for name in ("PCOC", "F-RCE", "smECE", "log-loss", "PCOC STD")] == [True] * 5
+    for name in names:
+        name = "cal_n" if name.startswith("Cal-") else name
+        assert mcnet("evaluate", log, "--model", model, "--fail-if", f"{name}>1e9", "-q").code == 0, name
 
 
 def test_the_share_of_negatives_kept_is_remembered_and_said(mcnet, frame, tmp_path):

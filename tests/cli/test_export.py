@@ -16,8 +16,9 @@ import pytest
 )
 def test_without_a_name_the_file_lies_beside_the_model_and_is_not_overwritten(mcnet, model, words, name):
     done = mcnet("export", model, *words, "--json")
-    assert done.document == {"output": str(model.with_name(name)), "to": words[1], "method": "platt-field"}
     before = model.with_name(name).read_bytes()
+    expected = {"output": str(model.with_name(name)), "to": words[1], "method": "platt-field", "bytes": len(before)}
+    assert done.document == expected
     refused = mcnet("export", model, *words)
     assert (refused.code, "--force" in refused.err) == (2, True)
     assert model.with_name(name).read_bytes() == before
@@ -26,6 +27,15 @@ def test_without_a_name_the_file_lies_beside_the_model_and_is_not_overwritten(mc
 
 def test_the_ending_says_the_target_and_json_prints_it(mcnet, model, tmp_path):
     assert mcnet("export", model, "-o", tmp_path / "ctr.hpp", "--json").document["to"] == "c"
+
+
+def test_a_large_export_is_said_to_be_large(mcnet, model, tmp_path, monkeypatch):
+    done = mcnet("export", model, "-o", tmp_path / "small.h")
+    assert "warning" not in done.err
+    assert "kB)" in done.err
+    monkeypatch.setattr("mcnet.cli.export.LARGE_EXPORT_BYTES", 100)
+    done = mcnet("export", model, "-o", tmp_path / "large.h", "--quiet")
+    assert done.err.startswith("warning: ")
 
 
 def test_neither_a_kind_nor_a_file_is_refused(mcnet, model):

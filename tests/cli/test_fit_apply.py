@@ -68,7 +68,7 @@ def test_apply_refuses_a_column_that_is_there(mcnet, log, model, tmp_path):
     once, twice = tmp_path / "once.parquet", tmp_path / "twice.parquet"
     assert mcnet("apply", model, log, "-o", once, "--column", "p").code == 0
     refused = mcnet("apply", model, once, "-o", twice, "--column", "p")
-    assert refused.code == 2
+    assert (refused.code, "pass --replace" in refused.err) == (2, True)
     assert not twice.exists()
     assert mcnet("apply", model, once, "-o", twice, "--column", "p", "--replace").code == 0
     assert pl.read_parquet(once).equals(pl.read_parquet(twice))
@@ -93,6 +93,23 @@ def test_logits_are_remembered(mcnet, frame, tmp_path):
     assert mcnet("evaluate", log, "--model", model, "--json").document["metrics"]["pcoc"]["value"] == pytest.approx(
         1.0, abs=1e-3
     )
+
+
+def test_the_kind_of_scores_can_be_overridden(mcnet, frame, tmp_path):
+    log, logits, model, out = (tmp_path / name for name in ("log.parquet", "logits.parquet", "m.json", "out.parquet"))
+    frame.write_parquet(log)
+    frame.with_columns(pctr=(pl.col("pctr") / (1 - pl.col("pctr"))).log()).write_parquet(logits)
+    words = ("--score", "pctr", "--label", "click", "--method", "platt")
+    expected = library.Platt().fit(frame["pctr"], frame["click"]).predict(frame["pctr"])
+    for fitted, kind, applied, other in (
+        (logits, "--logits", log, "--probabilities"),
+        (log, "--probabilities", logits, "--logits"),
+    ):
+        assert mcnet("fit", fitted, *words, kind, "-o", model, "--force").code == 0
+        assert mcnet("apply", model, applied, other, "-o", out, "--force").code == 0
+        assert np.allclose(pl.read_parquet(out)["calibrated"], expected, rtol=1e-5)
+        found = mcnet("evaluate", applied, "--model", model, other, "--json").document
+        assert found["metrics"]["pcoc"]["value"] == pytest.approx(1.0, abs=1e-3)
 
 
 def test_quiet_is_quiet(mcnet, log, model):

@@ -57,3 +57,24 @@ def test_exports_are_written(mcnet, model, tmp_path):
     done = mcnet("export", model, "--to", "poetry", "-o", tmp_path / "x")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert json.loads(model.read_text())["method"] == "platt-field"
+
+
+def test_what_is_no_model_is_said_to_be_what_it_is(mcnet, log, columns, tmp_path):
+    assert mcnet("sketch", log, *columns, "-o", tmp_path / "s.parquet").code == 0
+    for words in (("show",), ("apply",), ("export",)):
+        more = {"apply": (log, "-o", tmp_path / "out.parquet"), "export": ("--to", "c")}.get(words[0], ())
+        done = mcnet(*words, tmp_path / "s.parquet", *more)
+        assert (done.code, "is a sketch, not a model; fit one on it: mcnet fit" in done.err) == (2, True)
+        assert "is a parquet file, not a model" in mcnet(*words, log, *more).err
+
+
+def test_the_empty_value_has_a_name_of_its_own(mcnet, frame, tmp_path):
+    import polars as pl
+
+    log = tmp_path / "log.parquet"
+    empty = pl.when(pl.col("day") == "mon").then(pl.lit("")).otherwise(pl.col("day"))
+    frame.with_columns(day=empty).write_parquet(log)
+    words = ("--score", "pctr", "--label", "click", "--field", "day", "--method", "platt-field")
+    assert mcnet("fit", log, *words, "-o", tmp_path / "m.json").code == 0
+    shown = [line.split()[0] for line in mcnet("show", tmp_path / "m.json").out.splitlines() if line.strip()]
+    assert [name in shown for name in ('""', "tue", "all")] == [True, True, False]

@@ -1,16 +1,16 @@
-"""`mcnet apply`: a saved model over logs of any size."""
+"""`mcnet apply`: calibrate logs of any size with a saved model."""
 
 from typing import Annotated
 
 import typer
 
 from mcnet.cli import options
-from mcnet.cli.printing import Printer
 
 __all__ = ["apply"]
 
 
 def apply(
+    context: typer.Context,
     model: options.ModelFile,
     logs: options.Logs,
     output: options.Output,
@@ -19,14 +19,22 @@ def apply(
         str, typer.Option("--column", metavar="NAME", help="The name of the column to add.")
     ] = "calibrated",
     replace: Annotated[bool, typer.Option("--replace", help="Replace the column if the log has it already.")] = False,
-    logits: options.Logits = False,
+    logits: options.Logits = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-if", metavar="THRESHOLD", help="Exit with 1 if this holds, as in 'unseen>0.05'; may be repeated."
+        ),
+    ] = None,
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Add the calibrated probability to every row of logs.
 
-    All columns and the order of the rows are kept. Rows are streamed: a file of any size fits in memory.
+    All columns and the order of the rows are kept. Rows are streamed: a file of any size fits in memory. The share of
+    rows with field values that the model has not seen is told; --fail-if 'unseen>0.05' makes it an exit code, after the
+    output was written.
 
     \b
     Example:
@@ -34,20 +42,26 @@ def apply(
     """
     import time
 
-    from mcnet.cli.files import check_output, plain_interrupts, remembered, row_count, score_type
+    from mcnet.cli.config import printer_of
+    from mcnet.cli.files import check_output, load_model, plain_interrupts, remembered, row_count, score_type
+    from mcnet.cli.run import THRESHOLD_NOT_MET
+    from mcnet.cli.thresholds import UNSEEN, broken_thresholds, parse_thresholds
+    from mcnet.cli.unseen import unseen_note
     from mcnet.data.files import expand_paths
     from mcnet.errors import InputError
     from mcnet.model.apply_files import apply_to_files
-    from mcnet.model.file import load
+    from mcnet.model.unseen import UnseenValues
     from mcnet.sketch.file import is_sketch_file
 
-    printer = Printer(json, quiet)
+    printer = printer_of(context, json, quiet)
+    thresholds = parse_thresholds(fail_if, [UNSEEN])
     check_output(output, [model, *logs], force=force)
-    loaded = load(model)
+    loaded = load_model(model)
     sketches = [path for path in expand_paths(logs) if is_sketch_file(path)]
     if sketches:
         raise InputError(f"{sketches[0]} is a sketch: it has no rows to calibrate; give the log it was made of")
     plain_interrupts()
+    unseen = UnseenValues(loaded)
     begin = time.perf_counter()
     with printer.progress("calibrating", row_count(logs) if printer.lively else None) as advance:
         rows = apply_to_files(
@@ -59,7 +73,15 @@ def apply(
             replace=replace,
             score_type=score_type(loaded, logits),
             progress=advance,
+            unseen=unseen,
         )
     seconds = time.perf_counter() - begin
     printer.note(f"{rows:,} rows in {seconds:.1f} s ({rows / seconds / 1e6:.1f} M rows/s) → {output}")
-    printer.result({"output": output, "rows": rows, "seconds": seconds, "column": column})
+    unseen_note(printer, unseen)
+    broken = broken_thresholds(thresholds, {UNSEEN: unseen.share})
+    document = {"output": output, "rows": rows, "seconds": seconds, "column": column, UNSEEN: unseen.to_dict()}
+    printer.result({**document, "broken": broken})
+    for sentence in broken:
+        printer.note(f"not met: {sentence}")
+    if broken:
+        raise typer.Exit(THRESHOLD_NOT_MET)

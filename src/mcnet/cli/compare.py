@@ -1,4 +1,4 @@
-"""`mcnet compare`: every method judged on rows it has not seen, and one chosen."""
+"""`mcnet compare`: judge every method on rows it has not seen, and choose one."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +15,7 @@ __all__ = ["compare"]
 
 
 def compare(
+    context: typer.Context,
     logs: options.Logs,
     score: options.Score = None,
     label: options.Label = None,
@@ -24,15 +25,12 @@ def compare(
         list[str] | None,
         typer.Option("--test", metavar="LOG", help="Judge on these rows instead of folds; may be repeated."),
     ] = None,
-    method: Annotated[
-        list[str] | None,
-        typer.Option("--method", metavar="NAME", help="Compare this method; may be repeated. All if not given."),
-    ] = None,
-    folds: options.Folds = 5,
-    logits: options.Logits = False,
+    method: options.Methods = None,
+    folds: Annotated[int, typer.Option("--folds", min=2, metavar="N", help="Split the rows into this many folds.")] = 5,
+    logits: options.Logits = None,
     negatives_kept: options.NegativesKept = 1.0,
     report: Annotated[
-        str | None, typer.Option("--report", metavar="FILE", help="Write a page to look at, as HTML.")
+        str | None, typer.Option("--report", metavar="FILE", help="Write a page to look at (.html).")
     ] = None,
     time: Annotated[
         str | None, typer.Option("--time", metavar="COLUMN", help="The column of time: the report shows the drift.")
@@ -56,20 +54,22 @@ def compare(
     """Compare methods on held-back rows, and choose one.
 
     The simplest method within one standard error of the best log-loss is chosen. Rows are held back in turn, fold by
-    fold, or are those of --test.
+    fold, or are those of --test. A method that fails is listed with its reason; the exit code is 0 if at least one
+    method could be fitted.
 
     \b
     Example:
       mcnet compare log.parquet --score pctr --label click --field country \\
           --save-best model.json
     """
-    from mcnet.cli.files import check_output, read_sketch
+    from mcnet.cli.config import printer_of
+    from mcnet.cli.files import check_output, columns_of, read_sketch
     from mcnet.cli.run import THRESHOLD_NOT_MET
     from mcnet.cli.thresholds import broken_thresholds, evaluated_figures, parse_thresholds
     from mcnet.errors import InputError
     from mcnet.selection.select import select
 
-    printer = Printer(json, quiet)
+    printer = printer_of(context, json, quiet)
     thresholds = parse_thresholds(fail_if)
     if time is not None and report is None:
         raise InputError("--time is for the drift shown in the report; pass --report too")
@@ -77,19 +77,25 @@ def compare(
         raise InputError("--every cuts a column of time to periods; pass --time too")
     if report is not None and save_best is not None and Path(report).resolve() == Path(save_best).resolve():
         raise InputError(f"--report and --save-best both name {report}; give each a file of its own")
-    for path in (report, save_best):
+    for path, endings in ((report, (".html", ".htm")), (save_best, ())):
         if path is not None:
-            check_output(path, [*logs, *(test or [])], force=force)
-    columns: dict[str, Any] = {
-        "score": score,
-        "label": label,
-        "field": field,
-        "weight": weight,
-        "score_type": "logit" if logits else "probability",
-        "negatives_kept": negatives_kept,
-    }
+            check_output(path, [*logs, *(test or [])], force=force, endings=endings)
+    if test:
+        _warn_of_common_files(printer, logs, test)
+    columns = columns_of(
+        context,
+        logs,
+        score=score,
+        label=label,
+        field=field,
+        weight=weight,
+        logits=logits,
+        negatives_kept=negatives_kept,
+    )
     period = _period(printer, logs, test, time, every)
     timed = read_sketch(printer, logs, **_with_time(columns, logs, time, period), folds=1 if test else folds)
+    if time is not None:
+        _warn_of_texts(printer, timed, time)
     sketch = _without(timed, time)
     timed_test = _read_test(printer, test, columns, timed, time, period) if test else None
     held = None if timed_test is None else _without(timed_test, time)
@@ -116,6 +122,37 @@ def compare(
         printer.note(f"not met by {selection.chosen.method}: {sentence}")
     if broken:
         raise typer.Exit(THRESHOLD_NOT_MET)
+
+
+def _warn_of_common_files(printer: Printer, logs: list[str], test: list[str]) -> None:
+    from mcnet.data.files import expand_paths
+
+    fitted = expand_paths(logs)
+    common = [path for path in expand_paths(test) if any(path.samefile(other) for other in fitted)]
+    if common:
+        printer.warn(
+            f"{common[0]} is read both to fit and as --test: methods are judged on rows they have seen, "
+            "and complex ones look better than they are"
+        )
+
+
+def _warn_of_texts(printer: Printer, sketch: "Sketch", time: str) -> None:
+    """Warn of a column of time whose values are neither moments nor numbers."""
+    import polars as pl
+
+    from mcnet.data.periods import cut_to_periods
+    from mcnet.errors import InputError
+
+    values = sketch.only(time).contexts.values[0]
+    seen = pl.Series(time, [value for value in values if value is not None], dtype=pl.String)
+    problem = ""
+    for every in ("1d", "1"):
+        try:
+            cut_to_periods(seen, every)
+            return
+        except InputError as error:
+            problem = problem or str(error).partition(";")[0]
+    printer.warn(f"--time: {problem}; the drift is shown in the order of the alphabet")
 
 
 def _period(

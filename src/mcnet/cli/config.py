@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+from mcnet.cli.printing import Printer
 from mcnet.errors import FileFormatError, InputError
 
-__all__ = ["CONFIG_NAME", "config_file", "from_config", "read_config"]
+__all__ = ["CONFIG_NAME", "from_config", "printer_of", "read_config"]
 
 CONFIG_NAME = "mcnet.toml"
 
@@ -43,11 +44,13 @@ def read_config(context: Any, path: str | None, ignored: bool) -> dict[str, dict
     return _options_of_commands(file, _document(file), context.command)
 
 
-def config_file(context: Any) -> str | None:
-    """Return the configuration file that gave this command an option, None if none did."""
-    sources = (context.get_parameter_source(name) for name in context.params)
-    used = any(source is not None and source.name == "DEFAULT_MAP" for source in sources)
-    return context.meta.get(_FILE) if used else None
+def printer_of(context: Any, json: bool, quiet: bool) -> Printer:
+    """Return what prints for a command, and say which options the configuration file gave it."""
+    given = [name for name in context.params if from_config(context, name)]
+    printer = Printer(json, quiet, context.meta.get(_FILE) if given else None)
+    if given:
+        printer.note(f"{', '.join(name.replace('_', '-') for name in given)}: from {printer.config}")
+    return printer
 
 
 def from_config(context: Any, name: str) -> bool:

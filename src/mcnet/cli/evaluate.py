@@ -1,27 +1,27 @@
-"""`mcnet evaluate`: how good scores, or a model's probabilities, are on logs."""
+"""`mcnet evaluate`: measure how good scores, or the probabilities of a model, are on logs."""
 
 from typing import Annotated
 
 import typer
 
 from mcnet.cli import options
-from mcnet.cli.printing import Printer
 
 __all__ = ["evaluate"]
 
 
 def evaluate(
+    context: typer.Context,
     logs: options.Logs,
     score: options.Score = None,
     label: options.Label = None,
     model: Annotated[
         str | None, typer.Option("--model", metavar="FILE", help="Judge this model's probabilities, not the scores.")
     ] = None,
-    by: Annotated[
-        list[str] | None, typer.Option("--by", metavar="FIELD", help="Judge inside this field too; may be repeated.")
+    field: Annotated[
+        list[str] | None, typer.Option("--field", metavar="COLUMN", help="Judge inside this field; may be repeated.")
     ] = None,
     weight: options.Weight = None,
-    logits: options.Logits = False,
+    logits: options.Logits = None,
     negatives_kept: Annotated[
         float | None,
         typer.Option(
@@ -37,52 +37,66 @@ def evaluate(
 ) -> None:
     """Measure PCOC, F-RCE, AUC, log-loss and more.
 
-    Each figure comes with its interval; --by judges inside a field too.
+    Each figure has an interval. With --field it is also judged inside every value of the field; without it, inside the
+    fields of the model. With a model, the share of rows with unseen field values is measured, too: --fail-if
+    'unseen>0.05'.
 
     \b
     Example:
-      mcnet evaluate log.parquet --score pctr --label click --by country
-      mcnet evaluate log.parquet --model model.json --by country \\
-          --fail-if 'f_rce>0.2' --fail-if 'pcoc<0.8'
+      mcnet evaluate log.parquet --score pctr --label click --field country
+      mcnet evaluate log.parquet --model model.json --field country \\
+          --fail-if 'F-RCE>0.2' --fail-if 'PCOC<0.8'
     """
-    from mcnet.cli.files import read_sketch, remembered, score_type
+    from mcnet.cli.config import printer_of
+    from mcnet.cli.files import columns_of, load_model, read_sketch, remembered, score_type
     from mcnet.cli.run import THRESHOLD_NOT_MET
-    from mcnet.cli.thresholds import broken_thresholds, evaluated_figures, parse_thresholds
+    from mcnet.cli.thresholds import UNSEEN, broken_thresholds, evaluated_figures, parse_thresholds, threshold_names
+    from mcnet.cli.unseen import unseen_note
     from mcnet.metrics.evaluate_sketch import evaluate_cells, predict_cells
     from mcnet.metrics.settings import Settings
-    from mcnet.model.file import load
+    from mcnet.model.unseen import UnseenValues
     from mcnet.sketch.read import is_finished
 
-    printer = Printer(json, quiet)
-    thresholds = parse_thresholds(fail_if)
-    loaded = None if model is None else load(model)
-    fields = list(dict.fromkeys([*(by or []), *(loaded.fields if loaded else ())]))
+    printer = printer_of(context, json, quiet)
+    known = threshold_names() if model is None else [*threshold_names(), UNSEEN]
+    thresholds = parse_thresholds(fail_if, known)
+    loaded = None if model is None else load_model(model)
     if loaded is not None and not is_finished(logs):
         score, label = remembered(loaded, "score", score), remembered(loaded, "label", label)
         logits = score_type(loaded, logits) == "logit"
-        known = loaded.provenance.get("columns", {})
-        weight = weight or known.get("weight")
-        if negatives_kept is None and known.get("negatives_kept", 1.0) != 1.0:
-            negatives_kept = known["negatives_kept"]
+        told = loaded.provenance.get("columns", {})
+        weight = weight or told.get("weight")
+        if negatives_kept is None and told.get("negatives_kept", 1.0) != 1.0:
+            negatives_kept = told["negatives_kept"]
             printer.note(
                 f"negatives count {1.0 / negatives_kept:.6g} times, as in the fit of the model; "
                 "pass --negatives-kept 1 if this log has them all"
             )
-    sketch = read_sketch(
-        printer,
+    columns = columns_of(
+        context,
         logs,
         score=score,
         label=label,
-        field=fields,
+        field=field,
         weight=weight,
-        score_type="logit" if logits else "probability",
-        negatives_kept=1.0 if negatives_kept is None else negatives_kept,
+        logits=logits,
+        negatives_kept=negatives_kept,
     )
+    inside = columns.pop("field") or None
+    needed = loaded.fields if loaded is not None else ()
+    sketch = read_sketch(printer, logs, **columns, field=list(dict.fromkeys([*(inside or ()), *needed])))
     # Without a model the scores themselves are judged.
     p = predict_cells(loaded, sketch) if loaded is not None else sketch.score
-    found = evaluate_cells(p, sketch, Settings(level=level), by=by)
-    broken = broken_thresholds(thresholds, evaluated_figures(found, thresholds))
-    printer.result({"model": model, "broken": broken, **found.to_dict()}, str(found))
+    found = evaluate_cells(p, sketch, Settings(level=level), by=inside)
+    figures = evaluated_figures(found, thresholds)
+    document = {"model": model, **found.to_dict()}
+    if loaded is not None:
+        unseen = UnseenValues.of_sketch(loaded, sketch)
+        figures[UNSEEN] = unseen.share
+        document[UNSEEN] = unseen.to_dict()
+        unseen_note(printer, unseen)
+    broken = broken_thresholds(thresholds, figures)
+    printer.result({**document, "broken": broken}, str(found))
     for sentence in broken:
         printer.note(f"not met: {sentence}")
     if broken:

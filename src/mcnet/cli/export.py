@@ -1,13 +1,17 @@
-"""`mcnet export`: a model in the language of the place that serves it."""
+"""`mcnet export`: write a model in the language of the system that serves it."""
 
+import os
 from typing import Annotated
 
 import typer
 
 from mcnet.cli import options
-from mcnet.cli.printing import Printer
+from mcnet.cli.printing import Printer, file_size
 
-__all__ = ["export"]
+__all__ = ["LARGE_EXPORT_BYTES", "export"]
+
+LARGE_EXPORT_BYTES = 50_000_000
+"""A larger file is worth a warning: compilers, warehouses and reviewers have trouble with it."""
 
 
 def export(
@@ -44,12 +48,11 @@ def export(
       mcnet export model.json -o calibrate.h --set name=ctr
       mcnet export model.json --to sql -o calibrate.sql --set dialect=bigquery
     """
-    from mcnet.cli.files import check_output
+    from mcnet.cli.files import check_output, load_model
     from mcnet.cli.parameters import parse_parameters
     from mcnet.errors import InputError
     from mcnet.export.export import default_path, export_model, target_of
     from mcnet.export.options import option_from_text
-    from mcnet.model.file import load
 
     printer = Printer(json, quiet)
     chosen = parse_parameters(parameters, option_from_text)
@@ -59,7 +62,13 @@ def export(
         output = str(default_path(model, to, **chosen))
     to = target_of(output, to)
     check_output(output, [model], force=force)
-    loaded = load(model)
+    loaded = load_model(model)
     export_model(loaded, output, to=to, **chosen)
-    printer.note(f"{loaded} → {output}")
-    printer.result({"output": output, "to": to, "method": loaded.method})
+    size = os.path.getsize(output)
+    printer.note(f"{loaded} → {output} ({file_size(size)})")
+    if size > LARGE_EXPORT_BYTES:
+        printer.warn(
+            f"{output} has {file_size(size)}, for {len(loaded.curves):,} curves; --to table is the smallest form, and "
+            "a model with fewer field values is smaller"
+        )
+    printer.result({"output": output, "to": to, "method": loaded.method, "bytes": size})

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.atomic_files import output_file
+from mcnet.cli.config import from_config
 from mcnet.cli.printing import Printer
 from mcnet.errors import InputError
 
@@ -15,18 +16,28 @@ if TYPE_CHECKING:
     from mcnet.model.model import CalibrationModel
     from mcnet.sketch.sketch import Sketch
 
-__all__ = ["check_output", "plain_interrupts", "read_sketch", "remembered", "row_count", "score_type"]
+__all__ = [
+    "check_output",
+    "columns_of",
+    "load_model",
+    "plain_interrupts",
+    "read_sketch",
+    "remembered",
+    "row_count",
+    "score_type",
+]
 
 
-def check_output(path: str, inputs: Sequence[str], *, force: bool, ending: str | None = None) -> None:
+def check_output(path: str, inputs: Sequence[str], *, force: bool, endings: Sequence[str] = ()) -> None:
     """Refuse, before any work is done, an output that is an input, exists, is no regular file or has another ending."""
     from mcnet.data.files import expand_paths
 
     target = Path(path)
     if path == "-":
         raise InputError("nothing is written to stdout but --json; name a file instead of -, or ./- if it is called so")
-    if ending is not None and target.suffix.lower() != ending:
-        raise InputError(f"{target} will be a {ending[1:].capitalize()} file; give it a name that ends in {ending}")
+    if endings and target.suffix.lower() not in endings:
+        kind = {"parquet": "a Parquet file", "html": "an HTML page"}[endings[0][1:]]
+        raise InputError(f"{target} will be {kind}; give it a name that ends in {' or '.join(endings)}")
     output_file(target)
     if not target.exists():
         return
@@ -57,7 +68,7 @@ def row_count(files: Sequence[str]) -> int | None:
 
 
 def read_sketch(printer: Printer, files: Sequence[str], *, title: str = "reading", **columns: Any) -> "Sketch":
-    """Sketch logs, or add up finished sketches, with a progress bar."""
+    """Sketch logs, or add up saved sketches, with a progress bar."""
     from mcnet.sketch.read import gather
 
     plain_interrupts()
@@ -66,9 +77,45 @@ def read_sketch(printer: Printer, files: Sequence[str], *, title: str = "reading
         return gather(list(files), **columns, progress=advance)
 
 
-def score_type(model: "CalibrationModel", logits: bool) -> "ScoreType":
+def columns_of(context: Any, files: Sequence[str], **options: Any) -> dict[str, Any]:
+    """Return the options that say how logs are read, under the names that `read_sketch` takes.
+
+    A saved sketch knows how its logs were read: what the configuration file says of logs does not concern it.
+    """
+    from mcnet.sketch.read import is_finished
+
+    if is_finished(list(files)):
+        options = {name: None if from_config(context, name) else value for name, value in options.items()}
+    logits, negatives_kept = options.pop("logits", None), options.pop("negatives_kept", None)
+    return {
+        **options,
+        "score_type": "logit" if logits else "probability",
+        "negatives_kept": 1.0 if negatives_kept is None else negatives_kept,
+    }
+
+
+def load_model(path: str) -> "CalibrationModel":
+    """Load a model; say what a file is that is none."""
+    from mcnet.data.files import file_format
+    from mcnet.errors import FileFormatError
+    from mcnet.model.file import load
+    from mcnet.sketch.file import is_sketch_file
+
+    file = Path(path)
+    if is_sketch_file(file):
+        raise FileFormatError(f"{file} is a sketch, not a model; fit one on it: mcnet fit {file} -o model.json")
+    try:
+        kind = file_format(file)
+    except InputError:
+        return load(file)
+    raise FileFormatError(f"{file} is a {kind} file, not a model; a model is the JSON file that mcnet fit writes")
+
+
+def score_type(model: "CalibrationModel", logits: bool | None) -> "ScoreType":
     """Return what kind of scores the model reads: as asked for, or as it was fitted."""
-    return "logit" if logits or model.score_type == "logit" else "probability"
+    if logits is None:
+        return model.score_type
+    return "logit" if logits else "probability"
 
 
 def remembered(model: "CalibrationModel", name: str, given: str | None) -> str:

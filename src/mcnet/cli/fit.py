@@ -1,27 +1,23 @@
 """`mcnet fit`: logs to a saved model."""
 
-from typing import Annotated
-
 import typer
 
 from mcnet.cli import options
-from mcnet.cli.printing import Printer
 
 __all__ = ["fit"]
 
 
 def fit(
+    context: typer.Context,
     logs: options.Logs,
     output: options.Output,
     score: options.Score = None,
     label: options.Label = None,
     field: options.Fields = None,
     weight: options.Weight = None,
-    method: Annotated[
-        str, typer.Option("--method", metavar="NAME", help="The method; mcnet methods lists them.")
-    ] = "mcnet-bayes",
+    method: options.Method = "mcnet-bayes",
     parameters: options.Parameters = None,
-    logits: options.Logits = False,
+    logits: options.Logits = None,
     negatives_kept: options.NegativesKept = 1.0,
     force: options.Force = False,
     json: options.Json = False,
@@ -37,22 +33,24 @@ def fit(
           -o model.json
     """
     from mcnet.calibrators.registry import calibrator
-    from mcnet.cli.files import check_output, read_sketch
+    from mcnet.cli.config import printer_of
+    from mcnet.cli.files import check_output, columns_of, read_sketch
     from mcnet.cli.parameters import parse_parameters
 
-    printer = Printer(json, quiet)
+    printer = printer_of(context, json, quiet)
     check_output(output, logs, force=force)
     chosen = calibrator(method, **parse_parameters(parameters))
-    sketch = read_sketch(
-        printer,
+    columns = columns_of(
+        context,
         logs,
         score=score,
         label=label,
         field=field,
         weight=weight,
-        score_type="logit" if logits else "probability",
+        logits=logits,
         negatives_kept=negatives_kept,
     )
+    sketch = read_sketch(printer, logs, **columns)
     with printer.steps(f"fitting {chosen.method}"):
         model = chosen.fit_sketch(sketch).model_
     model.save(output)

@@ -1,4 +1,4 @@
-"""The words that several commands share: each argument and option once."""
+"""Arguments and options that several commands share."""
 
 from typing import Annotated
 
@@ -8,10 +8,13 @@ __all__ = [
     "Fields",
     "Folds",
     "Force",
+    "Interval",
     "Json",
     "Label",
     "Logits",
     "Logs",
+    "Method",
+    "Methods",
     "ModelFile",
     "NegativesKept",
     "Output",
@@ -22,9 +25,22 @@ __all__ = [
     "Weight",
 ]
 
+
+def _methods(beginning: str) -> list[str]:
+    from mcnet.calibrators.registry import methods
+
+    return [name for name in methods() if name.startswith(beginning)]
+
+
+def _metrics(beginning: str) -> list[str]:
+    from mcnet.cli.thresholds import UNSEEN, threshold_names
+
+    return [name for name in (*threshold_names(), UNSEEN) if name.startswith(beginning)]
+
+
 Logs = Annotated[
     list[str],
-    typer.Argument(metavar="LOG", help="Parquet, CSV or Arrow files, globs or folders; or finished sketches."),
+    typer.Argument(metavar="LOG", help="Parquet, CSV or Arrow files, globs or folders; or saved sketches."),
 ]
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A saved model.", show_default=False)]
 Score = Annotated[str | None, typer.Option("--score", metavar="COLUMN", help="The column of scores.")]
@@ -35,22 +51,49 @@ Fields = Annotated[
     list[str] | None, typer.Option("--field", metavar="COLUMN", help="A field, such as country; may be repeated.")
 ]
 Weight = Annotated[str | None, typer.Option("--weight", metavar="COLUMN", help="The column of weights.")]
-Logits = Annotated[bool, typer.Option("--logits", help="The scores are logits, not probabilities.")]
+Logits = Annotated[
+    bool | None,
+    typer.Option(
+        "--logits/--probabilities",
+        help="What kind of numbers the scores are; if not given, as in the model's fit, or probabilities.",
+        show_default=False,
+    ),
+]
 NegativesKept = Annotated[
     float,
     typer.Option("--negatives-kept", metavar="SHARE", help="The share of negatives that survived down-sampling."),
 ]
-Folds = Annotated[int, typer.Option("--folds", metavar="N", help="Deal the rows into this many folds.")]
+Interval = Annotated[
+    float | None,
+    typer.Option("--interval", metavar="LEVEL", help="Add the bounds of this credible interval, such as 0.9."),
+]
+Folds = Annotated[int, typer.Option("--folds", metavar="N", help="Split the rows into this many folds.")]
 Parameters = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the method; may be repeated."),
+]
+Method = Annotated[
+    str,
+    typer.Option("--method", metavar="NAME", help="The method; mcnet methods lists them.", autocompletion=_methods),
+]
+Methods = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method",
+        metavar="NAME",
+        help="Compare this method; may be repeated. All if not given.",
+        autocompletion=_methods,
+    ),
 ]
 Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write.", show_default=False)]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
 Thresholds = Annotated[
     list[str] | None,
     typer.Option(
-        "--fail-if", metavar="THRESHOLD", help="Exit with 1 if this holds, as in 'f_rce>0.05'; may be repeated."
+        "--fail-if",
+        metavar="THRESHOLD",
+        help="Exit with 1 if this holds, as in 'f_rce>0.05'; may be repeated.",
+        autocompletion=_metrics,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a script instead.")]

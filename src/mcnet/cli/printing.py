@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["Printer", "figure", "table"]
+__all__ = ["Printer", "figure", "file_size", "table"]
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,13 @@ class Printer:
 
     json: bool = False
     quiet: bool = False
+    config: str | None = None
+    """The configuration file that gave the command some of its options."""
 
     def result(self, document: dict[str, Any], *shown: Any) -> None:
-        """Print the result of a command: the document for scripts, what is shown for people."""
+        """Print the result of a command: the document for scripts, the rest for people."""
         if self.json:
-            sys.stdout.write(_as_json(document) + "\n")
+            sys.stdout.write(_as_json({**document, "config": self.config} if self.config else document) + "\n")
         elif not self.quiet:
             console = _console()
             for item in shown:
@@ -104,6 +106,18 @@ def figure(value: float | None, digits: int = 4) -> str:
     if value is None or math.isnan(value):
         return "–"
     return f"{value:.{digits}f}" if abs(value) >= 10.0**-digits or value == 0 else f"{value:.1e}"
+
+
+def file_size(number: int) -> str:
+    """Return a size of a file as people read it.
+
+    >>> file_size(578_000_000)
+    '578 MB'
+    """
+    for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number} bytes"
 
 
 def _console() -> "Console":

@@ -1,4 +1,4 @@
-"""`mcnet show`: a saved model in the words and lines of a terminal."""
+"""`mcnet show`: describe and draw a saved model in the terminal."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,9 +28,9 @@ def show(
     Example:
       mcnet show model.json
     """
-    from mcnet.model.file import load
+    from mcnet.cli.files import load_model
 
-    loaded = load(model)
+    loaded = load_model(model)
     Printer(json, quiet).result(
         {
             "method": loaded.method,

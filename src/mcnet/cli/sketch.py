@@ -1,4 +1,4 @@
-"""`mcnet sketch` and `mcnet merge`: logs to small tables that add up."""
+"""`mcnet sketch` and `mcnet merge`: make small tables of logs, and add them up."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +14,7 @@ __all__ = ["merge", "sketch"]
 
 
 def sketch(
+    context: typer.Context,
     logs: options.Logs,
     output: options.Output,
     score: options.Score = None,
@@ -22,9 +23,9 @@ def sketch(
     weight: options.Weight = None,
     folds: options.Folds = 1,
     resolution: Annotated[
-        str | None, typer.Option("--resolution", metavar="N", help="Cells in a unit of logit (512), or exact.")
+        str | None, typer.Option("--resolution", metavar="N", help="Cells per unit of logit (512), or exact.")
     ] = None,
-    logits: options.Logits = False,
+    logits: options.Logits = None,
     negatives_kept: options.NegativesKept = 1.0,
     force: options.Force = False,
     json: options.Json = False,
@@ -39,28 +40,29 @@ def sketch(
       mcnet sketch log.parquet --score pctr --label click --field country \\
           -o part1.parquet
     """
-    from mcnet.cli.files import check_output, read_sketch
+    from mcnet.cli.config import printer_of
+    from mcnet.cli.files import check_output, columns_of, read_sketch
 
-    printer = Printer(json, quiet)
-    check_output(output, logs, force=force, ending=".parquet")
-    made = read_sketch(
-        printer,
+    printer = printer_of(context, json, quiet)
+    check_output(output, logs, force=force, endings=[".parquet"])
+    columns = columns_of(
+        context,
         logs,
         score=score,
         label=label,
         field=field,
         weight=weight,
-        folds=folds,
-        resolution=int(resolution) if resolution is not None and resolution.isdecimal() else resolution,
-        score_type="logit" if logits else "probability",
+        logits=logits,
         negatives_kept=negatives_kept,
+        resolution=int(resolution) if resolution is not None and resolution.isdecimal() else resolution,
     )
+    made = read_sketch(printer, logs, **columns, folds=folds)
     made.save(output)
     _report(printer, made, output)
 
 
 def merge(
-    sketches: Annotated[list[str], typer.Argument(metavar="SKETCH", help="Finished sketches, globs or folders.")],
+    sketches: Annotated[list[str], typer.Argument(metavar="SKETCH", help="Saved sketches, globs or folders.")],
     output: options.Output,
     force: options.Force = False,
     json: options.Json = False,
@@ -77,7 +79,7 @@ def merge(
     from mcnet.sketch.sketch import Sketch
 
     printer = Printer(json, quiet)
-    check_output(output, sketches, force=force, ending=".parquet")
+    check_output(output, sketches, force=force, endings=[".parquet"])
     total = Sketch.merged([Sketch.load(path) for path in expand_paths(sketches)])
     total.save(output)
     _report(printer, total, output)

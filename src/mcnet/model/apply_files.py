@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from mcnet._shared.atomic_files import whole_file
@@ -14,6 +15,7 @@ from mcnet.data.columns import scores_column
 from mcnet.data.files import FilePaths, expand_paths, file_format, open_log, readable, require_columns, source_name
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
+from mcnet.model.unseen import UnseenValues
 
 __all__ = ["apply_to_files"]
 
@@ -28,6 +30,7 @@ def apply_to_files(
     replace: bool = False,
     score_type: ScoreType | None = None,
     progress: Callable[[int], Any] | None = None,
+    unseen: UnseenValues | None = None,
 ) -> int:
     """Write the rows of log files with one more column, their calibrated probability; return how many rows.
 
@@ -41,6 +44,7 @@ def apply_to_files(
     column : the name of the new column; one that exists is refused unless `replace` is set.
     score_type : "probability" or "logit"; by default what the model was fitted on.
     progress : is called with a number of rows each time that many are done, from any thread.
+    unseen : counts the rows with field values that the model has not seen, if it is given.
     """
     target = Path(output)
     source = source_name(files)
@@ -48,6 +52,7 @@ def apply_to_files(
     _refuse_input(target, expand_paths(files))
     frame, score_of, fields_of = _columns(model, files, source, kind, score, column, replace)
     work = _Work(model, score, score_type or model.score_type, progress)
+    work.unseen = unseen
     index = "row"
     while index in frame.collect_schema().names():
         index += "_"
@@ -73,7 +78,7 @@ def _columns(
     require_columns(typed, (score, *model.fields), source=source)
     schema = typed.collect_schema()
     if column in schema and not replace:
-        raise InputError(f"{source} has a column {column!r} already; name another, or ask for it to be replaced")
+        raise InputError(f"{source} has a column {column!r} already; name another, or pass replace=True")
     if column in (score, *model.fields):
         raise InputError(f"the new column cannot be {column!r}: the model reads that one")
     fields = [f"field:{name}" for name in model.fields]
@@ -95,6 +100,7 @@ class _Work:
     ) -> None:
         self.model, self.score, self.score_type, self.progress = model, score, score_type, progress
         self.rows = 0
+        self.unseen: UnseenValues | None = None
         self._error: BaseException | None = None
         self._stopped = threading.Event()
         self._lock = threading.Lock()
@@ -118,6 +124,8 @@ class _Work:
         result = self.model.predict(scores, fields, score_type="probability")
         with self._lock:
             self.rows += len(batch)
+            if self.unseen is not None:
+                self.unseen.add(fields, np.ones(len(batch)))
             if self.progress is not None:
                 self.progress(len(batch))
         return pl.Series(result)
