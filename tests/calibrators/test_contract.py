@@ -54,6 +54,7 @@ def same_curves(one, other, rtol=0.0):
     scores = np.linspace(0.0, 1.0, 1501)
     for value in ["NL", "FR", "ES", "never seen", None]:
         kw = {"field": [value] * len(scores)} if one.model_.fields else {}
+        kw["score_type"] = "probability"
         np.testing.assert_allclose(one.predict(scores, **kw), other.predict(scores, **kw), rtol=rtol, atol=0.0)
 
 
