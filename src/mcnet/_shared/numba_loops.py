@@ -4,6 +4,7 @@ import importlib.util
 import warnings
 from collections.abc import Callable
 from functools import cache
+from pickle import UnpicklingError
 from typing import Any
 
 __all__ = ["compiled", "numba_installed"]
@@ -24,17 +25,33 @@ def numba_installed() -> bool:
     return True
 
 
-def compiled(function: Callable[..., Any], *called: Callable[..., Any]) -> Any:
-    """Return the function compiled, with those it calls; the machine code is kept on disk where there is a place."""
-    from numba import njit
+class _Compiled:
+    """A compiled function that does without its cache on disk when the cache fails."""
 
+    def __init__(self, function: Callable[..., Any]) -> None:
+        from numba import njit
+
+        self._compile_anew: Callable[[], Any] = lambda: njit(nogil=True)(function)
+        try:
+            self._run: Any = njit(cache=True, nogil=True)(function)
+        except RuntimeError:
+            # Neither the package's folder nor the user's cache can be written (a locked-down container).
+            self._run = self._compile_anew()
+
+    def __call__(self, *arguments: Any) -> Any:
+        try:
+            return self._run(*arguments)
+        except (OSError, EOFError, UnpicklingError):
+            # The disk is full, or a file of the cache is damaged: machine code in memory is as good.
+            self._run = self._compile_anew()
+            return self._run(*arguments)
+
+
+def compiled(function: Callable[..., Any], *called: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function compiled, with those it calls; the machine code is kept on disk where there is a place."""
     for other in called:
         _callable_when_compiled(other)
-    try:
-        return njit(cache=True, nogil=True)(function)
-    except RuntimeError:
-        # Neither the package's folder nor the user's cache can be written (a locked-down container): compile anew.
-        return njit(nogil=True)(function)
+    return _Compiled(function)
 
 
 @cache

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet.data.fields import MISSING_LABEL, UNNAMED, FieldColumn, field_text, sort_key
+from mcnet.data.row_numbers import RowFinder, distinct_combinations, fits_one_number, mixed_radix
 from mcnet.errors import InputError
 
 __all__ = ["ANY", "Contexts"]
@@ -62,9 +63,8 @@ class Contexts:
             number[seen] = np.arange(len(seen))
             inverse: NDArray[Any] = codes if len(seen) == len(number) else number[codes]
         else:
-            stacked = _mixed_radix([c.codes for c in columns], [len(c.values) for c in columns])
-            combined, inverse = np.unique(stacked, return_inverse=True)
-            table = _digits(combined, [len(c.values) for c in columns])
+            known, inverse = distinct_combinations([c.codes for c in columns], [len(c.values) for c in columns])
+            table = np.column_stack([column.codes[known] for column in columns])
         contexts = Contexts(tuple(names), tuple(c.values for c in columns), table.astype(np.int32))
         compact, order = contexts.compacted()
         return compact, order[inverse].astype(np.int32, copy=False)
@@ -200,7 +200,10 @@ class Contexts:
             by_code[self.table[:, 0]] = np.arange(len(self), dtype=np.int32)
             return columns[0].mapped(by_code[tables[0]])
         # ANY is -1: shifted by one, every digit is in 0…number of values.
-        keys = _mixed_radix([c.mapped(t + 1) for t, c in zip(tables, columns, strict=True)], self._radix)
+        digits = [c.mapped(t + 1) for t, c in zip(tables, columns, strict=True)]
+        if not fits_one_number(self._radix):
+            return self._finder.find(digits)
+        keys = mixed_radix(digits, self._radix)
         dense, ordered, places = self._index
         if dense is not None:
             return dense[keys]
@@ -227,9 +230,17 @@ class Contexts:
     def _radix(self) -> list[int]:
         return [len(known) + 1 for known in self.values]
 
+    @property
+    def _digits(self) -> list[NDArray[np.int64]]:
+        return [self.table[:, f].astype(np.int64) + 1 for f in range(len(self.names))]
+
+    @cached_property
+    def _finder(self) -> RowFinder:
+        return RowFinder.of(self._digits, self._radix)
+
     @cached_property
     def _index(self) -> tuple[NDArray[np.int32] | None, NDArray[np.int64], NDArray[np.int64]]:
-        keys = _mixed_radix([self.table[:, f].astype(np.int64) + 1 for f in range(len(self.names))], self._radix)
+        keys = mixed_radix(self._digits, self._radix)
         places = np.argsort(keys)
         dense = None
         size = int(np.prod([float(r) for r in self._radix]))
@@ -237,22 +248,3 @@ class Contexts:
             dense = np.full(size, -1, dtype=np.int32)
             dense[keys] = np.arange(len(self), dtype=np.int32)
         return dense, keys[places], places
-
-
-def _mixed_radix(digits: Sequence[NDArray[np.integer]], radix: Sequence[int]) -> NDArray[np.int64]:
-    """Return one whole number for each row of digits."""
-    if float(np.prod([float(r) for r in radix])) > 2.0**62:
-        raise InputError("the fields have too many values together to be combined; use fewer fields")
-    number = np.zeros(len(digits[0]), dtype=np.int64)
-    for digit, base in zip(digits, radix, strict=True):
-        number = number * base + digit
-    return number
-
-
-def _digits(numbers: NDArray[np.int64], radix: Sequence[int]) -> NDArray[np.int64]:
-    """Undo _mixed_radix."""
-    columns = []
-    for base in reversed(radix):
-        numbers, digit = np.divmod(numbers, base)
-        columns.append(digit)
-    return np.column_stack(columns[::-1])

@@ -1,0 +1,48 @@
+"""Dozens of fields: what can be fitted, saved and loaded can be predicted, row by row and in batches."""
+
+import numpy as np
+import pytest
+
+import mcnet
+from mcnet.data.contexts import ANY, Contexts
+from mcnet.data.fields import field_columns
+from mcnet.data.row_numbers import RowFinder, distinct_combinations
+
+
+@pytest.mark.parametrize("fields", [39, 40, 62, 90])
+def test_many_binary_fields(fields, tmp_path):
+    rng = np.random.default_rng(fields)
+    rows = 120
+    field = {f"field {i}": rng.integers(0, 2, rows) for i in range(fields)}
+    score = rng.random(rows)
+    fitted = mcnet.PlattField().fit(score, rng.random(rows) < score, field=field)
+    fitted.save(tmp_path / "model.json")
+    model = mcnet.load(tmp_path / "model.json")
+    found = model.predict(score, field)
+    one = [model.predict_one(s, {name: int(v[i]) for name, v in field.items()}) for i, s in enumerate(score)]
+    assert found.tolist() == one
+    np.testing.assert_array_equal(model.codes(field) >= 0, True)
+    unseen = {name: np.where(np.arange(rows) == 3, 7, v) for name, v in field.items()}
+    assert model.predict(score, unseen)[3] == model.predict_one(score[3], dict.fromkeys(field, 7))
+
+
+@pytest.mark.parametrize("fields", [1, 2, 5, 45])
+def test_rows_are_found_as_a_dictionary_finds_them(fields):
+    rng = np.random.default_rng(0)
+    radix = rng.integers(2, 5, fields).tolist()
+    rows = np.column_stack([rng.integers(0, r, 500) for r in radix])
+    known, inverse = distinct_combinations(list(rows.T), radix)
+    np.testing.assert_array_equal(rows[known][inverse], rows)
+    assert sorted(map(tuple, rows[known].tolist())) == list(map(tuple, rows[known].tolist()))
+    finder = RowFinder.of(list(rows[known].T), radix)
+    places = {tuple(row): place for place, row in enumerate(rows[known].tolist())}
+    asked = np.column_stack([rng.integers(0, r, 500) for r in radix])
+    asked = np.concatenate([rows, asked])
+    assert finder.find(list(asked.T)).tolist() == [places.get(tuple(row), -1) for row in asked.tolist()]
+
+
+def test_a_table_of_no_context_finds_nothing():
+    names = tuple(f"f{i}" for i in range(50))
+    contexts = Contexts(names, (("0", "1"),) * 50, np.zeros((0, 50), dtype=np.int32))
+    columns = field_columns({name: [0, 1] for name in names})
+    assert contexts.lookup(columns).tolist() == [ANY, ANY]
