@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from mcnet.networks.training_points import Cells
+from mcnet.networks.training_points import TrainingCells
 
 
 def truth(logit: NDArray[np.float64], value: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -27,13 +27,13 @@ def draw(rows: int, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.int6
     return logit, value, label
 
 
-def summarise(logit: NDArray[np.float64], value: NDArray[np.int64], label: NDArray[np.float64]) -> Cells:
+def summarise(logit: NDArray[np.float64], value: NDArray[np.int64], label: NDArray[np.float64]) -> TrainingCells:
     key = np.floor(logit * 64).astype(np.int64)
     key = (key - key.min()) * 4 + value
     distinct, inverse = np.unique(key, return_inverse=True)
     weight = np.bincount(inverse).astype(np.float64)
     mean = np.bincount(inverse, weights=logit) / weight
-    return Cells.of(
+    return TrainingCells.of(
         mean,
         weight,
         np.bincount(inverse, weights=label),
@@ -53,5 +53,5 @@ def log() -> SimpleNamespace:
 
 
 @pytest.fixture(scope="session")
-def cells() -> Cells:
+def cells() -> TrainingCells:
     return summarise(*draw(200_000))

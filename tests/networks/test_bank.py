@@ -14,7 +14,7 @@ from mcnet.networks.line_plot import fit_lines
 from mcnet.networks.monotone import BankShape
 from mcnet.networks.objective import Penalties, Priors
 from mcnet.networks.optimise import Schedule
-from mcnet.networks.training_points import Cells, equal_mass_edges, make_grid, with_unseen
+from mcnet.networks.training_points import TrainingCells, midpoint_edges, pad_cells, with_unseen
 
 SHAPE = BankShape(hidden=(16, 16), embedding=8)
 BRIEF = Schedule(steps=20, cycles=1)
@@ -22,7 +22,7 @@ QUICK = BankConfig(bins=8, shape=SHAPE, schedule=Schedule(steps=40, cycles=3))
 
 
 @pytest.fixture(scope="module")
-def fit(cells: Cells) -> BankFit:
+def fit(cells: TrainingCells) -> BankFit:
     return fit_bank(cells, QUICK)
 
 
@@ -39,7 +39,7 @@ def test_fit_is_closer_to_the_truth_than_isotonic_per_value(fit: BankFit, log) -
     assert ours < log.divergence(p, np.clip(isotonic, 1e-6, 1 - 1e-6)) / 3
 
 
-def test_predictions_sum_to_the_positives_of_every_value(fit: BankFit, cells: Cells) -> None:
+def test_predictions_sum_to_the_positives_of_every_value(fit: BankFit, cells: TrainingCells) -> None:
     p = fit.predict(cells.logit, cells.codes[cells.context])
     for v in range(4):
         inside = cells.context == v
@@ -56,12 +56,12 @@ def test_functions_rise_with_the_score_for_every_value_and_for_unseen_ones(fit: 
     assert 0.0 <= fit.order_loss < 0.05
 
 
-def test_same_seed_same_bits_and_order_of_cells_does_not_matter(fit: BankFit, cells: Cells) -> None:
+def test_same_seed_same_bits_and_order_of_cells_does_not_matter(fit: BankFit, cells: TrainingCells) -> None:
     again = fit_bank(cells, QUICK)
     grid, value = np.linspace(-8, 1, 50), np.zeros(50, dtype=int)
     assert (again.predict(grid, value) == fit.predict(grid, value)).all()
     shuffle = np.random.default_rng(0).permutation(len(cells.logit))
-    mixed = Cells.of(
+    mixed = TrainingCells.of(
         cells.logit[shuffle],
         cells.weight[shuffle],
         cells.positives[shuffle],
@@ -78,11 +78,11 @@ def test_state_survives_json_and_tensors(fit: BankFit) -> None:
     assert restored.config == fit.config
 
 
-def test_warm_start_stays_at_the_optimum_and_learns_a_new_value(fit: BankFit, cells: Cells) -> None:
+def test_warm_start_stays_at_the_optimum_and_learns_a_new_value(fit: BankFit, cells: TrainingCells) -> None:
     again = fit_bank(cells, warm=fit)
     assert again.descent.loss <= fit.descent.loss + 1e-6
     codes = np.concatenate([cells.codes, [[4]]])
-    more = Cells.of(
+    more = TrainingCells.of(
         np.append(cells.logit, [-4.0, -3.0]),
         np.append(cells.weight, [50_000, 50_000]),
         np.append(cells.positives, [3000, 7000]),
@@ -95,14 +95,14 @@ def test_warm_start_stays_at_the_optimum_and_learns_a_new_value(fit: BankFit, ce
         fit_bank(cells, BankConfig(), warm=fit)
 
 
-def test_unseen_values_get_the_pooled_curve(fit: BankFit, cells: Cells) -> None:
+def test_unseen_values_get_the_pooled_curve(fit: BankFit, cells: TrainingCells) -> None:
     pooled = fit.predict(cells.logit, np.full(len(cells.logit), 4))
     assert (pooled * cells.weight).sum() == pytest.approx(cells.positives.sum(), rel=0.02)
 
 
-def test_two_fields_add_up(cells: Cells) -> None:
+def test_two_fields_add_up(cells: TrainingCells) -> None:
     codes = np.array([[c % 2, c // 2] for c in range(4)])
-    two = Cells.of(cells.logit, cells.weight, cells.positives, cells.context, codes)
+    two = TrainingCells.of(cells.logit, cells.weight, cells.positives, cells.context, codes)
     fit = fit_bank(two, QUICK)
     p = fit.predict(cells.logit, codes[cells.context])
     for field in range(2):
@@ -112,8 +112,8 @@ def test_two_fields_add_up(cells: Cells) -> None:
     assert np.isfinite(fit.predict(cells.logit[:3], np.array([[0, 9], [9, 1], [9, 9]]))).all()
 
 
-def test_without_fields_the_context_needs_no_codes(cells: Cells) -> None:
-    plain = Cells.of(cells.logit, cells.weight, cells.positives)
+def test_without_fields_the_context_needs_no_codes(cells: TrainingCells) -> None:
+    plain = TrainingCells.of(cells.logit, cells.weight, cells.positives)
     fit = fit_bank(plain, QUICK)
     p = fit.predict(cells.logit)
     assert (p * cells.weight).sum() == pytest.approx(cells.positives.sum(), rel=1e-3)
@@ -121,7 +121,7 @@ def test_without_fields_the_context_needs_no_codes(cells: Cells) -> None:
         fit.predict(cells.logit, cells.context)
 
 
-def test_probability_space_trains_on_cells_too(cells: Cells) -> None:
+def test_probability_space_trains_on_cells_too(cells: TrainingCells) -> None:
     shape = BankShape(hidden=(16, 16), embedding=8, space="probability")
     none = Priors(*[np.inf] * 6)
     fit = fit_bank(cells, BankConfig(bins=5, shape=shape, schedule=BRIEF, priors=none, penalties=Penalties(order=0.0)))
@@ -130,7 +130,7 @@ def test_probability_space_trains_on_cells_too(cells: Cells) -> None:
     assert (p * cells.weight).sum() == pytest.approx(cells.positives.sum(), rel=0.01)
 
 
-def test_order_penalty_lowers_the_order_loss(cells: Cells) -> None:
+def test_order_penalty_lowers_the_order_loss(cells: TrainingCells) -> None:
     loose = Priors(jump=0.1)
     free = fit_bank(
         cells, BankConfig(bins=5, shape=SHAPE, schedule=BRIEF, priors=loose, penalties=Penalties(order=0.0))
@@ -142,7 +142,7 @@ def test_order_penalty_lowers_the_order_loss(cells: Cells) -> None:
 
 
 @pytest.fixture(scope="module")
-def degenerate(log) -> dict[str, Cells]:
+def degenerate(log) -> dict[str, TrainingCells]:
     logit, value, label = log.draw(3000)
     extreme = np.array([-16.118, -16.118, 16.118, 0.0])
     no_positives = np.where(value == 2, 0.0, label)
@@ -152,11 +152,11 @@ def degenerate(log) -> dict[str, Cells]:
         "a bin without positives": log.summarise(logit, value, low_bin),
         "no positives at all": log.summarise(logit, value, 0 * label),
         "positives only": log.summarise(logit, value, 0 * label + 1),
-        "constant scores": Cells.of(np.full(3, -2.0), np.ones(3) * 100, np.array([3.0, 5, 4]), np.arange(3)),
-        "ten rows": Cells.of(logit[:10], np.ones(10), (np.arange(10) % 3 == 0).astype(float), value[:10]),
-        "one row": Cells.of(logit[:1], np.ones(1), np.zeros(1)),
-        "one value": Cells.of(logit, np.ones(3000), label, 0 * value),
-        "extreme scores": Cells.of(extreme, np.ones(4) * 1000, np.array([0.0, 1, 1000, 400])),
+        "constant scores": TrainingCells.of(np.full(3, -2.0), np.ones(3) * 100, np.array([3.0, 5, 4]), np.arange(3)),
+        "ten rows": TrainingCells.of(logit[:10], np.ones(10), (np.arange(10) % 3 == 0).astype(float), value[:10]),
+        "one row": TrainingCells.of(logit[:1], np.ones(1), np.zeros(1)),
+        "one value": TrainingCells.of(logit, np.ones(3000), label, 0 * value),
+        "extreme scores": TrainingCells.of(extreme, np.ones(4) * 1000, np.array([0.0, 1, 1000, 400])),
     }
 
 
@@ -174,7 +174,7 @@ DEGENERATE = [
 
 
 @pytest.mark.parametrize("name", DEGENERATE)
-def test_degenerate_cells_give_finite_monotone_answers(name: str, degenerate: dict[str, Cells]) -> None:
+def test_degenerate_cells_give_finite_monotone_answers(name: str, degenerate: dict[str, TrainingCells]) -> None:
     cells = degenerate[name]
     config = BankConfig(bins=8, shape=SHAPE, schedule=Schedule(steps=20, cycles=2), least_positives=1)
     fit = fit_bank(cells, config)
@@ -189,7 +189,7 @@ def test_degenerate_cells_give_finite_monotone_answers(name: str, degenerate: di
 
 
 @pytest.mark.parametrize("name", DEGENERATE)
-def test_the_other_functions_survive_degenerate_cells_too(name: str, degenerate: dict[str, Cells]) -> None:
+def test_the_other_functions_survive_degenerate_cells_too(name: str, degenerate: dict[str, TrainingCells]) -> None:
     cells = degenerate[name]
     grid = np.linspace(-16.118, 16.118, 100)
     lines = fit_lines(cells)
@@ -204,27 +204,27 @@ def test_the_other_functions_survive_degenerate_cells_too(name: str, degenerate:
 def test_cells_are_checked() -> None:
     one = np.ones(2)
     with pytest.raises(InputError, match="positives"):
-        Cells.of(one, one, 2 * one)
+        TrainingCells.of(one, one, 2 * one)
     with pytest.raises(InputError, match="nothing to fit"):
-        Cells.of(one, 0 * one, 0 * one)
+        TrainingCells.of(one, 0 * one, 0 * one)
     with pytest.raises(InputError, match="finite"):
-        Cells.of(np.array([np.nan, 0]), one, one)
+        TrainingCells.of(np.array([np.nan, 0]), one, one)
     with pytest.raises(InputError, match="context"):
-        Cells.of(one, one, one, np.array([0, 5]), np.zeros((2, 1), dtype=int))
+        TrainingCells.of(one, one, one, np.array([0, 5]), np.zeros((2, 1), dtype=int))
 
 
 def test_edges_never_split_ties_and_bins_have_equal_mass() -> None:
     points = np.repeat([1.0, 2.0, 3.0, 4.0], [1, 5, 1, 1])
-    edges = equal_mass_edges(points, np.ones(8), 4)
+    edges = midpoint_edges(points, np.ones(8), 4)
     assert set(edges) <= {1.5, 2.5, 3.5}
-    assert len(equal_mass_edges(np.full(5, 2.0), np.ones(5), 4)) == 0
-    fine = equal_mass_edges(np.arange(100.0), np.ones(100), 10)
+    assert len(midpoint_edges(np.full(5, 2.0), np.ones(5), 4)) == 0
+    fine = midpoint_edges(np.arange(100.0), np.ones(100), 10)
     np.testing.assert_array_equal(fine, np.arange(9.5, 99, 10))
 
 
-def test_grid_keeps_mass_positives_and_mean_score(cells: Cells) -> None:
-    edges = equal_mass_edges(cells.logit, cells.weight, 7)
-    grid = make_grid(cells, cells.logit, edges, 16)
+def test_grid_keeps_mass_positives_and_mean_score(cells: TrainingCells) -> None:
+    edges = midpoint_edges(cells.logit, cells.weight, 7)
+    grid = pad_cells(cells, cells.logit, edges, 16)
     assert grid.points.shape == (7, 4, 16)
     assert grid.weight.sum() == pytest.approx(cells.mass)
     assert grid.positives.sum() == pytest.approx(cells.positives.sum())
@@ -233,9 +233,9 @@ def test_grid_keeps_mass_positives_and_mean_score(cells: Cells) -> None:
         assert grid.weight[:, v].sum() == pytest.approx(cells.weight[cells.context == v].sum())
 
 
-def test_unseen_contexts_pool_the_others(cells: Cells) -> None:
+def test_unseen_contexts_pool_the_others(cells: TrainingCells) -> None:
     codes = np.array([[c % 2, c // 2] for c in range(4)])
-    full = with_unseen(Cells.of(cells.logit, cells.weight, cells.positives, cells.context, codes), 0.3)
+    full = with_unseen(TrainingCells.of(cells.logit, cells.weight, cells.positives, cells.context, codes), 0.3)
     np.testing.assert_array_equal(full.codes[4:], [[2, 2], [2, 0], [2, 1], [0, 2], [1, 2]])
     assert full.mass == pytest.approx(1.3 * cells.mass)
     assert expit(full.logit).max() < 1

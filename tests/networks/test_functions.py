@@ -18,7 +18,7 @@ from mcnet.networks.monotone import BankShape
 from mcnet.networks.objective import Penalties
 from mcnet.networks.optimise import Schedule
 from mcnet.networks.training import RowSchedule
-from mcnet.networks.training_points import Cells
+from mcnet.networks.training_points import TrainingCells
 
 SMALL = BankShape(hidden=(16, 16), embedding=8)
 
@@ -29,7 +29,7 @@ def test_interpolation_is_that_of_numpy_inside_and_straight_outside() -> None:
     assert interpolate(knots, values, points).tolist() == [-2.0, 1.0, 2.0, 2.5, 4.0]
 
 
-def test_line_plot_is_the_optimum_of_its_convex_problem(cells: Cells) -> None:
+def test_line_plot_is_the_optimum_of_its_convex_problem(cells: TrainingCells) -> None:
     config = LineConfig(pieces=6, penalties=Penalties(order=0.0), level=1e3)
     fit = fit_lines(cells, config)
 
@@ -46,7 +46,7 @@ def test_line_plot_is_the_optimum_of_its_convex_problem(cells: Cells) -> None:
 def test_line_plot_never_falls_under_its_penalty_and_survives_storage() -> None:
     logit = np.linspace(-3, 0, 40)
     positives = np.where(np.arange(40) % 8 < 4, 30.0, 10.0)
-    cells = Cells.of(logit, np.full(40, 100.0), positives)
+    cells = TrainingCells.of(logit, np.full(40, 100.0), positives)
     free = fit_lines(cells, LineConfig(pieces=10, penalties=Penalties(order=0.0)))
     held = fit_lines(cells, LineConfig(pieces=10, penalties=Penalties(order=1.0)))
     assert free.order_loss > 1.0
@@ -56,9 +56,9 @@ def test_line_plot_never_falls_under_its_penalty_and_survives_storage() -> None:
     assert fit_lines(cells, warm=held).loss == pytest.approx(held.loss, abs=1e-6)
 
 
-def test_balance_evens_out_the_field_values_of_a_line_plot(cells: Cells) -> None:
+def test_balance_evens_out_the_field_values_of_a_line_plot(cells: TrainingCells) -> None:
     # One line can even out field values only where their scores differ.
-    apart = Cells.of(cells.logit + cells.context, cells.weight, cells.positives, cells.context)
+    apart = TrainingCells.of(cells.logit + cells.context, cells.weight, cells.positives, cells.context)
 
     def spread(balance: float) -> float:
         penalties = Penalties(order=0.0, balance=balance, normalise="field")
@@ -70,11 +70,11 @@ def test_balance_evens_out_the_field_values_of_a_line_plot(cells: Cells) -> None
 
 
 @pytest.fixture(scope="module")
-def adaptive(cells: Cells) -> AdaptiveFit:
+def adaptive(cells: TrainingCells) -> AdaptiveFit:
     return fit_adaptive(cells, AdaptiveConfig(hidden=32, schedule=Schedule(steps=120, peak=2e-2, cycles=2)))
 
 
-def test_adaptive_functions_beat_one_line_for_all(adaptive: AdaptiveFit, cells: Cells, log) -> None:
+def test_adaptive_functions_beat_one_line_for_all(adaptive: AdaptiveFit, cells: TrainingCells, log) -> None:
     test, value, _ = log.draw(50_000, 9)
     truth = log.truth(test, value)
     assert (
@@ -88,7 +88,7 @@ def test_adaptive_choice_of_bins_receives_a_gradient(adaptive: AdaptiveFit) -> N
     assert float(last.detach().abs().max()) > 0
 
 
-def test_adaptive_fit_survives_storage_and_pools_unseen_values(adaptive: AdaptiveFit, cells: Cells) -> None:
+def test_adaptive_fit_survives_storage_and_pools_unseen_values(adaptive: AdaptiveFit, cells: TrainingCells) -> None:
     again = restore_adaptive(adaptive.state(), json.loads(json.dumps(adaptive.description())))
     codes = np.arange(len(cells.logit)) % 6 - 1
     assert (again.predict(cells.logit, codes) == adaptive.predict(cells.logit, codes)).all()
@@ -96,8 +96,8 @@ def test_adaptive_fit_survives_storage_and_pools_unseen_values(adaptive: Adaptiv
     assert (pooled * cells.weight).sum() == pytest.approx(cells.positives.sum(), rel=0.1)
 
 
-def test_adaptive_functions_need_no_field(cells: Cells) -> None:
-    plain = Cells.of(cells.logit, cells.weight, cells.positives)
+def test_adaptive_functions_need_no_field(cells: TrainingCells) -> None:
+    plain = TrainingCells.of(cells.logit, cells.weight, cells.positives)
     fit = fit_adaptive(plain, AdaptiveConfig(hidden=8, schedule=Schedule(steps=60, peak=2e-2, cycles=1)))
     assert (fit.predict(cells.logit) * cells.weight).sum() == pytest.approx(cells.positives.sum(), rel=0.05)
 
@@ -159,7 +159,7 @@ def test_auxiliary_network_learns_what_the_score_does_not_know(kind: str, log) -
 def test_auxiliary_network_starts_at_zero_and_needs_logits() -> None:
     network = AuxiliaryNetwork(np.zeros(3), np.ones(3), (4,))
     assert (network(torch.randn(5, 3), torch.zeros(5, 1, dtype=torch.long)) == 0).all()
-    cells = Cells.of(np.array([-3.0, -2.0, -1.0]), np.full(3, 1000.0), np.array([50.0, 100, 250]))
+    cells = TrainingCells.of(np.array([-3.0, -2.0, -1.0]), np.full(3, 1000.0), np.array([50.0, 100, 250]))
     config = BankConfig(
         bins=1, shape=BankShape(hidden=(4, 4), space="probability"), schedule=Schedule(steps=2, cycles=1)
     )

@@ -29,7 +29,7 @@ from mcnet.networks.losses import (
 from mcnet.networks.objective import Penalties
 from mcnet.networks.optimise import Descent, Progress, Schedule, Step, descend
 from mcnet.networks.statistics import NodeStatistics, node_statistics
-from mcnet.networks.training_points import Cells, as_codes, make_grid, with_unseen
+from mcnet.networks.training_points import TrainingCells, as_codes, pad_cells, with_unseen
 
 __all__ = ["AdaptiveConfig", "AdaptiveFit", "AdaptiveFunction", "fit_adaptive", "restore_adaptive"]
 
@@ -190,10 +190,10 @@ def _radix(sizes: tuple[int, ...]) -> list[int]:
 class _AdaptiveObjective:
     """AdaCalib's objective, repaired, on a rectangle of cells: context × points."""
 
-    def __init__(self, function: AdaptiveFunction, cells: Cells, originals: int) -> None:
+    def __init__(self, function: AdaptiveFunction, cells: TrainingCells, originals: int) -> None:
         self.function, self.originals, self.config = function, originals, function.config
         device = function.rate_table.device
-        grid = make_grid(cells, cells.logit, np.empty(0), self.config.cells)
+        grid = pad_cells(cells, cells.logit, np.empty(0), self.config.cells)
         self.points = torch.as_tensor(grid.points[0], device=device)
         self.weight = torch.as_tensor(grid.weight[0], dtype=torch.float32, device=device)
         self.positives = torch.as_tensor(grid.positives[0], dtype=torch.float32, device=device)
@@ -286,7 +286,7 @@ def restore_adaptive(state: Mapping[str, Tensor], description: Mapping[str, Any]
 
 
 def fit_adaptive(
-    cells: Cells,
+    cells: TrainingCells,
     config: AdaptiveConfig | None = None,
     warm: AdaptiveFit | None = None,
     progress: Progress | None = None,

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from mcnet.networks.objective import Penalties
 from mcnet.networks.optimise import Descent, Progress
-from mcnet.networks.training import FeatureNetwork, RowFunction, Rows, RowSchedule, deal_rows, descend_on_rows
+from mcnet.networks.training import FeatureNetwork, RowFunction, Rows, RowSchedule, split_rows, descend_on_rows
 
 __all__ = ["AuxiliaryFit", "AuxiliaryNetwork", "fit_with_auxiliary", "restore_auxiliary"]
 
@@ -172,4 +172,4 @@ def fit_with_auxiliary(
     network, _ = network.to(device), function.module.to(device)
     rows = Rows.of(np.asarray(logit), label, codes, weight, dense, categories, device)
     descent = descend_on_rows(function, rows, schedule, penalties or Penalties(), field_sizes, network, progress)
-    return AuxiliaryFit(function, network, descent, deal_rows(len(rows), schedule)[0].numpy())
+    return AuxiliaryFit(function, network, descent, split_rows(len(rows), schedule)[0].numpy())

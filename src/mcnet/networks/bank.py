@@ -17,7 +17,7 @@ from mcnet.networks.losses import order_loss
 from mcnet.networks.monotone import BankShape, MonotoneBank, Ranges
 from mcnet.networks.objective import BankObjective, Penalties, Priors
 from mcnet.networks.optimise import Descent, Progress, Schedule, descend
-from mcnet.networks.training_points import Cells, as_codes, equal_mass_edges, make_grid, with_unseen
+from mcnet.networks.training_points import TrainingCells, as_codes, midpoint_edges, pad_cells, with_unseen
 
 __all__ = ["BankConfig", "BankFit", "affordable_bins", "fit_bank", "order_violation", "place_bins", "restore_bank"]
 
@@ -71,7 +71,7 @@ def affordable_bins(weight: float, positives: float, config: BankConfig) -> int:
 
 def place_bins(points: FloatArray, weight: FloatArray, positives: FloatArray, config: BankConfig) -> Ranges:
     """Bins of equal mass over the points, as many as the configuration and the data allow."""
-    edges = equal_mass_edges(points, weight, affordable_bins(float(weight.sum()), float(positives.sum()), config))
+    edges = midpoint_edges(points, weight, affordable_bins(float(weight.sum()), float(positives.sum()), config))
     where = np.searchsorted(edges, points, side="right")
     mass = np.bincount(where, weights=weight)
     mean = np.bincount(where, weights=weight * points) / mass
@@ -175,7 +175,7 @@ def restore_bank(state: Mapping[str, Tensor], description: Mapping[str, Any]) ->
 
 
 def fit_bank(
-    cells: Cells,
+    cells: TrainingCells,
     config: BankConfig | None = None,
     warm: BankFit | None = None,
     progress: Progress | None = None,
@@ -196,7 +196,7 @@ def fit_bank(
     full = with_unseen(cells, config.unseen)
     edges = bank.edges.cpu().numpy()
     full_points = full.logit if config.shape.space == "logit" else expit(full.logit)
-    grid = make_grid(full, full_points, edges, config.cells)
+    grid = pad_cells(full, full_points, edges, config.cells)
     ends = {"left": bank.left.cpu().numpy(), "right": bank.right.cpu().numpy()}
     grid = dataclasses.replace(grid, **ends)
     objective = BankObjective(bank, full, grid, len(cells.codes), config.priors, config.penalties, config.nodes)
@@ -211,7 +211,7 @@ def order_violation(bank: MonotoneBank, codes: NDArray[np.int64]) -> float:
     return float(order_loss(*double.edge_values(torch.as_tensor(codes, device=bank.left.device))))
 
 
-def _continued(warm: BankFit, cells: Cells, config: BankConfig) -> MonotoneBank:
+def _continued(warm: BankFit, cells: TrainingCells, config: BankConfig) -> MonotoneBank:
     """A copy of the previous bank, with a row in its tables for every field value that is new."""
     old = warm.bank
     if config.shape != old.shape:

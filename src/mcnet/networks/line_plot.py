@@ -20,7 +20,7 @@ from mcnet._shared.typing import FloatArray
 from mcnet.networks.chain_newton import newton
 from mcnet.networks.losses import balance_loss, log_loss_from_logits, order_loss
 from mcnet.networks.objective import ROUNDING, Penalties
-from mcnet.networks.training_points import Cells, equal_mass_edges
+from mcnet.networks.training_points import TrainingCells, midpoint_edges
 
 __all__ = ["LineConfig", "LineFit", "LineFunction", "fit_lines", "interpolate", "restore_lines"]
 
@@ -126,10 +126,10 @@ def place_knots(points: FloatArray, weight: FloatArray, pieces: int) -> FloatArr
     low, high = float(points.min()), float(points.max())
     if low == high:
         return np.array([low - 0.5, low + 0.5])
-    return np.concatenate([[low], equal_mass_edges(points, weight, pieces), [high]])
+    return np.concatenate([[low], midpoint_edges(points, weight, pieces), [high]])
 
 
-def fit_lines(cells: Cells, config: LineConfig | None = None, warm: LineFit | None = None) -> LineFit:
+def fit_lines(cells: TrainingCells, config: LineConfig | None = None, warm: LineFit | None = None) -> LineFit:
     """The best line-plot for weighted cells.
 
     With `warm`, the knots of a previous fit are kept and its values are where the search starts.

@@ -15,7 +15,7 @@ from mcnet.networks.monotone import BankShape, MonotoneBank
 from mcnet.networks.objective import Penalties, Priors
 from mcnet.networks.optimise import Progress
 from mcnet.networks.training import Rows, RowSchedule, descend_on_rows
-from mcnet.networks.training_points import Cells, as_codes
+from mcnet.networks.training_points import TrainingCells, as_codes
 
 __all__ = ["BankOnRows", "fit_bank_on_rows", "paper_config"]
 
@@ -93,7 +93,7 @@ def fit_bank_on_rows(
     table = as_codes(codes, len(logit), sizes)
     contexts = np.unique(table, axis=0) if sizes else np.empty((1, 0), dtype=np.int64)
     mass = np.ones(len(logit)) if weight is None else np.asarray(weight, dtype=np.float64)
-    Cells.of(logit, mass, mass * label)
+    TrainingCells.of(logit, mass, mass * label)
     points = np.asarray(logit, dtype=np.float64)
     points = points if config.shape.space == "logit" else expit(points)
     if warm is None:

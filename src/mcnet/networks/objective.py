@@ -16,7 +16,7 @@ from mcnet.networks.losses import (
 )
 from mcnet.networks.monotone import MonotoneBank
 from mcnet.networks.optimise import Step
-from mcnet.networks.training_points import Cells, Grid
+from mcnet.networks.training_points import TrainingCells, PaddedCells
 
 __all__ = ["BankObjective", "Penalties", "Priors"]
 
@@ -84,8 +84,8 @@ class BankObjective:
     def __init__(
         self,
         bank: MonotoneBank,
-        cells: Cells,
-        grid: Grid,
+        cells: TrainingCells,
+        grid: PaddedCells,
         originals: int,
         priors: Priors,
         penalties: Penalties,

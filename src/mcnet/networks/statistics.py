@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.typing import FloatArray
-from mcnet.networks.training_points import Cells
+from mcnet.networks.training_points import TrainingCells
 
 __all__ = ["NodeStatistics", "node_statistics"]
 
@@ -53,7 +53,7 @@ def _levels(values: FloatArray, levels: int) -> NDArray[np.int64]:
 
 
 def node_statistics(
-    cells: Cells, candidates: tuple[int, ...], levels: int, keys: NDArray[np.int64], pooled: int
+    cells: TrainingCells, candidates: tuple[int, ...], levels: int, keys: NDArray[np.int64], pooled: int
 ) -> NodeStatistics:
     """Knots and statistics of every context for every candidate number of bins."""
     contexts, nodes = len(cells.codes), sum(n + 1 for n in candidates)

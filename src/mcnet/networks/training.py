@@ -14,7 +14,7 @@ from mcnet.networks.losses import balance_loss, log_loss_from_logits, log_loss_f
 from mcnet.networks.objective import Penalties
 from mcnet.networks.optimise import Descent, FlatAdam, Progress, flush_denormals, threads_for
 
-__all__ = ["FeatureNetwork", "RowFunction", "RowSchedule", "Rows", "deal_rows", "descend_on_rows"]
+__all__ = ["FeatureNetwork", "RowFunction", "RowSchedule", "Rows", "split_rows", "descend_on_rows"]
 
 
 class RowFunction(Protocol):
@@ -128,7 +128,7 @@ class RowSchedule:
     max_steps: int | None = None
 
 
-def deal_rows(count: int, schedule: RowSchedule) -> tuple[Tensor, Tensor, torch.Generator]:
+def split_rows(count: int, schedule: RowSchedule) -> tuple[Tensor, Tensor, torch.Generator]:
     """The rows that judge, the rows to train on, and what the schedule draws its batches from."""
     generator = torch.Generator().manual_seed(schedule.seed)
     order = torch.randperm(count, generator=generator)
@@ -150,7 +150,7 @@ def descend_on_rows(
         raise InputError("an auxiliary network adds to logits: the function must live in logit space")
     modules = [function.module] if auxiliary is None else [function.module, auxiliary]
     adam = FlatAdam([p for m in modules for p in m.parameters()], (0.9, 0.999), 1e-8, schedule.decay)
-    held, train, generator = deal_rows(len(rows), schedule)
+    held, train, generator = split_rows(len(rows), schedule)
     held, train = held.to(rows.points.device), train.to(rows.points.device)
     order_weight = penalties.order_in(function.space)
     groups = int(rows.group.max()) + 1

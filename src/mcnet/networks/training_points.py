@@ -9,11 +9,11 @@ from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.errors import InputError
 from mcnet.sketch.equal_mass import equal_mass_cuts
 
-__all__ = ["Cells", "Grid", "as_codes", "equal_mass_edges", "make_grid", "with_unseen"]
+__all__ = ["TrainingCells", "PaddedCells", "as_codes", "midpoint_edges", "pad_cells", "with_unseen"]
 
 
 @dataclass(frozen=True)
-class Cells:
+class TrainingCells:
     """Everything a calibrator needs to know about the rows: weighted points and their contexts.
 
     `logit`, `context`, `weight` and `positives` have one entry a cell. Row `c` of `codes` holds the field
@@ -37,8 +37,8 @@ class Cells:
         context: IntArray | None = None,
         codes: IntArray | None = None,
         sizes: tuple[int, ...] | None = None,
-    ) -> "Cells":
-        """Cells from plain arrays; one context without fields if none is given."""
+    ) -> "TrainingCells":
+        """TrainingCells from plain arrays; one context without fields if none is given."""
         logit = np.asarray(logit, dtype=np.float64)
         if context is None:
             context, codes = np.zeros(len(logit), dtype=np.int64), np.empty((1, 0), dtype=np.int64)
@@ -83,7 +83,7 @@ def as_codes(codes: NDArray[np.integer] | None, rows: int, sizes: tuple[int, ...
     return np.where((table < 0) | (table >= limit), limit, table)
 
 
-def with_unseen(cells: Cells, share: float) -> Cells:
+def with_unseen(cells: TrainingCells, share: float) -> TrainingCells:
     """Add contexts in which a field value is unknown, so that unseen values get the pooled curve.
 
     The expectation of replacing field values at random: one field at a time and all together, with `share` of
@@ -104,7 +104,7 @@ def with_unseen(cells: Cells, share: float) -> Cells:
         count += len(distinct)
     copies = len(hidden)
     scale = np.repeat([1.0, share / copies], [len(cells.logit), copies * len(cells.logit)])
-    return Cells(
+    return TrainingCells(
         logit=np.tile(cells.logit, 1 + copies),
         context=np.concatenate(parts),
         weight=np.tile(cells.weight, 1 + copies) * scale,
@@ -114,10 +114,10 @@ def with_unseen(cells: Cells, share: float) -> Cells:
     )
 
 
-def equal_mass_edges(points: FloatArray, weight: FloatArray, bins: int) -> FloatArray:
+def midpoint_edges(points: FloatArray, weight: FloatArray, bins: int) -> FloatArray:
     """Interior edges of at most `bins` bins of equal mass, each midway between two distinct points.
 
-    >>> equal_mass_edges(np.array([1.0, 2.0, 3.0, 4.0]), np.ones(4), 2)
+    >>> midpoint_edges(np.array([1.0, 2.0, 3.0, 4.0]), np.ones(4), 2)
     array([2.5])
     """
     distinct, inverse = np.unique(points, return_inverse=True)
@@ -126,8 +126,8 @@ def equal_mass_edges(points: FloatArray, weight: FloatArray, bins: int) -> Float
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Cells in a rectangle: bin × context × at most P points, padded with points of weight zero.
+class PaddedCells:
+    """TrainingCells in a rectangle: bin × context × at most P points, padded with points of weight zero.
 
     `left` and `right` are the ends of each bin; the outer ones are the outermost points.
     """
@@ -139,7 +139,7 @@ class Grid:
     right: FloatArray
 
 
-def make_grid(cells: Cells, points: FloatArray, edges: FloatArray, count: int) -> Grid:
+def pad_cells(cells: TrainingCells, points: FloatArray, edges: FloatArray, count: int) -> PaddedCells:
     """Put every cell into its bin and merge neighbours: at most `count`, of equal mass, a bin and context."""
     bins, contexts = len(edges) + 1, len(cells.codes)
     bin_of = np.searchsorted(edges, points, side="right")
@@ -163,4 +163,4 @@ def make_grid(cells: Cells, points: FloatArray, edges: FloatArray, count: int) -
     left, right = np.concatenate([[lowest], edges]), np.concatenate([edges, [highest]])
     centre = np.broadcast_to(((left + right) / 2.0)[:, None, None], merged.shape)
     mean = np.divide(total(weight * points[order]), merged, out=centre.copy(), where=merged > 0)
-    return Grid(mean, merged, total(cells.positives[order]), left, right)
+    return PaddedCells(mean, merged, total(cells.positives[order]), left, right)

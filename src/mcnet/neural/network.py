@@ -47,14 +47,14 @@ class NetworkFit(Protocol):
 
 def network_cells(sketch: Sketch) -> Any:
     """Return the cells of a sketch as the networks take them."""
-    from mcnet.networks.training_points import Cells
+    from mcnet.networks.training_points import TrainingCells
 
     contexts = sketch.contexts
     if not contexts.names:
-        return Cells.of(sketch.logit, sketch.weight, sketch.positives)
+        return TrainingCells.of(sketch.logit, sketch.weight, sketch.positives)
     sizes = tuple(len(known) for known in contexts.values)
     table = contexts.table.astype(np.int64)
-    return Cells.of(sketch.logit, sketch.weight, sketch.positives, sketch.context.astype(np.int64), table, sizes)
+    return TrainingCells.of(sketch.logit, sketch.weight, sketch.positives, sketch.context.astype(np.int64), table, sizes)
 
 
 def network_curves(

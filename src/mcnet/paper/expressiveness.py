@@ -12,7 +12,7 @@ from mcnet.networks.bank import BankConfig, fit_bank
 from mcnet.networks.monotone import BankShape
 from mcnet.networks.objective import Penalties, Priors
 from mcnet.networks.optimise import Schedule
-from mcnet.networks.training_points import Cells
+from mcnet.networks.training_points import TrainingCells
 from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.plots import draw_curves, draw_error
 from mcnet.paper.settings import Settings
@@ -124,7 +124,7 @@ def fit_bank_to_toy(width: int, scaled: bool) -> FloatArray:
     )
     truth = toy_truth(SCORES)
     weight = np.full(len(SCORES), 1000.0)
-    fit = fit_bank(Cells.of(logit(SCORES), weight, weight * truth), config)
+    fit = fit_bank(TrainingCells.of(logit(SCORES), weight, weight * truth), config)
     return fit.predict(logit(SCORES))
 
 

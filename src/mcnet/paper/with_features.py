@@ -16,7 +16,7 @@ from mcnet.networks.bank import BankConfig, fit_bank
 from mcnet.networks.literal import BankOnRows
 from mcnet.networks.monotone import BankShape
 from mcnet.networks.training import RowSchedule
-from mcnet.networks.training_points import Cells
+from mcnet.networks.training_points import TrainingCells
 from mcnet.paper.tasks import Features, Sample, Task
 
 __all__ = ["FittedBeside", "batch_for", "fit_epochs"]
@@ -50,7 +50,7 @@ def fit_epochs(task: Task, epochs: int, seed: int = 0, progress: Callable[[str],
             progress(f"{task.name}, seed {seed}: MCNet-None-Aux, step {done} of {total}")
 
     pooled = task.sketch.pooled()
-    cells = Cells.of(pooled.logit, pooled.weight, pooled.positives)
+    cells = TrainingCells.of(pooled.logit, pooled.weight, pooled.positives)
     bank = fit_bank(cells, BankConfig(shape=BankShape(hidden=(32, 32), embedding=1), seed=seed)).bank
     fit = fit_with_auxiliary(
         BankOnRows(bank, torch.as_tensor(cells.codes), steps=8),
