@@ -29,6 +29,7 @@ from mcnet.model.model import CalibrationModel
 from mcnet.neural.adacalib import AdaCalib
 from mcnet.neural.mcnet import MCNet
 from mcnet.neural.neucalib import NeuCalib
+from mcnet.neural.with_features import WithFeatures
 from mcnet.report.page import write_report
 from mcnet.report.pictures import plot_curves
 from mcnet.selection.select import select
@@ -67,6 +68,7 @@ __all__ = [
     "Selection",
     "Sketch",
     "Temperature",
+    "WithFeatures",
     "__version__",
     "calibrator",
     "evaluate",

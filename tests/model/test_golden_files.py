@@ -38,5 +38,5 @@ def test_what_version_1_kept_in_its_history_becomes_fields_of_the_model():
 
 
 def test_a_model_of_version_1_with_features_says_what_it_lacks():
-    with pytest.warns(mcnet.CalibrationWarning, match="without its auxiliary network"):
+    with pytest.warns(mcnet.CalibrationWarning, match="without its features"):
         mcnet.load(GOLDEN / "auxiliary.json")

@@ -1,72 +1,36 @@
-"""The line-plot, AdaCalib, training on rows and the auxiliary network."""
+"""Lines in torch, AdaCalib, training on rows and the auxiliary network."""
 
 import json
 
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize
 from scipy.special import expit
 
 from mcnet.errors import InputError
 from mcnet.networks.adaptive import AdaptiveConfig, AdaptiveFit, fit_adaptive, restore_adaptive
 from mcnet.networks.auxiliary import AuxiliaryNetwork, fit_with_auxiliary
 from mcnet.networks.bank import BankConfig, fit_bank
-from mcnet.networks.line_plot import LineConfig, LineFunction, fit_lines, interpolate, restore_lines
+from mcnet.networks.line_function import LineFunction, interpolate
 from mcnet.networks.literal import BankOnRows, fit_bank_on_rows, paper_config
 from mcnet.networks.monotone import BankShape
-from mcnet.networks.objective import Penalties
 from mcnet.networks.optimise import Schedule
 from mcnet.networks.training import RowSchedule
 from mcnet.networks.training_points import TrainingCells
+from mcnet.neural.line_plot import LinePlot, LinePlotProblem, fit_line_plot
 
 SMALL = BankShape(hidden=(16, 16), embedding=8)
+
+
+def one_line(cells: TrainingCells) -> LinePlot:
+    problem = LinePlotProblem(cells.logit, cells.weight, cells.positives, cells.context, len(cells.codes))
+    return fit_line_plot(problem, 20)
 
 
 def test_interpolation_is_that_of_numpy_inside_and_straight_outside() -> None:
     knots, values = torch.tensor([0.0, 1.0, 3.0]), torch.tensor([0.0, 2.0, 3.0])
     points = torch.tensor([-1.0, 0.5, 1.0, 2.0, 5.0])
     assert interpolate(knots, values, points).tolist() == [-2.0, 1.0, 2.0, 2.5, 4.0]
-
-
-def test_line_plot_is_the_optimum_of_its_convex_problem(cells: TrainingCells) -> None:
-    config = LineConfig(pieces=6, penalties=Penalties(order=0.0), level=1e3)
-    fit = fit_lines(cells, config)
-
-    def loss(values: np.ndarray) -> float:
-        line = np.interp(cells.logit, fit.knots, values)
-        return float((cells.weight * np.logaddexp(0, line) - cells.positives * line).sum() / cells.mass)
-
-    best = minimize(loss, fit.values + 0.1, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-9})
-    assert loss(fit.values) <= best.fun + 1e-9
-    p = fit.predict(cells.logit)
-    assert (p * cells.weight).sum() == pytest.approx(cells.positives.sum(), rel=1e-5)
-
-
-def test_line_plot_never_falls_under_its_penalty_and_survives_storage() -> None:
-    logit = np.linspace(-3, 0, 40)
-    positives = np.where(np.arange(40) % 8 < 4, 30.0, 10.0)
-    cells = TrainingCells.of(logit, np.full(40, 100.0), positives)
-    free = fit_lines(cells, LineConfig(pieces=10, penalties=Penalties(order=0.0)))
-    held = fit_lines(cells, LineConfig(pieces=10, penalties=Penalties(order=1.0)))
-    assert free.order_loss > 1.0
-    assert held.order_loss < 0.02
-    again = restore_lines(held.state(), json.loads(json.dumps(held.description())))
-    assert (again.predict(logit) == held.predict(logit)).all()
-    assert fit_lines(cells, warm=held).loss == pytest.approx(held.loss, abs=1e-6)
-
-
-def test_balance_evens_out_the_field_values_of_a_line_plot(cells: TrainingCells) -> None:
-    # One line can even out field values only where their scores differ.
-    apart = TrainingCells.of(cells.logit + cells.context, cells.weight, cells.positives, cells.context)
-
-    def spread(balance: float) -> float:
-        penalties = Penalties(order=0.0, balance=balance, normalise="field")
-        p = fit_lines(apart, LineConfig(penalties=penalties)).predict(apart.logit)
-        excess = np.bincount(apart.context, weights=p * apart.weight - apart.positives)
-        return float((excess / np.bincount(apart.context, weights=apart.weight)).std())
-
-    assert spread(1.0) < 0.7 * spread(0.0)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +42,7 @@ def test_adaptive_functions_beat_one_line_for_all(adaptive: AdaptiveFit, cells: 
     test, value, _ = log.draw(50_000, 9)
     truth = log.truth(test, value)
     assert (
-        log.divergence(truth, adaptive.predict(test, value)) < log.divergence(truth, fit_lines(cells).predict(test)) / 5
+        log.divergence(truth, adaptive.predict(test, value)) < log.divergence(truth, one_line(cells).predict(test)) / 5
     )
     assert set(adaptive.choices()) <= {5, 10, 20}
 
@@ -141,7 +105,7 @@ def test_auxiliary_network_learns_what_the_score_does_not_know(kind: str, log) -
         fit = fit_bank(cells, BankConfig(bins=2, shape=SMALL, schedule=schedule))
         function = BankOnRows(fit.bank, torch.arange(4)[:, None], steps=10)
     elif kind == "lines":
-        function = LineFunction(fit_lines(cells).knots)
+        function = LineFunction(one_line(cells).knots)
     else:
         function = fit_adaptive(cells, AdaptiveConfig(candidates=(2, 4), hidden=8, schedule=schedule)).function
     codes = value[:, None]

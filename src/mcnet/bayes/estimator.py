@@ -15,8 +15,8 @@ from mcnet.calibrators.base import Calibrator, FieldUse, Fitted
 from mcnet.calibrators.exact_prediction import exact_codes
 from mcnet.calibrators.histogram import check_bins
 from mcnet.calibrators.one_class_warnings import warn_of_gaps
-from mcnet.calibrators.parameter_checks import check_level, check_penalties
-from mcnet.calibrators.training_state import load_state, save_state, state_path
+from mcnet.calibrators.parameter_checks import check_level, check_penalties, is_positive
+from mcnet.calibrators.training_state import TrainingState, load_state, save_state
 from mcnet.calibrators.warm_start import EarlierFit
 from mcnet.curves.compile import family_curves
 from mcnet.curves.family import believable
@@ -91,8 +91,10 @@ class BayesMCNet(Calibrator):
 
     @property
     def field_use(self) -> FieldUse:  # type: ignore[override]
-        """Whether a field is of use: to the curves, or to the balance term alone."""
-        return "optional" if self.field_aware or self.alpha_balance > 0.0 else "none"
+        """Whether a field is of use to the curves, needed by the balance term, or of no use."""
+        if is_positive(self.alpha_balance):
+            return "required"
+        return "optional" if self.field_aware else "none"
 
     @property
     def bins_(self) -> int:
@@ -144,29 +146,47 @@ class BayesMCNet(Calibrator):
         low, high = (self._believable(logit(clip_scores(e)), logits) for e in posterior.band(codes, logits, level))
         return np.minimum(sigmoid(low), served), np.maximum(sigmoid(high), served)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Save the model as JSON and, beside it, the posterior, from which `resume` continues."""
+    def save(self, path: str | PathLike[str], *, training_state: bool = False) -> None:
+        """Save the fitted model as JSON; `mcnet.load` restores it for serving.
+
+        Parameters
+        ----------
+        path : the model file.
+        training_state : also write the posterior, beside the model, from which `resume` continues (needs the extra
+            `networks`).
+        """
         super().save(path)
-        if not hasattr(self, "posterior_"):
-            # A constant has no state, and one left by an earlier model must not be taken for its own.
-            state_path(path).unlink(missing_ok=True)
-            return
-        about = {"method": self.method, "parameters": self._plain_parameters(), "compiled_error": self.compiled_error_}
-        save_state(path, self.posterior_.arrays(), about | {"isotonic_share": self.isotonic_share_})
+        if training_state:
+            save_state(path, self._training_state())
 
     @classmethod
     def resume(cls, path: str | PathLike[str]) -> Self:
-        """Return the fitted calibrator that `save` wrote; with warm_start it continues from there."""
+        """Return the fitted calibrator that `save(path, training_state=True)` wrote; warm_start continues from it."""
         model = read_model(path)
         if model.method != cls.method:
             raise InputError(f"{path} is a model of {model.method}, not of {cls.method}; resume it with its own class")
-        arrays, about = load_state(path)
-        restored = cls(**about["parameters"])
+        state = load_state(path)
+        restored = cls(**model.parameters)
         restored.model_ = model
-        restored.posterior_ = BayesFit.from_arrays(arrays)
-        restored.compiled_error_ = about["compiled_error"]
-        restored.isotonic_share_ = about["isotonic_share"]
+        restored._restore_training(state)
         return restored
+
+    def _training_state(self) -> TrainingState:
+        """Return what the fit left behind besides the model."""
+        self._fitted()
+        if not hasattr(self, "posterior_"):
+            return TrainingState({}, {"constant_because": self.constant_because_})
+        about = {"compiled_error": self.compiled_error_, "isotonic_share": self.isotonic_share_}
+        return TrainingState(self.posterior_.arrays(), about)
+
+    def _restore_training(self, state: TrainingState) -> None:
+        """Take over what `_training_state` returned."""
+        if "constant_because" in state.about:
+            self.constant_because_ = state.about["constant_because"]
+            return
+        self.posterior_ = BayesFit.from_arrays(state.arrays)
+        self.compiled_error_ = state.about["compiled_error"]
+        self.isotonic_share_ = state.about["isotonic_share"]
 
     # -- shared steps -------------------------------------------------------------------------------------------
 

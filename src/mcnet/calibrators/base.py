@@ -87,6 +87,9 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
     monotone: ClassVar[bool] = True
     """Whether the curves never fall; only methods that are step functions by nature say False."""
 
+    needs_features: ClassVar[bool] = False
+    """Whether a probability depends on features of the row, so that no curve of the score gives it."""
+
     _field_advice: ClassVar[str] = "use mcnet-bayes or per-field, or leave the field out"
     """What to do about a field that is of no use."""
 
@@ -263,7 +266,10 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
 
     def _check_field_use(self, given: bool) -> None:
         if not given and self.field_use == "required":
-            raise NotSupportedError(f"{self.method} needs a field; pass field=, or use a method without one")
+            advice = "pass field=, or use a method without one"
+            if getattr(self, "alpha_balance", 0.0):
+                advice = "alpha_balance > 0 compares field values. Pass field=, or set alpha_balance=0"
+            raise NotSupportedError(f"{self.method} needs a field; {advice}")
 
     def _degenerate(self, sketch: Sketch) -> Fitted | None:
         """Return constant curves where there is nothing to learn from: one class, or one distinct score."""

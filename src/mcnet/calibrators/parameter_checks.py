@@ -6,7 +6,7 @@ from typing import Any
 
 from mcnet.errors import InputError
 
-__all__ = ["check_beta_order", "check_level", "check_penalties"]
+__all__ = ["check_beta_order", "check_level", "check_penalties", "is_positive"]
 
 
 def check_penalties(alpha_balance: Any, balance: Any) -> None:
@@ -15,6 +15,11 @@ def check_penalties(alpha_balance: Any, balance: Any) -> None:
         raise InputError(f"alpha_balance is {alpha_balance!r}; it is a number ≥ 0")
     if balance not in ("global", "field"):
         raise InputError(f"balance is {balance!r}; it is 'global' or 'field'")
+
+
+def is_positive(number: Any) -> bool:
+    """Tell whether something is a number above 0, before it has been checked."""
+    return isinstance(number, Real) and float(number) > 0.0
 
 
 def check_beta_order(beta_order: Any) -> None:

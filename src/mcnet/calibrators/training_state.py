@@ -1,21 +1,40 @@
-"""Training state beside a model: what it takes to go on training tomorrow from today's weights."""
+"""Training state: a second file beside a model, tied to it by checksum, from which training continues.
 
+The file is a safetensors file. Its metadata name the checksum of the model it belongs to and a checksum of its own
+contents, so that neither an altered file nor one of another model is taken for what it is not.
+"""
+
+import hashlib
 import json
-from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.extras import need_networks
 from mcnet.errors import FileFormatError, InputError
 
 __all__ = ["TrainingState", "load_state", "save_state", "state_path"]
 
-TrainingState = tuple[dict[str, NDArray[Any]], dict[str, Any]]
-"""Arrays by name, and a JSON-able description of what they are."""
+
+class TrainingState(NamedTuple):
+    """What it takes to continue a training."""
+
+    arrays: dict[str, NDArray[Any]]
+    about: dict[str, Any]
+    """A JSON-able description of the arrays."""
+
+    def prefixed(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Return the arrays with a prefix before their names."""
+        return {f"{prefix}.{name}": array for name, array in self.arrays.items()}
+
+    def part(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Return the arrays of a prefix, without it."""
+        start = f"{prefix}."
+        return {name.removeprefix(start): array for name, array in self.arrays.items() if name.startswith(start)}
 
 
 def state_path(model_path: str | PathLike[str]) -> Path:
@@ -23,30 +42,56 @@ def state_path(model_path: str | PathLike[str]) -> Path:
     return Path(model_path).with_suffix(".safetensors")
 
 
-def save_state(
-    model_path: str | PathLike[str], arrays: Mapping[str, NDArray[Any]], description: dict[str, Any]
-) -> None:
-    """Write the training state beside a model file, whole or not at all."""
+def save_state(model_path: str | PathLike[str], state: TrainingState) -> None:
+    """Write the training state beside the model file it belongs to, whole or not at all."""
+    need_networks("saving the training state")
     from safetensors.numpy import save_file
 
-    plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}
+    text = json.dumps(state.about, sort_keys=True)
+    model = _model_checksum(model_path)
+    metadata = {"about": text, "model": model, "checksum": _checksum(arrays, text, model)}
     with whole_file(state_path(model_path)) as part:
-        save_file(plain, part, metadata={"mcnet": json.dumps(description)})
+        save_file(arrays, part, metadata=metadata)
 
 
 def load_state(model_path: str | PathLike[str]) -> TrainingState:
-    """Return the training state beside a model file."""
+    """Return the training state beside a model file; refuse one that was altered or belongs to another model."""
+    need_networks("resuming a training")
     from safetensors import SafetensorError, safe_open
 
     path = state_path(model_path)
     if not path.is_file():
-        raise InputError(f"there is no training state {path}; save() writes it beside the model")
+        raise InputError(f"there is no training state {path}; save(path) of a fitted calibrator writes it")
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
-    except SafetensorError as error:
+    except (SafetensorError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise FileFormatError(f"{path} is damaged ({error}); save the calibrator again") from None
-    if "mcnet" not in metadata:
+    if not metadata.keys() >= {"about", "model", "checksum"}:
         raise FileFormatError(f"{path} is not a training state of mcnet; save the calibrator again")
-    return arrays, json.loads(metadata["mcnet"])
+    if metadata["checksum"] != _checksum(arrays, metadata["about"], metadata["model"]):
+        raise FileFormatError(f"{path} does not match its checksum: it was altered or damaged; save it again")
+    if metadata["model"] != _model_checksum(model_path):
+        raise FileFormatError(
+            f"{path} belongs to another model than {model_path}, which was saved without it; fit and save again"
+        )
+    return TrainingState(arrays, json.loads(metadata["about"]))
+
+
+def _checksum(arrays: dict[str, NDArray[Any]], about: str, model: str) -> str:
+    """Return the SHA-256 of names, types, shapes and contents of the arrays, and of the texts."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        head = json.dumps([name, array.dtype.str, array.shape, array.nbytes])
+        digest.update(head.encode() + b"\0" + array.tobytes())
+    digest.update(json.dumps([about, model]).encode())
+    return "sha256:" + digest.hexdigest()
+
+
+def _model_checksum(path: str | PathLike[str]) -> str:
+    """Return the checksum that a model file states of itself."""
+    document = json.loads(Path(path).read_text(encoding="utf-8"))
+    return str(document["checksum"])

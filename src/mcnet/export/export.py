@@ -95,10 +95,10 @@ def _listed() -> str:
 
 def _served(model: Any) -> CalibrationModel:
     """Return the model of a fitted calibrator, or the model itself."""
-    if getattr(model, "auxiliary", False):
+    if getattr(model, "needs_features", False):
         raise NotSupportedError(
-            "with auxiliary=True a probability depends on the features, so no curve of the score gives it; "
-            "export calibrator.model_ for the calibrator without the auxiliary network"
+            "with features a probability depends on more than the score, so no curve of the score gives it; "
+            "export calibrator.model_, the calibrator without features"
         )
     served = getattr(model, "model_", model)
     if isinstance(served, CalibrationModel):

@@ -24,8 +24,8 @@ def stamp(model: CalibrationModel, exported: Exported) -> dict[str, Any]:
     }
     if exported.added:
         origin["compiled_for_export"] = {"curves": exported.added, "relative_error": exported.error}
-    if model.parameters.get("auxiliary") is True:
-        origin["left_out"] = "the auxiliary network: these are the curves that serve rows without features"
+    if model.without_features:
+        origin["left_out"] = "the network on features: these are the curves that serve rows without features"
     return origin
 
 

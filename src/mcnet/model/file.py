@@ -116,13 +116,13 @@ def save_model(model: CalibrationModel, path: str | PathLike[str]) -> None:
 def load(path: str | PathLike[str]) -> CalibrationModel:
     """Load a saved model; a file that is damaged, altered, too new or not ours gives one clear error.
 
-    A calibrator with an auxiliary network saves the curves it had without one; loading them gives a warning.
+    A calibrator with features saves the curves it had without them; loading these gives a warning.
     """
     model = read_model(path)
-    if model.parameters.get("auxiliary") is True:
+    if model.without_features:
         message = (
-            f"{path} holds the curves of {model.method} without its auxiliary network, which is no curve; they serve "
-            "rows without features. For predictions with features call resume(path) of the calibrator's class"
+            f"{path} has the curves of a calibrator without its features; they serve rows without features. "
+            "For predictions with features call mcnet.WithFeatures.resume(path)"
         )
         warnings.warn(message, CalibrationWarning, stacklevel=2)
     return model

@@ -74,6 +74,12 @@ class CalibrationModel:
         return self.contexts.names
 
     @property
+    def without_features(self) -> bool:
+        """Whether these are the curves that a calibrator with features keeps for rows without them."""
+        # Models of schema version 1 said so by a parameter.
+        return self.method == "with-features" or self.parameters.get("auxiliary") is True
+
+    @property
     def is_family(self) -> bool:
         """Whether the family makes these very curves; with isotonic fits mixed in they are more than it knows."""
         return self.family is not None and not self.isotonic_share

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mcnet._shared.math import sigmoid
 from mcnet._shared.typing import FloatArray
-from mcnet.networks.line_plot import interpolate
+from mcnet.networks.line_function import interpolate
 from mcnet.networks.losses import (
     balance_loss,
     log_loss_from_logits,
@@ -261,9 +262,17 @@ class AdaptiveFit:
         chosen = self.function.choice().argmax(-1).cpu().numpy()
         return np.asarray(np.asarray(self.config.candidates)[chosen])
 
-    def state(self) -> dict[str, Tensor]:
-        """Every tensor of the function by name, ready for safetensors."""
-        return {k: v.detach().cpu().clone().contiguous() for k, v in self.function.state_dict().items()}
+    def kinks(self) -> FloatArray:
+        """Return the scores at which the function has kinks: the knots of every context."""
+        return sigmoid(np.asarray(self.function.get_buffer("knots").cpu().numpy(), dtype=np.float64).ravel())
+
+    def jumps(self) -> None:
+        """Return the scores at which the function jumps: none."""
+        return
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return every tensor of the function by name, as an array."""
+        return {k: v.detach().cpu().numpy().copy() for k, v in self.function.state_dict().items()}
 
     def description(self) -> dict[str, Any]:
         """What is needed besides the tensors to restore the fit, ready for JSON."""
@@ -275,13 +284,13 @@ class AdaptiveFit:
         }
 
 
-def restore_adaptive(state: Mapping[str, Tensor], description: Mapping[str, Any]) -> AdaptiveFit:
+def restore_adaptive(state: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> AdaptiveFit:
     """The fit that `AdaptiveFit.state` and `AdaptiveFit.description` wrote down."""
     config = AdaptiveConfig.from_dict(description["config"])
     names = [f.name for f in dataclasses.fields(NodeStatistics)]
-    statistics = NodeStatistics(**{name: state[name].numpy() for name in names})
+    statistics = NodeStatistics(**{name: state[name] for name in names})
     function = AdaptiveFunction(config, tuple(description["sizes"]), statistics).to(config.device)
-    function.load_state_dict(dict(state))
+    function.load_state_dict({name: torch.as_tensor(array) for name, array in state.items()})
     return AdaptiveFit(function, config, Descent(**description["descent"]), description["order_loss"])
 
 

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from mcnet.networks.objective import Penalties
 from mcnet.networks.optimise import Descent, Progress
-from mcnet.networks.training import FeatureNetwork, RowFunction, Rows, RowSchedule, split_rows, descend_on_rows
+from mcnet.networks.training import FeatureNetwork, RowFunction, Rows, RowSchedule, descend_on_rows, split_rows
 
 __all__ = ["AuxiliaryFit", "AuxiliaryNetwork", "fit_with_auxiliary", "restore_auxiliary"]
 
@@ -83,9 +83,9 @@ class AuxiliaryNetwork(FeatureNetwork):
             found[part] = self(dense, codes).cpu().numpy()
         return found
 
-    def state(self) -> dict[str, Tensor]:
-        """Every tensor by name, ready for safetensors."""
-        return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in self.state_dict().items()}
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return every tensor by name, as an array."""
+        return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self.state_dict().items()}
 
 
 def restore_auxiliary(
@@ -156,12 +156,14 @@ def fit_with_auxiliary(
     schedule: RowSchedule | None = None,
     progress: Progress | None = None,
     device: str = "cpu",
+    groups: NDArray[np.integer] | None = None,
 ) -> AuxiliaryFit:
     """Train a calibration function and an auxiliary network together, on rows.
 
     `numbers` is a dense feature matrix, `categories` integer codes with `sizes` values a column. The function
     is trained in place; give it one already fitted without features and only what features add is left to
-    learn. With rows held out, what is returned is never worse on them than the start.
+    learn. With rows held out, what is returned is never worse on them than the start. `groups` are what the balance
+    term compares, the field codes if not given.
     """
     schedule = schedule or RowSchedule(epochs=10, rate=1e-3, decay=1e-5, held_out=0.1, unseen=0.02)
     dense = np.empty((len(logit), 0)) if numbers is None else np.asarray(numbers, dtype=np.float64)
@@ -170,6 +172,6 @@ def fit_with_auxiliary(
         dense.mean(axis=0), np.where(spread > 0, spread, 1.0), sizes, embedding, hidden, schedule.seed
     )
     network, _ = network.to(device), function.module.to(device)
-    rows = Rows.of(np.asarray(logit), label, codes, weight, dense, categories, device)
+    rows = Rows.of(np.asarray(logit), label, codes, weight, dense, categories, device, groups)
     descent = descend_on_rows(function, rows, schedule, penalties or Penalties(), field_sizes, network, progress)
     return AuxiliaryFit(function, network, descent, split_rows(len(rows), schedule)[0].numpy())

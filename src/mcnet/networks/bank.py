@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit
-from torch import Tensor
 
 from mcnet._shared.typing import FloatArray
 from mcnet.errors import InputError
@@ -129,9 +128,18 @@ class BankFit:
         offset = bias[..., 0] + bank.origin[:, None]
         return derivative.cpu().numpy(), offset.cpu().numpy(), bias[..., 1].exp().cpu().numpy()
 
-    def state(self) -> dict[str, Tensor]:
-        """Every tensor of the bank by name, detached and on the CPU: ready for safetensors."""
-        return {k: v.detach().cpu().clone().contiguous() for k, v in self.bank.state_dict().items()}
+    def kinks(self) -> None:
+        """Return the scores at which the function has kinks: none, it is smooth inside a bin."""
+        return
+
+    def jumps(self) -> FloatArray:
+        """Return the edges between the bins as scores: the function jumps there."""
+        edges: FloatArray = self.bank.edges.cpu().numpy().astype(np.float64)
+        return np.asarray(expit(edges)) if self.bank.shape.space == "logit" else edges
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return every tensor of the bank by name, as an array."""
+        return {k: v.detach().cpu().numpy().copy() for k, v in self.bank.state_dict().items()}
 
     def description(self) -> dict[str, Any]:
         """What is needed besides the tensors to restore the bank, ready for JSON."""
@@ -164,13 +172,12 @@ def _distinct(table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.i
     return contexts, inverse.reshape(-1)
 
 
-def restore_bank(state: Mapping[str, Tensor], description: Mapping[str, Any]) -> BankFit:
+def restore_bank(state: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> BankFit:
     """The bank that `BankFit.state` and `BankFit.description` wrote down."""
     config = BankConfig.from_dict(description["config"])
-    edges, left, right = (state[k].numpy() for k in ("edges", "left", "right"))
-    ranges = Ranges(edges, left, right, state["shift"].numpy(), state["stretch"].numpy())
+    ranges = Ranges(*(state[name] for name in ("edges", "left", "right", "shift", "stretch")))
     bank = MonotoneBank(config.shape, tuple(description["sizes"]), ranges).to(config.device)
-    bank.load_state_dict(dict(state))
+    bank.load_state_dict({name: torch.as_tensor(array) for name, array in state.items()})
     return BankFit(bank, config, Descent(**description["descent"]), description["order_loss"])
 
 
@@ -201,7 +208,7 @@ def fit_bank(
     grid = dataclasses.replace(grid, **ends)
     objective = BankObjective(bank, full, grid, len(cells.codes), config.priors, config.penalties, config.nodes)
     descent = descend(objective, bank.parameters(), config.schedule, progress)
-    return BankFit(bank, config, descent, order_violation(bank, cells.codes))
+    return BankFit(bank, config, descent, order_violation(bank, cells.codes if cells.sizes else cells.codes[:1]))
 
 
 @torch.no_grad()

@@ -11,13 +11,12 @@ from torch import Tensor, nn
 
 from mcnet.networks.adaptive import AdaptiveFit, AdaptiveFunction
 from mcnet.networks.bank import BankFit, order_violation
-from mcnet.networks.line_plot import LineFit, LineFunction
 from mcnet.networks.literal import BankOnRows
 from mcnet.networks.training import RowFunction
 
 __all__ = ["FixedFunction", "row_function", "with_function"]
 
-Fit = TypeVar("Fit", LineFit, AdaptiveFit, BankFit)
+Fit = TypeVar("Fit", AdaptiveFit, BankFit)
 
 
 class FixedFunction:
@@ -30,24 +29,19 @@ class FixedFunction:
         self.module = nn.Module()
 
     def at_rows(self, points: Tensor, codes: Tensor) -> Tensor:
-        """The points themselves."""
+        """Return the points themselves."""
         return points
 
     def order_penalty(self) -> Tensor:
-        """Nothing falls that was not there before."""
+        """Return 0: nothing falls that did not fall before."""
         return torch.zeros(())
 
 
-def row_function(fit: LineFit | AdaptiveFit | BankFit, codes: NDArray[np.int64], steps: int) -> RowFunction:
-    """A copy of a fitted function, to be trained on rows with these field codes `[rows, fields]`.
+def row_function(fit: AdaptiveFit | BankFit, codes: NDArray[np.int64], steps: int) -> RowFunction:
+    """Return a copy of a fitted function, to be trained on rows with these field codes `[rows, fields]`.
 
-    A bank integrates with `steps` steps a row; its order is watched in the contexts that occur.
+    A bank integrates with `steps` steps per row; its order is watched in the contexts that occur.
     """
-    if isinstance(fit, LineFit):
-        line = LineFunction(fit.knots)
-        with torch.no_grad():
-            line.moves.copy_(torch.as_tensor(fit.values - fit.knots))
-        return line
     if isinstance(fit, AdaptiveFit):
         return copy.deepcopy(fit.function)
     contexts = np.unique(codes, axis=0) if codes.shape[1] else np.empty((1, 0), dtype=np.int64)
@@ -57,11 +51,7 @@ def row_function(fit: LineFit | AdaptiveFit | BankFit, codes: NDArray[np.int64],
 
 @torch.no_grad()
 def with_function(fit: Fit, function: RowFunction) -> Fit:
-    """The fit with the function that `row_function` made of it and training has changed since."""
-    if isinstance(fit, LineFit):
-        assert isinstance(function, LineFunction)
-        values = (function.knots + function.moves.double()).numpy()
-        return dataclasses.replace(fit, values=values, order_loss=float(np.maximum(-np.diff(values), 0.0).sum()))
+    """Return the fit with the function that `row_function` made of it and that training has changed since."""
     if isinstance(fit, AdaptiveFit):
         assert isinstance(function, AdaptiveFunction)
         return dataclasses.replace(fit, function=function, order_loss=float(function.order_penalty()))

@@ -83,10 +83,12 @@ def fit_bank_on_rows(
     lean: bool = False,
     warm: BankFit | None = None,
     progress: Progress | None = None,
+    groups: NDArray[np.integer] | None = None,
 ) -> BankFit:
-    """Train a bank on rows, a quadrature of `steps` steps for each row: the paper taken literally.
+    """Train a bank on rows, with a quadrature of `steps` steps for each row, as published.
 
-    Without a configuration it is the paper's; `codes` are `[rows, fields]` with `sizes` values each.
+    Without a configuration it is the paper's; `codes` are `[rows, fields]` with `sizes` values each. `groups`
+    `[rows, fields]` are what the balance term compares, if not the codes.
     """
     usual, usual_schedule = paper_config(field=bool(sizes))
     config, schedule = config or (warm.config if warm else usual), schedule or usual_schedule
@@ -103,6 +105,6 @@ def fit_bank_on_rows(
         bank = copy.deepcopy(warm.bank)
     bank = bank.to(config.device)
     function = BankOnRows(bank, torch.as_tensor(contexts, device=config.device), steps, lean)
-    rows = Rows.of(points, label, table, weight, device=config.device)
+    rows = Rows.of(points, label, table, weight, device=config.device, groups=groups)
     descent = descend_on_rows(function, rows, schedule, config.penalties, sizes, None, progress)
     return BankFit(bank, config, descent, order_violation(bank, contexts))

@@ -16,7 +16,7 @@ from mcnet.networks.losses import (
 )
 from mcnet.networks.monotone import MonotoneBank
 from mcnet.networks.optimise import Step
-from mcnet.networks.training_points import TrainingCells, PaddedCells
+from mcnet.networks.training_points import PaddedCells, TrainingCells
 
 __all__ = ["BankObjective", "Penalties", "Priors"]
 
@@ -113,6 +113,8 @@ class BankObjective:
         )
         self.context = torch.arange(len(cells.codes), device=device)[None, :, None].expand_as(self.fixed.weight)
         self.mass = float(grid.weight.sum())
+        # Groups of rows that share one function are as many copies of it: order and priors count once.
+        self.copies = len(cells.codes) if not cells.sizes else 1
         layers = zip(bank.shape.hidden, (*bank.shape.hidden[1:], 1), strict=True)
         self.work = float(self.nodes.numel() * len(cells.codes) * sum(a * b for a, b in layers))
 
@@ -162,7 +164,7 @@ class BankObjective:
             chance = cells
             information = 1.0 / (cells * (1.0 - cells)).clamp_min(1e-4)
         if self.order > 0:
-            loss = loss + self.order * order_loss(end[:-1], start[1:], ROUNDING)
+            loss = loss + self.order * order_loss(end[:-1], start[1:], ROUNDING) / self.copies
         if self.penalties.balance > 0:
             real = slice(0, self.originals)
             loss = loss + self.penalties.balance * balance_loss(
@@ -174,7 +176,7 @@ class BankObjective:
                 self.penalties.normalise,
             )
         log_slope = derivative.log() + log_scale[..., None]
-        loss = loss + self._surprise(values, log_slope) / self.mass
+        loss = loss + self._surprise(values, log_slope) / (self.mass * self.copies)
         information = (fixed.weight * information).detach() / self.mass
         squares = torch.stack([torch.ones_like(information), rise[..., :-2].detach() ** 2], dim=-1)
         return loss, (information[..., None] * squares).sum(-2)

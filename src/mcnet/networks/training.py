@@ -14,7 +14,7 @@ from mcnet.networks.losses import balance_loss, log_loss_from_logits, log_loss_f
 from mcnet.networks.objective import Penalties
 from mcnet.networks.optimise import Descent, FlatAdam, Progress, flush_denormals, threads_for
 
-__all__ = ["FeatureNetwork", "RowFunction", "RowSchedule", "Rows", "split_rows", "descend_on_rows"]
+__all__ = ["FeatureNetwork", "RowFunction", "RowSchedule", "Rows", "descend_on_rows", "split_rows"]
 
 
 class RowFunction(Protocol):
@@ -68,12 +68,18 @@ class Rows:
         numbers: NDArray[np.floating] | None = None,
         categories: NDArray[np.integer] | None = None,
         device: str = "cpu",
+        groups: NDArray[np.integer] | None = None,
     ) -> "Rows":
-        """Rows from NumPy arrays; `numbers` and `categories` are the features of the auxiliary network."""
+        """Return rows from NumPy arrays.
+
+        `numbers` and `categories` are the features of the auxiliary network; `groups` `[rows, fields]` are what the
+        balance term compares, the codes if not given.
+        """
         count = len(points)
         if count == 0 or len(label) != count or len(codes) != count:
             raise InputError("points, label and codes must have one entry a row each, and at least one row")
-        group = np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1) if codes.shape[1] else np.zeros(count)
+        groups = codes if groups is None else groups
+        group = np.unique(groups, axis=0, return_inverse=True)[1].reshape(-1) if groups.shape[1] else np.zeros(count)
 
         def floats(values: NDArray[np.floating]) -> Tensor:
             return torch.as_tensor(np.asarray(values), dtype=torch.float32, device=device)

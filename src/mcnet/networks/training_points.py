@@ -9,7 +9,7 @@ from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.errors import InputError
 from mcnet.sketch.equal_mass import equal_mass_cuts
 
-__all__ = ["TrainingCells", "PaddedCells", "as_codes", "midpoint_edges", "pad_cells", "with_unseen"]
+__all__ = ["PaddedCells", "TrainingCells", "as_codes", "midpoint_edges", "pad_cells", "with_unseen"]
 
 
 @dataclass(frozen=True)

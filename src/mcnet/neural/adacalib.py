@@ -1,24 +1,28 @@
 """AdaCalib (Wei et al., SIGIR 2022), with its objective repaired."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from mcnet._shared.math import sigmoid
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.extras import need_networks
+from mcnet.calibrators.base import FieldUse
 from mcnet.calibrators.histogram import check_bins
-from mcnet.calibrators.parameter_checks import check_beta_order, check_penalties
+from mcnet.calibrators.parameter_checks import check_beta_order, check_penalties, is_positive
+from mcnet.calibrators.training_state import TrainingState
 from mcnet.errors import InputError
-from mcnet.neural.auxiliary import AuxiliaryCalibrator
-from mcnet.neural.network import NetworkFit, network_cells
+from mcnet.neural.compiled_curves import TrainedFunction
+from mcnet.neural.network_calibrator import NetworkCalibrator
+from mcnet.neural.network_settings import check_device, check_seed
+from mcnet.neural.training_cells import training_cells
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["AdaCalib"]
 
 
-class AdaCalib(AuxiliaryCalibrator):
-    """A line in logit space per context, read by a network off the context's own statistics, in adaptive bins.
+class AdaCalib(NetworkCalibrator):
+    """A line in logit space per context, given by a network of the context's own statistics, in adaptive bins.
 
     For each candidate number of bins a context has a line p^i through equal-mass knots; a second network chooses among
     them. The objective is Σ_i ℓ(p^i) + ℓ(Σ_i α_i p^i): the last term, absent in print, is what trains the choice.
+    Needs torch (the extra `networks`).
 
     Parameters
     ----------
@@ -26,15 +30,13 @@ class AdaCalib(AuxiliaryCalibrator):
     beta_order : the weight of the penalty on falling lines; None takes 0.01, the right size in logit space.
     alpha_balance, balance : weight and kind of the field-balance regulariser, as in MCNet.
     guarantee : project what still falls, so that the order of scores holds for certain.
-    warm_start : go on from the previous fit of this object; an auxiliary network starts anew.
-    auxiliary : add a network on the features of a row, which may change the order: p = σ(F(l, c) + aux(x)).
+    warm_start : continue from the previous fit of this object.
     steps : training steps of the first cycle; cycles follow, of half the length each, until the loss has settled.
     seed, device : of the training; device is "cpu" or "cuda".
     """
 
     method = "adacalib"
     simplicity = 120
-    _restored_by = "mcnet.networks.adaptive:restore_adaptive"
 
     def __init__(
         self,
@@ -45,7 +47,6 @@ class AdaCalib(AuxiliaryCalibrator):
         balance: Literal["global", "field"] = "global",
         guarantee: bool = True,
         warm_start: bool = False,
-        auxiliary: bool = False,
         steps: int = 300,
         seed: int = 0,
         device: str = "cpu",
@@ -57,12 +58,28 @@ class AdaCalib(AuxiliaryCalibrator):
         self.balance = balance
         self.guarantee = guarantee
         self.warm_start = warm_start
-        self.auxiliary = auxiliary
         self.steps = steps
         self.seed = seed
         self.device = device
 
+    @property
+    def field_use(self) -> FieldUse:  # type: ignore[override]
+        """Whether a field is needed: the balance term compares field values."""
+        return "required" if is_positive(self.alpha_balance) else "optional"
+
+    def prepare(self) -> Self:
+        """Load torch, so that a first fit is not timed with it."""
+        need_networks(self.method)
+        import mcnet.networks.adaptive  # noqa: F401
+
+        return self
+
+    def fit_sketch(self, sketch: Sketch) -> Self:
+        """Fit on a sketch of any number of rows."""
+        return self._fit_network(sketch, self._train)
+
     def _check_parameters(self) -> None:
+        need_networks(self.method)
         if not isinstance(self.candidates, list | tuple) or not self.candidates:
             raise InputError(
                 f"candidates is {self.candidates!r}; it is a tuple of numbers of bins, such as (5, 10, 20)"
@@ -73,8 +90,10 @@ class AdaCalib(AuxiliaryCalibrator):
             raise InputError(f"steps is {self.steps!r}; it is a whole number above 0")
         check_beta_order(self.beta_order)
         check_penalties(self.alpha_balance, self.balance)
+        check_seed(self.seed)
+        check_device(self.device)
 
-    def _train(self, sketch: Sketch, warm: Any) -> NetworkFit:
+    def _train(self, sketch: Sketch, earlier: Any) -> TrainedFunction:
         from mcnet.networks.adaptive import AdaptiveConfig, fit_adaptive
         from mcnet.networks.objective import Penalties
         from mcnet.networks.optimise import Schedule
@@ -86,7 +105,12 @@ class AdaCalib(AuxiliaryCalibrator):
             seed=self.seed,
             device=self.device,
         )
-        return fit_adaptive(network_cells(sketch), config, warm)
+        return fit_adaptive(training_cells(sketch), config, earlier)
 
-    def _breaks(self, network: Any) -> tuple[FloatArray | None, FloatArray | None]:
-        return sigmoid(network.function.knots.cpu().numpy().ravel()), None
+    def _function_state(self, function: Any) -> TrainingState:
+        return TrainingState(function.state(), function.description())
+
+    def _restored_function(self, state: TrainingState) -> TrainedFunction:
+        from mcnet.networks.adaptive import restore_adaptive
+
+        return restore_adaptive(state.arrays, state.about)

@@ -1,8 +1,8 @@
 """NeuCalib's isotonic line plot: one piecewise linear function of the logit, free at knots of equal mass.
 
-η(l) = b_k + (l − a_k)(b_{k+1} − b_k)/(a_{k+1} − a_k) between the knots a, continued with its end slopes, and a penalty on
-every fall b_k > b_{k+1}. The problem has K + 1 unknowns and a known Hessian, so SciPy's trust-region Newton method solves
-it.
+η(l) = b_k + (l − a_k)(b_{k+1} − b_k)/(a_{k+1} − a_k) between the knots a, continued with its end slopes, and a penalty
+on every fall b_k > b_{k+1}. The problem has K + 1 unknowns and a known Hessian, so SciPy's trust-region Newton method
+solves it.
 """
 
 from dataclasses import dataclass
@@ -201,7 +201,9 @@ class _Objective:
         by_value -= by_value.mean(axis=0)
         of_variance = bend + 2.0 / self.counted * by_value.T @ by_value
         gradient = self._variance_gradient()
-        return of_variance / (2.0 * self.deviation) - np.outer(gradient, gradient) / (4.0 * self.deviation**3)
+        spread = self.deviation
+        found: FloatArray = of_variance / (2.0 * spread) - np.outer(gradient, gradient) / (4.0 * spread**3)
+        return found
 
     def _total(self, by_cell: FloatArray) -> FloatArray:
         """Sum over cells what each adds to its two knots."""

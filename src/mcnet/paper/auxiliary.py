@@ -2,14 +2,13 @@
 
 import time
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from mcnet.errors import CalibrationWarning, InputError
-from mcnet.neural.auxiliary import AuxiliaryCalibrator
+from mcnet.neural.with_features import WithFeatures
 from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.published import AUXILIARY
 from mcnet.paper.settings import Settings
@@ -64,8 +63,7 @@ def _trials(task: Task, seed: int, settings: Settings) -> dict[str, Trial]:
 
 def trial_with_features(contender: Contender, task: Task, seed: int = 0) -> Trial:
     """Fit a contender with an auxiliary network on the validation rows and judge it on the test rows."""
-    made = replace(contender, method=contender.method.removesuffix("-bayes")).build(seed, auxiliary=True)
-    assert isinstance(made, AuxiliaryCalibrator)
+    made = WithFeatures(contender.build(seed), seed=seed)
     start = time.perf_counter()
     with warnings.catch_warnings():
         # The base predictor was trained on another split; that it cannot be known from the scores is no news.

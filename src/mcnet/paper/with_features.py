@@ -39,7 +39,7 @@ class FittedBeside:
 def fit_epochs(task: Task, epochs: int, seed: int = 0, progress: Callable[[str], Any] | None = None) -> FittedBeside:
     """Fit MCNet-None on the scores of the validation rows, then for some epochs with a network on their features.
 
-    The calibrators' own `auxiliary=True` holds rows back and stops in time; here the point is not to stop.
+    `WithFeatures` holds rows back and stops in time; here the point is not to stop.
     """
     sample = task.validation
     features = _features(sample)

@@ -7,11 +7,11 @@ from sklearn.metrics import roc_auc_score
 
 from mcnet._shared.typing import FloatArray
 
-__all__ = ["AuxiliaryGain"]
+__all__ = ["FeatureGain"]
 
 
 @dataclass(frozen=True)
-class AuxiliaryGain:
+class FeatureGain:
     """Log-loss and AUC on the rows held back, without the auxiliary network and with it.
 
     The calibrator without it has seen these rows, the one with it has not: the gain is rather under- than overstated.
@@ -28,14 +28,14 @@ class AuxiliaryGain:
     """NaN where the rows held back are of one class."""
 
     @staticmethod
-    def of(label: FloatArray, weight: FloatArray | None, before: FloatArray, after: FloatArray) -> "AuxiliaryGain":
+    def of(label: FloatArray, weight: FloatArray | None, before: FloatArray, after: FloatArray) -> "FeatureGain":
         """Compare two predictions of the same rows."""
         counts = np.ones_like(label) if weight is None else weight
         losses = [-(label * np.log(p) + (1.0 - label) * np.log1p(-p)) for p in (before, after)]
         mass = float(counts.sum())
         means = [float((counts * loss).sum()) / mass for loss in losses]
         differences = losses[1] - losses[0] - (means[1] - means[0])
-        return AuxiliaryGain(
+        return FeatureGain(
             rows=len(label),
             log_loss_before=means[0],
             log_loss_after=means[1],

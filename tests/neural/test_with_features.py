@@ -1,6 +1,5 @@
-"""The auxiliary network in MCNet, NeuCalib and AdaCalib: what it gains, what it refuses, what it leaves alone."""
+"""WithFeatures over each kind of calibrator: what it gains, what it refuses, what it leaves alone."""
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -12,18 +11,19 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss, roc_auc_score
 
 import mcnet
-from mcnet import AdaCalib, CalibrationWarning, InputError, MCNet, NeuCalib, NotSupportedError
+from mcnet import AdaCalib, BayesMCNet, CalibrationWarning, InputError, MCNet, NeuCalib, NotSupportedError, WithFeatures
 from mcnet.data.feature_encoding import FeatureEncoding
 from mcnet.export.export import export_model
-from mcnet.neural import auxiliary as layer
+from mcnet.neural import joint_training
 
 ROWS = 5_000
 IDS = {"row_ids": np.arange(ROWS), "base_row_ids": np.arange(ROWS, 2 * ROWS)}
 SMALL = {"bins": 2, "hidden": (8, 8), "embedding": 4}
 # Each kind of fit: the calibrator's class, its parameters, and whether it is given the field.
 KINDS = {
+    "bayes": (BayesMCNet, {}, True),
+    "bayes-none": (BayesMCNet, {}, False),
     "mcnet-field": (MCNet, SMALL, True),
-    "mcnet-none": (MCNet, SMALL, False),
     "neucalib": (NeuCalib, {"bins": 5}, False),
     "adacalib": (AdaCalib, {"candidates": (2, 4), "steps": 50}, True),
 }
@@ -70,10 +70,11 @@ def fits(train):
 @pytest.fixture
 def epochs(monkeypatch):
     """Set the number of epochs."""
-    usual = layer.auxiliary_schedule
+    usual = joint_training.feature_schedule
 
     def set_epochs(number):
-        monkeypatch.setattr(layer, "auxiliary_schedule", lambda rows, seed: replace(usual(rows, seed), epochs=number))
+        shorter = lambda rows, seed: replace(usual(rows, seed), epochs=number)  # noqa: E731
+        monkeypatch.setattr(joint_training, "feature_schedule", shorter)
 
     return set_epochs
 
@@ -81,7 +82,7 @@ def epochs(monkeypatch):
 def fit(kind, log, features=None, **more):
     made, parameters, use_field = KINDS[kind]
     features = log.features if features is None else features
-    calibrator = made(auxiliary=True, **parameters)
+    calibrator = WithFeatures(made(**parameters))
     return calibrator.fit(log.score, log.label, field=log.of(use_field), features=features, **(IDS | more))
 
 
@@ -93,7 +94,7 @@ def test_features_that_know_more_than_the_score_help(kind, fits, test):
     assert roc_auc_score(test.label, both) > roc_auc_score(test.label, plain) + 0.04
     assert log_loss(test.label, both) < log_loss(test.label, plain) - 0.02
     assert both.sum() == pytest.approx(test.truth.sum(), rel=0.06)
-    gain = calibrator.auxiliary_gain_
+    gain = calibrator.feature_gain_
     assert gain.rows == ROWS // 10
     assert gain.log_loss > 3 * gain.standard_error > 0
     assert gain.auc > 0.02
@@ -106,12 +107,12 @@ def test_training_starts_from_the_plain_calibrator(kind, train, epochs):
     epochs(0)
     calibrator, field = fit(kind, train), train.of(KINDS[kind][2])
     both = calibrator.predict(train.score, field, features=train.features)
-    plain = clone(calibrator).set_params(auxiliary=False).fit(train.score, train.label, field=field)
+    plain = clone(calibrator.calibrator).fit(train.score, train.label, field=field)
     np.testing.assert_array_equal(calibrator.model_.predict(train.score, field), plain.predict(train.score, field))
     np.testing.assert_allclose(both, plain.predict(train.score, field), rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["mcnet-field", "neucalib"])
+@pytest.mark.parametrize("kind", ["bayes", "neucalib"])
 def test_noise_does_no_harm(kind):
     log, test = Log(signal=0.0), Log(20_000, seed=1, signal=0.0)
     calibrator, field = fit(kind, log), test.of(KINDS[kind][2])
@@ -126,9 +127,9 @@ def test_the_seed_decides(train, test, epochs):
     def predict(calibrator):
         return calibrator.predict(test.score, test.field, features=test.features)
 
-    first = predict(fit("mcnet-field", train))
-    np.testing.assert_array_equal(first, predict(fit("mcnet-field", train)))
-    other = MCNet(auxiliary=True, seed=1, **SMALL)
+    first = predict(fit("bayes", train))
+    np.testing.assert_array_equal(first, predict(fit("bayes", train)))
+    other = WithFeatures(BayesMCNet(), seed=1)
     other.fit(train.score, train.label, field=train.field, features=train.features, **IDS)
     assert not np.array_equal(first, predict(other))
 
@@ -143,11 +144,11 @@ def test_saved_and_resumed_it_predicts_the_same_bits(kind, fits, test, tmp_path)
         np.testing.assert_array_equal(
             resumed.predict(test.score, field, **given), calibrator.predict(test.score, field, **given)
         )
-    assert resumed.auxiliary_gain_ == calibrator.auxiliary_gain_
-    with pytest.warns(CalibrationWarning, match="without its auxiliary network"):
+    assert resumed.feature_gain_ == calibrator.feature_gain_
+    with pytest.warns(CalibrationWarning, match="without its features"):
         served = mcnet.load(path)
     np.testing.assert_array_equal(served.predict(test.score, field), calibrator.model_.predict(test.score, field))
-    assert "auxiliary" in served.provenance
+    assert served.provenance["schedule"] == calibrator.schedule_
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -162,7 +163,7 @@ def test_the_order_holds_among_rows_alike_in_features(kind, fits, test):
 
 
 def test_it_is_no_curve_and_says_so(fits, tmp_path):
-    calibrator = fits["mcnet-field"]
+    calibrator = fits["bayes"]
     with pytest.raises(NotSupportedError, match="no curve of the score"):
         _ = calibrator.curves_
     with pytest.raises(NotSupportedError, match="no curve of the score"):
@@ -173,44 +174,65 @@ def test_it_is_no_curve_and_says_so(fits, tmp_path):
         calibrator.interval([0.1], ["NL"])
 
 
-@pytest.mark.parametrize("kind", ["mcnet-field", "neucalib", "adacalib"])
-def test_features_go_with_auxiliary_and_with_nothing_else(kind, train, fits):
+@pytest.mark.parametrize("kind", ["bayes", "mcnet-field", "neucalib", "adacalib"])
+def test_features_are_needed_and_a_sketch_has_none(kind, train, fits):
     made, parameters, use_field = KINDS[kind]
     field, rows = train.of(use_field), (train.score, train.label)
-    with pytest.raises(NotSupportedError, match="only with auxiliary=True"):
-        made(**parameters).fit(*rows, field=field, features=train.features)
-    with pytest.raises(NotSupportedError, match="are for auxiliary=True"):
-        made(**parameters).fit(*rows, field=field, **IDS)
     with pytest.raises(NotSupportedError, match="pass features="):
-        made(auxiliary=True, **parameters).fit(*rows, field=field)
+        WithFeatures(made(**parameters)).fit(*rows, field=field)
     with pytest.raises(NotSupportedError, match="pass features="):
         fits[kind].predict(train.score, field)
+    with pytest.raises(NotSupportedError, match="features of the rows"):
+        fits[kind].predict_one(0.1, "NL")
     with pytest.raises(NotSupportedError, match="a sketch does not keep"):
-        made(auxiliary=True, **parameters).fit_sketch(mcnet.Sketch.from_rows(*rows, field=field))
-    with pytest.raises(InputError, match="True or False"):
-        made(auxiliary="yes", **parameters).fit(*rows, field=field, features=train.features)
+        WithFeatures(made(**parameters)).fit_sketch(mcnet.Sketch.from_rows(*rows, field=field))
+
+
+def test_what_is_no_calibrator_without_features_is_refused(train):
+    for wrong in (WithFeatures(), 3, None):
+        with pytest.raises(InputError, match="a calibrator without features"):
+            WithFeatures(wrong).fit(train.score, train.label, features=train.features, **IDS)
+    with pytest.raises(InputError, match="no method 'wings'"):
+        WithFeatures("wings").fit(train.score, train.label, features=train.features, **IDS)
+
+
+def test_a_classical_method_takes_features_too(train, test, epochs, tmp_path):
+    epochs(3)
+    fitted = WithFeatures("platt").fit(train.score, train.label, features=train.features, **IDS)
+    p = fitted.predict(test.score, features=test.features)
+    assert roc_auc_score(test.label, p) > roc_auc_score(test.label, test.score) + 0.04
+    fitted.save(tmp_path / "model.json")
+    resumed = WithFeatures.resume(tmp_path / "model.json")
+    np.testing.assert_allclose(resumed.predict(test.score, features=test.features), p, rtol=1e-12)
+
+
+def test_the_schedule_is_told(fits):
+    schedule = fits["bayes"].schedule_
+    assert schedule["batch"] == 100
+    assert schedule["rate"] == 1e-3
+    assert fits["bayes"].model_.provenance["schedule"] == schedule
 
 
 def test_rows_of_the_base_predictor_are_refused(train):
     with pytest.raises(InputError, match=r"trained on 3 of the 5,000 rows \(first: row 4997, id 4997\)"):
-        fit("mcnet-none", train, base_row_ids=np.arange(ROWS - 3, 2 * ROWS))
+        fit("bayes-none", train, base_row_ids=np.arange(ROWS - 3, 2 * ROWS))
     texts = [f"r{i}" for i in range(ROWS)]
     with pytest.raises(InputError, match=r"trained on 1 of .*row 5, id r5"):
-        fit("mcnet-none", train, row_ids=texts, base_row_ids=["r5", "x"])
+        fit("bayes-none", train, row_ids=texts, base_row_ids=["r5", "x"])
     with pytest.raises(InputError, match="missing in row 0"):
-        fit("mcnet-none", train, row_ids=[None, *texts[1:]], base_row_ids=["x"])
+        fit("bayes-none", train, row_ids=[None, *texts[1:]], base_row_ids=["x"])
     with pytest.raises(InputError, match="give both or none"):
-        fit("mcnet-none", train, base_row_ids=None)
+        fit("bayes-none", train, base_row_ids=None)
     with pytest.raises(InputError, match="differ in length"):
-        fit("mcnet-none", train, row_ids=np.arange(5))
+        fit("bayes-none", train, row_ids=np.arange(5))
     with pytest.warns(CalibrationWarning, match="not known whether the base predictor") as caught:
-        fit("mcnet-none", train, row_ids=None, base_row_ids=None)
+        fit("bayes-none", train, row_ids=None, base_row_ids=None)
     assert len(caught) == 1
     assert caught[0].filename == __file__
 
 
 def test_other_columns_are_refused(train, test, fits):
-    calibrator, features = fits["mcnet-none"], test.features
+    calibrator, features = fits["bayes-none"], test.features
 
     def predict(given):
         return calibrator.predict(test.score, features=given)
@@ -224,19 +246,19 @@ def test_other_columns_are_refused(train, test, fits):
     with pytest.raises(InputError, match="score has 20,000, features has 10"):
         predict(features[:10])
     with pytest.raises(InputError, match="differ in length"):
-        fit("mcnet-none", train, features=features)
+        fit("bayes-none", train, features=features)
     with pytest.raises(InputError, match="shape"):
-        fit("mcnet-none", train, features=train.number)
+        fit("bayes-none", train, features=train.number)
     with pytest.raises(InputError, match="2-D NumPy array or a table"):
-        fit("mcnet-none", train, features=[[1.0]] * ROWS)
+        fit("bayes-none", train, features=[[1.0]] * ROWS)
     np.testing.assert_array_equal(predict(features), predict(features.select("group", "number").to_pandas()))
 
 
 def test_missing_and_unseen_values_have_an_answer(train, test):
     number = np.where(np.arange(ROWS) % 5 == 0, np.nan, train.number)
     group = np.where(np.arange(ROWS) % 7 == 0, None, train.group)
-    calibrator = fit("mcnet-none", train, features=pd.DataFrame({"number": number, "group": group}))
-    assert calibrator.auxiliary_gain_.log_loss > 0.0
+    calibrator = fit("bayes-none", train, features=pd.DataFrame({"number": number, "group": group}))
+    assert calibrator.feature_gain_.log_loss > 0.0
 
     def predict(one, other):
         rows = len(test.score)
@@ -281,46 +303,44 @@ def test_an_array_of_numbers_and_weights_of_zero(train):
     numbers = np.column_stack([train.number, train.group == "d"])
     weight = np.r_[np.ones(ROWS - 1_000), np.zeros(1_000)]
     calibrator = fit("neucalib", train, features=numbers, weight=weight)
-    assert calibrator.auxiliary_gain_.rows == (ROWS - 1_000) // 10
-    assert calibrator.auxiliary_gain_.log_loss > 0.0
+    assert calibrator.feature_gain_.rows == (ROWS - 1_000) // 10
+    assert calibrator.feature_gain_.log_loss > 0.0
 
 
 def test_too_few_or_one_class_leave_the_plain_calibrator(train):
     few, ids = slice(0, 60), {"row_ids": np.arange(60), "base_row_ids": []}
+    given = {"features": train.features[few], **ids}
     with pytest.warns(CalibrationWarning, match="too few rows of one class"):
-        small = MCNet(auxiliary=True, **SMALL).fit(
-            train.score[few], train.label[few], features=train.features[few], **ids
-        )
+        small = WithFeatures().fit(train.score[few], train.label[few], **given)
     plain = small.model_.predict(train.score)
     np.testing.assert_allclose(small.predict(train.score, features=train.features), plain, rtol=1e-12)
-    with pytest.warns(CalibrationWarning, match="every row is negative"):
-        constant = NeuCalib(auxiliary=True).fit(train.score[few], np.zeros(60), features=train.features[few], **ids)
+    with pytest.warns(CalibrationWarning, match="every row is negative|too few rows of one class"):
+        constant = WithFeatures(NeuCalib()).fit(train.score[few], np.zeros(60), **given)
     assert len(np.unique(constant.predict(train.score, features=train.features))) == 1
 
 
 def test_one_score_for_all_still_learns_from_features(train):
     score = np.full(ROWS, 0.2)
-    calibrator = NeuCalib(auxiliary=True).fit(score, train.label, features=train.features, **IDS)
-    assert calibrator.auxiliary_gain_.auc_before == 0.5
-    assert calibrator.auxiliary_gain_.auc_after > 0.6
+    with pytest.warns(CalibrationWarning, match="all rows have one score"):
+        calibrator = WithFeatures(NeuCalib()).fit(score, train.label, features=train.features, **IDS)
+    assert calibrator.feature_gain_.auc_before == 0.5
+    assert calibrator.feature_gain_.auc_after > 0.6
 
 
 def test_the_paper_variant_works_in_logits(train, epochs):
     epochs(2)
-    probabilities = MCNet(auxiliary=True, space="probability", **SMALL)
+    given = {"features": train.features, **IDS}
     with pytest.raises(InputError, match="space='logit'"):
-        probabilities.fit(train.score, train.label, features=train.features, **IDS)
-    paper = MCNet.paper("none", auxiliary=True, **SMALL, epochs=1, steps=4)
-    assert paper.space == "logit"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        paper.fit(train.score, train.label, features=train.features, **IDS)
-    assert paper.auxiliary_gain_.log_loss > 0.0
+        WithFeatures(MCNet.paper("none")).fit(train.score, train.label, **given)
+    paper = WithFeatures(MCNet.paper("none", space="logit", **SMALL, epochs=1, steps=4, learning_rate=1e-3))
+    paper.fit(train.score, train.label, **given)
+    assert paper.feature_gain_.log_loss > 0.0
+    assert paper.schedule_["rate"] == 1e-3
 
 
 def test_a_warm_start_meets_a_new_field_value(train, epochs):
     epochs(2)
-    calibrator = MCNet(warm_start=True, auxiliary=True, **SMALL)
+    calibrator = WithFeatures(MCNet(warm_start=True, **SMALL))
     known = train.field != "DE"
     for rows in (known, np.ones(ROWS, dtype=bool)):
         ids = {"row_ids": IDS["row_ids"][rows], "base_row_ids": IDS["base_row_ids"]}

@@ -1,0 +1,154 @@
+"""The base class of calibrators whose function is trained: compiling, exact prediction, training state."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from os import PathLike
+from typing import Any, Self
+
+from mcnet._shared.math import logit
+from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet.calibrators.base import Calibrator, Fitted
+from mcnet.calibrators.exact_prediction import exact_codes
+from mcnet.calibrators.one_class_warnings import warn_of_gaps
+from mcnet.calibrators.training_state import TrainingState, load_state, save_state
+from mcnet.calibrators.warm_start import EarlierFit
+from mcnet.data.columns import scores_column
+from mcnet.data.contexts import Contexts
+from mcnet.errors import InputError, NotSupportedError
+from mcnet.model.file import read_model
+from mcnet.neural.compiled_curves import TrainedFunction, compiled_curves
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["EVERY_COMBINATION", "NetworkCalibrator"]
+
+EVERY_COMBINATION = 20_000
+"""Up to so many combinations of several fields' values each get a curve, seen or not."""
+
+
+class NetworkCalibrator(Calibrator):
+    """A calibrator whose function is trained; it serves the compiled curves and keeps the function as `network_`.
+
+    `order_violations_` tells by how much, at most, the order guarantee had to move a probability (with
+    guarantee=False: how far a curve falls).
+    """
+
+    field_use = "optional"
+    network_: Any
+    order_violations_: float
+
+    guarantee: bool
+    warm_start: bool
+
+    @property
+    def monotone(self) -> bool:  # type: ignore[override]
+        """Whether the curves are guaranteed not to fall."""
+        return self.guarantee
+
+    def predict(
+        self,
+        scores: Any,
+        field: Any = None,
+        *,
+        codes: Any = None,
+        score_type: ScoreType | None = None,
+        exact: bool = False,
+    ) -> FloatArray:
+        """Return the calibrated probability of each score; `exact` asks the trained function, not its curve."""
+        if not exact:
+            return super().predict(scores, field, codes=codes, score_type=score_type)
+        if codes is not None:
+            raise InputError("codes name curves; with exact=True give the field itself")
+        model = self._fitted()
+        if not hasattr(self, "network_"):
+            raise NotSupportedError(
+                f"this fit is a constant ({self.constant_because_}): there is no function behind its curve"
+            )
+        logits = logit(scores_column(scores, score_type=score_type or model.score_type))
+        found: FloatArray = self.network_.predict(logits, exact_codes(model, field, len(logits)))
+        return found
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Save the model as JSON and, beside it, the training state, from which `resume` continues."""
+        super().save(path)
+        save_state(path, self._training_state())
+
+    @classmethod
+    def resume(cls, path: str | PathLike[str]) -> Self:
+        """Return the fitted calibrator that `save` wrote; with warm_start it continues training from there."""
+        model = read_model(path)
+        if model.method != cls.method:
+            raise InputError(f"{path} is a model of {model.method}, not of {cls.method}; resume it with its own class")
+        state = load_state(path)
+        restored = cls(**cls._parameters_from_plain(model.parameters))
+        restored.model_ = model
+        restored._restore_training(state)
+        return restored
+
+    # -- what a method fills in ---------------------------------------------------------------------------------
+
+    @property
+    def _one_curve(self) -> bool:
+        """Whether one curve serves all rows, and a field matters to the balance term alone."""
+        return False
+
+    def _function_state(self, function: Any) -> TrainingState:
+        """Return a trained function of this method as arrays and a description."""
+        raise NotImplementedError
+
+    def _restored_function(self, state: TrainingState) -> TrainedFunction:
+        """Return the trained function that `_function_state` described."""
+        raise NotImplementedError
+
+    # -- shared steps -------------------------------------------------------------------------------------------
+
+    def _fit_network(self, sketch: Sketch, train: Callable[[Sketch, Any], TrainedFunction]) -> Self:
+        """Fit by training: `train(sketch, earlier network or None)` returns the trained function."""
+        earlier = EarlierFit.of(self, "network_") if self.warm_start else None
+        return self._fit_by(sketch, lambda given: self._trained(given, train, earlier))
+
+    def _trained(
+        self, sketch: Sketch, train: Callable[[Sketch, Any], TrainedFunction], earlier: EarlierFit | None
+    ) -> Fitted:
+        sketch = sketch.unfolded()
+        if earlier is not None and not self._one_curve:
+            sketch = earlier.aligned(sketch)
+        warn_of_gaps(self.method, sketch)
+        self.network_ = train(sketch, None if earlier is None else earlier.network)
+        contexts = Contexts.none() if self._one_curve else sketch.contexts.completed(EVERY_COMBINATION)
+        curves, projection = compiled_curves(self.network_, contexts, sketch, guarantee=self.guarantee)
+        self.order_violations_ = projection.largest
+        return Fitted(curves, contexts, balanced_by=self._balanced_by(sketch))
+
+    def _balanced_by(self, sketch: Sketch) -> tuple[str, ...]:
+        return sketch.contexts.names if self._one_curve else ()
+
+    def _degenerate(self, sketch: Sketch) -> Fitted | None:
+        constant = super()._degenerate(sketch.pooled() if self._one_curve else sketch)
+        if constant is None:
+            return None
+        self.order_violations_ = 0.0
+        return replace(constant, balanced_by=self._balanced_by(sketch))
+
+    def _learns_from_one_score(self, has_fields: bool) -> bool:
+        return has_fields
+
+    def _training_state(self) -> TrainingState:
+        """Return what the fit left behind besides the model."""
+        about: dict[str, Any] = {"order_violations": self.order_violations_}
+        if not hasattr(self, "network_"):
+            return TrainingState({}, about | {"constant_because": self.constant_because_})
+        arrays, description = self._function_state(self.network_)
+        return TrainingState(arrays, about | {"network": description})
+
+    def _restore_training(self, state: TrainingState) -> None:
+        """Take over what `_training_state` returned."""
+        self.order_violations_ = state.about["order_violations"]
+        if "constant_because" in state.about:
+            self.constant_because_ = state.about["constant_because"]
+        else:
+            self.network_ = self._restored_function(TrainingState(state.arrays, state.about["network"]))
+
+    @classmethod
+    def _parameters_from_plain(cls, plain: dict[str, Any]) -> dict[str, Any]:
+        """Return constructor arguments from those of a model file, where tuples have become lists."""
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}

@@ -1,0 +1,279 @@
+"""WithFeatures: a calibrator with a network on the features of a row beside it."""
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from os import PathLike
+from typing import Any, NoReturn, Self
+
+from sklearn.base import clone
+
+from mcnet._shared.extras import need_networks
+from mcnet._shared.math import logit
+from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet.bayes.estimator import BayesMCNet
+from mcnet.calibrators.base import Calibrator, warn
+from mcnet.calibrators.exact_prediction import exact_codes
+from mcnet.calibrators.registry import calibrator as registered
+from mcnet.calibrators.training_state import TrainingState, load_state, save_state
+from mcnet.data.columns import as_array, check_lengths, scores_column
+from mcnet.data.row_overlap import refuse_overlap
+from mcnet.errors import InputError, NotSupportedError
+from mcnet.model.file import read_model
+from mcnet.neural.compiled_curves import compiled_curves
+from mcnet.neural.feature_gain import FeatureGain
+from mcnet.neural.feature_model import FeatureModel
+from mcnet.neural.fit_rows import FitRows
+from mcnet.neural.joint_training import FeatureTraining, fit_features
+from mcnet.neural.network_settings import check_device, check_seed
+from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["WithFeatures"]
+
+_NO_CURVE = (
+    "with features a probability depends on more than the score, so no curve of the score gives it; "
+    "model_ is the calibrator without features"
+)
+
+
+class WithFeatures(Calibrator):
+    """A calibrator that learns from the features of a row, too: p = σ(level + slope·F(l, c) + aux(x)).
+
+    First the calibrator is fitted without features; it stays as `calibrator_`, and its curves as `model_`, monotone and
+    calibrated, for rows whose features are not known. Then a small network on the features is trained on the rows,
+    starting at zero, until rows held back get no better; the function F of MCNet, NeuCalib and AdaCalib is trained
+    along, that of other methods stays. `feature_gain_` tells what this gained on the rows held back, `schedule_` how it
+    was trained: always by this schedule, whatever that of the calibrator is. Needs torch (the extra `networks`).
+
+    The order of scores no longer holds between rows of different features; that is what the network is for. Among rows
+    alike in features and field it holds as before. There is no curve of the score alone, so none is exported.
+
+    Parameters
+    ----------
+    calibrator : the name of a method, or a calibrator.
+    seed, device : of the network's training; device is "cpu" or "cuda".
+    progress : is called with (steps done, steps at most, loss).
+    """
+
+    method = "with-features"
+    field_use = "optional"
+    needs_features = True
+
+    calibrator_: Calibrator
+    features_: FeatureModel
+    feature_gain_: FeatureGain
+    schedule_: dict[str, Any]
+
+    def __init__(
+        self,
+        calibrator: str | Calibrator = "mcnet-bayes",
+        *,
+        seed: int = 0,
+        device: str = "cpu",
+        progress: Callable[[int, int, float], Any] | None = None,
+    ) -> None:
+        """Store the parameters; they are checked in fit."""
+        self.calibrator = calibrator
+        self.seed = seed
+        self.device = device
+        self.progress = progress
+
+    @property
+    def monotone(self) -> bool:  # type: ignore[override]
+        """False: the order of scores holds among rows alike in features only."""
+        return False
+
+    def fit(
+        self,
+        scores: Any,
+        labels: Any,
+        *,
+        field: Any = None,
+        weight: Any = None,
+        features: Any = None,
+        row_ids: Any = None,
+        base_row_ids: Any = None,
+        resolution: Resolution = DEFAULT_RESOLUTION,
+        score_type: ScoreType = "probability",
+        negatives_kept: float = 1.0,
+    ) -> Self:
+        """Fit on rows held in memory; see Sketch.from_rows for the parameters that are not listed here.
+
+        Parameters
+        ----------
+        features : a 2-D array of numbers, or a table with named columns (pandas, Polars, Arrow): numbers (missing ones
+            get an indicator), and text, categories or booleans as categories.
+        row_ids, base_row_ids : the ids of these rows and of the rows that the base predictor was trained on. Its scores
+            are too good on the latter, and a network on features would learn from that: rows that are in both are
+            refused. Without ids there is a warning.
+        """
+        need_networks("WithFeatures")
+        if features is None:
+            raise NotSupportedError("WithFeatures needs the features of the rows; pass features=")
+        check_seed(self.seed)
+        check_device(self.device)
+        inner = self._calibrator()
+        self._check_row_ids(scores, row_ids, base_row_ids)
+        kept: dict[str, Any] = {"score_type": score_type, "negatives_kept": negatives_kept}
+        rows = FitRows.of(scores, labels, field, weight, features, **kept)
+        inner.fit(scores, labels, field=field, weight=weight, resolution=resolution, **kept)
+        plain = inner.model_.predict(rows.score, _served_field(inner, rows), score_type="probability")
+        given: dict[str, Any] = {"seed": self.seed, "device": self.device, "progress": self.progress}
+        training = fit_features(inner, rows, plain, **given)
+        sketch = Sketch.from_rows(scores, labels, field=field, weight=weight, resolution=resolution, **kept)
+        self._forget()
+        self.calibrator_ = inner
+        self.schedule_ = asdict(training.schedule)
+        self.model_ = replace(
+            inner.model_,
+            method=self.method,
+            parameters=self._plain_parameters(),
+            provenance=inner.model_.provenance | {"schedule": self.schedule_},
+        )
+        self._settle(training, rows, plain, sketch)
+        return self
+
+    def fit_sketch(self, sketch: Sketch) -> NoReturn:
+        """Refuse: a sketch keeps no features."""
+        raise NotSupportedError(
+            "WithFeatures learns from the features of single rows, which a sketch does not keep; "
+            "call fit(scores, labels, features=…)"
+        )
+
+    def predict(
+        self,
+        scores: Any,
+        field: Any = None,
+        *,
+        features: Any = None,
+        codes: Any = None,
+        score_type: ScoreType | None = None,
+        exact: bool = False,
+    ) -> FloatArray:
+        """Return the calibrated probability of each score with its features.
+
+        `exact` asks the function behind the curves of F, not the curves; the network on features is always asked.
+        """
+        model = self._fitted()
+        if features is None:
+            raise NotSupportedError("WithFeatures needs the features of the rows; pass features=")
+        both = self.features_
+        encoded = both.encoding.encode(features)
+        check_lengths(score=as_array(scores, "score"), features=encoded.numbers)
+        if not exact:
+            return both.add(both.model.predict(scores, field, codes=codes, score_type=score_type), encoded)
+        if codes is not None:
+            raise InputError("codes name curves; with exact=True give the field itself")
+        if both.function is None:
+            asked: dict[str, Any] = {"exact": True} if isinstance(self.calibrator_, BayesMCNet) else {}
+            return both.add(self.calibrator_.predict(scores, field, score_type=score_type, **asked), encoded)
+        logits = logit(scores_column(scores, score_type=score_type or model.score_type))
+        return both.add(both.function.predict(logits, exact_codes(model, field, len(logits))), encoded)
+
+    def predict_one(self, score: float, field: Any = None, *, score_type: ScoreType | None = None) -> NoReturn:
+        """Refuse: one score and its field say nothing of the features."""
+        self._fitted()
+        raise NotSupportedError("WithFeatures needs the features of the rows; call predict(…, features=…)")
+
+    def interval(self, scores: Any, field: Any = None, **_: Any) -> NoReturn:
+        """Refuse: the uncertainty of a network on features is not known."""
+        self._fitted()
+        raise NotSupportedError("with features the uncertainty is not known; calibrator_ is the fit without them")
+
+    @property
+    def curves_(self) -> NoReturn:
+        """Refuse: no curve of the score gives a probability that depends on features."""
+        self._fitted()
+        raise NotSupportedError(_NO_CURVE)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Save the curves without features as JSON and, beside them, everything else, from which `resume` restores."""
+        self._fitted().save(path)
+        inner = TrainingState({}, {})
+        if hasattr(self.calibrator_, "_training_state"):
+            inner = self.calibrator_._training_state()
+        features = self.features_.state(self.calibrator_)
+        about = {
+            "calibrator": inner.about,
+            "features": features.about,
+            "gain": asdict(self.feature_gain_),
+            "schedule": self.schedule_,
+        }
+        save_state(path, TrainingState(inner.prefixed("calibrator") | features.prefixed("features"), about))
+
+    @classmethod
+    def resume(cls, path: str | PathLike[str]) -> Self:
+        """Return the fitted calibrator that `save` wrote."""
+        model = read_model(path)
+        if model.method != cls.method:
+            raise InputError(f"{path} is a model of {model.method}, not of {cls.method}; resume it with its own class")
+        state = load_state(path)
+        plain = dict(model.parameters["calibrator"])
+        inner = registered(plain.pop("method"))
+        inner.set_params(**{name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()})
+        inner.model_ = replace(model, method=inner.method, parameters=inner._plain_parameters())
+        if hasattr(inner, "_restore_training"):
+            inner._restore_training(TrainingState(state.part("calibrator"), state.about["calibrator"]))
+        restored = cls(inner, seed=model.parameters["seed"], device=model.parameters["device"])
+        restored.calibrator, restored.calibrator_, restored.model_ = clone(inner), inner, model
+        restored.schedule_ = state.about["schedule"]
+        restored.feature_gain_ = FeatureGain(**state.about["gain"])
+        features = TrainingState(state.part("features"), state.about["features"])
+        restored.features_ = FeatureModel.restore(features, model, inner, restored.device)
+        return restored
+
+    # -- shared steps -------------------------------------------------------------------------------------------
+
+    def _calibrator(self) -> Calibrator:
+        """Return the calibrator to fit: a copy, or the earlier fit where it is to be continued."""
+        given = registered(self.calibrator) if isinstance(self.calibrator, str) else self.calibrator
+        if not isinstance(given, Calibrator) or isinstance(given, WithFeatures):
+            raise InputError(f"calibrator is {given!r}; it is the name of a method, or a calibrator without features")
+        if getattr(given, "space", "logit") != "logit":
+            raise InputError("WithFeatures adds to logits: the calibrator needs space='logit'")
+        if getattr(given, "warm_start", False) and hasattr(self, "calibrator_"):
+            return self.calibrator_
+        copied: Calibrator = clone(given)
+        return copied
+
+    def _check_row_ids(self, scores: Any, row_ids: Any, base_row_ids: Any) -> None:
+        """Refuse rows that the base predictor was trained on, where that can be known."""
+        if row_ids is None and base_row_ids is None:
+            warn(
+                "with-features: it is not known whether the base predictor was trained on these rows; if it was, its "
+                "scores are too good on them, and the network learns features for a gap that new rows do not have. "
+                "Pass row_ids= and base_row_ids= to make sure"
+            )
+            return
+        if row_ids is None or base_row_ids is None:
+            raise InputError("row_ids and base_row_ids only tell something together; give both or none")
+        check_lengths(score=as_array(scores, "score"), row_ids=as_array(row_ids, "row_ids"))
+        refuse_overlap(row_ids, base_row_ids)
+
+    def _settle(self, training: FeatureTraining, rows: FitRows, plain: FloatArray, sketch: Sketch) -> None:
+        """Compile F again if it was trained, adjust it to the features, and measure the gain on the rows held back."""
+        assert rows.encoding is not None
+        model, curve = self.model_, plain
+        if training.function is not None:
+            guarantee = bool(getattr(self.calibrator_, "guarantee", True))
+            curves, _ = compiled_curves(training.function, model.contexts, sketch.unfolded(), guarantee=guarantee)
+            model = replace(model, curves=curves.bounded())
+            curve = model.predict(rows.score, _served_field(self.calibrator_, rows), score_type="probability")
+        both = FeatureModel(rows.encoding, training.network, model, training.function)
+        self.features_ = both.settled(curve, rows)
+        held = rows.taken(training.held)
+        assert held.features is not None
+        after = self.features_.add(curve[training.held], held.features)
+        self.feature_gain_ = FeatureGain.of(held.label, held.weight, plain[training.held], after)
+
+    def _plain_parameters(self) -> dict[str, Any]:
+        inner = registered(self.calibrator) if isinstance(self.calibrator, str) else self.calibrator
+        return {
+            "calibrator": {"method": inner.method, **inner._plain_parameters()},
+            "seed": int(self.seed),
+            "device": self.device,
+        }
+
+
+def _served_field(calibrator: Calibrator, rows: FitRows) -> Any:
+    return rows.fields if calibrator.model_.fields else None
