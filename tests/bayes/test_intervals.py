@@ -128,7 +128,7 @@ def test_a_weight_counts_as_so_many_rows():
 @pytest.mark.parametrize("which", ["one_field", "two_fields"])
 def test_a_resumed_calibrator_has_the_same_intervals_and_a_loaded_model_says_where_they_are(which, tmp_path, request):
     fitted = request.getfixturevalue(which)
-    fitted.save(tmp_path / "model.json")
+    fitted.save(tmp_path / "model.json", training_state=True)
     resumed = mcnet.BayesMCNet.resume(tmp_path / "model.json")
     for value in ("0", "3", "never seen"):
         field = {name: [value] * len(SCORES) for name in fitted.model_.fields}
@@ -153,7 +153,7 @@ def test_a_constant_has_no_interval_fields_or_not(tmp_path):
         fitted.interval([0.1], ["a"])
     with pytest.raises(InputError, match="needs the field"):
         fitted.interval([0.1])
-    fitted.save(tmp_path / "model.json")
+    fitted.save(tmp_path / "model.json", training_state=True)
     with pytest.raises(NotSupportedError, match="no intervals"):
         mcnet.load(tmp_path / "model.json").interval([0.1], ["a"])
 

@@ -119,9 +119,9 @@ def test_a_file_of_many_megabytes_is_warned_of():
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "model.h", "model.sql", "model.parquet", "model.csv"])
-def test_curves_without_their_auxiliary_network_say_so(tmp_path, name):
-    for auxiliary in (True, False):
-        model = CalibrationModel("mcnet", {"auxiliary": auxiliary}, Contexts.none(), Curves.constant(0.25))
+def test_curves_without_their_features_say_so(tmp_path, name):
+    for method in ("with-features", "mcnet"):
+        model = CalibrationModel(method, {}, Contexts.none(), Curves.constant(0.25))
         export_model(model, tmp_path / name)
-        assert (b"left_out" in (tmp_path / name).read_bytes()) is auxiliary
-        assert ("auxiliary" in json.dumps(stamp(model, Exported.of(model)))) is auxiliary
+        assert (b"left_out" in (tmp_path / name).read_bytes()) is (method == "with-features")
+        assert ("on features" in json.dumps(stamp(model, Exported.of(model)))) is (method == "with-features")

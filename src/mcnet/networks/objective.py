@@ -104,7 +104,9 @@ class BankObjective:
             return torch.as_tensor(values, dtype=dtype, device=device)
 
         self.nodes = bank.nodes(nodes)[:, None, :]
-        self.codes = torch.as_tensor(cells.codes, device=device)
+        # Without fields the contexts are groups of rows, for the balance term, that share one function.
+        self.one_function = not cells.sizes
+        self.codes = torch.as_tensor(cells.codes[:1] if self.one_function else cells.codes, device=device)
         self.fixed = _Fixed(
             matrix=tensor(bank.rule(points, bins, nodes)),
             origin=bank.origin.to(dtype)[:, None],
@@ -113,8 +115,6 @@ class BankObjective:
         )
         self.context = torch.arange(len(cells.codes), device=device)[None, :, None].expand_as(self.fixed.weight)
         self.mass = float(grid.weight.sum())
-        # Groups of rows that share one function are as many copies of it: order and priors count once.
-        self.copies = len(cells.codes) if not cells.sizes else 1
         layers = zip(bank.shape.hidden, (*bank.shape.hidden[1:], 1), strict=True)
         self.work = float(self.nodes.numel() * len(cells.codes) * sum(a * b for a, b in layers))
 
@@ -154,7 +154,8 @@ class BankObjective:
         log_scale = bias[..., 1]
         rise = log_scale.exp()[..., None] * torch.matmul(fixed.matrix, derivative[..., None])[..., 0]
         values = (fixed.origin + bias[..., 0])[..., None] + rise
-        cells, start, end = values[..., :-2], values[..., -2], values[..., -1]
+        cells = values[..., :-2]
+        edges = values[:, :1, -2:] if self.one_function else values[..., -2:]
         if self.bank.shape.space == "logit":
             loss = log_loss_from_logits(cells, fixed.weight, fixed.positives)
             chance = torch.sigmoid(cells)
@@ -164,7 +165,7 @@ class BankObjective:
             chance = cells
             information = 1.0 / (cells * (1.0 - cells)).clamp_min(1e-4)
         if self.order > 0:
-            loss = loss + self.order * order_loss(end[:-1], start[1:], ROUNDING) / self.copies
+            loss = loss + self.order * order_loss(edges[:-1, :, 1], edges[1:, :, 0], ROUNDING)
         if self.penalties.balance > 0:
             real = slice(0, self.originals)
             loss = loss + self.penalties.balance * balance_loss(
@@ -176,15 +177,16 @@ class BankObjective:
                 self.penalties.normalise,
             )
         log_slope = derivative.log() + log_scale[..., None]
-        loss = loss + self._surprise(values, log_slope) / (self.mass * self.copies)
+        loss = loss + self._surprise(edges, log_slope) / self.mass
         information = (fixed.weight * information).detach() / self.mass
         squares = torch.stack([torch.ones_like(information), rise[..., :-2].detach() ** 2], dim=-1)
-        return loss, (information[..., None] * squares).sum(-2)
+        curvature = (information[..., None] * squares).sum(-2)
+        return loss, curvature.sum(1, keepdim=True) if self.one_function else curvature
 
-    def _surprise(self, values: Tensor, log_slope: Tensor) -> Tensor:
-        """The negative logarithm of the prior density, up to a constant."""
-        priors, start, end = self.priors, values[..., -2], values[..., -1]
-        total = values.new_zeros(())
+    def _surprise(self, edges: Tensor, log_slope: Tensor) -> Tensor:
+        """Return the negative log of the prior density, up to a constant; `edges` are the values at a bin's ends."""
+        priors, start, end = self.priors, edges[..., 0], edges[..., 1]
+        total = edges.new_zeros(())
 
         def add(difference: Tensor, deviation: float) -> Tensor:
             return difference.square().sum() / (2.0 * deviation**2)

@@ -1,0 +1,121 @@
+"""MCNet's presets of the paper: what they honour, what they refuse, and what they warn of."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import mcnet
+from mcnet import CalibrationWarning, InputError, MCNet, NotSupportedError
+from mcnet.datasets.simulator import simulate
+
+SMALL = {"bins": 3, "hidden": (8, 8), "embedding": 4, "steps": 6}
+
+
+@pytest.fixture(scope="module")
+def log():
+    return simulate(6_000, rate=0.2, seed=2)
+
+
+def literal(variant, **changes):
+    return MCNet.paper(variant, **(SMALL | {"learning_rate": 1e-3} | changes))
+
+
+def fit(calibrator, log, field=None):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)
+        return calibrator.fit(log.score, log.label, field=field)
+
+
+def test_mcnet_none_refuses_a_field_it_has_no_use_for(log):
+    with pytest.raises(NotSupportedError, match="mcnet has no use for a field; set field_aware=True"):
+        literal("none").fit(log.score, log.label, field=log.text("field"))
+
+
+@pytest.mark.parametrize("made", [mcnet.MCNet, mcnet.NeuCalib, mcnet.AdaCalib, mcnet.BayesMCNet])
+def test_a_balance_term_without_a_field_is_refused(log, made):
+    with pytest.raises(NotSupportedError, match="alpha_balance > 0 compares field values"):
+        made(alpha_balance=1.0).fit(log.score, log.label)
+
+
+def test_the_preset_with_a_balance_term_needs_a_field_and_is_one_curve(log):
+    with pytest.raises(NotSupportedError, match="alpha_balance > 0 compares field values"):
+        literal("none", alpha_balance=1.0).fit(log.score, log.label)
+    field = log.text("field")
+    balanced = fit(literal("none", alpha_balance=50.0, balance="field", epochs=6), log, field)
+    assert balanced.model_.fields == ()
+    assert balanced.model_.balanced_by == ("field",)
+    np.testing.assert_array_equal(balanced.predict(log.score, field), balanced.predict(log.score))
+    plain = fit(literal("none", epochs=6), log)
+    assert spread(log, balanced) < spread(log, plain)
+
+
+@pytest.mark.parametrize("balance", ["global", "field"])
+def test_one_curve_trained_on_a_sketch_balances_field_values(log, balance):
+    given = {"bins": 3, "hidden": (8, 8), "embedding": 4, "field_aware": False}
+    plain = fit(MCNet(**given), log)
+    faint = fit(MCNet(**given, alpha_balance=1e-9, balance=balance), log, log.text("field"))
+    usual = np.quantile(log.score, np.linspace(0.02, 0.98, 49))
+    np.testing.assert_allclose(faint.predict(usual), plain.predict(usual), rtol=0.05)
+    strong = fit(MCNet(**given, alpha_balance=30.0, balance=balance), log, log.text("field"))
+    assert strong.model_.fields == ()
+    assert strong.bins_ == 3
+    assert spread(log, strong, balance) < spread(log, faint, balance)
+    order = np.sort(log.score)
+    assert (np.diff(strong.predict(order)) >= 0.0).all()
+
+
+def spread(log, fitted, balance="field"):
+    codes, p = log.fields["field"], fitted.predict(log.score)
+    excess = np.bincount(codes, weights=p - log.label)
+    return float((excess / (np.bincount(codes) if balance == "field" else len(codes))).std())
+
+
+def test_a_literal_fit_that_is_worse_than_the_scores_says_so(log):
+    calibrated = log.probability
+    with pytest.warns(CalibrationWarning, match="worse than that of the base scores"):
+        literal("none", learning_rate=0.05, epochs=1, batch=500).fit(calibrated, log.label)
+
+
+def test_a_literal_fit_whose_probabilities_are_clipped_says_so(log):
+    with pytest.warns(CalibrationWarning) as caught:
+        literal("none", learning_rate=0.3, epochs=2, batch=500).fit(log.score**2, log.score > 0.6)
+    assert any("the function left (0, 1) for" in str(warning.message) for warning in caught)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"hidden": ()}, "hidden is \\(\\); it has the width of each hidden layer"),
+        ({"hidden": 8}, "hidden is 8; it has the width"),
+        ({"hidden": (8, 0)}, "hidden\\[1\\] is 0; it is a whole number above 0"),
+        ({"learning_rate": -1}, "learning_rate is -1; it is a number > 0"),
+        ({"learning_rate": 0}, "learning_rate is 0; it is a number > 0"),
+        ({"learning_rate": "x"}, "learning_rate is 'x'; it is a number > 0"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan; it is a number > 0"),
+        ({"weight_decay": -1}, "weight_decay is -1; it is a number ≥ 0"),
+        ({"weight_decay": None}, "weight_decay is None; it is a number ≥ 0"),
+        ({"scale": False}, "scale=False leaves out the scale of each bin"),
+        ({"scale": "yes"}, "scale is 'yes'; it is True or False"),
+        ({"field_aware": None}, "field_aware is None; it is True or False"),
+        ({"seed": 0.5}, "seed is 0.5; it is a whole number"),
+        ({"device": "abacus"}, "device is 'abacus'; it is 'cpu' or 'cuda'"),
+        ({"alpha_balance": "x"}, "alpha_balance is 'x'; it is a number ≥ 0"),
+        ({"embedding": 0}, "embedding is 0; it is a whole number above 0"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_in_words(log, setting, message):
+    with pytest.raises(InputError, match=message):
+        MCNet(**setting).fit(log.score, log.label)
+
+
+def test_scale_can_be_left_out_on_rows(log):
+    fitted = fit(literal("none", scale=False, epochs=1), log)
+    assert np.isfinite(fitted.predict(log.score)).all()
+
+
+def test_rows_are_needed_for_training_on_rows(log):
+    with pytest.raises(NotSupportedError, match="needs the rows themselves"):
+        MCNet.paper("field").fit_sketch(mcnet.Sketch.from_rows(log.score, log.label))
+    with pytest.raises(InputError, match="it is 'none' or 'field'"):
+        MCNet.paper("both")
