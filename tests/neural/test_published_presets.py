@@ -27,9 +27,11 @@ def fit(calibrator, log, field=None):
         return calibrator.fit(log.score, log.label, field=field)
 
 
-def test_mcnet_none_refuses_a_field_it_has_no_use_for(log):
-    with pytest.raises(NotSupportedError, match="mcnet has no use for a field; set field_aware=True"):
-        literal("none").fit(log.score, log.label, field=log.text("field"))
+def test_mcnet_none_is_one_curve_and_says_that_it_pools_a_field(log):
+    with pytest.warns(CalibrationWarning, match="mcnet has no use for the field field: its values are pooled"):
+        pooled = literal("none").fit(log.score, log.label, field=log.text("field"))
+    assert pooled.model_.fields == ()
+    np.testing.assert_array_equal(pooled.predict(log.score), fit(literal("none"), log).predict(log.score))
 
 
 @pytest.mark.parametrize("made", [mcnet.MCNet, mcnet.NeuCalib, mcnet.AdaCalib, mcnet.BayesMCNet])
