@@ -1,7 +1,9 @@
-"""What the whole suite shares: tests that are left out are named in the last lines, with what to install for them."""
+"""What the whole suite shares: tests that are left out are named at the end, and none changes the processor's mode."""
 
 import os
+import sys
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -34,3 +36,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if NOTHING_MAY_BE_SKIPPED and exitstatus == 0 and reporter is not None and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(autouse=True)
+def subnormal_numbers_stay() -> Iterator[None]:
+    """Fail a test that leaves the processor flushing subnormal numbers to zero: it would disturb those that follow.
+
+    A shared library linked with -Ofast does so when it is loaded.
+    """
+    yield
+    assert sys.float_info.min / 2 > 0.0, "this test left the processor flushing subnormal numbers to zero"

@@ -45,7 +45,11 @@ class _Library:
         (folder / "library.c").write_text(source)
         # A name of its own for each, since a loaded library is not loaded again.
         target = folder / f"library{len(list(folder.iterdir()))}.so"
-        _compile("gcc", *flags, "-shared", "-fPIC", "-o", str(target), str(folder / "library.c"))
+        compiled = target.with_suffix(".o")
+        _compile("gcc", *flags, "-fPIC", "-c", "-o", str(compiled), str(folder / "library.c"))
+        # Linked without -Ofast, which would set the whole process to flush subnormal numbers to zero.
+        sanitizers = [flag for flag in flags if flag.startswith("-fsanitize")]
+        _compile("gcc", *sanitizers, "-shared", "-o", str(target), str(compiled))
         self.loaded = ctypes.CDLL(str(target))
         self.loaded.one.restype = ctypes.c_double
         self.loaded.one.argtypes = [ctypes.c_double, ctypes.c_int32]
