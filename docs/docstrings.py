@@ -1,4 +1,4 @@
-"""Docstrings as Markdown, for the reference page: parameters become a list, doctests become code blocks."""
+"""Docstrings as Markdown, for the reference page: sections become lists, doctests become code blocks."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ import griffe
 
 __all__ = ["AsMarkdown", "as_markdown"]
 
-_PARAMETERS = re.compile(r"^Parameters\n-+\n((?:.+\n?)+)", re.MULTILINE)
+_SECTION = re.compile(r"^(Parameters|Returns|Raises)\n-+\n((?:.+\n?)+)", re.MULTILINE)
 _DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 
 
@@ -20,16 +20,28 @@ def as_markdown(text: str) -> str:
     * `a`, `b`: one number each.
     <BLANKLINE>
     <BLANKLINE>
+    >>> print(as_markdown("Returns\\n-------\\ntotal : the sum."))
+    **Returns**
+    <BLANKLINE>
+    * `total`: the sum.
+    <BLANKLINE>
+    <BLANKLINE>
     >>> as_markdown(">>> 1 + 1\\n2").splitlines()
     ['```pycon', '>>> 1 + 1', '2', '```']
     """
-    return _DOCTEST.sub(lambda found: f"```pycon\n{found[0]}\n```", _PARAMETERS.sub(_list, text))
+    return _DOCTEST.sub(lambda found: f"```pycon\n{found[0]}\n```", _SECTION.sub(_list, text))
 
 
 def _list(found: re.Match[str]) -> str:
-    joined = re.sub(r"\n\s+", " ", found[1].strip())
-    lines = (line.partition(" : ") for line in joined.splitlines())
-    return "".join(f"* {_names(names)}: {what}\n" for names, _, what in lines) + "\n"
+    title = "" if found[1] == "Parameters" else f"**{found[1]}**\n\n"
+    joined = re.sub(r"\n\s+", " ", found[2].strip())
+    return title + "".join(f"* {_entry(line)}\n" for line in joined.splitlines()) + "\n"
+
+
+def _entry(line: str) -> str:
+    """Return `name : text` with its name as code, and a line without a name as it is."""
+    names, colon, what = line.partition(" : ")
+    return f"{_names(names)}: {what}" if colon else line
 
 
 def _names(names: str) -> str:
