@@ -1,1 +1,1 @@
-"""Numbers → Plotly figures and small HTML tables; knows no other room, so every room may draw what it holds."""
+"""Numbers → Plotly figures and small HTML tables. It imports no other package of mcnet, so each of them can draw."""

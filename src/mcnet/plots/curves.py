@@ -26,7 +26,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Points:
-    """Observed rates with intervals, one entry a group of neighbouring cells."""
+    """Observed rates with intervals, one entry per group of neighbouring cells."""
 
     score: FloatArray
     rate: FloatArray

@@ -1,4 +1,4 @@
-"""Calibration over time: PCOC with its interval, period by period."""
+"""Calibration over time: PCOC with its interval per period."""
 
 import re
 from dataclasses import dataclass

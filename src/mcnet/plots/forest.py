@@ -111,7 +111,7 @@ def draw_forest(forest: Forest, *, limit: int = 30) -> Spec:
 
 
 def _stack(columns: list[FloatArray], tables: dict[str, PcocTable]) -> FloatArray:
-    """Return the columns as rows, the values of each table put in the order of the first."""
+    """Return the columns as rows, with the values of each table in the order of the first."""
     names = next(iter(tables.values())).values
     rows = []
     for column, table in zip(columns, tables.values(), strict=True):
@@ -121,7 +121,7 @@ def _stack(columns: list[FloatArray], tables: dict[str, PcocTable]) -> FloatArra
 
 
 def _short(text: str, most: int = 22) -> str:
-    # A field value is anybody's text: Plotly would read < and & as markup.
+    # A field value can be any text: Plotly would read < and & as markup.
     text = text if len(text) <= most else text[: most - 1] + "…"
     return text.replace("&", "&amp;").replace("<", "&lt;")
 

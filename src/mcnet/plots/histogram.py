@@ -1,4 +1,4 @@
-"""Histograms of scores: how much weight lies where, before and after."""
+"""Histograms of scores: the share of the weight per bin, before and after."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -10,7 +10,7 @@ _BODY = "text-align:{};padding:2px 10px 2px 0;font-variant-numeric:tabular-nums"
 
 
 def card(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str = "", picture: str = "") -> str:
-    """Return a titled table, the first column text, the others figures; a picture (SVG) stands below the title.
+    """Return a titled table, the first column text, the others figures; a picture (SVG) comes below the title.
 
     >>> card("A <model>", ["method", "AUC"], [["platt", "0.71"]]).startswith("<div><strong>A &lt;model&gt;</strong>")
     True

@@ -21,11 +21,11 @@ from mcnet.plots.style import (
 
 __all__ = ["ReliabilityTable", "draw_reliability"]
 
-_WIDEST = 4.0
+_LARGEST_SHOWN_RATIO = 4.0
 
 
 class ReliabilityTable(Protocol):
-    """What the diagram needs of a reliability table: one entry a bin."""
+    """What the diagram needs of a reliability table: one entry per bin."""
 
     @property
     def mean_prediction(self) -> FloatArray: ...
@@ -80,19 +80,19 @@ def _ratio(above: FloatArray, below: FloatArray) -> FloatArray:
 
 def _around_one(ratios: FloatArray) -> list[float]:
     """Return a range that has 1 inside; ratios beyond a factor of four would flatten everything else."""
-    known = np.clip(ratios[np.isfinite(ratios)], 1.0 / _WIDEST, _WIDEST)
+    known = np.clip(ratios[np.isfinite(ratios)], 1.0 / _LARGEST_SHOWN_RATIO, _LARGEST_SHOWN_RATIO)
     low, high = min(0.9, float(known.min(initial=1.0))), max(1.1, float(known.max(initial=1.0)))
-    air = 0.08 * (high - low)
-    return [round(low - air, 4), round(high + air, 4)]
+    margin = 0.08 * (high - low)
+    return [round(low - margin, 4), round(high + margin, 4)]
 
 
 def _series(name: str, table: ReliabilityTable, colour: str, symbol: str) -> list[dict[str, Any]]:
     x, observed = table.mean_prediction, table.observed
     low, high = table.observed_low, table.observed_high
-    # A bin without positives has no place on a logarithmic axis: its band starts at a tenth of its upper end.
+    # A bin without positives cannot be shown on a logarithmic axis: its band starts at a tenth of its upper end.
     visible_low = np.where(low > 0.0, low, 0.1 * high)
     ratio = _ratio(x, observed)
-    ratio_low, ratio_high = _ratio(x, high), np.minimum(_ratio(x, visible_low), 10.0 * _WIDEST)
+    ratio_low, ratio_high = _ratio(x, high), np.minimum(_ratio(x, visible_low), 10.0 * _LARGEST_SHOWN_RATIO)
     hover = (
         f"<b>{name}</b><br>predicted %{{x:.4~g}}<br>observed %{{customdata[0]:.4~g}}"
         " (%{customdata[1]:.4~g} … %{customdata[2]:.4~g})<br>ratio %{customdata[4]:.3~f}"

@@ -1,4 +1,4 @@
-"""The look that all figures share: palette, axes, layout."""
+"""The style of all figures: palette, axes, layout."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,12 +30,12 @@ __all__ = [
 Spec = dict[str, Any]
 """A figure as Plotly's JSON: {"data": [trace, …], "layout": {…}}."""
 
-# Orange and blue stay apart for every kind of colour blindness, and both keep a contrast above 3 on white and on black.
+# Orange and blue are distinct for every kind of colour blindness, and have a contrast above 3 on white and on black.
 BEFORE, AFTER = "#c9700a", "#2f86c9"
 INK, QUIET = "#6b7280", "rgba(128, 128, 128, 0.28)"
 LINES = ("#2f86c9", "#c9700a", "#009e73", "#b8609a", "#8a8f00", "#3fa7b8", "#d0553f", "#7d74c9")
 
-_DIGITS = 5
+_SIGNIFICANT_DIGITS = 5
 
 
 def numbers(values: ArrayLike) -> list[float | None]:
@@ -45,7 +45,7 @@ def numbers(values: ArrayLike) -> list[float | None]:
     [0.12346, None, 1200000.0]
     """
     column = np.asarray(values, dtype=np.float64)
-    return [float(f"{value:.{_DIGITS}g}") if np.isfinite(value) else None for value in column.tolist()]
+    return [float(f"{value:.{_SIGNIFICANT_DIGITS}g}") if np.isfinite(value) else None for value in column.tolist()]
 
 
 def translucent(colour: str, opacity: float) -> str:
@@ -65,18 +65,18 @@ def looks_logarithmic(probabilities: ArrayLike) -> bool:
 
 
 def span(columns: Sequence[ArrayLike], *, logarithmic: bool) -> list[float] | None:
-    """Return the range of an axis that shows all values with a little air; None when there are none."""
+    """Return the range of an axis that shows all values with a small margin; None when there are none."""
     values = np.concatenate([np.asarray(column, dtype=np.float64).ravel() for column in columns])
     values = values[np.isfinite(values) & ((values > 0.0) | (not logarithmic))]
     if values.size == 0:
         return None
     low, high = (float(np.log10(v)) if logarithmic else float(v) for v in (values.min(), values.max()))
-    air = 0.04 * (high - low) or 0.05
-    return [round(low - air, 4), round(high + air, 4)]
+    margin = 0.04 * (high - low) or 0.05
+    return [round(low - margin, 4), round(high + margin, 4)]
 
 
 def axis(title: str, *, logarithmic: bool = False, **more: Any) -> dict[str, Any]:
-    """Return a quiet axis: hairline grid, no frame."""
+    """Return an axis with a thin grid and no frame."""
     ticks: dict[str, Any] = {"type": "linear"}
     if logarithmic:
         # "D2": ticks at 1, 2 and 5 of each decade, as a reader of rates expects.

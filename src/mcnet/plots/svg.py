@@ -1,4 +1,4 @@
-"""A small picture of curves as SVG, for places that run no script."""
+"""A small picture of curves as SVG, for places that run no JavaScript."""
 
 from collections.abc import Sequence
 from html import escape
@@ -15,7 +15,7 @@ __all__ = ["small_curves"]
 _WIDTH, _HEIGHT = 320, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 8, 8, 30
 _LEGEND_LINE = 16
-_LONGEST = 40
+_LONGEST_LABEL = 40
 
 
 def small_curves(lines: Sequence[Line]) -> str:
@@ -37,7 +37,7 @@ def small_curves(lines: Sequence[Line]) -> str:
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="{width}"/>')
         middle = _HEIGHT + _LEGEND_LINE * place + 6
         parts.append(f'<path d="M{_LEFT} {middle}h16" stroke="{colour}" stroke-width="2"/>')
-        label = line.label if len(line.label) <= _LONGEST else line.label[: _LONGEST - 1] + "…"
+        label = line.label if len(line.label) <= _LONGEST_LABEL else line.label[: _LONGEST_LABEL - 1] + "…"
         parts.append(f'<text x="{_LEFT + 22}" y="{middle + 4}">{escape(label)}</text>')
     height = _HEIGHT + _LEGEND_LINE * len(lines) + 4
     return (
@@ -48,7 +48,7 @@ def small_curves(lines: Sequence[Line]) -> str:
 
 
 class _Axis:
-    """Where values lie in the picture."""
+    """The position of values in the picture."""
 
     def __init__(self, columns: Sequence[FloatArray], ends: tuple[float, float], logarithmic: bool) -> None:
         self._scale = np.log if logarithmic else np.asarray
@@ -56,7 +56,7 @@ class _Axis:
         self.high = float(max(column.max() for column in columns))
         self.ends = ends
         self._first = float(self._scale(self.low))
-        # A constant has no height; it lies in the middle.
+        # A constant has no height; it is drawn in the middle.
         self._span = float(self._scale(self.high)) - self._first
 
     def at(self, values: FloatArray) -> FloatArray:
@@ -77,7 +77,7 @@ def _frame(x: _Axis, y: _Axis) -> list[str]:
 
 
 def _diagonal(x: _Axis, y: _Axis) -> str:
-    """Return the part of the line y = x that the picture holds, if any."""
+    """Return the part of the line y = x that is inside the picture, if any."""
     ends = np.array([max(x.low, y.low), min(x.high, y.high)])
     if not ends[0] < ends[1]:
         return ""

@@ -1,4 +1,4 @@
-"""Pictures and one self-contained HTML page that show what was fitted, on what, and how well it does."""
+"""The report: figures, and one self-contained HTML page that shows what was fitted, on what, and how well."""
 
 from mcnet.model.drawing import prepare_lines
 from mcnet.report.drift import prepare_drift

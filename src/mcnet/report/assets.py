@@ -1,4 +1,4 @@
-"""What the page carries within itself: Plotly's library, its own style and script, packed data."""
+"""The parts that are embedded in the page: Plotly's library, style, script, and compressed data."""
 
 import base64
 import gzip
@@ -11,21 +11,21 @@ __all__ = ["packed_data", "packed_plotly", "read_asset"]
 
 
 def read_asset(name: str) -> str:
-    """Return a text file that lies beside this module."""
+    """Return a text file of this package."""
     return files("mcnet.report").joinpath(name).read_text(encoding="utf-8")
 
 
 @cache
 def packed_plotly() -> str:
-    """Return Plotly's JavaScript, as its Python package brings it, packed.
+    """Return Plotly's JavaScript from its Python package, compressed.
 
-    The package brings one bundle, of 4.8 MB; packed it is 2 MB, and any browser since 2023 unpacks it by itself.
+    The bundle has 4.8 MB; compressed it has 2 MB, and any browser since 2023 can decompress it.
     """
     return _packed(files("plotly").joinpath("package_data", "plotly.min.js").read_bytes())
 
 
 def packed_data(data: Any) -> str:
-    """Return data as JSON, packed."""
+    """Return data as compressed JSON."""
     return _packed(json.dumps(data, separators=(",", ":"), allow_nan=False).encode())
 
 

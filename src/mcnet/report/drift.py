@@ -1,4 +1,4 @@
-"""Drift: calibration period by period, from one sketch a period."""
+"""Drift: calibration per period, from one sketch per period."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ PeriodSums = dict[str, tuple[GroupSums, ...]]
 def period_sums(
     calibrator: Any, periods: Mapping[str, Sketch], contexts: Sequence[NDArray[np.int32]], number: int
 ) -> PeriodSums:
-    """Return the sums of every context, period by period; `contexts` has the context of each sketch's cells."""
+    """Return the sums of every context per period; `contexts` has the context of each sketch's cells."""
     return {
         period: tuple(
             group_sums(p, sketch.rate, of_cells, sketch.weight, count=number)
@@ -33,7 +33,7 @@ def period_sums(
 
 
 def drift_of(sums: PeriodSums, contexts: NDArray[np.intp] | None = None) -> Drift:
-    """Return PCOC by period of some contexts together, or of all."""
+    """Return the PCOC per period of some contexts together, or of all."""
     totals = [
         [(part if contexts is None else part.where(_mask(part, contexts))).total() for part in parts]
         for parts in sums.values()
@@ -45,7 +45,7 @@ def drift_of(sums: PeriodSums, contexts: NDArray[np.intp] | None = None) -> Drif
 
 
 def prepare_drift(calibrator: Any, periods: Mapping[str, Sketch]) -> Drift:
-    """Return the PCOC of raw and calibrated scores with intervals, period by period, over all rows."""
+    """Return the PCOC of raw and calibrated scores per period, with intervals, over all rows."""
     flat = [np.zeros(len(sketch), dtype=np.int32) for sketch in periods.values()]
     return drift_of(period_sums(calibrator, periods, flat, 1))
 

@@ -1,4 +1,4 @@
-"""Order: whether a higher score can get a lower probability, and how much weight that concerns."""
+"""Order: whether a higher score can get a lower probability, and for which share of the weight."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +33,7 @@ class Order:
 
 
 def prepare_order(calibrator: Any, sketch: Sketch) -> Order:
-    """Look for falls in the curves of a calibrator, and for the rows of a sketch that they concern."""
+    """Find falls in the curves of a calibrator, and the share of the rows of a sketch that they affect."""
     model = fitted_model(calibrator)
     falling = sum(bool((np.diff(values) < 0.0).any()) for _, values in model.curves.pairs())
     reported = getattr(calibrator, "order_violations_", None)

@@ -1,4 +1,4 @@
-"""Pictures for a notebook: each returns a Plotly figure."""
+"""Figures for a notebook: each function returns a Plotly figure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -48,15 +48,15 @@ def plot_reliability(tables: Mapping[str, ReliabilityTable]) -> Any:
 
 
 def plot_forest(forest: Forest, *, limit: int = 30) -> Any:
-    """Show the PCOC of the `limit` field values of most impact."""
+    """Show the PCOC of the `limit` field values with the largest impact."""
     return as_plotly(draw_forest(forest, limit=limit))
 
 
 def plot_histogram(masses: Masses) -> Any:
-    """Show where the weight lies."""
+    """Show the distribution of scores."""
     return as_plotly(draw_histogram(masses))
 
 
 def plot_drift(drift: Drift) -> Any:
-    """Show PCOC period by period."""
+    """Show PCOC per period."""
     return as_plotly(draw_drift(drift))

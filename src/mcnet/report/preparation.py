@@ -1,4 +1,4 @@
-"""What the pictures show of a sketch, worked out as plain numbers."""
+"""What the figures show of a sketch, computed as plain numbers."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +12,13 @@ from mcnet.sketch.sketch import Sketch
 
 __all__ = ["prepare_points", "prepare_reliability", "score_span"]
 
-_TAIL = 0.0005
+_WEIGHT_OUTSIDE = 0.0005
 
 
 def prepare_reliability(
     probabilities: FloatArray, sketch: Sketch, cells: NDArray[np.intp] | None = None, *, bins: int = 20
 ) -> Reliability:
-    """Return the reliability table of one probability a cell, over all cells or those given.
+    """Return the reliability table of one probability per cell, over all cells or those given.
 
     Bins have equal mass; where positives are few there are fewer bins, so that each has some.
     """
@@ -38,13 +38,13 @@ def prepare_points(sketch: Sketch, cells: NDArray[np.intp] | None = None, *, gro
 
 
 def _enough(positives: FloatArray) -> int:
-    """Return into how many parts so many positives can be cut, each with about as many as there are parts."""
+    """Return a number of groups such that each has about as many positives as there are groups; at least three."""
     return max(3, int(np.sqrt(float(positives.sum()))))
 
 
 def score_span(score: FloatArray, weight: FloatArray) -> tuple[float, float]:
-    """Return the scores between which all but a thousandth of the weight lies."""
+    """Return the scores between which all but a thousandth of the weight is."""
     order = np.argsort(score)
     mass = np.cumsum(weight[order])
-    first, last = np.searchsorted(mass, mass[-1] * np.array([_TAIL, 1.0 - _TAIL]))
+    first, last = np.searchsorted(mass, mass[-1] * np.array([_WEIGHT_OUTSIDE, 1.0 - _WEIGHT_OUTSIDE]))
     return float(score[order[first]]), float(score[order[min(last, len(order) - 1)]])

@@ -1,4 +1,4 @@
-"""Views: the parts of the rows that a reader can choose to look at — all, one field value, one context."""
+"""Views: the parts of the rows that a reader can choose: all rows, one field value, one context."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ ALL_ROWS = "All rows"
 
 @dataclass(frozen=True)
 class View:
-    """A choice of rows: a label, the group of labels it belongs to, and its contexts from the heaviest down."""
+    """A choice of rows: a label, the group of labels it belongs to, and its contexts, the largest first."""
 
     label: str
     group: str
@@ -48,32 +48,32 @@ def unite(sketches: Sequence[Sketch]) -> tuple[Contexts, list[NDArray[np.int32]]
 
 
 def prepare_views(contexts: Contexts, weight: FloatArray, *, limit: int = 300) -> list[View]:
-    """Return all rows first, then the heaviest field values and contexts, `limit` in all.
+    """Return all rows first, then the largest field values and contexts, `limit` in all.
 
     `weight` is the weight of each context; one without weight is not offered.
     """
-    heaviest = np.argsort(-weight, kind="stable")
-    heaviest = heaviest[weight[heaviest] > 0.0]
-    parts = list(_by_value(contexts, weight, heaviest))
+    largest = np.argsort(-weight, kind="stable")
+    largest = largest[weight[largest] > 0.0]
+    parts = list(_by_value(contexts, weight, largest))
     if len(contexts.names) > 1:
-        name, offered = " × ".join(contexts.names), heaviest[:limit]
+        name, offered = " × ".join(contexts.names), largest[:limit]
         labels = contexts.subset(offered.astype(np.int32)).labels()
         parts += [
             View(label, name, np.array([context]), float(weight[context]))
             for label, context in zip(labels, offered, strict=True)
         ]
     kept = set(sorted(range(len(parts)), key=lambda place: -parts[place].weight)[:limit])
-    whole = View(ALL_ROWS, "", heaviest, float(weight.sum()))
+    whole = View(ALL_ROWS, "", largest, float(weight.sum()))
     return [whole, *(part for place, part in enumerate(parts) if place in kept)]
 
 
-def _by_value(contexts: Contexts, weight: FloatArray, heaviest: NDArray[np.intp]) -> Iterable[View]:
+def _by_value(contexts: Contexts, weight: FloatArray, largest: NDArray[np.intp]) -> Iterable[View]:
     for field, name in enumerate(contexts.names):
         codes = contexts.table[:, field]
         known = codes != ANY
         by_code = sums_by(codes[known].astype(np.intp), weight[known], len(contexts.values[field]))
         members: dict[int, list[int]] = {}
-        for context in heaviest:
+        for context in largest:
             members.setdefault(int(codes[context]), []).append(int(context))
         for code in np.argsort(-by_code, kind="stable").tolist():
             if code in members:

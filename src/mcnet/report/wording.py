@@ -1,4 +1,4 @@
-"""Figures as a reader wants them: rates, counts, ratios with their intervals."""
+"""Numbers as text: rates, counts, ratios with their intervals."""
 
 from dataclasses import dataclass
 from math import isfinite
@@ -18,7 +18,7 @@ def figure(value: float, digits: int = 4) -> str:
 
 
 def count(value: float) -> str:
-    """Return a number of rows with thousands apart, decimals only where weights are fractions.
+    """Return a number of rows with a separator of thousands, and decimals only where weights are fractions.
 
     >>> count(1234567.0), count(0.5)
     ('1,234,567', '0.5')
@@ -27,7 +27,7 @@ def count(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share in per cent, which no line breaks before its sign.
+    """Return a share in per cent, with a space before the sign that does not break.
 
     >>> percent(0.01234)
     '1.23\\xa0%'
@@ -37,7 +37,7 @@ def percent(share: float) -> str:
 
 @dataclass(frozen=True)
 class Figure:
-    """A value as text, and what stands beside (or below) it: its interval, its error."""
+    """A value as text, and the text beside (or below) it: its interval or its error."""
 
     value: str
     beside: str = ""
