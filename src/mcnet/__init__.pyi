@@ -37,11 +37,13 @@ from mcnet.selection.selection import Selection
 from mcnet.sketch.scan import scan
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
+from mcnet.tracking.monitor import Alarm, Monitor
 from mcnet.version import __version__
 
 __all__ = [
     "SIR",
     "AdaCalib",
+    "Alarm",
     "BayesMCNet",
     "Beta",
     "CalibratedClassifier",
@@ -59,6 +61,7 @@ __all__ = [
     "Journal",
     "MCNet",
     "McnetError",
+    "Monitor",
     "NeuCalib",
     "NotFittedError",
     "NotSupportedError",

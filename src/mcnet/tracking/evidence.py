@@ -1,0 +1,177 @@
+"""Evidence against calibration that may be looked at after every period: an e-process with period effects.
+
+Null hypothesis: in every period the true logits are the served ones plus a period effect u, drawn anew each period
+from a normal distribution whose standard deviation τ is unknown; τ = 0 is a world without period effects. The effects
+are centred either in logits (mean 0) or in odds (mean −τ²/2). Alternative: from some period on their mean is δ ≠ 0.
+
+The e-process is a likelihood ratio, E = (mixture over changes and δ, τ) / (maximum over τ of the null likelihood). Its
+numerator is the probability that one fixed distribution gives the data, and its denominator is at least what the true
+null gives them, so under any null P(E ever reaches 1/α) ≤ α (Ville's inequality; universal inference, Wasserman, Ramdas
+and Balakrishnan 2020).
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+
+from mcnet._shared.typing import FloatArray, IntArray
+
+__all__ = ["Evidence", "PeriodLikelihood"]
+
+# Shifts of the logit that the alternative considers, and how probable each is before any data.
+_SIZES = 0.02 * 1.5 ** np.arange(11)
+_SIZE_WEIGHTS = np.array([0.04, 0.08, 0.17, 0.14, 0.2, 0.12, 0.08, 0.06, 0.05, 0.03, 0.03])
+_SHIFTS = np.concatenate([-_SIZES[::-1], _SIZES])
+_SHIFT_WEIGHTS = 0.5 * np.concatenate([_SIZE_WEIGHTS[::-1], _SIZE_WEIGHTS])
+# The numerator is a mixture over few standard deviations of the period effect, the denominator a maximum over many: a
+# coarse maximum would miss the best one and overstate the evidence.
+_MIXED_EFFECTS = np.array([0.0, 0.02, 0.05, 0.12, 0.3])
+_MIXED_WEIGHTS = np.array([0.6, 0.1, 0.1, 0.1, 0.1])
+_NULL_EFFECTS = np.concatenate([[0.0], 0.004 * 1.15 ** np.arange(41)])
+# Miscalibration is there from the start with this probability; else it begins in the n-th period with probability
+# 1/(n + _PATIENCE) if it has not begun before.
+_FROM_THE_START = 0.5
+_PATIENCE = 10.0
+_NODES = np.concatenate([-np.geomspace(3.0, 0.02, 30), [0.0], np.geomspace(0.02, 3.0, 30)])
+
+
+class PeriodLikelihood:
+    """The likelihood of one period's counts as a function of a shift u of the logits along a direction.
+
+    log r(u) = Σ [y·u·x − w·log(1 − p + p·exp(u·x))] over cells of weight w, positives y, probability p and direction x.
+    """
+
+    def __init__(
+        self, probability: FloatArray, weight: FloatArray, positives: FloatArray, direction: FloatArray | None = None
+    ) -> None:
+        """Sum up the cells once; everything else is asked of a spline through the sums."""
+        along = np.ones_like(probability) if direction is None else direction
+        odds = np.expm1(np.outer(_NODES, along))
+        # Cells are many and nodes few: one product per node.
+        cumulants = np.log1p(probability * odds) @ weight
+        self._positives = float(positives @ along)
+        self._cumulant = CubicSpline(_NODES, cumulants)
+
+    def log_marginal(self, mean: FloatArray, effect: FloatArray) -> FloatArray:
+        """Return the log-likelihood of normal effects with these means and standard deviations (0 for no effect)."""
+        at = np.clip(mean, _NODES[0], _NODES[-1])
+        fixed = at * self._positives - self._cumulant(at)
+        spread = effect > 0.0
+        if not spread.any():
+            return np.asarray(fixed)
+        centre, precision = at[spread], effect[spread] ** -2.0
+        # Laplace's method around the mode of likelihood times prior, found by Newton's method.
+        mode = centre.copy()
+        for _ in range(8):
+            slope = self._positives - self._cumulant(mode, 1) - precision * (mode - centre)
+            bend = np.maximum(self._cumulant(mode, 2), 0.0) + precision
+            mode = np.clip(mode + np.clip(slope / bend, -0.5, 0.5), _NODES[0], _NODES[-1])
+        bend = np.maximum(self._cumulant(mode, 2), 0.0) + precision
+        height = mode * self._positives - self._cumulant(mode) - 0.5 * precision * (mode - centre) ** 2
+        fixed[spread] = height + 0.5 * np.log(precision / bend)
+        return np.asarray(fixed)
+
+
+def _null_grid() -> tuple[FloatArray, FloatArray]:
+    centred_odds = -0.5 * _NULL_EFFECTS[1:] ** 2
+    means = np.concatenate([np.zeros(len(_NULL_EFFECTS)), centred_odds])
+    return means, np.concatenate([_NULL_EFFECTS, _NULL_EFFECTS[1:]])
+
+
+def _mixture_grid() -> tuple[FloatArray, FloatArray]:
+    """Return means and effects `[effects, 1 + shifts]`; the first column is the null itself."""
+    shifts = np.concatenate([[0.0], _SHIFTS])
+    means = shifts[None, :] - 0.25 * _MIXED_EFFECTS[:, None] ** 2  # between the two ways of centring
+    return means, np.broadcast_to(_MIXED_EFFECTS[:, None], means.shape)
+
+
+_NULL = _null_grid()
+_MIXTURE = _mixture_grid()
+
+
+@dataclass
+class Evidence:
+    """The state of one hypothesis: about two hundred numbers, whatever the number of rows and periods.
+
+    Parameters
+    ----------
+    largest_effect : the largest standard deviation of period effects that the null hypothesis may have; infinite to
+        let the data tell, 0 for a world without period effects.
+    """
+
+    largest_effect: float = np.inf
+    periods: int = 0
+    null: FloatArray = field(default_factory=lambda: np.zeros(len(_NULL[0])))
+    """The log-likelihood of every null so far."""
+    mixture: FloatArray = field(default_factory=lambda: _start())
+    """The log of the joint probability of the data so far and of each state (effect, no change or shift) now."""
+    began: IntArray = field(default_factory=lambda: np.zeros((len(_MIXED_EFFECTS), 1 + len(_SHIFTS)), dtype=np.int64))
+    """For each state, the period (counted from 0) in which it most probably began."""
+
+    def learn(self, period: PeriodLikelihood) -> None:
+        """Take in a period that is known to be calibrated: it tells of period effects and of nothing else."""
+        self.null = self.null + period.log_marginal(*_NULL)
+        means, effects = _MIXTURE
+        self.mixture = self.mixture + period.log_marginal(means[:, 0], effects[:, 0])[:, None]
+
+    def update(self, period: PeriodLikelihood) -> None:
+        """Take in one more period."""
+        self.null = self.null + period.log_marginal(*_NULL)
+        means, effects = _MIXTURE
+        found = period.log_marginal(means.ravel(), effects.ravel()).reshape(means.shape)
+        begins = -np.log(self.periods + _PATIENCE)
+        before = self.mixture
+        if self.periods:
+            entering = before[:, :1] + begins + np.log(_SHIFT_WEIGHTS)
+            self.began = self.began.copy()
+            self.began[:, 1:][entering > before[:, 1:]] = self.periods
+            moved = np.logaddexp(before[:, 1:], entering)
+            before = np.concatenate([before[:, :1] + np.log1p(-np.exp(begins)), moved], axis=1)
+        self.mixture = before + found
+        self.periods += 1
+
+    @property
+    def log_value(self) -> float:
+        """Return the logarithm of the e-value: how strongly the data speak against calibration."""
+        allowed = self.null[_NULL[1] <= self.largest_effect]
+        return float(np.logaddexp.reduce(self.mixture, axis=None) - allowed.max())
+
+    @property
+    def shift(self) -> float:
+        """Return the most probable shift of the logit now; 0 while no change is more probable than a change."""
+        by_state = np.logaddexp.reduce(self.mixture, axis=0)
+        return float(np.concatenate([[0.0], _SHIFTS])[int(np.argmax(by_state))])
+
+    @property
+    def since(self) -> int:
+        """Return the period, counted from 0, in which the most probable shift most probably began."""
+        effect, state = np.unravel_index(int(np.argmax(self.mixture[:, 1:])), (len(_MIXED_EFFECTS), len(_SHIFTS)))
+        return int(self.began[effect, 1 + state])
+
+    @property
+    def effect(self) -> float:
+        """Return the most likely standard deviation of the period effects under the null."""
+        return float(_NULL[1][int(np.argmax(self.null))])
+
+    def state(self) -> dict[str, object]:
+        """Return the state as JSON-able values."""
+        kept = {"largest_effect": self.largest_effect if np.isfinite(self.largest_effect) else None}
+        return (
+            kept
+            | {"periods": self.periods, "null": self.null.tolist(), "mixture": self.mixture.tolist()}
+            | {"began": self.began.tolist()}
+        )
+
+    @staticmethod
+    def restored(state: dict[str, Any]) -> "Evidence":
+        """Return the evidence that `state` described."""
+        bound = np.inf if state["largest_effect"] is None else float(state["largest_effect"])
+        arrays = (np.array(state[name]) for name in ("null", "mixture", "began"))
+        return Evidence(bound, int(state["periods"]), *arrays)
+
+
+def _start() -> FloatArray:
+    shifts = np.concatenate([[1.0 - _FROM_THE_START], _FROM_THE_START * _SHIFT_WEIGHTS])
+    return np.asarray(np.log(np.outer(_MIXED_WEIGHTS, shifts)))

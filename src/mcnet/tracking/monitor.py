@@ -1,0 +1,274 @@
+"""The monitor: is the served model still calibrated, overall, in its slope and in each field value?"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.math import logit
+from mcnet._shared.typing import FloatArray
+from mcnet.errors import FileFormatError, InputError
+from mcnet.metrics.evaluate_sketch import Predictor, predict_cells
+from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.evidence import Evidence, PeriodLikelihood
+from mcnet.tracking.period import period_text, sorted_periods
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Alarm", "Monitor"]
+
+_FORMAT = "mcnet monitor"
+_OVERALL, _SLOPE, _VALUES = 0.6, 0.1, 0.3
+"""How the chance of a false alarm is shared out: to the level of all rows, their slope, and all field values."""
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One finding: where the model is miscalibrated, since when, and by how much."""
+
+    what: str
+    """ "level", "slope", or a field value as "country=NL"."""
+    raised: str
+    """The period in which the evidence first sufficed."""
+    since: str
+    """The period in which it most probably began."""
+    pcoc: float
+    """Predicted over observed positives since then."""
+    excess: float
+    """Predicted minus observed positives since then: what bids were wrong by, in positives."""
+    rows: float
+    """The weight of the rows since then."""
+    log_evidence: float
+    """The logarithm of the e-value, weighted by its share of alpha; log(1/alpha) raises an alarm."""
+
+    def advice(self) -> str:
+        """Return what to do, in one sentence."""
+        if self.what == "slope":
+            return "high and low scores are wrong in opposite directions: fit the model again on recent periods"
+        where = "" if self.what == "level" else f" of {self.what}"
+        direction = "over" if self.excess > 0.0 else "under"
+        return f"the probabilities{where} are {direction}-predicted since {self.since}: update the model and publish it"
+
+
+@dataclass
+class _Watched:
+    """One hypothesis, its share of alpha, and the sums that an alarm is described by."""
+
+    share: float
+    evidence: Evidence
+    sums: list[float]
+    """Expected positives, positives and weight of all periods so far."""
+    marks: dict[int, tuple[str, float, float, float]]
+    """At the periods in which a change may have begun: the period, and the sums before it."""
+    raised: str | None = None
+
+    def add(self, period: str, likelihood: PeriodLikelihood, sums: FloatArray) -> None:
+        self.marks[self.evidence.periods] = (period, *self.sums)  # type: ignore[assignment]
+        self.evidence.update(likelihood)
+        possible = {*self.evidence.began.ravel().tolist(), self.evidence.periods - 1}
+        self.marks = {place: mark for place, mark in self.marks.items() if place in possible}
+        self.sums = (np.array(self.sums) + sums).tolist()
+
+    @property
+    def log_evidence(self) -> float:
+        return self.evidence.log_value + float(np.log(self.share))
+
+
+class Monitor:
+    """Watch a served model on sketches of periods, with a guarantee on false alarms.
+
+    The chance that a calibrated model ever raises an alarm, however often one looks and however many field values there
+    are, is at most `alpha`. Period effects (a day with bad weather, an outage) are no miscalibration: how much periods
+    differ is learnt from the periods themselves, and from those that `learn` is given.
+
+    Parameters
+    ----------
+    alpha : the chance of ever raising a false alarm.
+    period_effects : "learn", or an upper limit of the standard deviation of period effects, in logits; 0 states that
+        there are none, which finds miscalibration sooner and raises false alarms where there are some.
+
+    >>> rng = np.random.default_rng(0)
+    >>> monitor = Monitor(alpha=0.01)
+    >>> for day in range(1, 40):
+    ...     score = rng.uniform(0.01, 0.2, 20_000)
+    ...     truth = score if day < 30 else 0.8 * score  # from day 30 on scores are too high
+    ...     found = monitor.update(Sketch.from_rows(score, rng.random(20_000) < truth), day)
+    ...     if found:
+    ...         break
+    >>> found[0].what, found[0].since
+    ('level', '30')
+    """
+
+    def __init__(self, alpha: float = 0.01, period_effects: float | Literal["learn"] = "learn") -> None:
+        """Start without evidence."""
+        if not (isinstance(alpha, int | float | np.number) and 0.0 < alpha < 1.0):
+            raise InputError(f"alpha is {alpha!r}; it is a probability, such as 0.01")
+        if period_effects != "learn" and not (isinstance(period_effects, int | float) and period_effects >= 0.0):
+            raise InputError(f"period_effects is {period_effects!r}; it is 'learn' or a number of logits, 0 or more")
+        self.alpha = float(alpha)
+        self.period_effects = period_effects
+        self.last_period: str | None = None
+        self._watched: dict[str, _Watched] = {}
+        self._values = 0
+
+    def learn(self, sketch: Sketch, period: Any, model: Predictor | None = None) -> None:
+        """Take in a period before the watch, on which the model is known to be calibrated: how much do periods differ?
+
+        Parameters are those of `update`. The period is not tested; recalibrate the model on these periods first, or
+        its bias is taken for a period effect.
+        """
+        text = self._next(period)
+        for what, likelihood, _ in _hypotheses(sketch, model):
+            self._watch(what).evidence.learn(likelihood)
+        self.last_period = text
+
+    def update(self, sketch: Sketch, period: Any, model: Predictor | None = None) -> list[Alarm]:
+        """Take in the labels of one more period and return the alarms that it raises for the first time.
+
+        Parameters
+        ----------
+        sketch : the rows of the period.
+        period : later than all periods before it.
+        model : what served these rows; None if the scores of the sketch are the served probabilities themselves.
+        """
+        text = self._next(period)
+        new = []
+        for what, likelihood, sums in _hypotheses(sketch, model):
+            watched = self._watch(what)
+            watched.add(text, likelihood, sums)
+            if watched.raised is None and watched.log_evidence >= -np.log(self.alpha):
+                watched.raised = text
+                new.append(what)
+        self.last_period = text
+        return [alarm for alarm in self.alarms if alarm.what in new]
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """Return every alarm raised so far, the costliest first, as it stands now."""
+        found = [self._alarm(what, watched) for what, watched in self._watched.items() if watched.raised is not None]
+        return sorted(found, key=lambda alarm: -abs(alarm.excess))
+
+    def table(self) -> "pl.DataFrame":
+        """Return everything that is watched: evidence, PCOC since the most probable change, the period effect."""
+        import polars as pl
+
+        rows = []
+        for what, watched in self._watched.items():
+            if watched.evidence.periods:
+                state = asdict(self._alarm(what, watched))
+                rows.append(state | {"alarm": watched.raised is not None, "period_effect": watched.evidence.effect})
+        return pl.DataFrame(rows).sort("log_evidence", descending=True) if rows else pl.DataFrame()
+
+    def _alarm(self, what: str, watched: _Watched) -> Alarm:
+        mark = watched.marks.get(watched.evidence.since) or next(iter(watched.marks.values()))
+        since, *before = mark
+        expected, positives, weight = np.array(watched.sums) - np.array(before)
+        return Alarm(
+            what,
+            watched.raised or "",
+            since,
+            float(expected / positives) if positives > 0.0 else np.inf,
+            float(expected - positives),
+            float(weight),
+            watched.log_evidence,
+        )
+
+    def _watch(self, what: str) -> _Watched:
+        if what not in self._watched:
+            if what in ("level", "slope"):
+                share = _OVERALL if what == "level" else _SLOPE
+            else:
+                # The k-th value to appear gets 1/(k(k + 1)) of the share of all: that sums to 1 however many come.
+                self._values += 1
+                share = _VALUES / (self._values * (self._values + 1))
+            bound = np.inf if self.period_effects == "learn" else float(self.period_effects)
+            self._watched[what] = _Watched(share, Evidence(bound), [0.0, 0.0, 0.0], {})
+        return self._watched[what]
+
+    def _next(self, period: Any) -> str:
+        text = period_text(period)
+        if self.last_period is not None and (
+            text == self.last_period or sorted_periods([self.last_period, text])[-1] != text
+        ):
+            raise InputError(f"the period {text} does not come after {self.last_period}, which was seen before")
+        return text
+
+    # -- files ----------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Save the evidence as JSON, whole or not at all."""
+        document = {
+            "format": _FORMAT,
+            "version": 1,
+            "alpha": self.alpha,
+            "period_effects": self.period_effects,
+            "last_period": self.last_period,
+            "values": self._values,
+            "watched": {
+                what: {
+                    "share": watched.share,
+                    "sums": watched.sums,
+                    "marks": [[place, *mark] for place, mark in watched.marks.items()],
+                    "raised": watched.raised,
+                    "evidence": watched.evidence.state(),
+                }
+                for what, watched in self._watched.items()
+            },
+        }
+        with whole_file(path) as part:
+            part.write_text(json.dumps(document, allow_nan=False), encoding="utf-8")
+
+    @staticmethod
+    def load(path: str | PathLike[str]) -> "Monitor":
+        """Load a saved monitor."""
+        try:
+            document = json.loads(Path(path).read_text(encoding="utf-8"))
+            if document["format"] != _FORMAT or document["version"] != 1:
+                raise FileFormatError(f"{path} is not a monitor that this mcnet can read")
+            monitor = Monitor(document["alpha"], document["period_effects"])
+            monitor.last_period = document["last_period"]
+            monitor._values = int(document["values"])
+            monitor._watched = {what: _restored(state) for what, state in document["watched"].items()}
+        except FileNotFoundError:
+            raise InputError(f"there is no file {path}") from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FileFormatError(f"{path} cannot be read as a monitor ({error}); start a new one") from None
+        return monitor
+
+
+def _restored(state: Mapping[str, Any]) -> _Watched:
+    marks = {int(place): (period, *before) for place, period, *before in state["marks"]}
+    return _Watched(state["share"], Evidence.restored(state["evidence"]), list(state["sums"]), marks, state["raised"])
+
+
+def _hypotheses(sketch: Sketch, model: Predictor | None) -> list[tuple[str, PeriodLikelihood, FloatArray]]:
+    """Return what is tested on a period: its name, its likelihood, and (expected positives, positives, weight)."""
+    if not isinstance(sketch, Sketch):
+        raise InputError(f"the monitor was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
+    sketch = sketch.unfolded()
+    probability = sketch.score if model is None else predict_cells(model, sketch)
+    weight, positives = sketch.weight, np.minimum(sketch.positives, sketch.weight)
+    sums = np.column_stack([probability * weight, positives, weight])
+    logits = logit(probability)
+    information = weight * probability * (1.0 - probability)
+    centred = logits - np.average(logits, weights=information)
+    spread = float(np.sqrt(np.average(centred**2, weights=information)))
+    found = [("level", PeriodLikelihood(probability, weight, positives), sums.sum(axis=0))]
+    if spread > 0.0:
+        # Centred where the information lies: a shift of the level, a period effect say, does not touch the slope.
+        direction = np.clip(centred / spread, -3.0, 3.0)
+        found.append(("slope", PeriodLikelihood(probability, weight, positives, direction), sums.sum(axis=0)))
+    for column in sketch.contexts.columns(sketch.context):
+        totals = np.bincount(column.codes, weights=weight, minlength=len(column.values))
+        for code in np.argsort(-totals, kind="stable")[: int((totals > 0.0).sum())]:
+            inside = column.codes == code
+            value = "(missing)" if column.values[code] is None else column.values[code]
+            likelihood = PeriodLikelihood(probability[inside], weight[inside], positives[inside])
+            found.append((f"{column.name}={value}", likelihood, sums[inside].sum(axis=0)))
+    return found

@@ -1,0 +1,181 @@
+"""The monitor: few false alarms whatever is looked at, and real miscalibration found and described."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from mcnet.calibrators.platt import Platt
+from mcnet.errors import FileFormatError, InputError
+from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.evidence import Evidence, PeriodLikelihood
+from mcnet.tracking.monitor import Monitor
+
+
+def counts(rng, positives=1000, effect=0.0, ratio=1.0, cells=6):
+    """Return (probability, weight, positives) of a day whose rate is `ratio` times what was predicted."""
+    p = np.linspace(0.005, 0.05, cells)
+    w = np.round(np.full(cells, positives / p.sum()))
+    odds = p / (1.0 - p) * np.exp(effect * rng.standard_normal()) * ratio
+    return p, w, rng.binomial(w.astype(int), odds / (1.0 + odds)).astype(float)
+
+
+def days(seed, number, **world):
+    rng = np.random.default_rng(seed)
+    return [PeriodLikelihood(*counts(rng, **world)) for _ in range(number)]
+
+
+@pytest.mark.parametrize("effect", [0.01, 0.1, 0.5])
+@pytest.mark.parametrize("positives", [3, 50, 2000])
+def test_the_marginal_likelihood_is_the_integral_over_effects(effect, positives):
+    p, w, y = counts(np.random.default_rng(1), positives=positives)
+
+    def density(u):
+        return np.exp(y.sum() * u - w @ np.log1p(p * np.expm1(u))) * norm.pdf(u, 0.02, effect)
+
+    width = 12 * effect
+    exact = np.log(quad(density, 0.02 - width, 0.02 + width, points=[0.0, 0.02], limit=500)[0])
+    found = PeriodLikelihood(p, w, y).log_marginal(np.array([0.02]), np.array([effect]))
+    assert found[0] == pytest.approx(exact, abs=0.03)
+
+
+def test_without_an_effect_it_is_the_likelihood_ratio():
+    p, w, y = counts(np.random.default_rng(2))
+    odds = p / (1 - p) * np.exp(0.1)
+    q = odds / (1 + odds)
+    exact = y @ np.log(q / p) + (w - y) @ np.log((1 - q) / (1 - p))
+    found = PeriodLikelihood(p, w, y).log_marginal(np.array([0.1]), np.array([0.0]))
+    assert found[0] == pytest.approx(exact, abs=1e-3)
+
+
+@pytest.mark.parametrize("effect", [0.0, 0.15])
+def test_calibrated_days_raise_no_alarm(effect):
+    worst = []
+    for seed in range(20):
+        evidence = Evidence()
+        values = []
+        for day in days(seed, 60, effect=effect):
+            evidence.update(day)
+            values.append(evidence.log_value)
+        worst.append(max(values))
+    # At most one in ten of calibrated worlds may ever reach log 10; 20 worlds.
+    assert np.mean(np.array(worst) > np.log(10.0)) <= 0.15
+
+
+def test_an_expected_e_value_is_at_most_one():
+    values = []
+    for seed in range(300):
+        evidence = Evidence(0.0)
+        for day in days(seed, 3):
+            evidence.update(day)
+        values.append(np.exp(evidence.log_value))
+    assert np.mean(values) <= 1.0 + 4.0 * np.std(values) / np.sqrt(len(values))
+
+
+@pytest.mark.parametrize(("ratio", "most"), [(1 / 1.1, 4), (1 / 1.05, 14)])
+def test_over_prediction_is_found_in_time(ratio, most):
+    needed = []
+    for seed in range(15):
+        evidence = Evidence()
+        for day in days(seed, 60):
+            evidence.learn(day)
+        for day in days(1000 + seed, 40, ratio=ratio):
+            evidence.update(day)
+            if evidence.log_value >= np.log(100 / 0.6):
+                break
+        needed.append(evidence.periods)
+    assert np.median(needed) <= most
+
+
+def sketch_of(rng, rows=8000, ratio=None, effect=0.0):
+    score, field = rng.uniform(0.01, 0.3, rows), rng.choice(["NL", "FR", "DE"], rows)
+    truth = score * np.exp(effect * rng.standard_normal())
+    if ratio is not None:
+        truth = np.where(field == "FR", ratio * truth, truth)
+    return Sketch.from_rows(score, rng.random(rows) < truth, field={"country": field})
+
+
+def test_one_field_value_is_found_and_described():
+    rng = np.random.default_rng(3)
+    monitor = Monitor(alpha=0.01)
+    for day in range(30):
+        monitor.learn(sketch_of(rng), day)
+    for day in range(30, 60):
+        assert not monitor.update(sketch_of(rng), day)
+    for day in range(60, 90):
+        monitor.update(sketch_of(rng, ratio=0.6), day)
+    found = next(alarm for alarm in monitor.alarms if alarm.what == "country=FR")
+    assert 57 <= int(found.since) <= 62
+    assert found.pcoc == pytest.approx(1 / 0.6, rel=0.1)
+    assert "over-predicted since" in found.advice()
+    assert not [alarm for alarm in monitor.alarms if alarm.what in ("country=NL", "country=DE")]
+    assert monitor.table().height == 5
+
+
+def test_a_wrong_slope_is_found():
+    rng = np.random.default_rng(4)
+    monitor = Monitor()
+    for day in range(25):
+        score = rng.uniform(0.01, 0.5, 8000)
+        logits = np.log(score / (1 - score))
+        truth = 1 / (1 + np.exp(-(0.6 * logits - 0.5)))
+        monitor.update(Sketch.from_rows(score, rng.random(8000) < truth), day)
+    assert "slope" in {alarm.what for alarm in monitor.alarms}
+
+
+def test_a_model_is_judged_by_its_probabilities():
+    rng = np.random.default_rng(5)
+    score = rng.uniform(0.01, 0.3, 50_000)
+    label = rng.random(50_000) < 0.5 * score
+    model = Platt().fit(score, label)
+    raw, served = Monitor(), Monitor()
+    for day in range(8):
+        part = slice(day * 6000, (day + 1) * 6000)
+        sketch = Sketch.from_rows(score[part], label[part])
+        raw.update(sketch, day)
+        served.update(sketch, day, model)
+    assert raw.alarms
+    assert not served.alarms
+
+
+def test_a_monitor_survives_saving(tmp_path):
+    rng = np.random.default_rng(6)
+    monitor = Monitor(alpha=0.05, period_effects=0.1)
+    for day in range(5):
+        monitor.update(sketch_of(rng, ratio=0.5), day)
+    monitor.save(tmp_path / "monitor.json")
+    loaded = Monitor.load(tmp_path / "monitor.json")
+    more = sketch_of(rng, ratio=0.5)
+    monitor.update(more, 5)
+    loaded.update(more, 5)
+    assert loaded.alarms == monitor.alarms
+    assert loaded.table().equals(monitor.table())
+    (tmp_path / "monitor.json").write_text('{"format": "mcnet monitor"}')
+    with pytest.raises(FileFormatError, match="cannot be read as a monitor"):
+        Monitor.load(tmp_path / "monitor.json")
+
+
+def test_the_state_does_not_grow_with_periods(tmp_path):
+    rng = np.random.default_rng(7)
+    monitor = Monitor()
+    sizes = []
+    for day in range(40):
+        monitor.update(sketch_of(rng, rows=500), day)
+        monitor.save(tmp_path / "monitor.json")
+        sizes.append((tmp_path / "monitor.json").stat().st_size)
+    assert sizes[-1] < 1.3 * sizes[5]
+
+
+def test_periods_must_follow_each_other():
+    rng = np.random.default_rng(8)
+    monitor = Monitor()
+    monitor.update(sketch_of(rng), 5)
+    for period in (5, 4):
+        with pytest.raises(InputError, match="does not come after 5"):
+            monitor.update(sketch_of(rng), period)
+
+
+@pytest.mark.parametrize("given", [{"alpha": 0}, {"alpha": 1.5}, {"period_effects": -1}, {"period_effects": "no"}])
+def test_what_cannot_be_used_is_refused(given):
+    with pytest.raises(InputError, match=next(iter(given))):
+        Monitor(**given)
