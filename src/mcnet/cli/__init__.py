@@ -1,4 +1,4 @@
-"""The command line: words typed by a person become calls into the rooms, and nothing else."""
+"""The command line: options become calls into the other packages, and nothing else."""
 
 __all__ = ["main"]
 

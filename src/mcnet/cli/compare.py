@@ -208,7 +208,7 @@ def _with_time(columns: dict[str, Any], files: list[str], time: str | None, peri
 
     if time is None:
         return columns
-    # A finished sketch that is not told its fields keeps all of them.
+    # A saved sketch keeps all of its fields unless some are named.
     fields = None if is_finished(files) and not columns["field"] else [*(columns["field"] or []), time]
     return {**columns, "field": fields, "every": None if period is None else {time: period}}
 

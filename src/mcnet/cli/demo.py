@@ -1,4 +1,4 @@
-"""`mcnet demo`: the main job on simulated rows, in one table."""
+"""`mcnet demo`: compare the methods on simulated rows whose true probabilities are known."""
 
 from typing import Annotated
 
@@ -26,12 +26,14 @@ def demo(
     Example:
       mcnet demo --rows 100000
     """
+    from mcnet.cli.methods import TWO_MCNETS
     from mcnet.selection.demo import demo_log, demonstrate
 
     printer = Printer(json, quiet)
     with printer.steps("simulating") as step:
         log = demo_log(rows, seed)
         sketch, lines, failed = demonstrate(log, progress=step)
+    lines = sorted(lines, key=lambda line: line.evaluation.log_loss)  # the best first, as in compare
     metrics = ("pcoc", "f_rce", "auc", "log_loss", "excess_log_loss")
     shown = [
         (
@@ -44,7 +46,7 @@ def demo(
             f"{1e5 * line.evaluation.excess_log_loss:.1f}",
             f"{line.fit_seconds:.2f}",
         )
-        for line in sorted(lines, key=lambda line: -line.evaluation.excess_log_loss)
+        for line in lines
     ]
     headings = ("method", "PCOC", "F-RCE", "floor", "AUC", "log-loss", "excess ×10⁻⁵", "fit s")
     printer.result(
@@ -67,7 +69,8 @@ def demo(
         table(headings, shown),
         "\nPCOC is predicted over observed clicks (1 is right), F-RCE the mean relative error by field value;\n"
         "its floor is what noise alone gives.\n"
-        "The excess is the log-loss over that of the true probabilities, which only a simulation knows.",
+        "The excess is the log-loss over that of the true probabilities, which only a simulation knows.\n",
+        TWO_MCNETS,
     )
     for method, reason in failed.items():
         printer.note(f"{method} failed: {reason}")

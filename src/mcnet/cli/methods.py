@@ -1,9 +1,20 @@
-"""`mcnet methods`: what there is to choose from."""
+"""`mcnet methods`: list what there is to choose from."""
+
+from typing import Any
 
 from mcnet.cli import options
 from mcnet.cli.printing import Printer, table
 
-__all__ = ["methods"]
+__all__ = ["TWO_MCNETS", "methods"]
+
+
+TWO_MCNETS = (
+    "mcnet-bayes, the default of mcnet fit, is this project's own model: a few numbers per field value under priors whose\n"
+    "strengths are learnt (empirical Bayes). It fits in seconds, needs few rows per value, and has intervals.\n"
+    "mcnet is the published model (WWW 2025): one monotone neural network per score bin. It takes minutes and needs the\n"
+    "extra mcnet[networks]. Take it to reproduce or extend the paper, mcnet-bayes otherwise."
+)
+"""What the two MCNets are, how they differ, and when to take which."""
 
 
 def methods(json: options.Json = False, quiet: options.Quiet = False) -> None:
@@ -13,25 +24,31 @@ def methods(json: options.Json = False, quiet: options.Quiet = False) -> None:
     Example:
       mcnet methods
     """
-    from mcnet.calibrators.registry import calibrator
     from mcnet.calibrators.registry import methods as names
 
-    uses = {"none": "no", "optional": "if given", "required": "needed"}
-    known = [calibrator(name) for name in names()]
-    entries = [
-        {
-            "method": entry.method,
-            "field": entry.field_use,
-            "keeps_order": bool(entry.monotone),
-            "parameters": entry._plain_parameters(),
-            "summary": (type(entry).__doc__ or "").strip().splitlines()[0],
-        }
-        for entry in known
-    ]
+    uses = {"none": "no", "optional": "if given", "required": "needed", "unknown": "?"}
+    entries = [_entry(name) for name in names()]
     lines = [
-        (str(e["method"]), uses[str(e["field"])], "yes" if e["keeps_order"] else "no", str(e["summary"]))
+        (e["method"], uses[e["field"]], {True: "yes", False: "no", None: "?"}[e["keeps_order"]], e["summary"])
         for e in entries
     ]
-    Printer(json, quiet).result(
-        {"methods": entries}, table(("method", "field", "keeps order", "what it is"), lines, left=4)
-    )
+    headings = ("method", "field", "keeps order", "what it is")
+    Printer(json, quiet).result({"methods": entries}, table(headings, lines, left=4), f"\n{TWO_MCNETS}")
+
+
+def _entry(name: str) -> dict[str, Any]:
+    """Return what is known of a method; where a library that it needs is missing, how to install it."""
+    from mcnet.calibrators.registry import calibrator
+    from mcnet.errors import NotSupportedError
+
+    try:
+        made = calibrator(name)
+    except NotSupportedError as error:
+        return {"method": name, "field": "unknown", "keeps_order": None, "parameters": {}, "summary": str(error)}
+    return {
+        "method": name,
+        "field": made.field_use,
+        "keeps_order": bool(made.monotone),
+        "parameters": made._plain_parameters(),
+        "summary": (type(made).__doc__ or "").strip().splitlines()[0],
+    }
