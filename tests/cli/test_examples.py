@@ -54,7 +54,21 @@ def test_demo_prints_one_table(mcnet, monkeypatch):
     done = mcnet(*examples(mcnet("demo", "--help").out)[0])
     assert done.code == 0
     assert [word in done.out for word in ("platt-field", "PCOC", "F-RCE", "AUC", "excess", "fit s")] == [True] * 6
-    assert max(map(len, done.out.splitlines()[2:-3])) <= 80  # the table; the sentences around it wrap
+    lines = done.out.splitlines()
+    rows = [line for line in lines if line.startswith(("base ", "platt"))]
+    assert max(map(len, rows)) <= 80
+    losses = [float(line.split()[5]) for line in rows]
+    assert losses == sorted(losses)  # the best first, as in compare
+    assert [any(line.startswith(name) for line in lines) for name in ("mcnet-bayes, the", "mcnet is the")] == [True] * 2
+
+
+def test_demo_has_the_published_model_with_and_without_the_field():
+    from mcnet.selection.candidates import default_candidates
+
+    found = default_candidates(["platt", "mcnet-bayes", "mcnet"], has_fields=True)
+    assert list(found) == ["platt", "mcnet-bayes", "mcnet (no field)", "mcnet"]
+    assert [found[name].field_use for name in ("mcnet (no field)", "mcnet")] == ["none", "optional"]
+    assert list(default_candidates(["platt", "platt-field", "mcnet"], has_fields=False)) == ["platt", "mcnet"]
 
 
 def test_the_help_of_export_names_every_option_of_every_target(mcnet):

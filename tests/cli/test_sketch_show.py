@@ -48,7 +48,20 @@ def test_show_tells_a_person_and_a_script(mcnet, model):
 
 def test_methods_are_listed(mcnet):
     assert [line["method"] for line in mcnet("methods", "--json").document["methods"]] == library.methods()
-    assert "per-field" in mcnet("methods").out
+    shown = mcnet("methods").out
+    assert [word in shown for word in ("per-field", "mcnet-bayes, the default of mcnet fit", "published model")] == [
+        True
+    ] * 3
+
+
+def test_methods_whose_library_is_missing_are_listed_with_what_to_install(mcnet, monkeypatch):
+    from mcnet.errors import NotSupportedError
+
+    def missing(name, **_):
+        raise NotSupportedError(f"{name} needs torch, which is not installed: pip install 'mcnet[networks]'")
+
+    monkeypatch.setattr("mcnet.calibrators.registry.calibrator", missing)
+    assert "mcnet needs torch" in mcnet("methods").out
 
 
 def test_exports_are_written(mcnet, model, tmp_path):

@@ -8,6 +8,7 @@ from typing import Any
 from mcnet.calibrators.registry import calibrator, methods
 from mcnet.datasets.simulator import SimulatedLog, simulate
 from mcnet.metrics.evaluation import Evaluation, evaluate
+from mcnet.selection.candidates import default_candidates
 from mcnet.selection.fit_warnings import FitWarnings
 from mcnet.selection.held_back import FitRows
 from mcnet.selection.select import failure_reason
@@ -44,11 +45,11 @@ def demonstrate(
     rows, heard = FitRows.of(sketch), FitWarnings()
     lines: list[DemoLine] = []
     failed: dict[str, Exception] = {}
-    for method in methods():
+    for method, candidate in default_candidates(methods(), has_fields=True).items():
         if progress is not None:
             progress(method)
         try:
-            chosen = calibrator(method).prepare()
+            chosen = (calibrator(candidate) if isinstance(candidate, str) else candidate).prepare()
             begin = time.perf_counter()
             with heard.of(method):
                 fitted = rows.fit(chosen)

@@ -13,6 +13,7 @@ from mcnet.calibrators.registry import methods as registered_methods
 from mcnet.errors import InputError, McnetError
 from mcnet.metrics.evaluate_sketch import predict_cells
 from mcnet.metrics.scoring import log_loss, log_loss_difference
+from mcnet.selection.candidates import default_candidates
 from mcnet.selection.fit_warnings import FitWarnings
 from mcnet.selection.held_back import FitRows, Folds
 from mcnet.selection.selection import MethodResult, Selection
@@ -46,7 +47,8 @@ def select(
         rows without folds are split into five.
     labels, field, weight, score_type, negatives_kept : the rest of the rows, if `data` are scores; see
         `Sketch.from_rows`.
-    methods : a name or a calibrator, or several; all registered methods that suit the rows if not given. Which is
+    methods : a name or a calibrator, or several; all registered methods that suit the rows if not given, the published
+        MCNet with and without the field. Which is
         simpler is stated by each class (`simplicity`), not by the order given here; among calibrators of one method
         the first is taken for the simplest.
     test : judge on these rows instead of cross-validating: a sketch, or `(scores, labels)` or
@@ -141,11 +143,7 @@ def _candidates(
 ) -> dict[str, str | Calibrator]:
     """Return the methods to compare by their names, the simplest first; a name where it cannot be loaded."""
     if chosen is None:
-        every = {name: _loaded(name) for name in registered_methods()}
-        has_fields = bool(sketch.contexts.names)
-        return {
-            name: made for name, made in every.items() if isinstance(made, str) or has_fields or _needs_no_field(made)
-        }
+        return default_candidates(registered_methods(), has_fields=bool(sketch.contexts.names))
     listed = [chosen] if isinstance(chosen, str | Calibrator) else chosen
     named: dict[str, str | Calibrator] = {}
     for made in sorted(map(_candidate, listed), key=lambda made: made.simplicity):
@@ -153,18 +151,6 @@ def _candidates(
     if not named:
         raise InputError("methods is empty; name at least one, or leave it out for all")
     return named
-
-
-def _needs_no_field(made: Calibrator) -> bool:
-    return made.field_use != "required"
-
-
-def _loaded(name: str) -> str | Calibrator:
-    """Return a method, or its name where a library that it needs is missing: it is then listed as failed."""
-    try:
-        return calibrator(name)
-    except McnetError:
-        return name
 
 
 def _candidate(item: str | Calibrator) -> Calibrator:

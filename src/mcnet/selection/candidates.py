@@ -1,0 +1,28 @@
+"""What is compared when no method is named: every method, and the published MCNet without the field, too."""
+
+from collections.abc import Sequence
+
+from mcnet.calibrators.base import Calibrator
+from mcnet.calibrators.registry import calibrator
+from mcnet.errors import McnetError
+
+__all__ = ["default_candidates"]
+
+WITHOUT_FIELD = {"mcnet": "mcnet (no field)"}
+"""Methods that are also compared without the field, and the name of that: MCNet-None of the paper."""
+
+
+def default_candidates(methods: Sequence[str], *, has_fields: bool) -> dict[str, str | Calibrator]:
+    """Return the methods that suit the rows, in the order given; the name alone where a library is missing."""
+    found: dict[str, str | Calibrator] = {}
+    for name in methods:
+        try:
+            made = calibrator(name)
+            if has_fields and name in WITHOUT_FIELD:
+                found[WITHOUT_FIELD[name]] = calibrator(name, field_aware=False)
+        except McnetError:
+            found[name] = name  # it is tried again, and then listed as failed
+            continue
+        if has_fields or made.field_use != "required":
+            found[name] = made
+    return found
