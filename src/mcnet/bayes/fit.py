@@ -92,6 +92,7 @@ def fit_bayes(
     if start:
         shapes = start.shapes.extended(shapes)
     posterior = Posterior(table, shapes, incidence, expected)
+    rows = table.weight.sum(axis=1)
     # Thousands of small products: on a busy machine threads would wait for each other at every one.
     with _threads().limit(limits=1, user_api="blas"):
         state = _first_state(posterior, combinations, start)
@@ -107,6 +108,7 @@ def fit_bayes(
         strengths=posterior.strengths,
         combinations=tuple(combinations),
         covariance=kept if covariance else None,
+        rows_of_values=tuple(incidence.total(field, rows[:, None])[:, 0] for field in range(incidence.fields)),
         decrement=reached.decrement,
         iterations=reached.iterations,
     )

@@ -44,6 +44,7 @@ class BayesFit:
     strengths: Strengths
     combinations: tuple[Combination, ...] = ()
     covariance: Covariance | None = None
+    rows_of_values: tuple[FloatArray, ...] = ()
     decrement: float = 0.0
     iterations: int = 0
 
@@ -72,6 +73,7 @@ class BayesFit:
             state=State(self.state.shared, []),
             strengths=replace(self.strengths, values=(), expected=()),
             combinations=(),
+            rows_of_values=(),
             covariance=self.covariance and Covariance(self.covariance.shared, (), ()),
         )
 

@@ -1,0 +1,156 @@
+"""The posterior variance of calibrated logits at a few scores, for every field value.
+
+Given the strengths of the priors, the Laplace approximation makes the posterior normal with covariance Σ. The strengths
+are estimates themselves. Integrated over the normal approximation of their logarithms (variance τ² = 2 / number of
+coefficients that determine a strength), the variance of a coefficient rises from V to
+
+    V · (1 + ½ τ² s),
+
+where s = V / λ is the share of its precision that comes from the prior: half of the sum of what the mean moves and of
+what the variance changes with the strength. For a linear combination gᵀθ that is gᵀ(Σ + ½ Σ_k τ_k² Σ P_k Σ)g with the
+prior precision P_k of the coefficients that share the k-th strength.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mcnet._shared.typing import FloatArray
+from mcnet.bayes.posterior_model import BayesFit
+from mcnet.bayes.prior import PSEUDO_COUNT_SHARED, PSEUDO_COUNTS
+from mcnet.curves.family import CurveFamily
+from mcnet.curves.uncertainty import CurveUncertainty
+
+__all__ = ["uncertainty_of"]
+
+# Places inside the range of the scores, and how far beyond it (in logits) others lie.
+INNER_PLACES = 17
+BEYOND = np.array([1.0, 4.0, 16.0])
+# Fields with more values than this give their variances at every fourth place, with more than that at three places.
+VALUES_AT_EVERY_PLACE = 1_000
+VALUES_AT_FOURTH_PLACES = 20_000
+# Numbers in the largest temporary array of a block of values.
+BLOCK_NUMBERS = 2_000_000
+
+
+def uncertainty_of(fit: BayesFit, family: CurveFamily) -> CurveUncertainty:
+    """Return the variances of the curves of a family that a fit gave.
+
+    With one field they are those of each value. With several, the variance of the mean curve is common, and a value
+    adds what its own curve, the other fields at their average, is less certain than the mean.
+    """
+    return _Variances(fit).compute(family)
+
+
+class _Variances:
+    """Variances at the places; other fields than the one looked at are at their average over the rows."""
+
+    def __init__(self, fit: BayesFit) -> None:
+        covariance = fit.required_covariance()
+        self.fit, self.shared = fit, covariance.shared
+        self.blocks, self.coupling = covariance.blocks, covariance.coupling
+        edges = fit.panels.centre + fit.panels.scale * fit.panels.edges
+        chosen = np.interp(np.linspace(0.0, len(edges) - 1.0, INNER_PLACES), np.arange(len(edges)), edges)
+        self.places = np.unique(np.concatenate([edges[0] - BEYOND, chosen, edges[-1] + BEYOND]))
+        panel, place = fit.panels.locate(self.places)
+        # The calibrated logit at the places by the slope of each panel.
+        self.by_slope = fit.panels.crossed[panel].copy()
+        self.by_slope[np.arange(len(panel)), panel] += place
+        fields = range(len(fit.state.values))
+        self.shares = [_normalised(share) for share in fit.rows_of_values]
+        self.mean = [self.shares[f] @ fit.state.values[f] for f in fields]
+        self.mean_coupling = [np.tensordot(self.shares[f], self.coupling[f], 1) for f in fields]
+        self.mean_block = [np.tensordot(self.shares[f] ** 2, self.blocks[f], 1) for f in fields]
+        self.precision = [fit.strengths.value_precision(f, fit.shapes) for f in fields]
+        self.of_strengths = [self._variance_of_strengths(f) for f in fields]
+        self.of_shared_strength = 2.0 / (self._determined_shared() + PSEUDO_COUNT_SHARED)
+
+    def compute(self, family: CurveFamily) -> CurveUncertainty:
+        fields = range(len(self.fit.state.values))
+        several = len(self.fit.state.values) > 1
+        common = self._variance(None, None)[0]
+        if len(self.fit.state.values) == 1:
+            common = np.zeros(len(self.places))
+        known, unseen, steps = [], [], []
+        for field in fields:
+            variances = np.concatenate([self._of_values(field), self._variance(field, None)])
+            added = np.maximum(variances - common, 0.0) if several else variances
+            step = _step(len(added) - 1, len(self.places))
+            added = added[:, np.unique(np.append(np.arange(0, len(self.places), step), len(self.places) - 1))]
+            known.append(added[:-1])
+            unseen.append(added[-1])
+            steps.append(step)
+        return CurveUncertainty(family, self.places, common, tuple(known), tuple(unseen), tuple(steps))
+
+    def _of_values(self, field: int) -> FloatArray:
+        number = len(self.fit.state.values[field])
+        size = max(1, BLOCK_NUMBERS // (len(self.places) * (len(self.shared) + self.by_slope.shape[1])))
+        parts = [
+            self._variance(field, slice(start, min(start + size, number))) for start in range(0, number, size)
+        ]
+        return np.concatenate(parts) if parts else np.zeros((0, len(self.places)))
+
+    def _variance(self, field: int | None, values: slice | None) -> FloatArray:
+        """Variances at the places `[values, places]`: of some values of a field, of an unseen one, of the mean curve."""
+        fit, shapes = self.fit, self.fit.shapes
+        deviation = shapes.deviation
+        others = [f for f in range(len(self.mean)) if f != field]
+        moved = sum((self.mean[f] for f in others), np.zeros(deviation.shape[1]))
+        numbers = np.zeros((1, deviation.shape[1])) if field is None or values is None else fit.state.values[field][values]
+        coefficients = fit.state.shared + (numbers + moved) @ deviation.T
+        slopes = np.exp(np.log(fit.panels.scale) + coefficients[:, 1:] @ shapes.basis.T)
+        by_coefficient = np.empty((len(numbers), len(self.places), len(self.shared)))
+        by_coefficient[:, :, 0] = 1.0
+        by_coefficient[:, :, 1:] = (self.by_slope * slopes[:, None, :]) @ shapes.basis
+        by_number = by_coefficient @ deviation
+        # Through the shared coefficients, less what the values' own take back.
+        through = by_coefficient.copy()
+        for f in others:
+            through -= by_number @ self.mean_coupling[f]
+        own = field is not None and values is not None
+        if own:
+            through -= by_number @ self.coupling[field][values]
+        spread = through @ self.shared
+        variance = np.einsum("vxs,vxs->vx", spread, through)
+        bends = spread[:, :, 1:]
+        held = np.einsum("vxs,vxs->vx", bends @ shapes.penalty, bends) / fit.strengths.shared
+        variance += 0.5 * self.of_shared_strength * held
+        for f in others:
+            variance += np.einsum("vxp,vxp->vx", by_number @ self.mean_block[f], by_number)
+        if field is None:
+            return variance
+        if own:
+            with_values = by_number @ self.blocks[field][values]
+            variance += np.einsum("vxp,vxp->vx", with_values, by_number)
+            with_values -= spread @ np.swapaxes(self.coupling[field][values], 1, 2)
+        else:
+            with_values = by_number / self.precision[field]
+            variance += np.einsum("vxp,vxp->vx", with_values, by_number)
+        variance += 0.5 * (with_values**2 @ (self.precision[field] * self.of_strengths[field]))
+        return variance
+
+    def _variance_of_strengths(self, field: int) -> FloatArray:
+        """The variance of the logarithm of the strength behind each number of a field's values."""
+        numbers = self.coupling[field].reshape(-1, len(self.shared))
+        through = np.einsum("is,is->i", numbers @ self.shared, numbers).reshape(self.coupling[field].shape[:2])
+        variances = np.einsum("vpp->vp", self.blocks[field]) + through
+        determined = np.square(np.clip(1.0 - variances * self.precision[field], 0.0, 1.0)).sum(axis=0)
+        groups = np.array([determined[0], determined[1], determined[2:].sum()])
+        each = 2.0 / (groups + PSEUDO_COUNTS)
+        return np.concatenate([each[:2], np.full(len(determined) - 2, each[2])])
+
+    def _determined_shared(self) -> float:
+        shapes, strengths = self.fit.shapes, self.fit.strengths
+        held = float(np.sum(self.shared[1:, 1:] * shapes.penalty)) / strengths.shared
+        return float(np.clip(len(self.shared) - 2 - held, 0.0, None))
+
+
+def _normalised(rows: FloatArray) -> FloatArray:
+    return rows / max(float(rows.sum()), np.finfo(np.float64).tiny)
+
+
+def _step(values: int, places: int) -> int:
+    """At every how many places a field with so many values gives its variances."""
+    if values <= VALUES_AT_EVERY_PLACE:
+        return 1
+    return 4 if values <= VALUES_AT_FOURTH_PLACES else places // 2
