@@ -10,7 +10,7 @@ from scipy.linalg import cho_factor, cho_solve
 from mcnet._shared.typing import FloatArray
 from mcnet.bayes.structure import Incidence, State
 
-__all__ = ["Arrow", "Information", "conjugate_gradients"]
+__all__ = ["Arrow", "Information", "conjugate_gradients", "joint_information"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,31 @@ class Information:
             for field, numbers in enumerate(state.values)
         ]
         return State(shared, values)
+
+
+def joint_information(information: Information, fields: int) -> tuple[FloatArray, tuple[int, ...]]:
+    """The curvature as one matrix, for the shared block and the first fields; and where each field starts in it."""
+    incidence, width = information.incidence, information.own.shape[1]
+    size = len(information.shared)
+    starts = np.cumsum([size, *(width * values for values in incidence.sizes[:fields])])
+    matrix = np.zeros((starts[-1], starts[-1]))
+    matrix[:size, :size] = information.shared + information.prior
+    for one in range(fields):
+        first = slice(starts[one], starts[one + 1])
+        cross = incidence.total(one, information.cross).reshape(-1, size)
+        matrix[first, :size], matrix[:size, first] = cross, cross.T
+        for two in range(one, fields):
+            second = slice(starts[two], starts[two + 1])
+            values = incidence.sizes[one], incidence.sizes[two]
+            blocks = np.zeros((*values, width, width))
+            codes = incidence.codes[:, one], incidence.codes[:, two]
+            known = (codes[0] >= 0) & (codes[1] >= 0)
+            np.add.at(blocks, (codes[0][known], codes[1][known]), information.own[known])
+            block = blocks.transpose(0, 2, 1, 3).reshape(values[0] * width, values[1] * width)
+            matrix[first, second], matrix[second, first] = block, block.T
+        places = np.arange(starts[one], starts[one + 1])
+        matrix[places, places] += np.tile(information.precision[one], incidence.sizes[one])
+    return matrix, tuple(starts[:-1].tolist())
 
 
 class Arrow:

@@ -14,12 +14,12 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.bayes.balance import Balance, refine_balance
-from mcnet.bayes.block_solver import Arrow
+from mcnet.bayes.block_solver import Arrow, Information, joint_information
 from mcnet.bayes.field_pairs import Combination, combine
 from mcnet.bayes.likelihood import make_table
 from mcnet.bayes.newton import Posterior, Search
 from mcnet.bayes.panels import Shape, make_panels, shape_basis
-from mcnet.bayes.posterior_model import BayesFit, Covariance
+from mcnet.bayes.posterior_model import BayesFit, Covariance, JointCovariance
 from mcnet.bayes.prior import Learner, Strengths, default_strengths, relearn
 from mcnet.bayes.shape_resolution import worthwhile_bends
 from mcnet.bayes.structure import Incidence, State, make_shapes
@@ -32,6 +32,8 @@ __all__ = ["fit_bayes"]
 DECREMENT = 1e-5
 # Nor can floating point tell a gain smaller than this share of the log-likelihood.
 RELATIVE_DECREMENT = 1e-11
+# Coefficients of several fields up to which their joint covariance is computed, which takes a fifth of a second.
+LARGEST_JOINT_COVARIANCE = 1_000
 # Variances of the priors to five per cent: the evidence is flat around its maximum.
 SETTLED = 0.05
 
@@ -100,7 +102,8 @@ def fit_bayes(
         posterior, state, arrow = reached.posterior, reached.state, reached.arrow
         if alpha_balance > 0:
             state = refine_balance(posterior, state, arrow, Balance(alpha_balance, normalize, len(sizes)))
-        kept = Covariance(arrow.shared_covariance(), tuple(arrow.inverse), tuple(arrow.coupling))
+        joint = _joint_covariance(reached.information, len(sizes)) if covariance else None
+        kept = Covariance(arrow.shared_covariance(), tuple(arrow.inverse), tuple(arrow.coupling), joint)
     model = BayesFit(
         panels=grid,
         shapes=shapes,
@@ -146,6 +149,7 @@ class _Maximum:
     posterior: Posterior
     state: State
     arrow: Arrow
+    information: Information
     decrement: float
     iterations: int
 
@@ -168,7 +172,20 @@ def _maximise(posterior: Posterior, state: State, *, learn: bool, iterations: in
             learnt = relearn(strengths, posterior.shapes, search.state, variances, shared)
             settled = decrement < 1.0 and learner.settles(strengths, learnt)
             search.believe(learner.extrapolate(strengths, learnt))
-    return _Maximum(search.posterior, search.state, search.arrow, float(search.decrement), taken)
+    arrow, information = search.arrow, search.information
+    return _Maximum(search.posterior, search.state, arrow, information, float(search.decrement), taken)
+
+
+def _joint_covariance(information: Information, fields: int) -> JointCovariance | None:
+    """The covariance of several fields together; None for one field, whose arrow is exact, and for too many values."""
+    width, size = information.cross.shape[1:]
+    if fields < 2 or size + width * sum(information.incidence.sizes[:fields]) > LARGEST_JOINT_COVARIANCE:
+        return None
+    matrix, start = joint_information(information, fields)
+    try:
+        return JointCovariance(np.asarray(np.linalg.inv(matrix), dtype=np.float64), start)
+    except np.linalg.LinAlgError:
+        return None
 
 
 def _affordable(contexts: int) -> tuple[int, int]:

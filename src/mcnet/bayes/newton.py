@@ -132,6 +132,12 @@ class Search:
                 self._arrow = Arrow(self._information, ridge=RIDGE)
         return self._arrow
 
+    @property
+    def information(self) -> Information:
+        """The curvature last computed, under the priors believed in."""
+        assert self._information is not None, "a step comes first"
+        return self._information
+
     def believe(self, strengths: Strengths) -> None:
         """Go on under other priors: the likelihood's part of the curvature stays."""
         self.posterior = replace(self.posterior, strengths=strengths)

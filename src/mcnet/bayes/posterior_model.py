@@ -16,18 +16,46 @@ from mcnet.bayes.prior import Strengths
 from mcnet.bayes.structure import Shapes, State
 from mcnet.errors import NotFittedError
 
-__all__ = ["BayesFit", "Covariance"]
+__all__ = ["BayesFit", "Covariance", "JointCovariance"]
 
 _LARGEST_COVARIANCE = 5_000_000
 
 
 @dataclass(frozen=True)
+class JointCovariance:
+    """The posterior covariance of the shared coefficients and the numbers of all values of all fields."""
+
+    matrix: FloatArray
+    start: tuple[int, ...]
+    """The row at which each field's numbers start."""
+
+    def rows(self, field: int, values: slice, width: int) -> IntArray:
+        """The rows of the numbers of some values of a field: `[values, width]`."""
+        first = self.start[field] + width * np.arange(values.start, values.stop)
+        return np.asarray(first[:, None] + np.arange(width))
+
+    def mean_of(self, shares: list[FloatArray | None], width: int) -> FloatArray:
+        """The weights `[rows, width]` that sum up the mean numbers of the fields that have shares."""
+        weights = np.zeros((len(self.matrix), width))
+        for start, share in zip(self.start, shares, strict=True):
+            for number in range(width if share is not None else 0):
+                assert share is not None
+                weights[start + number : start + number + width * len(share) : width, number] = share
+        return weights
+
+
+@dataclass(frozen=True)
 class Covariance:
-    """The Laplace posterior covariance: the shared block, each value's block, and what couples them."""
+    """The Laplace posterior covariance: the shared block, each value's block, and what couples them.
+
+    With several fields these leave out what couples values of different fields; `fields`, unless there are very many
+    values, has it all, for the fields but not for their combinations.
+    """
 
     shared: FloatArray
     blocks: tuple[FloatArray, ...]
     coupling: tuple[FloatArray, ...]
+    fields: JointCovariance | None = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ prior precision P_k of the coefficients that share the k-th strength.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from mcnet._shared.typing import FloatArray
@@ -42,6 +44,17 @@ def uncertainty_of(fit: BayesFit, family: CurveFamily) -> CurveUncertainty:
     return _Variances(fit).compute(family)
 
 
+class _Moments(NamedTuple):
+    """Covariances: of the shared coefficients, of values' own numbers, of the sum of other fields' mean numbers."""
+
+    shared: FloatArray
+    own_shared: FloatArray
+    own: FloatArray
+    mean_shared: FloatArray
+    own_mean: FloatArray
+    mean: FloatArray
+
+
 class _Variances:
     """Variances at the places; other fields than the one looked at are at their average over the rows."""
 
@@ -59,8 +72,6 @@ class _Variances:
         fields = range(len(fit.state.values))
         self.shares = [_normalised(share) for share in fit.rows_of_values]
         self.mean = [self.shares[f] @ fit.state.values[f] for f in fields]
-        self.mean_coupling = [np.tensordot(self.shares[f], self.coupling[f], 1) for f in fields]
-        self.mean_block = [np.tensordot(self.shares[f] ** 2, self.blocks[f], 1) for f in fields]
         self.precision = [fit.strengths.value_precision(f, fit.shapes) for f in fields]
         self.of_strengths = [self._variance_of_strengths(f) for f in fields]
         self.of_shared_strength = 2.0 / (self._determined_shared() + PSEUDO_COUNT_SHARED)
@@ -74,7 +85,8 @@ class _Variances:
         known, unseen, steps = [], [], []
         for field in fields:
             variances = np.concatenate([self._of_values(field), self._variance(field, None)])
-            added = np.maximum(variances - common, 0.0) if several else variances
+            main = several and field < self.fit.fields
+            added = np.maximum(variances - common, 0.0) if main else variances
             step = _step(len(added) - 1, len(self.places))
             added = added[:, np.unique(np.append(np.arange(0, len(self.places), step), len(self.places) - 1))]
             known.append(added[:-1])
@@ -85,49 +97,79 @@ class _Variances:
     def _of_values(self, field: int) -> FloatArray:
         number = len(self.fit.state.values[field])
         size = max(1, BLOCK_NUMBERS // (len(self.places) * (len(self.shared) + self.by_slope.shape[1])))
-        parts = [
-            self._variance(field, slice(start, min(start + size, number))) for start in range(0, number, size)
-        ]
+        parts = [self._variance(field, slice(start, min(start + size, number))) for start in range(0, number, size)]
         return np.concatenate(parts) if parts else np.zeros((0, len(self.places)))
 
     def _variance(self, field: int | None, values: slice | None) -> FloatArray:
         """Variances at the places `[values, places]`: of some values of a field, of an unseen one, of the mean curve."""
         fit, shapes = self.fit, self.fit.shapes
         deviation = shapes.deviation
-        others = [f for f in range(len(self.mean)) if f != field]
+        others = [f for f in range(fit.fields) if f != field]
         moved = sum((self.mean[f] for f in others), np.zeros(deviation.shape[1]))
-        numbers = np.zeros((1, deviation.shape[1])) if field is None or values is None else fit.state.values[field][values]
+        numbers = (
+            np.zeros((1, deviation.shape[1])) if field is None or values is None else fit.state.values[field][values]
+        )
         coefficients = fit.state.shared + (numbers + moved) @ deviation.T
         slopes = np.exp(np.log(fit.panels.scale) + coefficients[:, 1:] @ shapes.basis.T)
         by_coefficient = np.empty((len(numbers), len(self.places), len(self.shared)))
         by_coefficient[:, :, 0] = 1.0
         by_coefficient[:, :, 1:] = (self.by_slope * slopes[:, None, :]) @ shapes.basis
         by_number = by_coefficient @ deviation
-        # Through the shared coefficients, less what the values' own take back.
-        through = by_coefficient.copy()
-        for f in others:
-            through -= by_number @ self.mean_coupling[f]
-        own = field is not None and values is not None
-        if own:
-            through -= by_number @ self.coupling[field][values]
-        spread = through @ self.shared
-        variance = np.einsum("vxs,vxs->vx", spread, through)
+        if field is not None and field >= fit.fields:
+            return self._of_combination(field, values, by_number)
+        of = self._moments(field, others, values)
+        spread = by_coefficient @ of.shared + by_number @ (of.own_shared + of.mean_shared)
+        with_own = by_coefficient @ np.swapaxes(of.own_shared, 1, 2)
+        with_own += by_number @ (of.own + np.swapaxes(of.own_mean, 1, 2))
+        with_mean = by_coefficient @ of.mean_shared.T + by_number @ (of.own_mean + of.mean)
+        variance = np.einsum("vxs,vxs->vx", spread, by_coefficient)
+        variance += np.einsum("vxp,vxp->vx", with_own + with_mean, by_number)
         bends = spread[:, :, 1:]
         held = np.einsum("vxs,vxs->vx", bends @ shapes.penalty, bends) / fit.strengths.shared
         variance += 0.5 * self.of_shared_strength * held
-        for f in others:
-            variance += np.einsum("vxp,vxp->vx", by_number @ self.mean_block[f], by_number)
-        if field is None:
-            return variance
-        if own:
-            with_values = by_number @ self.blocks[field][values]
-            variance += np.einsum("vxp,vxp->vx", with_values, by_number)
-            with_values -= spread @ np.swapaxes(self.coupling[field][values], 1, 2)
+        if field is not None:
+            variance += 0.5 * (with_own**2 @ (self.precision[field] * self.of_strengths[field]))
+        return np.asarray(np.maximum(variance, 0.0))
+
+    def _of_combination(self, field: int, values: slice | None, by_number: FloatArray) -> FloatArray:
+        """What a combination of two fields adds: the variance of its own deviations."""
+        own = np.diag(1.0 / self.precision[field]) if values is None else self.blocks[field][values]
+        with_own = by_number @ own
+        variance = np.einsum("vxp,vxp->vx", with_own, by_number)
+        variance += 0.5 * (with_own**2 @ (self.precision[field] * self.of_strengths[field]))
+        return np.asarray(variance)
+
+    def _moments(self, field: int | None, others: list[int], values: slice | None) -> _Moments:
+        """Covariances of the shared coefficients, of values' numbers and of the sum of other fields' mean numbers."""
+        width, size = self.fit.shapes.deviation.shape[1], len(self.shared)
+        joint = self.fit.required_covariance().fields
+        if joint is None:
+            mean_coupling = sum(
+                (np.tensordot(self.shares[f], self.coupling[f], 1) for f in others), np.zeros((width, size))
+            )
+            mean = sum((np.tensordot(self.shares[f] ** 2, self.blocks[f], 1) for f in others), np.zeros((width, width)))
+            mean_shared = -mean_coupling @ self.shared
+            mean = mean - mean_shared @ mean_coupling.T
+            if field is not None and values is not None:
+                coupling = self.coupling[field][values]
+                own_shared = -coupling @ self.shared
+                own = self.blocks[field][values] - own_shared @ np.swapaxes(coupling, 1, 2)
+                return _Moments(self.shared, own_shared, own, mean_shared, -(own_shared @ mean_coupling.T), mean)
+            shared = self.shared
         else:
-            with_values = by_number / self.precision[field]
-            variance += np.einsum("vxp,vxp->vx", with_values, by_number)
-        variance += 0.5 * (with_values**2 @ (self.precision[field] * self.of_strengths[field]))
-        return variance
+            weights = joint.mean_of([self.shares[f] if f != field else None for f in range(len(joint.start))], width)
+            with_mean = joint.matrix @ weights
+            shared, mean_shared, mean = joint.matrix[:size, :size], with_mean[:size].T, weights.T @ with_mean
+            if field is not None and values is not None:
+                rows = joint.rows(field, values, width)
+                own_shared = joint.matrix[rows][:, :, :size]
+                own = np.stack([joint.matrix[np.ix_(place, place)] for place in rows])
+                return _Moments(shared, own_shared, own, mean_shared, with_mean[rows], mean)
+        own = np.zeros((1, width, width))
+        if field is not None:
+            own[0] = np.diag(1.0 / self.precision[field])
+        nothing = np.zeros((1, width, width))
+        return _Moments(shared, np.zeros((1, width, size)), own, mean_shared, nothing, mean)
 
     def _variance_of_strengths(self, field: int) -> FloatArray:
         """The variance of the logarithm of the strength behind each number of a field's values."""
