@@ -18,6 +18,7 @@ from mcnet.bayes.panels import make_panels, shape_basis
 from mcnet.bayes.posterior_model import BayesFit
 from mcnet.bayes.prior import default_strengths
 from mcnet.bayes.structure import Incidence, State, make_shapes
+from mcnet.bayes.uncertainty import uncertainty_of
 from mcnet.calibrators.platt import Platt
 from mcnet.curves.family_evaluation import FamilyEvaluator
 from mcnet.datasets.simulator import SimulatedField, simulate
@@ -43,6 +44,13 @@ def cells_of(log, names=None, resolution=64.0):
 
 def fit_log(log, names=None, **options):
     return fit_bayes(*cells_of(log, names), **options)
+
+
+def band(model, codes, logits, level=0.9):
+    logits = np.asarray(logits, dtype=float)
+    codes = np.broadcast_to(np.asarray(codes), (len(logits), model.fields))
+    low, high = uncertainty_of(model, family_of(model)).band(logits, codes, level)
+    return expit(low), expit(high)
 
 
 def chosen_rows(log, which):
@@ -350,8 +358,8 @@ def test_unseen_values_fall_back_to_the_curve_of_the_remaining_fields():
     alone = model.coefficients([[2, -1]]) - model.coefficients([[-1, -1]])
     np.testing.assert_allclose(alone[0], model.shapes.deviation @ model.state.values[0][2])
     logits = np.linspace(-5, -2, 30)
-    low, high = model.band([[-1, -1]], logits)
-    seen_low, seen_high = model.band([[0, 0]], logits)
+    low, high = band(model, [[-1, -1]], logits)
+    seen_low, seen_high = band(model, [[0, 0]], logits)
     assert np.all(logit(high) - logit(low) > logit(seen_high) - logit(seen_low))
 
 
@@ -377,7 +385,7 @@ def test_without_any_field_there_is_one_curve():
     model = fit_bayes(x, contexts, w, y, np.zeros((1, 0), dtype=int), [])
     p = model.curve(np.zeros((1, 0), dtype=int), logit(log.score))
     assert kl_to_truth(p, log.probability).value < 3e-4
-    low, high = model.band(np.zeros((1, 0), dtype=int), logit(log.score[:10]))
+    low, high = band(model, np.zeros((1, 0), dtype=int), logit(log.score[:10]))
     assert np.all((low < p[:10]) & (p[:10] < high))
 
 
@@ -428,7 +436,7 @@ def test_nothing_to_fit_is_an_error():
 def test_a_band_needs_the_covariance():
     model = fit_log(simulate(1_000, seed=0), covariance=False)
     with pytest.raises(NotFittedError, match="covariance"):
-        model.band([[0]], [0.0])
+        band(model, [[0]], [0.0])
 
 
 def test_plain_arrays_bring_the_model_back():
@@ -473,7 +481,7 @@ def test_hard_data_give_finite_rising_sensible_curves(scores, labels):
     probe = np.linspace(-17, 17, 500)
     for code in (0, 1, -1):
         p = model.curve([[code]], probe)
-        low, high = model.band([[code]], probe)
+        low, high = band(model, [[code]], probe)
         assert np.all(np.isfinite(p) & np.isfinite(low) & np.isfinite(high))
         assert np.all((p >= 0) & (p <= 1))
         assert np.all(np.diff(p) >= 0)
@@ -536,33 +544,33 @@ def test_ninety_per_cent_bands_cover_the_truth_about_ninety_per_cent(rows):
     for seed in range(20):
         log = simulate(rows, test_rows=2_000, seed=seed, rate=0.05)
         test = log.test()
-        low, high = fit_log(log.calibration()).band(test.fields["field"][:, None], logit(test.score))
+        low, high = band(fit_log(log.calibration()), test.fields["field"][:, None], logit(test.score))
         covered.append(np.mean((low <= test.probability) & (test.probability <= high)))
     assert 0.82 < np.mean(covered) < 0.97
 
 
-def test_bands_rise_hold_the_curve_and_are_no_wider_than_their_own_place_says():
+def test_bands_rise_contain_the_curve_and_are_little_wider_than_the_strengths_as_known_give():
     log = simulate(3_000, seed=4, rate=0.02)
     model = fit_log(log)
     probe = np.linspace(-14.0, 4.0, 2_001)
     for code in (-1, 0, 3):
-        low, high = model.band([[code]], probe)
+        low, high = band(model, [[code]], probe)
         curve, reach = model.calibrate([[code]], probe), ndtri(0.95) * model.deviation_of_logits([[code]], probe)
         assert np.all(np.diff(low) >= 0.0)
         assert np.all(np.diff(high) >= 0.0)
         assert np.all((low <= expit(curve) + 1e-12) & (expit(curve) <= high + 1e-12))
-        # Between its places a band is straight, which is why a hundredth is let pass.
-        assert np.all(low >= expit(curve - reach) * 0.99)
-        assert np.all(high <= expit(curve + reach) * 1.01)
+        # The strengths of the priors are estimates: that widens a band by up to two fifths here.
+        assert np.all(low >= expit(curve - 1.4 * reach) * 0.99)
+        assert np.all(high <= expit(curve + 1.4 * reach) * 1.01)
 
 
 def test_a_band_does_not_depend_on_the_rows_asked_for_together():
     log = simulate(5_000, seed=4)
     model = fit_log(log)
     codes, logits = log.fields["field"][:50, None], logit(log.score[:50])
-    together = model.band(codes, logits)
+    together = band(model, codes, logits)
     for row in range(50):
-        alone = model.band(codes[row : row + 1], logits[row : row + 1])
+        alone = band(model, codes[row : row + 1], logits[row : row + 1])
         assert (alone[0][0], alone[1][0]) == (together[0][row], together[1][row])
 
 

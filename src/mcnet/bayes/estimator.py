@@ -4,18 +4,17 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal, Self
 
-import numpy as np
-
-from mcnet._shared.math import clip_scores, logit, sigmoid
+from mcnet._shared.math import logit, sigmoid
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.bayes.fit_sketch import belief_limit, family_of, fit_bayes_sketch, fit_one_curve
 from mcnet.bayes.isotonic_mixture import earned_share, mixed_with_isotonic
 from mcnet.bayes.posterior_model import BayesFit
+from mcnet.bayes.uncertainty import uncertainty_of
 from mcnet.calibrators.base import Calibrator, FieldUse, Fitted
 from mcnet.calibrators.exact_prediction import exact_codes
 from mcnet.calibrators.histogram import check_bins
 from mcnet.calibrators.one_class_warnings import warn_of_gaps
-from mcnet.calibrators.parameter_checks import check_level, check_penalties, is_positive
+from mcnet.calibrators.parameter_checks import check_penalties, is_positive
 from mcnet.calibrators.training_state import TrainingState, load_state, save_state
 from mcnet.calibrators.warm_start import EarlierFit
 from mcnet.curves.compile import family_curves
@@ -132,19 +131,12 @@ class BayesMCNet(Calibrator):
         """Return a credible interval of the true probability at each score: (low, high).
 
         It is the uncertainty of the curve, not of a single click. An unseen field value adds the spread that the values
-        of its field have.
+        of its field have. A loaded model has the same intervals.
         """
-        check_level(level)
-        model = self._fitted()
-        score = scores_column(scores, score_type=score_type or model.score_type)
-        codes = exact_codes(model, field, len(score))
-        posterior = self._posterior()
-        if posterior.covariance is None:
-            raise NotSupportedError("the uncertainty of so many field values is not saved; fit again to have intervals")
-        logits = logit(score)
-        served = self.predict(score, field, score_type="probability")
-        low, high = (self._believable(logit(clip_scores(e)), logits) for e in posterior.band(codes, logits, level))
-        return np.minimum(sigmoid(low), served), np.maximum(sigmoid(high), served)
+        if hasattr(self, "constant_because_"):
+            self.predict(scores, field, score_type=score_type)  # what is wrong with the rows comes first
+            raise NotSupportedError(f"this fit is a constant ({self.constant_because_}): its uncertainty is not known")
+        return self._fitted().interval(scores, field, level, score_type=score_type)
 
     def save(self, path: str | PathLike[str], *, training_state: bool = False) -> None:
         """Save the fitted model as JSON; `mcnet.load` restores it for serving.
@@ -245,4 +237,5 @@ class BayesMCNet(Calibrator):
             family,
             isotonic_share=self.isotonic_share_,
             balanced_by=() if self.field_aware else sketch.contexts.names,
+            uncertainty=uncertainty_of(self.posterior_, family),
         )

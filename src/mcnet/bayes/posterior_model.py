@@ -1,4 +1,4 @@
-"""A fit of BayesMCNet: one monotone curve for every context, with its credible band."""
+"""A fit of BayesMCNet: one monotone curve for every context, with its posterior covariance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, ndtri
+from scipy.special import expit
 
 from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.bayes.field_pairs import Combination
@@ -17,8 +17,6 @@ from mcnet.bayes.structure import Shapes, State
 from mcnet.errors import NotFittedError
 
 __all__ = ["BayesFit", "Covariance", "JointCovariance"]
-
-_LARGEST_COVARIANCE = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -175,33 +173,6 @@ class BayesFit:
             raise NotFittedError("the model was fitted without its covariance; fit with covariance=True")
         return self.covariance
 
-    def band(self, codes: ArrayLike, logits: ArrayLike, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
-        """A credible interval of the true probability at each row, from the Laplace posterior: it rises with the score.
-
-        At every place it is `sigmoid(F ± z·sd(F))`, z the normal quantile of `level`, unless another place says more:
-        as curves rise, what holds at a lower score is a lower bound here too, and what holds at a higher one an
-        upper bound. An unseen value adds the spread that values of its field have, so it is honestly wide.
-        """
-        raw = np.asarray(logits, dtype=np.float64)
-        z = float(ndtri(0.5 + 0.5 * level))
-        places = self._band_places()
-        low, high = np.empty(raw.shape), np.empty(raw.shape)
-        for context, rows in self._rows_by_context(codes, len(raw)):
-            middle = self.calibrate(context[None, : self.fields], places)
-            reach = z * self._deviation(context, places)
-            below = np.maximum.accumulate(middle - reach)
-            above = np.minimum.accumulate((middle + reach)[::-1])[::-1]
-            low[rows] = np.interp(raw[rows], places, below)
-            high[rows] = np.interp(raw[rows], places, above)
-        return np.asarray(expit(low)), np.asarray(expit(high))
-
-    def _band_places(self) -> FloatArray:
-        """Raw logits between which a band is straight: a few in each panel, and ever fewer beyond the scores seen."""
-        edges = self.panels.centre + self.panels.scale * self.panels.edges
-        inner = np.interp(np.arange(4 * len(edges) - 3) / 4.0, np.arange(len(edges)), edges)
-        beyond = np.geomspace(0.01, 100.0, 30)
-        return np.unique(np.concatenate([edges[0] - beyond, inner, edges[-1] + beyond]))
-
     def _directions(self, context: IntArray, logits: FloatArray) -> FloatArray:
         """The derivative of the calibrated logit by a context's coefficients: `[rows, 1 + functions]`."""
         _, slopes = self._pieces(context[None, : self.fields])
@@ -225,7 +196,7 @@ class BayesFit:
         return link @ covariance.shared @ link.T + deviation @ own @ deviation.T
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Everything as plain arrays; the covariance too, unless so many values make it huge."""
+        """What a warm start continues from, as plain arrays: all but the covariance."""
         panels, shapes = self.panels, self.shapes
         arrays: dict[str, NDArray[np.generic]] = {
             "panels": np.array([panels.centre, panels.scale, panels.origin]),
@@ -246,13 +217,6 @@ class BayesFit:
         for index, pair in enumerate(self.combinations):
             arrays[f"combination_{index}"] = np.array([pair.first, pair.second, pair.size], dtype=np.int64)
             arrays[f"combination_keys_{index}"] = pair.keys
-        if self.covariance is not None and sum(part.size for part in self.covariance.coupling) <= _LARGEST_COVARIANCE:
-            arrays["covariance"] = self.covariance.shared
-            for field, (block, coupling) in enumerate(
-                zip(self.covariance.blocks, self.covariance.coupling, strict=True)
-            ):
-                arrays[f"covariance_block_{field}"] = block
-                arrays[f"covariance_coupling_{field}"] = coupling
         return arrays
 
     @classmethod
@@ -280,13 +244,6 @@ class BayesFit:
                 )
                 for index in range(pairs)
             ),
-            covariance=Covariance(
-                get["covariance"],
-                tuple(get[f"covariance_block_{field}"] for field in range(fields)),
-                tuple(get[f"covariance_coupling_{field}"] for field in range(fields)),
-            )
-            if "covariance" in get
-            else None,
         )
 
 

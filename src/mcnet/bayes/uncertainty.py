@@ -17,17 +17,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.bayes.posterior_model import BayesFit
 from mcnet.bayes.prior import PSEUDO_COUNT_SHARED, PSEUDO_COUNTS
 from mcnet.curves.family import CurveFamily
-from mcnet.curves.uncertainty import CurveUncertainty
+from mcnet.curves.uncertainty import CurveUncertainty, kept_places
 
 __all__ = ["uncertainty_of"]
 
 # Places inside the range of the scores, and how far beyond it (in logits) others lie.
-INNER_PLACES = 17
-BEYOND = np.array([1.0, 4.0, 16.0])
+INNER_PLACES = 33
+BEYOND = np.array([0.5, 1.0, 2.0, 4.0, 8.0, 16.0])
 # Fields with more values than this give their variances at every fourth place, with more than that at three places.
 VALUES_AT_EVERY_PLACE = 1_000
 VALUES_AT_FOURTH_PLACES = 20_000
@@ -79,29 +79,29 @@ class _Variances:
     def compute(self, family: CurveFamily) -> CurveUncertainty:
         fields = range(len(self.fit.state.values))
         several = len(self.fit.state.values) > 1
-        common = self._variance(None, None)[0]
+        common = self._variance(None, None, np.arange(len(self.places)))[0]
         if len(self.fit.state.values) == 1:
             common = np.zeros(len(self.places))
         known, unseen, steps = [], [], []
         for field in fields:
-            variances = np.concatenate([self._of_values(field), self._variance(field, None)])
-            main = several and field < self.fit.fields
-            added = np.maximum(variances - common, 0.0) if main else variances
-            step = _step(len(added) - 1, len(self.places))
-            added = added[:, np.unique(np.append(np.arange(0, len(self.places), step), len(self.places) - 1))]
+            step = _step(len(self.fit.state.values[field]), len(self.places))
+            at = kept_places(step, len(self.places))
+            added = np.concatenate([self._of_values(field, at), self._variance(field, None, at)])
+            if several and field < self.fit.fields:
+                added = np.maximum(added - common[at], 0.0)
             known.append(added[:-1])
             unseen.append(added[-1])
             steps.append(step)
-        return CurveUncertainty(family, self.places, common, tuple(known), tuple(unseen), tuple(steps))
+        return CurveUncertainty(family, self.places, common, tuple(known), tuple(unseen), tuple(steps)).rounded()
 
-    def _of_values(self, field: int) -> FloatArray:
+    def _of_values(self, field: int, at: IntArray) -> FloatArray:
         number = len(self.fit.state.values[field])
-        size = max(1, BLOCK_NUMBERS // (len(self.places) * (len(self.shared) + self.by_slope.shape[1])))
-        parts = [self._variance(field, slice(start, min(start + size, number))) for start in range(0, number, size)]
-        return np.concatenate(parts) if parts else np.zeros((0, len(self.places)))
+        size = max(1, BLOCK_NUMBERS // (len(at) * (len(self.shared) + self.by_slope.shape[1])))
+        parts = [self._variance(field, slice(start, min(start + size, number)), at) for start in range(0, number, size)]
+        return np.concatenate(parts) if parts else np.zeros((0, len(at)))
 
-    def _variance(self, field: int | None, values: slice | None) -> FloatArray:
-        """Variances at the places `[values, places]`: of some values of a field, of an unseen one, of the mean curve."""
+    def _variance(self, field: int | None, values: slice | None, at: IntArray) -> FloatArray:
+        """Variances at places `[values, places]`: of some values of a field, of an unseen one, of the mean curve."""
         fit, shapes = self.fit, self.fit.shapes
         deviation = shapes.deviation
         others = [f for f in range(fit.fields) if f != field]
@@ -111,9 +111,9 @@ class _Variances:
         )
         coefficients = fit.state.shared + (numbers + moved) @ deviation.T
         slopes = np.exp(np.log(fit.panels.scale) + coefficients[:, 1:] @ shapes.basis.T)
-        by_coefficient = np.empty((len(numbers), len(self.places), len(self.shared)))
+        by_coefficient = np.empty((len(numbers), len(at), len(self.shared)))
         by_coefficient[:, :, 0] = 1.0
-        by_coefficient[:, :, 1:] = (self.by_slope * slopes[:, None, :]) @ shapes.basis
+        by_coefficient[:, :, 1:] = (self.by_slope[at] * slopes[:, None, :]) @ shapes.basis
         by_number = by_coefficient @ deviation
         if field is not None and field >= fit.fields:
             return self._of_combination(field, values, by_number)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mcnet._shared.typing import FloatArray, IntArray
 
-__all__ = ["Combination", "CurveFamily", "Lines", "believable"]
+__all__ = ["Combination", "CurveFamily", "Lines", "believable", "round_to_digits"]
 
 _EXACT_POWER = 22
 
@@ -136,11 +136,11 @@ class CurveFamily:
         return CurveFamily(
             knots=self.knots,
             origin=self.origin,
-            offset=float(_rounded(np.array([self.offset]), digits)[0]),
-            log_slope=_rounded(self.log_slope, digits),
-            offset_by=_rounded(self.offset_by, digits),
-            log_slope_by=_rounded(self.log_slope_by, digits),
-            numbers=tuple(_rounded(part, digits) for part in self.numbers),
+            offset=float(round_to_digits(np.array([self.offset]), digits)[0]),
+            log_slope=round_to_digits(self.log_slope, digits),
+            offset_by=round_to_digits(self.offset_by, digits),
+            log_slope_by=round_to_digits(self.log_slope_by, digits),
+            numbers=tuple(round_to_digits(part, digits) for part in self.numbers),
             combinations=self.combinations,
             limit=self.limit,
         )
@@ -182,7 +182,8 @@ class CurveFamily:
         )
 
 
-def _rounded(values: FloatArray, digits: int) -> FloatArray:
+def round_to_digits(values: FloatArray, digits: int) -> FloatArray:
+    """Return numbers of so many significant digits, each the float that its digits spell."""
     with np.errstate(divide="ignore"):
         places = digits - 1.0 - np.floor(np.log10(np.abs(values)))
     # Powers of ten up to 22 are exact: then a whole number divided by one is the number that its digits spell.

@@ -1,15 +1,17 @@
 """The uncertainty of a family of curves: variances at a few scores per field value, which add up over the fields."""
 
 from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.typing import FloatArray, IntArray
-from mcnet.curves.family import CurveFamily
+from mcnet.curves.family import CurveFamily, round_to_digits
 
-__all__ = ["CurveUncertainty"]
+__all__ = ["CurveUncertainty", "kept_places"]
 
 CONTEXTS_PER_BLOCK = 2_048
 """Contexts whose bands are computed together, to bound the memory."""
@@ -48,18 +50,20 @@ class CurveUncertainty:
         one.
         """
         codes = np.asarray(codes, dtype=np.int64).reshape(len(logits), self.family.fields)
-        distinct, which = np.unique(codes, axis=0, return_inverse=True)
-        which = which.reshape(-1)
+        distinct, which = codes[:1], np.zeros(len(codes), dtype=np.int64)
+        if codes.shape[1]:
+            distinct, which = np.unique(codes, axis=0, return_inverse=True)
+            which = which.reshape(-1)
         low, high = np.empty(len(logits)), np.empty(len(logits))
         order = np.argsort(which, kind="stable")
         starts = range(0, len(distinct), CONTEXTS_PER_BLOCK)
         ends = np.searchsorted(which[order], [*starts, len(distinct)])
-        z = _normal_quantile(0.5 + 0.5 * level)
+        z = NormalDist().inv_cdf(0.5 + 0.5 * level)
         for start, first, last in zip(starts, ends[:-1], ends[1:], strict=True):
             rows = order[first:last]
             contexts = distinct[start : start + CONTEXTS_PER_BLOCK]
-            middle = self.family.lines(contexts).at(self.places)
-            reach = z * self.deviations(contexts)
+            middle = self.family.lines(contexts).at(self._corners)
+            reach = z * _interpolated(self.places, self.deviations(contexts), self._corners)
             below = np.maximum.accumulate(middle - reach, axis=1)
             above = np.minimum.accumulate((middle + reach)[:, ::-1], axis=1)[:, ::-1]
             low[rows] = self._between(below, which[rows] - start, logits[rows])
@@ -78,22 +82,38 @@ class CurveUncertainty:
         return np.asarray(np.sqrt(variance))
 
     def _between(self, values: FloatArray, which: IntArray, logits: FloatArray) -> FloatArray:
-        """Return each row's value on its own line through the places; constant beyond the first and the last one."""
-        left = np.clip(np.searchsorted(self.places, logits, side="right") - 1, 0, len(self.places) - 2)
-        run = self.places[left + 1] - self.places[left]
-        share = np.clip((logits - self.places[left]) / run, 0.0, 1.0)
+        """Return each row's value on its own line through the corners; constant beyond the first and the last one."""
+        corners = self._corners
+        left = np.clip(np.searchsorted(corners, logits, side="right") - 1, 0, len(corners) - 2)
+        share = np.clip((logits - corners[left]) / (corners[left + 1] - corners[left]), 0.0, 1.0)
         start, end = values[which, left], values[which, left + 1]
         # Rounding must not carry a line past its end.
         result: FloatArray = np.minimum(start + share * (end - start), end)
         return result
 
+    @cached_property
+    def _corners(self) -> FloatArray:
+        """The logits between which curves and standard deviations are straight."""
+        return np.unique(np.concatenate([self.places, self.family.knots]))
+
+    def rounded(self) -> "CurveUncertainty":
+        """Return the uncertainty with variances of three digits: what is served is what is written."""
+        return CurveUncertainty(
+            self.family,
+            round_to_digits(self.places, 9),
+            round_to_digits(self.common, 3),
+            tuple(round_to_digits(part, 3) for part in self.known),
+            tuple(round_to_digits(part, 3) for part in self.unseen),
+            self.steps,
+        )
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the variances as plain lists of three digits; the family is a part of the model."""
+        """Return the uncertainty as plain lists and numbers; the family is a part of the model."""
         return {
-            "places": _short(self.places, 9),
-            "common": _short(self.common, 3),
-            "known": [[_short(row, 3) for row in part] for part in self.known],
-            "unseen": [_short(part, 3) for part in self.unseen],
+            "places": self.places.tolist(),
+            "common": self.common.tolist(),
+            "known": [part.tolist() for part in self.known],
+            "unseen": [part.tolist() for part in self.unseen],
             "steps": list(self.steps),
         }
 
@@ -109,6 +129,8 @@ class CurveUncertainty:
         places, common = (np.array(document[name], dtype=np.float64) for name in ("places", "common"))
         steps = tuple(int(step) for step in document["steps"])
         unseen = tuple(np.array(part, dtype=np.float64) for part in document["unseen"])
+        if len(document["known"]) != len(unseen):
+            raise ValueError("the uncertainty has other fields than the family of curves")
         known = tuple(
             np.array(part, dtype=np.float64).reshape(len(part), len(row))
             for part, row in zip(document["known"], unseen, strict=True)
@@ -118,15 +140,15 @@ class CurveUncertainty:
         if len(places) < 2 or len(common) != len(places) or np.any(np.diff(places) <= 0.0):
             raise ValueError("the places of the uncertainty are not in order")
         for step, row in zip(steps, unseen, strict=True):
-            if step < 1 or row.shape != (len(_kept(step, len(places))),):
+            if step < 1 or row.shape != (len(kept_places(step, len(places))),):
                 raise ValueError("a field's variances do not fit the places of the uncertainty")
         if not all(np.all(np.isfinite(part) & (part >= 0.0)) for part in (places**2, common, *unseen, *known)):
-            raise ValueError("a variance is not a finite number from 0 on")
+            raise ValueError("a variance of the uncertainty is not a finite number from 0 on")
         return CurveUncertainty(family, places, common, known, unseen, steps)
 
 
-def _kept(step: int, number: int) -> IntArray:
-    """Return which of the places a field gives its variances at: every so manieth, the first and the last."""
+def kept_places(step: int, number: int) -> IntArray:
+    """Return which of the places a field gives its variances at: every so many, the first and the last."""
     return np.unique(np.append(np.arange(0, number, step), number - 1))
 
 
@@ -134,17 +156,11 @@ def _spread_out(values: FloatArray, step: int, number: int) -> FloatArray:
     """Return values given at some places at all of them, on straight lines between."""
     if step == 1:
         return values
-    kept = _kept(step, number)
-    left = np.clip(np.searchsorted(kept, np.arange(number), side="right") - 1, 0, len(kept) - 2)
-    share = (np.arange(number) - kept[left]) / (kept[left + 1] - kept[left])
+    return _interpolated(kept_places(step, number).astype(np.float64), values, np.arange(number, dtype=np.float64))
+
+
+def _interpolated(places: FloatArray, values: FloatArray, wanted: FloatArray) -> FloatArray:
+    """Return lines through values `[lines, places]` at the places wanted; constant beyond the ends."""
+    left = np.clip(np.searchsorted(places, wanted, side="right") - 1, 0, len(places) - 2)
+    share = np.clip((wanted - places[left]) / (places[left + 1] - places[left]), 0.0, 1.0)
     return np.asarray(values[:, left] * (1.0 - share) + values[:, left + 1] * share)
-
-
-def _short(values: FloatArray, digits: int) -> list[float]:
-    return [float(f"{value:.{digits}g}") for value in values.tolist()]
-
-
-def _normal_quantile(probability: float) -> float:
-    from statistics import NormalDist
-
-    return NormalDist().inv_cdf(probability)

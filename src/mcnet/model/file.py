@@ -17,6 +17,7 @@ from mcnet.curves.compile import family_curves
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily
 from mcnet.curves.family_check import family_problem
+from mcnet.curves.uncertainty import CurveUncertainty
 from mcnet.data.contexts import ANY, Contexts
 from mcnet.errors import CalibrationWarning, FileFormatError, InputError, McnetError
 from mcnet.model.model import CalibrationModel
@@ -79,7 +80,8 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
             }
             for curve in range(len(curves))
         ]
-    if model.family is not None and ("contexts" in document or not model.contexts.complete):
+    served = "contexts" in document or not model.contexts.complete or model.uncertainty is not None
+    if model.family is not None and served:
         document["family"] = model.family.to_dict()
     if model.uncertainty is not None:
         document["uncertainty"] = model.uncertainty.to_dict()
@@ -200,8 +202,17 @@ def _model(document: ModelDocument) -> CalibrationModel:
         total_weight=document.total_weight,
         balanced_by=tuple(document.balanced_by),
         isotonic_share=document.isotonic_share,
+        uncertainty=_uncertainty(document, family),
         provenance=document.provenance,
     )
+
+
+def _uncertainty(document: ModelDocument, family: CurveFamily | None) -> CurveUncertainty | None:
+    if document.uncertainty is None:
+        return None
+    if family is None:
+        raise InputError("it has an uncertainty without a family of curves")
+    return CurveUncertainty.from_dict(document.uncertainty, family)
 
 
 def _curves(document: ModelDocument) -> Curves:
