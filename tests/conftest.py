@@ -7,7 +7,22 @@ from collections.abc import Iterator
 
 import pytest
 
+from mcnet._shared.extras import has_networks
+
+NEEDS_NETWORKS = "torch or safetensors is not installed: pip install 'mcnet[networks]'"
 NOTHING_MAY_BE_SKIPPED = os.environ.get("MCNET_SKIP_NOTHING") == "1"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the markers of the suite."""
+    config.addinivalue_line("markers", "networks: needs torch and safetensors, the extra `networks` of mcnet")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out what needs torch where there is none."""
+    if item.get_closest_marker("networks") is not None and not has_networks():
+        pytest.skip(NEEDS_NETWORKS)
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -128,6 +128,7 @@ def test_a_weight_counts_as_so_many_rows():
     np.testing.assert_allclose(widths(weighted, usual, field="0"), widths(repeated, usual, field="0"), rtol=1e-3)
 
 
+@pytest.mark.networks
 @pytest.mark.parametrize("which", ["one_field", "two_fields"])
 def test_a_resumed_calibrator_and_a_loaded_model_have_the_same_intervals(which, tmp_path, request):
     fitted = request.getfixturevalue(which)
@@ -176,7 +177,7 @@ def test_a_constant_has_no_interval_fields_or_not(tmp_path):
         fitted.interval([0.1], ["a"])
     with pytest.raises(InputError, match="needs the field"):
         fitted.interval([0.1])
-    fitted.save(tmp_path / "model.json", training_state=True)
+    fitted.save(tmp_path / "model.json")
     with pytest.raises(NotSupportedError, match="no intervals"):
         mcnet.load(tmp_path / "model.json").interval([0.1], ["a"])
 

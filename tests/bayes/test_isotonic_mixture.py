@@ -53,10 +53,10 @@ def test_the_mixture_is_what_it_says(tmp_path):
         np.testing.assert_allclose(mixed.predict(probe, field=np.full(999, code)), expected, atol=1e-7)
     # Unseen values have no rows of their own.
     np.testing.assert_array_equal(mixed.predict([0.2], field=["new"]), smooth.predict([0.2], field=["new"]))
-    mixed.save(tmp_path / "model.json", training_state=True)
+    mixed.save(tmp_path / "model.json")
     again = mcnet.load(tmp_path / "model.json")
     np.testing.assert_array_equal(again.predict(score, field=value), mixed.predict(score, field=value))
-    assert mcnet.BayesMCNet.resume(tmp_path / "model.json").isotonic_share_ == 0.25
+    assert again.isotonic_share == 0.25
     low, high = mixed.interval(score[:100], field=value[:100])
     p = mixed.predict(score[:100], field=value[:100])
     assert np.all((low <= p) & (p <= high))
@@ -66,7 +66,7 @@ def test_very_many_knots_are_saved_as_they_are(tmp_path, monkeypatch):
     monkeypatch.setattr("mcnet.model.file._MOST_EXPLICIT_KNOTS", 10)
     score, label, value, _ = stairs(5_000)
     mixed = mcnet.BayesMCNet(isotonic_share=0.25).fit(score, label, field=value)
-    mixed.save(tmp_path / "model.json", training_state=True)
+    mixed.save(tmp_path / "model.json")
     again = mcnet.load(tmp_path / "model.json")
     np.testing.assert_array_equal(again.predict(score, field=value), mixed.predict(score, field=value))
 

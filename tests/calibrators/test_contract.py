@@ -9,7 +9,9 @@ import pytest
 from sklearn.base import clone
 
 import mcnet
+from mcnet._shared.extras import has_networks
 from mcnet._shared.math import SCORE_FLOOR
+from mcnet.calibrators.registry import calibrator_class
 from mcnet.datasets.simulator import SimulatedField, simulate
 
 # Slow methods say here with which parameters they are still themselves, but quick.
@@ -18,12 +20,20 @@ SMALL_SETTINGS = {
     "mcnet": {"bins": 2, "hidden": (8, 8), "embedding": 4},
 }
 
-METHODS = mcnet.methods()
+NAMES = mcnet.methods()
+METHODS = [
+    pytest.param(name, marks=pytest.mark.networks) if calibrator_class(name).extra == "networks" else name
+    for name in NAMES
+]
 ROWS = 3_000
 
 
 def make(name):
     return mcnet.calibrator(name, **SMALL_SETTINGS.get(name, {}))
+
+
+def available(name):
+    return calibrator_class(name).extra is None or has_networks()
 
 
 def uses_field(name):
@@ -43,7 +53,11 @@ def log():
 @pytest.fixture(scope="module")
 def fitted(log):
     """Every method fitted once on the same rows."""
-    return {name: make(name).fit(log.score, log.label, **fields_of(name, log.text("country"))) for name in METHODS}
+    return {
+        name: make(name).fit(log.score, log.label, **fields_of(name, log.text("country")))
+        for name in NAMES
+        if available(name)
+    }
 
 
 def predictions(calibrator, name, scores, value="NL"):
@@ -387,7 +401,7 @@ def test_a_method_that_does_not_exist_is_refused_with_the_list():
         mcnet.calibrator("magic")
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if uses_field(name)])
+@pytest.mark.parametrize("name", [one for one, name in zip(METHODS, NAMES, strict=True) if uses_field(name)])
 def test_several_fields_of_several_types_work_together(name, log, tmp_path):
     device = np.array([1, 2, 3])[np.arange(ROWS) % 3]
     country = log.text("country")

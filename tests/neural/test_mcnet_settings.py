@@ -29,7 +29,7 @@ def test_a_field_without_use_is_answered_by_what_gives_it_one(rows):
 
 
 @pytest.mark.parametrize("bins", ["many", 0, 2.5, None, True])
-@pytest.mark.parametrize("made", [mcnet.BayesMCNet, mcnet.MCNet])
+@pytest.mark.parametrize("made", [mcnet.BayesMCNet, pytest.param(mcnet.MCNet, marks=pytest.mark.networks)])
 def test_bins_that_are_none_are_told_of_auto(rows, bins, made):
     with pytest.raises(InputError, match="it is 'auto' or a whole number above 0"):
         made(bins=bins).fit(*rows[:2])
@@ -40,6 +40,7 @@ def test_a_method_that_cannot_choose_its_bins_does_not_speak_of_auto(rows):
         mcnet.Histogram(bins="auto").fit(*rows[:2])
 
 
+@pytest.mark.networks
 def test_the_number_of_bins_is_known_after_the_fit_and_after_resuming(rows, tmp_path):
     scores, labels, _ = rows
     with pytest.raises(NotFittedError):
@@ -49,12 +50,13 @@ def test_the_number_of_bins_is_known_after_the_fit_and_after_resuming(rows, tmp_
     assert chosen.bins_ == len(chosen.posterior_.panels.edges) - 1 == 48
     networks = mcnet.MCNet(**SMALL, bins=3).fit(scores, labels)
     assert networks.bins_ == 3
-    networks.save(tmp_path / "model.json")
+    networks.save(tmp_path / "model.json", training_state=True)
     assert mcnet.MCNet.resume(tmp_path / "model.json").bins_ == 3
     with pytest.warns(CalibrationWarning):
         assert mcnet.BayesMCNet().fit([0.1, 0.2], [0, 0]).bins_ == 1
 
 
+@pytest.mark.networks
 def test_bins_chosen_by_held_back_rows_are_told(rows):
     scores, labels, _ = rows
     fitted = mcnet.MCNet(**SMALL).fit(scores[:600], labels[:600])

@@ -9,6 +9,8 @@ import mcnet
 from mcnet import CalibrationWarning, InputError, MCNet, NotSupportedError
 from mcnet.datasets.simulator import simulate
 
+pytestmark = pytest.mark.networks
+
 SMALL = {"bins": 3, "hidden": (8, 8), "embedding": 4, "steps": 6}
 
 

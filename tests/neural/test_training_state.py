@@ -6,6 +6,8 @@ import pytest
 import mcnet
 from mcnet.calibrators.training_state import load_state, state_path
 
+pytestmark = pytest.mark.networks
+
 SMALL = {"bins": 2, "hidden": (4,), "embedding": 2}
 KINDS = {
     "mcnet": lambda: mcnet.MCNet(**SMALL),
@@ -23,22 +25,17 @@ def rows():
     return scores, draw.random(1_500) < scores
 
 
-def save(calibrator, path):
-    options = {"training_state": True} if isinstance(calibrator, mcnet.BayesMCNet) else {}
-    calibrator.save(path, **options)
-
-
 @pytest.fixture
 def saved(rows, tmp_path):
     path = tmp_path / "model.json"
-    mcnet.NeuCalib(bins=4).fit(*rows).save(path)
+    mcnet.NeuCalib(bins=4).fit(*rows).save(path, training_state=True)
     return path
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_resumed_calibrator_predicts_the_same_and_continues(kind, rows, tmp_path):
     fitted = KINDS[kind]().fit(*rows)
-    save(fitted, tmp_path / "model.json")
+    fitted.save(tmp_path / "model.json", training_state=True)
     resumed = type(fitted).resume(tmp_path / "model.json")
     assert resumed.get_params() == fitted.get_params()
     np.testing.assert_array_equal(resumed.predict(SCORES), fitted.predict(SCORES))
@@ -50,7 +47,7 @@ def test_a_resumed_calibrator_predicts_the_same_and_continues(kind, rows, tmp_pa
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_state_of_another_model_is_refused(kind, rows, tmp_path):
     one, other = KINDS[kind]().fit(*rows), KINDS[kind]().fit(rows[0] ** 2, rows[1])
-    save(one, tmp_path / "model.json")
+    one.save(tmp_path / "model.json", training_state=True)
     other.model_.save(tmp_path / "model.json")  # as `mcnet fit -o` does: the model alone
     with pytest.raises(mcnet.FileFormatError, match="belongs to another model"):
         type(one).resume(tmp_path / "model.json")
@@ -62,7 +59,7 @@ def test_a_state_of_another_model_is_refused(kind, rows, tmp_path):
 def test_a_constant_is_resumed_as_the_constant_it_is(kind, tmp_path):
     with pytest.warns(mcnet.CalibrationWarning, match="every row is negative"):
         fitted = KINDS[kind]().fit([0.1, 0.2, 0.3], [0, 0, 0])
-    save(fitted, tmp_path / "model.json")
+    fitted.save(tmp_path / "model.json", training_state=True)
     resumed = type(fitted).resume(tmp_path / "model.json")
     assert resumed.constant_because_ == "every row is negative"
     np.testing.assert_array_equal(resumed.predict(SCORES), fitted.predict(SCORES))

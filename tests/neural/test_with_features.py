@@ -16,6 +16,8 @@ from mcnet.data.feature_encoding import FeatureEncoding
 from mcnet.export.export import export_model
 from mcnet.neural import joint_training
 
+pytestmark = pytest.mark.networks
+
 ROWS = 5_000
 IDS = {"row_ids": np.arange(ROWS), "base_row_ids": np.arange(ROWS, 2 * ROWS)}
 SMALL = {"bins": 2, "hidden": (8, 8), "embedding": 4}

@@ -11,7 +11,7 @@ _NETWORK_LIBRARIES = ("torch", "safetensors")
 
 def has_networks() -> bool:
     """Tell whether the libraries of the extra `networks` are installed."""
-    return all(find_spec(name) is not None for name in _NETWORK_LIBRARIES)
+    return all(map(_is_installed, _NETWORK_LIBRARIES))
 
 
 def need_networks(what: str) -> None:
@@ -21,9 +21,16 @@ def need_networks(what: str) -> None:
     ----------
     what : what needs them, as the message names it.
     """
-    missing = [name for name in _NETWORK_LIBRARIES if find_spec(name) is None]
+    missing = [name for name in _NETWORK_LIBRARIES if not _is_installed(name)]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         raise NotSupportedError(
             f"{what} needs {' and '.join(missing)}, which {verb} not installed: pip install 'mcnet[networks]'"
         )
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False

@@ -87,6 +87,8 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
     monotone: ClassVar[bool] = True
     """Whether the curves never fall; only methods that are step functions by nature say False."""
 
+    extra: ClassVar[str | None] = None
+    """The extra of mcnet that installs what the method needs, if it needs more than the core."""
     needs_features: ClassVar[bool] = False
     """Whether a probability depends on features of the row, so that no curve of the score gives it."""
 

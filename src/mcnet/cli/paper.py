@@ -52,6 +52,9 @@ def _run(
     quick: bool,
     quiet: bool,
 ) -> None:
+    from mcnet._shared.extras import need_networks
+
+    need_networks("the study of the paper")
     from mcnet.cli.printing import Printer
     from mcnet.paper.settings import Settings
     from mcnet.paper.sources import open_source

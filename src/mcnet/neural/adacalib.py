@@ -37,6 +37,7 @@ class AdaCalib(NetworkCalibrator):
 
     method = "adacalib"
     simplicity = 120
+    extra = "networks"
 
     def __init__(
         self,

@@ -67,14 +67,22 @@ class NetworkCalibrator(Calibrator):
         found: FloatArray = self.network_.predict(logits, exact_codes(model, field, len(logits)))
         return found
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Save the model as JSON and, beside it, the training state, from which `resume` continues."""
+    def save(self, path: str | PathLike[str], *, training_state: bool = False) -> None:
+        """Save the fitted model as JSON; `mcnet.load` restores it for serving.
+
+        Parameters
+        ----------
+        path : the model file.
+        training_state : also write the trained function, beside the model, from which `resume` continues (needs the
+            extra `networks`).
+        """
         super().save(path)
-        save_state(path, self._training_state())
+        if training_state:
+            save_state(path, self._training_state())
 
     @classmethod
     def resume(cls, path: str | PathLike[str]) -> Self:
-        """Return the fitted calibrator that `save` wrote; with warm_start it continues training from there."""
+        """Return the fitted calibrator that `save(path, training_state=True)` wrote; warm_start continues from it."""
         model = read_model(path)
         if model.method != cls.method:
             raise InputError(f"{path} is a model of {model.method}, not of {cls.method}; resume it with its own class")

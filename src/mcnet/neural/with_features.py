@@ -57,6 +57,7 @@ class WithFeatures(Calibrator):
 
     method = "with-features"
     field_use = "optional"
+    extra = "networks"
     needs_features = True
 
     calibrator_: Calibrator
