@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mcnet
-from mcnet.data import contexts as contexts_module
+from mcnet.data import combinations
 from mcnet.data.contexts import ANY, Contexts
-from mcnet.data.fields import FieldColumn, field_columns, field_text
+from mcnet.data.fields import field_columns, field_text
 
 
 def texts(holder):
@@ -208,9 +208,9 @@ class TestContexts:
         values = [None, "a", "b", "", "c"]
         draw = st.lists(st.sampled_from(values), min_size=number, max_size=number)
         one, two = data.draw(draw), data.draw(draw)
-        kept = contexts_module._DENSE_LIMIT
+        kept = combinations._MOST_DENSE_KEYS
         try:
-            contexts_module._DENSE_LIMIT = kept if dense else 0
+            combinations._MOST_DENSE_KEYS = kept if dense else 0
             for columns in ({"x": one}, {"x": one, "y": two}, {"x": one, "y": two, "z": one}):
                 contexts, codes = self.of(**columns)
                 np.testing.assert_array_equal(contexts.lookup(field_columns(columns)), codes)
@@ -222,11 +222,11 @@ class TestContexts:
                     assert place == (codes[known[row]] if row in known else -1)
                     assert contexts.find(row) == place
         finally:
-            contexts_module._DENSE_LIMIT = kept
+            combinations._MOST_DENSE_KEYS = kept
 
     @pytest.mark.parametrize("limit", [0, 4_000_000])
     def test_any_stands_for_every_value_not_listed(self, limit, monkeypatch):
-        monkeypatch.setattr(contexts_module, "_DENSE_LIMIT", limit)
+        monkeypatch.setattr(combinations, "_MOST_DENSE_KEYS", limit)
         table = np.array([[0, 0], [0, ANY], [ANY, 1], [ANY, ANY]], dtype=np.int32)
         contexts = Contexts(("land", "device"), (("NL",), ("1", "2")), table)
         asked = {"land": ["NL", "NL", "XX", "XX", "XX"], "device": ["1", "9", "2", "9", "1"]}
@@ -245,10 +245,15 @@ class TestContexts:
         assert both.labels() == ["ES / 2", "FR / 1", "NL / 1"]
         assert (mine.tolist(), its.tolist()) == ([1, 2], [0, 1])
 
-    def test_too_many_values_to_combine_are_refused(self):
-        columns = [FieldColumn(f"f{i}", np.zeros(1, dtype=np.int32), ("a",) * 2**16) for i in range(4)]
-        with pytest.raises(mcnet.InputError, match="too many values together"):
-            Contexts.of(columns, 1)
+    @pytest.mark.parametrize("fields", [40, 62, 70])
+    def test_any_number_of_fields_is_combined_and_found_again(self, fields):
+        bits = np.random.default_rng(0).integers(0, 2, (200, fields))
+        columns = field_columns({f"f{f}": bits[:, f] for f in range(fields)})
+        contexts, codes = Contexts.of(columns, len(bits))
+        np.testing.assert_array_equal(contexts.lookup(columns), codes)
+        unseen = field_columns({f"f{f}": [*(1 - bits[:5, f]), 7] for f in range(fields)})
+        assert contexts.lookup(unseen).tolist() == [-1] * 6
+        assert contexts.lookup([column[:3] for column in columns]).tolist() == codes[:3].tolist()
 
     def test_fields_are_matched_by_name_and_a_bare_column_means_the_only_one(self):
         contexts, _ = self.of(land=["NL", "FR"])

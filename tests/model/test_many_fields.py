@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import mcnet
+from mcnet.data.combinations import CombinationIndex, distinct_combinations
 from mcnet.data.contexts import ANY, Contexts
 from mcnet.data.fields import field_columns
-from mcnet.data.row_numbers import RowFinder, distinct_combinations
 
 
 @pytest.mark.parametrize("fields", [39, 40, 62, 90])
@@ -31,11 +31,11 @@ def test_rows_are_found_as_a_dictionary_finds_them(fields):
     rng = np.random.default_rng(0)
     radix = rng.integers(2, 5, fields).tolist()
     rows = np.column_stack([rng.integers(0, r, 500) for r in radix])
-    known, inverse = distinct_combinations(list(rows.T), radix)
-    np.testing.assert_array_equal(rows[known][inverse], rows)
-    assert sorted(map(tuple, rows[known].tolist())) == list(map(tuple, rows[known].tolist()))
-    finder = RowFinder.of(list(rows[known].T), radix)
-    places = {tuple(row): place for place, row in enumerate(rows[known].tolist())}
+    table, which = distinct_combinations(list(rows.T), radix)
+    np.testing.assert_array_equal(table[which], rows)
+    assert sorted(map(tuple, table.tolist())) == list(map(tuple, table.tolist()))
+    finder = CombinationIndex(list(table.T), radix)
+    places = {tuple(row): place for place, row in enumerate(table.tolist())}
     asked = np.column_stack([rng.integers(0, r, 500) for r in radix])
     asked = np.concatenate([rows, asked])
     assert finder.find(list(asked.T)).tolist() == [places.get(tuple(row), -1) for row in asked.tolist()]

@@ -29,13 +29,14 @@ def test_a_log_is_scanned(log):
 
 
 def test_sketches_are_added_up_and_reduced_to_the_fields_asked_for(log, tmp_path):
-    sketch = scan(log, score="s", label="y", field=["a", "b"])
-    paths = [tmp_path / "one.parquet", tmp_path / "two.parquet"]
-    for path in paths:
-        sketch.save(path)
+    paths, halves = [tmp_path / "one.parquet", tmp_path / "two.parquet"], []
+    for rows, path in zip((pl.read_parquet(log)[:1000], pl.read_parquet(log)[1000:]), paths, strict=True):
+        halves.append(scan(rows, score="s", label="y", field=["a", "b"]))
+        halves[-1].save(path)
+    sketch = halves[0]
     assert is_finished(paths)
     assert not is_finished(log)
-    assert gather(paths) == sketch + sketch
+    assert gather(paths) == halves[0] + halves[1] == scan(log, score="s", label="y", field=["a", "b"])
     assert gather(paths[0], field=["b"]) == sketch.only("b")
     assert gather(paths[0], folds=4).folds == 4
 
@@ -55,16 +56,24 @@ def test_what_was_settled_when_the_sketch_was_made_cannot_be_asked_again(log, tm
 
 
 def test_a_sketch_remembers_how_its_rows_were_read(log, tmp_path):
-    read = {"score": "s", "label": "y", "score_type": "probability", "negatives_kept": 0.5}
+    def known(sketch):
+        return sketch.columns, sketch.score_type, sketch.negatives_kept
+
+    read = ({"score": "s", "label": "y"}, "probability", 0.5)
     sketch = scan(log, score="s", label="y", field=["a", "b"], folds=2, negatives_kept=0.5)
-    assert sketch.columns == read
-    for other in (sketch.pooled(), sketch.unfolded(), 2 * sketch, sketch + sketch, sketch.fold_parts(0)[0]):
-        assert other.columns == read
+    assert known(sketch) == read
+    for other in (sketch.pooled(), sketch.unfolded(), 2 * sketch, sketch.fold_parts(0)[0]):
+        assert known(other) == read
     sketch.save(tmp_path / "s.parquet")
-    assert gather(tmp_path / "s.parquet").columns == read
+    assert known(gather(tmp_path / "s.parquet")) == read
     # What two sketches do not agree on is not known of their sum.
-    other = scan(log, score="s", label="y", field=["a", "b"], folds=2)
-    assert (sketch + other).columns == {"score": "s", "label": "y", "score_type": "probability"}
+    rows = pl.read_parquet(log).rename({"y": "z"})
+    other = scan(rows, score="s", label="z", field=["a", "b"], folds=2)
+    assert known(sketch + other) == ({"score": "s"}, "probability", None)
+    logits = scan(rows, score="s", label="z", field=["a", "b"], folds=2, score_type="logit")
+    assert logits.score_type == "logit"
+    with pytest.raises(InputError, match="different score type do not add up: probability and logit"):
+        sketch + logits
 
 
 def test_periods_cut_while_scanning_are_those_cut_from_the_finished_sketch(log, tmp_path):
@@ -81,7 +90,7 @@ def test_periods_cut_while_scanning_are_those_cut_from_the_finished_sketch(log, 
         assert cut.only("a") == whole.only("a")
         whole.save(tmp_path / "s.parquet")
         assert gather(tmp_path / "s.parquet", every={"t": "1d"}) == cut
-        assert period_of(path, "t") == period_of(tmp_path / "s.parquet", "t") == "1h"
+        assert period_of(path, "t") == period_of(tmp_path / "s.parquet", "t") == "6h"
         assert period_of(path, "a") is None
     with pytest.raises(InputError, match="no field of this scan"):
         scan(log, score="s", label="y", every={"t": "1d"})

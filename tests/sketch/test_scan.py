@@ -120,9 +120,9 @@ def test_csv_fields_are_the_texts_of_other_formats(tmp_path):
     (tmp_path / "log.csv").write_text("s,y,c,d\n0.5,1,7,true\n0.5,0,7.0,false\n0.5,0,,true\n0.5,0,1.5,true\n")
     found = mcnet.scan(tmp_path / "log.csv", score="s", label="y", field=["c", "d"])
     assert found.contexts.values == (("1.5", "7", None), ("false", "true"))
-    (tmp_path / "log.csv").write_text("s,y,c,d\n0.5,1,007,True\n0.5,0,-7.00,False\n0.5,0,2.50,yes\n")
+    (tmp_path / "log.csv").write_text("s,y,c,d\n0.5,1,007,True\n0.5,0,-7.0,False\n0.5,0,1.10,yes\n0.5,0,-0.0,yes\n")
     found = mcnet.scan(tmp_path / "log.csv", score="s", label="y", field=["c", "d"])
-    assert found.contexts.values == (("-7", "007", "2.5"), ("false", "true", "yes"))
+    assert found.contexts.values == (("-7", "0", "007", "1.10"), ("false", "true", "yes"))
 
 
 class TestErrors:
@@ -195,7 +195,7 @@ class TestErrors:
             self.scan(str(tmp_path / "*.parquet"))
         with pytest.raises(mcnet.InputError, match="no file was given"):
             self.scan([])
-        with pytest.raises(mcnet.InputError, match="holds no Parquet"):
+        with pytest.raises(mcnet.InputError, match="has no Parquet"):
             self.scan(tmp_path)
 
     def test_unknown_and_mixed_formats_are_refused(self, tmp_path, write):

@@ -1,7 +1,6 @@
 """The sketch: sums that do not depend on how the rows came."""
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -159,9 +158,9 @@ def test_sketches_beyond_the_dense_limit_are_the_same(monkeypatch):
     field = {"a": rng.integers(0, 40, 5_000), "b": rng.integers(0, 3, 5_000)}
     dense = mcnet.Sketch.from_rows(score, label, field=field, folds=3)
     # Small limits, met in the middle of the rows: first dense, then sparse, added up several times.
-    monkeypatch.setattr("mcnet.sketch.from_rows.CHUNK", 137)
-    monkeypatch.setattr(accumulator, "_DENSE_LIMIT", 2064 * 3 * 100)
-    monkeypatch.setattr(accumulator, "_SPARSE_BUFFER", 300)
+    monkeypatch.setattr("mcnet.sketch.rows.ROWS_AT_A_TIME", 137)
+    monkeypatch.setattr(accumulator, "_MOST_DENSE_CELLS", 2064 * 3 * 100)
+    monkeypatch.setattr(accumulator, "_SPARSE_CELLS_BEFORE_SORTING", 300)
     assert mcnet.Sketch.from_rows(score, label, field=field, folds=3) == dense
 
 
@@ -169,10 +168,10 @@ def test_few_rows_are_sorted_into_the_cells_that_a_dense_block_has(monkeypatch):
     rng = np.random.default_rng(3)
     score, label, weight = rng.random(3_000), rng.integers(0, 2, 3_000), rng.integers(0, 4, 3_000)
     field = rng.integers(0, 50, 3_000)
-    monkeypatch.setattr("mcnet.sketch.from_rows.CHUNK", 700)
+    monkeypatch.setattr("mcnet.sketch.rows.ROWS_AT_A_TIME", 700)
     found = []
     for crowded in (0, 300, 10**9):  # always sorted; sorted first, a block later; a block from the first row
-        monkeypatch.setattr(accumulator, "_CROWDED", crowded)
+        monkeypatch.setattr(accumulator, "_DENSE_CELLS_PER_ROW", crowded)
         found.append(mcnet.Sketch.from_rows(score, label, field=field, weight=weight, folds=2))
     assert found[0] == found[1] == found[2]
 
@@ -191,6 +190,7 @@ def test_cells_are_ordered_as_a_sort_by_columns_does(seed, keys):
     np.testing.assert_array_equal(cells._order(), np.lexsort((cells.fold, cells.key, cells.context)))
 
 
+@pytest.mark.filterwarnings("ignore:.*if it is an id")
 def test_many_contexts_take_the_sparse_path_in_bounded_memory():
     rng = np.random.default_rng(2)
     number = 20_000
@@ -204,7 +204,7 @@ def test_from_rows_and_chunks_agree(monkeypatch):
     rng = np.random.default_rng(3)
     score, label, field = rng.random(1_000), rng.integers(0, 2, 1_000), rng.choice(["a", "b", "c"], 1_000)
     whole = mcnet.Sketch.from_rows(score, label, field=field, folds=5)
-    monkeypatch.setattr("mcnet.sketch.from_rows.CHUNK", 7)
+    monkeypatch.setattr("mcnet.sketch.rows.ROWS_AT_A_TIME", 7)
     assert mcnet.Sketch.from_rows(score, label, field=field, folds=5) == whole
 
 
@@ -300,95 +300,6 @@ def test_equal_mass_bins_hold_nearly_equal_mass_and_none_is_empty():
 def test_ties_never_straddle_an_edge():
     one = mcnet.Sketch.from_rows([0.1] * 5 + [0.2] * 90 + [0.3] * 5, np.zeros(100), resolution="exact")
     np.testing.assert_allclose(equal_mass_edges(one, 10), [0.25])
-
-
-class TestFile:
-    @pytest.fixture
-    def path(self, tmp_path):
-        path = tmp_path / "s.parquet"
-        mcnet.Sketch.from_rows([0.1, 0.2, 0.9], [0, 1, 1], field={"country": ["NL", None, ""]}, folds=2).save(path)
-        return path
-
-    def rewritten(self, path, **columns):
-        """Write the file again with other columns, its metadata kept."""
-        metadata = pl.read_parquet_metadata(path)
-        frame = pl.read_parquet(path).with_columns(**columns)
-        frame.write_parquet(path, metadata={"mcnet.sketch": metadata["mcnet.sketch"]})
-
-    def test_missing_and_empty_values_are_kept_apart(self, path):
-        assert mcnet.Sketch.load(path).contexts.values == (("", "NL", None),)
-
-    @pytest.mark.parametrize(
-        ("columns", "message"),
-        [
-            ({"weight": pl.lit(0.0)}, "no weight"),
-            ({"weight": pl.lit(float("nan"))}, "no weight"),
-            ({"positives": pl.lit(-1.0)}, "positives"),
-            ({"positives": pl.lit(2.0)}, "positives"),
-            ({"position": pl.lit(-5.0)}, "position"),
-            ({"position": pl.lit(2.0**21)}, "position"),
-            ({"fold": pl.lit(2)}, "fold"),
-            ({"cell": pl.lit(99_999)}, "cell"),
-            ({"weight": pl.lit("heavy")}, "cannot be used"),
-        ],
-    )
-    def test_altered_cells_are_refused(self, path, columns, message):
-        self.rewritten(path, **columns)
-        with pytest.raises(mcnet.FileFormatError, match=message):
-            mcnet.Sketch.load(path)
-
-    def test_a_lacking_column_is_named(self, path):
-        metadata = pl.read_parquet_metadata(path)
-        pl.read_parquet(path).drop("positives").write_parquet(path, metadata={"mcnet.sketch": metadata["mcnet.sketch"]})
-        with pytest.raises(mcnet.FileFormatError, match="lacks the column 'positives'"):
-            mcnet.Sketch.load(path)
-
-    @pytest.mark.parametrize(
-        ("about", "message"),
-        [
-            ('{"version": 2, "resolution": 64, "folds": 1, "rows": 3, "fields": []}', "upgrade mcnet"),
-            ('{"version": 1}', "cannot be used"),
-            ("[]", "cannot be used"),
-            ("{", "cannot be used"),
-            ('{"version": 1, "resolution": "fine", "folds": 2, "rows": 3, "fields": []}', "resolution"),
-        ],
-    )
-    def test_a_newer_or_damaged_description_is_refused(self, path, about, message):
-        pl.read_parquet(path).write_parquet(path, metadata={"mcnet.sketch": about})
-        with pytest.raises(mcnet.FileFormatError, match=message):
-            mcnet.Sketch.load(path)
-
-    def test_other_files_are_refused(self, tmp_path, path):
-        with pytest.raises(mcnet.InputError, match="there is no file"):
-            mcnet.Sketch.load(tmp_path / "none.parquet")
-        pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "other.parquet")
-        with pytest.raises(mcnet.FileFormatError, match="not a sketch"):
-            mcnet.Sketch.load(tmp_path / "other.parquet")
-        (tmp_path / "text.parquet").write_text("not Parquet at all")
-        with pytest.raises(mcnet.FileFormatError, match="cannot be read as Parquet"):
-            mcnet.Sketch.load(tmp_path / "text.parquet")
-        path.write_bytes(path.read_bytes()[:-20])
-        with pytest.raises(mcnet.FileFormatError):
-            mcnet.Sketch.load(path)
-
-    def test_a_failed_save_leaves_the_old_file_and_no_litter(self, path, monkeypatch):
-        before = path.read_bytes()
-
-        def fail(*args, **kwargs):
-            raise OSError("disk full")
-
-        monkeypatch.setattr(pl.DataFrame, "write_parquet", fail)
-        with pytest.raises(OSError, match="disk full"):
-            mcnet.Sketch.from_rows([0.5], [1]).save(path)
-        assert path.read_bytes() == before
-        assert [p.name for p in path.parent.iterdir()] == ["s.parquet"]
-
-    def test_a_folder_that_is_not_there_or_a_folder_as_target_is_refused(self, tmp_path):
-        one = mcnet.Sketch.from_rows([0.5], [1])
-        with pytest.raises(mcnet.InputError, match="does not exist"):
-            one.save(tmp_path / "none" / "s.parquet")
-        with pytest.raises(mcnet.InputError, match="is a folder"):
-            one.save(tmp_path)
 
 
 @pytest.mark.parametrize("resolution", [64, "exact"])

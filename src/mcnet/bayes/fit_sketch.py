@@ -5,10 +5,10 @@ from itertools import combinations
 
 import numpy as np
 
+from mcnet._shared.user_warnings import warn
 from mcnet.bayes.fit import fit_bayes
 from mcnet.bayes.posterior_model import BayesFit
 from mcnet.bayes.prior import default_strengths
-from mcnet.calibrators.base import warn
 from mcnet.curves.family import CurveFamily
 from mcnet.sketch.sketch import Sketch
 

@@ -1,7 +1,5 @@
 """The base class of every calibrator: fit on a sketch, predict through curves."""
 
-import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,18 +13,19 @@ from sklearn.base import BaseEstimator
 
 from mcnet._shared.math import sums_by
 from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet._shared.user_warnings import warn
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily
 from mcnet.data.columns import check_lengths, labels_column, weights_column
 from mcnet.data.contexts import Contexts
-from mcnet.errors import CalibrationWarning, InputError, NotFittedError, NotSupportedError
+from mcnet.errors import InputError, NotFittedError, NotSupportedError
 from mcnet.model.intervals import Uncertainty
 from mcnet.model.model import CalibrationModel
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
 from mcnet.version import __version__
 
-__all__ = ["Calibrator", "FieldUse", "Fitted", "constant_rate", "warn"]
+__all__ = ["Calibrator", "FieldUse", "Fitted", "constant_rate"]
 
 MOST_WEIGHT = 1e12
 """Sketches of a larger total weight are scaled down to it for the fit."""
@@ -38,14 +37,6 @@ FieldUse = Literal["none", "optional", "required"]
 
 MOST_LARGEST_CONTEXTS = 12
 """How many of the largest contexts a model's history names, so that plots can show those."""
-
-
-def warn(message: str) -> None:
-    """Warn of a documented simplification that the data forced, at the line that called into mcnet."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("mcnet."):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, CalibrationWarning, stacklevel=level)
 
 
 def constant_rate(sketch: Sketch) -> float:
@@ -152,7 +143,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
             curves=fitted.curves.bounded(),
             monotone=self._monotone_curves(),
             family=fitted.family,
-            score_type=_score_type(sketch),
+            score_type=sketch.score_type,
             total_weight=sketch.total_weight,
             balanced_by=fitted.balanced_by,
             isotonic_share=fitted.isotonic_share,
@@ -309,7 +300,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
             "highest_score": float(sketch.score.max()),
             "resolution": sketch.resolution,
             "base_pcoc": _ratio(float((sketch.weight * sketch.score).sum()), sketch.total_positives),
-            "columns": dict(sketch.columns),
+            "columns": {**sketch.columns, **_reading(sketch)},
             "largest_contexts": largest_contexts(sketch),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "library": f"mcnet {__version__}",
@@ -332,8 +323,10 @@ def largest_contexts(sketch: Sketch, number: int = MOST_LARGEST_CONTEXTS) -> lis
     ]
 
 
-def _score_type(sketch: Sketch) -> ScoreType:
-    return "logit" if sketch.columns.get("score_type") == "logit" else "probability"
+def _reading(sketch: Sketch) -> dict[str, Any]:
+    """Return how the rows were read, as far as it is known of all of them."""
+    kept = sketch.negatives_kept
+    return {"score_type": sketch.score_type} | ({} if kept is None else {"negatives_kept": kept})
 
 
 def _in_range(sketch: Sketch) -> Sketch:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mcnet._shared.math import sums_by
-from mcnet.calibrators.base import warn
+from mcnet._shared.user_warnings import warn
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["warn_of_gaps"]

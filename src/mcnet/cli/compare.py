@@ -192,7 +192,9 @@ def _read_test(
     else:
         # Where the fitted rows were a sketch, it tells which columns are meant.
         given = {name: said for name, said in columns.items() if name in ("score", "label") and said is not None}
-        words = {**columns, **fitted.columns, **given}
+        kept = fitted.negatives_kept
+        reading = {"score_type": fitted.score_type} | ({} if kept is None else {"negatives_kept": kept})
+        words = {**columns, **fitted.columns, **reading, **given}
         words["field"] = [name for name in fitted.contexts.names if name != time]
     return read_sketch(
         printer,

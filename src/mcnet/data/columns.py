@@ -1,5 +1,6 @@
 """Validated columns: scores, labels and weights of any array-like as plain float64 arrays."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,27 @@ from mcnet._shared.math import clip_scores, inside_unit, sigmoid
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.errors import InputError
 
-__all__ = ["as_array", "as_floats", "check_lengths", "labels_column", "scores_column", "weights_column"]
+__all__ = [
+    "DescribeRow",
+    "as_array",
+    "as_floats",
+    "check_lengths",
+    "describe_row",
+    "labels_column",
+    "scores_column",
+    "weights_column",
+]
+
+DescribeRow = Callable[[int], str]
+"""Names a row for messages, given its number in all rows: "row 3", or "row 3 of b.parquet"."""
+
+_WIDE_INTEGERS = ("Int128", "UInt128")
+"""Types of Polars that NumPy does not have."""
+
+
+def describe_row(row: int) -> str:
+    """Name a row of columns in memory."""
+    return f"row {row}"
 
 
 def as_array(values: Any, name: str) -> NDArray[Any]:
@@ -17,11 +38,7 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
     if isinstance(values, np.ndarray):
         array = values
     elif hasattr(values, "to_numpy"):
-        try:
-            array = np.asarray(values.to_numpy())
-        except Exception:
-            # Arrow refuses a copy (nulls, booleans, several chunks) unless it is asked for by its own name.
-            array = np.asarray(values.to_numpy(zero_copy_only=False))
+        array = _table_column(values)
     elif isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise InputError(f"{name} is {type(values).__name__} {values!r}, not a column; pass an array or a list")
     else:
@@ -33,34 +50,66 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def as_floats(values: Any, name: str, first_row: int = 0) -> FloatArray:
+def _table_column(values: Any) -> NDArray[Any]:
+    """Return a column of pandas, Polars or Arrow as an array."""
+    if str(getattr(values, "dtype", "")) in _WIDE_INTEGERS:
+        return np.array(values.to_list(), dtype=object)
+    try:
+        return np.asarray(values.to_numpy())
+    except Exception:
+        # Arrow refuses a copy (nulls, booleans, several chunks) unless it is asked for by its own name.
+        return np.asarray(values.to_numpy(zero_copy_only=False))
+
+
+def as_floats(values: Any, name: str, first_row: int = 0, describe_row: DescribeRow = describe_row) -> FloatArray:
     """Return a column as float64, missing values as NaN; refuse what is not a number."""
-    array = as_array(values, name)
+    array = as_array(_polars_floats(values), name)
     if array.dtype.kind in "cmM":
         raise InputError(f"{name} is a column of {array.dtype}, not of plain numbers; convert the column first")
     try:
         return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        return np.array([_number(value, name, first_row + row) for row, value in enumerate(array.tolist())])
+        numbers = [_number(value, name, first_row + row, describe_row) for row, value in enumerate(array.tolist())]
+        return np.array(numbers, dtype=np.float64)
 
 
-def _number(value: Any, name: str, row: int) -> float:
+def _polars_floats(values: Any) -> Any:
+    """Return a Polars column of texts or of wide integers as floats if it is all numbers: Python is far slower."""
+    if str(getattr(values, "dtype", "")) not in ("String", *_WIDE_INTEGERS) or not hasattr(values, "null_count"):
+        return values
+    import polars as pl
+
+    numbers = values.cast(pl.Float64, strict=False)
+    return numbers if numbers.null_count() == values.null_count() else values
+
+
+def _number(value: Any, name: str, row: int, describe_row: DescribeRow) -> float:
     if value is None or type(value).__name__ == "NAType":
         return float("nan")
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise InputError(f"{name} is not a number in row {row}: {value!r}; convert the column first") from None
+        problem = f"{name} is not a number in {describe_row(row)}: {value!r}; convert the column first"
+        raise InputError(problem) from None
     except OverflowError:
-        raise InputError(f"{name} is a number beyond the largest float in row {row}; check the column") from None
+        problem = f"{name} is a number beyond the largest float in {describe_row(row)}; check the column"
+        raise InputError(problem) from None
 
 
-def _refuse(name: str, bad: NDArray[np.bool_], values: FloatArray, what: str, advice: str, first_row: int) -> None:
+def _refuse(
+    name: str,
+    bad: NDArray[np.bool_],
+    values: FloatArray,
+    what: str,
+    advice: str,
+    first_row: int,
+    describe_row: DescribeRow,
+) -> None:
     if bad.any():
         rows = np.flatnonzero(bad)
         count = f"{len(rows):,} value{'s' if len(rows) > 1 else ''}"
         # All digits: 1.0000001 must not read as 1.
-        first = f"row {first_row + rows[0]}, {repr(float(values[rows[0]])).removesuffix('.0')}"
+        first = f"{describe_row(first_row + int(rows[0]))}, {repr(float(values[rows[0]])).removesuffix('.0')}"
         raise InputError(f"{name} has {count} {what} (first: {first}); {advice}")
 
 
@@ -75,11 +124,17 @@ def scores_column(
     score_type: ScoreType = "probability",
     name: str = "score",
     first_row: int = 0,
+    describe_row: DescribeRow = describe_row,
     clip: bool = True,
 ) -> FloatArray:
     """Return scores as probabilities, clipped to [SCORE_FLOOR, 1 - SCORE_FLOOR].
 
-    `clip=False` saves a copy where whatever comes next clips anyway.
+    Parameters
+    ----------
+    values : a column of numbers.
+    score_type : "probability" for numbers in [0, 1], "logit" for any numbers.
+    name, first_row, describe_row : what messages call the column and its rows.
+    clip : whether to clip; False saves a copy where the next step clips anyway.
 
     >>> scores_column([0.0, 0.25])
     array([1.0e-07, 2.5e-01])
@@ -88,10 +143,10 @@ def scores_column(
     """
     if score_type not in ("probability", "logit"):
         raise InputError(f"score_type is {score_type!r}; it is 'probability' or 'logit'")
-    scores = as_floats(values, name, first_row)
+    scores = as_floats(values, name, first_row, describe_row)
     _require_rows(name, scores)
     if score_type == "logit":
-        _refuse(name, np.isnan(scores), scores, "missing or NaN", "drop or fill these rows", first_row)
+        _refuse(name, np.isnan(scores), scores, "missing or NaN", "drop or fill these rows", first_row, describe_row)
         scores = sigmoid(scores)
         return clip_scores(scores) if clip else scores
     if not inside_unit(scores):
@@ -102,6 +157,7 @@ def scores_column(
             "missing, NaN or infinite",
             "drop or fill these rows",
             first_row,
+            describe_row,
         )
         outside = (scores < 0.0) | (scores > 1.0)
         _refuse(
@@ -111,36 +167,53 @@ def scores_column(
             "outside [0, 1]",
             "pass logits with score_type='logit', percentages divided by 100",
             first_row,
+            describe_row,
         )
     return clip_scores(scores) if clip else scores
 
 
-def labels_column(values: Any, *, name: str = "label", first_row: int = 0) -> FloatArray:
+def labels_column(
+    values: Any, *, name: str = "label", first_row: int = 0, describe_row: DescribeRow = describe_row
+) -> FloatArray:
     """Return labels as float64 in [0, 1]: 0/1, booleans, or fractions of aggregated rows.
 
     >>> labels_column([True, False, 1])
     array([1., 0., 1.])
     """
-    labels = as_floats(values, name, first_row)
+    labels = as_floats(values, name, first_row, describe_row)
     _require_rows(name, labels)
     if not inside_unit(labels):
-        _refuse(name, ~np.isfinite(labels), labels, "missing, NaN or infinite", "drop these rows", first_row)
+        _refuse(
+            name, ~np.isfinite(labels), labels, "missing, NaN or infinite", "drop these rows", first_row, describe_row
+        )
         advice = "labels are 0/1, booleans, or fractions with the number of impressions as weight"
-        _refuse(name, (labels < 0.0) | (labels > 1.0), labels, "outside [0, 1]", advice, first_row)
+        _refuse(name, (labels < 0.0) | (labels > 1.0), labels, "outside [0, 1]", advice, first_row, describe_row)
     return labels
 
 
-def weights_column(values: Any, *, name: str = "weight", first_row: int = 0) -> FloatArray:
+def weights_column(
+    values: Any, *, name: str = "weight", first_row: int = 0, describe_row: DescribeRow = describe_row
+) -> FloatArray:
     """Return weights as finite float64 ≥ 0.
 
     >>> weights_column([1, 0.5])
     array([1. , 0.5])
     """
-    weights = as_floats(values, name, first_row)
+    weights = as_floats(values, name, first_row, describe_row)
     _require_rows(name, weights)
     if not (weights.min() >= 0.0 and weights.max() < np.inf):
-        _refuse(name, ~np.isfinite(weights), weights, "missing, NaN or infinite", "give them a number", first_row)
-        _refuse(name, weights < 0.0, weights, "below 0", "weights are counts or importances ≥ 0", first_row)
+        _refuse(
+            name,
+            ~np.isfinite(weights),
+            weights,
+            "missing, NaN or infinite",
+            "give them a number",
+            first_row,
+            describe_row,
+        )
+        _refuse(
+            name, weights < 0.0, weights, "below 0", "weights are counts or importances ≥ 0", first_row, describe_row
+        )
     return weights
 
 

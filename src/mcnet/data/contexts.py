@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet.data.fields import MISSING_LABEL, UNNAMED, FieldColumn, field_text, sort_key
-from mcnet.data.row_numbers import RowFinder, distinct_combinations, fits_one_number, mixed_radix
+from mcnet.data.combinations import CombinationIndex, distinct_combinations
+from mcnet.data.fields import MISSING_LABEL, UNNAMED, FieldColumn, field_text, sorted_values
 from mcnet.errors import InputError
 
 __all__ = ["ANY", "Contexts"]
 
 ANY = -1
 """The code of "any other value": what an unseen value is looked up as."""
-
-_DENSE_LIMIT = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -48,24 +46,29 @@ class Contexts:
         return Contexts((), (), np.zeros((1, 0), dtype=np.int32))
 
     @staticmethod
+    def distinct_names(columns: Sequence[FieldColumn]) -> tuple[str, ...]:
+        """Return the names of the fields; refuse two of the same name."""
+        names = tuple(column.name for column in columns)
+        if len(set(names)) < len(names):
+            raise InputError(f"two fields have the same name: {', '.join(names)}; give each its own")
+        return names
+
+    @staticmethod
     def of(columns: Sequence[FieldColumn], rows: int) -> tuple["Contexts", NDArray[np.int32]]:
         """Return the contexts that occur in the columns, and the context of every row."""
         if not columns:
             return Contexts.none(), np.zeros(rows, dtype=np.int32)
-        names = [column.name for column in columns]
-        if len(set(names)) < len(names):
-            raise InputError(f"two fields have the same name: {', '.join(names)}; give each its own")
+        names = Contexts.distinct_names(columns)
         if len(columns) == 1:
             codes = columns[0].codes
             seen = np.flatnonzero(np.bincount(codes, minlength=len(columns[0].values)) > 0)
-            table = seen[:, None]
+            table: NDArray[Any] = seen[:, None]
             number = np.zeros(len(columns[0].values), dtype=np.int32)
             number[seen] = np.arange(len(seen))
             inverse: NDArray[Any] = codes if len(seen) == len(number) else number[codes]
         else:
-            known, inverse = distinct_combinations([c.codes for c in columns], [len(c.values) for c in columns])
-            table = np.column_stack([column.codes[known] for column in columns])
-        contexts = Contexts(tuple(names), tuple(c.values for c in columns), table.astype(np.int32))
+            table, inverse = distinct_combinations([c.codes for c in columns], [len(c.values) for c in columns])
+        contexts = Contexts(names, tuple(c.values for c in columns), table.astype(np.int32))
         compact, order = contexts.compacted()
         return compact, order[inverse].astype(np.int32, copy=False)
 
@@ -73,8 +76,8 @@ class Contexts:
         """Return the same contexts with only values in use, in canonical order, and each one's new place."""
         values, renumber = [], []
         for field, known in enumerate(self.values):
-            used = {known[code] for code in np.unique(self.table[:, field]) if code != ANY}
-            kept = tuple(sorted(used, key=sort_key))
+            used = np.flatnonzero(np.bincount(self.table[:, field] + 1, minlength=len(known) + 1)[1:]).tolist()
+            kept = sorted_values({known[code] for code in used})
             place = {value: code for code, value in enumerate(kept)}
             values.append(kept)
             renumber.append(np.array([place.get(value, ANY) for value in known] + [ANY], dtype=np.int32))
@@ -200,15 +203,7 @@ class Contexts:
             by_code[self.table[:, 0]] = np.arange(len(self), dtype=np.int32)
             return columns[0].mapped(by_code[tables[0]])
         # ANY is -1: shifted by one, every digit is in 0…number of values.
-        digits = [c.mapped(t + 1) for t, c in zip(tables, columns, strict=True)]
-        if not fits_one_number(self._radix):
-            return self._finder.find(digits)
-        keys = mixed_radix(digits, self._radix)
-        dense, ordered, places = self._index
-        if dense is not None:
-            return dense[keys]
-        at = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
-        return np.where(ordered[at] == keys, places[at], -1).astype(np.int32)
+        return self._index.find([c.mapped(t + 1) for t, c in zip(tables, columns, strict=True)])
 
     def find(self, values: Sequence[Any]) -> int:
         """Return the context of one row, its values in the order of the fields; -1 where it is unknown."""
@@ -226,25 +221,6 @@ class Contexts:
     def _places(self) -> list[dict[str | None, int]]:
         return [{value: code for code, value in enumerate(known)} for known in self.values]
 
-    @property
-    def _radix(self) -> list[int]:
-        return [len(known) + 1 for known in self.values]
-
-    @property
-    def _digits(self) -> list[NDArray[np.int64]]:
-        return [self.table[:, f].astype(np.int64) + 1 for f in range(len(self.names))]
-
     @cached_property
-    def _finder(self) -> RowFinder:
-        return RowFinder.of(self._digits, self._radix)
-
-    @cached_property
-    def _index(self) -> tuple[NDArray[np.int32] | None, NDArray[np.int64], NDArray[np.int64]]:
-        keys = mixed_radix(self._digits, self._radix)
-        places = np.argsort(keys)
-        dense = None
-        size = int(np.prod([float(r) for r in self._radix]))
-        if size <= _DENSE_LIMIT:
-            dense = np.full(size, -1, dtype=np.int32)
-            dense[keys] = np.arange(len(self), dtype=np.int32)
-        return dense, keys[places], places
+    def _index(self) -> CombinationIndex:
+        return CombinationIndex(list(self.table.T + 1), [len(known) + 1 for known in self.values])

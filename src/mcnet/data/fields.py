@@ -16,7 +16,7 @@ from mcnet.data.arrow_strings import string_views
 from mcnet.data.distinct_values import distinct_rows, rows_of_keys, take, worth_compiling
 from mcnet.errors import InputError
 
-__all__ = ["MISSING_LABEL", "UNNAMED", "FieldColumn", "field_columns", "field_text", "sort_key"]
+__all__ = ["MISSING_LABEL", "UNNAMED", "FieldColumn", "field_columns", "field_text", "sort_key", "sorted_values"]
 
 MISSING_LABEL = "(missing)"
 """How the missing value is shown to people; inside, it is None."""
@@ -119,6 +119,13 @@ def _moment_text(value: np.datetime64) -> str | None:
     return field_text(moment) if isinstance(moment, datetime) else str(value)
 
 
+def sorted_values(values: Iterable[str | None]) -> tuple[str | None, ...]:
+    """Return distinct field values in the order of their texts, the missing value last."""
+    distinct = set(values)
+    texts = sorted(value for value in distinct if value is not None)
+    return (*texts, None) if None in distinct else tuple(texts)
+
+
 def sort_key(value: str | None) -> tuple[bool, str]:
     """Order field values by their text, the missing value last."""
     return (value is None, value or "")
@@ -129,14 +136,14 @@ def _canonical(
 ) -> FieldColumn:
     """Merge raw values of the same text and order them; `raw[i]` belongs to the key low + i, or low + there[i]."""
     texts = [field_text(value) for value in raw]
-    values = sorted(set(texts), key=sort_key)
+    values = sorted_values(texts)
     place = {value: code for code, value in enumerate(values)}
     numbers = np.array([place[text] for text in texts], dtype=np.int32)
     if there is not None:
         spread = np.zeros(there[-1] + 1, dtype=np.int32)
         spread[there] = numbers
         numbers = spread
-    return FieldColumn(name, keys, tuple(values), numbers, low)
+    return FieldColumn(name, keys, values, numbers, low)
 
 
 def _from_codes(name: str, codes: NDArray[Any], raw: Iterable[Any]) -> FieldColumn:
@@ -200,14 +207,25 @@ def _from_arrow(name: str, column: Any) -> FieldColumn:
     return _from_codes(name, codes, column.dictionary.to_pylist())
 
 
+def _from_distinct_texts(name: str, codes: NDArray[Any], texts: Any) -> FieldColumn:
+    """Return the column of codes into a Polars column of distinct texts, which are canonical already."""
+    order = texts.arg_sort().to_numpy()  # the order of bytes in UTF-8 is that of Python's texts
+    numbers = np.empty(len(order), dtype=np.int32)
+    numbers[order] = np.arange(len(order), dtype=np.int32)
+    return FieldColumn(name, codes, tuple(texts.gather(order).to_list()), numbers)
+
+
 def _from_polars(name: str, series: Any) -> FieldColumn:
     import polars as pl
 
+    series = series.alias("values")  # Polars takes names like `^x$` for patterns
+    if series.dtype in (pl.Int128, pl.UInt128):  # which NumPy does not have
+        return _from_objects(name, series.to_list())
     if series.dtype == pl.String:
         views = string_views(series) if worth_compiling(len(series)) else None
         if views is not None and (found := distinct_rows(views)) is not None:
             codes, rows = found
-            return _canonical(name, codes, series.gather(rows).to_list())
+            return _from_distinct_texts(name, codes, series.gather(rows))
         series = series.cast(pl.Categorical)
     if series.dtype in (pl.Categorical, pl.Enum):
         physical = series.to_physical()

@@ -1,7 +1,7 @@
-"""Calibrate log files of any size: every column and the order of the rows kept, one column added."""
+"""Calibrate log files of any size: keep every column and the order of the rows, add one column."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,26 @@ import polars as pl
 
 from mcnet._shared.atomic_files import whole_file
 from mcnet._shared.typing import ScoreType
-from mcnet.data.columns import scores_column
-from mcnet.data.files import FilePaths, expand_paths, file_format, open_log, readable, require_columns, source_name
+from mcnet.data.columns import DescribeRow, scores_column
+from mcnet.data.csv_files import canonical_csv_text, csv_separator
+from mcnet.data.files import (
+    FilePaths,
+    column_at,
+    describe_row_in,
+    expand_paths,
+    file_format,
+    open_log,
+    readable,
+    require_columns,
+    source_name,
+)
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.model.unseen import UnseenValues
 
 __all__ = ["apply_to_files"]
+
+_CSV = ("csv", "tsv")
 
 
 def apply_to_files(
@@ -32,75 +45,96 @@ def apply_to_files(
     progress: Callable[[int], Any] | None = None,
     unseen: UnseenValues | None = None,
 ) -> int:
-    """Write the rows of log files with one more column, their calibrated probability; return how many rows.
+    """Write the rows of log files with one more column, their calibrated probability.
 
-    Reads and writes Parquet, CSV and Arrow, by the ending of the names, in bounded memory; the output appears whole or
-    not at all.
+    Reads and writes Parquet, CSV, TSV and Arrow, by the ending of the names, in bounded memory; the output appears
+    whole or not at all. The other columns stay as they are. CSV has no types: in an output of another format its score
+    is a number, its fields are canonical texts (7.0 is "7", as in the fit) and its other columns are texts.
 
     Parameters
     ----------
     model : the model to apply; its fields are columns of the files.
+    files : paths, globs or folders.
+    output : the file to write.
     score : the column of scores.
     column : the name of the new column; one that exists is refused unless `replace` is set.
     score_type : "probability" or "logit"; by default what the model was fitted on.
-    progress : is called with a number of rows each time that many are done, from any thread.
+    progress : a function that is called with the number of rows of each batch, from any thread.
     unseen : counts the rows with field values that the model has not seen, if it is given.
+
+    Returns
+    -------
+    The number of rows.
     """
     target = Path(output)
     source = source_name(files)
-    kind = file_format(target)
-    _refuse_input(target, expand_paths(files))
-    frame, score_of, fields_of = _columns(model, files, source, kind, score, column, replace)
-    work = _Work(model, score, score_type or model.score_type, progress)
-    work.unseen = unseen
-    index = "row"
-    while index in frame.collect_schema().names():
-        index += "_"
-    # The number of a row travels with it, so that a bad score can be named wherever it is met.
-    inputs = pl.struct(pl.col(index).alias("row"), score_of.alias("score"), *fields_of)
-    added = inputs.map_batches(work, return_dtype=pl.Float64, is_elementwise=True).alias(column)
-    result = frame.with_row_index(index).with_columns(added).drop(index)
+    paths = expand_paths(files)
+    kind, read_kind = file_format(target), file_format(paths[0])
+    if target.exists() and any(target.samefile(path) for path in paths):
+        raise InputError(f"{target} is one of the files to read; write to another file")
+    log = open_log(files, texts=model.fields, typed=False)
+    require_columns(log, (score, *model.fields), source=source)
+    known = log.collect_schema().names()
+    _check_new_column(model, known, source, score, column, replace)
+    index = _unused_name({*known, column})
+    frame, names = log.with_row_index(index), [index, *known]
+    work = _Work(model, score, score_type or model.score_type, describe_row_in(paths), progress, unseen)
+    inputs = _inputs(names, index, score, model.fields, canonical=read_kind in _CSV)
+    result = frame.with_columns(inputs.map_batches(work, return_dtype=pl.Float64, is_elementwise=True).alias(column))
+    if read_kind in _CSV and kind not in _CSV:
+        number = column_at(names, score).str.strip_chars().cast(pl.Float64)
+        fields = (canonical_csv_text(column_at(names, name)).alias(name) for name in model.fields)
+        result = result.with_columns(number.alias(score), *fields)
     with whole_file(target) as part, readable(source):
-        work.run(lambda: _sink(result, part, kind, target.name))
+        work.run(lambda: _sink(result.drop(index), part, kind, target.name))
     return work.rows
 
 
-def _refuse_input(target: Path, paths: list[Path]) -> None:
-    if target.exists() and any(target.samefile(path) for path in paths):
-        raise InputError(f"{target} is one of the files to read; write to another file")
-
-
-def _columns(
-    model: CalibrationModel, files: FilePaths, source: str, kind: str, score: str, column: str, replace: bool
-) -> tuple[pl.LazyFrame, pl.Expr, list[pl.Expr]]:
-    """Return the rows, and where in them the score and the fields are found."""
-    typed = open_log(files)
-    require_columns(typed, (score, *model.fields), source=source)
-    schema = typed.collect_schema()
-    if column in schema and not replace:
-        raise InputError(f"{source} has a column {column!r} already; name another, or pass replace=True")
+def _check_new_column(
+    model: CalibrationModel, known: Sequence[str], source: str, score: str, column: str, replace: bool
+) -> None:
     if column in (score, *model.fields):
         raise InputError(f"the new column cannot be {column!r}: the model reads that one")
-    fields = [f"field:{name}" for name in model.fields]
-    if kind in ("csv", "tsv") and all(file_format(path) in ("csv", "tsv") for path in expand_paths(files)):
-        # From CSV to CSV every other column stays the text it is: 007 must not become 7.
-        read = {name: pl.col(name).cast(schema[name]) for name in (score, *model.fields)}
-        frame = open_log(files, typed=False)
-    else:
-        read = {name: pl.col(name) for name in (score, *model.fields)}
-        frame = typed
-    return frame, read[score], [read[name].alias(alias) for name, alias in zip(model.fields, fields, strict=True)]
+    if column in known and not replace:
+        raise InputError(f"{source} has a column {column!r} already; name another, or pass replace=True")
+
+
+def _unused_name(taken: Collection[str]) -> str:
+    """Return a name for the number of a row that no column has."""
+    name = "row number"
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _inputs(names: Sequence[str], index: str, score: str, fields: Sequence[str], *, canonical: bool) -> pl.Expr:
+    """Return what the model reads of a row, and its number, so that a bad score can be named wherever it is met."""
+    columns = [column_at(names, name) for name in fields]
+    if canonical:
+        columns = [canonical_csv_text(column) for column in columns]
+    return pl.struct(
+        column_at(names, index).alias("row"),
+        column_at(names, score).alias("score"),
+        *(column.alias(f"field {place}") for place, column in enumerate(columns)),
+    )
 
 
 class _Work:
     """Calibrates batches, in any thread; stops at once when it is told to, and remembers why it failed."""
 
     def __init__(
-        self, model: CalibrationModel, score: str, score_type: ScoreType, progress: Callable[[int], Any] | None
+        self,
+        model: CalibrationModel,
+        score: str,
+        score_type: ScoreType,
+        describe_row: DescribeRow,
+        progress: Callable[[int], Any] | None,
+        unseen: UnseenValues | None,
     ) -> None:
         self.model, self.score, self.score_type, self.progress = model, score, score_type, progress
+        self._describe_row = describe_row
         self.rows = 0
-        self.unseen: UnseenValues | None = None
+        self.unseen = unseen
         self._error: BaseException | None = None
         self._stopped = threading.Event()
         self._lock = threading.Lock()
@@ -119,8 +153,14 @@ class _Work:
             return pl.Series([], dtype=pl.Float64)
         column = batch.struct.field
         first = int(column("row")[0])
-        scores = scores_column(column("score"), score_type=self.score_type, name=self.score, first_row=first)
-        fields = {name: column(f"field:{name}") for name in self.model.fields} or None
+        scores = scores_column(
+            column("score"),
+            score_type=self.score_type,
+            name=self.score,
+            first_row=first,
+            describe_row=self._describe_row,
+        )
+        fields = {name: column(f"field {place}") for place, name in enumerate(self.model.fields)} or None
         result = self.model.predict(scores, fields, score_type="probability")
         with self._lock:
             self.rows += len(batch)
@@ -170,8 +210,8 @@ def _sink(frame: pl.LazyFrame, path: Path, kind: str, name: str) -> None:
     else:
         frame.sink_csv(
             path,
-            separator="\t" if kind == "tsv" else ",",
-            compression="gzip" if name.endswith(".gz") else "uncompressed",
+            separator=csv_separator(kind),
+            compression="gzip" if name.lower().endswith(".gz") else "uncompressed",
             check_extension=False,
             maintain_order=True,
         )

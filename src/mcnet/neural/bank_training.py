@@ -7,7 +7,7 @@ import numpy as np
 
 from mcnet._shared.math import clip_scores, logit
 from mcnet._shared.typing import FloatArray
-from mcnet.calibrators.base import warn
+from mcnet._shared.user_warnings import warn
 from mcnet.calibrators.logistic import log_loss_sum
 from mcnet.data.contexts import Contexts
 from mcnet.neural.fit_rows import FitRows

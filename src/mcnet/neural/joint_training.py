@@ -7,7 +7,8 @@ import numpy as np
 
 from mcnet._shared.math import logit
 from mcnet._shared.typing import FloatArray, IntArray
-from mcnet.calibrators.base import Calibrator, warn
+from mcnet._shared.user_warnings import warn
+from mcnet.calibrators.base import Calibrator
 from mcnet.model.model import CalibrationModel
 from mcnet.networks.training_points import as_codes
 from mcnet.neural.compiled_curves import TrainedFunction

@@ -10,8 +10,9 @@ from sklearn.base import clone
 from mcnet._shared.extras import need_networks
 from mcnet._shared.math import logit
 from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet._shared.user_warnings import warn
 from mcnet.bayes.estimator import BayesMCNet
-from mcnet.calibrators.base import Calibrator, warn
+from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.exact_prediction import exact_codes
 from mcnet.calibrators.registry import calibrator as registered
 from mcnet.calibrators.training_state import TrainingState, load_state, save_state

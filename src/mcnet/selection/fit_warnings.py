@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mcnet.calibrators.base import warn
+from mcnet._shared.user_warnings import warn
 from mcnet.errors import CalibrationWarning
 
 __all__ = ["FitWarnings"]

@@ -1,6 +1,9 @@
-"""Sketches as Parquet files: one row a cell, plain columns, a version in the metadata."""
+"""Sketches as Parquet files: one row per cell, plain columns, and a checksum of the whole file."""
 
+import hashlib
+import io
 import json
+import re
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -12,6 +15,7 @@ import polars as pl
 from mcnet._shared.atomic_files import whole_file
 from mcnet.data.contexts import Contexts
 from mcnet.data.fields import field_columns
+from mcnet.data.files import readable
 from mcnet.errors import FileFormatError, InputError
 from mcnet.sketch.cells import Cells
 from mcnet.sketch.grid import POSITION_UNITS
@@ -19,9 +23,21 @@ from mcnet.sketch.sketch import Sketch
 
 __all__ = ["SKETCH_VERSION", "is_sketch_file", "load_sketch", "save_sketch"]
 
-SKETCH_VERSION = 1
+SKETCH_VERSION = 2
 _METADATA = "mcnet.sketch"
 _COLUMNS = ("cell", "fold", "weight", "positives", "position")
+
+_CHECKSUM_START = b'{"checksum": "'
+_CHECKSUM_DIGITS = 64
+_NO_CHECKSUM = b"0" * _CHECKSUM_DIGITS
+"""What stands in the place of the checksum while it is computed."""
+
+_PARQUET_MAGIC = b"PAR1"
+_PARQUET_END = 8
+"""A Parquet file ends with the size of its footer and the magic bytes."""
+
+_METADATA_START = re.compile(rb'mcnet\.sketch.{1,8}\{"', re.DOTALL)
+_VERSION_1 = re.compile(rb'mcnet\.sketch.{1,8}\{"version": 1,', re.DOTALL)
 
 
 def save_sketch(sketch: Sketch, path: str | PathLike[str]) -> None:
@@ -40,22 +56,35 @@ def save_sketch(sketch: Sketch, path: str | PathLike[str]) -> None:
         }
     )
     about = {
+        "checksum": _NO_CHECKSUM.decode(),
         "version": SKETCH_VERSION,
         "resolution": sketch.resolution,
         "folds": sketch.folds,
         "rows": sketch.rows,
         "fields": list(sketch.contexts.names),
         "columns": dict(sketch.columns),
+        "score_type": sketch.score_type,
+        "negatives_kept": sketch.negatives_kept,
+        "sources": list(sketch.sources),
     }
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, metadata={_METADATA: json.dumps(about)})
+    content = bytearray(buffer.getvalue())
+    place = _checksum_place(content)
+    content[place : place + _CHECKSUM_DIGITS] = _checksum(content).encode()
     with whole_file(path) as part:
-        frame.write_parquet(part, metadata={_METADATA: json.dumps(about)})
+        part.write_bytes(content)
 
 
-def _metadata(path: Path) -> str | None:
-    try:
-        return pl.read_parquet_metadata(path).get(_METADATA)
-    except Exception as error:  # Polars has many ways to say that a file is not Parquet
-        raise FileFormatError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+def _checksum(content: bytes | bytearray) -> str:
+    """Return the checksum of a file whose own place for it has zeros."""
+    return hashlib.blake2b(content, digest_size=_CHECKSUM_DIGITS // 2).hexdigest()
+
+
+def _checksum_place(content: bytes | bytearray) -> int:
+    """Return where in a file the checksum is, -1 if there is none: in the metadata, which are at the end."""
+    place = content.rfind(_CHECKSUM_START)
+    return -1 if place < 0 else place + len(_CHECKSUM_START)
 
 
 def is_sketch_file(path: str | PathLike[str]) -> bool:
@@ -63,41 +92,79 @@ def is_sketch_file(path: str | PathLike[str]) -> bool:
     path = Path(path)
     if path.suffix != ".parquet" or not path.is_file():
         return False
-    return _metadata(path) is not None
+    with readable(str(path)), path.open("rb") as file:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(max(size - _PARQUET_END, 0))
+        footer = int.from_bytes(file.read(4), "little")
+        file.seek(max(size - _PARQUET_END - footer, 0))
+        return _METADATA_START.search(file.read()) is not None
 
 
 def load_sketch(path: str | PathLike[str]) -> Sketch:
-    """Load a sketch, or say in one sentence why this file is none."""
+    """Load a sketch.
+
+    Raises
+    ------
+    InputError : there is no such file.
+    FileFormatError : the file is no sketch, is damaged, or was saved by another version of mcnet.
+    """
     path = Path(path)
     if not path.is_file():
         raise InputError(f"there is no file {path}")
-    text = _metadata(path)
-    if text is None:
+    with readable(str(path)):
+        content = bytearray(path.read_bytes())
+    if not (content.startswith(_PARQUET_MAGIC) and content.endswith(_PARQUET_MAGIC)):
+        raise FileFormatError(f"{path} cannot be read as Parquet: it is another kind of file, or damaged")
+    if _METADATA_START.search(content) is None:
         raise FileFormatError(f"{path} is a Parquet file but not a sketch; make one with mcnet.scan")
     try:
-        return _sketch(json.loads(text), pl.read_parquet(path))
-    except (FileFormatError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError) as error:
-        raise FileFormatError(f"{path} cannot be used as a sketch: {str(error).splitlines()[0]}") from None
+        _check_integrity(content)
+        frame = pl.read_parquet(io.BytesIO(content))
+        return _sketch(json.loads(pl.read_parquet_metadata(io.BytesIO(content))[_METADATA]), frame)
+    except (Exception, pl.exceptions.PanicException) as error:
+        raise FileFormatError(f"{path} cannot be used as a sketch: {_first_line(error)}") from None
+
+
+def _check_integrity(content: bytearray) -> None:
+    """Refuse content that does not match its checksum, before anything else reads it."""
+    if _VERSION_1.search(content):
+        raise FileFormatError("it was saved by mcnet 0.1, in an older format: make it again")
+    place = _checksum_place(content)
+    said = bytes(content[place : place + _CHECKSUM_DIGITS])
+    content[place : place + _CHECKSUM_DIGITS] = _NO_CHECKSUM
+    if place < 0 or _checksum(content).encode() != said:
+        raise FileFormatError("its contents do not match its checksum; it was altered or damaged: make it again")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _sketch(about: dict[str, Any], frame: pl.DataFrame) -> Sketch:
-    if about["version"] > SKETCH_VERSION:
-        raise FileFormatError(
-            f"it has version {about['version']}, this mcnet reads up to {SKETCH_VERSION}: upgrade mcnet"
-        )
+    if about["version"] != SKETCH_VERSION:
+        raise FileFormatError(f"it has version {about['version']}, this mcnet reads {SKETCH_VERSION}: upgrade mcnet")
     names = [f"field:{name}" for name in about["fields"]]
     lacking = [name for name in (*names, *_COLUMNS) if name not in frame.columns]
     if lacking:
-        raise FileFormatError(f"it lacks the column {lacking[0]!r}; it was altered: make it again")
+        raise FileFormatError(f"it lacks the column {lacking[0]!r}; make it again")
     fields = field_columns({name.removeprefix("field:"): frame[name] for name in names}) if names else []
     contexts, codes = Contexts.of(fields, len(frame))
     sums = np.column_stack([frame[name].to_numpy() for name in ("weight", "positives", "position")])
     cells = Cells(codes, frame["cell"].to_numpy().astype(np.int64), frame["fold"].to_numpy().astype(np.int16), sums)
-    columns = about.get("columns", {})  # not every sketch says it
-    sketch = Sketch(contexts, cells, about["resolution"], about["folds"], about["rows"], columns)
+    sketch = Sketch(
+        contexts,
+        cells,
+        about["resolution"],
+        about["folds"],
+        about["rows"],
+        columns=about["columns"],
+        score_type=about["score_type"],
+        negatives_kept=about["negatives_kept"],
+        known_sources=tuple(about["sources"]),
+    )
     problem = _problem(sketch)
     if problem:
-        raise FileFormatError(f"{problem}; it was altered: make it again")
+        raise FileFormatError(f"{problem}; make it again")
     return replace(sketch, cells=cells.added_up())
 
 
@@ -105,6 +172,8 @@ def _problem(sketch: Sketch) -> str | None:
     """Return what is wrong with the cells of a file, or None."""
     weight, positives, position = sketch.cells.sums.T
     slack = 1.0 + 1e-9  # another engine may have added up in another order
+    if sketch.score_type not in ("probability", "logit"):
+        return f"its score type is {sketch.score_type!r}"
     if not (np.isfinite(sketch.cells.sums).all() and (weight > 0.0).all()):
         return "a cell has no weight"
     if not ((positives >= 0.0) & (positives <= weight * slack)).all():

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.typing import FloatArray
-from mcnet.data.columns import as_floats
+from mcnet.data.columns import DescribeRow, as_floats, describe_row
 from mcnet.errors import InputError
 
 __all__ = ["MOST_FOLDS", "check_folds", "deal_counts", "deal_rows", "folds_column"]
@@ -38,15 +38,16 @@ def deal_rows(first_row: int, rows: int, folds: int) -> NDArray[np.int16]:
     return (mixed % np.uint64(folds)).astype(np.int16)
 
 
-def folds_column(values: Any, *, name: str = "folds", first_row: int = 0) -> NDArray[np.int16]:
+def folds_column(
+    values: Any, *, name: str = "folds", first_row: int = 0, describe_row: DescribeRow = describe_row
+) -> NDArray[np.int16]:
     """Return a column of fold numbers, each a whole number from 0 to MOST_FOLDS - 1."""
-    numbers = as_floats(values, name, first_row)
+    numbers = as_floats(values, name, first_row, describe_row)
     bad = ~((numbers >= 0) & (numbers < MOST_FOLDS) & (numbers == np.floor(numbers)))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        raise InputError(
-            f"{name} is {numbers[row]:g} in row {first_row + row}; fold numbers are whole, from 0 to {MOST_FOLDS - 1}"
-        )
+        where = describe_row(first_row + row)
+        raise InputError(f"{name} is {numbers[row]:g} in {where}; fold numbers are whole, from 0 to {MOST_FOLDS - 1}")
     return numbers.astype(np.int16)
 
 

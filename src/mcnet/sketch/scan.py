@@ -1,28 +1,32 @@
-"""Sketch log files of any size in one pass and bounded memory."""
+"""Sketch log files of any size, tables in memory and lazy tables, in one pass and bounded memory."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.typing import ScoreType
-from mcnet.data.columns import labels_column, scores_column, weights_column
-from mcnet.data.fields import field_columns
-from mcnet.data.files import FilePaths, batches, open_log, source_name
-from mcnet.data.negative_sampling import restore_negatives
+from mcnet._shared.user_warnings import warn
+from mcnet.data.fields import FieldColumn, field_columns
+from mcnet.data.files import batches, describe_row_in, expand_paths, open_log, source_name
 from mcnet.data.periods import cut_to_periods
+from mcnet.data.tables import column_names, is_lazy, is_table
 from mcnet.errors import InputError
-from mcnet.sketch.accumulator import Accumulator
-from mcnet.sketch.folds import MOST_FOLDS, check_folds, deal_rows, folds_column
-from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution, make_grid
+from mcnet.sketch.build import Batch, ColumnNames, RowReading, sketch_batches
+from mcnet.sketch.folds import check_folds
+from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
+from mcnet.sketch.rows import sketch_columns
 from mcnet.sketch.sketch import Sketch
+from mcnet.sketch.sources import file_digests
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["scan"]
 
 
 def scan(
-    files: FilePaths,
+    rows: Any,
     *,
     score: str,
     label: str,
@@ -35,52 +39,139 @@ def scan(
     every: Mapping[str, str] | None = None,
     progress: Callable[[int], Any] | None = None,
 ) -> Sketch:
-    """Sketch log files (Parquet, CSV, Arrow; paths, globs, folders) in one pass and bounded memory.
+    """Sketch log files or a table in one pass; files and lazy tables in bounded memory.
 
-    Parameters are names of columns; `folds` is a number of folds to deal the rows into or the name of a column of fold
-    numbers. `every` names fields of moments and the periods to cut them to: {"time": "1h"}; the units are m, h, d, w,
-    mo and y, and plain numbers for columns that count. The rest is as in Sketch.from_rows. `progress` is called with
-    the number of rows of each batch read.
+    Parameters
+    ----------
+    rows : Parquet, CSV, TSV or Arrow files (paths, globs, folders), or a table of Polars, pandas or Arrow, or a
+        LazyFrame of Polars.
+    score, label, weight : names of columns; see Sketch.from_rows.
+    field : the name of a field column, or a list of names.
+    folds : into how many folds to split the rows, or the name of a column of fold numbers.
+    resolution : cells per unit of logit, or "exact" to keep every distinct score.
+    score_type : "probability" or "logit".
+    negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
+    every : fields of moments and the periods to cut them to: {"time": "1h"}. The units are m, h, d, w, mo and y; a
+        plain number is for columns that count.
+    progress : a function that is called with the number of rows of each batch read from files.
+
+    Returns
+    -------
+    The sketch of the rows.
     """
-    names = [] if field is None else [field] if isinstance(field, str) else list(field)
-    number = MOST_FOLDS if isinstance(folds, str) else check_folds(folds)
-    numbers = [score, label] + [column for column in (weight, folds) if isinstance(column, str)]
-    columns = [*numbers, *names]
+    fields = [] if field is None else [field] if isinstance(field, str) else list(field)
+    _check_columns(score, label, weight, folds, fields, every or {})
+    names = ColumnNames(score, label, weight or "weight", folds if isinstance(folds, str) else "folds")
+    remembered = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
+    chosen = _Columns(score, label, weight, folds if isinstance(folds, str) else None, fields, every or {})
+    if is_table(rows):
+        return _scan_table(rows, chosen, names, folds, remembered, resolution, score_type, negatives_kept)
+    reading = RowReading(None if isinstance(folds, str) else check_folds(folds), resolution, score_type, negatives_kept)
+    if is_lazy(rows):
+        names = replace(names, source="the lazy table")
+        return sketch_batches(chosen.batches(rows, names.source, progress), names, reading, columns=remembered)
+    if not isinstance(rows, str | PathLike | Sequence):
+        raise InputError(
+            f"scan was given {type(rows).__name__}; give files or a table, or columns to mcnet.Sketch.from_rows"
+        )
+    paths = expand_paths(rows)
+    sources = file_digests(paths)
+    if len(set(sources)) < len(sources):
+        warn(f"{len(sources) - len(set(sources)):,} of the {len(sources):,} files are copies of others; all are read")
+    names = replace(names, source=source_name(rows), describe_row=describe_row_in(paths))
+    frame = open_log(paths, numbers=chosen.numbers, texts=fields)
+    found = chosen.batches(frame, names.source, progress)
+    return sketch_batches(found, names, reading, columns=remembered, sources=tuple(dict.fromkeys(sources)))
+
+
+def _check_columns(
+    score: str, label: str, weight: str | None, folds: int | str, fields: list[str], every: Mapping[str, str]
+) -> None:
+    """Refuse names that are no names, or used twice, before anything is read."""
+    columns = [score, label, *(column for column in (weight, folds) if isinstance(column, str)), *fields]
+    for column in (score, label, *fields):
+        if not isinstance(column, str):
+            raise InputError(
+                f"scan takes names of columns, not {type(column).__name__}; give columns to mcnet.Sketch.from_rows"
+            )
     if len(set(columns)) < len(columns):
         twice = next(c for c in columns if columns.count(c) > 1)
         raise InputError(
             f"the column {twice!r} is used twice; score, label, fields, weight and folds are columns of their own"
         )
-    every = every or {}
     for name in every:
-        if name not in names:
+        if name not in fields:
             raise InputError(f"every names {name!r}, which is no field of this scan; pass it as a field too")
-    files = files if isinstance(files, str | PathLike) else list(files)
-    source = source_name(files)
-    grid = make_grid(resolution)
-    accumulator = Accumulator(grid, number)
-    rows = 0
-    for batch in batches(open_log(files, numbers=numbers, texts=names), columns, source=source, progress=progress):
-        if len(batch) == 0:
-            continue
-        y = labels_column(batch[label], name=label, first_row=rows)
-        w = None if weight is None else weights_column(batch[weight], name=weight, first_row=rows)
-        y, w = restore_negatives(y, w, negatives_kept)
-        fold = None
-        if isinstance(folds, str):
-            fold = folds_column(batch[folds], name=folds, first_row=rows)
-        elif number > 1:
-            fold = deal_rows(rows, len(batch), number)
-        s = scores_column(batch[score], score_type=score_type, name=score, first_row=rows)
-        parts = {name: cut_to_periods(batch[name], every[name]) if name in every else batch[name] for name in names}
-        fields = field_columns(parts) if names else []
-        accumulator.add(s, y, w, fields, fold)
-        rows += len(batch)
-    if accumulator.rows == 0:
-        raise InputError(f"{source} has no rows" if rows == 0 else f"every row of {source} has weight 0")
-    contexts, cells = accumulator.finish()
-    used = int(np.max(cells.fold)) + 1 if isinstance(folds, str) else number
-    read = {"score": score, "label": label, "score_type": score_type, "negatives_kept": float(negatives_kept)}
-    if weight is not None:
-        read["weight"] = weight
-    return Sketch(contexts, cells, grid.resolution, used, accumulator.rows, read)
+
+
+class _Columns:
+    """The columns of a scan by name, and the batches of a lazy table that has them."""
+
+    def __init__(
+        self,
+        score: str,
+        label: str,
+        weight: str | None,
+        folds: str | None,
+        fields: list[str],
+        every: Mapping[str, str],
+    ) -> None:
+        self.score, self.label, self.weight, self.folds = score, label, weight, folds
+        self.fields, self.every = fields, every
+
+    @property
+    def numbers(self) -> list[str]:
+        """Return the columns of numbers."""
+        return [name for name in (self.score, self.label, self.weight, self.folds) if name is not None]
+
+    def field_columns(self, table: Any) -> list[FieldColumn]:
+        """Return the fields of a table, moments cut to their periods."""
+        if not self.fields:
+            return []
+        return field_columns({name: self._values(table, name) for name in self.fields})
+
+    def _values(self, table: Any, name: str) -> Any:
+        values = table[name]
+        return cut_to_periods(values, self.every[name]) if name in self.every else values
+
+    def batches(self, frame: "pl.LazyFrame", source: str, progress: Callable[[int], Any] | None) -> Iterator[Batch]:
+        """Yield the rows of a lazy table."""
+        first_row = 0
+        for table in batches(frame, [*self.numbers, *self.fields], source=source, progress=progress):
+            yield Batch(
+                first_row,
+                table[self.score],
+                table[self.label],
+                None if self.weight is None else table[self.weight],
+                None if self.folds is None else table[self.folds],
+                self.field_columns(table),
+            )
+            first_row += len(table)
+
+
+def _scan_table(
+    table: Any,
+    chosen: _Columns,
+    names: ColumnNames,
+    folds: int | str,
+    remembered: Mapping[str, str],
+    resolution: Resolution,
+    score_type: ScoreType,
+    negatives_kept: float,
+) -> Sketch:
+    known = column_names(table)
+    for name in (*chosen.numbers, *chosen.fields):
+        if name not in known:
+            raise InputError(f"the table has no column {name!r}; it has {', '.join(known)}")
+    return sketch_columns(
+        table[chosen.score],
+        table[chosen.label],
+        None if chosen.weight is None else table[chosen.weight],
+        chosen.field_columns(table),
+        table[folds] if isinstance(folds, str) else folds,
+        names,
+        resolution=resolution,
+        score_type=score_type,
+        negatives_kept=negatives_kept,
+        columns=remembered,
+    )

@@ -1,5 +1,6 @@
 """The sketch: a small mergeable table of weighted cells that every calibrator fits on."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from mcnet._shared.math import logit
 from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet._shared.user_warnings import warn
 from mcnet.data.contexts import Contexts
 from mcnet.data.fields import FieldColumn, field_columns
 from mcnet.data.periods import cut_to_periods
@@ -18,11 +20,12 @@ from mcnet.errors import InputError
 from mcnet.sketch.cells import Cells
 from mcnet.sketch.folds import check_folds, deal_counts
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Grid, Resolution, make_grid
+from mcnet.sketch.sources import LEAST_ROWS_TO_RECOGNISE, content_digest
 
 __all__ = ["Sketch"]
 
-_NOTHING = 1e-250
-"""A weight below this is no weight."""
+_LEAST_WEIGHT = 1e-250
+"""Cells below this weight are dropped when a sketch is scaled."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +37,19 @@ class Sketch:
     >>> sketch = Sketch.from_rows([0.1, 0.1, 0.4], [0, 1, 1], field=["NL", "FR", "NL"])
     >>> sketch
     Sketch(3 rows, weight 3, positives 2, 3 cells, 2 contexts of field, resolution 512)
-    >>> sketch + sketch == 2 * sketch
-    True
+    >>> sketch + 2 * Sketch.from_rows([0.3], [0], field=["NL"])
+    Sketch(4 rows, weight 5, positives 2, 4 cells, 2 contexts of field, resolution 512)
+
+    Attributes
+    ----------
+    contexts : the fields, and the combinations of their values.
+    cells : the table.
+    resolution : cells per unit of logit, or "exact".
+    folds : into how many folds the rows are split.
+    rows : the number of rows.
+    columns : the columns `score`, `label` and `weight` that were read, as far as all rows agree on them.
+    score_type : whether the scores were read as "probability" or "logit".
+    negatives_kept : the fraction of negatives that survived down-sampling; None where parts of a sum differ.
     """
 
     contexts: Contexts
@@ -43,9 +57,20 @@ class Sketch:
     resolution: Resolution
     folds: int
     rows: int
-    columns: Mapping[str, Any] = field(default_factory=dict)
-    """How the rows were read, as far as it is known: the columns `score`, `label` and `weight`, `score_type` and
-    `negatives_kept`. It goes with the sketch into its file and into the provenance of models fitted on it."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    score_type: ScoreType = "probability"
+    negatives_kept: float | None = 1.0
+    known_sources: tuple[str, ...] | None = None
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """Return a short digest of each file that the rows come from; of rows in memory, one of what they add up to.
+
+        A few rows in memory have none, since others may look the same.
+        """
+        if self.known_sources is not None:
+            return self.known_sources
+        return (content_digest(self),) if self.rows >= LEAST_ROWS_TO_RECOGNISE else ()
 
     @staticmethod
     def from_rows(
@@ -59,7 +84,7 @@ class Sketch:
         score_type: ScoreType = "probability",
         negatives_kept: float = 1.0,
     ) -> "Sketch":
-        """Sketch rows held in memory.
+        """Sketch columns in memory.
 
         Parameters
         ----------
@@ -71,9 +96,20 @@ class Sketch:
         score_type : "probability" or "logit".
         negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
         """
-        from mcnet.sketch.from_rows import sketch_arrays
+        from mcnet.sketch.build import ColumnNames
+        from mcnet.sketch.rows import sketch_columns
 
-        return sketch_arrays(scores, labels, field, weight, folds, resolution, score_type, negatives_kept)
+        return sketch_columns(
+            scores,
+            labels,
+            weight,
+            field_columns(field),
+            folds,
+            ColumnNames(),
+            resolution=resolution,
+            score_type=score_type,
+            negatives_kept=negatives_kept,
+        )
 
     # -- the columns a calibrator sees, one entry a cell ------------------------------------------------------
 
@@ -163,10 +199,14 @@ class Sketch:
     def __add__(self, other: object) -> "Sketch":
         if not isinstance(other, Sketch):
             return NotImplemented
+        return Sketch.merged([self, other])
+
+    def _plus(self, other: "Sketch") -> "Sketch":
         for what, here, there in (
             ("resolution", self.resolution, other.resolution),
             ("fields", self.contexts.names, other.contexts.names),
             ("folds", self.folds, other.folds),
+            ("score type", self.score_type, other.score_type),
         ):
             if here != there:
                 raise InputError(f"sketches of different {what} do not add up: {here} and {there}; make both alike")
@@ -175,8 +215,15 @@ class Sketch:
             Cells(mine[self.context], self.cells.key, self.fold, self.cells.sums),
             Cells(its[other.context], other.cells.key, other.fold, other.cells.sums),
         )
-        agreed = {name: said for name, said in self.columns.items() if other.columns.get(name) == said}
-        return replace(self, contexts=contexts, cells=both.added_up(), rows=self.rows + other.rows, columns=agreed)
+        return replace(
+            self,
+            contexts=contexts,
+            cells=both.added_up(),
+            rows=self.rows + other.rows,
+            columns={name: column for name, column in self.columns.items() if other.columns.get(name) == column},
+            negatives_kept=self.negatives_kept if self.negatives_kept == other.negatives_kept else None,
+            known_sources=tuple(dict.fromkeys((*self.sources, *other.sources))),
+        )
 
     def __radd__(self, other: object) -> "Sketch":
         # sum([...]) starts from 0.
@@ -189,8 +236,8 @@ class Sketch:
             raise InputError(f"a sketch was scaled by {factor}; the factor is a number above 0")
         cells = Cells(self.context, self.cells.key, self.fold, self.cells.sums * float(factor))
         # After years of decay a cell that nobody fills comes to numbers too small to divide by.
-        cells = cells.take(cells.sums[:, 0] > _NOTHING)
-        return replace(self, cells=cells)
+        cells = cells.take(cells.sums[:, 0] > _LEAST_WEIGHT)
+        return replace(self, cells=cells, known_sources=self.sources)
 
     __rmul__ = __mul__
     __array_ufunc__ = None  # NumPy's numbers leave `number * sketch` to the sketch
@@ -297,7 +344,8 @@ class Sketch:
     def _restricted(self, keep: NDArray[Any]) -> "Sketch":
         cells = self.cells.take(keep)
         share = float(cells.sums[:, 0].sum()) / self.total_weight if len(self) else 0.0
-        return replace(self, cells=cells, rows=round(self.rows * share))
+        # Parts of one sketch may be added again, so each is a source of its own.
+        return replace(self, cells=cells, rows=round(self.rows * share), known_sources=None)
 
     # -- files --------------------------------------------------------------------------------------------------
 
@@ -316,10 +364,18 @@ class Sketch:
 
     @staticmethod
     def merged(sketches: Sequence["Sketch"]) -> "Sketch":
-        """Return the sum of one or more sketches."""
+        """Return the sum of one or more sketches; warn if some have a source in common."""
         if not sketches:
             raise InputError("there is no sketch to merge; give at least one")
+        if len(sketches) > 1:
+            counts = Counter(source for sketch in sketches for source in sketch.sources)
+            repeated = sum(count > 1 for count in counts.values())
+            if repeated:
+                warn(
+                    f"{repeated:,} of the {len(counts):,} sources of these sketches are in more than one of them: "
+                    "the rows of these count more than once"
+                )
         total = sketches[0]
         for sketch in sketches[1:]:
-            total = total + sketch
+            total = total._plus(sketch)
         return total

@@ -1,0 +1,77 @@
+"""CSV files, which have no types: guessed ones, and the canonical form of a field."""
+
+import csv
+import gzip
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcnet.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = [
+    "canonical_csv_text",
+    "csv_separator",
+    "guessed_csv_types",
+    "plain_name",
+    "refuse_repeated_names",
+    "with_plain_names",
+]
+
+_ROWS_TO_GUESS_TYPES_FROM = 10_000
+
+
+def csv_separator(kind: str) -> str:
+    """Return what parts the columns of a "csv" or "tsv" file."""
+    return "\t" if kind == "tsv" else ","
+
+
+def guessed_csv_types(paths: Sequence[Path], separator: str) -> "dict[str, pl.DataType]":
+    """Return the type of each column, as the first rows suggest it."""
+    import polars as pl
+
+    guessed = pl.scan_csv(
+        list(paths), separator=separator, infer_schema_length=_ROWS_TO_GUESS_TYPES_FROM, glob=False
+    ).collect_schema()
+    return dict(guessed)
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a column as it is meant: Polars leaves the quotes in it doubled."""
+    return name.replace('""', '"')
+
+
+def with_plain_names(frame: "pl.LazyFrame") -> "pl.LazyFrame":
+    """Return the table with the names of its columns as they are meant."""
+    doubled = [name for name in frame.collect_schema().names() if plain_name(name) != name]
+    return frame.rename({name: plain_name(name) for name in doubled}) if doubled else frame
+
+
+def canonical_csv_text(column: "pl.Expr") -> "pl.Expr":
+    """Return the canonical text of a field that is read from CSV.
+
+    The text stays as it is (007, 1e5, 1.10, 0x1F) but for two things that typed files have, too: pandas writes whole
+    numbers beside missing ones with ".0", so 7.0 is 7 and -0.0 is 0; and True and False are true and false.
+    """
+    import polars as pl
+
+    text = column.str.replace(r"^(-?(?:0|[1-9]\d*))\.0$", "${1}")
+    zero = pl.when(column == "-0.0").then(pl.lit("0")).otherwise(text)
+    return zero.replace({"True": "true", "False": "false"})
+
+
+def refuse_repeated_names(paths: Sequence[Path], separator: str) -> None:
+    """Refuse a file with two columns of one name: Polars would rename the second."""
+    for path in paths:
+        opened = gzip.open if path.name.lower().endswith(".gz") else open
+        try:
+            with opened(path, "rt", encoding="utf-8-sig", newline="") as lines:
+                header = next(csv.reader(lines, delimiter=separator), [])
+        except (OSError, EOFError, UnicodeDecodeError, csv.Error):
+            continue  # Polars reads the file next and says what is wrong with it
+        twice = [name for name, count in Counter(header).items() if count > 1]
+        if twice:
+            raise InputError(f"{path} has two columns named {twice[0]!r}; give each its own name")

@@ -1,0 +1,175 @@
+"""Rows to sketch: the one loop through which every row goes, from columns in memory and from log files alike."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet._shared.user_warnings import warn
+from mcnet.data.columns import (
+    DescribeRow,
+    as_floats,
+    describe_row,
+    labels_column,
+    scores_column,
+    weights_column,
+)
+from mcnet.data.fields import FieldColumn
+from mcnet.data.negative_sampling import restore_negatives
+from mcnet.errors import InputError
+from mcnet.sketch.accumulator import Accumulator
+from mcnet.sketch.folds import MOST_FOLDS, check_folds, deal_rows, folds_column
+from mcnet.sketch.grid import Resolution, make_grid
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["Batch", "ColumnNames", "RowReading", "sketch_batches"]
+
+_VALUES_WORTH_A_WARNING = 1_000
+"""A field with more values than this, most of them with a single row, is probably an id."""
+
+_BEGINS_AS_DAY = re.compile(r"\d{4}-\d\d-\d\d").match
+
+_NEARLY_ZERO = 1.01e-7
+"""Scores of 0 and 1 are clipped to this distance from 0 and 1."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows as columns of any kind, not yet validated; `folds` is None unless there is a column of folds."""
+
+    first_row: int
+    score: Any
+    label: Any
+    weight: Any = None
+    folds: Any = None
+    fields: list[FieldColumn] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+
+@dataclass(frozen=True)
+class ColumnNames:
+    """What messages call the columns, the rows and all of them together."""
+
+    score: str = "score"
+    label: str = "label"
+    weight: str = "weight"
+    folds: str = "folds"
+    describe_row: DescribeRow = describe_row
+    source: str = "the table"
+
+
+@dataclass(frozen=True)
+class RowReading:
+    """How rows are read: into how many folds (None for a column of folds), on which grid, as which kind of scores."""
+
+    folds: int | None
+    resolution: Resolution
+    score_type: ScoreType
+    negatives_kept: float
+
+    @property
+    def needs_no_change(self) -> bool:
+        """Whether scores and labels enter the sketch as they are."""
+        return self.score_type == "probability" and self.negatives_kept == 1.0
+
+
+def sketch_batches(
+    batches: Iterable[Batch],
+    names: ColumnNames,
+    reading: RowReading,
+    *,
+    columns: Mapping[str, str] | None = None,
+    sources: tuple[str, ...] | None = None,
+) -> Sketch:
+    """Validate batches of rows and add them up.
+
+    Parameters
+    ----------
+    batches : the rows, in their order.
+    names : what messages call the columns.
+    reading : how the rows are read.
+    columns : the names of the columns to remember in the sketch.
+    sources : short digests of what the rows come from; by default of the sketch itself.
+    """
+    grid = make_grid(reading.resolution)
+    accumulator = Accumulator(grid, MOST_FOLDS if reading.folds is None else check_folds(reading.folds))
+    rows = 0
+    for batch in batches:
+        if len(batch) == 0:
+            continue
+        _add(accumulator, batch, names, reading)
+        rows += len(batch)
+    if rows == 0:
+        raise InputError(f"{names.source} has no rows; at least one row is needed")
+    if accumulator.rows == 0:
+        raise InputError(f"every row of {names.source} has weight 0; at least one row with a weight above 0 is needed")
+    contexts, cells = accumulator.finish()
+    folds = int(np.max(cells.fold)) + 1 if reading.folds is None else reading.folds
+    sketch = Sketch(
+        contexts,
+        cells,
+        grid.resolution,
+        int(folds),
+        accumulator.rows,
+        columns=dict(columns or {}),
+        score_type=reading.score_type,
+        negatives_kept=float(reading.negatives_kept),
+        known_sources=sources,
+    )
+    _warn_of_ids(sketch)
+    _warn_of_swapped_columns(sketch, names)
+    return sketch
+
+
+def _add(accumulator: Accumulator, batch: Batch, names: ColumnNames, reading: RowReading) -> None:
+    """Validate one batch and add it to the cells."""
+    where: dict[str, Any] = {"first_row": batch.first_row, "describe_row": names.describe_row}
+    weights: FloatArray | None = None
+    if batch.weight is None and reading.needs_no_change:
+        # The usual rows are validated by the loop that adds them; only if it refuses them is the reason found out.
+        labels = as_floats(batch.label, names.label, **where)
+        scores = as_floats(batch.score, names.score, **where)
+    else:
+        labels = labels_column(batch.label, name=names.label, **where)
+        if batch.weight is not None:
+            weights = weights_column(batch.weight, name=names.weight, **where)
+        labels, weights = restore_negatives(labels, weights, reading.negatives_kept)
+        scores = scores_column(batch.score, score_type=reading.score_type, name=names.score, clip=False, **where)
+    folds = None
+    if batch.folds is not None:
+        folds = folds_column(batch.folds, name=names.folds, **where)
+    elif reading.folds is not None and reading.folds > 1:
+        folds = deal_rows(batch.first_row, len(labels), reading.folds)
+    if not accumulator.add(scores, labels, weights, batch.fields, folds):
+        labels_column(labels, name=names.label, **where)
+        scores_column(scores, name=names.score, **where)
+
+
+def _warn_of_ids(sketch: Sketch) -> None:
+    """Warn of a field that has a value of its own in most rows."""
+    for name, values in zip(sketch.contexts.names, sketch.contexts.values, strict=True):
+        # Moments may be cut to periods later.
+        if (
+            len(values) > _VALUES_WORTH_A_WARNING
+            and 2 * len(values) > sketch.rows
+            and not _BEGINS_AS_DAY(values[0] or "")
+        ):
+            warn(
+                f"field {name!r} has {len(values):,} values in {sketch.rows:,} rows; if it is an id, leave it out: "
+                "rare values have too few rows for curves of their own"
+            )
+
+
+def _warn_of_swapped_columns(sketch: Sketch, names: ColumnNames) -> None:
+    """Warn of scores that are all 0 or 1 beside labels that are fractions."""
+    only_0_or_1 = ((sketch.score < _NEARLY_ZERO) | (sketch.score > 1.0 - _NEARLY_ZERO)).all()
+    if only_0_or_1 and (sketch.positives != np.floor(sketch.positives)).any():
+        warn(
+            f"every {names.score} is 0 or 1 and {names.label} has fractions; "
+            "if the columns of scores and labels are swapped, swap them back"
+        )

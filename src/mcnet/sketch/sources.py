@@ -1,0 +1,49 @@
+"""Sources: short digests of what a sketch was made from, so that rows that are added twice are noticed."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mcnet.sketch.sketch import Sketch
+
+__all__ = ["LEAST_ROWS_TO_RECOGNISE", "content_digest", "file_digests"]
+
+LEAST_ROWS_TO_RECOGNISE = 100
+"""Sketches of fewer rows may be equal without being made of the same rows."""
+
+_DIGEST_BYTES = 8
+_SAMPLED_BYTES = 1 << 16
+"""Of a file, the first and the last bytes are read, and its size."""
+
+
+def file_digests(paths: Sequence[Path]) -> tuple[str, ...]:
+    """Return a digest per file: the same for copies of a file, whatever their names."""
+    return tuple(_file_digest(path) for path in paths)
+
+
+def _file_digest(path: Path) -> str:
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    size = path.stat().st_size
+    digest.update(str(size).encode())
+    with path.open("rb") as file:
+        digest.update(file.read(_SAMPLED_BYTES))
+        if size > _SAMPLED_BYTES:
+            file.seek(-min(_SAMPLED_BYTES, size - _SAMPLED_BYTES), 2)
+            digest.update(file.read())
+    return digest.hexdigest()
+
+
+def content_digest(sketch: "Sketch") -> str:
+    """Return a digest of the fields, their values and the cells of a sketch."""
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    contexts, cells = sketch.contexts, sketch.cells
+    digest.update(repr((contexts.names, sketch.resolution, sketch.folds, sketch.rows)).encode())
+    for values in contexts.values:
+        digest.update(repr(values).encode())
+    for column in (contexts.table, cells.context, cells.key, cells.fold, cells.sums):
+        digest.update(np.ascontiguousarray(column).data)
+    return digest.hexdigest()
