@@ -72,11 +72,12 @@ def test_demo_has_the_published_model_with_and_without_the_field():
 
 
 def test_the_help_of_export_names_every_option_of_every_target(mcnet):
-    from mcnet.export.export import TARGETS, export_options
+    from mcnet.export.export import export_options
+    from mcnet.export.targets import targets
 
     shown = mcnet("export", "--help").out
     blocks = re.split(r"\n    (?=(?:onnx|c|sql|table)  )", shown.partition("Example:")[0])[1:]
     by_target = {block.split()[0]: block for block in blocks}
-    assert set(by_target) == set(TARGETS)
+    assert set(by_target) == set(targets())
     for target, block in by_target.items():
         assert set(re.findall(r"\b([a-z_]+)=", block)) == set(export_options(target))

@@ -66,7 +66,8 @@ def _nasty_models(draw):
             st.lists(st.floats(1e-12, 1.0 - 1e-12), min_size=len(knots), max_size=len(knots)).map(np.array)
         )
         pairs.append((knots, np.sort(probabilities) if monotone else probabilities))
-    return CalibrationModel("isotonic", {}, contexts, Curves.of(pairs), monotone, {"note": "*/ ??/ -- '\" é\n"})
+    history = {"note": "*/ ??/ -- '\" é\n"}
+    return CalibrationModel("isotonic", {}, contexts, Curves.of(pairs), monotone, provenance=history)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 import mcnet
-from mcnet.export import TARGETS, export_model, export_options
+from mcnet.export import export_model, export_options
+from mcnet.export.targets import targets
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def test_the_target_may_be_named(tmp_path, fitted):
 
 def test_what_cannot_be_done_is_said_and_nothing_is_written(tmp_path, fitted):
     for arguments, message in [
-        ((fitted, tmp_path / "model.xyz"), "say so: 'onnx' or 'c'"),
+        ((fitted, tmp_path / "model.xyz"), "say so: 'c' or 'onnx'"),
         ((fitted, tmp_path / "model.h", "java"), "to is 'java'"),
         ((object(), tmp_path / "model.h"), "object cannot be exported"),
         ((fitted, tmp_path / "nowhere" / "model.h"), "does not exist"),
@@ -57,7 +58,7 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(tmp_path, fitted):
 
 
 def test_every_target_tells_its_options():
-    assert {target: "name" in export_options(target) for target in TARGETS} == {
+    assert {target: "name" in export_options(target) for target in sorted(targets())} == {
         "onnx": False,
         "c": True,
         "sql": False,
@@ -86,7 +87,7 @@ def test_the_c_and_sql_exports_need_no_onnx_and_no_polars(tmp_path, fitted):
         ("onnx", {"missing_number": 2**63}, "it is a whole number of 64 bits"),
         ("onnx", {"field_type": 5}, "field_type is 5; it is a text, or a mapping"),
         ("onnx", {"field_type": "int32"}, "it is 'string' or 'int64'"),
-        ("onnx", {"score_type": None}, "score_type is None"),
+        ("onnx", {"number_type": None}, "number_type is None"),
         ("sql", {"score": 5}, "score is 5"),
         ("sql", {"tables": 5}, "tables is 5; it is a name"),
         ("sql", {"tables": ["a", 5]}, "tables is"),

@@ -55,7 +55,7 @@ def test_nasty_models_have_the_bits_of_predict(tmp_path_factory, nasty_models, r
 
 
 def test_float_scores_are_widened_first(tmp_path, large_model, rows_for, predicted):
-    export_onnx(large_model, tmp_path / "model.onnx", score_type="float")
+    export_onnx(large_model, tmp_path / "model.onnx", number_type="float")
     scores, fields = rows_for(large_model, 2_000)
     narrow = scores.astype(np.float32)
     found = _run(tmp_path / "model.onnx", narrow, fields)
@@ -152,7 +152,7 @@ def test_without_onnx_the_error_says_what_to_install(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "options", [{"score_type": "half"}, {"field_type": "int8"}, {"field_type": {"country": "int64"}}]
+    "options", [{"number_type": "half"}, {"field_type": "int8"}, {"field_type": {"country": "int64"}}]
 )
 def test_unknown_options_are_refused(tmp_path, options):
     with pytest.raises(mcnet.InputError):

@@ -1,5 +1,5 @@
-"""Curves out of Python: ONNX, C, SQL and tables."""
+"""Curves out of Python: ONNX, C, SQL and tables. A new target is one module with a `TARGET` (see targets.py)."""
 
-from mcnet.export.export import TARGETS, export_model, export_options
+from mcnet.export.export import export_model, export_options
 
-__all__ = ["TARGETS", "export_model", "export_options"]
+__all__ = ["export_model", "export_options"]

@@ -6,45 +6,61 @@ from itertools import chain, count
 from os import PathLike
 
 from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.typing import ScoreType
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.export.c_source import EXAMPLE, HEADER, WITH_FIELDS, WITHOUT_FIELDS
-from mcnet.export.contents import Exported, warn_of_size
+from mcnet.export.c_source import (
+    EXAMPLE,
+    HEADER,
+    LOGIT_SCORES,
+    PROBABILITY_SCORES,
+    SIGMOID,
+    WITH_FIELDS,
+    WITHOUT_FIELDS,
+)
+from mcnet.export.contents import Exported, checked_score_type, warn_of_size
 from mcnet.export.context_map import ContextMap
 from mcnet.export.guide_table import Guide
 from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, Pieces
 from mcnet.export.stamp import stamp, stamp_line
+from mcnet.export.targets import Target
 from mcnet.model.model import CalibrationModel
 
-__all__ = ["export_c"]
+__all__ = ["TARGET", "export_c"]
 
-_A_LINE = 6
-_BYTES_A_PIECE = 46
+_ENTRIES_PER_LINE = 6
 _LONGEST_LITERAL = 4095
 
 
-def export_c(model: CalibrationModel, path: str | PathLike[str], *, name: str = "mcnet") -> None:
+def export_c(
+    model: CalibrationModel, path: str | PathLike[str], *, name: str = "mcnet", score_type: ScoreType | None = None
+) -> None:
     """Write the model as a C99 header, usable from C++ too, with NAME_calibrate, NAME_calibrate_many and NAME_context.
 
     Parameters
     ----------
     name : what the names in the header begin with; models used in one program need different ones. Macros begin with
         it in capitals, or, if it has capitals itself, with it and _own.
+    score_type : what the functions take, "probability" or "logit"; by default what the model was fitted on.
     """
+    takes = checked_score_type(model, score_type)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         raise InputError(f"name is {name!r}; it begins the names in C: letters, digits and _, a letter first")
     exported = Exported.of(model)
-    origin = stamp(model, exported)
+    origin = stamp(model, exported, takes)
     known = ContextMap.of(exported.contexts)
     parameters = _parameters(known, name)
     pieces = Pieces.of(exported.curves)
-    warn_of_size("C header", len(pieces), _BYTES_A_PIECE)
     shared = {"name": name, "NAME": _macros(name), "contexts": str(len(exported.curves) - 1)}
+    shared["score"] = f"{name}_probability_(score)" if takes == "logit" else "score"
     text = HEADER.substitute(
         shared,
         stamp=stamp_line(origin),
         usage=_call(name, parameters),
         checksum=_literal(origin["checksum"]),
         method=_literal(model.method),
+        include="#include <math.h>\n" if takes == "logit" else "",
+        scores=LOGIT_SCORES if takes == "logit" else PROBABILITY_SCORES,
+        sigmoid=SIGMOID.substitute(shared) if takes == "logit" else "",
         functions=_lookup(known, parameters, shared) if known.names else WITHOUT_FIELDS.substitute(shared),
         example=EXAMPLE.substitute(
             shared,
@@ -53,6 +69,7 @@ def export_c(model: CalibrationModel, path: str | PathLike[str], *, name: str = 
         ),
         **_tables(pieces),
     )
+    warn_of_size("C header", len(text), len(pieces))
     with whole_file(path) as part:
         part.write_text(text, encoding="ascii")
 
@@ -152,7 +169,9 @@ def _call(name: str, values: list[str]) -> str:
 def _lines(entries: Iterable[str]) -> str:
     """Lay entries out in lines, a few each."""
     items = list(entries)
-    return ",\n".join("    " + ", ".join(items[at : at + _A_LINE]) for at in range(0, len(items), _A_LINE))
+    return ",\n".join(
+        "    " + ", ".join(items[at : at + _ENTRIES_PER_LINE]) for at in range(0, len(items), _ENTRIES_PER_LINE)
+    )
 
 
 def _literal(text: str | bytes) -> str:
@@ -164,3 +183,6 @@ def _literal(text: str | bytes) -> str:
         )
     plain = "".join(chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in data)
     return f'"{plain}"'
+
+
+TARGET = Target("c", (".h", ".hpp"), export_c)

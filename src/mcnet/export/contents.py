@@ -5,18 +5,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mcnet._shared.typing import ScoreType
 from mcnet.curves.compile import family_curves
 from mcnet.curves.curves import Curves
 from mcnet.data.contexts import Contexts
-from mcnet.errors import CalibrationWarning, NotSupportedError
+from mcnet.errors import CalibrationWarning, InputError, NotSupportedError
 from mcnet.model.model import CalibrationModel
 
-__all__ = ["MOST_COMBINATIONS", "Exported", "warn_of_size"]
+__all__ = ["LARGE_BYTES", "MOST_COMBINATIONS", "Exported", "checked_score_type", "warn_of_size"]
 
 MOST_COMBINATIONS = 100_000
 """Up to so many combinations of field values are compiled for an export, each to a curve of its own."""
 
-_LARGE = 50_000_000
+LARGE_BYTES = 50_000_000
+"""A larger export is announced with its size."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,12 +54,19 @@ class Exported:
         return Exported(Contexts(contexts.names, contexts.values, table), curves, len(missing), error)
 
 
-def warn_of_size(what: str, pieces: int, bytes_each: int) -> None:
+def checked_score_type(model: CalibrationModel, score_type: ScoreType | None) -> ScoreType:
+    """Return what an export takes: as asked for, or what the model was fitted on."""
+    if score_type not in (None, "probability", "logit"):
+        raise InputError(f"score_type is {score_type!r}; it is 'probability' or 'logit'")
+    return score_type or model.score_type
+
+
+def warn_of_size(what: str, size: float, pieces: int) -> None:
     """Warn of a file of many megabytes, before it is written."""
-    if pieces * bytes_each > _LARGE:
+    if size > LARGE_BYTES:
         warnings.warn(
-            f"the {what} will have about {pieces * bytes_each / 1e6:,.0f} MB, since the curves have {pieces:,} pieces; "
+            f"the {what} will have about {size / 1e6:,.0f} MB, since the curves have {pieces:,} pieces; "
             "ONNX and Parquet are the smallest exports, and fewer field values make each smaller",
             CalibrationWarning,
-            stacklevel=2,
+            stacklevel=3,
         )

@@ -1,24 +1,15 @@
 """One door to all exports: name the target, or let the file's name say it."""
 
-import inspect
-import warnings
-from collections.abc import Callable
-from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from mcnet.errors import CalibrationWarning, InputError, NotFittedError, NotSupportedError
+from mcnet.errors import InputError, NotFittedError, NotSupportedError
 from mcnet.export.options import check_options
+from mcnet.export.targets import targets
 from mcnet.model.model import CalibrationModel
 
-__all__ = ["TARGETS", "default_path", "export_model", "export_options", "target_of"]
-
-TARGETS = ("onnx", "c", "sql", "table")
-"""What a model can be exported to."""
-
-_BY_SUFFIX = {".onnx": "onnx", ".h": "c", ".hpp": "c", ".sql": "sql", ".parquet": "table", ".csv": "table"}
-_SUFFIX = {"onnx": ".onnx", "c": ".h", "sql": ".sql", "table": ".parquet"}
+__all__ = ["default_path", "export_model", "export_options", "target_of"]
 
 
 def export_model(model: Any, path: str | PathLike[str], to: str | None = None, **options: Any) -> None:
@@ -29,23 +20,16 @@ def export_model(model: Any, path: str | PathLike[str], to: str | None = None, *
     model : a model (from mcnet.load) or a fitted calibrator.
     path : the file to write.
     to : "onnx", "c", "sql" or "table"; by default what the ending of `path` says (.onnx, .h, .sql, .parquet, .csv).
-    options : those of export_onnx, export_c, export_sql or export_table.
+    options : those of export_onnx, export_c, export_sql or export_table. What is exported takes the scores that the
+        model was fitted on, probabilities or logits, unless the option score_type says otherwise.
     """
-    to = target_of(path, to)
-    writer = _writer(to)
-    unknown = sorted(set(options) - set(export_options(to)))
+    target = targets()[target_of(path, to)]
+    unknown = sorted(set(options) - set(target.options))
     if unknown:
-        known = ", ".join(export_options(to))
-        raise InputError(f"the export to {to} has no option {', '.join(unknown)}; it has {known}")
+        known = ", ".join(target.options)
+        raise InputError(f"the export to {target.name} has no option {', '.join(unknown)}; it has {known}")
     check_options(options)
-    served = _served(model)
-    if served.score_type == "logit":
-        warnings.warn(
-            "the model was fitted on logits z, and its export takes probabilities: give it 1 / (1 + exp(-z))",
-            CalibrationWarning,
-            stacklevel=2,
-        )
-    writer(served, path, **options)
+    target.write(_served(model), path, **options)
 
 
 def target_of(path: str | PathLike[str], to: str | None = None) -> str:
@@ -54,11 +38,13 @@ def target_of(path: str | PathLike[str], to: str | None = None) -> str:
     >>> target_of("ctr.h"), target_of("ctr.inc", "c")
     ('c', 'c')
     """
+    known = targets()
     if to is None:
-        to = _BY_SUFFIX.get(Path(path).suffix.lower())
+        suffix = Path(path).suffix.lower()
+        to = next((name for name, target in known.items() if suffix in target.suffixes), None)
         if to is None:
             raise InputError(f"the ending of {str(path)!r} does not say what to export to; say so: {_listed()}")
-    if to not in TARGETS:
+    if to not in known:
         raise InputError(f"to is {to!r}; it is {_listed()}")
     return to
 
@@ -70,27 +56,22 @@ def default_path(model: str | PathLike[str], to: str, **options: Any) -> Path:
     ('model.h', 'model.csv')
     """
     path = Path(model)
-    suffix = ".csv" if to == "table" and options.get("format") == "csv" else _SUFFIX[target_of(path, to)]
-    return path.with_suffix(suffix)
+    suffixes = targets()[target_of(path, to)].suffixes
+    format = f".{options.get('format')}"
+    return path.with_suffix(format if format in suffixes else suffixes[0])
 
 
 def export_options(to: str) -> dict[str, Any]:
     """Return the options of a target and their defaults.
 
-    >>> export_options("c")
-    {'name': 'mcnet'}
+    >>> export_options("table")
+    {'format': None}
     """
-    parameters = inspect.signature(_writer(to)).parameters.values()
-    return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
-
-
-def _writer(to: str) -> Callable[..., None]:
-    writer: Callable[..., None] = getattr(import_module(f"mcnet.export.{target_of('', to)}"), f"export_{to}")
-    return writer
+    return targets()[target_of("", to)].options
 
 
 def _listed() -> str:
-    return " or ".join(repr(target) for target in TARGETS)
+    return " or ".join(repr(target) for target in sorted(targets()))
 
 
 def _served(model: Any) -> CalibrationModel:

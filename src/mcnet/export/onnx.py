@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.typing import ScoreType
 from mcnet.data.fields import MISSING_LABEL
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.export.contents import Exported, warn_of_size
+from mcnet.export.contents import Exported, checked_score_type, warn_of_size
 from mcnet.export.context_map import ContextMap
 from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, Pieces
 from mcnet.export.stamp import stamp
+from mcnet.export.targets import Target
 from mcnet.model.model import CalibrationModel
 from mcnet.version import __version__
 
 if TYPE_CHECKING:
     from mcnet.export.onnx_graph import Graph
 
-__all__ = ["ML_OPSET", "OPSET", "FieldType", "export_onnx"]
+__all__ = ["ML_OPSET", "OPSET", "TARGET", "FieldType", "export_onnx"]
 
 OPSET = 17
 """The version of the standard operators the graph is written in."""
@@ -30,7 +32,6 @@ ML_OPSET = 3
 
 _IR_VERSION = 8
 _LOWEST_INT64 = -(2**63)
-_BYTES_A_PIECE = 24
 
 FieldType = Literal["string", "int64"]
 
@@ -39,35 +40,41 @@ def export_onnx(
     model: CalibrationModel,
     path: str | PathLike[str],
     *,
-    score_type: Literal["double", "float"] = "double",
+    number_type: Literal["double", "float"] = "double",
     field_type: FieldType | Mapping[str, FieldType] = "string",
     missing: str = MISSING_LABEL,
     missing_number: int = _LOWEST_INT64,
+    score_type: ScoreType | None = None,
 ) -> None:
-    """Write the model as an ONNX graph: inputs score and one a field, shape [rows]; output calibrated, double.
+    """Write the model as an ONNX graph: inputs score and one per field, shape [rows]; output calibrated, double.
 
     A score below 0 or above 1 is taken as 0 or 1, and NaN gives NaN.
 
     Parameters
     ----------
-    score_type : the type of the input score; float is widened to double before anything is computed.
+    number_type : the type of the input score; float is widened to double before anything is computed.
     field_type : the type of the field inputs, for all or by name; int64 where every value is a whole number.
     missing : the text that stands for a missing value, which ONNX does not have; never a value of the model itself.
     missing_number : the same for int64 inputs.
+    score_type : what the input score is, "probability" or "logit"; by default what the model was fitted on.
     """
+    takes = checked_score_type(model, score_type)
     try:
         from onnx import TensorProto, checker, helper
 
         from mcnet.export.onnx_graph import Graph
     except ImportError:
         raise NotSupportedError("the export to ONNX needs the package onnx; pip install 'mcnet[onnx]'") from None
-    if score_type not in ("double", "float"):
-        raise InputError(f"score_type is {score_type!r}; it is 'double' or 'float'")
+    if number_type not in ("double", "float"):
+        raise InputError(f"number_type is {number_type!r}; it is 'double' or 'float'")
     graph = Graph("calibrated")
-    wide = score_type == "double"
-    score = graph.input("score", TensorProto.DOUBLE if wide else TensorProto.FLOAT, "the raw score, inside [0, 1]")
+    wide = number_type == "double"
+    what = "the raw score, a logit" if takes == "logit" else "the raw score, inside [0, 1]"
+    score = graph.input("score", TensorProto.DOUBLE if wide else TensorProto.FLOAT, what)
     if not wide:
         score = graph.add("Cast", score, to=TensorProto.DOUBLE)
+    if takes == "logit":
+        score = graph.add("Sigmoid", score)
     exported = Exported.of(model)
     known = ContextMap.of(exported.contexts)
     if "" in known.names:
@@ -83,7 +90,6 @@ def export_onnx(
             columns.append(graph.input(name, TensorProto.INT64, what + str(missing_number)))
     curve = _curve(graph, known, columns, keys)
     pieces = Pieces.of(exported.curves)
-    warn_of_size("ONNX graph", len(pieces), _BYTES_A_PIECE)
     _evaluate(graph, pieces, score, curve)
     document = helper.make_model(
         graph.finished("calibrated"),
@@ -93,13 +99,15 @@ def export_onnx(
         producer_version=__version__,
         doc_string=f"Raw score to calibrated probability, by {model.method}; the metadata say where it comes from.",
     )
-    origin = {**stamp(model, exported), "inputs": {info.name: info.doc_string for info in graph.inputs}}
+    origin = {**stamp(model, exported, takes), "inputs": {info.name: info.doc_string for info in graph.inputs}}
     helper.set_model_props(
         document, {key: value if isinstance(value, str) else json.dumps(value) for key, value in origin.items()}
     )
     checker.check_model(document)
+    content = document.SerializeToString(deterministic=True)
+    warn_of_size("ONNX graph", len(content), len(pieces))
     with whole_file(path) as part:
-        part.write_bytes(document.SerializeToString(deterministic=True))
+        part.write_bytes(content)
 
 
 def _types(names: tuple[str, ...], field_type: FieldType | Mapping[str, FieldType]) -> list[FieldType]:
@@ -203,3 +211,6 @@ def _evaluate(graph: "Graph", pieces: Pieces, score: str, curve: str | None) -> 
     found = graph.add("Min", line, graph.add("Gather", graph.table(pieces.ceilings), piece))
     # Without this, a NaN would be clipped to an honest-looking score.
     graph.add("Where", graph.add("IsNaN", score), score, found, output="calibrated")
+
+
+TARGET = Target("onnx", (".onnx",), export_onnx)

@@ -8,10 +8,10 @@ from mcnet.errors import InputError
 
 __all__ = ["check_options", "option_from_text"]
 
-_TEXTS = ("dialect", "form", "format", "name", "output", "score", "score_type")
+_TEXTS = ("dialect", "form", "format", "name", "output", "number_type", "score", "score_type")
 _TABLES = ("source", "tables")
 _COLUMNS = ("fields", "field_type")
-_OPTIONAL = ("fields", "format", "score")
+_OPTIONAL = ("fields", "format", "score", "score_type")
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -57,6 +57,8 @@ def _wanted(name: str, value: Any) -> str | None:
     if name in _TABLES:
         parts = isinstance(value, Sequence) and not isinstance(value, str | bytes) and all(map(_is_text, value))
         return None if _is_text(value) or (parts and len(value)) else 'a name, as in "table" or "schema.table"'
+    if name not in _COLUMNS:
+        return None  # an option of one target, which checks it
     if name == "field_type" and _is_text(value):
         return None
     texts = isinstance(value, Mapping) and all(_is_text(v) and isinstance(k, str) for k, v in value.items())

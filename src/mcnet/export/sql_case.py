@@ -19,14 +19,25 @@ class Columns:
     rows: str
 
     @staticmethod
-    def of(source: str, score: str, fields: Sequence[str], dialect: Dialect) -> "Columns":
-        """Return the columns of a table, all quoted here but the table."""
+    def of(source: str, score: str, fields: Sequence[str], dialect: Dialect, *, logits: bool = False) -> "Columns":
+        """Return the columns of a table, all quoted here but the table; logits become probabilities."""
         number, rows = f"r.{dialect.column(score)}", f"{source} AS r"
-        if dialect.name == "postgresql":
-            # Beside a score that is numeric, every literal would stay numeric: slow, and other digits.
-            rows += f" CROSS JOIN LATERAL (SELECT CAST({number} AS {dialect.double_type}) AS x) AS s"
-            number = "s.x"
+        if logits or dialect.name == "postgresql":
+            # Beside a score that is numeric, PostgreSQL leaves every literal numeric: slow, and other digits.
+            x = f"CAST({number} AS {dialect.double_type})"
+            x = _sigmoid(x, dialect) if logits else x
+            if dialect.name == "bigquery":
+                rows, number = f"{rows} CROSS JOIN UNNEST([{x}]) AS s", "s"
+            else:
+                rows, number = f"{rows} CROSS JOIN LATERAL (SELECT {x} AS x) AS s", "s.x"
         return Columns(number, tuple(f"r.{dialect.column(name)}" for name in fields), rows)
+
+
+def _sigmoid(logit: str, dialect: Dialect) -> str:
+    """Return the probability of a logit; beyond ±50 it is 0 or 1 to every digit that is used, and exp is safe."""
+    near = f"LEAST(GREATEST({logit}, -50e0), 50e0)"
+    nothing = f"{logit} IS NULL OR {dialect.is_nan.format(logit)}"  # GREATEST leaves NULL out
+    return f"CASE WHEN {nothing} THEN NULL ELSE 1e0 / (1e0 + EXP(-{near})) END"
 
 
 def case_expression(pieces: Pieces, known: ContextMap, columns: Columns, dialect: Dialect) -> str:

@@ -1,5 +1,6 @@
 """What the SQL dialects write differently: quotes, types, numbers, and how tables are made."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -35,7 +36,7 @@ class Dialect:
 
     def column(self, name: str) -> str:
         """Return the quoted name of a column."""
-        if not name or "\x00" in name:
+        if not name or "\x00" in name or "\r" in name:
             raise InputError(
                 f"{name!r} cannot be the name of a column in SQL; name the columns with score=, fields=, output="
             )
@@ -63,6 +64,19 @@ def _doubled(mark: str) -> Callable[[str], str]:
     return lambda text: mark + text.replace(mark, mark * 2) + mark
 
 
+def _by_number(quote: Callable[[str], str]) -> Callable[[str], str]:
+    """Return a quote that writes control characters by their number: a reader of text files may change a line's end."""
+
+    def quoted(value: str) -> str:
+        parts = re.split(r"([\x00-\x1f\x7f-\x9f\u2028\u2029])", value)
+        if len(parts) == 1:
+            return quote(value)
+        texts = [f"chr({ord(part)})" if place % 2 else quote(part) for place, part in enumerate(parts)]
+        return f"({' || '.join(texts)})"
+
+    return quoted
+
+
 def _postgres_text(value: str) -> str:
     # An E-text means the same whatever the server's standard_conforming_strings.
     return "E" + _doubled("'")(value.replace("\\", "\\\\")) if "\\" in value else _doubled("'")(value)
@@ -85,14 +99,14 @@ def _code_point(char: str) -> str:
 
 DIALECTS = {
     "duckdb": Dialect(
-        "duckdb", "VARCHAR", "INTEGER", "DOUBLE", _doubled("'"), _doubled('"'), "isnan(CAST({} AS DOUBLE))"
+        "duckdb", "VARCHAR", "INTEGER", "DOUBLE", _by_number(_doubled("'")), _doubled('"'), "isnan(CAST({} AS DOUBLE))"
     ),
     "postgresql": Dialect(
         "postgresql",
         "TEXT",
         "INTEGER",
         "DOUBLE PRECISION",
-        _postgres_text,
+        _by_number(_postgres_text),
         _doubled('"'),
         "{} = 'NaN'",
     ),

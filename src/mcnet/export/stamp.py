@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from mcnet._shared.typing import ScoreType
 from mcnet.export.contents import Exported
 from mcnet.model.file import model_document
 from mcnet.model.model import CalibrationModel
@@ -11,7 +12,7 @@ from mcnet.version import __version__
 __all__ = ["stamp", "stamp_line"]
 
 
-def stamp(model: CalibrationModel, exported: Exported) -> dict[str, Any]:
+def stamp(model: CalibrationModel, exported: Exported, score_type: ScoreType | None = None) -> dict[str, Any]:
     """Return the origin of an export; the checksum is the one in the saved model's file."""
     origin = {
         "producer": f"mcnet {__version__}",
@@ -20,6 +21,7 @@ def stamp(model: CalibrationModel, exported: Exported) -> dict[str, Any]:
         "fields": list(model.fields),
         "curves": len(exported.curves),
         "monotone": model.monotone,
+        "score_type": score_type or model.score_type,
         "provenance": model.provenance,
     }
     if exported.added:

@@ -1,7 +1,8 @@
-"""Curves to a table: every knot a row, for anything that reads Parquet or CSV."""
+"""Curves to a table: one row per knot, for anything that reads Parquet or CSV."""
 
 import json
 import re
+import warnings
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -10,24 +11,25 @@ import numpy as np
 
 from mcnet._shared.atomic_files import whole_file
 from mcnet.data.contexts import ANY
-from mcnet.errors import InputError
+from mcnet.errors import CalibrationWarning, InputError
 from mcnet.export.contents import Exported, warn_of_size
 from mcnet.export.context_map import free_name
 from mcnet.export.stamp import stamp, stamp_line
+from mcnet.export.targets import Target
 from mcnet.model.model import CalibrationModel
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["export_table", "knot_table"]
+__all__ = ["TARGET", "export_table", "knot_table"]
 
 _FORMATS = ("parquet", "csv")
-_BYTES_A_KNOT = {"parquet": 18, "csv": 60}
+_BYTES_PER_KNOT = {"parquet": 18, "csv": 60}
 _NUMBERS = ("curve", "knot", "score", "probability")
 
 
 def knot_table(exported: Exported) -> "pl.DataFrame":
-    """Return the knots of every curve, one a row: the context, curve, knot, score, probability.
+    """Return the knots of every curve, one per row: the context, curve, knot, score, probability.
 
     A field has two columns: its value, and after it NAME_is, which tells a "value" from "missing" and "any" (any value
     not listed). Curve 0 is the pooled one, for every combination that has no curve of its own. A curve is straight
@@ -79,8 +81,15 @@ def export_table(
     if chosen not in _FORMATS:
         raise InputError(f"a table is written as parquet or csv; {str(path)!r} ends in neither, so pass format=")
     exported = Exported.of(model)
-    origin = stamp(model, exported)
-    warn_of_size(f"{chosen} table", len(exported.curves.probabilities), _BYTES_A_KNOT[chosen])
+    origin = stamp(model, exported, "probability")
+    knots = len(exported.curves.probabilities)
+    warn_of_size(f"{chosen} table", knots * _BYTES_PER_KNOT[chosen], knots)
+    if model.score_type == "logit":
+        warnings.warn(
+            "the model was fitted on logits z, and its table is of probabilities: look up 1 / (1 + exp(-z))",
+            CalibrationWarning,
+            stacklevel=3,
+        )
     table = knot_table(exported)
     with whole_file(path) as part:
         if chosen == "parquet":
@@ -93,3 +102,6 @@ def export_table(
             # escaped quote inside a text, which has none, is written by its number.
             line = re.sub(r"\\(.)", lambda pair: r"\u0022" if pair[1] == '"' else pair[0], stamp_line(origin))
             part.write_text(f"# {line}\n{body}", encoding="utf-8", newline="\n")
+
+
+TARGET = Target("table", (".parquet", ".csv"), export_table)
