@@ -73,6 +73,21 @@ def test_the_page_does_what_it_shows(page, tmp_path, monkeypatch):
     run_page(page, tmp_path)
 
 
+def test_the_architecture_names_packages_files_and_functions_that_exist():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    source = ROOT / "src" / "mcnet"
+    packages = {path.parent.name for path in source.glob("*/__init__.py")}
+    assert set(re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)) == packages
+    named = re.findall(r"`([\w.]+)`\s+\(`(\w+/\w+\.py)`", page)
+    assert len(named) > 15
+    for name, file in named:
+        found = (source / file).read_text(encoding="utf-8")
+        last = name.rpartition(".")[2]
+        assert re.search(rf"(def|class) {last}\b", found), f"{file} has no {last}"
+    for file in re.findall(r"`(\w+/\w+\.py)`", page):
+        assert (source / file).is_file(), file
+
+
 def test_a_page_that_shows_something_else_is_caught(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "page.md"

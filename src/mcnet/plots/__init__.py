@@ -1,1 +1,1 @@
-"""Numbers → Plotly figures and small HTML tables. It imports no other package of mcnet, so each of them can draw."""
+"""Numbers → Plotly figures and small HTML tables. It imports `_shared` alone, so that every package can draw."""
