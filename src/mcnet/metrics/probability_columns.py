@@ -19,7 +19,7 @@ def columns(
     """Return the three columns as float64, with weight 1 where none is given.
 
     A row of weight `w` and label `y` stands for `w·y` positive and `w·(1−y)` negative rows, everywhere in
-    this room.
+    this package.
 
     >>> columns([0.1, 0.2], [0, 1])
     (array([0.1, 0.2]), array([0., 1.]), array([1., 1.]))

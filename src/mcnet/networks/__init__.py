@@ -1,1 +1,1 @@
-"""Monotone networks and how they are trained; the only room that imports torch."""
+"""Monotone networks and how they are trained, with torch."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.typing import FloatArray
-from mcnet.plots.style import AFTER, BEFORE, Spec, axis, layout, numbers, ratio_axis, ratio_reach, reference_line
+from mcnet.plots.style import AFTER, BEFORE, Spec, axis, layout, numbers, ratio_axis, reference_line
 
 __all__ = ["Drift", "draw_drift"]
 
@@ -16,6 +16,8 @@ _DATE = re.compile(r"\d{4}-\d\d(-\d\d( \d\d:\d\d)?)?")
 _THIN_FACTOR = 2.5
 """A period is thin if its interval, on a log scale, is so many times as wide as that of a usual period."""
 _THIN_OPACITY = 0.3
+_AXIS_MARGIN = 1.12
+"""The axis goes beyond the farthest ratio by this factor."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,12 @@ def draw_drift(drift: Drift, *, height: int = 340) -> Spec:
     kept = [place for place, keep in zip(places, shown, strict=True) if keep]
     if kept:
         traces.append(reference_line([kept[0], kept[-1]], [1.0, 1.0]))
-    reach = ratio_reach(drift.pcoc[:, clear], drift.low[:, clear], drift.high[:, clear])
+    low, high = _ends(drift.pcoc[:, clear])
     more = {"annotations": [_beside(drift, shown)]} if not shown.all() else {}
     return {
         "data": traces,
         "layout": layout(
-            height, xaxis=axis("", **x_axis), yaxis=ratio_axis("PCOC: predicted ÷ observed", reach), **more
+            height, xaxis=axis("", **x_axis), yaxis=ratio_axis("PCOC: predicted ÷ observed", low, high), **more
         ),
     }
 
@@ -93,6 +95,12 @@ def _thin(drift: Drift) -> NDArray[np.bool_]:
     usual = float(np.median(known)) if len(known) else np.inf
     thin: NDArray[np.bool_] = width > _THIN_FACTOR * usual
     return thin
+
+
+def _ends(pcoc: FloatArray) -> tuple[float, float]:
+    """Return the ends of the axis: 1 with some space around it, and all ratios; long whiskers may be cut."""
+    known = pcoc[np.isfinite(pcoc) & (pcoc > 0.0)]
+    return float(known.min(initial=1.0 / 1.1)) / _AXIS_MARGIN, float(known.max(initial=1.1)) * _AXIS_MARGIN
 
 
 def _points(drift: Drift, series: int, places: list[Any], chosen: NDArray[np.bool_], colour: str) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def draw_forest(forest: Forest, *, limit: int = 30) -> Spec:
         "data": traces,
         "layout": layout(
             110 + 26 * rows,
-            xaxis=ratio_axis("PCOC: predicted ÷ observed positives", reach),
+            xaxis=ratio_axis("PCOC: predicted ÷ observed positives", 1.0 / reach, reach),
             yaxis=axis(
                 "",
                 tickvals=places.tolist(),

@@ -102,19 +102,19 @@ def ratio_reach(ratios: FloatArray, low: FloatArray, high: FloatArray) -> float:
     return float(np.exp(1.05 * max(farthest, min(ends.max(initial=0.0), 2.0 * farthest))))
 
 
-def ratio_axis(title: str, reach: float, **more: Any) -> dict[str, Any]:
-    """Return a logarithmic axis from 1 / reach to reach, on which twice and half are as far from 1."""
-    ends = [-float(np.log10(reach)), float(np.log10(reach))]
-    return axis(title, type="log", tickvals=_ratio_ticks(reach), tickformat=".2~f", range=ends, **more)
+def ratio_axis(title: str, low: float, high: float, **more: Any) -> dict[str, Any]:
+    """Return a logarithmic axis between two ratios, on which twice and half are as far from 1."""
+    ends = [float(np.log10(low)), float(np.log10(high))]
+    return axis(title, type="log", tickvals=_ratio_ticks(low, high), tickformat=".2~f", range=ends, **more)
 
 
-def _ratio_ticks(reach: float) -> list[float]:
+def _ratio_ticks(low: float, high: float) -> list[float]:
     for step in (0.02, 0.05, 0.1, 0.2, 0.5):
         ticks = [1.0 + step * k for k in range(-8, 60)]
-        inside = [round(t, 2) for t in ticks if 1.0 / reach <= t <= reach]
+        inside = [round(t, 2) for t in ticks if low <= t <= high]
         if len(inside) <= 7:
             return inside
-    return [v for v in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0) if 1.0 / reach <= v <= reach]
+    return [v for v in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0) if low <= v <= high]
 
 
 def layout(height: int, **more: Any) -> dict[str, Any]:
