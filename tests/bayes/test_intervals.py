@@ -74,7 +74,7 @@ def test_an_interval_is_no_wider_than_its_standard_deviations(one_field, level):
 def test_fewer_rows_are_told_by_a_wider_interval_and_an_unseen_value_by_the_widest(one_field):
     large, small, unseen = (widths(one_field, field=value).mean() for value in ("0", "3", "never seen"))
     assert large < small < unseen
-    np.testing.assert_array_equal(widths(one_field, field="never seen"), widths(one_field, field="nor this"))
+    np.testing.assert_allclose(widths(one_field, field="never seen"), widths(one_field, field="nor this"), rtol=1e-9)
 
 
 def test_every_further_unseen_value_widens_the_interval(two_fields):
@@ -100,7 +100,7 @@ def test_a_row_alone_has_the_interval_it_has_among_others(two_fields):
     together = np.array(two_fields.interval(scores, field))
     for row in range(40):
         alone = two_fields.interval(scores[row : row + 1], {name: part[row : row + 1] for name, part in field.items()})
-        np.testing.assert_array_equal(np.concatenate(alone), together[:, row])
+        np.testing.assert_allclose(np.concatenate(alone), together[:, row], rtol=1e-9)
     logits = two_fields.interval(logit(scores), field, score_type="logit")
     np.testing.assert_allclose(np.array(logits), together, rtol=1e-9)
 
@@ -140,11 +140,13 @@ def test_a_resumed_calibrator_and_a_loaded_model_have_the_same_intervals(which, 
         np.testing.assert_allclose(*exact, rtol=1e-12)
         for level in (0.5, 0.95):
             before, after = (np.array(c.interval(SCORES, field, level=level)) for c in (fitted, resumed))
-            np.testing.assert_array_equal(before, after)
+            np.testing.assert_allclose(before, after, rtol=1e-9)
     loaded = mcnet.load(tmp_path / "model.json")
     for level in (0.5, 0.95):
-        np.testing.assert_array_equal(
-            np.array(loaded.interval(SCORES, field, level=level)), np.array(fitted.interval(SCORES, field, level=level))
+        np.testing.assert_allclose(
+            np.array(loaded.interval(SCORES, field, level=level)),
+            np.array(fitted.interval(SCORES, field, level=level)),
+            rtol=1e-9,
         )
 
 

@@ -64,7 +64,8 @@ def predictions(calibrator, name, scores, value="NL"):
     return calibrator.predict(scores, **fields_of(name, [value] * len(scores)))
 
 
-def same_curves(one, other, rtol=0.0):
+def same_curves(one, other, rtol=1e-6):
+    """Compare two fits, which go through BLAS and so agree up to rounding, whatever equal sketches they had."""
     scores = np.linspace(0.0, 1.0, 1501)
     for value in ["NL", "FR", "ES", "never seen", None]:
         kw = {"field": [value] * len(scores)} if one.model_.fields else {}
@@ -286,7 +287,7 @@ class TestRefusal:
                 assert len(about) == 1
                 assert about[0].startswith(f"{name} has no use for the field land: its values are pooled; ")
                 assert pooled.model_.fields == ()
-                np.testing.assert_array_equal(pooled.predict(scores), expected)
+                np.testing.assert_allclose(pooled.predict(scores), expected, rtol=1e-9)
         if use == "required":
             with pytest.raises(mcnet.NotSupportedError, match=f"{name} needs a field"):
                 make(name).fit([0.1, 0.9], [0, 1])

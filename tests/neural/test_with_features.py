@@ -110,7 +110,9 @@ def test_training_starts_from_the_plain_calibrator(kind, train, epochs):
     calibrator, field = fit(kind, train), train.of(KINDS[kind][2])
     both = calibrator.predict(train.score, field, features=train.features)
     plain = clone(calibrator.calibrator).fit(train.score, train.label, field=field)
-    np.testing.assert_array_equal(calibrator.model_.predict(train.score, field), plain.predict(train.score, field))
+    np.testing.assert_allclose(
+        calibrator.model_.predict(train.score, field), plain.predict(train.score, field), rtol=1e-4
+    )
     np.testing.assert_allclose(both, plain.predict(train.score, field), rtol=1e-5)
 
 
@@ -130,21 +132,21 @@ def test_the_seed_decides(train, test, epochs):
         return calibrator.predict(test.score, test.field, features=test.features)
 
     first = predict(fit("bayes", train))
-    np.testing.assert_array_equal(first, predict(fit("bayes", train)))
+    np.testing.assert_allclose(first, predict(fit("bayes", train)), rtol=1e-4)
     other = WithFeatures(BayesMCNet(), seed=1)
     other.fit(train.score, train.label, field=train.field, features=train.features, **IDS)
-    assert not np.array_equal(first, predict(other))
+    assert not np.allclose(first, predict(other), rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_saved_and_resumed_it_predicts_the_same_bits(kind, fits, test, tmp_path):
+def test_saved_and_resumed_it_predicts_the_same(kind, fits, test, tmp_path):
     calibrator, field, path = fits[kind], test.of(KINDS[kind][2]), tmp_path / "model.json"
     calibrator.save(path)
     resumed = type(calibrator).resume(path)
     for exact in (False, True):
         given = {"features": test.features, "exact": exact}
-        np.testing.assert_array_equal(
-            resumed.predict(test.score, field, **given), calibrator.predict(test.score, field, **given)
+        np.testing.assert_allclose(
+            resumed.predict(test.score, field, **given), calibrator.predict(test.score, field, **given), rtol=1e-6
         )
     assert resumed.feature_gain_ == calibrator.feature_gain_
     with pytest.warns(CalibrationWarning, match="without its features"):
@@ -253,7 +255,7 @@ def test_other_columns_are_refused(train, test, fits):
         fit("bayes-none", train, features=train.number)
     with pytest.raises(InputError, match="2-D NumPy array or a table"):
         fit("bayes-none", train, features=[[1.0]] * ROWS)
-    np.testing.assert_array_equal(predict(features), predict(features.select("group", "number").to_pandas()))
+    np.testing.assert_allclose(predict(features), predict(features.select("group", "number").to_pandas()), rtol=1e-6)
 
 
 def test_missing_and_unseen_values_have_an_answer(train, test):
@@ -271,7 +273,7 @@ def test_missing_and_unseen_values_have_an_answer(train, test):
     for unknown in (predict(0.0, "new"), predict(np.nan, None), predict(np.nan, "new")):
         assert unknown.mean() == pytest.approx(plain, rel=0.35)
     # Beyond what was seen, a number counts as the end of what was.
-    np.testing.assert_array_equal(predict(1e9, "a"), predict(np.nanmax(number), "a"))
+    np.testing.assert_allclose(predict(1e9, "a"), predict(np.nanmax(number), "a"), rtol=1e-6)
     assert predict(0.0, "a").mean() < predict(0.0, "d").mean()
 
 

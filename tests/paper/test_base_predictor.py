@@ -40,8 +40,9 @@ def test_the_same_seed_trains_the_same_network_and_leaves_torch_alone(parts, fea
     before = torch.random.get_rng_state()
     one = train_base_predictor(some, label, recipe).predict(some)
     assert torch.equal(before, torch.random.get_rng_state())
-    np.testing.assert_array_equal(one, train_base_predictor(some, label, recipe).predict(some))
-    assert not np.array_equal(one, train_base_predictor(some, label, replace(recipe, seed=1)).predict(some))
+    np.testing.assert_allclose(one, train_base_predictor(some, label, recipe).predict(some), rtol=1e-3)
+    other = train_base_predictor(some, label, replace(recipe, seed=1)).predict(some)
+    assert not np.allclose(one, other, rtol=1e-3)
 
 
 def test_unseen_ids_and_missing_numbers_still_get_a_probability(parts, features):
@@ -67,9 +68,10 @@ def test_features_may_be_mapped_from_a_file(tmp_path, parts, features):
     np.save(tmp_path / "categories.npy", some.categories)
     mapped = Features(*(np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("numbers", "categories")))
     recipe = replace(QUICK, epochs=1)
-    np.testing.assert_array_equal(
+    np.testing.assert_allclose(
         train_base_predictor(mapped, label, recipe).predict(mapped),
         train_base_predictor(some, label, recipe).predict(some),
+        rtol=1e-3,
     )
 
 
@@ -87,4 +89,4 @@ def test_rows_that_are_not_chosen_have_no_say(parts, features):
     label[~chosen] = 1 - label[~chosen]
     some.numbers[~chosen] = 1e6
     two = train_base_predictor(some, label, recipe, chosen=chosen).predict(some)
-    np.testing.assert_array_equal(one[chosen], two[chosen])
+    np.testing.assert_allclose(one[chosen], two[chosen], rtol=1e-3)
