@@ -9,7 +9,7 @@ from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.bayes.fit_sketch import belief_limit, family_of, fit_bayes_sketch, fit_one_curve
 from mcnet.bayes.isotonic_mixture import earned_share, mixed_with_isotonic
 from mcnet.bayes.posterior_model import BayesFit
-from mcnet.bayes.uncertainty import uncertainty_of
+from mcnet.bayes.uncertainty import FitUncertainty
 from mcnet.calibrators.base import Calibrator, FieldUse, Fitted
 from mcnet.calibrators.exact_prediction import exact_codes
 from mcnet.calibrators.histogram import check_bins
@@ -237,5 +237,5 @@ class BayesMCNet(Calibrator):
             family,
             isotonic_share=self.isotonic_share_,
             balanced_by=() if self.field_aware else sketch.contexts.names,
-            uncertainty=uncertainty_of(self.posterior_, family),
+            uncertainty=FitUncertainty(self.posterior_, family),
         )

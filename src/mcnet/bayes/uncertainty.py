@@ -13,9 +13,12 @@ prior precision P_k of the coefficients that share the k-th strength.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.bayes.posterior_model import BayesFit
@@ -23,7 +26,7 @@ from mcnet.bayes.prior import PSEUDO_COUNT_SHARED, PSEUDO_COUNTS
 from mcnet.curves.family import CurveFamily
 from mcnet.curves.uncertainty import CurveUncertainty, kept_places
 
-__all__ = ["uncertainty_of"]
+__all__ = ["FitUncertainty", "uncertainty_of"]
 
 # Places inside the range of the scores, and how far beyond it (in logits) others lie.
 INNER_PLACES = 33
@@ -42,6 +45,27 @@ def uncertainty_of(fit: BayesFit, family: CurveFamily) -> CurveUncertainty:
     adds what its own curve, the other fields at their average, is less certain than the mean.
     """
     return _Variances(fit).compute(family)
+
+
+@dataclass(frozen=True, eq=False)
+class FitUncertainty:
+    """The uncertainty of a fit, computed when first asked for: it takes a third of the time of the fit itself."""
+
+    fit: BayesFit
+    family: CurveFamily
+
+    @cached_property
+    def computed(self) -> CurveUncertainty:
+        """The variances."""
+        return uncertainty_of(self.fit, self.family)
+
+    def band(self, logits: FloatArray, codes: NDArray[Any], level: float) -> tuple[FloatArray, FloatArray]:
+        """Return the credible interval of each row's calibrated logit, as CurveUncertainty does."""
+        return self.computed.band(logits, codes, level)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the uncertainty as plain lists and numbers."""
+        return self.computed.to_dict()
 
 
 class _Moments(NamedTuple):
