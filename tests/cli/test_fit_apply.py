@@ -130,3 +130,47 @@ def test_a_model_fitted_on_merged_sketches_remembers_their_columns(mcnet, log, c
     assert mcnet("apply", model, log, "-o", tmp_path / "out.parquet").code == 0
     assert mcnet("evaluate", log, "--model", model, "--json").document["rows"] == 8000
     assert "columns     score pctr, label click\n" in mcnet("show", model).out
+
+
+@pytest.fixture
+def bayes(mcnet, log, columns, tmp_path):
+    path = tmp_path / "bayes.json"
+    assert mcnet("fit", log, *columns, "-o", path, "-q").code == 0
+    return path
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_apply_adds_the_bounds_of_an_interval(mcnet, log, bayes, frame, tmp_path, ending):
+    out = tmp_path / f"out.{ending}"
+    done = mcnet("apply", bayes, log, "--interval", "0.8", "-o", out)
+    assert done.code == 0, done.err
+    found = pl.read_parquet(out) if ending == "parquet" else pl.read_csv(out)
+    names = ["calibrated", "calibrated_low", "calibrated_high"]
+    assert found.columns == [*frame.columns, *names]
+    model = library.load(bayes)
+    given = frame["pctr"], frame["country"]
+    expected = (model.predict(*given), *model.interval(*given, level=0.8))
+    for name, values in zip(names, expected, strict=True):
+        assert np.allclose(found[name], values, rtol=1e-9)
+    assert (found["calibrated_low"] <= found["calibrated"]).all()
+    assert (found["calibrated"] <= found["calibrated_high"]).all()
+    again = mcnet("apply", bayes, out, "--interval", "0.8", "--column", "p", "-o", tmp_path / "again.parquet")
+    assert again.code == 0
+    taken = mcnet("apply", bayes, out, "--interval", "0.8", "-o", tmp_path / "x.parquet")
+    assert (taken.code, "pass --replace" in taken.err) == (2, True)
+
+
+def test_intervals_that_there_are_not_are_refused(mcnet, log, model, bayes, tmp_path):
+    out = tmp_path / "out.parquet"
+    assert "no intervals" in mcnet("apply", model, log, "--interval", "0.9", "-o", out).err
+    assert mcnet("apply", bayes, log, "--interval", "1.5", "-o", out).code == 2
+    assert not out.exists()
+
+
+def test_a_field_that_tells_rows_apart_is_said_early(mcnet, frame, tmp_path):
+    log = tmp_path / "log.parquet"
+    frame.with_columns(user=pl.int_range(pl.len())).write_parquet(log)
+    words = ("--score", "pctr", "--label", "click", "--field", "user")
+    done = mcnet("sketch", log, *words, "-o", tmp_path / "s.parquet")
+    assert "user has 8,000 values in 8,000 rows" in done.err
+    assert "values in" not in mcnet("sketch", log, *words[:4], "--field", "country", "-o", tmp_path / "t.parquet").err

@@ -20,6 +20,7 @@ def apply(
     ] = "calibrated",
     replace: Annotated[bool, typer.Option("--replace", help="Replace the column if the log has it already.")] = False,
     logits: options.Logits = None,
+    interval: options.Interval = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -32,7 +33,8 @@ def apply(
 ) -> None:
     """Add the calibrated probability to every row of logs.
 
-    All columns and the order of the rows are kept. Rows are streamed: a file of any size fits in memory. The share of
+    All columns and the order of the rows are kept. Rows are streamed: a file of any size fits in memory. With
+    --interval 0.9 two more columns have the bounds of a credible interval (models of mcnet-bayes know it). The share of
     rows with field values that the model has not seen is told; --fail-if 'unseen>0.05' makes it an exit code, after the
     output was written.
 
@@ -72,6 +74,7 @@ def apply(
             column=column,
             replace=replace,
             score_type=score_type(loaded, logits),
+            interval=interval,
             progress=advance,
             unseen=unseen,
         )

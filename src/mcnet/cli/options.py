@@ -65,7 +65,7 @@ NegativesKept = Annotated[
 ]
 Interval = Annotated[
     float | None,
-    typer.Option("--interval", metavar="LEVEL", help="Add the bounds of this credible interval, such as 0.9."),
+    typer.Option("--interval", metavar="LEVEL", help="Add the bounds of the credible interval of this level, as 0.9."),
 ]
 Folds = Annotated[int, typer.Option("--folds", metavar="N", help="Split the rows into this many folds.")]
 Parameters = Annotated[

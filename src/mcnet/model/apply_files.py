@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from mcnet._shared.atomic_files import whole_file
-from mcnet._shared.typing import ScoreType
+from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.data.columns import DescribeRow, scores_column
 from mcnet.data.csv_files import canonical_csv_text, csv_separator
 from mcnet.data.files import (
@@ -42,10 +42,11 @@ def apply_to_files(
     column: str = "calibrated",
     replace: bool = False,
     score_type: ScoreType | None = None,
+    interval: float | None = None,
     progress: Callable[[int], Any] | None = None,
     unseen: UnseenValues | None = None,
 ) -> int:
-    """Write the rows of log files with one more column, their calibrated probability.
+    """Write the rows of log files with one more column, their calibrated probability; or three, with its interval.
 
     Reads and writes Parquet, CSV, TSV and Arrow, by the ending of the names, in bounded memory; the output appears
     whole or not at all. The other columns stay as they are. CSV has no types: in an output of another format its score
@@ -59,6 +60,8 @@ def apply_to_files(
     score : the column of scores.
     column : the name of the new column; one that exists is refused unless `replace` is set.
     score_type : "probability" or "logit"; by default what the model was fitted on.
+    interval : the level of a credible interval, such as 0.9: its bounds are two more columns, named like the first one
+        with `_low` and `_high` added. The model must have intervals.
     progress : a function that is called with the number of rows of each batch, from any thread.
     unseen : counts the rows with field values that the model has not seen, if it is given.
 
@@ -75,12 +78,16 @@ def apply_to_files(
     log = open_log(files, texts=model.fields, typed=False)
     require_columns(log, (score, *model.fields), source=source)
     known = log.collect_schema().names()
-    _check_new_column(model, known, source, score, column, replace)
-    index = _unused_name({*known, column})
+    if interval is not None:
+        model.interval([], None, interval)  # refused now, and not in the middle of the work
+    added = [column] if interval is None else [column, f"{column}_low", f"{column}_high"]
+    for new in added:
+        _check_new_column(model, known, source, score, new, replace)
+    index = _unused_name({*known, *added})
     frame, names = log.with_row_index(index), [index, *known]
-    work = _Work(model, score, score_type or model.score_type, describe_row_in(paths), progress, unseen)
+    work = _Work(model, score, score_type or model.score_type, describe_row_in(paths), progress, unseen, interval)
     inputs = _inputs(names, index, score, model.fields, canonical=read_kind in _CSV)
-    result = frame.with_columns(inputs.map_batches(work, return_dtype=pl.Float64, is_elementwise=True).alias(column))
+    result = _with_added(frame, inputs, work, added)
     if read_kind in _CSV and kind not in _CSV:
         number = column_at(names, score).str.strip_chars().cast(pl.Float64)
         fields = (canonical_csv_text(column_at(names, name)).alias(name) for name in model.fields)
@@ -88,6 +95,18 @@ def apply_to_files(
     with whole_file(target) as part, readable(source):
         work.run(lambda: _sink(result.drop(index), part, kind, target.name))
     return work.rows
+
+
+def _with_added(frame: pl.LazyFrame, inputs: pl.Expr, work: "_Work", added: Sequence[str]) -> pl.LazyFrame:
+    """Return the rows with what is calculated from the inputs of each: one column, or several at once."""
+    if len(added) == 1:
+        made = inputs.map_batches(work, return_dtype=pl.Float64, is_elementwise=True)
+        return frame.with_columns(made.alias(added[0]))
+    together = _unused_name({*frame.collect_schema().names(), *added})
+    kind = pl.Struct({str(place): pl.Float64 for place in range(len(added))})
+    made = inputs.map_batches(work, return_dtype=kind, is_elementwise=True).alias(together)
+    parts = (pl.col(together).struct.field(str(place)).alias(name) for place, name in enumerate(added))
+    return frame.with_columns(made).with_columns(*parts).drop(together)
 
 
 def _check_new_column(
@@ -130,9 +149,11 @@ class _Work:
         describe_row: DescribeRow,
         progress: Callable[[int], Any] | None,
         unseen: UnseenValues | None,
+        interval: float | None,
     ) -> None:
         self.model, self.score, self.score_type, self.progress = model, score, score_type, progress
         self._describe_row = describe_row
+        self._interval = interval
         self.rows = 0
         self.unseen = unseen
         self._error: BaseException | None = None
@@ -150,7 +171,7 @@ class _Work:
 
     def _calibrated(self, batch: pl.Series) -> pl.Series:
         if len(batch) == 0:
-            return pl.Series([], dtype=pl.Float64)
+            return self._made(np.empty(0), np.empty(0), np.empty(0))
         column = batch.struct.field
         first = int(column("row")[0])
         scores = scores_column(
@@ -162,13 +183,24 @@ class _Work:
         )
         fields = {name: column(f"field {place}") for place, name in enumerate(self.model.fields)} or None
         result = self.model.predict(scores, fields, score_type="probability")
+        bounds = (
+            ()
+            if self._interval is None
+            else self.model.interval(scores, fields, self._interval, score_type="probability")
+        )
         with self._lock:
             self.rows += len(batch)
             if self.unseen is not None:
                 self.unseen.add(fields, np.ones(len(batch)))
             if self.progress is not None:
                 self.progress(len(batch))
-        return pl.Series(result)
+        return self._made(result, *bounds)
+
+    def _made(self, calibrated: FloatArray, *bounds: FloatArray) -> pl.Series:
+        """Return one column, or the probability and its bounds as one column of structs."""
+        if self._interval is None:
+            return pl.Series(calibrated, dtype=pl.Float64)
+        return pl.DataFrame({str(place): part for place, part in enumerate((calibrated, *bounds))}).to_struct()
 
     def run(self, sink: Callable[[], None]) -> None:
         """Run the sink in a thread of its own, so that Ctrl-C is heard and ends it in good order."""
