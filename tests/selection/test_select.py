@@ -293,7 +293,8 @@ def test_a_method_whose_library_is_missing_is_listed_as_failed(monkeypatch, with
         return make(name)
 
     monkeypatch.setattr("mcnet.selection.select.registered_methods", lambda: ["platt", "beta"])
-    monkeypatch.setattr("mcnet.selection.select.calibrator", calibrator)
+    for module in ("select", "candidates"):
+        monkeypatch.setattr(f"mcnet.selection.{module}.calibrator", calibrator)
     found = mcnet.select(without_field)
     assert found.failed == {"beta": "beta needs a library that is not installed"}
     assert found.chosen.method == "platt"

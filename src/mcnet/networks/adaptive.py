@@ -55,12 +55,12 @@ class AdaptiveConfig:
     device: str = "cpu"
 
     def to_dict(self) -> dict[str, Any]:
-        """The configuration as plain values, ready for JSON."""
+        """Return the configuration as plain values, ready for JSON."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "AdaptiveConfig":
-        """The configuration that `to_dict` described."""
+        """Return the configuration that `to_dict` described."""
         known = {**values, "candidates": tuple(values["candidates"])}
         known["penalties"] = Penalties(**known["penalties"])
         known["schedule"] = Schedule(**known["schedule"])
@@ -114,7 +114,7 @@ class AdaptiveFunction(nn.Module):
         return self
 
     def node_values(self) -> Tensor:
-        """The values `[C, nodes]` at the knots of every context, candidates side by side."""
+        """Return the values `[C, nodes]` at the knots of every context, candidates side by side."""
         rate, count = self.get_buffer("rate"), self.get_buffer("count")
         place = self.node_table.expand(len(rate), -1, -1)
         values = torch.cat([self.rate_table[rate], self.count_table[count], place], dim=-1)
@@ -146,11 +146,11 @@ class AdaptiveFunction(nn.Module):
         return torch.cat(before, dim=1), torch.cat(after, dim=1)
 
     def order_penalty(self) -> Tensor:
-        """How far values fall from knot to knot, over contexts and candidates."""
+        """Return how far values fall from knot to knot, over contexts and candidates."""
         return order_loss(*self.falls(self.node_values()))
 
     def context_of(self, codes: Tensor) -> Tensor:
-        """The context of rows with these field codes; combinations never seen have the pooled one."""
+        """Return the context of rows with these field codes; combinations never seen have the pooled one."""
         keys = self.get_buffer("keys")
         if not self.sizes:
             return torch.zeros(len(codes), dtype=torch.int64, device=codes.device)
@@ -181,7 +181,7 @@ def _network(values: Tensor, layers: nn.ParameterList) -> Tensor:
 
 
 def _radix(sizes: tuple[int, ...]) -> list[int]:
-    """What each field's code is multiplied by to make one number of a combination."""
+    """Return what each field's code is multiplied by to make one number of a combination."""
     radix = [1]
     for size in sizes[:-1]:
         radix.append(radix[-1] * (size + 1))
@@ -204,7 +204,7 @@ class _AdaptiveObjective:
         self.order = self.config.penalties.order_in("logit")
 
     def evaluate(self) -> Step:
-        """The loss at the current parameters."""
+        """Return the loss at the current parameters."""
         function, values = self.function, self.function.node_values()
         logits = function.candidates(self.points, self.context, values)
         loss = torch.stack([log_loss_from_logits(part, self.weight, self.positives) for part in logits]).sum()
@@ -249,7 +249,7 @@ class AdaptiveFit:
 
     @torch.no_grad()
     def predict(self, logit: FloatArray, codes: NDArray[np.integer] | None = None) -> FloatArray:
-        """Calibrated probabilities of rows with these logits and field codes."""
+        """Return calibrated probabilities of rows with these logits and field codes."""
         table = as_codes(codes, len(logit), self.function.sizes)
         device = self.function.rate_table.device
         points = torch.as_tensor(np.asarray(logit, dtype=np.float64), device=device)
@@ -258,7 +258,7 @@ class AdaptiveFit:
 
     @torch.no_grad()
     def choices(self) -> NDArray[np.int64]:
-        """The number of bins chosen for every context, the pooled one included."""
+        """Return the number of bins chosen for every context, the pooled one included."""
         chosen = self.function.choice().argmax(-1).cpu().numpy()
         return np.asarray(np.asarray(self.config.candidates)[chosen])
 
@@ -275,7 +275,7 @@ class AdaptiveFit:
         return {k: v.detach().cpu().numpy().copy() for k, v in self.function.state_dict().items()}
 
     def description(self) -> dict[str, Any]:
-        """What is needed besides the tensors to restore the fit, ready for JSON."""
+        """Return what is needed besides the tensors to restore the fit, ready for JSON."""
         return {
             "config": self.config.to_dict(),
             "sizes": list(self.function.sizes),
@@ -285,7 +285,7 @@ class AdaptiveFit:
 
 
 def restore_adaptive(state: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> AdaptiveFit:
-    """The fit that `AdaptiveFit.state` and `AdaptiveFit.description` wrote down."""
+    """Return the fit that `AdaptiveFit.state` and `AdaptiveFit.description` wrote down."""
     config = AdaptiveConfig.from_dict(description["config"])
     names = [f.name for f in dataclasses.fields(NodeStatistics)]
     statistics = NodeStatistics(**{name: state[name] for name in names})
@@ -302,7 +302,7 @@ def fit_adaptive(
 ) -> AdaptiveFit:
     """Train AdaCalib on weighted cells, full batch.
 
-    With `warm`, knots and statistics are taken anew from the cells, while the networks go on from the
+    With `warm`, knots and statistics are taken anew from the cells, while the networks continue from the
     previous fit; this needs the same contexts.
     """
     config = config or (warm.config if warm else AdaptiveConfig())

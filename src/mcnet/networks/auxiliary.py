@@ -58,7 +58,7 @@ class AuxiliaryNetwork(FeatureNetwork):
             self.weights.append(nn.Parameter(torch.zeros(out)))
 
     def forward(self, numbers: Tensor, categories: Tensor) -> Tensor:
-        """The logit `[B]` to add, for numbers `[B, n]` and category codes `[B, m]`."""
+        """Return the logit `[B]` to add, for numbers `[B, n]` and category codes `[B, m]`."""
         parts = [(numbers - self.centre) / self.spread]
         for i, (table, size) in enumerate(zip(self.tables, self.sizes, strict=True)):
             code = categories[:, i]
@@ -73,7 +73,7 @@ class AuxiliaryNetwork(FeatureNetwork):
     def logits(
         self, numbers: NDArray[np.floating], categories: NDArray[np.integer], batch: int = 8192
     ) -> NDArray[np.float64]:
-        """The logits to add, for features as NumPy arrays."""
+        """Return the logits to add, for features as NumPy arrays."""
         found = np.empty(len(numbers))
         device = self.centre.device
         for start in range(0, len(numbers), batch):
@@ -91,7 +91,7 @@ class AuxiliaryNetwork(FeatureNetwork):
 def restore_auxiliary(
     state: Mapping[str, NDArray[Any]], shape: Mapping[str, Any], device: str = "cpu"
 ) -> AuxiliaryNetwork:
-    """The network that `AuxiliaryNetwork.state`, as arrays, and `AuxiliaryNetwork.shape` wrote down."""
+    """Return the network that `AuxiliaryNetwork.state`, as arrays, and `AuxiliaryNetwork.shape` wrote down."""
     known = {"sizes": tuple(shape["sizes"]), "embedding": shape["embedding"], "hidden": tuple(shape["hidden"])}
     network = AuxiliaryNetwork(state["centre"], state["spread"], **known)
     network.load_state_dict({name: torch.as_tensor(array) for name, array in state.items()})
@@ -116,7 +116,7 @@ class AuxiliaryFit:
         categories: NDArray[np.integer] | None = None,
         batch: int = 8192,
     ) -> NDArray[np.float64]:
-        """Calibrated probabilities of rows with these logits, field codes and features."""
+        """Return calibrated probabilities of rows with these logits, field codes and features."""
         device = str(self.auxiliary.centre.device)
         rows = Rows.of(np.asarray(logit), np.zeros(len(logit)), codes, None, numbers, categories, device)
         parts = []
@@ -127,7 +127,7 @@ class AuxiliaryFit:
         return np.asarray(expit(torch.cat(parts).cpu().numpy()))
 
     def state(self) -> dict[str, Tensor]:
-        """Every tensor of both parts by name, ready for safetensors."""
+        """Return every tensor of both parts by name, ready for safetensors."""
         named = {"function": self.function.module, "auxiliary": self.auxiliary}
         return {
             f"{part}.{name}": tensor.detach().cpu().clone().contiguous()
@@ -136,7 +136,7 @@ class AuxiliaryFit:
         }
 
     def description(self) -> dict[str, Any]:
-        """The shape of the auxiliary network, ready for JSON."""
+        """Return the shape of the auxiliary network, ready for JSON."""
         return dict(self.auxiliary.shape)
 
 

@@ -29,8 +29,8 @@ LEAST = 1e-7
 class BankConfig:
     """Everything that decides a fit, besides the data.
 
-    `bins` is the number of bins wanted; there are fewer when scores are few, or when a bin would hold fewer
-    than `least_positives` positives (or negatives). `cells` is the most points a bin and context keep,
+    `bins` is the number of bins wanted; there are fewer when scores are few, or when a bin would have fewer
+    than `least_positives` positives (or negatives). `cells` is the most points per bin and context,
     `nodes` the number of quadrature nodes in each half of a bin, `unseen` the share of mass that teaches the
     curve of unseen field values.
     """
@@ -48,12 +48,12 @@ class BankConfig:
     device: str = "cpu"
 
     def to_dict(self) -> dict[str, Any]:
-        """The configuration as plain values, ready for JSON."""
+        """Return the configuration as plain values, ready for JSON."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "BankConfig":
-        """The configuration that `to_dict` described."""
+        """Return the configuration that `to_dict` described."""
         known = dict(values)
         known["shape"] = BankShape(**{**known["shape"], "hidden": tuple(known["shape"]["hidden"])})
         known["priors"] = Priors(**known["priors"])
@@ -63,13 +63,13 @@ class BankConfig:
 
 
 def affordable_bins(weight: float, positives: float, config: BankConfig) -> int:
-    """As many bins as are wanted, but no more than keep enough rows of the rarer class in each."""
+    """Return as many bins as are wanted, but no more than keep enough rows of the rarer class in each."""
     rarer = min(positives, weight - positives)
     return max(1, min(config.bins, int(rarer // max(config.least_positives, 1e-9))))
 
 
 def place_bins(points: FloatArray, weight: FloatArray, positives: FloatArray, config: BankConfig) -> Ranges:
-    """Bins of equal mass over the points, as many as the configuration and the data allow."""
+    """Return bins of equal mass over the points, as many as the configuration and the data allow."""
     edges = midpoint_edges(points, weight, affordable_bins(float(weight.sum()), float(positives.sum()), config))
     where = np.searchsorted(edges, points, side="right")
     mass = np.bincount(where, weights=weight)
@@ -94,7 +94,7 @@ class BankFit:
     order_loss: float
 
     def values(self, logit: FloatArray, codes: NDArray[np.integer] | None = None, nodes: int = 16) -> FloatArray:
-        """The functions themselves, unclipped: logits in logit space, probabilities in probability space."""
+        """Return the functions themselves, unclipped: logits in logit space, probabilities in probability space."""
         logit = np.asarray(logit, dtype=np.float64)
         table = as_codes(codes, len(logit), self.bank.sizes)
         contexts, context = _distinct(table)
@@ -110,7 +110,7 @@ class BankFit:
         return result
 
     def predict(self, logit: FloatArray, codes: NDArray[np.integer] | None = None, nodes: int = 16) -> FloatArray:
-        """Calibrated probabilities of rows with these logits and field codes `[rows, fields]`.
+        """Return calibrated probabilities of rows with these logits and field codes `[rows, fields]`.
 
         The derivative network is evaluated once at 2 · `nodes` nodes of every bin and context, in float64,
         and integrated up to each row.
@@ -142,7 +142,7 @@ class BankFit:
         return {k: v.detach().cpu().numpy().copy() for k, v in self.bank.state_dict().items()}
 
     def description(self) -> dict[str, Any]:
-        """What is needed besides the tensors to restore the bank, ready for JSON."""
+        """Return what is needed besides the tensors to restore the bank, ready for JSON."""
         return {
             "config": self.config.to_dict(),
             "sizes": list(self.bank.sizes),
@@ -165,7 +165,7 @@ def _ranges_of(bank: MonotoneBank) -> Ranges:
 
 
 def _distinct(table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct contexts among rows, and which one each row has."""
+    """Return the distinct contexts among rows, and which one each row has."""
     if table.shape[1] == 0:
         return np.empty((1, 0), dtype=np.int64), np.zeros(len(table), dtype=np.int64)
     contexts, inverse = np.unique(table, axis=0, return_inverse=True)
@@ -173,7 +173,7 @@ def _distinct(table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.i
 
 
 def restore_bank(state: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> BankFit:
-    """The bank that `BankFit.state` and `BankFit.description` wrote down."""
+    """Return the bank that `BankFit.state` and `BankFit.description` wrote down."""
     config = BankConfig.from_dict(description["config"])
     ranges = Ranges(*(state[name] for name in ("edges", "left", "right", "shift", "stretch")))
     bank = MonotoneBank(config.shape, tuple(description["sizes"]), ranges).to(config.device)
@@ -190,7 +190,7 @@ def fit_bank(
     """Train a bank of monotone functions on weighted cells, full batch, until it has converged.
 
     The cost depends on bins, contexts and nodes, not on the number of rows or cells. With `warm`, training
-    goes on from a previous fit: its bins and weights are kept, and a field may have gained values since.
+    continues from a previous fit: its bins and weights are kept, and a field may have gained values since.
     """
     config = config or (warm.config if warm else BankConfig())
     points = cells.logit if config.shape.space == "logit" else expit(cells.logit)
@@ -213,13 +213,13 @@ def fit_bank(
 
 @torch.no_grad()
 def order_violation(bank: MonotoneBank, codes: NDArray[np.int64]) -> float:
-    """The paper's order loss of a bank over the contexts given: 0 when adjacent functions never cross."""
+    """Return the paper's order loss of a bank over the contexts given: 0 when adjacent functions never cross."""
     double = _in_double(bank)
     return float(order_loss(*double.edge_values(torch.as_tensor(codes, device=bank.left.device))))
 
 
 def _continued(warm: BankFit, cells: TrainingCells, config: BankConfig) -> MonotoneBank:
-    """A copy of the previous bank, with a row in its tables for every field value that is new."""
+    """Return a copy of the previous bank, with a row in its tables for every field value that is new."""
     old = warm.bank
     if config.shape != old.shape:
         raise InputError("a warm start needs the architecture of the previous fit")

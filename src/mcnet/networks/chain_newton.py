@@ -20,13 +20,13 @@ def _dot(a: list[Tensor], b: list[Tensor]) -> float:
 
 
 def _product(gradient: list[Tensor], parameters: list[Tensor], vector: list[Tensor]) -> list[Tensor]:
-    """The Hessian times a vector."""
+    """Return the Hessian times a vector."""
     found = torch.autograd.grad(gradient, parameters, vector, retain_graph=True, materialize_grads=True)
     return list(found)
 
 
 def _chains(gradient: list[Tensor], parameters: list[Tensor], which: int, least: float) -> Tensor:
-    """Cholesky factors `[rows, 2K, 2K]` of the Hessian inside each row of one table."""
+    """Return Cholesky factors `[rows, 2K, 2K]` of the Hessian inside each row of one table."""
     table = parameters[which]
     bins, rows, width = table.shape
     hessian = table.new_zeros(rows, bins, width, bins, width)
@@ -49,7 +49,7 @@ def _chains(gradient: list[Tensor], parameters: list[Tensor], which: int, least:
         factor, failed = torch.linalg.cholesky_ex(square + torch.diag_embed(lift))
         if not bool(failed.any()):
             return factor
-        # Not convex here: lean towards plain descent until it is.
+        # Not convex here: damp towards plain descent until it is.
         lift = torch.where(failed[:, None] > 0, 10.0 * lift + 1e-3 * diagonal.abs(), lift)
     return torch.diag_embed(diagonal.abs() + least).sqrt()
 

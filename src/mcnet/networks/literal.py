@@ -45,16 +45,16 @@ class BankOnRows:
         return float((self.steps + 1) * sum(w[0].numel() for w in self.bank.derivative_weights))
 
     def at_rows(self, points: Tensor, codes: Tensor) -> Tensor:
-        """The functions at rows."""
+        """Return the functions at rows."""
         return self.bank(points, self.bank.bin_of(points), codes, self.steps, self.lean)  # type: ignore[no-any-return]
 
     def order_penalty(self) -> Tensor:
-        """The order loss over the contexts."""
+        """Return the order loss over the contexts."""
         return order_loss(*self.bank.edge_values(self.contexts))
 
 
 def paper_config(field: bool) -> tuple[BankConfig, RowSchedule]:
-    """The settings of the paper, for MCNet-Field or MCNet-None.
+    """Return the settings of the paper, for MCNet-Field or MCNet-None.
 
     Probability space, integrals from 0, sigmoid derivative, K = 20, β = 1, Adam on batches of 2048 rows with
     learning rate 1e-4 (Field) or 1e-5 (None). What the paper leaves open: ReLU inside, offset and scale from

@@ -14,12 +14,12 @@ __all__ = ["balance_loss", "log_loss_from_logits", "log_loss_from_probabilities"
 
 
 def log_loss_from_logits(logits: Tensor, weight: Tensor, positives: Tensor) -> Tensor:
-    """Mean negative log-likelihood of labels whose probabilities are `sigmoid(logits)`."""
+    """Return the mean negative log-likelihood of labels whose probabilities are `sigmoid(logits)`."""
     return (weight * softplus(logits) - positives * logits).sum() / weight.sum()
 
 
 def _log_with_tangent(values: Tensor, least: float) -> Tensor:
-    """The logarithm, continued by its tangent below `least` so that gradients stay alive outside (0, 1)."""
+    """Return the logarithm, continued by its tangent below `least` so that gradients stay alive outside (0, 1)."""
     inside = values.clamp_min(least)
     return inside.log() + (values - inside) / least
 
@@ -27,9 +27,9 @@ def _log_with_tangent(values: Tensor, least: float) -> Tensor:
 def log_loss_from_probabilities(
     probabilities: Tensor, weight: Tensor, positives: Tensor, least: float = 1e-4
 ) -> Tensor:
-    """Mean negative log-likelihood of labels with these probabilities, which may stray outside (0, 1).
+    """Return the mean negative log-likelihood of labels with these probabilities, which may stray outside (0, 1).
 
-    Below `least`, and above 1 − `least`, the logarithm goes on as its tangent.
+    Below `least`, and above 1 − `least`, the logarithm is continued by its tangent.
     """
     gain = positives * _log_with_tangent(probabilities, least)
     gain = gain + (weight - positives) * _log_with_tangent(1.0 - probabilities, least)
@@ -37,7 +37,7 @@ def log_loss_from_probabilities(
 
 
 def order_loss(ends: Tensor, starts: Tensor, rounding: float = 0.0) -> Tensor:
-    """How far each bin's function ends above the start of the next one, summed over edges and contexts.
+    """Return how far each bin's function ends above the start of the next one, summed over edges and contexts.
 
     `ends[k]` is the function of bin k at its right edge, `starts[k]` that of bin k + 1 at the same edge: Σ
     max(ends − starts, 0). With `rounding` δ, violations smaller than δ count x²/2δ and larger ones x − δ/2,
@@ -58,7 +58,7 @@ def balance_loss(
     groups: int,
     normalise: Literal["global", "field"] = "global",
 ) -> Tensor:
-    """The spread between field values of how much each is over-predicted.
+    """Return the spread between field values of how much each is over-predicted.
 
     DIFF_c = (1/N) Σ_{rows of c} (p − y), with N all rows (`"global"`, as in the paper) or the rows of c
     (`"field"`); the result is the population standard deviation of DIFF over the values. A value without rows

@@ -171,7 +171,7 @@ class MonotoneBank(nn.Module):
         return torch.tanh(values) if self.shape.activation == "tanh" else torch.relu(values)
 
     def derivative(self, points: Tensor, context: Tensor, *weights: Tensor) -> Tensor:
-        """The positive network f₁ at points `[K, C or 1, n]` for contexts `[K, C, width]`: `[K, C, n]`.
+        """Return the positive network f₁ at points `[K, C or 1, n]` for contexts `[K, C, width]`: `[K, C, n]`.
 
         Outside the fitted range it keeps its value at the end. `weights` are the network's own unless given,
         which the lean integral needs, as it differentiates with respect to them itself.
@@ -191,7 +191,7 @@ class MonotoneBank(nn.Module):
         return positive(self.shape.positive, values.reshape(bins, contexts, nodes))
 
     def bias(self, context: Tensor) -> Tensor:
-        """The bias network: offset o and log-scale r, `[K, C, 2]`, for contexts `[K, C, width]`."""
+        """Return the bias network: offset o and log-scale r, `[K, C, 2]`, for contexts `[K, C, width]`."""
         layers = self.bias_weights
         values = torch.baddbmm(layers[1], context, layers[0])
         for weight, constant in zip(layers[2::2], layers[3::2], strict=True):
@@ -206,19 +206,19 @@ class MonotoneBank(nn.Module):
         return values
 
     def _reach(self) -> tuple[Tensor, Tensor]:
-        """The ends of the interval on which each bin's derivative is free, `[K, 1, 1]`."""
+        """Return the ends of the interval on which each bin's derivative is free, `[K, 1, 1]`."""
         low, high = torch.minimum(self.left, self.origin), torch.maximum(self.right, self.origin)
         return low[:, None, None], high[:, None, None]
 
     def panels(self) -> NDArray[np.float64]:
-        """The panel edges `[K, 3]` on which integrals are shared: the bin's ends and a point between."""
+        """Return the panel edges `[K, 3]` on which integrals are shared: the bin's ends and a point between."""
         left, right, split = (x.cpu().numpy() for x in (self.left, self.right, self.origin))
         if self.shape.lower == "edge":
             split = (left + right) / 2.0
         return np.sort(np.stack([left, split, right], axis=1), axis=1)
 
     def nodes(self, count: int) -> Tensor:
-        """The nodes `[K, n]` at which the derivative is evaluated when integrals are shared."""
+        """Return the nodes `[K, n]` at which the derivative is evaluated when integrals are shared."""
         return torch.as_tensor(panel_nodes(self.panels(), count), device=self.left.device)
 
     def rule(self, points: NDArray[np.float64], bins: NDArray[np.int64], count: int) -> NDArray[np.float64]:
@@ -229,7 +229,7 @@ class MonotoneBank(nn.Module):
         return np.asarray(upto - start[bins])
 
     def forward(self, points: Tensor, bins: Tensor, codes: Tensor, steps: int = 50, lean: bool = False) -> Tensor:
-        """The functions at rows (points `[B]`, bins `[B]`, field codes `[B, fields]`); a quadrature a row."""
+        """Return the functions at rows (points `[B]`, bins `[B]`, field codes `[B, fields]`); one quadrature per row."""
         slot, width = _slots(bins, self.bins)
         where = bins * width + slot
         upper = self.origin[:, None].repeat(1, width).view(-1).index_copy(0, where, points.to(self.origin.dtype))
@@ -254,7 +254,7 @@ class MonotoneBank(nn.Module):
         return values.reshape(-1)[where]
 
     def edge_values(self, codes: Tensor, count: int = 16) -> tuple[Tensor, Tensor]:
-        """The functions left and right of every interior edge, `[K − 1, C]` each, for these contexts."""
+        """Return the functions left and right of every interior edge, `[K − 1, C]` each, for these contexts."""
         context = self.embed(codes)
         bias = self.offset_and_scale(codes, context)
         derivative = self.derivative(self.nodes(count)[:, None, :], context)
@@ -278,7 +278,7 @@ class MonotoneBank(nn.Module):
         return torch.cat(parts, dim=-1) if self.shape.combine == "concat" else torch.stack(parts).sum(dim=0)
 
     def bin_of(self, points: Tensor) -> Tensor:
-        """The bin of each point; an edge belongs to the bin on its right."""
+        """Return the bin of each point; an edge belongs to the bin on its right."""
         return torch.searchsorted(self.edges, points.to(self.edges.dtype), right=True)
 
 
@@ -294,7 +294,7 @@ def _units(shape: BankShape, ranges: Ranges) -> tuple[NDArray[np.float64], NDArr
 
 
 def _slots(bins: Tensor, count: int) -> tuple[Tensor, int]:
-    """A place for every row inside its bin, and the number of places the fullest bin needs."""
+    """Return a place for every row inside its bin, and the number of places the fullest bin needs."""
     order = torch.argsort(bins, stable=True)
     sizes = torch.bincount(bins, minlength=count)
     first = torch.cumsum(sizes, 0) - sizes

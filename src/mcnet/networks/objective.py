@@ -58,7 +58,7 @@ class Penalties:
     normalise: Literal["global", "field"] = "global"
 
     def order_in(self, space: str, jump: float = np.inf) -> float:
-        """The order coefficient to use in a space, beside a prior on jumps of that standard deviation."""
+        """Return the order coefficient to use in a space, beside a prior on jumps of that standard deviation."""
         if self.order is not None:
             return self.order
         return 0.0 if np.isfinite(jump) else {"logit": 0.01, "probability": 1.0}[space]
@@ -74,7 +74,7 @@ class _Fixed:
     positives: Tensor
 
     def double(self) -> "_Fixed":
-        """The same in float64."""
+        """Return the same in float64."""
         return _Fixed(self.matrix.double(), self.origin.double(), self.weight.double(), self.positives.double())
 
 
@@ -95,7 +95,7 @@ class BankObjective:
         self.originals = originals
         self.order = penalties.order_in(bank.shape.space, priors.jump)
         dtype, device = bank.score_weight.dtype, bank.left.device
-        # The two ends of a bin ride along as points without weight: order and jumps are read off there.
+        # The two ends of a bin are added as points without weight: order and jumps are measured there.
         ends = np.stack([grid.left, grid.right], axis=-1)[:, None, :]
         points = np.concatenate([grid.points, np.broadcast_to(ends, (*grid.points.shape[:2], 2))], axis=-1)
         bins = np.broadcast_to(np.arange(bank.bins)[:, None, None], points.shape)
@@ -119,7 +119,7 @@ class BankObjective:
         self.work = float(self.nodes.numel() * len(cells.codes) * sum(a * b for a, b in layers))
 
     def evaluate(self) -> Step:
-        """The loss now; its handle is the offset and log-scale of every bin and context."""
+        """Return the loss now; its handle is the offset and log-scale of every bin and context."""
         context = self.bank.embed(self.codes)
         bias = self.bank.offset_and_scale(self.codes, context)
         derivative = self.bank.derivative(self.nodes, context)
@@ -150,7 +150,7 @@ class BankObjective:
                 table += move.to(table.dtype)
 
     def _loss(self, bias: Tensor, derivative: Tensor, fixed: "_Fixed") -> tuple[Tensor, Tensor]:
-        """The whole loss, and its approximate second derivative by each entry of `bias`."""
+        """Return the whole loss, and its approximate second derivative by each entry of `bias`."""
         log_scale = bias[..., 1]
         rise = log_scale.exp()[..., None] * torch.matmul(fixed.matrix, derivative[..., None])[..., 0]
         values = (fixed.origin + bias[..., 0])[..., None] + rise

@@ -1,4 +1,4 @@
-"""Full-batch descent that goes on until what is left to gain no longer matters, and says if it got there."""
+"""Full-batch descent until what is left to gain no longer matters; it reports whether it got there."""
 
 import math
 import sys
@@ -22,7 +22,7 @@ __all__ = [
     "threads_for",
 ]
 
-# Gradients of a loss a row are so small that their squares, which Adam keeps, would be denormal numbers in
+# Gradients of a loss per row are so small that their squares, which Adam keeps, would be denormal numbers in
 # float32.
 SCALE = 2.0**24
 
@@ -32,7 +32,7 @@ Progress = Callable[[int, int, float], None]
 
 @dataclass(frozen=True)
 class Step:
-    """One evaluation of an objective: the loss a row, and the quantities by which convergence is judged.
+    """One evaluation of an objective: the loss per row, and the quantities by which convergence is judged.
 
     `handles` are tensors inside the graph that shift or tilt the fitted functions directly, `curvatures` the
     second derivatives of the loss by them. Without handles, convergence is judged by what the last cycle
@@ -51,7 +51,7 @@ class Objective(Protocol):
     work: float
 
     def evaluate(self) -> Step:
-        """The loss at the current parameters."""
+        """Return the loss at the current parameters."""
 
     def solve(self) -> None:
         """Bring those parameters that can be solved for to their optimum, given all others."""
@@ -63,7 +63,7 @@ class Schedule:
 
     Adam in cycles of `steps`, each rising to its peak learning rate and then falling to zero along a cosine;
     every cycle after the first has half the steps and half the peak. Descent has converged when the handles
-    could gain less than `tolerance` nats a row, or less than one nat in all, if that is more.
+    could gain less than `tolerance` nats per row, or less than one nat in all, if that is more.
     """
 
     steps: int = 100

@@ -28,7 +28,7 @@ Integrand = Callable[..., Tensor]
 
 @functools.cache
 def clenshaw_curtis(steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Nodes in [−1, 1], ascending, and weights of the Clenshaw–Curtis rule with `steps` + 1 nodes.
+    """Return nodes in [−1, 1], ascending, and weights of the Clenshaw–Curtis rule with `steps` + 1 nodes.
 
     Exact for polynomials of degree `steps`:
 
@@ -60,7 +60,7 @@ def _rule(steps: int, like: Tensor) -> tuple[Tensor, Tensor]:
 def integrate(
     integrand: Integrand, lower: Tensor, upper: Tensor, inputs: Sequence[Tensor] = (), steps: int = 50
 ) -> Tensor:
-    """The integral of `integrand(nodes, *inputs)` from `lower` to `upper`, element by element.
+    """Return the integral of `integrand(nodes, *inputs)` from `lower` to `upper`, element by element.
 
     `integrand` receives nodes of shape `[*upper.shape, T + 1]` and returns values of that shape. The result
     is signed: upper limits below the lower one are welcome.
@@ -157,14 +157,14 @@ def panel_nodes(edges: NDArray[np.float64], count: int) -> NDArray[np.float64]:
 
 @functools.cache
 def _legendre_transform(count: int) -> NDArray[np.float64]:
-    """Values at the Gauss nodes → coefficients, in the Legendre basis, of the interpolating polynomial."""
+    """Return the matrix from values at the Gauss nodes to coefficients, in the Legendre basis, of the interpolating polynomial."""
     unit, weights = np.polynomial.legendre.leggauss(count)
     basis = np.polynomial.legendre.legvander(unit, count - 1)
     return np.asarray((basis * weights[:, None]).T * (np.arange(count)[:, None] + 0.5))
 
 
 def cumulative_rule(points: NDArray[np.float64], edges: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """The matrix that turns values at `panel_nodes(edges, count)` into integrals up to each point.
+    """Return the matrix that turns values at `panel_nodes(edges, count)` into integrals up to each point.
 
     For points `[..., P]` and edges `[..., M + 1]` (leading axes alike) the result is `[..., P, M · count +
     2]`. Within a panel the interpolating polynomial is integrated exactly; over a whole panel this is Gauss's

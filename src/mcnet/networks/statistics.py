@@ -34,7 +34,7 @@ class NodeStatistics:
 
 
 def _quantiles(points: FloatArray, weight: FloatArray, bins: int) -> FloatArray:
-    """Knots at the ends and at equal-mass quantiles between, at least `LEAST_GAP` apart."""
+    """Return knots at the ends and at equal-mass quantiles between, at least `LEAST_GAP` apart."""
     through = np.cumsum(weight) - weight / 2.0
     inner = np.interp(np.arange(1, bins) / bins * weight.sum(), through, points)
     knots = np.concatenate([points[:1], inner, points[-1:]])
@@ -55,7 +55,7 @@ def _levels(values: FloatArray, levels: int) -> NDArray[np.int64]:
 def node_statistics(
     cells: TrainingCells, candidates: tuple[int, ...], levels: int, keys: NDArray[np.int64], pooled: int
 ) -> NodeStatistics:
-    """Knots and statistics of every context for every candidate number of bins."""
+    """Return knots and statistics of every context for every candidate number of bins."""
     contexts, nodes = len(cells.codes), sum(n + 1 for n in candidates)
     knots, odds, size = (np.zeros((contexts, nodes)) for _ in range(3))
     allowed = np.zeros((contexts, len(candidates)), dtype=bool)

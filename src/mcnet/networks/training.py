@@ -26,17 +26,17 @@ class RowFunction(Protocol):
 
     @property
     def module(self) -> nn.Module:
-        """The module that holds the parameters."""
+        """The module with the parameters."""
 
     @property
     def work(self) -> float:
         """Roughly how many multiplications a row takes."""
 
     def at_rows(self, points: Tensor, codes: Tensor) -> Tensor:
-        """Values for points `[B]` and field codes `[B, fields]`, in the units of the space."""
+        """Return values for points `[B]` and field codes `[B, fields]`, in the units of the space."""
 
     def order_penalty(self) -> Tensor:
-        """The order loss at the current parameters."""
+        """Return the order loss at the current parameters."""
 
 
 class FeatureNetwork(nn.Module):
@@ -77,7 +77,7 @@ class Rows:
         """
         count = len(points)
         if count == 0 or len(label) != count or len(codes) != count:
-            raise InputError("points, label and codes must have one entry a row each, and at least one row")
+            raise InputError("points, label and codes must have one entry per row each, and at least one row")
         groups = codes if groups is None else groups
         group = np.unique(groups, axis=0, return_inverse=True)[1].reshape(-1) if groups.shape[1] else np.zeros(count)
 
@@ -101,7 +101,7 @@ class Rows:
         return len(self.points)
 
     def take(self, index: Tensor) -> "Rows":
-        """Some of the rows."""
+        """Return some of the rows."""
         return Rows(
             self.points[index],
             self.label[index],
@@ -135,7 +135,7 @@ class RowSchedule:
 
 
 def split_rows(count: int, schedule: RowSchedule) -> tuple[Tensor, Tensor, torch.Generator]:
-    """The rows that judge, the rows to train on, and what the schedule draws its batches from."""
+    """Return the rows that judge, the rows to train on, and what the schedule draws its batches from."""
     generator = torch.Generator().manual_seed(schedule.seed)
     order = torch.randperm(count, generator=generator)
     held = round(schedule.held_out * count)
@@ -245,7 +245,7 @@ def _log_loss(space: str, values: Tensor, batch: Rows) -> Tensor:
 
 @torch.no_grad()
 def held_out_loss(function: RowFunction, auxiliary: FeatureNetwork | None, rows: Rows, batch: int) -> float:
-    """The mean log-loss on rows that training has not seen."""
+    """Return the mean log-loss on rows that training has not seen."""
     total, mass = 0.0, 0.0
     for index in torch.split(torch.arange(len(rows), device=rows.points.device), batch):
         part = rows.take(index)

@@ -16,8 +16,8 @@ __all__ = ["PaddedCells", "TrainingCells", "as_codes", "midpoint_edges", "pad_ce
 class TrainingCells:
     """Everything a calibrator needs to know about the rows: weighted points and their contexts.
 
-    `logit`, `context`, `weight` and `positives` have one entry a cell. Row `c` of `codes` holds the field
-    values of context `c`, one column a field (no columns: no field). `sizes` is the number of values of each
+    `logit`, `context`, `weight` and `positives` have one entry per cell. Row `c` of `codes` has the field
+    values of context `c`, one column per field (no columns: no field). `sizes` is the number of values of each
     field; a code equal to the size, or any other code outside `0 … size − 1`, means a value never seen.
     """
 
@@ -51,7 +51,7 @@ class TrainingCells:
         weight = np.asarray(weight, dtype=np.float64)
         positives = np.asarray(positives, dtype=np.float64)
         if not len(logit) == len(context) == len(weight) == len(positives):
-            raise InputError("logit, context, weight and positives must have one entry a cell each")
+            raise InputError("logit, context, weight and positives must have one entry per cell each")
         if len(logit) == 0 or not weight.sum() > 0:
             raise InputError("there is nothing to fit: no cell has a positive weight")
         if not np.isfinite(logit).all() or not np.isfinite(weight).all() or not np.isfinite(positives).all():
@@ -70,7 +70,7 @@ class TrainingCells:
 
 
 def as_codes(codes: NDArray[np.integer] | None, rows: int, sizes: tuple[int, ...]) -> IntArray:
-    """Field codes as `[rows, fields]`, where every value never seen becomes the code `size` of its field."""
+    """Return field codes as `[rows, fields]`, where every value never seen becomes the code `size` of its field."""
     if codes is None:
         if sizes:
             raise InputError(f"the function was fitted with {len(sizes)} field(s); their codes are needed")
@@ -115,7 +115,7 @@ def with_unseen(cells: TrainingCells, share: float) -> TrainingCells:
 
 
 def midpoint_edges(points: FloatArray, weight: FloatArray, bins: int) -> FloatArray:
-    """Interior edges of at most `bins` bins of equal mass, each midway between two distinct points.
+    """Return interior edges of at most `bins` bins of equal mass, each midway between two distinct points.
 
     >>> midpoint_edges(np.array([1.0, 2.0, 3.0, 4.0]), np.ones(4), 2)
     array([2.5])
