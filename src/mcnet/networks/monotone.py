@@ -229,7 +229,7 @@ class MonotoneBank(nn.Module):
         return np.asarray(upto - start[bins])
 
     def forward(self, points: Tensor, bins: Tensor, codes: Tensor, steps: int = 50, lean: bool = False) -> Tensor:
-        """Return the functions at rows (points `[B]`, bins `[B]`, field codes `[B, fields]`); one quadrature per row."""
+        """Return the functions at rows with points `[B]`, bins `[B]`, codes `[B, fields]`; one quadrature per row."""
         slot, width = _slots(bins, self.bins)
         where = bins * width + slot
         upper = self.origin[:, None].repeat(1, width).view(-1).index_copy(0, where, points.to(self.origin.dtype))

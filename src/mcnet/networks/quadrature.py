@@ -157,7 +157,7 @@ def panel_nodes(edges: NDArray[np.float64], count: int) -> NDArray[np.float64]:
 
 @functools.cache
 def _legendre_transform(count: int) -> NDArray[np.float64]:
-    """Return the matrix from values at the Gauss nodes to coefficients, in the Legendre basis, of the interpolating polynomial."""
+    """Return the matrix from values at the Gauss nodes to Legendre coefficients of the interpolating polynomial."""
     unit, weights = np.polynomial.legendre.leggauss(count)
     basis = np.polynomial.legendre.legvander(unit, count - 1)
     return np.asarray((basis * weights[:, None]).T * (np.arange(count)[:, None] + 0.5))
