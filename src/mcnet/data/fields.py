@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
@@ -69,6 +69,8 @@ class FieldColumn:
 def field_text(value: Any) -> str | None:
     """Return the canonical text of a field value, or None when it is missing.
 
+    Moments with a time zone are told in UTC, so that equal moments have one text.
+
     >>> [field_text(v) for v in (7, 7.0, "7", 0.5, True, None, float("nan"))]
     ['7', '7', '7', '0.5', 'true', None, None]
     """
@@ -87,9 +89,15 @@ def field_text(value: Any) -> str | None:
         return str(int(number)) if number.is_integer() else repr(number)
     if isinstance(value, bytes):
         return value.decode("utf-8", errors="replace")
+    if isinstance(value, timedelta):  # of Python, and pandas' own
+        return str(timedelta(value.days, value.seconds, value.microseconds))
+    if isinstance(value, np.timedelta64):
+        return None if np.isnat(value) else field_text(value.astype("timedelta64[us]").item())
     if isinstance(value, datetime):
+        if value.tzinfo is not None:  # one moment has one text, whatever the time zone it is told in
+            return value.astimezone(UTC).isoformat()
         # Midnight is its day, as 7.0 is 7: pandas has no type for days.
-        return value.date().isoformat() if value.tzinfo is None and value.time() == time.min else value.isoformat()
+        return value.date().isoformat() if value.time() == time.min else value.isoformat()
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, Decimal):
@@ -178,6 +186,8 @@ def _from_numpy(name: str, array: NDArray[Any]) -> FieldColumn:
     if array.dtype.kind == "U" and (found := distinct_rows(array)) is not None:
         codes, rows = found
         return _canonical(name, codes, array[rows].tolist())
+    if array.dtype.kind == "m":
+        array = array.astype("timedelta64[us]")  # nanoseconds would become plain numbers
     return _from_objects(name, array.tolist())
 
 

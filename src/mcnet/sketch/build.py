@@ -167,8 +167,12 @@ def _warn_of_ids(sketch: Sketch) -> None:
 
 def _warn_of_swapped_columns(sketch: Sketch, names: ColumnNames) -> None:
     """Warn of scores that are all 0 or 1 beside labels that are fractions."""
-    only_0_or_1 = ((sketch.score < _NEARLY_ZERO) | (sketch.score > 1.0 - _NEARLY_ZERO)).all()
-    if only_0_or_1 and (sketch.positives != np.floor(sketch.positives)).any():
+    grid, cells = sketch.grid, sketch.cells
+    sample = cells.key[:: max(1, len(cells) // 100)]
+    for keys in (sample, cells.key):  # a look at a few cells settles the usual case
+        if ((grid.lower(keys) > _NEARLY_ZERO) & (grid.upper(keys) < 1.0 - _NEARLY_ZERO)).any():
+            return
+    if (sketch.positives != np.floor(sketch.positives)).any():
         warn(
             f"every {names.score} is 0 or 1 and {names.label} has fractions; "
             "if the columns of scores and labels are swapped, swap them back"

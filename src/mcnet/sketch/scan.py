@@ -131,8 +131,11 @@ class _Columns:
         return field_columns({name: self._values(table, name) for name in self.fields})
 
     def _values(self, table: Any, name: str) -> Any:
-        values = table[name]
-        return cut_to_periods(values, self.every[name]) if name in self.every else values
+        if name not in self.every:
+            return table[name]
+        import polars as pl
+
+        return cut_to_periods(pl.Series(name, table[name]), self.every[name])
 
     def batches(self, frame: "pl.LazyFrame", source: str, progress: Callable[[int], Any] | None) -> Iterator[Batch]:
         """Yield the rows of a lazy table."""

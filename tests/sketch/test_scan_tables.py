@@ -1,0 +1,89 @@
+"""Tables of every kind give the sketch of their columns; what looks wrong is said."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import mcnet
+
+
+def table(rows=2_000):
+    rng = np.random.default_rng(0)
+    score = rng.random(rows)
+    return pl.DataFrame(
+        {
+            "s": score,
+            "y": (rng.random(rows) < score).astype(int),
+            "w": rng.integers(1, 5, rows),
+            "part": rng.integers(0, 3, rows),
+            "c": rng.choice(["NL", "FR", "7"], rows),
+            "t": pl.Series(np.datetime64("2024-05-01") + rng.integers(0, 90, rows)).cast(pl.Datetime("us")),
+        }
+    )
+
+
+TABLES = {
+    "Polars": lambda frame: frame,
+    "lazy": lambda frame: frame.lazy(),
+    "pandas": lambda frame: frame.to_pandas(),
+    "Arrow": lambda frame: frame.to_arrow(),
+    "Arrow batch": lambda frame: frame.to_arrow().combine_chunks().to_batches()[0],
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_table_gives_the_sketch_of_its_columns(kind):
+    frame = table()
+    words = {"score": "s", "label": "y", "weight": "w", "field": ["c", "t"], "folds": "part"}
+    found = mcnet.scan(TABLES[kind](frame), **words)
+    fields = {name: frame[name] for name in ("c", "t")}
+    expected = mcnet.Sketch.from_rows(frame["s"], frame["y"], weight=frame["w"], field=fields, folds=frame["part"])
+    assert found == expected
+    assert found.columns == {"score": "s", "label": "y", "weight": "w"}
+    cut = mcnet.scan(TABLES[kind](frame), score="s", label="y", field="t", every={"t": "1mo"})
+    assert cut.contexts.values == (("2024-05", "2024-06", "2024-07"),)
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_column_that_is_not_there_is_named(kind):
+    with pytest.raises(mcnet.InputError, match="has no column 'x'; it has s, y, w, part, c, t"):
+        mcnet.scan(TABLES[kind](table()), score="s", label="x")
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_bad_value_is_named_with_its_column_and_row(kind):
+    frame = table().with_columns(s=pl.when(pl.int_range(pl.len()) == 17).then(1.5).otherwise("s"))
+    with pytest.raises(mcnet.InputError, match=r"s has 1 value outside \[0, 1\] \(first: row 17, 1.5\)"):
+        mcnet.scan(TABLES[kind](frame), score="s", label="y")
+
+
+def test_columns_given_to_scan_are_told_where_they_belong():
+    frame = table()
+    with pytest.raises(mcnet.InputError, match=r"names of columns, not Series; give columns to mcnet\.Sketch"):
+        mcnet.scan(frame, score=frame["s"], label=frame["y"])
+    with pytest.raises(mcnet.InputError, match="scan was given ndarray"):
+        mcnet.scan(np.zeros(3), score="s", label="y")
+
+
+def test_swapped_scores_and_labels_are_said():
+    frame = table()
+    for resolution in (512, "exact"):
+        with pytest.warns(mcnet.CalibrationWarning, match="every y is 0 or 1 and s has fractions"):
+            mcnet.scan(frame, score="y", label="s", resolution=resolution)
+    mcnet.Sketch.from_rows([0, 1, 0, 1], [0, 1, 1, 1])  # scores of 0 and 1 alone are no mistake
+
+
+def test_a_field_with_a_value_of_its_own_in_most_rows_is_said():
+    frame = table().with_columns(id=pl.int_range(pl.len()))
+    with pytest.warns(mcnet.CalibrationWarning, match="field 'id' has 2,000 values in 2,000 rows; if it is an id"):
+        mcnet.scan(frame, score="s", label="y", field="id")
+
+
+def test_pandas_and_arrow_keep_missing_values():
+    for frame in (
+        pd.DataFrame({"s": [0.1, 0.2], "y": [0, 1], "c": ["a", None]}),
+        pa.table({"s": [0.1, 0.2], "y": [0, 1], "c": ["a", None]}),
+    ):
+        assert mcnet.scan(frame, score="s", label="y", field="c").contexts.values == (("a", None),)
