@@ -1,1 +1,1 @@
-"""Sketch to fitted calibrator: one file a method, one base class, one registry."""
+"""Sketch to fitted calibrator: one file per method, one base class, one registry."""

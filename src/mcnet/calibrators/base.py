@@ -223,7 +223,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
 
     @property
     def curves_(self) -> Curves:
-        """Return the fitted curves: the pooled one first, then one a context."""
+        """Return the fitted curves: the pooled one first, then one per context."""
         return self._fitted().curves
 
     def prepare(self) -> Self:
@@ -237,7 +237,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         return Fitted(self._fit_curves(sketch))
 
     def _fit_curves(self, sketch: Sketch) -> Curves:
-        """Return the pooled curve and one curve a context (if the sketch has fields)."""
+        """Return the pooled curve and one curve per context (if the sketch has fields)."""
         raise NotImplementedError
 
     def _check_parameters(self) -> None:

@@ -15,7 +15,7 @@ __all__ = ["Isotonic", "isotonic_blocks", "isotonic_curve"]
 def isotonic_blocks(rates: FloatArray, weights: FloatArray) -> FloatArray:
     """Return the non-decreasing values closest to the rates in weighted least squares (pool adjacent violators)."""
     fitted: FloatArray = isotonic_regression(rates, weights=weights).x
-    # The blocks' means are rounded one by one; the running maximum only ever mends the last bit.
+    # The blocks' means are rounded one by one; the running maximum only ever corrects the last bit.
     return np.maximum.accumulate(fitted)
 
 

@@ -8,9 +8,9 @@ from mcnet.sketch.sketch import Sketch
 
 __all__ = ["warn_of_gaps"]
 
-_FEW_VALUES = 100
-_EXPECTED = 10.0
-"""So many positives (or negatives) must be missing, by the scores, before their absence is worth a word."""
+_MOST_VALUES_TO_NAME = 100
+_FEWEST_EXPECTED = 10.0
+"""Positives (or negatives) that the scores must expect in a range without any, before a warning is given."""
 
 
 def warn_of_gaps(method: str, sketch: Sketch) -> None:
@@ -21,16 +21,16 @@ def warn_of_gaps(method: str, sketch: Sketch) -> None:
     expected = sums_by(place, sketch.weight * sketch.score, len(keys))
     score = expected / weight
     below = int(np.argmax(positives > 0.0))
-    if expected[:below].sum() >= _EXPECTED:
+    if expected[:below].sum() >= _FEWEST_EXPECTED:
         warn(f"{method}: no positives below score {score[below]:.3g} ({weight[:below].sum():,.0f} rows)")
     above = len(keys) - int(np.argmax((weight - positives)[::-1] > 0.0))
-    if (weight - expected)[above:].sum() >= _EXPECTED:
+    if (weight - expected)[above:].sum() >= _FEWEST_EXPECTED:
         warn(f"{method}: no negatives above score {score[above - 1]:.3g} ({weight[above:].sum():,.0f} rows)")
 
 
 def _warn_of_values(method: str, sketch: Sketch) -> None:
     number = len(sketch.contexts)
-    if not sketch.contexts.names or number > _FEW_VALUES:
+    if not sketch.contexts.names or number > _MOST_VALUES_TO_NAME:
         return  # a long tail has such values by nature
     positives = sums_by(sketch.context, sketch.positives, number)
     weight = sums_by(sketch.context, sketch.weight, number)

@@ -17,9 +17,9 @@ from mcnet.sketch.sketch import Sketch
 
 __all__ = ["PerField", "mixed_curve"]
 
-_CANDIDATES = (0.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, np.inf)
+_SHRINKAGES = (0.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, np.inf)
 _FOLDS = 5
-_MANY = 500
+_MOST_CONTEXTS_FOR_ALL_FOLDS = 500
 
 
 def mixed_curve(
@@ -123,21 +123,21 @@ class PerField(Calibrator):
 
     def _choose(self, sketch: Sketch) -> float:
         """Return the k of the lowest cross-validated log-loss."""
-        dealt = sketch if sketch.folds > 1 else sketch.dealt(_FOLDS)
-        losses = np.zeros(len(_CANDIDATES))
-        folds = range(dealt.folds) if len(sketch.contexts) <= _MANY else range(1)
+        split = sketch if sketch.folds > 1 else sketch.dealt(_FOLDS)
+        losses = np.zeros(len(_SHRINKAGES))
+        folds = range(split.folds) if len(sketch.contexts) <= _MOST_CONTEXTS_FOR_ALL_FOLDS else range(1)
         for fold in folds:
-            train, held = dealt.fold_parts(fold)
+            train, held = split.fold_parts(fold)
             if len(held) == 0 or not 0.0 < train.total_positives < train.total_weight:
                 continue
             pooled, own, events = self._fits(train)
             general = Evaluator(Curves.of([pooled]))(held.score)
             special = Evaluator(Curves.of(own))(held.score, held.context)
-            for place, k in enumerate(_CANDIDATES):
+            for place, k in enumerate(_SHRINKAGES):
                 share = np.array([_share(count, k) for count in events])[held.context]
                 mixed = share * special + (1.0 - share) * general
                 losses[place] += log_loss_sum(logit(mixed), held.weight, held.positives)
-        return _CANDIDATES[int(np.argmin(losses))]
+        return _SHRINKAGES[int(np.argmin(losses))]
 
 
 def _share(events: float, shrinkage: float) -> float:

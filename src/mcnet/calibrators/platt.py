@@ -48,7 +48,7 @@ class Platt(SmoothCalibrator):
 
 
 class Temperature(SmoothCalibrator):
-    """One number: p = σ(l / T), T > 0. It sharpens or flattens, and cannot mend a wrong base rate.
+    """One number: p = σ(l / T), T > 0. It sharpens or flattens, and cannot correct a wrong base rate.
 
     >>> round(Temperature().fit([0.2, 0.2, 0.8, 0.8], [0, 1, 0, 1]).coefficients_["inverse_temperature"], 3)
     0.0

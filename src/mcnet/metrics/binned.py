@@ -120,7 +120,7 @@ def cal_n(sums: GroupSums, *, delta: float = 0.0, level: float = 0.95, seed: int
 
 @dataclass(frozen=True)
 class Reliability:
-    """What a reliability diagram shows, one entry a bin: prediction, observed rate and its interval."""
+    """What a reliability diagram shows, one entry per bin: prediction, observed rate and its interval."""
 
     lowest: Floats
     highest: Floats

@@ -10,7 +10,7 @@ from mcnet.metrics.probability_columns import Floats
 
 __all__ = ["noise_aware_interval", "normal_interval", "two_sided", "wilson"]
 
-_STEPS = (0.0, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.6, 2.0)
+_FRACTIONS_OF_GUESS = (0.0, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.6, 2.0)
 
 
 def two_sided(level: float) -> float:
@@ -62,7 +62,7 @@ def noise_aware_interval(
     grid, lows, highs = [], [], []
     # A value luckier than most noise must not yield an empty interval: its upper end is the middle value's.
     least = observed
-    for step in [*_STEPS, *(_STEPS[-1] * 2.0**k for k in range(1, 16))]:
+    for step in [*_FRACTIONS_OF_GUESS, *(_FRACTIONS_OF_GUESS[-1] * 2.0**k for k in range(1, 16))]:
         values = draws(step)
         if step == 0:
             least = max(observed, float(np.median(values)))

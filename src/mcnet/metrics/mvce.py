@@ -29,7 +29,7 @@ def mvce(
     nothing else: read it against its floor `√(2/π) · √(mean p(1−p) / n)`.
     """
     if bin_size < 1:
-        raise InputError(f"bin_size is {bin_size}; at least one row a bin is needed")
+        raise InputError(f"bin_size is {bin_size}; at least one row per bin is needed")
     p, y, w = columns(probabilities, labels, weight)
     total = w.sum()
     size = min(float(bin_size), float(total))

@@ -10,9 +10,11 @@ from mcnet.metrics.probability_columns import Floats
 
 __all__ = ["expected_absolute", "expected_relative"]
 
-_FEW = 25.0
+_NORMAL_FROM = 25.0
+"""From this expected count on, a normal distribution stands for the binomial."""
 _COUNTS = np.arange(76.0)
-_PIECE = 4096
+"""Numbers of positives that may occur where fewer than _NORMAL_FROM are expected."""
+_GROUPS_PER_BLOCK = 4096
 
 
 def expected_absolute(sums: GroupSums) -> Floats:
@@ -41,17 +43,17 @@ def expected_relative(sums: GroupSums, epsilon: float) -> Floats:
 
 def _few_exactly(sums: GroupSums, value: Floats, outcome: Callable[[GroupSums], Floats]) -> Floats:
     """Replace `value`, where few positives are expected, by the mean of `outcome` over their number."""
-    few = np.flatnonzero((sums.predicted < _FEW) & (sums.predicted > 0))
+    few = np.flatnonzero((sums.predicted < _NORMAL_FROM) & (sums.predicted > 0))
     value = value.copy()
-    # In pieces, as a hundred thousand contexts times every count would fill the memory.
-    for piece in np.split(few, range(_PIECE, few.size, _PIECE)):
-        part = sums.where(piece)
+    # In blocks, as a hundred thousand contexts times every count would fill the memory.
+    for block in np.split(few, range(_GROUPS_PER_BLOCK, few.size, _GROUPS_PER_BLOCK)):
+        part = sums.where(block)
         values, chances = outcome(part), _chances(part)
         defined = np.isfinite(values)
         chances = np.where(defined, chances, 0.0)
         total = chances.sum(axis=1)
         mean = (np.where(defined, values, 0.0) * chances).sum(axis=1) / np.where(total > 0, total, 1.0)
-        value[piece] = mean
+        value[block] = mean
     return value
 
 

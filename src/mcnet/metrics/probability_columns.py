@@ -29,7 +29,7 @@ def columns(
     w = np.ones(p.shape) if weight is None else np.asarray(weight, dtype=np.float64)
     for name, column in (("probabilities", p), ("labels", y), ("weight", w)):
         if column.ndim != 1:
-            raise InputError(f"{name} has {column.ndim} dimensions; pass one value a row (a flat array)")
+            raise InputError(f"{name} has {column.ndim} dimensions; pass one value per row (a flat array)")
         if column.size != p.size:
             raise InputError(
                 f"{name} has {column.size} rows but probabilities has {p.size}; pass columns of the same rows"

@@ -10,7 +10,8 @@ from mcnet.metrics.probability_columns import Floats
 
 __all__ = ["error_interval"]
 
-_FEW = 25.0
+_NORMAL_FROM = 25.0
+"""From this expected count on, a normal distribution stands for the binomial."""
 _MOST_GROUPS = 10_000
 
 
@@ -64,12 +65,12 @@ def error_interval(
 
 
 def _positives(expected: Floats, trials: Floats, count: int, rng: np.random.Generator) -> Floats:
-    """Draw numbers of positives, one row a draw: binomial where few are expected, else normal."""
+    """Draw numbers of positives, one row per draw: binomial where few are expected, else normal."""
     rate = expected / trials
     noise = rng.standard_normal((count, expected.size))
     noise *= np.sqrt(expected * (1 - rate))
     noise += expected
-    few = (expected < _FEW) | (trials - expected < _FEW)
+    few = (expected < _NORMAL_FROM) | (trials - expected < _NORMAL_FROM)
     if few.any():
         # One group after the other: the generator prepares for a rate once and then draws fast.
         size = (int(few.sum()), count)
