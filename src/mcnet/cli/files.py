@@ -74,23 +74,7 @@ def read_sketch(printer: Printer, files: Sequence[str], *, title: str = "reading
     plain_interrupts()
     total = row_count(files) if printer.lively else None
     with printer.progress(title, total) as advance:
-        sketch = gather(list(files), **columns, progress=advance)
-    _warn_of_many_values(printer, sketch, ignored=set(columns.get("every") or ()))
-    return sketch
-
-
-_FEWEST_ROWS_PER_VALUE = 10
-_MANY_VALUES = 1000
-
-
-def _warn_of_many_values(printer: Printer, sketch: "Sketch", ignored: set[str]) -> None:
-    """Warn, before anything is fitted, of a field that tells single rows apart more than groups of them."""
-    for name, values in zip(sketch.contexts.names, sketch.contexts.values, strict=True):
-        if name not in ignored and len(values) >= _MANY_VALUES and sketch.rows < _FEWEST_ROWS_PER_VALUE * len(values):
-            printer.warn(
-                f"{name} has {len(values):,} values in {sketch.rows:,} rows: most of them have too few rows to tell "
-                "anything of; take a coarser field, or give rare values one common name"
-            )
+        return gather(list(files), **columns, progress=advance)
 
 
 def columns_of(context: Any, files: Sequence[str], **options: Any) -> dict[str, Any]:

