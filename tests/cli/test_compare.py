@@ -9,7 +9,7 @@ import mcnet as library
 
 def test_every_method_is_compared_and_one_is_chosen(mcnet, log, columns):
     found = mcnet("compare", log, *columns, "--test", log, "--json").document  # one fit a method
-    assert {line["method"] for line in found["methods"]} == {*library.methods(), "mcnet (no field)"}
+    assert {line["method"] for line in found["methods"]} == {*library.methods(), "mcnet-none"}
     losses = [line["metrics"]["log_loss"]["value"] for line in found["methods"]]
     assert losses == sorted(losses)
     chosen = next(line for line in found["methods"] if line["method"] == found["chosen"])
@@ -88,7 +88,7 @@ def test_drift_is_shown_of_fresh_rows_and_of_fitted_ones_cut_to_periods(mcnet, h
     assert "time has more than 120 values: it is cut to periods of 6h (--every)" in done.err
     assert drift(page, "drift")[:2] == ["2024-05-01 00:00", "2024-05-01 06:00"]
     assert drift(page, "fresh-drift")[0] == "2024-05-21 18:00"
-    assert [word in page.read_text() for word in ("in-sample", "had not seen, with its 95")] == [True, True]
+    assert [word in page.read_text() for word in ("in-sample", "has not seen, with its 95")] == [True, True]
     assert mcnet("compare", fit, *columns, "--test", test, *words, "--every", "1w").err == f"report → {page}\n"
     assert drift(page, "drift")[0] == "2024-04-29"
     assert len(drift(page, "fresh-drift")) == 2

@@ -66,8 +66,8 @@ def test_demo_has_the_published_model_with_and_without_the_field():
     from mcnet.selection.candidates import default_candidates
 
     found = default_candidates(["platt", "mcnet-bayes", "mcnet"], has_fields=True)
-    assert list(found) == ["platt", "mcnet-bayes", "mcnet (no field)", "mcnet"]
-    assert [found[name].field_use for name in ("mcnet (no field)", "mcnet")] == ["none", "optional"]
+    assert list(found) == ["platt", "mcnet-bayes", "mcnet-none", "mcnet"]
+    assert [found[name].field_use for name in ("mcnet-none", "mcnet")] == ["none", "optional"]
     assert list(default_candidates(["platt", "platt-field", "mcnet"], has_fields=False)) == ["platt", "mcnet"]
 
 

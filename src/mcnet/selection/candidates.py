@@ -8,7 +8,7 @@ from mcnet.errors import McnetError
 
 __all__ = ["default_candidates"]
 
-WITHOUT_FIELD = {"mcnet": "mcnet (no field)"}
+WITHOUT_FIELD = {"mcnet": "mcnet-none"}
 """Methods that are also compared without the field, and the name of that: MCNet-None of the paper."""
 
 
