@@ -1,9 +1,11 @@
 """A model knows whether it was fitted on probabilities or on logits; whoever calls it need not."""
 
 import numpy as np
+import polars as pl
 import pytest
 
 import mcnet
+from mcnet.model.apply_files import apply_to_files
 from mcnet.model.score_types import FEWEST_ROWS_TO_JUDGE
 
 LOGITS = np.random.default_rng(3).normal(-1.5, 1.5, 4000)
@@ -90,3 +92,22 @@ def test_a_single_number_with_a_field(fitted):
     assert fitted.predict(0.03, codes=0) == fitted.predict([0.03], codes=np.array([0]))[0]
     with pytest.raises(mcnet.InputError, match="needs the field"):
         fitted.predict(0.03)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_files_of_probabilities_are_refused_for_a_model_of_logits(fitted, tmp_path, ending):
+    def write(name, values):
+        path = tmp_path / f"{name}.{ending}"
+        table = pl.DataFrame({"score": values})
+        table.write_csv(path) if ending == "csv" else table.write_parquet(path)
+        return path
+
+    output = tmp_path / f"out.{ending}"
+    with pytest.raises(mcnet.InputError, match="score has 4,000 values, all in"):
+        apply_to_files(fitted.model_, write("p", PROBABILITIES), output, score="score")
+    assert not output.exists()
+    assert apply_to_files(fitted.model_, write("z", LOGITS), output, score="score") == 4000
+    said = {"score": "score", "score_type": "probability"}
+    assert apply_to_files(fitted.model_, write("p", PROBABILITIES), output, **said) == 4000
+    inside = np.linspace(0.0, 1.0, 100)
+    assert apply_to_files(fitted.model_, write("i", inside), output, score="score", score_type="logit") == 100

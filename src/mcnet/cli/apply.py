@@ -73,7 +73,7 @@ def apply(
             score=remembered(loaded, "score", score),
             column=column,
             replace=replace,
-            score_type=score_type(loaded, logits),
+            score_type=None if logits is None else score_type(loaded, logits),
             interval=interval,
             progress=advance,
             unseen=unseen,

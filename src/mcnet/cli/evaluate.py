@@ -54,6 +54,7 @@ def evaluate(
     from mcnet.cli.unseen import unseen_note
     from mcnet.metrics.evaluate_sketch import evaluate_cells, predict_cells
     from mcnet.metrics.settings import Settings
+    from mcnet.model.score_types import refuse_probabilities_read_as_logits
     from mcnet.model.unseen import UnseenValues
     from mcnet.sketch.read import is_finished
 
@@ -61,8 +62,10 @@ def evaluate(
     known = threshold_names() if model is None else [*threshold_names(), UNSEEN]
     thresholds = parse_thresholds(fail_if, known)
     loaded = None if model is None else load_model(model)
+    judged = False
     if loaded is not None and not is_finished(logs):
         score, label = remembered(loaded, "score", score), remembered(loaded, "label", label)
+        judged = logits is None and loaded.score_type == "logit"
         logits = score_type(loaded, logits) == "logit"
         told = loaded.provenance.get("columns", {})
         weight = weight or told.get("weight")
@@ -85,6 +88,8 @@ def evaluate(
     inside = columns.pop("field") or None
     needed = loaded.fields if loaded is not None else ()
     sketch = read_sketch(printer, logs, **columns, field=list(dict.fromkeys([*(inside or ()), *needed])))
+    if judged:
+        refuse_probabilities_read_as_logits(sketch.score, sketch.rows, name=str(score))
     # Without a model the scores themselves are judged.
     p = predict_cells(loaded, sketch) if loaded is not None else sketch.score
     found = evaluate_cells(p, sketch, Settings(level=level), by=inside)

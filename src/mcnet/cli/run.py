@@ -124,6 +124,8 @@ def _reason(error: BaseException) -> str | None:
 
 _IN_WORDS_OF_THE_SHELL = {
     "with score_type='logit'": "with --logits",
+    "score_type='probability' if": "--probabilities if",
+    "score_type='logit' if": "--logits if",
     "pass field=": "pass --field",
     "pass replace=True": "pass --replace",
     "make one with mcnet.scan": "make one with mcnet sketch",

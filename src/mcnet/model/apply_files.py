@@ -26,6 +26,7 @@ from mcnet.data.files import (
 )
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
+from mcnet.model.score_types import refuse_probabilities_read_as_logits
 from mcnet.model.unseen import UnseenValues
 
 __all__ = ["apply_to_files"]
@@ -94,6 +95,8 @@ def apply_to_files(
         result = result.with_columns(number.alias(score), *fields)
     with whole_file(target) as part, readable(source):
         work.run(lambda: _sink(result.drop(index), part, kind, target.name))
+        if score_type is None and model.score_type == "logit":
+            refuse_probabilities_read_as_logits(work.extremes(), work.rows, name=score)
     return work.rows
 
 
@@ -155,6 +158,7 @@ class _Work:
         self._describe_row = describe_row
         self._interval = interval
         self.rows = 0
+        self.lowest, self.highest = 1.0, 0.0
         self.unseen = unseen
         self._error: BaseException | None = None
         self._stopped = threading.Event()
@@ -190,6 +194,7 @@ class _Work:
         )
         with self._lock:
             self.rows += len(batch)
+            self.lowest, self.highest = min(self.lowest, scores.min()), max(self.highest, scores.max())
             if self.unseen is not None:
                 self.unseen.add(fields, np.ones(len(batch)))
             if self.progress is not None:
@@ -201,6 +206,10 @@ class _Work:
         if self._interval is None:
             return pl.Series(calibrated, dtype=pl.Float64)
         return pl.DataFrame({str(place): part for place, part in enumerate((calibrated, *bounds))}).to_struct()
+
+    def extremes(self) -> FloatArray:
+        """Return the lowest and the highest score as probabilities; nothing if there was no row."""
+        return np.array([self.lowest, self.highest] if self.rows else [])
 
     def run(self, sink: Callable[[], None]) -> None:
         """Run the sink in a thread of its own, so that Ctrl-C is heard and ends it in good order."""

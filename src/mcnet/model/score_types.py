@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from mcnet._shared.math import sigmoid
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.data.columns import as_floats, scores_column
 from mcnet.errors import InputError
 
-__all__ = ["FEWEST_ROWS_TO_JUDGE", "as_probabilities", "refuse_probabilities"]
+__all__ = ["FEWEST_ROWS_TO_JUDGE", "as_probabilities", "refuse_probabilities", "refuse_probabilities_read_as_logits"]
 
 FEWEST_ROWS_TO_JUDGE = 32
 """Fewer logits than this may all lie in [0, 1] by chance; more are taken for probabilities."""
@@ -39,3 +40,19 @@ def refuse_probabilities(lowest: float, highest: float, rows: int, *, name: str 
             f"{name} has {rows:,} values, all in [0, 1], but the model was fitted on logits; pass "
             "score_type='probability' if they are probabilities, score_type='logit' if they are logits"
         )
+
+
+def refuse_probabilities_read_as_logits(scores: FloatArray, rows: int, *, name: str = "score") -> None:
+    """Raise if scores that were logits, and are probabilities now, cannot have been logits.
+
+    Parameters
+    ----------
+    scores : the sigmoids of what was read, or their extremes.
+    rows : how many rows they stand for.
+    """
+    if len(scores) == 0:
+        return
+    lowest, highest = sigmoid(np.array([0.0, 1.0]))
+    rounding = 1.0 + 1e-12
+    inside = scores.min() * rounding >= lowest and scores.max() <= highest * rounding
+    refuse_probabilities(0.0 if inside else -1.0, 1.0, rows, name=name)
