@@ -13,7 +13,7 @@ CASES = [
     (mcnet.NeuCalib, TWO_SCORES, np.zeros(10), "every row is negative"),
     (mcnet.BayesMCNet, TWO_SCORES, np.ones(10), "every row is positive"),
     (mcnet.BayesMCNet, ONE_SCORE, BOTH, "all rows have one score"),
-    (mcnet.MCNet, ONE_SCORE, BOTH, "all rows have one score"),
+    pytest.param(mcnet.MCNet, ONE_SCORE, BOTH, "all rows have one score", marks=pytest.mark.networks),
 ]
 
 

@@ -7,6 +7,7 @@ from tests.report.test_page import data
 import mcnet as library
 
 
+@pytest.mark.networks
 def test_every_method_is_compared_and_one_is_chosen(mcnet, log, columns):
     found = mcnet("compare", log, *columns, "--test", log, "--json").document  # one fit a method
     assert {line["method"] for line in found["methods"]} == {*library.methods(), "mcnet-none"}
@@ -56,6 +57,7 @@ def test_drift_without_a_report_is_refused(mcnet, log, columns):
     assert "--report" in mcnet("compare", log, *columns, "--time", "day").err
 
 
+@pytest.mark.networks
 def test_the_table_fits_eighty_columns_and_has_f_rce_only_with_a_field(mcnet, log, columns):
     words = ("--test", log)  # one fit a method
     shown = mcnet("compare", log, *columns, *words).out

@@ -25,7 +25,12 @@ def test_every_command_has_an_example(mcnet):
         assert {words[0] for words in found} == {command}
 
 
-@pytest.mark.parametrize("command", [[], *([c] for c in COMMANDS if c != "demo")], ids=lambda words: " ".join(words))
+NETWORKS = {"paper": pytest.mark.networks}
+
+
+@pytest.mark.parametrize(
+    "command", [[], *(pytest.param([c], marks=NETWORKS.get(c, ()), id=c) for c in COMMANDS if c != "demo")]
+)
 def test_the_examples_work_as_pasted(mcnet, monkeypatch, log, columns, command):
     monkeypatch.chdir(log.parent)
     monkeypatch.setattr("mcnet.selection.select.registered_methods", lambda: FEW)
