@@ -1,20 +1,59 @@
-"""A combination of two fields as one more field, whose values are the pairs that were seen."""
+"""Pairs of fields: which of them interact, and a pair as one more field whose values are the combinations seen."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 
-from mcnet._shared.typing import IntArray
+from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.curves.family import Combination
 
-__all__ = ["Combination", "combine"]
+__all__ = ["MOST_PAIRS", "Combination", "combine", "interacting_pairs"]
+
+MOST_PAIRS = 15
+"""Pairs of fields that get deviations of their own, at most: those of six fields."""
+COMBINATIONS_KEPT_WHOLE = 2_000
+"""A pair with more combinations leaves out those that the data cannot tell from the sum of the two fields."""
 
 
-def combine(codes: IntArray, sizes: Sequence[int], first: int, second: int) -> Combination:
-    """The combination of two fields as it occurs in `codes`; pairs with an unknown value are left out."""
+def combine(
+    codes: IntArray,
+    sizes: Sequence[int],
+    first: int,
+    second: int,
+    information: FloatArray | None = None,
+    least_information: float = 0.0,
+) -> Combination:
+    """The combination of two fields as it occurs in `codes`; pairs with an unknown value are left out.
+
+    With very many combinations, those whose contexts have less `information` together than the least are left out.
+    """
     one, two = codes[:, first].astype(np.int64), codes[:, second].astype(np.int64)
     known = (one >= 0) & (two >= 0)
-    keys = np.unique(one[known] * sizes[second] + two[known])
+    keys, inverse = np.unique(one[known] * sizes[second] + two[known], return_inverse=True)
+    if information is not None and len(keys) > COMBINATIONS_KEPT_WHOLE:
+        keys = keys[np.bincount(inverse, weights=information[known], minlength=len(keys)) >= least_information]
     return Combination(first=first, second=second, size=int(sizes[second]), keys=keys)
+
+
+def interacting_pairs(
+    codes: IntArray, sizes: Sequence[int], residual: FloatArray, variance: FloatArray
+) -> list[tuple[int, int]]:
+    """The pairs of fields whose residuals differ most from what noise alone would give, MOST_PAIRS at most.
+
+    `residual` and `variance` are, per context, the positives not expected by a fit without pairs and their variance.
+    The measure is the chi-square statistic over the combinations of a pair, less its expectation, in its standard
+    deviations; a pair needs more than two.
+    """
+    found = []
+    for first, second in combinations(range(len(sizes)), 2):
+        key = codes[:, first].astype(np.int64) * sizes[second] + codes[:, second]
+        _, place = np.unique(key, return_inverse=True)
+        away, spread = np.bincount(place, weights=residual), np.bincount(place, weights=variance)
+        used = spread > 1.0
+        excess = float(np.sum(away[used] ** 2 / spread[used]) - used.sum())
+        found.append((excess / np.sqrt(2.0 * max(int(used.sum()), 1)), (first, second)))
+    found.sort(reverse=True)
+    return sorted(pair for excess, pair in found[:MOST_PAIRS] if excess > 2.0)

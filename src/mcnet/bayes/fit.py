@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from mcnet._shared.math import sums_by
 from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.bayes.balance import Balance, refine_balance
 from mcnet.bayes.block_solver import Arrow, Information, joint_information
@@ -20,7 +21,7 @@ from mcnet.bayes.likelihood import make_table
 from mcnet.bayes.newton import Posterior, Search
 from mcnet.bayes.panels import Shape, make_panels, shape_basis
 from mcnet.bayes.posterior_model import BayesFit, Covariance, JointCovariance
-from mcnet.bayes.prior import Learner, Strengths, default_strengths, relearn
+from mcnet.bayes.prior import COMBINATION, EXPECTED, Learner, Strengths, default_strengths, relearn
 from mcnet.bayes.shape_resolution import worthwhile_bends
 from mcnet.bayes.structure import Incidence, State, make_shapes
 from mcnet.errors import InputError
@@ -34,6 +35,9 @@ DECREMENT = 1e-5
 RELATIVE_DECREMENT = 1e-11
 # Coefficients of several fields up to which their joint covariance is computed, which takes a fifth of a second.
 LARGEST_JOINT_COVARIANCE = 1_000
+# Where there are very many combinations of two fields, those about whose offset the rows know less than this share of
+# what its prior says get no deviation of their own: it would be shrunken to that share.
+LEAST_INFORMATION = 0.05
 # Variances of the priors to five per cent: the evidence is flat around its maximum.
 SETTLED = 0.05
 
@@ -78,7 +82,9 @@ def fit_bayes(
     x, w, y = (column[used] for column in cells)
     where = np.asarray(contexts, dtype=np.int64)[used]
     given = np.atleast_2d(np.asarray(codes, dtype=np.int64))
-    combinations = _combinations(given, sizes, pairs, start)
+    rate = float(y.sum() / w.sum())
+    of_context = sums_by(where, rate * (1.0 - rate) * w, len(given))
+    combinations = _combinations(given, sizes, pairs, start, of_context)
     expanded = np.column_stack([given, *(pair.codes(given) for pair in combinations)]).astype(np.int64)
     counts = [*map(int, sizes), *(len(pair.keys) for pair in combinations)]
 
@@ -194,13 +200,20 @@ def _affordable(contexts: int) -> tuple[int, int]:
         return 48, 47
     if contexts <= 2_000:
         return 48, 16
-    return (40, 8) if contexts <= 10_000 else (32, 6)
+    if contexts <= 30_000:
+        return (40, 8) if contexts <= 10_000 else (32, 6)
+    return 24, 4
 
 
 def _combinations(
-    codes: IntArray, sizes: Sequence[int], pairs: Sequence[tuple[int, int]], start: BayesFit | None
+    codes: IntArray,
+    sizes: Sequence[int],
+    pairs: Sequence[tuple[int, int]],
+    start: BayesFit | None,
+    information: FloatArray,
 ) -> list[Combination]:
-    found = [combine(codes, sizes, first, second) for first, second in pairs]
+    least = LEAST_INFORMATION / (EXPECTED[0] * COMBINATION)
+    found = [combine(codes, sizes, first, second, information, least) for first, second in pairs]
     if start is None:
         return found
     if [(pair.first, pair.second) for pair in start.combinations] != [tuple(pair) for pair in pairs]:

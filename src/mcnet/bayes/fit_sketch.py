@@ -4,8 +4,11 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
+from scipy.special import expit
 
+from mcnet._shared.math import sums_by
 from mcnet._shared.user_warnings import warn
+from mcnet.bayes.field_pairs import MOST_PAIRS, interacting_pairs
 from mcnet.bayes.fit import fit_bayes
 from mcnet.bayes.posterior_model import BayesFit
 from mcnet.bayes.prior import default_strengths
@@ -53,12 +56,29 @@ def fit_bayes_sketch(
         sketch.positives,
         contexts.table,
         [len(known) for known in contexts.values],
-        pairs=field_pairs(sketch) if interactions else (),
+        pairs=_pairs(sketch, panels, start) if interactions else (),
         panels=panels,
         alpha_balance=alpha_balance,
         normalize=balance,  # type: ignore[arg-type]
         start=start,
     ).recentred()
+
+
+def _pairs(sketch: Sketch, panels: int | None, start: BayesFit | None) -> list[tuple[int, int]]:
+    """Return the pairs of fields that interact: those of the earlier fit, all, or those that a first fit asks for."""
+    if start is not None:
+        return [(pair.first, pair.second) for pair in start.combinations]
+    fields = len(sketch.contexts.names)
+    if fields * (fields - 1) // 2 <= MOST_PAIRS:
+        return field_pairs(sketch)
+    contexts = sketch.contexts
+    sizes = [len(known) for known in contexts.values]
+    cells = sketch.logit, sketch.context, sketch.weight, sketch.positives
+    first = fit_bayes(*cells, contexts.table, sizes, panels=panels, covariance=False)
+    p = expit(first.calibrate_contexts(contexts.table.astype(np.int64), sketch.context.astype(np.int64), sketch.logit))
+    residual = sums_by(sketch.context, sketch.positives - sketch.weight * p, len(contexts))
+    variance = sums_by(sketch.context, sketch.weight * p * (1.0 - p), len(contexts))
+    return interacting_pairs(contexts.table.astype(np.int64), sizes, residual, variance)
 
 
 def fit_one_curve(
