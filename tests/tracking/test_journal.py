@@ -264,3 +264,12 @@ def test_kill_at_any_moment_loses_nothing_that_was_acknowledged(journal):
         assert journal.verify() == []
     journal.add(small(0), 0, source="a-0")
     assert not list(journal.path.glob(".writing-*")), "what killed writers left is removed by the next one"
+
+
+def test_rows_that_were_replaced_do_not_come_back_by_compacting(journal):
+    journal.add(rows(1), 1, source="a")
+    journal.add(rows(2), 1, source="a", replace=True)
+    journal.add(rows(3), 1, source="b")
+    journal.compact(before=9)
+    assert journal.sketch() == rows(2) + rows(3)
+    assert len(journal.batches()) == 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from mcnet.data.periods import cut_to_periods
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.journal_entries import COMPACTED, Batch, Entry, counted_files, sketch_digest
+from mcnet.tracking.journal_entries import COMPACTED, Batch, Entry, counted_entries, counted_files, sketch_digest
 from mcnet.tracking.journal_files import commit_batch, file_name, remove_batch
 from mcnet.tracking.period import period_text, periods_between, sorted_periods
 
@@ -39,10 +39,10 @@ def compact(root: Path, batches: Sequence[Batch], before: Any, every: str | None
             includes += [item for item in inner if _longer(item[1], every) == period]
             includes.append((entry.source, entry.period, entry.digest, entry.age))
     parts = (_merged(period, [path for path, _ in group]) for period, group in groups.items())
-    commit_batch(root, 1 + max(batch.serial for batch in batches), parts, includes)
-    merged = {(source, period, digest) for source, period, digest, _ in includes}
+    made = commit_batch(root, 1 + max(batch.serial for batch in batches), parts, includes)
+    counting = {place[0] for place in counted_entries([*batches, made])}
     for batch in batches:
-        if all((entry.source, entry.period, entry.digest) in merged for entry in batch.entries):
+        if batch.serial not in counting:
             remove_batch(batch)
     return sum(len(group) for group in groups.values()) - len(groups)
 

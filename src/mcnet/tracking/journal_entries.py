@@ -79,20 +79,20 @@ def counted_entries(batches: Sequence[Batch]) -> dict[tuple[int, str, str, float
     """Return the entries that count by (serial, file, source, age): the newest of each, unless compacted later."""
     newest: dict[EntryKey, tuple[int, Entry]] = {}
     compacted: list[tuple[int, Entry]] = []
-    merged: dict[tuple[str, str, str, float | None], int] = {}
+    merged: dict[EntryKey, int] = {}
     for batch in sorted(batches, key=lambda batch: batch.serial):
         for entry in batch.entries:
             if batch.compacted:
                 compacted.append((batch.serial, entry))
             else:
                 newest[entry_key(entry)] = (batch.serial, entry)
-        for source, period, digest, age in batch.includes:
-            merged[source, period, digest, age] = batch.serial
+        for source, period, _, age in batch.includes:
+            merged[source, period, age] = batch.serial
     counting = [*newest.values(), *compacted]
     return {
         (serial, entry.file, entry.source, entry.age): entry
         for serial, entry in counting
-        if merged.get((entry.source, entry.period, entry.digest, entry.age), -1) <= serial
+        if merged.get(entry_key(entry), -1) <= serial
     }
 
 
