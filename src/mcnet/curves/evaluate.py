@@ -38,19 +38,29 @@ def evaluate_numpy(curves: Curves, scores: FloatArray, which: NDArray[Any]) -> F
         order = np.argsort(which, kind="stable")
         present, starts = np.unique(which[order], return_index=True)
         parts = list(zip(present.tolist(), np.split(order, starts[1:]), strict=True))
-    slopes = curves.slopes
     for curve, rows in parts:
-        knots, values = curves.grid(curve), curves.values(curve)
-        x = scores[rows]
-        at = np.searchsorted(knots, x, side="right") - 1
-        left = np.maximum(at, 0)
-        right = np.minimum(at + 1, len(knots) - 1)
-        begin = curves.value_start[curve]
-        found = slopes[begin + left] * (x - knots[left]) + values[left]
+        x, (start, value, slope, most) = scores[rows], _lines(curves, curve)
+        line = start[1:].searchsorted(x, side="right")
+        found = x - start.take(line)
+        found *= slope.take(line)
+        found += value.take(line)
         # Rounding may carry the line past its end by one unit in the last place; the order must not suffer.
-        found = np.where(values[left] <= values[right], np.minimum(found, values[right]), found)
-        result[rows] = np.where(at < 0, values[0], found)
+        result[rows] = np.minimum(found, most.take(line), out=found)
     return result
+
+
+def _lines(curves: Curves, curve: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return start, value, slope and largest value of the lines left of, between and right of a curve's knots."""
+    knots, values = curves.grid(curve), curves.values(curve)
+    slopes = curves.slopes[curves.value_start[curve] : curves.value_start[curve + 1]]
+    # A falling line (histogram binning) has no end to be kept below.
+    most = np.where(values[1:] >= values[:-1], values[1:], np.inf)
+    return (
+        np.concatenate([[0.0], knots]),
+        np.concatenate([values[:1], values]),
+        np.concatenate([[0.0], slopes]),
+        np.concatenate([[np.inf], most, [np.inf]]),
+    )
 
 
 def _bisect(lines: FloatArray, low: Any, high: Any, score: float) -> Any:
