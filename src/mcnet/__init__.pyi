@@ -38,6 +38,8 @@ from mcnet.sketch.scan import scan
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.monitor import Alarm, Monitor
+from mcnet.tracking.tracker import Tracker
+from mcnet.tracking.tracker_explanation import TrackerExplanation
 from mcnet.version import __version__
 
 __all__ = [
@@ -71,6 +73,8 @@ __all__ = [
     "Selection",
     "Sketch",
     "Temperature",
+    "Tracker",
+    "TrackerExplanation",
     "WithFeatures",
     "__version__",
     "calibrator",

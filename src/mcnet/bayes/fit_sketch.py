@@ -46,6 +46,7 @@ def fit_bayes_sketch(
     alpha_balance: float,
     balance: str,
     start: BayesFit | None = None,
+    covariance: bool = True,
 ) -> BayesFit:
     """Fit the model to the cells of a sketch."""
     contexts = sketch.contexts
@@ -61,6 +62,7 @@ def fit_bayes_sketch(
         alpha_balance=alpha_balance,
         normalize=balance,  # type: ignore[arg-type]
         start=start,
+        covariance=covariance,
     ).recentred()
 
 

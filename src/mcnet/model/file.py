@@ -31,7 +31,7 @@ from mcnet.model.schema import (
 )
 from mcnet.model.version_1 import upgraded
 
-__all__ = ["SCHEMA", "checksum", "load", "model_document", "read_model", "save_model"]
+__all__ = ["SCHEMA", "checksum", "load", "model_document", "model_of", "read_model", "save_model"]
 
 SCHEMA = 2
 _MOST_EXPLICIT_KNOTS = 30_000
@@ -153,6 +153,11 @@ def read_model(path: str | PathLike[str]) -> CalibrationModel:
     except (McnetError, KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         problem = " ".join(str(error).split())
         raise FileFormatError(f"{path} does not hold a valid model ({problem}); save the model again") from None
+
+
+def model_of(document: dict[str, Any]) -> CalibrationModel:
+    """Return the model that `model_document` described."""
+    return _model(validated(document))
 
 
 def _refuse_constant(text: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from mcnet._shared.typing import FloatArray
 from mcnet.errors import InputError
 
-__all__ = ["elapsed_periods", "period_text", "periods_between", "sorted_periods"]
+__all__ = ["elapsed_periods", "period_position", "period_text", "periods_between", "sorted_periods"]
 
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d)(?::?(\d\d))?(?::?(\d\d)(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)")
@@ -72,6 +72,12 @@ def _position(text: str, kind: str) -> float:
     if kind == "whole numbers":
         return float(text)
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def period_position(text: str) -> float | None:
+    """Return where a canonical period lies on a line (its number, or its seconds since 1970); None for a label."""
+    kind = _kind(text)
+    return None if kind == "labels" else _position(text, kind)
 
 
 def sorted_periods(texts: Sequence[str]) -> list[str]:

@@ -1,0 +1,44 @@
+"""Learning from a journal: only what is new if nothing else changed, everything in its order otherwise."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable
+
+from mcnet.tracking.journal import Journal
+from mcnet.tracking.learner import Learner
+from mcnet.tracking.period import sorted_periods
+
+__all__ = ["follow_journal"]
+
+
+def follow_journal(journal: Journal, learner: Learner, afresh: Callable[[], Learner]) -> Learner:
+    """Return a learner that knows every period of a journal, as if they had been learnt in their order.
+
+    What was learnt so far is known by a digest that each period continues, so that it is found out whether the periods
+    learnt are still the same ones in the journal. If so, only those after them are read; otherwise all are.
+    """
+    digests = _digests(journal)
+    periods = list(digests)
+    known = 0
+    if learner.journal_digest is not None and learner.clock.last in digests:
+        place = periods.index(learner.clock.last)
+        known = place + 1 if digests[learner.clock.last] == learner.journal_digest else 0
+    if known == 0 and learner.clock.ticks:
+        learner = afresh()
+    for period, sketch in journal.sketches(since=periods[known]) if known < len(periods) else ():
+        learner.clock.check(period)
+        learner.learn(sketch, period)
+        learner.journal_digest = digests[period]
+    return learner
+
+
+def _digests(journal: Journal) -> dict[str, str]:
+    """Return, for each period in order, a digest of the rows of this and all earlier periods."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for entry in journal.entries():
+        found[entry.period].append(entry.digest)
+    result, before = {}, ""
+    for period in sorted_periods(list(found)):
+        text = "\n".join([before, period, *sorted(found[period])])
+        result[period] = before = hashlib.sha256(text.encode()).hexdigest()
+    return result

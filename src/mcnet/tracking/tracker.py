@@ -1,0 +1,235 @@
+"""The tracker: a calibrator for the coming period that follows a world which changes."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet.data.columns import as_array, scores_column
+from mcnet.data.fields import field_columns
+from mcnet.errors import InputError, NotFittedError
+from mcnet.model.intervals import Bands, check_level
+from mcnet.model.model import CalibrationModel
+from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.experts import BAYES, check_method
+from mcnet.tracking.learner import Learner
+from mcnet.tracking.memories import RESOLUTION
+
+if TYPE_CHECKING:
+    from mcnet.tracking.journal import Journal
+    from mcnet.tracking.tracker_explanation import TrackerExplanation
+
+__all__ = ["Tracker"]
+
+
+class Tracker:
+    """Calibrates the scores of the coming period from the labels of the periods so far.
+
+    Curves are fitted to several memories at once, from half a period to everything. Each period first judges what was
+    forecast for it: how the memories are best weighted, whether the world moved, and how much one period differs from
+    another; then it is learnt from. Rows of one period are not taken for independent. Nothing has to be set.
+
+    Parameters
+    ----------
+    method : the calibrator that is fitted to each memory, by its name in the registry; one that keeps the order of
+        scores.
+    memories : half-lives in periods; None for ½, 2, 8, 32, and four times as long whenever the stream has become long
+        enough. Everything, without forgetting, is always one more.
+    delay : after how many further periods the labels of a period are known. A period is judged by the forecast that was
+        made from what was known then.
+
+    >>> rng = np.random.default_rng(0)
+    >>> tracker = Tracker()
+    >>> for day in range(1, 8):
+    ...     score = rng.uniform(0.05, 0.3, 2000)
+    ...     label = rng.random(2000) < 0.5 * score
+    ...     tracker = tracker.update(score, label, period=f"2026-11-{day:02}")
+    >>> tracker
+    Tracker(7 periods until 2026-11-07, no field)
+    >>> tracker.predict([0.1, 0.2]).round(2)
+    array([0.05, 0.1 ])
+    """
+
+    def __init__(self, *, method: str = BAYES, memories: Sequence[float] | None = None, delay: int = 0) -> None:
+        """Check the parameters and start without any knowledge."""
+        check_method(method)
+        if isinstance(delay, bool) or not isinstance(delay, int | np.integer) or delay < 0:
+            raise InputError(f"delay is {delay!r}; it is a whole number of periods, 0 or more")
+        self.method = method
+        self.memories = None if memories is None else _half_lives(memories)
+        self.delay = int(delay)
+        self._learner = Learner(method, self.memories, self.delay)
+
+    def __repr__(self) -> str:
+        learner = self._learner
+        if not learner.clock.ticks:
+            return "Tracker(no period yet)"
+        until = "" if learner.clock.last is None else f" until {learner.clock.last}"
+        contexts = learner.contexts
+        where = f"{len(contexts):,} contexts of {' × '.join(contexts.names)}" if contexts.names else "no field"
+        return f"Tracker({learner.clock.ticks:,} periods{until}, {where})"
+
+    # -- learning -----------------------------------------------------------------------------------------------------
+
+    def update(
+        self,
+        scores: Any,
+        labels: Any,
+        *,
+        field: Any = None,
+        weight: Any = None,
+        period: Any = None,
+        score_type: ScoreType = "probability",
+        negatives_kept: float = 1.0,
+    ) -> Self:
+        """Learn from the rows of a period.
+
+        Parameters
+        ----------
+        scores, labels, field, weight, score_type, negatives_kept : as in `Sketch.from_rows`.
+        period : a moment, a date, a whole number, or a label that sorts, after all periods so far. A gap counts as the
+            periods that it has left out, labels as one each. None, if no period has a name.
+        """
+        if len(as_array(scores, "score")) == 0:
+            self._learner.skip(self._learner.clock.check(period))
+            return self
+        sketch = Sketch.from_rows(
+            scores,
+            labels,
+            field=field,
+            weight=weight,
+            resolution=RESOLUTION,
+            score_type=score_type,
+            negatives_kept=negatives_kept,
+        )
+        return self.update_sketch(sketch, period)
+
+    def update_sketch(self, sketch: Sketch, period: Any = None) -> Self:
+        """Learn from the rows of a period, given as a sketch; a sketch without rows is a period without any."""
+        if not isinstance(sketch, Sketch):
+            raise InputError(f"update_sketch was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
+        text = self._learner.clock.check(period)
+        if len(sketch) == 0:
+            self._learner.skip(text)
+            return self
+        self._learner.learn(sketch, text)
+        self._forget_compiled()
+        return self
+
+    def follow(self, journal: "Journal") -> Self:
+        """Learn from the periods that a journal has beyond the last one learnt; afterwards be as if replayed from it.
+
+        If rows of an earlier period were added to the journal, replaced or removed since, all periods are learnt anew,
+        in their order. Sources that were merged by compacting count as changed.
+        """
+        from mcnet.tracking.replay import follow_journal
+
+        self._learner = follow_journal(journal, self._learner, lambda: Learner(self.method, self.memories, self.delay))
+        self._forget_compiled()
+        return self
+
+    @classmethod
+    def from_journal(cls, journal: "Journal", **parameters: Any) -> Self:
+        """Return a tracker that has learnt from every period of a journal, in their order."""
+        return cls(**parameters).follow(journal)
+
+    # -- serving ------------------------------------------------------------------------------------------------------
+
+    @property
+    def model_(self) -> CalibrationModel:
+        """The model for the next period: plain curves, to save, export and serve as any other."""
+        if not self._learner.forecasts:
+            raise NotFittedError("this Tracker has seen no labels yet; call update first")
+        return self._compiled
+
+    @cached_property
+    def _compiled(self) -> CalibrationModel:
+        return self._learner.model()
+
+    @cached_property
+    def _bands(self) -> Bands:
+        return Bands(self._learner.coming_period())
+
+    def _forget_compiled(self) -> None:
+        for name in ("_compiled", "_bands"):
+            self.__dict__.pop(name, None)
+
+    def predict(self, scores: Any, field: Any = None, *, score_type: ScoreType | None = None) -> FloatArray:
+        """Return the probability of each row of the coming period: what `model_` gives.
+
+        Before any label that is the score itself.
+        """
+        if not self._learner.forecasts:
+            score = scores_column(scores, score_type=score_type or "probability")
+            if field is not None:
+                field_columns(field)
+            return score
+        return self.model_.predict(scores, field, score_type=score_type)
+
+    def interval(
+        self, scores: Any, field: Any = None, level: float = 0.9, *, score_type: ScoreType | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return an interval for the rate of the coming period at each score: (low, high).
+
+        It includes the uncertainty of the curves and what a period may change: how far the level of a period, and of a
+        field value within it, has been from its forecast. It is not that of a single click. Both ends rise with the
+        score, and what `predict` gives lies between them.
+
+        Parameters
+        ----------
+        scores, field, score_type : as in `predict`.
+        level : the probability that the interval includes the rate.
+        """
+        check_level(level)
+        model = self.model_
+        score = np.atleast_1d(scores_column(scores, score_type=score_type or model.score_type))
+        served = model.predict(score, field, score_type="probability")
+        codes = np.zeros((len(score), 0), dtype=np.int32)
+        if model.fields:
+            codes = model.contexts.field_codes(field_columns(field))
+        low, high = self._bands(score, codes, float(level))
+        return np.minimum(low, served), np.maximum(high, served)
+
+    def plot(self, field: Any = None) -> Any:
+        """Show the curves for the coming period as a Plotly figure."""
+        return self.model_.plot(field)
+
+    # -- belief and files ---------------------------------------------------------------------------------------------
+
+    def explain(self) -> "TrackerExplanation":
+        """Return what the tracker believes: memories, weights, effects of periods, and what changed last."""
+        from mcnet.tracking.tracker_explanation import explained
+
+        if not self._learner.forecasts:
+            raise NotFittedError("this Tracker has seen no labels yet; call update first")
+        return explained(self._learner)
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Save everything that is needed to go on, whole or not at all: a JSON file and a sketch per memory."""
+        from mcnet.tracking.tracker_file import save_tracker
+
+        save_tracker(self._learner, folder)
+
+    @classmethod
+    def load(cls, folder: str | PathLike[str]) -> Self:
+        """Load a saved tracker; files that were altered or damaged are refused."""
+        from mcnet.tracking.tracker_file import load_tracker
+
+        learner = load_tracker(folder)
+        tracker = cls(method=learner.method, memories=learner.given_memories, delay=learner.delay)
+        tracker._learner = learner
+        return tracker
+
+
+def _half_lives(memories: Sequence[float]) -> tuple[float, ...]:
+    """Return half-lives in order; everything, which needs no mention, is left out."""
+    try:
+        given = sorted({float(half_life) for half_life in memories})
+    except (TypeError, ValueError):
+        given = [0.0]
+    if not all(half_life > 0.0 for half_life in given):
+        raise InputError(f"memories is {memories!r}; it is a list of half-lives in periods, each above 0")
+    return tuple(half_life for half_life in given if np.isfinite(half_life))

@@ -1,0 +1,171 @@
+"""A tracker as a folder: one JSON file, and a Parquet sketch for each memory.
+
+Sketches are written first, under names made from their contents; then the JSON file that names them takes the place of
+the last one in a single step; then sketches that it does not name are removed. Whatever kills the writer, the folder
+has the old tracker or the new one.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mcnet._shared.atomic_files import whole_file
+from mcnet.errors import FileFormatError, InputError, McnetError
+from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.clock import Clock
+from mcnet.tracking.effects import EffectVariance
+from mcnet.tracking.experts import Expert, expert_from_state
+from mcnet.tracking.forecast import Forecast
+from mcnet.tracking.journal_entries import sketch_digest
+from mcnet.tracking.learner import Judgement, Learner
+from mcnet.tracking.memories import Memory
+from mcnet.tracking.stack import Stack
+
+__all__ = ["load_tracker", "save_tracker"]
+
+DOCUMENT = "tracker.json"
+_FORMAT = "mcnet tracker"
+_VERSION = 1
+_EFFECTS = ("level_effect", "level_spread", "value_spread")
+
+
+def save_tracker(learner: Learner, folder: str | PathLike[str]) -> None:
+    """Save the state of a tracker, whole or not at all."""
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; a tracker is saved as a folder")
+    if folder.is_dir() and not (folder / DOCUMENT).exists() and any(_foreign(path) for path in folder.iterdir()):
+        raise InputError(f"the folder {folder} has other files and no tracker; name a new or empty folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    files: list[str | None] = []
+    for memory in learner.memories:
+        if memory.sketch is None:
+            files.append(None)
+            continue
+        name = f"memory-{sketch_digest(memory.sketch)}.parquet"
+        if not (folder / name).exists():
+            memory.sketch.save(folder / name)
+        files.append(name)
+    document = _document(learner, files)
+    document["checksum"] = _checksum(document)
+    with whole_file(folder / DOCUMENT) as part:
+        part.write_text(json.dumps(document, allow_nan=False), encoding="utf-8")
+    for path in folder.glob("memory-*.parquet"):
+        if path.name not in files:
+            path.unlink(missing_ok=True)
+
+
+def _foreign(path: Path) -> bool:
+    """Tell whether a file is none that saving a tracker, interrupted at any moment, may have left."""
+    return not (path.name.startswith(".") or (path.name.startswith("memory-") and path.suffix == ".parquet"))
+
+
+def _document(learner: Learner, files: list[str | None]) -> dict[str, Any]:
+    forecasts = [*learner.forecasts, *([] if learner.previous is None else [learner.previous])]
+    held = [memory.expert for memory in learner.memories] + [e for f in forecasts for e in f.experts]
+    experts = list({id(expert): expert for expert in held if expert is not None}.values())
+    places = {id(expert): place for place, expert in enumerate(experts)}
+    given: list[Expert | None] = [*experts]
+    return {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "method": learner.method,
+        "given_memories": None if learner.given_memories is None else list(learner.given_memories),
+        "delay": learner.delay,
+        "memories": [
+            {**memory.state(), "sketch": file, "expert": None if memory.expert is None else places[id(memory.expert)]}
+            for memory, file in zip(learner.memories, files, strict=True)
+        ],
+        "stack": learner.stack.state(),
+        "belief": learner.belief.tolist(),
+        "clock": learner.clock.state(),
+        "position": learner.position,
+        "learnt": learner.learnt,
+        "experts": [expert.state() for expert in experts],
+        "forecasts": [forecast.state(given) for forecast in learner.forecasts],
+        "previous": None if learner.previous is None else learner.previous.state(given),
+        "judgement": None if learner.judgement is None else learner.judgement.state(),
+        "journal_digest": learner.journal_digest,
+        **{name: getattr(learner, name).state() for name in _EFFECTS},
+    }
+
+
+def load_tracker(folder: str | PathLike[str]) -> Learner:
+    """Load the state of a tracker.
+
+    Raises
+    ------
+    InputError : there is none in this folder.
+    FileFormatError : its files were altered, are damaged, or are of a later version.
+    """
+    path = Path(folder) / DOCUMENT
+    if not path.is_file():
+        raise InputError(f"there is no tracker in {folder}; Tracker.save(folder) makes one")
+    advice = "restore the folder from a copy, or replay the journal with Tracker.from_journal"
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise FileFormatError(f"{path} is not complete JSON: it is damaged; {advice}") from None
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        raise FileFormatError(f"{path} is not the state of a tracker; {advice}")
+    version = document.get("version")
+    if type(version) is not int or not 1 <= version <= _VERSION:
+        raise FileFormatError(f"{path} is of version {version}; this mcnet reads {_VERSION}: upgrade mcnet")
+    if document.get("checksum") != _checksum(document):
+        raise FileFormatError(f"{path} does not match its checksum: it was altered or damaged; {advice}")
+    try:
+        return _learner(document, Path(folder))
+    except (McnetError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise FileFormatError(f"{folder} does not have a valid tracker ({error}); {advice}") from None
+
+
+def _learner(document: Mapping[str, Any], folder: Path) -> Learner:
+    experts = [expert_from_state(state) for state in document["experts"]]
+    given = document["given_memories"]
+    learner = Learner(
+        document["method"],
+        None if given is None else tuple(given),
+        int(document["delay"]),
+        [_memory(state, folder, experts) for state in document["memories"]],
+    )
+    learner.stack = Stack.restored(document["stack"])
+    learner.belief = np.array(document["belief"], dtype=np.float64)
+    learner.clock = Clock.restored(document["clock"])
+    learner.position, learner.learnt = float(document["position"]), int(document["learnt"])
+    learner.forecasts = [Forecast.restored(state, experts) for state in document["forecasts"]]
+    if document["previous"] is not None:
+        learner.previous = Forecast.restored(document["previous"], experts)
+    if document["judgement"] is not None:
+        state = dict(document["judgement"])
+        learner.judgement = Judgement(**{**state, "losses": np.array(state["losses"])})
+    learner.journal_digest = document["journal_digest"]
+    for name in _EFFECTS:
+        setattr(learner, name, EffectVariance(**document[name]))
+    return learner
+
+
+def _memory(state: Mapping[str, Any], folder: Path, experts: list[Expert]) -> Memory:
+    sketch = None
+    if state["sketch"] is not None:
+        sketch = Sketch.load(folder / state["sketch"])
+        if state["sketch"] != f"memory-{sketch_digest(sketch)}.parquet":
+            raise InputError(f"{state['sketch']} has other rows than were saved")
+    return Memory(
+        np.inf if state["half_life"] is None else float(state["half_life"]),
+        sketch,
+        None if state["expert"] is None else experts[state["expert"]],
+        float(state["fresh"]),
+        float(state["age"]),
+        int(state["fits"]),
+    )
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    content = {key: value for key, value in document.items() if key != "checksum"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
