@@ -41,6 +41,8 @@ from mcnet.tracking.monitor import Alarm, Monitor
 from mcnet.tracking.tracker import Tracker
 from mcnet.tracking.tracker_explanation import TrackerExplanation
 from mcnet.version import __version__
+from mcnet.versions.difference import ModelDifference, diff
+from mcnet.versions.registry import Registry, Version
 
 __all__ = [
     "SIR",
@@ -63,6 +65,7 @@ __all__ = [
     "Journal",
     "MCNet",
     "McnetError",
+    "ModelDifference",
     "Monitor",
     "NeuCalib",
     "NotFittedError",
@@ -70,14 +73,17 @@ __all__ = [
     "PerField",
     "Platt",
     "PlattField",
+    "Registry",
     "Selection",
     "Sketch",
     "Temperature",
     "Tracker",
     "TrackerExplanation",
+    "Version",
     "WithFeatures",
     "__version__",
     "calibrator",
+    "diff",
     "evaluate",
     "evaluate_sketch",
     "load",

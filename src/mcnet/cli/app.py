@@ -14,6 +14,7 @@ from mcnet.cli.methods import methods
 from mcnet.cli.paper import paper
 from mcnet.cli.show import show
 from mcnet.cli.sketch import merge, sketch
+from mcnet.cli.versions import diff, versions
 
 __all__ = ["app"]
 
@@ -25,8 +26,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (demo, compare, fit, apply, evaluate, show, export, sketch, merge, methods):
+for command in (demo, compare, fit, apply, evaluate, show, export, sketch, merge, diff, methods):
     app.command(epilog="Options of every command: --config FILE, --no-config, --debug; see mcnet --help.")(command)
+app.add_typer(versions)
 app.add_typer(paper)
 
 

@@ -5,7 +5,6 @@ it is there whole or not at all, whatever kills the writer. What counts is decid
 batches with the same source and period the newest counts, and what a compacted batch includes counts no more by itself.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from mcnet._shared.file_lock import exclusive_lock
 from mcnet.errors import FileFormatError, InputError
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal_entries import Batch, Entry
@@ -42,8 +42,7 @@ _HIDDEN = ".writing-"
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
     """Let one writer at a time decide what to commit; the lock goes with its process, however that ends."""
-    with (root / ".lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with exclusive_lock(root / ".lock"):
         yield
 
 

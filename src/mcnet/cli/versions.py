@@ -1,0 +1,182 @@
+"""`mcnet versions` and `mcnet diff`: immutable versions of a model, which one is served, and what a change changes."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mcnet.cli import options
+from mcnet.cli.printing import Printer, table
+
+if TYPE_CHECKING:
+    from mcnet.versions.registry import Registry, Version
+
+__all__ = ["diff", "versions"]
+
+versions = typer.Typer(name="versions", no_args_is_help=True, rich_markup_mode=None)
+
+Folder = Annotated[str, typer.Argument(metavar="REGISTRY", help="The folder of the registry.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="VERSION", help="The number of a version, or latest.", show_default=False)]
+Note = Annotated[str, typer.Option("--note", metavar="TEXT", help="Why; goes into the history.")]
+
+
+@versions.callback()
+def about() -> None:
+    """Keep immutable versions of a model and a pointer to the one that is served.
+
+    \b
+    Example:
+      mcnet versions add registry model.json
+    """
+
+
+@versions.command()
+def add(registry: Folder, model: options.ModelFile, note: Note = "", json: options.Json = False) -> None:
+    """Add a model file as a new version; the first one becomes current.
+
+    \b
+    Example:
+      mcnet versions add registry model.json --note "weekly fit"
+    """
+    opened = _open(registry)
+    version = opened.add(model, note)
+    state = "current" if opened.current == version else "not yet current: mcnet versions promote makes it so"
+    Printer(json).result(_document(version, opened), f"version {version.name} ({state})")
+
+
+@versions.command("list")
+def list_versions(registry: Folder, json: options.Json = False) -> None:
+    """List the versions, oldest first, and mark the current one.
+
+    \b
+    Example:
+      mcnet versions list registry
+    """
+    opened = _open(registry)
+    current = opened.current
+    rows = [
+        (version.name + (" ←" if version == current else ""), version.added, version.method, version.note)
+        for version in opened.versions
+    ]
+    document = {"current": current.name, "versions": [_document(version, opened) for version in opened.versions]}
+    Printer(json).result(document, table(("version", "added", "method", "note"), rows, left=4))
+
+
+@versions.command()
+def show(
+    registry: Folder,
+    version: Annotated[str, typer.Argument(metavar="VERSION", help="A number, latest or current.")] = "current",
+    json: options.Json = False,
+) -> None:
+    """Show a version: when it was added, what it is, and what was done with it.
+
+    \b
+    Example:
+      mcnet versions show registry 3
+    """
+    opened = _open(registry)
+    chosen = opened.version(version)
+    events = [line for line in opened.history() if line.get("version") == chosen.number]
+    facts = _document(chosen, opened) | {"history": events}
+    lines = [f"{name:<10}{value}" for name, value in facts.items() if name != "history" and value not in (None, "")]
+    lines += [f"{line['time']}  {line['event']}  {line.get('note', '')}".rstrip() for line in events]
+    Printer(json).result(facts, "\n".join(lines))
+
+
+@versions.command()
+def promote(registry: Folder, version: Name, note: Note = "", json: options.Json = False) -> None:
+    """Make a version the current one.
+
+    \b
+    Example:
+      mcnet versions promote registry latest
+    """
+    opened = _open(registry)
+    chosen = opened.promote(version, note)
+    Printer(json).result(_document(chosen, opened), f"version {chosen.name} is current")
+
+
+@versions.command()
+def rollback(registry: Folder, note: Note = "", json: options.Json = False) -> None:
+    """Go back to the version that was current before.
+
+    \b
+    Example:
+      mcnet versions rollback registry --note "NL over-predicted"
+    """
+    opened = _open(registry)
+    chosen = opened.rollback(note)
+    Printer(json).result(_document(chosen, opened), f"version {chosen.name} is current again")
+
+
+def diff(
+    old: Annotated[str, typer.Argument(metavar="OLD", help="A saved model.", show_default=False)],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Another one.", show_default=False)],
+    log: Annotated[
+        list[str] | None,
+        typer.Option("--log", metavar="LOG", help="Weigh the change by these rows: logs or sketches; may be repeated."),
+    ] = None,
+    score: options.Score = None,
+    label: options.Label = None,
+    contexts: Annotated[int, typer.Option("--contexts", min=1, metavar="N", help="Show this many contexts.")] = 15,
+    json: options.Json = False,
+) -> None:
+    """Show where, by how much and for which field values probabilities change from one model to another.
+
+    \b
+    Example:
+      mcnet diff old.json new.json --log today.parquet
+    """
+    from mcnet.cli.files import load_model
+    from mcnet.versions.difference import diff as compare_models
+
+    printer = Printer(json)
+    before, after = load_model(old), load_model(new)
+    sketch = None
+    if log:
+        from mcnet.cli.files import read_sketch
+
+        known: dict[str, Any] = before.provenance.get("columns", {})
+        columns: dict[str, Any] = {"score": score or known.get("score"), "label": label or known.get("label")}
+        sketch = read_sketch(printer, log, field=list(before.fields) or None, **columns)
+    found = compare_models(before, after, sketch)
+    shown = found.table.head(contexts)
+    rows = [
+        (
+            row["context"],
+            f"{row['old_rate']:.4%}",
+            f"{row['new_rate']:.4%}",
+            f"{row['shift']:+.2%}",
+            f"{row['largest']:.2%}",
+        )
+        for row in shown.to_dicts()
+    ]
+    where = "the rows given" if sketch is not None else "scores spread evenly over the fitted range"
+    said = f"Mean probability {found.shift:+.2%}, largest change of a probability {found.largest:.2%}, over {where}."
+    left_out = found.table.height - len(rows)
+    more = [f"{left_out:,} more contexts; --contexts shows them"] if left_out else []
+    only = [
+        f"{len(names):,} contexts only in the {which} model: {', '.join(names[:5])}{' …' if len(names) > 5 else ''}"
+        for which, names in (("old", found.only_old), ("new", found.only_new))
+        if names
+    ]
+    headings = ("context", "old rate", "new rate", "shift", "largest")
+    printer.result(found.to_dict(), said, table(headings, rows), *more, *only)
+
+
+def _open(folder: str) -> "Registry":
+    from mcnet.versions.registry import Registry
+
+    return Registry(folder)
+
+
+def _document(version: "Version", registry: "Registry") -> dict[str, Any]:
+    return {
+        "version": version.name,
+        "current": registry.current == version,
+        "added": version.added,
+        "method": version.method,
+        "fields": list(version.fields),
+        "rows": version.rows,
+        "digest": version.digest,
+        "note": version.note,
+    }

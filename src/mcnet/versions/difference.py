@@ -1,0 +1,158 @@
+"""The difference between two models: where, by how much and for which field values probabilities change."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mcnet._shared.math import logit, sigmoid
+from mcnet._shared.typing import FloatArray
+from mcnet.data.contexts import Contexts
+from mcnet.data.fields import MISSING_LABEL, FieldColumn
+from mcnet.errors import InputError
+from mcnet.metrics.evaluate_sketch import predict_cells
+from mcnet.model.model import CalibrationModel
+from mcnet.sketch.sketch import Sketch
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["ModelDifference", "diff"]
+
+_SCORES = 200
+"""Scores at which two models are compared where no rows say which scores occur."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelDifference:
+    """What changes from one model to another."""
+
+    weighted_by: str
+    """ "rows" of a sketch, or "scores" spread evenly over the range that was fitted."""
+    shift: float
+    """The change of the mean probability, relative to the old one: 0.02 is 2 % more."""
+    largest: float
+    """The largest relative change of a probability, up or down, where there is weight."""
+    table: "pl.DataFrame"
+    """One row per context, the largest change in expected positives first."""
+    only_old: tuple[str, ...]
+    """Contexts that have a curve of their own in the old model only."""
+    only_new: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the difference as JSON-able values."""
+        return {
+            "weighted_by": self.weighted_by,
+            "shift": self.shift,
+            "largest": self.largest,
+            "contexts": self.table.to_dicts(),
+            "only_old": list(self.only_old),
+            "only_new": list(self.only_new),
+        }
+
+
+def diff(old: CalibrationModel, new: CalibrationModel, sketch: Sketch | None = None) -> ModelDifference:
+    """Compare two models, weighted by the rows of a sketch if one is given.
+
+    Parameters
+    ----------
+    old, new : the models; they must need the same fields.
+    sketch : rows that say which scores and field values occur, and how often.
+
+    Returns
+    -------
+    ModelDifference : the change overall and per context.
+
+    >>> from mcnet.calibrators.platt import Platt
+    >>> score, label = np.linspace(0.1, 0.6, 50), np.arange(50) % 3 == 0
+    >>> one, other = Platt().fit(score, label).model_, Platt().fit(score, label | (score > 0.5)).model_
+    >>> diff(one, other).shift > 0
+    True
+    """
+    if old.fields != new.fields:
+        names = [", ".join(model.fields) or "none" for model in (old, new)]
+        raise InputError(f"the models need different fields ({names[0]} and {names[1]}): they cannot be compared")
+    if old.score_type != new.score_type:
+        raise InputError(f"the old model takes {old.score_type}s and the new one {new.score_type}s as scores")
+    if sketch is None:
+        names, before, after, weight, place = _on_a_grid(old, new)
+    else:
+        names, before, after, weight, place = _on_rows(old, new, sketch)
+    return ModelDifference(
+        "scores" if sketch is None else "rows",
+        float(weight @ after / (weight @ before) - 1.0),
+        float(np.abs(after / before - 1.0)[weight > 0.0].max()),
+        _table(names, before, after, weight, place),
+        tuple(sorted(set(_names(old.contexts)) - set(_names(new.contexts)))),
+        tuple(sorted(set(_names(new.contexts)) - set(_names(old.contexts)))),
+    )
+
+
+_Compared = tuple[list[str], FloatArray, FloatArray, FloatArray, "np.typing.NDArray[np.intp]"]
+
+
+def _on_rows(old: CalibrationModel, new: CalibrationModel, sketch: Sketch) -> _Compared:
+    sketch = sketch.unfolded()
+    lacking = [name for name in old.fields if name not in sketch.contexts.names]
+    if lacking:
+        raise InputError(f"the models need the field {lacking[0]!r}, which the rows do not have")
+    sketch = sketch.only(*old.fields)
+    before, after = (predict_cells(model, sketch) for model in (old, new))
+    names = _names(sketch.contexts) if old.fields else ["all rows"]
+    return names, before, after, sketch.weight, sketch.context.astype(np.intp)
+
+
+def _on_a_grid(old: CalibrationModel, new: CalibrationModel) -> _Compared:
+    """Compare at scores spread evenly in logits over the range that both were fitted on."""
+    lows = [model.provenance.get("lowest_score", 0.001) for model in (old, new)]
+    highs = [model.provenance.get("highest_score", 0.999) for model in (old, new)]
+    low, high = np.clip([min(lows), max(highs)], 1e-6, 1.0 - 1e-6)
+    scores = sigmoid(np.linspace(logit(np.array(low)), logit(np.array(high)), _SCORES))
+    if not old.fields:
+        place = np.zeros(_SCORES, dtype=np.intp)
+        before, after = (model.predict(scores, score_type="probability") for model in (old, new))
+        return ["all rows"], before, after, np.ones(_SCORES), place
+    contexts, _, _ = old.contexts.united(new.contexts)
+    number = len(contexts)
+    place = np.repeat(np.arange(number, dtype=np.intp), _SCORES)
+    columns: list[FieldColumn] = contexts.columns(place.astype(np.int32))
+    every = np.tile(scores, number)
+    before, after = (model.predict(every, columns, score_type="probability") for model in (old, new))
+    return _names(contexts), before, after, np.ones(len(every)), place
+
+
+def _names(contexts: Contexts) -> list[str]:
+    """Return a name for each context: its values, with the names of the fields if there are several."""
+    if not contexts.names:
+        return []
+    rows = contexts.rows()
+    shown = [{name: MISSING_LABEL if value is None else str(value) for name, value in row.items()} for row in rows]
+    if len(contexts.names) == 1:
+        return [next(iter(row.values())) for row in shown]
+    return [", ".join(f"{name}={value}" for name, value in row.items()) for row in shown]
+
+
+def _table(
+    names: list[str], before: FloatArray, after: FloatArray, weight: FloatArray, place: "np.typing.NDArray[np.intp]"
+) -> "pl.DataFrame":
+    import polars as pl
+
+    number = len(names)
+    total = np.bincount(place, weights=weight, minlength=number)
+    old, new = (np.bincount(place, weights=weight * p, minlength=number) for p in (before, after))
+    relative = after / before - 1.0
+    largest = np.zeros(number)
+    np.maximum.at(largest, place, np.abs(relative))
+    seen = total > 0.0
+    frame = pl.DataFrame(
+        {
+            "context": [name for name, there in zip(names, seen, strict=True) if there],
+            "weight": total[seen],
+            "old_rate": old[seen] / total[seen],
+            "new_rate": new[seen] / total[seen],
+            "shift": new[seen] / old[seen] - 1.0,
+            "largest": largest[seen],
+            "positives_moved": (new - old)[seen],
+        }
+    )
+    return frame.sort(pl.col("positives_moved").abs(), descending=True)

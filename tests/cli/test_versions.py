@@ -1,0 +1,50 @@
+import json
+
+import numpy as np
+import pytest
+
+from mcnet.calibrators.platt import Platt
+from mcnet.cli.run import run
+
+
+@pytest.fixture
+def models(tmp_path):
+    paths = []
+    for seed in (1, 2):
+        rng = np.random.default_rng(seed)
+        score = rng.random(300)
+        paths.append(str(tmp_path / f"model{seed}.json"))
+        Platt().fit(score, rng.random(300) < score / seed).save(paths[-1])
+    return paths
+
+
+def test_versions_are_added_promoted_and_rolled_back(models, tmp_path, capsys):
+    folder = str(tmp_path / "registry")
+    assert run(["versions", "add", folder, models[0]]) == 0
+    assert run(["versions", "add", folder, models[1], "--note", "new"]) == 0
+    assert "not yet current" in capsys.readouterr().out
+    assert run(["versions", "promote", folder, "latest"]) == 0
+    assert run(["versions", "list", folder, "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out.split("current\n")[-1])
+    assert (listed["current"], len(listed["versions"])) == ("2", 2)
+    assert run(["versions", "rollback", folder, "--note", "worse"]) == 0
+    assert run(["versions", "show", folder]) == 0
+    shown = capsys.readouterr().out
+    assert "version 1 is current again" in shown
+    assert "rolled back  worse" in shown
+
+
+def test_wrong_names_are_one_line(models, tmp_path, capsys):
+    folder = str(tmp_path / "registry")
+    assert run(["versions", "list", folder]) == 2
+    assert "there is no registry" in capsys.readouterr().err
+    run(["versions", "add", folder, models[0]])
+    assert run(["versions", "promote", folder, "../../x"]) == 2
+    assert "has no version '../../x'" in capsys.readouterr().err
+
+
+def test_the_difference_of_two_models(models, capsys):
+    assert run(["diff", *models]) == 0
+    assert "Mean probability -" in capsys.readouterr().out
+    assert run(["diff", *models, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["shift"] < 0

@@ -1,0 +1,139 @@
+"""The registry: versions never change, the pointer always names a whole one, nothing outside the folder is reached."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+from mcnet.calibrators.platt import Platt
+from mcnet.errors import FileFormatError, InputError
+from mcnet.versions.registry import Registry
+
+
+def model(seed):
+    rng = np.random.default_rng(seed)
+    score = rng.random(200)
+    return Platt().fit(score, rng.random(200) < score).model_
+
+
+@pytest.fixture
+def registry(tmp_path):
+    return Registry(tmp_path / "registry")
+
+
+def test_the_first_version_becomes_current_and_later_ones_wait(registry):
+    registry.add(model(1), note="first")
+    registry.add(model(2))
+    assert [version.name for version in registry.versions] == ["1", "2"]
+    assert registry.current.name == "1"
+    probe = np.linspace(0.1, 0.9, 9)
+    assert np.array_equal(registry.load().predict(probe), model(1).predict(probe))
+    assert np.array_equal(registry.load("latest").predict(probe), model(2).predict(probe))
+
+
+def test_promote_and_rollback_walk_the_same_way(registry):
+    for seed in (1, 2, 3):
+        registry.add(model(seed))
+    registry.promote("latest")
+    registry.promote(2)
+    assert registry.current.name == "2"
+    assert registry.rollback().name == "3"
+    assert registry.rollback().name == "1"
+    with pytest.raises(InputError, match="was current before this one"):
+        registry.rollback()
+    assert [line["event"] for line in registry.history()] == [
+        *("added", "promoted", "added", "added", "promoted", "promoted", "rolled back", "rolled back")
+    ]
+
+
+def test_the_same_model_again_is_no_new_version(registry, tmp_path):
+    model(1).save(tmp_path / "model.json")
+    first = registry.add(tmp_path / "model.json")
+    assert registry.add(tmp_path / "model.json") == first
+    assert len(registry.versions) == 1
+
+
+def test_a_damaged_model_is_not_added(registry, tmp_path):
+    path = tmp_path / "model.json"
+    model(1).save(path)
+    registry.add(path)
+    path.write_text(path.read_text().replace('"platt"', '"plait"'))
+    with pytest.raises(FileFormatError):
+        registry.add(path)
+    assert len(registry.versions) == 1
+    assert not list(registry.path.glob(".writing*"))
+
+
+def test_a_version_altered_later_is_never_served(registry):
+    registry.add(model(1))
+    registry.add(model(2))
+    path = registry.path / "versions" / "000002" / "model.json"
+    path.write_bytes((registry.path / "versions" / "000001" / "model.json").read_bytes())
+    with pytest.raises(FileFormatError, match="altered"):
+        registry.promote(2)
+    assert registry.current.name == "1"
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "1/../1", "000001", "", "nothing", "-1", "1\x00"])
+def test_a_name_never_becomes_a_path(registry, name):
+    registry.add(model(1))
+    with pytest.raises(InputError, match="has no version"):
+        registry.load(name)
+
+
+def test_links_are_not_followed(registry, tmp_path):
+    registry.add(model(1))
+    outside = tmp_path / "outside"
+    (registry.path / "versions" / "000001").rename(outside)
+    (registry.path / "versions" / "000001").symlink_to(outside)
+    with pytest.raises(FileFormatError, match="is a link"):
+        registry.load()
+
+
+def test_a_folder_with_other_things_is_no_registry(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds other things"):
+        Registry(tmp_path).add(model(1))
+    with pytest.raises(InputError, match="there is no registry"):
+        Registry(tmp_path / "none").current  # noqa: B018
+    (tmp_path / "no").mkdir()
+    (tmp_path / "no" / "registry.json").write_text(json.dumps({"format": "other"}))
+    with pytest.raises(FileFormatError, match="does not describe a registry"):
+        Registry(tmp_path / "no").current  # noqa: B018
+
+
+WRITER = """
+import sys, numpy as np
+from mcnet.calibrators.platt import Platt
+from mcnet.versions.registry import Registry
+registry = Registry(sys.argv[1])
+for seed in range(int(sys.argv[2]), int(sys.argv[2]) + 20):
+    rng = np.random.default_rng(seed)
+    score = rng.random(200)
+    registry.promote(registry.add(Platt().fit(score, rng.random(200) < score).model_).number)
+    print(seed, flush=True)
+"""
+
+
+def test_kill_at_any_moment_leaves_a_registry_that_serves(registry):
+    chance = random.Random(0)
+    registry.add(model(0))
+    for turn in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(WRITER), str(registry.path), str(100 * turn + 1)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        process.stdout.readline()
+        time.sleep(chance.random() * 0.1)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        registry.load()
+        assert [version.number for version in registry.versions] == list(range(1, len(registry.versions) + 1))
