@@ -125,7 +125,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         """Check the sketch and the parameters, forget the past, fit, and make the model."""
         if not isinstance(sketch, Sketch):
             raise InputError(f"fit_sketch was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
-        if len(sketch) == 0:
+        if sketch.cells.key.size == 0:
             raise InputError("the sketch has no rows; at least one row is needed")
         if sketch.contexts.names and self.field_use == "none":
             names = " × ".join(sketch.contexts.names)

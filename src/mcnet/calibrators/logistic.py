@@ -2,17 +2,20 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
-from mcnet._shared.math import sigmoid
 from mcnet._shared.typing import FloatArray
 
 __all__ = ["fit_logistic", "log_loss_sum"]
 
 _RIDGE = 1e-12
-"""A whisper of precision, for each unit of weight: separable data have a finite optimum, and others do not notice."""
-_LONGEST = 8.0
-_HALVINGS = 40
-_NEAR = 1e-6
+"""The ridge penalty per unit of weight: separable data get a finite optimum, and others are not changed visibly."""
+_MOST_LOGIT_CHANGE = 8.0
+"""The most by which one step may move a logit: beyond it the second derivative says nothing."""
+_MOST_HALVINGS = 40
+"""How often a step is halved before the search ends."""
+_NEAR_BOUND = 1e-6
+"""A coefficient this close to its lower bound counts as at the bound."""
 
 
 def log_loss_sum(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> float:
@@ -52,10 +55,10 @@ def fit_logistic(
         if objective(proposed) < value:
             theta, value = proposed, objective(proposed)
     for _ in range(steps):
-        probability = sigmoid(design @ theta + offset)
+        probability = expit(design @ theta + offset)
         gradient = design.T @ (weight * probability - positives) + ridge * theta
         # Steps that end ever closer to a bound without reaching it would go on for ever: close by counts as there.
-        near = theta - floor < _NEAR
+        near = theta - floor < _NEAR_BOUND
         theta = np.where(near & (gradient >= 0.0), floor, theta)
         free = ~near | (gradient < 0.0)
         if not free.any() or np.abs(gradient[free]).max() <= 1e-10 * weight.sum():
@@ -63,10 +66,9 @@ def fit_logistic(
         curvature = weight * probability * (1.0 - probability)
         hessian = (design * curvature[:, None]).T @ design + ridge * np.eye(size)
         step = _newton_step(hessian, gradient, free, near)
-        # A logit that moves by more than this leaves the region where the second derivative says anything.
         reach = float(np.abs(design @ step).max())
-        length, better = min(1.0, _LONGEST / reach) if reach > 0.0 else 1.0, False
-        for _ in range(_HALVINGS):
+        length, better = min(1.0, _MOST_LOGIT_CHANGE / reach) if reach > 0.0 else 1.0, False
+        for _ in range(_MOST_HALVINGS):
             trial = np.maximum(theta + length * step, floor)
             trial_value = objective(trial)
             if trial_value < value:

@@ -76,9 +76,9 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
             {
                 "context": None if curve == 0 else [None if code == ANY else code for code in rows[curve - 1]],
                 "grid": int(curves.grid_of[curve]),
-                "probabilities": curves.values(curve).tolist(),
+                "probabilities": probabilities.tolist(),
             }
-            for curve in range(len(curves))
+            for curve, (_, probabilities) in enumerate(curves.pairs())
         ]
     served = "contexts" in document or not model.contexts.complete or model.uncertainty is not None
     if model.family is not None and served:

@@ -86,7 +86,7 @@ class SmallBatches:
         self._family = family
         self._lines: dict[int, Lines] = {}
         self._by_value: dict[Any, Lines] = {}
-        self._without = None if contexts.names else self._lines_of(0)
+        self._without: Lines | None = None  # those of a model without fields, once a small batch was asked for
 
     def __call__(self, scores: Any, field: Any) -> FloatArray | None:
         """Return the calibrated probabilities, or None if these rows need the array path (and its messages)."""
@@ -121,7 +121,7 @@ class SmallBatches:
             score = _FLOOR if score < _FLOOR else _TOP
         values: tuple[Any, ...] = ()
         if field is None:
-            lines = self._without
+            lines = self._without or self._lines_without_field()
         elif type(field) is tuple:
             lines, values = self._find(field), field
         elif type(field) in _PLAIN:
@@ -162,7 +162,8 @@ class SmallBatches:
         """Return the lines of each row's curve, or None if it takes more than a look into a dictionary."""
         names = self._contexts.names
         if field is None:
-            return None if self._without is None else [self._without] * rows
+            lines = self._lines_without_field()
+            return None if lines is None else [lines] * rows
         if isinstance(field, Mapping):
             if set(field) != set(names):
                 return None
@@ -176,11 +177,17 @@ class SmallBatches:
             if column is None or len(column) != rows:
                 return None
         for values in zip(*columns, strict=True):
-            lines = self._find(values)
-            if lines is None:
+            own = self._find(values)
+            if own is None:
                 return None
-            found.append(lines)
+            found.append(own)
         return found
+
+    def _lines_without_field(self) -> Lines | None:
+        """Return the lines of the only curve; None if the model needs a field."""
+        if self._without is None and not self._contexts.names:
+            self._without = self._lines_of(0)
+        return self._without
 
     def _find(self, values: tuple[Any, ...]) -> Lines | None:
         """Return the lines of the context with these values; None for what cannot be one, or is not for this path."""

@@ -113,7 +113,7 @@ class Sketch:
 
     # -- the columns a calibrator sees, one entry a cell ------------------------------------------------------
 
-    @property
+    @cached_property
     def grid(self) -> Grid:
         """Return the grid that the keys of the cells refer to."""
         return make_grid(self.resolution)
@@ -128,12 +128,12 @@ class Sketch:
         """Return the fold of each cell."""
         return self.cells.fold
 
-    @property
+    @cached_property
     def weight(self) -> FloatArray:
         """Return the weight (the number of rows, when they are unweighted) of each cell."""
         return self.cells.sums[:, 0]
 
-    @property
+    @cached_property
     def positives(self) -> FloatArray:
         """Return the weighted positives of each cell."""
         return self.cells.sums[:, 1]
@@ -153,12 +153,12 @@ class Sketch:
         """Return the positive rate of each cell."""
         return np.minimum(self.positives / self.weight, 1.0)
 
-    @property
+    @cached_property
     def total_weight(self) -> float:
         """Return the weight of all rows."""
         return float(self.weight.sum())
 
-    @property
+    @cached_property
     def total_positives(self) -> float:
         """Return the weighted positives of all rows."""
         return float(self.positives.sum())
