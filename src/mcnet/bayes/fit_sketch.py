@@ -11,7 +11,7 @@ from mcnet._shared.user_warnings import warn
 from mcnet.bayes.field_pairs import MOST_PAIRS, interacting_pairs
 from mcnet.bayes.fit import fit_bayes
 from mcnet.bayes.posterior_model import BayesFit
-from mcnet.bayes.prior import default_strengths
+from mcnet.bayes.prior import Strengths, default_strengths
 from mcnet.curves.family import CurveFamily
 from mcnet.sketch.sketch import Sketch
 
@@ -46,6 +46,7 @@ def fit_bayes_sketch(
     alpha_balance: float,
     balance: str,
     start: BayesFit | None = None,
+    strengths: Strengths | None = None,
     covariance: bool = True,
 ) -> BayesFit:
     """Fit the model to the cells of a sketch."""
@@ -61,6 +62,7 @@ def fit_bayes_sketch(
         panels=panels,
         alpha_balance=alpha_balance,
         normalize=balance,  # type: ignore[arg-type]
+        strengths=strengths,
         start=start,
         covariance=covariance,
     ).recentred()

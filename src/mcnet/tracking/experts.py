@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mcnet._shared.math import logit, sigmoid
 from mcnet._shared.typing import FloatArray, IntArray
-from mcnet.bayes.fit_sketch import belief_limit, family_of, field_pairs, fit_bayes_sketch
+from mcnet.bayes.fit_sketch import belief_limit, family_of, fit_bayes_sketch
 from mcnet.bayes.posterior_model import BayesFit
 from mcnet.bayes.uncertainty import uncertainty_of
 from mcnet.calibrators.base import Calibrator
@@ -136,7 +136,8 @@ def fit_expert(method: str, sketch: Sketch, earlier: Expert | None) -> Expert | 
     ----------
     method : its name in the registry.
     sketch : the rows.
-    earlier : the last fit of the same memory, to start from; None to start afresh.
+    earlier : the last fit of the same memory, to start from with the strengths of its priors; None to start afresh and
+        learn these.
     """
     least = 1e-6 * min(sketch.total_weight, 1.0)
     if not least < sketch.total_positives < sketch.total_weight - least:
@@ -149,9 +150,7 @@ def fit_expert(method: str, sketch: Sketch, earlier: Expert | None) -> Expert | 
             return ModelExpert(calibrator(method).fit_sketch(sketch).model_)
     start = None
     if isinstance(earlier, FamilyExpert):
-        aligned = sketch.with_values_like(earlier.contexts)
-        if [(c.first, c.second) for c in earlier.fit.combinations] == field_pairs(aligned):
-            sketch, start = aligned, earlier.fit
+        sketch, start = sketch.with_values_like(earlier.contexts), earlier.fit
     return FamilyExpert(sketch.contexts, _fit(sketch, start, covariance=False), belief_limit(sketch.total_weight))
 
 
@@ -163,5 +162,6 @@ def _fit(sketch: Sketch, start: BayesFit | None, *, covariance: bool) -> BayesFi
         alpha_balance=0.0,
         balance="global",
         start=start,
+        strengths=None if start is None else start.strengths,
         covariance=covariance,
     )

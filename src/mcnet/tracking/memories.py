@@ -18,7 +18,9 @@ RESOLUTION = 64
 REFIT_SHARE = 1.0 / 40.0
 """A memory is fitted again when this share of its weight is new since its last fit."""
 FITS_FROM_ONE_START = 16
-"""So many fits in a row start from the one before; the next starts afresh, with panels where the scores are now."""
+"""Every so many fits one starts afresh, with new panels and strengths of priors; the others start from the last."""
+EARLY_FITS_AFRESH = (0, 1, 2, 4, 8)
+"""So do these, as the first rows tell little about either."""
 SMALLEST_CELL = 1e-6
 """A memory that forgets drops cells below this share of their context's weight, and contexts below so many rows."""
 SMALLEST_FADING = 1e-12
@@ -37,7 +39,7 @@ class Memory:
     age: float = 0.0
     """The mean age of the rows, in periods."""
     fits: int = 0
-    """How many fits in a row have continued from the one before."""
+    """How many fits there were."""
 
     def learn(self, new: Sketch, elapsed: float, method: str) -> None:
         """Fade, add the rows of a period, and fit again if enough of them are new."""
@@ -58,7 +60,7 @@ class Memory:
             self._fit(self.sketch, method)
 
     def _fit(self, sketch: Sketch, method: str) -> None:
-        afresh = self.fits % (FITS_FROM_ONE_START + 1) == 0
+        afresh = self.fits in EARLY_FITS_AFRESH or self.fits % FITS_FROM_ONE_START == 0
         found = fit_expert(method, sketch, None if afresh else self.expert)
         if found is None:
             return  # nothing to learn a curve from: the last one stays
