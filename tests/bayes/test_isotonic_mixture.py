@@ -77,11 +77,11 @@ def test_the_share_is_that_of_the_slow_way(folds, monkeypatch):
     score, label, value, _ = stairs(20_000)
     sketch = mcnet.Sketch.from_rows(score, label, field=value, folds=folds)
     fitted = mcnet.BayesMCNet(isotonic_share=0.0).fit_sketch(sketch)
-    dealt = sketch if folds > 1 else sketch.dealt(mixing.FOLDS)
+    folded = sketch if folds > 1 else sketch.with_folds(mixing.FOLDS)
     shares = np.linspace(0.0, mixing.MOST, 71)
     gains = np.zeros(len(shares))
-    for fold in range(dealt.folds):
-        train, held = dealt.fold_parts(fold)
+    for fold in range(folded.folds):
+        train, held = folded.fold_parts(fold)
         smooth = fitted.predict(held.score, codes=held.context)
         own = smooth.copy()
         for code in range(3):

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcnet.data.automatic_period import AutomaticPeriod
+from mcnet.data.fields import field_columns
 from mcnet.data.periods import MOST_PERIODS, cut_to_periods, fitting_period
 from mcnet.errors import InputError
 
@@ -80,3 +82,36 @@ def test_days_missing_moments_and_zones_are_cut_too():
 def test_what_cannot_be_cut_is_refused(column, every, message):
     with pytest.raises(InputError, match=message):
         cut_to_periods(pl.Series("t", column), every)
+
+
+def _texts(column: pl.Series) -> list[str | None]:
+    field = field_columns({"t": column})[0]
+    return [field.values[code] for code in field.codes]
+
+
+@pytest.mark.parametrize("write", [lambda m: m, datetime.isoformat, lambda m: int(m.timestamp()), lambda m: m.date()])
+@pytest.mark.parametrize(
+    ("step", "batch"), [(timedelta(minutes=1), 50), (timedelta(hours=5), 200), (timedelta(days=9), 70)]
+)
+def test_a_period_found_batch_by_batch_is_the_one_that_fits_the_whole_column(write, step, batch):
+    begin = datetime(2024, 2, 28, tzinfo=UTC)
+    column = pl.Series("t", [None, *(write(begin + step * row) for row in range(400))])
+    found = AutomaticPeriod()
+    parts = [found.cut(column[start : start + batch]) for start in range(0, len(column), batch)]
+    final = found.final_texts()
+    values = column.drop_nulls()
+    if values.n_unique() <= MOST_PERIODS:
+        assert final is None
+        return
+    assert found.every == fitting_period(values.min(), values.max())
+    texts = [text for part in parts for text in _texts(part)]
+    assert [final.get(text, text) for text in texts] == cut_to_periods(column, found.every).to_list()
+    assert len(set(texts)) < 20 * MOST_PERIODS
+
+
+def test_an_automatic_period_leaves_few_values_alone_and_refuses_many_texts():
+    few = AutomaticPeriod()
+    assert few.cut(pl.Series("t", ["mon", "tue", None])).to_list() == ["mon", "tue", None]
+    assert few.every is None
+    with pytest.raises(InputError, match=r"t has 121 values or more, and 120 can be shown; t holds 'v\d+'"):
+        few.cut(pl.Series("t", [f"v{number}" for number in range(119)]))

@@ -81,19 +81,19 @@ def without_field(with_field):
 def test_every_cell_is_judged_by_a_fit_that_did_not_see_its_fold(folds):
     sketch = sketch_of(rows_of(), folds=folds)
     found = mcnet.select(sketch, methods=["base", "platt", "platt-field"])
-    dealt = sketch if folds > 1 else sketch.dealt(5)
-    assert found.judged.folds == dealt.folds
-    assert found.judged_on == f"rows held back in turn, {dealt.folds} folds"
+    folded = sketch if folds > 1 else sketch.with_folds(5)
+    assert found.judged.folds == folded.folds
+    assert found.judged_on == f"rows held back in turn, {folded.folds} folds"
     for method in ("platt", "platt-field"):
-        slow = np.empty(len(dealt))
-        for fold in range(dealt.folds):
-            train, held = dealt.fold_parts(fold)
+        slow = np.empty(len(folded))
+        for fold in range(folded.folds):
+            train, held = folded.fold_parts(fold)
             names = held.contexts.columns(held.context)
             if method == "platt":
-                slow[dealt.fold == fold] = mcnet.Platt().fit_sketch(train.pooled().unfolded()).predict(held.score)
+                slow[folded.fold == fold] = mcnet.Platt().fit_sketch(train.pooled().unfolded()).predict(held.score)
             else:
                 fitted = mcnet.PlattField().fit_sketch(train.unfolded())
-                slow[dealt.fold == fold] = fitted.predict(held.score, names)
+                slow[folded.fold == fold] = fitted.predict(held.score, names)
         np.testing.assert_allclose(found[method].probabilities, slow, rtol=1e-9)
 
 

@@ -4,8 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from mcnet.data.automatic_period import AutomaticPeriod
 from mcnet.errors import InputError
-from mcnet.sketch.read import gather, is_finished, period_of
+from mcnet.sketch.read import are_sketches, sketch_files
 from mcnet.sketch.scan import scan
 
 
@@ -25,7 +26,7 @@ def log(tmp_path):
 
 
 def test_a_log_is_scanned(log):
-    assert gather(log, score="s", label="y", field=["a"]) == scan(log, score="s", label="y", field="a")
+    assert sketch_files(log, score="s", label="y", field=["a"]) == scan(log, score="s", label="y", field="a")
 
 
 def test_sketches_are_added_up_and_reduced_to_the_fields_asked_for(log, tmp_path):
@@ -34,25 +35,25 @@ def test_sketches_are_added_up_and_reduced_to_the_fields_asked_for(log, tmp_path
         halves.append(scan(rows, score="s", label="y", field=["a", "b"]))
         halves[-1].save(path)
     sketch = halves[0]
-    assert is_finished(paths)
-    assert not is_finished(log)
-    assert gather(paths) == halves[0] + halves[1] == scan(log, score="s", label="y", field=["a", "b"])
-    assert gather(paths[0], field=["b"]) == sketch.only("b")
-    assert gather(paths[0], folds=4).folds == 4
+    assert are_sketches(paths)
+    assert not are_sketches(log)
+    assert sketch_files(paths) == halves[0] + halves[1] == scan(log, score="s", label="y", field=["a", "b"])
+    assert sketch_files(paths[0], field=["b"]) == sketch.only("b")
+    assert sketch_files(paths[0], folds=4).folds == 4
 
 
 def test_what_was_settled_when_the_sketch_was_made_cannot_be_asked_again(log, tmp_path):
     path = tmp_path / "one.parquet"
     scan(log, score="s", label="y").save(path)
     for asked in ({"weight": "w"}, {"negatives_kept": 0.1}, {"score_type": "logit"}, {"resolution": 32}):
-        with pytest.raises(InputError, match="finished sketch"):
-            gather(path, **asked)
+        with pytest.raises(InputError, match="saved sketch"):
+            sketch_files(path, **asked)
     with pytest.raises(InputError, match="no field 'a'"):
-        gather(path, field=["a"])
+        sketch_files(path, field=["a"])
     with pytest.raises(InputError, match="a sketch and"):
-        gather([path, log], score="s", label="y")
+        sketch_files([path, log], score="s", label="y")
     with pytest.raises(InputError, match="column of scores"):
-        gather(log)
+        sketch_files(log)
 
 
 def test_a_sketch_remembers_how_its_rows_were_read(log, tmp_path):
@@ -65,7 +66,7 @@ def test_a_sketch_remembers_how_its_rows_were_read(log, tmp_path):
     for other in (sketch.pooled(), sketch.unfolded(), 2 * sketch, sketch.fold_parts(0)[0]):
         assert known(other) == read
     sketch.save(tmp_path / "s.parquet")
-    assert known(gather(tmp_path / "s.parquet")) == read
+    assert known(sketch_files(tmp_path / "s.parquet")) == read
     # What two sketches do not agree on is not known of their sum.
     rows = pl.read_parquet(log).rename({"y": "z"})
     other = scan(rows, score="s", label="z", field=["a", "b"], folds=2)
@@ -82,15 +83,19 @@ def test_periods_cut_while_scanning_are_those_cut_from_the_finished_sketch(log, 
     for ending in ("parquet", "csv"):
         path = tmp_path / f"timed.{ending}"
         getattr(pl.read_parquet(log).with_columns(t=pl.Series(times)), f"write_{ending}")(path)
-        cut = gather(path, score="s", label="y", field=["t", "a"], every={"t": "1d"})
-        whole = gather(path, score="s", label="y", field=["t", "a"])
+        cut = sketch_files(path, score="s", label="y", field=["t", "a"], every={"t": "1d"})
+        whole = sketch_files(path, score="s", label="y", field=["t", "a"])
         assert cut == whole.in_periods("t", "1d")
         assert cut.contexts.values[0][:3] == ("2024-02-28", "2024-02-29", "2024-03-01")
         assert cut.contexts.values[0][-1] is None
         assert cut.only("a") == whole.only("a")
         whole.save(tmp_path / "s.parquet")
-        assert gather(tmp_path / "s.parquet", every={"t": "1d"}) == cut
-        assert period_of(path, "t") == period_of(tmp_path / "s.parquet", "t") == "6h"
-        assert period_of(path, "a") is None
+        assert sketch_files(tmp_path / "s.parquet", every={"t": "1d"}) == cut
+        for source in (path, tmp_path / "s.parquet"):
+            found = {"t": AutomaticPeriod(), "a": AutomaticPeriod()}
+            columns = {"score": "s", "label": "y"} if source == path else {}
+            automatic = sketch_files(source, **columns, field=["t", "a"], every=found)
+            assert (found["t"].every, found["a"].every) == ("6h", None)
+            assert automatic == whole.in_periods("t", "6h")
     with pytest.raises(InputError, match="no field of this scan"):
         scan(log, score="s", label="y", every={"t": "1d"})

@@ -83,29 +83,29 @@ def test_scaling_multiplies_every_sum(rows, factor):
 @QUICK
 @given(logs, st.integers(2, 7))
 def test_the_folds_add_up_to_the_whole(rows, folds):
-    dealt = sketch(rows, folds=folds)
-    assert dealt.unfolded() == sketch(rows)
-    inside, outside = zip(*[dealt.fold_parts(fold)[::-1] for fold in range(folds)], strict=True)
+    folded = sketch(rows, folds=folds)
+    assert folded.unfolded() == sketch(rows)
+    inside, outside = zip(*[folded.fold_parts(fold)[::-1] for fold in range(folds)], strict=True)
     for part, rest in zip(inside, outside, strict=True):
-        assert part.total_weight + rest.total_weight == dealt.total_weight
-    assert sum(part.total_weight for part in inside) == dealt.total_weight
-    assert sum(part.total_positives for part in inside) == dealt.total_positives
+        assert part.total_weight + rest.total_weight == folded.total_weight
+    assert sum(part.total_weight for part in inside) == folded.total_weight
+    assert sum(part.total_positives for part in inside) == folded.total_positives
 
 
 @QUICK
 @given(logs, st.integers(2, 7), st.integers(0, 99), st.sampled_from([1, 0.37]))
-def test_dealing_a_sketch_conserves_its_counts(rows, folds, seed, factor):
+def test_splitting_a_sketch_into_folds_conserves_its_counts(rows, folds, seed, factor):
     whole = sketch(rows) * factor
-    dealt = whole.dealt(folds, seed=seed)
-    assert dealt.folds == folds
-    again = dealt.unfolded()
+    folded = whole.with_folds(folds, seed=seed)
+    assert folded.folds == folds
+    again = folded.unfolded()
     np.testing.assert_array_equal(again.cells.key, whole.cells.key)
     np.testing.assert_allclose(again.weight, whole.weight, rtol=1e-12)
     np.testing.assert_allclose(again.positives, whole.positives, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(again.score, whole.score, rtol=1e-12)
-    assert (dealt.positives >= 0).all()
-    assert (dealt.positives <= dealt.weight * (1 + 1e-12)).all()
-    assert dealt == whole.dealt(folds, seed=seed)
+    assert (folded.positives >= 0).all()
+    assert (folded.positives <= folded.weight * (1 + 1e-12)).all()
+    assert folded == whole.with_folds(folds, seed=seed)
 
 
 @QUICK
@@ -282,7 +282,7 @@ def test_views_keep_the_rows_they_should():
     with pytest.raises(mcnet.InputError, match="fold 0 was asked"):
         one.fold_parts(0)
     with pytest.raises(mcnet.InputError, match="unfolded"):
-        one.dealt(2).dealt(2)
+        one.with_folds(2).with_folds(2)
     assert one != "a sketch"
 
 

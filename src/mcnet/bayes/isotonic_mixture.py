@@ -13,7 +13,7 @@ from mcnet.calibrators.per_field import mixed_curve
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
 from mcnet.data.contexts import Contexts
-from mcnet.sketch.folds import deal_counts
+from mcnet.sketch.folds import split_counts
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["earned_share", "mixed_with_isotonic"]
@@ -118,8 +118,8 @@ def _held_back(sketch: Sketch, curves: Curves, contexts: Contexts) -> _Held:
 def _folds(sketch: Sketch, whole: Sketch) -> Iterator[tuple[FloatArray, FloatArray]]:
     """Yield weight and positives of each fold at the cells of the whole sketch."""
     if sketch.folds == 1:
-        dealt = deal_counts(whole.weight, whole.positives, FOLDS, seed=0)
-        yield from zip(*(part.T for part in dealt), strict=True)
+        split = split_counts(whole.weight, whole.positives, FOLDS, seed=0)
+        yield from zip(*(part.T for part in split), strict=True)
         return
     # Both are ordered by context and key.
     starts = np.diff(sketch.cells.key, prepend=-1) != 0

@@ -123,7 +123,7 @@ class PerField(Calibrator):
 
     def _choose(self, sketch: Sketch) -> float:
         """Return the k of the lowest cross-validated log-loss."""
-        split = sketch if sketch.folds > 1 else sketch.dealt(_FOLDS)
+        split = sketch if sketch.folds > 1 else sketch.with_folds(_FOLDS)
         losses = np.zeros(len(_SHRINKAGES))
         folds = range(split.folds) if len(sketch.contexts) <= _MOST_CONTEXTS_FOR_ALL_FOLDS else range(1)
         for fold in folds:

@@ -9,6 +9,7 @@ from mcnet.cli import options
 from mcnet.cli.printing import Printer
 
 if TYPE_CHECKING:
+    from mcnet.data.automatic_period import AutomaticPeriod
     from mcnet.sketch.sketch import Sketch
 
 __all__ = ["compare"]
@@ -66,6 +67,7 @@ def compare(
     from mcnet.cli.files import check_output, columns_of, read_sketch
     from mcnet.cli.run import THRESHOLD_NOT_MET
     from mcnet.cli.thresholds import broken_thresholds, evaluated_figures, parse_thresholds
+    from mcnet.data.automatic_period import AutomaticPeriod
     from mcnet.errors import InputError
     from mcnet.selection.select import select
 
@@ -92,12 +94,20 @@ def compare(
         logits=logits,
         negatives_kept=negatives_kept,
     )
-    period = _period(printer, logs, test, time, every)
-    timed = read_sketch(printer, logs, **_with_time(columns, logs, time, period), folds=1 if test else folds)
+    # Without --every, the period is found while the rows are read.
+    found = AutomaticPeriod()
+    timed = read_sketch(printer, logs, **_with_time(columns, logs, time, every or found), folds=1 if test else folds)
     if time is not None:
         _warn_of_texts(printer, timed, time)
+    timed_test = None
+    if test:
+        before = every or found.every
+        timed_test = _read_test(printer, test, columns, timed, time, before or found)
+        if time is not None and before is None and found.every is not None:
+            timed = timed.in_periods(time, found.every)
+    if time is not None and found.every is not None:
+        _say_period(printer, time, found.every)
     sketch = _without(timed, time)
-    timed_test = _read_test(printer, test, columns, timed, time, period) if test else None
     held = None if timed_test is None else _without(timed_test, time)
     with printer.steps("fitting") as step:
         selection = select(sketch, methods=method, test=held, progress=step)
@@ -155,21 +165,10 @@ def _warn_of_texts(printer: Printer, sketch: "Sketch", time: str) -> None:
     printer.warn(f"--time: {problem}; the drift is shown in the order of the alphabet")
 
 
-def _period(
-    printer: Printer, logs: list[str], test: list[str] | None, time: str | None, every: str | None
-) -> str | None:
-    """Return what the column of time is cut to: what was asked for or, where there are too many values, what fits."""
-    if time is None or every is not None:
-        return every
+def _say_period(printer: Printer, time: str, period: str) -> None:
     from mcnet.data.periods import MOST_PERIODS
-    from mcnet.sketch.read import has_column, period_of
 
-    found = period_of(logs, time)
-    if found is None and test and has_column(test, time):
-        found = period_of(test, time)
-    if found is not None:
-        printer.note(f"{time} has more than {MOST_PERIODS} values: it is cut to periods of {found} (--every)")
-    return found
+    printer.note(f"{time} has more than {MOST_PERIODS} values: it is cut to periods of {period} (--every)")
 
 
 def _read_test(
@@ -178,16 +177,16 @@ def _read_test(
     columns: dict[str, Any],
     fitted: "Sketch",
     time: str | None,
-    period: str | None,
+    period: "str | AutomaticPeriod",
 ) -> "Sketch":
     """Return the test rows, read as the fitted ones were; with their time, if they have one."""
     from mcnet.cli.files import read_sketch
-    from mcnet.sketch.read import has_column, is_finished
+    from mcnet.sketch.read import are_sketches, has_column
 
     has_time = time is not None and has_column(test, time)
     if time is not None and not has_time:
         printer.note(f"the test rows have no column {time}: the report shows the drift of the fitted rows alone")
-    if is_finished(test):
+    if are_sketches(test):
         words = {"field": columns["field"]}  # the rest was settled when it was made
     else:
         # Where the fitted rows were a sketch, it tells which columns are meant.
@@ -204,15 +203,17 @@ def _read_test(
     )
 
 
-def _with_time(columns: dict[str, Any], files: list[str], time: str | None, period: str | None) -> dict[str, Any]:
+def _with_time(
+    columns: dict[str, Any], files: list[str], time: str | None, period: "str | AutomaticPeriod"
+) -> dict[str, Any]:
     """Return the columns to read, with the time as one more field."""
-    from mcnet.sketch.read import is_finished
+    from mcnet.sketch.read import are_sketches
 
     if time is None:
         return columns
     # A saved sketch keeps all of its fields unless some are named.
-    fields = None if is_finished(files) and not columns["field"] else [*(columns["field"] or []), time]
-    return {**columns, "field": fields, "every": None if period is None else {time: period}}
+    fields = None if are_sketches(files) and not columns["field"] else [*(columns["field"] or []), time]
+    return {**columns, "field": fields, "every": {time: period}}
 
 
 def _without(sketch: "Sketch", time: str | None) -> "Sketch":

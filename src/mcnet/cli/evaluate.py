@@ -56,14 +56,14 @@ def evaluate(
     from mcnet.metrics.settings import Settings
     from mcnet.model.score_types import refuse_probabilities_read_as_logits
     from mcnet.model.unseen import UnseenValues
-    from mcnet.sketch.read import is_finished
+    from mcnet.sketch.read import are_sketches
 
     printer = printer_of(context, json, quiet)
     known = threshold_names() if model is None else [*threshold_names(), UNSEEN]
     thresholds = parse_thresholds(fail_if, known)
     loaded = None if model is None else load_model(model)
     judged = False
-    if loaded is not None and not is_finished(logs):
+    if loaded is not None and not are_sketches(logs):
         score, label = remembered(loaded, "score", score), remembered(loaded, "label", label)
         judged = logits is None and loaded.score_type == "logit"
         logits = score_type(loaded, logits) == "logit"

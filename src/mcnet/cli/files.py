@@ -69,12 +69,12 @@ def row_count(files: Sequence[str]) -> int | None:
 
 def read_sketch(printer: Printer, files: Sequence[str], *, title: str = "reading", **columns: Any) -> "Sketch":
     """Sketch logs, or add up saved sketches, with a progress bar."""
-    from mcnet.sketch.read import gather
+    from mcnet.sketch.read import sketch_files
 
     plain_interrupts()
     total = row_count(files) if printer.lively else None
     with printer.progress(title, total) as advance:
-        return gather(list(files), **columns, progress=advance)
+        return sketch_files(list(files), **columns, progress=advance)
 
 
 def columns_of(context: Any, files: Sequence[str], **options: Any) -> dict[str, Any]:
@@ -82,9 +82,9 @@ def columns_of(context: Any, files: Sequence[str], **options: Any) -> dict[str, 
 
     A saved sketch knows how its logs were read: what the configuration file says of logs does not concern it.
     """
-    from mcnet.sketch.read import is_finished
+    from mcnet.sketch.read import are_sketches
 
-    if is_finished(list(files)):
+    if are_sketches(list(files)):
         options = {name: None if from_config(context, name) else value for name, value in options.items()}
     logits, negatives_kept = options.pop("logits", None), options.pop("negatives_kept", None)
     return {

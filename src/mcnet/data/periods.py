@@ -10,7 +10,7 @@ from mcnet.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["MOST_PERIODS", "cut_to_periods", "fitting_period"]
+__all__ = ["MOST_PERIODS", "cut_to_periods", "divisor_of_coarser_periods", "fitting_period", "typed_moments"]
 
 MOST_PERIODS = 120
 """The most periods that a plot over time shows: three months are days, not hours."""
@@ -57,7 +57,7 @@ def cut_to_periods(column: "pl.Series", every: str) -> "pl.Series":
     import polars as pl
 
     step = _parsed(every)
-    column = _typed(column)
+    column = typed_moments(column)
     if column.dtype.is_numeric():
         numbers = column.fill_nan(None).floor().cast(pl.Int64) if column.dtype.is_float() else column.cast(pl.Int64)
         if step.unit is None:
@@ -85,7 +85,7 @@ def fitting_period(low: Any, high: Any, most: int = MOST_PERIODS) -> str:
     """
     import polars as pl
 
-    ends = _typed(pl.Series("it", [low, high]))
+    ends = typed_moments(pl.Series("it", [low, high]))
     if ends.dtype.is_numeric():
         unit = _counted(ends)
         if unit is None:
@@ -94,6 +94,19 @@ def fitting_period(low: Any, high: Any, most: int = MOST_PERIODS) -> str:
     first, last = (_moment(end) for end in ends)
     seconds = (last - first).total_seconds()
     return next((every for every, length in _STEPS.items() if seconds / length < most), _LAST_STEP)
+
+
+def divisor_of_coarser_periods(every: str) -> str:
+    """Return the coarsest usual period that divides this one and every coarser one that `fitting_period` returns.
+
+    Weeks do not divide months, nor 2 divide 5: days and powers of ten do.
+
+    >>> divisor_of_coarser_periods("6h"), divisor_of_coarser_periods("1mo"), divisor_of_coarser_periods("500")
+    ('6h', '1d', '100')
+    """
+    if every.isdigit():
+        return "1" + "0" * (len(every) - 1)
+    return "1d" if every in ("1w", "1mo", _LAST_STEP) else every
 
 
 def _moment(value: date | datetime) -> datetime:
@@ -121,7 +134,7 @@ def _counted(numbers: "pl.Series") -> Any:
     return None
 
 
-def _typed(column: "pl.Series") -> "pl.Series":
+def typed_moments(column: "pl.Series") -> "pl.Series":
     """Return a column of moments or of numbers, from what a file or a sketch may hold of them."""
     import polars as pl
 

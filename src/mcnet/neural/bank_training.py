@@ -45,7 +45,7 @@ def choose_bins(sketch: Sketch, config_of: Callable[[int], "BankConfig"], *, fie
     """Return the number of bins with the lowest log-loss on one fold of rows held back."""
     from mcnet.networks.bank import affordable_bins
 
-    train, held = sketch.dealt(_FOLDS).fold_parts(0)
+    train, held = sketch.with_folds(_FOLDS).fold_parts(0)
     if not 0.0 < train.total_positives < train.total_weight or len(held) == 0:
         return USUAL_BINS
     rows = (train.total_weight, train.total_positives)

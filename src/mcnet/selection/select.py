@@ -69,7 +69,7 @@ def select(
     sketch = _rows(data, labels, field, weight, how)
     tested = None if test is None else _test_rows(test, how)
     candidates = _candidates(sketch, methods)
-    folds = None if tested is not None else Folds(sketch if sketch.folds > 1 else sketch.dealt(_FOLDS))
+    folds = None if tested is not None else Folds(sketch if sketch.folds > 1 else sketch.with_folds(_FOLDS))
     judged = folds.sketch if folds is not None else tested
     assert judged is not None
     rows, heard = FitRows.of(sketch), FitWarnings()

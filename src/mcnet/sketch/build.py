@@ -21,7 +21,7 @@ from mcnet.data.fields import FieldColumn
 from mcnet.data.negative_sampling import restore_negatives
 from mcnet.errors import InputError
 from mcnet.sketch.accumulator import Accumulator
-from mcnet.sketch.folds import MOST_FOLDS, check_folds, deal_rows, folds_column
+from mcnet.sketch.folds import MOST_FOLDS, assign_folds, check_folds, folds_column
 from mcnet.sketch.grid import Resolution, make_grid
 from mcnet.sketch.sketch import Sketch
 
@@ -144,7 +144,7 @@ def _add(accumulator: Accumulator, batch: Batch, names: ColumnNames, reading: Ro
     if batch.folds is not None:
         folds = folds_column(batch.folds, name=names.folds, **where)
     elif reading.folds is not None and reading.folds > 1:
-        folds = deal_rows(batch.first_row, len(labels), reading.folds)
+        folds = assign_folds(batch.first_row, len(labels), reading.folds)
     if not accumulator.add(scores, labels, weights, batch.fields, folds):
         labels_column(labels, name=names.label, **where)
         scores_column(scores, name=names.score, **where)

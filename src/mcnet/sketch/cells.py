@@ -65,6 +65,6 @@ class Cells:
         bits = len(self).bit_length()
         if (int(self.context.max()) + 1) * keys * folds << bits > 2**63:
             return np.lexsort((self.fold, self.key, self.context))
-        # One number a cell, its place in the last bits: whole numbers are sorted faster than places are.
+        # One number per cell, its place in the last bits: whole numbers are sorted faster than places are.
         number = (self.context.astype(np.int64) * keys + (self.key - lowest)) * folds + self.fold
         return np.sort((number << bits) + np.arange(len(self))) & ((1 << bits) - 1)

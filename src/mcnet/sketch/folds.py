@@ -1,4 +1,4 @@
-"""Folds: rows dealt into a few parts, so that one scan serves cross-validation too."""
+"""Folds: rows split into a few parts, so that one scan serves cross-validation too."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from mcnet._shared.typing import FloatArray
 from mcnet.data.columns import DescribeRow, as_floats, describe_row
 from mcnet.errors import InputError
 
-__all__ = ["MOST_FOLDS", "check_folds", "deal_counts", "deal_rows", "folds_column"]
+__all__ = ["MOST_FOLDS", "assign_folds", "check_folds", "folds_column", "split_counts"]
 
 MOST_FOLDS = 100
 
@@ -23,10 +23,10 @@ def check_folds(folds: int) -> int:
     return int(folds)
 
 
-def deal_rows(first_row: int, rows: int, folds: int) -> NDArray[np.int16]:
-    """Return a fold for each row number: spread like chance, and the same every time.
+def assign_folds(first_row: int, rows: int, folds: int) -> NDArray[np.int16]:
+    """Return a fold per row number, pseudo-random and the same every time.
 
-    >>> deal_rows(0, 8, 2).tolist() == deal_rows(0, 4, 2).tolist() + deal_rows(4, 4, 2).tolist()
+    >>> assign_folds(0, 8, 2).tolist() == assign_folds(0, 4, 2).tolist() + assign_folds(4, 4, 2).tolist()
     True
     """
     # The splitmix64 finaliser: every bit of the row number reaches every bit of the result.
@@ -51,11 +51,11 @@ def folds_column(
     return numbers.astype(np.int16)
 
 
-def deal_counts(weight: FloatArray, positives: FloatArray, folds: int, seed: int) -> tuple[FloatArray, FloatArray]:
-    """Deal the rows behind each cell into folds, as dealing the rows themselves would have done.
+def split_counts(weight: FloatArray, positives: FloatArray, folds: int, seed: int) -> tuple[FloatArray, FloatArray]:
+    """Split the rows behind each cell into folds.
 
-    Rows of a cell are alike but for their label, so drawing each fold's negatives and positives without replacement has
-    the very distribution of dealing rows. Fractions of a row are spread evenly.
+    Rows of a cell differ only in their label, so the counts of negatives and positives per fold are drawn from the
+    distribution that splitting the rows one by one has. Fractions of a row are spread evenly.
     Returns weights and positives of shape (cells, folds).
     """
     generator = np.random.default_rng(seed)
@@ -65,7 +65,7 @@ def deal_counts(weight: FloatArray, positives: FloatArray, folds: int, seed: int
         whole = np.floor(counts)
         rest = ((counts - whole) / folds)[:, None]
         shares = np.zeros((len(counts), folds))
-        # A multinomial deals rows independently, exactly as deal_rows does.
+        # A multinomial assigns rows independently, as assign_folds does.
         small = whole < 2**62
         shares[small] = generator.multinomial(whole[small].astype(np.int64), np.full(folds, 1.0 / folds))
         shares[~small] = whole[~small, None] / folds

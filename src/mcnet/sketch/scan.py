@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.typing import ScoreType
 from mcnet._shared.user_warnings import warn
+from mcnet.data.automatic_period import AutomaticPeriod
 from mcnet.data.fields import FieldColumn, field_columns
 from mcnet.data.files import batches, describe_row_in, expand_paths, open_log, source_name
 from mcnet.data.periods import cut_to_periods
@@ -36,7 +37,7 @@ def scan(
     resolution: Resolution = DEFAULT_RESOLUTION,
     score_type: ScoreType = "probability",
     negatives_kept: float = 1.0,
-    every: Mapping[str, str] | None = None,
+    every: Mapping[str, str | AutomaticPeriod] | None = None,
     progress: Callable[[int], Any] | None = None,
 ) -> Sketch:
     """Sketch log files or a table in one pass; files and lazy tables in bounded memory.
@@ -65,11 +66,13 @@ def scan(
     remembered = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
     chosen = _Columns(score, label, weight, folds if isinstance(folds, str) else None, fields, every or {})
     if is_table(rows):
-        return _scan_table(rows, chosen, names, folds, remembered, resolution, score_type, negatives_kept)
+        table = _scan_table(rows, chosen, names, folds, remembered, resolution, score_type, negatives_kept)
+        return chosen.in_final_periods(table)
     reading = RowReading(None if isinstance(folds, str) else check_folds(folds), resolution, score_type, negatives_kept)
     if is_lazy(rows):
         names = replace(names, source="the lazy table")
-        return sketch_batches(chosen.batches(rows, names.source, progress), names, reading, columns=remembered)
+        found = chosen.batches(rows, names.source, progress)
+        return chosen.in_final_periods(sketch_batches(found, names, reading, columns=remembered))
     if not isinstance(rows, str | PathLike | Sequence):
         raise InputError(
             f"scan was given {type(rows).__name__}; give files or a table, or columns to mcnet.Sketch.from_rows"
@@ -81,11 +84,12 @@ def scan(
     names = replace(names, source=source_name(rows), describe_row=describe_row_in(paths))
     frame = open_log(paths, numbers=chosen.numbers, texts=fields)
     found = chosen.batches(frame, names.source, progress)
-    return sketch_batches(found, names, reading, columns=remembered, sources=tuple(dict.fromkeys(sources)))
+    unique = tuple(dict.fromkeys(sources))
+    return chosen.in_final_periods(sketch_batches(found, names, reading, columns=remembered, sources=unique))
 
 
 def _check_columns(
-    score: str, label: str, weight: str | None, folds: int | str, fields: list[str], every: Mapping[str, str]
+    score: str, label: str, weight: str | None, folds: int | str, fields: list[str], every: Mapping[str, Any]
 ) -> None:
     """Refuse names that are no names, or used twice, before anything is read."""
     columns = [score, label, *(column for column in (weight, folds) if isinstance(column, str)), *fields]
@@ -114,7 +118,7 @@ class _Columns:
         weight: str | None,
         folds: str | None,
         fields: list[str],
-        every: Mapping[str, str],
+        every: Mapping[str, str | AutomaticPeriod],
     ) -> None:
         self.score, self.label, self.weight, self.folds = score, label, weight, folds
         self.fields, self.every = fields, every
@@ -135,7 +139,16 @@ class _Columns:
             return table[name]
         import polars as pl
 
-        return cut_to_periods(pl.Series(name, table[name]), self.every[name])
+        column, every = pl.Series(name, table[name]), self.every[name]
+        return every.cut(column) if isinstance(every, AutomaticPeriod) else cut_to_periods(column, every)
+
+    def in_final_periods(self, sketch: Sketch) -> Sketch:
+        """Return the sketch with the periods that were found while reading."""
+        for name, every in self.every.items():
+            texts = every.final_texts() if isinstance(every, AutomaticPeriod) else None
+            if texts is not None:
+                sketch = sketch.renamed_values(name, texts)
+        return sketch
 
     def batches(self, frame: "pl.LazyFrame", source: str, progress: Callable[[int], Any] | None) -> Iterator[Batch]:
         """Yield the rows of a lazy table."""

@@ -18,7 +18,7 @@ from mcnet.data.fields import FieldColumn, field_columns
 from mcnet.data.periods import cut_to_periods
 from mcnet.errors import InputError
 from mcnet.sketch.cells import Cells
-from mcnet.sketch.folds import check_folds, deal_counts
+from mcnet.sketch.folds import check_folds, split_counts
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Grid, Resolution, make_grid
 from mcnet.sketch.sources import LEAST_ROWS_TO_RECOGNISE, content_digest
 
@@ -91,7 +91,7 @@ class Sketch:
         scores, labels : columns (NumPy, pandas, Polars, Arrow, lists) of scores in [0, 1] and of labels in [0, 1].
         field : a column, a mapping of names to columns, or a table; None for no field.
         weight : a column of weights ≥ 0; a row of weight 0 changes nothing.
-        folds : how many folds to deal the rows into, or a column with each row's fold.
+        folds : how many folds to split the rows into, or a column with each row's fold.
         resolution : cells per unit of logit, or "exact" to keep every distinct score.
         score_type : "probability" or "logit".
         negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
@@ -111,7 +111,7 @@ class Sketch:
             negatives_kept=negatives_kept,
         )
 
-    # -- the columns a calibrator sees, one entry a cell ------------------------------------------------------
+    # -- the columns a calibrator sees, one entry per cell ------------------------------------------------------
 
     @cached_property
     def grid(self) -> Grid:
@@ -287,8 +287,18 @@ class Sketch:
         columns[place : place + 1] = field_columns({name: periods.gather(columns[place].codes)})
         return self._regrouped(columns)
 
+    def renamed_values(self, name: str, texts: Mapping[str | None, str | None]) -> "Sketch":
+        """Return the sketch of the same rows with other values of a field; rows of equal values are added up."""
+        import polars as pl
+
+        columns = self.contexts.columns(self.contexts.all())
+        place = self.contexts.names.index(name)
+        values = pl.Series(name, [texts.get(value, value) for value in columns[place].values], dtype=pl.String)
+        columns[place : place + 1] = field_columns({name: values.gather(columns[place].codes)})
+        return self._regrouped(columns)
+
     def _regrouped(self, columns: list[FieldColumn]) -> "Sketch":
-        """Return the same rows under other fields, given as columns with an entry a context."""
+        """Return the same rows under other fields, given as columns with one entry per context."""
         contexts, order = Contexts.of(columns, len(self.contexts))
         cells = Cells(order[self.context], self.cells.key, self.fold, self.cells.sums).added_up()
         return replace(self, contexts=contexts, cells=cells)
@@ -319,18 +329,18 @@ class Sketch:
         return self._restricted(~inside), self._restricted(inside)
 
     def unfolded(self) -> "Sketch":
-        """Return the sketch of the same rows, not dealt into folds."""
+        """Return the sketch of the same rows, not split into folds."""
         if self.folds == 1:
             return self
         cells = Cells(self.context, self.cells.key, np.zeros_like(self.fold), self.cells.sums).added_up()
         return replace(self, cells=cells, folds=1)
 
-    def dealt(self, folds: int, seed: int = 0) -> "Sketch":
-        """Return the sketch with the rows behind each cell dealt into folds, as dealing the rows would have done."""
+    def with_folds(self, folds: int, seed: int = 0) -> "Sketch":
+        """Return the sketch with the rows behind each cell split into folds at random."""
         check_folds(folds)
         if self.folds > 1:
-            raise InputError(f"the sketch is dealt into {self.folds} folds already; call unfolded() first")
-        weight, positives = deal_counts(self.weight, self.positives, folds, seed)
+            raise InputError(f"the sketch is split into {self.folds} folds already; call unfolded() first")
+        weight, positives = split_counts(self.weight, self.positives, folds, seed)
         cell, fold = np.nonzero(weight)
         # Whole positions stay whole: each fold has the part below its share, and the last one what is left.
         shares = np.floor(weight * (self.cells.sums[:, 2] / self.weight)[:, None])
