@@ -51,6 +51,7 @@ class BayesMCNet(Calibrator):
     balance : "global" measures a field value's bias per row of all rows (the paper), "field" per row of its own.
     warm_start : continue from the previous fit of this object; new field values are allowed.
 
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.uniform(0.01, 0.2, 50_000)
     >>> country = rng.choice(["NL", "FR"], 50_000)
