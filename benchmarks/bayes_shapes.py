@@ -69,7 +69,7 @@ def classical(log: SimulatedLog, method: str, **parameters: object) -> tuple[flo
 
 
 def table(title: str, columns: dict[str, object], rows: dict[str, object], seeds: int) -> None:
-    """One line a row, one figure a column; `rows[name](log)` gives the KL and the seconds."""
+    """One line per row, one figure per column; `rows[name](log)` gives the KL and the seconds."""
     print(f"\n### {title}\n\n| | " + " | ".join(columns) + " | seconds (last column) |")
     print("|---" * (len(columns) + 2) + "|")
     results: dict[str, list[str]] = {name: [] for name in rows}

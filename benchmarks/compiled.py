@@ -11,7 +11,7 @@ FINER = 10
 
 
 def fine(knots: np.ndarray) -> np.ndarray:
-    """Return the scores between neighbouring knots, evenly spaced in logits; jumps have no room between."""
+    """Return the scores between neighbouring knots, evenly spaced in logits; jumps have nothing between."""
     at = logit(knots)
     steps = np.linspace(0.0, 1.0, FINER + 1)[1:-1]
     wide = np.diff(at) > 1e-6

@@ -63,7 +63,7 @@ def predicting(rows: int) -> None:
     times["predict, field as texts"] = best_time(lambda: named.predict(scores, field=texts), 1)
     for name, seconds in times.items():
         ratio = times["scikit-learn isotonic, no field"] / seconds
-        print(f"{name:<34}{seconds / rows * 1e9:7.1f} ns a row   {ratio:5.1f}×")
+        print(f"{name:<34}{seconds / rows * 1e9:7.1f} ns per row   {ratio:5.1f}×")
     one = [float(scores[0])]
     field = [0]
     seconds = best_time(lambda: [fitted.predict(one, field=field) for _ in range(1000)]) / 1000

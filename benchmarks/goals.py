@@ -113,11 +113,11 @@ def _first(text: str, by_place: dict[str, dict[str, float]], peers: list[str], d
     return Goal(text, "; ".join(said), met and bool(said), missing)
 
 
-def _at_least(text: str, bar: float, ratios: dict[str, float], missing: Missing) -> Goal:
-    """Return the goal of a ratio that is nowhere below the bar."""
+def _at_least(text: str, threshold: float, ratios: dict[str, float], missing: Missing) -> Goal:
+    """Return the goal of a ratio that is nowhere below the threshold."""
     least = min(ratios.values(), default=0.0)
     said = [f"{ratio:.3g}×" + (f" at {place} rows" if place else "") for place, ratio in ratios.items()]
-    return Goal(text, ", ".join(said), least >= bar, missing)
+    return Goal(text, ", ".join(said), least >= threshold, missing)
 
 
 def _quality(entries: list[Entry]) -> Iterable[Goal]:
@@ -153,7 +153,7 @@ def _speed(entries: list[Entry]) -> Iterable[Goal]:
     sizes = sorted({*SPEED_SIZES, *(entry["rows"] for entry in entries)})
     known = {(entry["tags"]["values"], entry["rows"], entry["name"]): entry for entry in entries}
 
-    def goal(text: str, bar: float, what: str, rival: str, values: int, asked: Callable[[int], bool]) -> Goal:
+    def goal(text: str, threshold: float, what: str, rival: str, values: int, asked: Callable[[int], bool]) -> Goal:
         ratios, missing = {}, Missing()
         for rows in filter(asked, sizes):
             pair = {name: known.get((values, rows, name), {}) for name in ("mcnet-bayes", rival)}
@@ -162,14 +162,14 @@ def _speed(entries: list[Entry]) -> Iterable[Goal]:
             if not lacking:
                 ratios[f"{rows:,}"] = pair[rival][what] / pair["mcnet-bayes"][what]
         field = f"{values} field values" if values else "no field"
-        return _at_least(f"{field}: {text} {rival}", bar, ratios, missing)
+        return _at_least(f"{field}: {text} {rival}", threshold, ratios, missing)
 
-    for words, bar, what in (
+    for words, threshold, what in (
         ("fit at least 10 times faster than", 10.0, "fit"),
         ("one row at least 100 times faster than", 100.0, "latency"),
     ):
         for rival in (MCGRAD, SPLINE):
             for values in VALUES:
-                yield goal(words, bar, what, rival, values, lambda rows: rows >= 10_000)
+                yield goal(words, threshold, what, rival, values, lambda rows: rows >= 10_000)
     yield goal("from 10,000,000 rows on, fit faster than", 1.0, "fit", ISOTONIC, 0, lambda rows: rows >= 10_000_000)
     yield goal("predict faster than", 1.0, "predict", ISOTONIC, 0, lambda rows: True)

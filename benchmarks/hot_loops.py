@@ -28,13 +28,13 @@ KNOTS = 500
 def without_numba() -> Iterator[None]:
     """Let everything believe that numba is not installed."""
     with ExitStack() as stack:
-        for room in ("curves.evaluate", "sketch.kernels", "rows.distinct"):
-            stack.enter_context(patch(f"mcnet.{room}.numba_installed", lambda: False))
+        for module in ("curves.evaluate", "sketch.accumulate", "data.distinct_values"):
+            stack.enter_context(patch(f"mcnet.{module}.numba_installed", lambda: False))
         yield
 
 
 def curves_of(values: int) -> CalibrationModel:
-    """Return a model with random monotone curves, the pooled one and one a field value."""
+    """Return a model with random monotone curves, the pooled one and one per field value."""
     generator = np.random.default_rng(0)
     pairs = []
     for _ in range(1 + values):
@@ -45,7 +45,7 @@ def curves_of(values: int) -> CalibrationModel:
 
 
 def least(functions: dict[str, Callable[[], Any]], rows: int, repeats: int) -> dict[str, float]:
-    """Return the least CPU time of each in ns a row, run in turn so that a busy moment strikes all alike."""
+    """Return the least CPU time of each in ns per row, run in turn so that a busy moment strikes all alike."""
     for function in functions.values():
         function()  # compilers are paid for before
     times = dict.fromkeys(functions, float("inf"))
@@ -57,7 +57,7 @@ def least(functions: dict[str, Callable[[], Any]], rows: int, repeats: int) -> d
 
 def show(times: dict[str, float], floor: str) -> None:
     for name, time in times.items():
-        print(f"{name:<52}{time:7.2f} ns a row   {time / times[floor]:6.1f}×")
+        print(f"{name:<52}{time:7.2f} ns per row   {time / times[floor]:6.1f}×")
 
 
 def evaluating(rows: int, repeats: int) -> None:
@@ -114,7 +114,7 @@ def sketching(rows: int, repeats: int) -> None:
 def tables(full: bool) -> None:
     rows, repeats = (10_000_000, 9) if full else (4_000_000, 7)
     print(f"CPU time on one core, {rows:,} rows; curves of {KNOTS} knots; × is against the first line of each block")
-    with patch.object(evaluate, "_THREAD_ROWS", rows):
+    with patch.object(evaluate, "_ROWS_PER_THREAD", rows):
         print("== evaluating ==")
         evaluating(rows, repeats)
         print("== sketching from memory ==")

@@ -22,7 +22,7 @@ ROWS, BATCH, BINS, STEPS, EMBEDDING, VALUES = 3_040_000, 2048, 20, 50, 128, 4
 
 
 class LiteralLoop(nn.Module):
-    """One UMNN network and one embedding table a bin, called one after the other."""
+    """One UMNN network and one embedding table per bin, called one after the other."""
 
     def __init__(self, edges: np.ndarray) -> None:
         """Make the networks of the bins between the edges."""

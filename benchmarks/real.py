@@ -68,14 +68,15 @@ def _section(jobs: list[Job], kept: dict[tuple[str, str, str], np.ndarray]) -> s
     parts = [
         "## Quality: real data",
         "Calibrated on `val`, judged on `test`. In the random halves both come from the same period; earlier to later "
-        "shows drift and has no bar. Δ is the paired difference of log-loss, mcnet minus the other, with its standard "
-        "error: below zero, mcnet is better. Falls counts neighbouring test rows of one context whose order is broken.",
+        "shows drift and has no threshold. Δ is the paired difference of log-loss, mcnet minus the other, with its "
+        "standard error: below zero, mcnet is better. Falls counts neighbouring test rows of one "
+        "context whose order is broken.",
     ]
     for name in data.REAL:
         for split in ("_rand", ""):
             chosen = [job for job in jobs if (job.tags["set"], job.tags["split"]) == (name, split)]
             if chosen:
-                title = f"### {name}, {'random halves' if split else 'earlier to later, no bar'}"
+                title = f"### {name}, {'random halves' if split else 'earlier to later, no threshold'}"
                 parts.append(f"{title}\n\n{_table(chosen, kept)}")
     return "\n\n".join(parts)
 

@@ -32,7 +32,7 @@ class Isotonic(Calibrator):
     """The non-decreasing function closest to the labels: min Σ w (y − m(s))², m non-decreasing.
 
     Straight lines join the blocks, as in scikit-learn. Where a block has no positives (or only positives) the value is
-    kept a hair inside (0, 1).
+    kept just inside (0, 1).
 
     >>> Isotonic().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1], resolution="exact").predict([0.25]).round(3)
     array([0.5])

@@ -30,13 +30,18 @@ DEFAULT_ERROR = 1e-4
 """The error that a compiled curve may have, relative to p (next to 1: to 10·(1 − p)), against its function."""
 
 DENSE_PER_LOGIT = 64
-"""How closely functions are looked at to be compiled, at the least, in points a unit of logit."""
-_TOGETHER = 256
-_SHARED_FROM = 2_000
-_MOST_KNOTS = 10_000_000
-_ROUNDS = 24
+"""How closely functions are looked at to be compiled, at the least, in points per unit of logit."""
+_CURVES_PER_BLOCK = 256
+"""How many curves are compiled at the same time, to bound the memory."""
+_MOST_CURVES_WITH_OWN_KNOTS = 2_000
+"""With more curves than this, all share one grid of knots."""
+_MOST_SHARED_VALUES = 10_000_000
+"""How many probabilities the curves on a shared grid may have in all."""
+_MOST_REFINEMENTS = 24
+"""How often an interval may be halved where a line misses the function."""
 _ROUNDING = 1e-15
-_FEW = 16
+_CURVES_WORTH_ARRAYS = 16
+"""From this many curves on, choosing their knots together in arrays is faster than one by one."""
 
 
 def dense_scores(
@@ -71,8 +76,8 @@ class Projection:
 def project_monotone(values: FloatArray, mass: FloatArray) -> tuple[FloatArray, Projection]:
     """Return the closest non-decreasing rows, in weighted least squares, and what had to move.
 
-    `values` has one row a curve; `mass` (one row, or one a curve) says where the data are, so that a violation is
-    mended where it costs least.
+    `values` has one row per curve; `mass` (one row, or one per curve) says where the data are, so that a violation is
+    corrected where it costs least.
     """
     from scipy.optimize import isotonic_regression
 
@@ -80,7 +85,7 @@ def project_monotone(values: FloatArray, mass: FloatArray) -> tuple[FloatArray, 
     falling = np.flatnonzero((np.diff(values, axis=1) < 0.0).any(axis=1))
     for row in falling:
         weights = mass if mass.ndim == 1 else mass[row]
-        # A whisper of weight everywhere keeps the projection defined where there are no data.
+        # A tiny weight everywhere keeps the projection defined where there are no data.
         fitted = isotonic_regression(values[row], weights=weights + 1e-9 * (weights.mean() or 1.0)).x
         result[row] = np.maximum.accumulate(fitted)
     largest = float(np.abs(result - values).max()) if len(falling) else 0.0
@@ -117,8 +122,8 @@ def compile_functions(
     `function` takes a column of curve numbers and a row of logits and returns a logit for every pair. It must not fall.
     """
     pairs = []
-    for start in range(0, number, _TOGETHER):  # many curves are looked at in blocks, to bound the memory
-        which = np.arange(start, min(start + _TOGETHER, number))[:, None]
+    for start in range(0, number, _CURVES_PER_BLOCK):
+        which = np.arange(start, min(start + _CURVES_PER_BLOCK, number))[:, None]
         scores, values = _look(partial(function, which), dense_scores(breaks, error=error), error)
         # Rounding may let the sum of a few terms fall by a unit in the last place.
         pairs += compile_table(scores, np.maximum.accumulate(values, axis=1), error).pairs()
@@ -132,16 +137,16 @@ def compile_lines(lines: Lines, error: float = DEFAULT_ERROR) -> tuple[Curves, f
     allows; what error that leaves is measured.
     """
     number = len(lines.values)
-    if number <= _SHARED_FROM:
+    if number <= _MOST_CURVES_WITH_OWN_KNOTS:
         return place_knots(lines, error), error
-    logits = _shared_logits(lines.knots, _MOST_KNOTS // number)
+    logits = _shared_logits(lines.knots, _MOST_SHARED_VALUES // number)
     values = np.maximum.accumulate(_inside(sigmoid(lines.at(logits))), axis=1)
     curves = Curves.sharing(sigmoid(logits), values)
     inside = logits[(logits >= lines.knots[0]) & (logits <= lines.knots[-1])]
     middles = 0.5 * (inside[1:] + inside[:-1])
     worst = 0.0
-    for start in range(0, number, _TOGETHER):
-        part = lines.rows(np.arange(start, min(start + _TOGETHER, number)))
+    for start in range(0, number, _CURVES_PER_BLOCK):
+        part = lines.rows(np.arange(start, min(start + _CURVES_PER_BLOCK, number)))
         exact, ends = (_inside(sigmoid(part.at(points))) for points in (middles, inside))
         share = (sigmoid(middles) - sigmoid(inside[:-1])) / np.diff(sigmoid(inside))
         straight = ends[:, :-1] * (1.0 - share) + ends[:, 1:] * share
@@ -177,7 +182,7 @@ def _look(
 
     values = at(scores)
     left = np.flatnonzero(np.diff(scores) > 1e-12 * scores[1:])
-    for _ in range(_ROUNDS):
+    for _ in range(_MOST_REFINEMENTS):
         middle = clip_scores(sigmoid(0.5 * (logit(scores[left]) + logit(scores[left + 1]))))
         found = at(middle)
         share = (middle - scores[left]) / (scores[left + 1] - scores[left])
@@ -199,8 +204,8 @@ def _look(
 
 
 def _stretch(scores: FloatArray, values: FloatArray, allowed: FloatArray) -> NDArray[np.bool_]:
-    """Return which points become knots, a row a curve."""
-    if len(values) >= _FEW:
+    """Return which points become knots, one row per curve."""
+    if len(values) >= _CURVES_WORTH_ARRAYS:
         return _stretch_together(scores, values, allowed)
     x = scores.tolist()
     return np.array([_stretch_one(x, y.tolist(), a.tolist()) for y, a in zip(values, allowed, strict=True)])

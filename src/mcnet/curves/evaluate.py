@@ -25,7 +25,7 @@ NUMBA_FROM = 50_000
 LOADED_FROM = 2_000
 """With the compiled loop at hand, fewer rows than this are still as quick without it."""
 
-_THREAD_ROWS = 500_000
+_ROWS_PER_THREAD = 500_000
 
 
 def evaluate_numpy(curves: Curves, scores: FloatArray, which: NDArray[Any]) -> FloatArray:
@@ -159,7 +159,7 @@ class Evaluator:
             done: bool = run(*tables, scores[rows], None if which is None else which[rows], offset, out[rows])
             return done
 
-        workers = min(os.cpu_count() or 1, 8, -(-len(scores) // _THREAD_ROWS))
+        workers = min(os.cpu_count() or 1, 8, -(-len(scores) // _ROWS_PER_THREAD))
         if workers == 1:
             return out if evaluate(slice(None)) else None
         bounds = np.linspace(0, len(scores), workers + 1).astype(int)

@@ -32,14 +32,15 @@ _CLOSE = 0.1
 """Up to so many logits, of the score and calibrated, the bend along a chord is as good as constant."""
 _STEEP = 2.0
 """On a line of this slope the bend may change within a step."""
-_TOGETHER = 128
-"""Curves worked on at a time: few enough for the cache."""
-_ROUNDS = 24
+_CURVES_PER_BLOCK = 128
+"""Curves worked on at the same time: few enough for the cache."""
+_MOST_REFINEMENTS = 24
+"""How often knots may be added where a line misses the function."""
 _ROUNDING = 1e-15
 _POWERS = 10.0 ** np.concatenate([[9.0], np.arange(9.0 - np.floor(np.log10(PROBABILITY_FLOOR)), 9.0, -1.0)])
 """What makes ten digits of a probability a whole number, by the whole part of its logarithm: 0, then −12 … −1."""
-_LEAST = 1e-3
-"""Knots a logit where nothing asks for one: positions are found by their running number, which has to rise."""
+_LEAST_KNOTS_PER_LOGIT = 1e-3
+"""Knots per logit where nothing asks for one: positions are found by their running number, which has to rise."""
 
 
 def tolerated(values: FloatArray) -> FloatArray:
@@ -69,8 +70,8 @@ def place_knots(lines: Lines, error: float) -> Curves:
     """Return curves within `error`, relative to p, of the lines: one for each row of values."""
     number = len(lines.values)
     parts = [
-        _placed(lines.rows(np.arange(start, min(start + _TOGETHER, number))), error)
-        for start in range(0, number, _TOGETHER)
+        _placed(lines.rows(np.arange(start, min(start + _CURVES_PER_BLOCK, number))), error)
+        for start in range(0, number, _CURVES_PER_BLOCK)
     ]
     sizes = np.concatenate([size for size, _, _ in parts])
     scores, values = (np.concatenate([part[column] for part in parts]) for column in (1, 2))
@@ -84,7 +85,7 @@ def _placed(lines: Lines, error: float) -> tuple[IntArray, FloatArray, FloatArra
     _, x, y = knots
     run, rise = np.diff(x), np.diff(y)
     left = np.flatnonzero(knots.between() & ((np.maximum(run, rise) > _CLOSE) | (rise > _STEEP * run)))
-    for _ in range(_ROUNDS):
+    for _ in range(_MOST_REFINEMENTS):
         missed = left[_misses(knots.logits, knots.calibrated, left, error)]
         if not len(missed):
             break
@@ -145,7 +146,7 @@ def _knots(corners: _Points, error: float) -> _Points:
         scale[:-1] * np.abs(slope * away[:-1] - along[:-1]), scale[1:] * np.abs(slope * away[1:] - along[1:])
     )
     asked = np.sqrt(slope * bend / (8.0 * _FILLED * error)) * width
-    asked = np.where(inside, np.maximum(asked, _LEAST * width), 0.0)
+    asked = np.where(inside, np.maximum(asked, _LEAST_KNOTS_PER_LOGIT * width), 0.0)
     corner = np.ones(len(x), dtype=bool)
     change = np.abs(np.diff(slope)) > 1e-9 * np.maximum(slope[1:], slope[:-1])
     corner[1:-1] = change | ~inside[1:] | ~inside[:-1]

@@ -153,7 +153,7 @@ def _joined(folder: Path, part: Part, scratch: Path) -> "pl.LazyFrame":
 
 
 def _places(kind: str, last: int, categories: Sequence[int]) -> tuple[list[str], list[str]]:
-    """The names of the categorical and the numeric columns among places 2 to `last`."""
+    """Return the names of the categorical and the numeric columns among places 2 to `last`."""
     numbers = [place for place in range(2, last + 1) if place not in categories]
     return [f"{kind}_{place}" for place in categories], [f"{kind}_{place}" for place in numbers]
 

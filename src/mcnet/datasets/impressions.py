@@ -22,7 +22,7 @@ SPLITS: tuple[Split, ...] = ("training", "validation", "test")
 
 @dataclass(frozen=True)
 class Counts:
-    """What one split holds, an entry a field value."""
+    """The counts of one split, one entry per field value."""
 
     impressions: tuple[int, ...]
     clicks: tuple[int, ...]
@@ -56,12 +56,12 @@ class Preset:
     unit: float = 1.0
 
     def counts(self, split: Split) -> Counts:
-        """The counts of a split."""
+        """Return the counts of a split."""
         found: Counts = getattr(self, split)
         return found
 
     def sizes(self, split: Split, scale: float) -> NDArray[np.int64]:
-        """The number of rows of each field value at a scale; never fewer than one."""
+        """Return the number of rows of each field value at a scale; never fewer than one."""
         wanted = np.asarray(self.counts(split).impressions) * self.unit * scale
         return np.maximum(np.rint(wanted).astype(np.int64), 1)
 
@@ -190,7 +190,7 @@ def _simulate_split(preset: Preset, split: Split, scale: float, seed: int, world
 
 
 def _move_to_pcoc(log: SimulatedLog, weight: NDArray[np.float64], pcoc: float) -> float:
-    """The shift of the score's logits after which predicted over true positives is `pcoc`."""
+    """Return the shift of the score's logits after which predicted over true positives is `pcoc`."""
     sample = slice(0, 200_000)
     logits, weight = logit(log.score[sample]), weight[sample]
     wanted = pcoc * float(weight @ log.probability[sample])

@@ -59,7 +59,7 @@ class SimulatedField:
         return cls(shares=tuple((weights / weights.sum()).tolist()), **options)  # type: ignore[arg-type]
 
     def value_names(self) -> tuple[str, ...]:
-        """The text of every value: `names` when given, else "0", "1", …"""
+        """Return the text of every value: `names` when given, else "0", "1", …"""
         return self.names if self.names is not None else tuple(str(code) for code in range(len(self.shares)))
 
 
@@ -85,11 +85,11 @@ class SimulatedLog:
         return len(self.score)
 
     def text(self, name: str) -> NDArray[np.str_]:
-        """The values of one field as text, a row each."""
+        """Return the values of one field as text, a row each."""
         return np.asarray(self.names[name])[self.fields[name]]
 
     def calibration(self) -> SimulatedLog:
-        """The rows of the calibration period (views, no copy)."""
+        """Return the rows of the calibration period (views, no copy)."""
         return self._rows(slice(0, len(self) - int(self.period.sum())))
 
     def test(self) -> SimulatedLog:
@@ -105,7 +105,7 @@ class SimulatedLog:
             period=self.period[rows],
             names=self.names,
             signal=self.signal[rows],
-            # Another stream for the test rows, lest both parts see the same noise in their features.
+            # Another stream for the test rows, so that the two parts do not see the same noise in their features.
             seed=self.seed + (0 if rows.start == 0 else 1),
             world=self.world,
         )
@@ -135,7 +135,7 @@ class SimulatedLog:
         return numbers, groups
 
     def frame(self) -> pl.DataFrame:
-        """The rows as a Polars table: score, label, one text column a field, probability, period."""
+        """Return the rows as a Polars table: score, label, one text column per field, probability, period."""
         import polars as pl
 
         columns: dict[str, object] = {"score": self.score, "label": self.label}
@@ -235,7 +235,7 @@ def simulate(
 
 @dataclass(frozen=True)
 class _Values:
-    """What is fixed about the values of one field, an entry a value."""
+    """What is fixed about the values of one field, one entry per value."""
 
     offset: FloatArray
     shift: FloatArray
@@ -285,7 +285,7 @@ def _wave(centred: FloatArray, frequency: float, values: _Values, codes: CodeArr
 
 
 def _pair_noise(codes: Sequence[CodeArray], key: int) -> FloatArray:
-    """A standard normal for every combination of codes, the same wherever the combination occurs."""
+    """Return a standard normal for every combination of codes, the same wherever the combination occurs."""
     combined = np.zeros(len(codes[0]), dtype=np.int64)
     for column in codes:
         combined = combined * 1_000_003 + column
@@ -302,12 +302,12 @@ def _mean_rate(centre: ArrayLike, spread: float) -> FloatArray:
 
 
 def _mean_logit(rate: float, spread: float) -> float:
-    """The centre at which `_mean_rate` is `rate`."""
+    """Return the centre at which `_mean_rate` is `rate`."""
     return float(brentq(lambda centre: float(_mean_rate(centre, spread)) - rate, logit(rate) - spread**2 - 1.0, 30.0))
 
 
 def _solve_centre(rate: float, offset: FloatArray | float, spread: float) -> float:
-    """The centre at which rows with these offsets have mean rate `rate`; a sample of rows is enough."""
+    """Return the centre at which rows with these offsets have mean rate `rate`; a sample of rows is enough."""
     sample = np.atleast_1d(np.asarray(offset, dtype=np.float64))[:4096]
     if sample.size == 0:
         return _mean_logit(rate, spread)

@@ -10,9 +10,10 @@ from mcnet.export.pieces import LOWEST_SCORE, Pieces
 
 __all__ = ["Guide"]
 
-_MANTISSA = 52
+_MANTISSA_BITS = 52
 _MOST_BITS = 6
-_SMALL = 8192
+_LEAST_LIMIT_OF_ENTRIES = 8192
+"""A table may always have this many entries, and two per piece if that is more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +34,7 @@ class Guide:
     @staticmethod
     def of(pieces: Pieces) -> "Guide":
         """Return the guide with the fewest steps that is not much larger than the table of starts itself."""
-        allowed = max(_SMALL, 2 * len(pieces.starts))
+        allowed = max(_LEAST_LIMIT_OF_ENTRIES, 2 * len(pieces.starts))
         best = _guide(pieces, 0)
         for bits in range(1, _MOST_BITS + 1):
             finer = _guide(pieces, bits)
@@ -45,7 +46,7 @@ class Guide:
 
 
 def _guide(pieces: Pieces, bits: int) -> Guide:
-    shift = _MANTISSA - bits
+    shift = _MANTISSA_BITS - bits
     edges = bucket_starts(shift)
     # The highest score of a bucket may be where the next one starts, since starts are a hair low.
     ends = np.append(np.nextafter(edges[1:], 1.0), 1.0)

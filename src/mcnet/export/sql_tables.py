@@ -9,7 +9,7 @@ from mcnet.export.sql_dialects import Dialect, name_parts
 
 __all__ = ["join_select", "table_statements"]
 
-_ROWS_A_STATEMENT = 500
+_ROWS_PER_STATEMENT = 500
 
 Column = tuple[str, str]
 
@@ -117,6 +117,6 @@ def _filled(
     else:
         yield f"DROP TABLE IF EXISTS {table}"
         yield f"CREATE TABLE {table} ({described}, PRIMARY KEY ({key}))"
-    for at in range(0, len(rows), _ROWS_A_STATEMENT):
-        block = ",\n  ".join(f"({', '.join(row)})" for row in rows[at : at + _ROWS_A_STATEMENT])
+    for at in range(0, len(rows), _ROWS_PER_STATEMENT):
+        block = ",\n  ".join(f"({', '.join(row)})" for row in rows[at : at + _ROWS_PER_STATEMENT])
         yield f"INSERT INTO {table} VALUES\n  {block}"

@@ -43,7 +43,9 @@ def group_pcoc(sums: GroupSums, *, level: float = 0.95) -> tuple[Floats, Floats,
 
 
 def pcoc_std(sums: GroupSums, *, level: float = 0.95, seed: int = 0) -> Estimate:
-    """Standard deviation of the groups' PCOCs: how unevenly a field is served (sample, ddof = 1, unweighted).
+    """Return the standard deviation of the groups' PCOCs (sample, ddof = 1, unweighted).
+
+    It says how unevenly the values of a field are served.
 
     Groups without positives have no PCOC and are left out; the note says how many.
     """

@@ -21,9 +21,9 @@ __all__ = ["POOLED", "fitted_model", "inline_lines", "plot_lines", "prepare_line
 
 POOLED = "pooled"
 _LINE_POINTS = 160
-_SHOWN = 7
-_SHOWN_SMALL = 3
-_LEVEL = 0.95
+_MOST_CURVES = 7
+_MOST_CURVES_INLINE = 3
+_INTERVAL_LEVEL = 0.95
 
 
 def fitted_model(calibrator: Any) -> "CalibrationModel":
@@ -64,14 +64,14 @@ def plot_lines(calibrator: Any, field: Any = None) -> Any:
     """Show the pooled curve and those of the largest contexts as a Plotly figure, or the curve of one field value."""
     model = fitted_model(calibrator)
     if field is None:
-        return as_plotly(draw_curves(_largest_lines(calibrator, _SHOWN)))
+        return as_plotly(draw_curves(_largest_lines(calibrator, _MOST_CURVES)))
     contexts = _context(model, field) if model.fields else None
     return as_plotly(draw_curves(prepare_lines(calibrator, contexts, _range(model))))
 
 
 def inline_lines(model: "CalibrationModel") -> str:
     """Return the pooled curve and those of the largest contexts as a small SVG."""
-    return small_curves(_largest_lines(model, _SHOWN_SMALL))
+    return small_curves(_largest_lines(model, _MOST_CURVES_INLINE))
 
 
 def _largest_lines(calibrator: Any, shown: int) -> list[Line]:
@@ -111,7 +111,7 @@ def _band(calibrator: Any, scores: FloatArray, field: Any) -> tuple[FloatArray |
     if interval is None:
         return None, None
     try:
-        low, high = interval(scores, field=field, level=_LEVEL, score_type="probability")
+        low, high = interval(scores, field=field, level=_INTERVAL_LEVEL, score_type="probability")
     except NotSupportedError:
         return None, None
     return low, high

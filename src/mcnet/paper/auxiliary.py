@@ -14,14 +14,14 @@ from mcnet.paper.published import AUXILIARY
 from mcnet.paper.settings import Settings
 from mcnet.paper.sources import Trained
 from mcnet.paper.tasks import Sample, Task
-from mcnet.paper.trials import ROSTER, Contender, Trial, column, judge, run_trial
+from mcnet.paper.trials import ROSTER, Contender, Trial, column, contenders, judge, run_trial, settings_note
 
 __all__ = ["auxiliary"]
 
 CLAIM = "The auxiliary network raises the AUC of NeuCalib, AdaCalib and MCNet in most cases; calibration may suffer."
 
 TASKS = ("CTR (AliExpress)", "CVR (AliExpress)")
-MODELS = ("NeuCalib", "AdaCalib", "MCNet-None", "MCNet-Field")
+MODELS = ("NeuCalib", "AdaCalib", "MCNet-None", "MCNet-Field", "BayesMCNet, no field", "BayesMCNet")
 
 Results = dict[tuple[str, Trained], dict[str, list[Trial]]]
 
@@ -47,12 +47,13 @@ def auxiliary(settings: Settings) -> Page:
             "sees all features of the validation rows, which the base predictor has never met. Where the base "
             "predictor knew all features too, the auxiliary network can only add what a quarter more rows still teach; "
             "where it knew half of them, as when features are newer than the model, it has something to add.",
+            settings_note([c for c in contenders(ROSTER, settings.quick) if c.name in MODELS]),
         ),
     )
 
 
 def _trials(task: Task, seed: int, settings: Settings) -> dict[str, Trial]:
-    plain = {c.name: c for c in ROSTER}
+    plain = {contender.name: contender for contender in contenders(ROSTER, settings.quick)}
     found = {"Base": run_trial(plain["Base"], task, seed, settings.progress)}
     for model in MODELS:
         found[model] = run_trial(plain[model], task, seed, settings.progress)
@@ -87,7 +88,7 @@ def _field(contender: Contender, sample: Sample) -> NDArray[np.int32] | None:
 
 
 def _features(sample: Sample) -> pl.DataFrame:
-    """The features as a table: numbers as they are, category codes as text."""
+    """Return the features as a table: numbers as they are, category codes as text."""
     if sample.features is None:
         raise InputError("the rows have no features; the auxiliary network needs them")
     numbers = pl.DataFrame(sample.features.numbers, [f"n{i}" for i in range(sample.features.numbers.shape[1])])

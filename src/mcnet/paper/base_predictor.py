@@ -87,7 +87,7 @@ class BasePredictor:
 
     @torch.no_grad()
     def predict(self, features: Features) -> NDArray[np.float64]:
-        """The score of each row; ids that training never met count as unseen."""
+        """Return the score of each row; ids that training never met count as unseen."""
         self.network.eval()
         parts = []
         for start in range(0, len(features), BLOCK):
@@ -176,7 +176,7 @@ def _train(
 
 
 def _survey(features: Features, used: NDArray[np.bool_]) -> tuple[tuple[NDArray[np.int32], ...], Tensor, Tensor]:
-    """The ids of each category and the mean and spread of each number, among the rows to train on."""
+    """Return the ids of each category and the mean and spread of each number, among the rows to train on."""
     columns = features.categories.shape[1]
     ids: list[NDArray[np.int32]] = [np.zeros(0, dtype=np.int32)] * columns
     count, total, squares = 0, np.zeros(features.numbers.shape[1]), np.zeros(features.numbers.shape[1])
@@ -193,7 +193,7 @@ def _survey(features: Features, used: NDArray[np.bool_]) -> tuple[tuple[NDArray[
 
 
 def _places(categories: NDArray[np.int32], known: tuple[NDArray[np.int32], ...]) -> NDArray[np.int64]:
-    """The row of each id in its table: 0 for unseen ones, then the known ones in order."""
+    """Return the row of each id in its table: 0 for unseen ones, then the known ones in order."""
     result = np.zeros(categories.shape, dtype=np.int64)
     for i, ids in enumerate(known):
         place = np.minimum(np.searchsorted(ids, categories[:, i]), len(ids) - 1)

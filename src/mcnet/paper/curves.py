@@ -6,7 +6,7 @@ from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.plots import draw_curves
 from mcnet.paper.settings import Settings
 from mcnet.paper.tasks import Task
-from mcnet.paper.trials import Contender, fit_contender
+from mcnet.paper.trials import BAYES_NONE, QUICK_NETWORKS, Contender, contenders, fit_contender, settings_note
 
 __all__ = ["curves"]
 
@@ -17,13 +17,15 @@ DRAWN = (
     Contender("SIR", "sir", parameters={"bins": BINS}),
     Contender("NeuCalib", "neucalib", parameters={"bins": BINS}),
     Contender("AdaCalib", "adacalib", parameters={"candidates": (BINS,)}),
-    Contender("MCNet-None", "mcnet-bayes"),
+    Contender("MCNet-None", "mcnet", parameters={"field_aware": False, "bins": BINS}, quick=QUICK_NETWORKS),
+    BAYES_NONE,
 )
 
 
 def curves(settings: Settings) -> Page:
     """Draw the functions that were learned on the validation rows over what the test rows turned out to be."""
     figures, tables, gaps = {}, [], {}
+    compared = contenders(DRAWN, settings.quick)
     shifts = (False, True) if settings.source.simulated else (True,)
     for shift in shifts:
         task = settings.source.tasks(0, wanted=("CTR (AliExpress)",), shift=shift)[0]
@@ -32,20 +34,20 @@ def curves(settings: Settings) -> Page:
         score = np.linspace(edges[0], edges[-1], 400)
         drawn = {}
         settings.say(f"{task.name}: calibration functions")
-        for contender in DRAWN:
+        for contender in compared:
             fitted = fit_contender(contender, task)
             drawn[contender.name] = fitted.predict(score)
             inside = fitted.predict(task.test.score)
             gaps[contender.name, name] = bin_gap(task, inside, edges, posterior)
         figures[name] = draw_curves(score, drawn, bars=(edges, posterior))
     lines: list[tuple[Cell, ...]] = [
-        (contender.name, *(Value.percent([gaps[contender.name, name]]) for name in figures)) for contender in DRAWN
+        (contender.name, *(Value.percent([gaps[contender.name, name]]) for name in figures)) for contender in compared
     ]
     headings = ("Method", *(f"error by bin, {name}" for name in figures))
     tables.append(
         Table("errors", "Mean relative error of the bins' predicted mean, 10 bins of test rows", headings, lines)
     )
-    closest = [min(DRAWN, key=lambda c, n=name: gaps[c.name, n]).name for name in figures]  # type: ignore[misc]
+    closest = [min(compared, key=lambda c, n=name: gaps[c.name, n]).name for name in figures]  # type: ignore[misc]
     places = " and ".join(f"{best} ({name})" for best, name in zip(closest, figures, strict=True))
     finding = (
         f"The mean relative distance to the bins' test posterior is smallest for {places}; under a shift all functions "
@@ -53,7 +55,7 @@ def curves(settings: Settings) -> Page:
         if settings.source.simulated
         else f"The mean relative distance to the bins' test posterior is smallest for {places}."
     )
-    return Page("curves", "Calibration functions (figure)", CLAIM, finding, tables, figures)
+    return Page("curves", "Calibration functions (figure)", CLAIM, finding, tables, figures, (settings_note(compared),))
 
 
 def bin_posterior(task: Task) -> tuple[np.ndarray, np.ndarray]:
@@ -68,7 +70,7 @@ def bin_posterior(task: Task) -> tuple[np.ndarray, np.ndarray]:
 
 
 def bin_gap(task: Task, probability: np.ndarray, edges: np.ndarray, posterior: np.ndarray) -> float:
-    """The mean over bins of |predicted − observed| / observed."""
+    """Return the mean over bins of |predicted − observed| / observed."""
     place = np.clip(np.searchsorted(edges, task.test.score, side="right") - 1, 0, len(edges) - 2)
     mean = np.bincount(place, probability, len(edges) - 1) / np.bincount(place, minlength=len(edges) - 1)
     if task.test.truth is not None:

@@ -1,4 +1,4 @@
-"""The table of efficiency: time an epoch and memory against T, and the time to calibrate one row."""
+"""The table of efficiency: time per epoch and memory against T, and the time to calibrate one row."""
 
 import time
 from typing import Any
@@ -14,7 +14,7 @@ from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.published import EFFICIENCY, INFERENCE
 from mcnet.paper.settings import Settings
 from mcnet.paper.tasks import Task
-from mcnet.paper.trials import ROSTER, Contender, fit_contender, predict
+from mcnet.paper.trials import ROSTER, Contender, contenders, fit_contender, predict, settings_note
 
 __all__ = ["efficiency"]
 
@@ -45,7 +45,7 @@ def efficiency(settings: Settings) -> Page:
             )
     fits: list[tuple[Cell, ...]] = []
     times = {}
-    for contender in ROSTER:
+    for contender in contenders(ROSTER, settings.quick):
         settings.say(f"fit and evaluation, {contender.name}")
         fit_seconds, row_seconds = time_calibrator(contender, task, 3)
         times[contender.name] = row_seconds
@@ -62,13 +62,13 @@ def efficiency(settings: Settings) -> Page:
         Table(
             "training",
             f"One step of literal training (batches of {BATCH}, 20 bins, 2 × 128)",
-            ("Method", "s a step", "min an epoch of 3.04 M rows", "MiB kept for backward", "paper (GPU)"),
+            ("Method", "s per step", "min per epoch of 3.04 M rows", "MiB kept for backward", "paper (GPU)"),
             training,
         ),
         Table(
             "methods",
             f"Fit on the sketch of {len(task.validation):,} rows, and evaluation of the compiled curve",
-            ("Method", "fit s", "ns a row", "paper ns a row"),
+            ("Method", "fit s", "ns per row", "paper ns per row"),
             fits,
         ),
     ]
@@ -80,13 +80,20 @@ def efficiency(settings: Settings) -> Page:
         f"{slowest.mean / quickest.mean:.1f} times as long as at T = 10, where the paper's GPU shows no difference; "
         "integrating the gradient keeps what backward needs independent of T, as the paper says. The fit on a sketch "
         f"does not depend on the number of rows, and the compiled MCNet-None takes "
-        f"{1e9 * times['MCNet-None']:.0f} ns a row, against 12,200 in the paper."
+        f"{1e9 * times['MCNet-None']:.0f} ns per row, against 12,200 in the paper."
     )
-    return Page("efficiency", "Time and memory", CLAIM, finding, tables)
+    return Page(
+        "efficiency",
+        "Time and memory",
+        CLAIM,
+        finding,
+        tables,
+        notes=(settings_note(contenders(ROSTER, settings.quick)),),
+    )
 
 
 def time_step(task: Task, steps: int, lean: bool, repeats: int) -> tuple[float, int]:
-    """The seconds of one training step at T = `steps`, and the bytes that its forward pass keeps for the backward."""
+    """Return the seconds of one training step at T = `steps`, and the bytes that it keeps for the backward pass."""
     config, _ = paper_config(field=False)
     sample = task.validation
     score, label = sample.score[:BATCH], sample.label[:BATCH].astype(np.float64)
@@ -118,7 +125,7 @@ def time_step(task: Task, steps: int, lean: bool, repeats: int) -> tuple[float, 
 
 
 def time_calibrator(contender: Contender, task: Task, repeats: int) -> tuple[float, float]:
-    """The seconds of a fit on the sketch, and of the evaluation of one row among many."""
+    """Return the seconds of a fit on the sketch, and of the evaluation of one row among many."""
     start = time.perf_counter()
     fitted = fit_contender(contender, task)
     fit_seconds = time.perf_counter() - start

@@ -37,7 +37,7 @@ SCORES = np.linspace(0.005, 0.995, 4001)
 
 
 def toy_truth(score: FloatArray) -> FloatArray:
-    """A smooth increasing truth with two bends; steeper than the score in places, flat in others."""
+    """Return a smooth increasing truth with two bends; steeper than the score in places, flat in others."""
     x = np.asarray(score, dtype=np.float64)
     rise = x + 0.10 * np.sin(2.0 * np.pi * x) - 0.025 * np.sin(6.0 * np.pi * x)
     return np.asarray(0.05 + 0.85 * rise**1.5 / (rise**1.5 + (1.0 - rise) ** 1.2))
@@ -102,12 +102,12 @@ def slope_bound() -> float:
 
 @cache
 def toy_sketch() -> Sketch:
-    """The toy truth as rows without noise: at each score, the exact share of positives."""
+    """Return the toy truth as rows without noise: at each score, the exact share of positives."""
     return Sketch.from_rows(SCORES, toy_truth(SCORES), weight=np.full(len(SCORES), 1000.0), resolution="exact")
 
 
 def fit_toy(kind: str, bins: int) -> FloatArray:
-    """The function that a kind of calibration learns from the toy truth."""
+    """Return the function that a kind of calibration learns from the toy truth."""
     method, parameters = KINDS[kind]
     return calibrator(method, bins=bins, **parameters).fit_sketch(toy_sketch()).predict(SCORES)
 
@@ -129,6 +129,6 @@ def fit_bank_to_toy(width: int, scaled: bool) -> FloatArray:
 
 
 def worst(probability: FloatArray) -> float:
-    """The largest error in probability, away from the very ends."""
+    """Return the largest error in probability, away from the very ends."""
     inside = (SCORES > 0.02) & (SCORES < 0.98)
     return float(np.abs(probability - toy_truth(SCORES))[inside].max())

@@ -38,7 +38,7 @@ class LiteralRecipe:
     seed: int = 0
 
     def smaller(self) -> "LiteralRecipe":
-        """The same run with networks and quadrature that a small machine trains quickly."""
+        """Return the same run with networks and quadrature that a small machine trains quickly."""
         return replace(self, steps=8, hidden=(32, 32))
 
 
@@ -80,7 +80,7 @@ def train_literal(
 
 
 def predict_literal(fit: BankFit, task: Task, sample: Sample, field: bool) -> FloatArray:
-    """The probabilities that a literal run gives to rows; those outside (0, 1) are clipped, as they must be."""
+    """Return the probabilities that a literal run gives to rows; those outside (0, 1) are clipped, as they must be."""
     codes, _ = _codes(task, sample, field)
     return fit.predict(logit(clip_scores(sample.score)), codes)
 

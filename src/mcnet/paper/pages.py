@@ -29,14 +29,14 @@ class Value:
 
     @classmethod
     def of(cls, values: Sequence[float], digits: int = 4, factor: float = 1.0, unit: str = "") -> "Value":
-        """The mean and the sample standard deviation of one figure a seed."""
+        """Return the mean and the sample standard deviation of one figure per seed."""
         found = np.asarray(values, dtype=np.float64)
         spread = float(found.std(ddof=1)) if len(found) > 1 else math.nan
         return cls(float(found.mean()) if len(found) else math.nan, spread, digits, factor, unit)
 
     @classmethod
     def percent(cls, values: Sequence[float]) -> "Value":
-        """A share, shown in percent."""
+        """Return a share, shown in percent."""
         return cls.of(values, digits=2, factor=100.0, unit="%")
 
     def __str__(self) -> str:
@@ -61,13 +61,13 @@ class Table:
     lines: list[tuple[Cell, ...]]
 
     def markdown(self) -> str:
-        """The table for people."""
+        """Return the table for people."""
         aligned = ["---" if not _is_value(self.lines, place) else "---:" for place in range(len(self.headings))]
         rows = [self.headings, tuple(aligned), *(tuple(map(str, line)) for line in self.lines)]
         return f"**{self.caption}**\n\n" + "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 
     def write_csv(self, path: Path) -> None:
-        """The table for programs: means and standard deviations as plain numbers."""
+        """Return the table for programs: means and standard deviations as plain numbers."""
         valued = [_is_value(self.lines, place) for place in range(len(self.headings))]
         header: list[str] = []
         for heading, numeric in zip(self.headings, valued, strict=True):

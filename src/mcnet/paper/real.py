@@ -81,7 +81,7 @@ class AliExpress:
         return [replace(task, published=f"{task.kind} (AliExpress)") for task in found]
 
     def with_features(self, tasks: list[Task]) -> list[Task]:
-        """The same tasks with their features."""
+        """Return the same tasks with their features."""
         result = []
         for task in tasks:
             validation, test = (rows.features.take(rows.index(task.kind, part)) for rows, part in self._parts())
@@ -125,11 +125,11 @@ class _Rows:
         return len(self.field)
 
     def label(self, kind: str) -> NDArray[np.int8]:
-        """The label of a task."""
+        """Return the label of a task."""
         return self.click if kind == "CTR" else self.conversion
 
     def index(self, kind: str, part: NDArray[np.bool_]) -> Any:
-        """The rows of a task among those of a part: all of them, or the clicked ones."""
+        """Return the rows of a task among those of a part: all of them, or the clicked ones."""
         kept = part if kind == "CTR" else part & (self.click == 1)
         return slice(None) if kept.all() else np.flatnonzero(kept)
 

@@ -10,7 +10,7 @@ from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.plots import draw_lines
 from mcnet.paper.settings import Settings
 from mcnet.paper.tasks import Task
-from mcnet.paper.trials import Contender, Trial, column, judge, run_trial
+from mcnet.paper.trials import MCNET_FIELD, MCNET_NONE, Contender, Trial, column, contenders, judge, run_trial
 
 __all__ = ["sensitivity"]
 
@@ -34,6 +34,7 @@ def sensitivity(settings: Settings) -> Page:
     grid = QUICK_GRID if settings.quick else FULL_GRID
     results: dict[tuple[str, str, float], list[Trial]] = {}
     anchors: dict[tuple[str, str], list[Trial]] = {}
+    converged = {made.name: made for made in contenders((MCNET_NONE, MCNET_FIELD), settings.quick)}
     for seed in range(settings.seeds):
         task = settings.source.tasks(seed, wanted=("CTR (AliExpress)",))[0]
         task = task.first(QUICK_ROWS if settings.quick else FULL_ROWS)
@@ -44,9 +45,7 @@ def sensitivity(settings: Settings) -> Page:
                     settings.say(f"{variant}, {TITLES[parameter]} = {value:g}, seed {seed}")
                     trial = _trial(task, field, parameter, value, seed, settings)
                     results.setdefault((variant, parameter, value), []).append(trial)
-            anchors.setdefault((variant, "converged"), []).append(
-                run_trial(Contender(variant, "mcnet-bayes", sees_field=field), task, seed)
-            )
+            anchors.setdefault((variant, "converged"), []).append(run_trial(converged[variant], task, seed))
         anchors.setdefault(("Base", "scores"), []).append(run_trial(Contender("Base", "base"), task, seed))
     lines: list[tuple[Cell, ...]] = []
     for (variant, parameter, value), trials in results.items():

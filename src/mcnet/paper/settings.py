@@ -27,7 +27,7 @@ class Settings:
             self.progress(text)
 
     def sentence(self) -> str:
-        """The settings in one line, for the head of a page."""
+        """Return the settings in one line, for the head of a page."""
         size = f" at scale {self.scale:g}" if self.source.simulated else ""
         count = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
         return f"Data: {self.source.title}{size}; {count}; mean (standard deviation)."

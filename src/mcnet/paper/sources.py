@@ -26,7 +26,7 @@ class Source(Protocol):
     def tasks(
         self, seed: int, *, wanted: tuple[str, ...] = ALL_TASKS, shift: bool = True, trained: Trained | None = None
     ) -> list[Task]:
-        """The tasks of a seed, in the order wanted.
+        """Return the tasks of a seed, in the order wanted.
 
         A simulation can leave out the shift from validation to test rows, and can have its rows scored by a base
         predictor trained on "all" features, or on "half" of them, instead of reporting its own distorted scores.
@@ -72,7 +72,7 @@ class SimulatedSource:
 
 
 def _sample(part: Impressions, kind: str, features: Features | None) -> Sample:
-    """The rows of a task: all impressions for CTR, the clicked ones for CVR."""
+    """Return the rows of a task: all impressions for CTR, the clicked ones for CVR."""
     log = part.click if kind == "CTR" else part.conversion
     rows: Any = slice(None) if kind == "CTR" else part.clicked
     return Sample(

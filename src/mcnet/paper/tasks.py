@@ -29,7 +29,7 @@ class Features:
         return len(self.numbers)
 
     def take(self, rows: Any) -> "Features":
-        """Some of the rows."""
+        """Return some of the rows."""
         return Features(self.numbers[rows], self.categories[rows])
 
     def half(self) -> "Features":
@@ -56,7 +56,7 @@ class Sample:
         return np.lexsort((self.score, self.field))
 
     def take(self, rows: Any) -> "Sample":
-        """Some of the rows."""
+        """Return some of the rows."""
         return Sample(
             self.score[rows],
             self.label[rows],
@@ -88,11 +88,11 @@ class Task:
         return Sketch.from_rows(part.score, part.label, field=part.field)
 
     def first(self, rows: int) -> "Task":
-        """The same task with only so many rows to calibrate on."""
+        """Return the same task with only so many rows to calibrate on."""
         return replace(self, validation=self.validation.take(slice(0, rows)))
 
     def scored(self, validation: FloatArray, test: FloatArray) -> "Task":
-        """The same rows with other scores."""
+        """Return the same rows with other scores."""
         return replace(self, validation=replace(self.validation, score=validation), test=replace(self.test, score=test))
 
 

@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,23 +15,56 @@ from mcnet.errors import CalibrationWarning
 from mcnet.metrics import auc, f_rce, group_pcoc, group_sums, kl_to_truth, log_loss, pcoc, pcoc_std
 from mcnet.paper.tasks import Sample, Task
 
-__all__ = ["ROSTER", "Contender", "Trial", "fit_contender", "measure", "order_violations", "run_trial"]
+__all__ = [
+    "BAYES",
+    "BAYES_NONE",
+    "MCNET_FIELD",
+    "MCNET_NONE",
+    "ROSTER",
+    "Contender",
+    "Trial",
+    "contenders",
+    "fit_contender",
+    "measure",
+    "order_violations",
+    "run_trial",
+    "settings_note",
+]
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A line of the paper's tables: a method of the registry, its parameters, and whether it sees the field."""
+    """A line of a table: a method of the registry, its parameters, and whether it sees the field."""
 
     name: str
     method: str
     sees_field: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters that a quick run changes, so that it takes seconds."""
 
     def build(self, seed: int = 0, **changes: Any) -> Calibrator:
-        """An unfitted calibrator; the seed matters only to methods that have one."""
+        """Return an unfitted calibrator; the seed matters only to methods that have one."""
         made = calibrator(self.method, **{**self.parameters, **changes})
         return made.set_params(seed=seed) if "seed" in made.get_params() else made
 
+    def settings(self) -> str:
+        """Return the method with the parameters that differ from its defaults.
+
+        >>> Contender("SIR", "sir", parameters={"bins": 20}).settings()
+        'SIR = sir(bins=20)'
+        """
+        given = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
+        return f"{self.name} = {self.method}({given})"
+
+
+QUICK_NETWORKS: Mapping[str, Any] = {"bins": 5, "hidden": (16,), "embedding": 4}
+"""The networks of a quick run: a few small ones instead of 20 of 2 × 128."""
+
+MCNET_NONE = Contender("MCNet-None", "mcnet", parameters={"field_aware": False, "bins": 20}, quick=QUICK_NETWORKS)
+MCNET_FIELD = Contender("MCNet-Field", "mcnet", sees_field=True, parameters={"bins": 20}, quick=QUICK_NETWORKS)
+BAYES_NONE = Contender("BayesMCNet, no field", "mcnet-bayes", parameters={"field_aware": False})
+BAYES = Contender("BayesMCNet", "mcnet-bayes", sees_field=True)
 
 ROSTER = (
     Contender("Base", "base"),
@@ -43,9 +76,24 @@ ROSTER = (
     Contender("SIR", "sir", parameters={"bins": 20}),
     Contender("NeuCalib", "neucalib", parameters={"bins": 20}),
     Contender("AdaCalib", "adacalib", sees_field=True),
-    Contender("MCNet-None", "mcnet-bayes"),
-    Contender("MCNet-Field", "mcnet-bayes", sees_field=True),
+    MCNET_NONE,
+    MCNET_FIELD,
+    BAYES_NONE,
+    BAYES,
 )
+"""The methods of the paper's Table 1, and BayesMCNet without and with the field."""
+
+
+def contenders(roster: Sequence[Contender], quick: bool) -> list[Contender]:
+    """Return the contenders of a run, with their smaller settings if it is quick."""
+    if not quick:
+        return list(roster)
+    return [replace(contender, parameters={**contender.parameters, **contender.quick}) for contender in roster]
+
+
+def settings_note(roster: Sequence[Contender]) -> str:
+    """Return a sentence with the settings of those contenders whose parameters are not all defaults."""
+    return f"Settings: {'; '.join(contender.settings() for contender in roster if contender.parameters)}."
 
 
 @dataclass(frozen=True)
@@ -72,7 +120,7 @@ def fit_contender(contender: Contender, task: Task, seed: int = 0, **changes: An
 
 
 def predict(fitted: Calibrator, sample: Sample) -> FloatArray:
-    """The calibrated probabilities of a sample, with its field if the model has one."""
+    """Return the calibrated probabilities of a sample, with its field if the model has one."""
     needs_field = bool(fitted.model_.contexts.names)
     return fitted.predict(sample.score, field=sample.field if needs_field else None)
 
@@ -98,7 +146,7 @@ def judge(task: Task, test: FloatArray, validation: FloatArray, seconds: float =
 
 
 def measure(probability: FloatArray, sample: Sample) -> dict[str, float]:
-    """The figures of the paper and those it could not have: log-loss, distance to the truth, order violations."""
+    """Return the figures of the paper, and those it does not have: log-loss, distance to the truth, falls."""
     sums = group_sums(probability, sample.label, sample.field)
     return {
         "pcoc": pcoc(sums).value,
@@ -112,7 +160,7 @@ def measure(probability: FloatArray, sample: Sample) -> dict[str, float]:
 
 
 def order_violations(probability: FloatArray, sample: Sample) -> int:
-    """How many neighbours in the order of scores, inside a field value, are put in the opposite order."""
+    """Count the neighbours in the order of scores, inside a field value, that are put in the opposite order."""
     order = sample.order
     p, s, c = probability[order], sample.score[order], sample.field[order]
     falls = (p[1:] < p[:-1] - 1e-12) & (c[1:] == c[:-1]) & (s[1:] > s[:-1])
@@ -120,5 +168,5 @@ def order_violations(probability: FloatArray, sample: Sample) -> int:
 
 
 def column(trials: Sequence[Trial], name: str) -> list[float]:
-    """One figure of every trial."""
+    """Return one figure of every trial."""
     return [trial[name] for trial in trials]

@@ -30,7 +30,7 @@ class FittedBeside:
     known: tuple[NDArray[np.int32], ...]
 
     def predict(self, sample: Sample) -> FloatArray:
-        """The probabilities of rows with features."""
+        """Return the probabilities of rows with features."""
         features = _features(sample)
         places = _places(features.categories, self.known)
         return self.fit.predict(logit(clip_scores(sample.score)), _no_field(sample), features.numbers, places)
@@ -70,7 +70,7 @@ def fit_epochs(task: Task, epochs: int, seed: int = 0, progress: Callable[[str],
 
 
 def batch_for(rows: int) -> int:
-    """The paper's batches of 2048, smaller where there are few rows, so that an epoch still has steps to take."""
+    """Return the batch size: 2048 as in the paper, smaller for few rows, so that an epoch still has steps."""
     return int(np.clip(rows // 50, 64, 2048))
 
 
@@ -85,7 +85,7 @@ def _no_field(sample: Sample) -> NDArray[np.int64]:
 
 
 def _places(categories: NDArray[np.int32], known: tuple[NDArray[np.int32], ...]) -> NDArray[np.int64]:
-    """The place of each category among the known ones, -1 where it is unseen."""
+    """Return the place of each category among the known ones, -1 where it is unseen."""
     result = np.empty(categories.shape, dtype=np.int64)
     for i, ids in enumerate(known):
         place = np.minimum(np.searchsorted(ids, categories[:, i]), len(ids) - 1)
