@@ -273,3 +273,11 @@ def test_rows_that_were_replaced_do_not_come_back_by_compacting(journal):
     journal.compact(before=9)
     assert journal.sketch() == rows(2) + rows(3)
     assert len(journal.batches()) == 1
+
+
+def test_periods_of_one_file_add_up_without_a_warning(journal, tmp_path):
+    days = ["2026-11-01"] * 150 + ["2026-11-02"] * 150
+    rows = {"p": np.linspace(0.1, 0.9, 300), "click": [0, 1] * 150, "ts": days}
+    pl.DataFrame(rows).write_parquet(tmp_path / "log.parquet")
+    journal.add_files(tmp_path / "log.parquet", score="p", label="click", time="ts", every="1d")
+    assert journal.sketch().rows == 300

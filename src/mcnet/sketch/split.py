@@ -38,7 +38,9 @@ def sketches_by(sketch: Sketch, name: str) -> dict[str, Sketch]:
             kept = sketch.cells.take(inside)
             cells = Cells(renumbered.astype(np.int32), kept.key, kept.fold, kept.sums)
             share = float(kept.sums[:, 0].sum()) / sketch.total_weight
-            part = replace(sketch, contexts=sketch.contexts.subset(used), cells=cells, rows=round(sketch.rows * share))
+            contexts = sketch.contexts.subset(used)
+            # Parts of one sketch may be added again, so each is a source of its own.
+            part = replace(sketch, contexts=contexts, cells=cells, rows=round(sketch.rows * share), known_sources=None)
             parts[MISSING_LABEL if value is None else value] = part.only(*others)
     return parts
 
