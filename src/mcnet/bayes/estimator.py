@@ -4,10 +4,13 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal, Self
 
+import numpy as np
+
 from mcnet._shared.math import logit, sigmoid
 from mcnet._shared.typing import FloatArray, ScoreType
-from mcnet.bayes.fit_sketch import belief_limit, family_of, fit_bayes_sketch, fit_one_curve
+from mcnet.bayes.fit_sketch import belief_limit, family_of, fit_bayes_sketch, fit_one_curve, fit_quickly
 from mcnet.bayes.isotonic_mixture import earned_share, mixed_with_isotonic
+from mcnet.bayes.period_tempering import PeriodEvidence, cells_of
 from mcnet.bayes.posterior_model import BayesFit
 from mcnet.bayes.uncertainty import FitUncertainty
 from mcnet.calibrators.base import Calibrator, FieldUse, Fitted
@@ -15,6 +18,7 @@ from mcnet.calibrators.exact_prediction import exact_codes
 from mcnet.calibrators.histogram import check_bins
 from mcnet.calibrators.one_class_warnings import warn_of_gaps
 from mcnet.calibrators.parameter_checks import check_penalties, is_positive
+from mcnet.calibrators.period_blocks import PeriodBlocks
 from mcnet.calibrators.training_state import TrainingState, load_state, save_state
 from mcnet.calibrators.warm_start import EarlierFit
 from mcnet.curves.compile import family_curves
@@ -106,6 +110,12 @@ class BayesMCNet(Calibrator):
         """Fit on a sketch of any number of rows."""
         earlier = EarlierFit.of(self, "posterior_") if self.warm_start else None
         return self._fit_by(sketch, lambda given: self._solve(given, earlier))
+
+    def _fit_periods(self, rows: PeriodBlocks) -> dict[str, float]:
+        earlier = EarlierFit.of(self, "posterior_") if self.warm_start else None
+        self._fit_by(rows.total, lambda given: self._solve(given, earlier, rows))
+        learnt: dict[str, float] = self.__dict__.pop("_learnt", {})
+        return learnt
 
     def predict(
         self,
@@ -208,7 +218,7 @@ class BayesMCNet(Calibrator):
         constant = super()._degenerate(sketch.pooled())
         return constant and replace(constant, balanced_by=sketch.contexts.names)
 
-    def _solve(self, sketch: Sketch, earlier: EarlierFit | None) -> Fitted:
+    def _solve(self, sketch: Sketch, earlier: EarlierFit | None, rows: PeriodBlocks | None = None) -> Fitted:
         """Find the maximum of the posterior and compile its curves."""
         warn_of_gaps(self.method, sketch)
         served = sketch if self.field_aware else sketch.pooled()  # as its rows are served
@@ -221,15 +231,28 @@ class BayesMCNet(Calibrator):
             "balance": self.balance,
             "start": None if earlier is None else earlier.network,
         }
+        evidence = None if rows is None else self._evidence(rows, sketch)
+        tempered = sketch if evidence is None else (1.0 / evidence.tempering) * sketch
         if self.field_aware:
-            self.posterior_ = fit_bayes_sketch(sketch, interactions=self.interactions, **given)
+            self.posterior_ = fit_bayes_sketch(tempered, interactions=self.interactions, **given)
         else:
-            self.posterior_ = fit_one_curve(sketch, **given)
+            self.posterior_ = fit_one_curve(tempered, **given)
+        level_variance = 0.0
+        if evidence is not None:
+            variance = evidence.level_variance(self.posterior_)
+            shift = evidence.level_shift(self.posterior_, variance.lasting)
+            level_variance = variance.total
+            self.posterior_ = self.posterior_.shifted(shift)
+            level_error = float(np.sqrt(level_variance))
+            self._learnt = {"tempering": evidence.tempering, "level_error": level_error, "level_shift": shift}
         family = family_of(self.posterior_, belief_limit(sketch.total_weight)).rounded()
         contexts = sketch.contexts.completed(EVERY_COMBINATION) if self.field_aware else Contexts.none()
         curves, self.compiled_error_ = family_curves(family, contexts.table)
-        automatic = self.isotonic_share == "auto"
-        self.isotonic_share_ = earned_share(served, curves, contexts) if automatic else float(self.isotonic_share)
+        if self.isotonic_share != "auto":
+            self.isotonic_share_ = float(self.isotonic_share)
+        else:
+            # Rows held back at random prove nothing where the rows of a period go together.
+            self.isotonic_share_ = 0.0 if rows is not None else earned_share(served, curves, contexts)
         if self.isotonic_share_ > 0.0:
             curves = mixed_with_isotonic(served, curves, contexts, self.isotonic_share_)
         return Fitted(
@@ -238,5 +261,14 @@ class BayesMCNet(Calibrator):
             family,
             isotonic_share=self.isotonic_share_,
             balanced_by=() if self.field_aware else sketch.contexts.names,
-            uncertainty=FitUncertainty(self.posterior_, family),
+            # The level of the time to come has the same variance once more.
+            uncertainty=FitUncertainty(self.posterior_, family, 2.0 * level_variance),
         )
+
+    def _evidence(self, rows: PeriodBlocks, sketch: Sketch) -> PeriodEvidence:
+        """Return what the periods say, with the contexts that the curves will have."""
+        seen = sketch if self.field_aware else sketch.pooled()
+        panels = None if self.bins == "auto" else max(self.bins, 2)
+        fit = fit_quickly(seen, panels=panels, interactions=self.interactions and self.field_aware)
+        blocks = [cells_of(block if self.field_aware else block.pooled(), seen.contexts) for block in rows.blocks]
+        return PeriodEvidence(blocks, seen.contexts.table.astype(np.int64), fit)

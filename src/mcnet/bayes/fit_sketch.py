@@ -1,5 +1,6 @@
 """From a sketch to a fit of BayesMCNet, and from there to a family of curves."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 
@@ -10,12 +11,13 @@ from mcnet._shared.math import sums_by
 from mcnet._shared.user_warnings import warn
 from mcnet.bayes.field_pairs import MOST_PAIRS, interacting_pairs
 from mcnet.bayes.fit import fit_bayes
+from mcnet.bayes.period_tempering import Cells
 from mcnet.bayes.posterior_model import BayesFit
 from mcnet.bayes.prior import Strengths, default_strengths
 from mcnet.curves.family import CurveFamily
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["belief_limit", "family_of", "field_pairs", "fit_bayes_sketch", "fit_one_curve"]
+__all__ = ["belief_limit", "family_of", "field_pairs", "fit_bayes_sketch", "fit_one_curve", "fit_quickly"]
 
 _MOST_COMBINATIONS = 200_000
 # A prior variance that holds every field value on the common curve.
@@ -66,6 +68,19 @@ def fit_bayes_sketch(
         start=start,
         covariance=covariance,
     ).recentred()
+
+
+def fit_quickly(sketch: Sketch, *, panels: int | None, interactions: bool) -> Callable[[Cells], BayesFit]:
+    """Return a function that fits cells with the contexts of a sketch, without their covariance."""
+    contexts = sketch.contexts
+    sizes = [len(known) for known in contexts.values]
+    pairs = _pairs(sketch, panels, None) if interactions else ()
+
+    def fit(cells: Cells) -> BayesFit:
+        columns = cells.logits, cells.context, cells.weight, cells.positives
+        return fit_bayes(*columns, contexts.table, sizes, pairs=pairs, panels=panels, covariance=False, lift=False)
+
+    return fit
 
 
 def _pairs(sketch: Sketch, panels: int | None, start: BayesFit | None) -> list[tuple[int, int]]:

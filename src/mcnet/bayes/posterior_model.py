@@ -92,6 +92,12 @@ class BayesFit:
             values[field] = values[field] - common
         return replace(self, state=State(shared, values))
 
+    def shifted(self, offset: float) -> BayesFit:
+        """The same curves, every one moved by an offset in logits."""
+        shared = self.state.shared.copy()
+        shared[0] += offset
+        return replace(self, state=State(shared, self.state.values))
+
     def without_values(self) -> BayesFit:
         """The shared curve alone, as a model without fields."""
         return replace(

@@ -13,7 +13,7 @@ prior precision P_k of the coefficients that share the k-th strength.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -53,11 +53,16 @@ class FitUncertainty:
 
     fit: BayesFit
     family: CurveFamily
+    level_variance: float = 0.0
+    """What the common level is less certain than the rows alone say, since periods differ."""
 
     @cached_property
     def computed(self) -> CurveUncertainty:
         """The variances."""
-        return uncertainty_of(self.fit, self.family)
+        found = uncertainty_of(self.fit, self.family)
+        if self.level_variance == 0.0:
+            return found
+        return replace(found, common=found.common + self.level_variance).rounded()
 
     def band(self, logits: FloatArray, codes: NDArray[Any], level: float) -> tuple[FloatArray, FloatArray]:
         """Return the credible interval of each row's calibrated logit, as CurveUncertainty does."""

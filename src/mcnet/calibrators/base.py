@@ -1,7 +1,7 @@
 """The base class of every calibrator: fit on a sketch, predict through curves."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import inf
 from os import PathLike
@@ -14,6 +14,8 @@ from sklearn.base import BaseEstimator
 from mcnet._shared.math import sums_by
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet._shared.user_warnings import warn
+from mcnet.calibrators.period_blocks import PeriodBlocks, PeriodSource, period_blocks
+from mcnet.calibrators.period_effects import PeriodEffects, period_effects
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily
 from mcnet.data.columns import check_lengths, labels_column, weights_column
@@ -87,6 +89,8 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
     """What to do about a field that is of no use."""
 
     model_: CalibrationModel
+    periods_: PeriodEffects
+    """What `fit_journal` learnt from how periods differ."""
     constant_because_: str
     """Why there was nothing to learn from, where the calibrated probability is a constant."""
 
@@ -120,6 +124,32 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
     def fit_sketch(self, sketch: Sketch) -> Self:
         """Fit on a sketch of any number of rows; a method without use for its fields pools them, with a warning."""
         return self._fit_by(sketch, self._fit)
+
+    def fit_journal(
+        self, journal: PeriodSource | Mapping[str, Sketch], *, since: Any = None, until: Any = None
+    ) -> Self:
+        """Fit on periods, of which each may have an effect of its own: a day of bad weather, a campaign.
+
+        Rows of one period are not independent. `BayesMCNet` learns from how periods differ how much its rows are worth:
+        it believes differences of field values less, and its intervals are wider. Other methods fit the sum of the
+        periods. What was learnt is in `periods_` and in the history of the model.
+
+        Parameters
+        ----------
+        journal : a `Journal`, or a mapping of periods, in their order, to sketches.
+        since, until : the first and the last period of a journal to fit on, both included.
+        """
+        rows = period_blocks(journal, since, until)
+        learnt = self._fit_periods(rows)
+        self.periods_ = period_effects(self.model_, rows, **learnt)
+        history = {**self.model_.provenance, "periods": self.periods_.to_dict()}
+        self.model_ = replace(self.model_, provenance=history)
+        return self
+
+    def _fit_periods(self, rows: PeriodBlocks) -> dict[str, float]:
+        """Fit on blocks of periods; return what was learnt from how they differ."""
+        self.fit_sketch(rows.total)
+        return {}
 
     def _fit_by(self, sketch: Sketch, fit: Callable[[Sketch], Fitted]) -> Self:
         """Check the sketch and the parameters, forget the past, fit, and make the model."""

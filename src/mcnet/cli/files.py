@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mcnet.sketch.sketch import Sketch
 
 __all__ = [
+    "by_period",
     "check_output",
     "columns_of",
     "load_model",
@@ -25,7 +26,11 @@ __all__ = [
     "remembered",
     "row_count",
     "score_type",
+    "with_time",
 ]
+
+DEFAULT_PERIOD = "1d"
+"""What a column of time is cut to unless --every says otherwise."""
 
 
 def check_output(path: str, inputs: Sequence[str], *, force: bool, endings: Sequence[str] = ()) -> None:
@@ -92,6 +97,31 @@ def columns_of(context: Any, files: Sequence[str], **options: Any) -> dict[str, 
         "score_type": "logit" if logits else "probability",
         "negatives_kept": 1.0 if negatives_kept is None else negatives_kept,
     }
+
+
+def with_time(columns: dict[str, Any], files: Sequence[str], time: str, every: str | None) -> dict[str, Any]:
+    """Return the options of `read_sketch` with a column of time as a further field, cut to periods (days)."""
+    from mcnet.sketch.read import is_finished
+
+    finished = is_finished(list(files))
+    fields = list(columns.get("field") or [])
+    if time in fields:
+        raise InputError(f"{time} is the column of time and a field; name it once, with --time")
+    cut = {} if every is None and finished else {time: every or DEFAULT_PERIOD}
+    # A saved sketch keeps all its fields unless some are named.
+    return {**columns, "field": [*fields, time] if fields or not finished else None, "every": cut}
+
+
+def by_period(sketch: "Sketch", time: str) -> "dict[str, Sketch]":
+    """Return the sketch of each period; rows without a moment are refused."""
+    from mcnet.data.fields import MISSING_LABEL
+    from mcnet.sketch.split import sketches_by
+
+    parts = sketches_by(sketch, time)
+    if MISSING_LABEL in parts:
+        rows = parts[MISSING_LABEL].rows
+        raise InputError(f"{rows:,} rows have no moment in {time}; drop these rows, or give them one")
+    return parts
 
 
 def load_model(path: str) -> "CalibrationModel":

@@ -15,6 +15,8 @@ def fit(
     label: options.Label = None,
     field: options.Fields = None,
     weight: options.Weight = None,
+    time: options.Time = None,
+    every: options.Every = None,
     method: options.Method = "mcnet-bayes",
     parameters: options.Parameters = None,
     logits: options.Logits = None,
@@ -25,7 +27,8 @@ def fit(
 ) -> None:
     """Fit a method on logs and save the model.
 
-    The rows are read once and sketched; the model remembers its columns, so that apply finds them.
+    The rows are read once and sketched; the model remembers its columns, so that apply finds them. With --time the
+    fit learns from how periods differ: rows of one day are not independent.
 
     \b
     Example:
@@ -34,8 +37,9 @@ def fit(
     """
     from mcnet.calibrators.registry import calibrator
     from mcnet.cli.config import printer_of
-    from mcnet.cli.files import check_output, columns_of, read_sketch
+    from mcnet.cli.files import by_period, check_output, columns_of, read_sketch, with_time
     from mcnet.cli.parameters import parse_parameters
+    from mcnet.errors import InputError
 
     printer = printer_of(context, json, quiet)
     check_output(output, logs, force=force)
@@ -50,9 +54,13 @@ def fit(
         logits=logits,
         negatives_kept=negatives_kept,
     )
+    if time is not None:
+        columns = with_time(columns, logs, time, every)
+    elif every is not None:
+        raise InputError("--every cuts a column of time to periods; pass --time too")
     sketch = read_sketch(printer, logs, **columns)
     with printer.steps(f"fitting {chosen.method}"):
-        model = chosen.fit_sketch(sketch).model_
+        model = (chosen.fit_sketch(sketch) if time is None else chosen.fit_journal(by_period(sketch, time))).model_
     model.save(output)
     printer.note(f"{sketch.rows:,} rows, {sketch.total_positives:,.10g} positives → {model} → {output}")
     printer.result({"output": output, "method": model.method, **model.provenance})

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "Every",
     "Fields",
     "Folds",
     "Force",
@@ -22,6 +23,7 @@ __all__ = [
     "Quiet",
     "Score",
     "Thresholds",
+    "Time",
     "Weight",
 ]
 
@@ -51,6 +53,18 @@ Fields = Annotated[
     list[str] | None, typer.Option("--field", metavar="COLUMN", help="A field, such as country; may be repeated.")
 ]
 Weight = Annotated[str | None, typer.Option("--weight", metavar="COLUMN", help="The column of weights.")]
+Time = Annotated[
+    str | None, typer.Option("--time", metavar="COLUMN", help="The column of time: learn from how periods differ.")
+]
+Every = Annotated[
+    str | None,
+    typer.Option(
+        "--every",
+        metavar="PERIOD",
+        help="Cut --time to periods: 15m, 1h, 1d (the default), 1w, 1mo, or a number for a column that counts.",
+        show_default=False,
+    ),
+]
 Logits = Annotated[
     bool | None,
     typer.Option(

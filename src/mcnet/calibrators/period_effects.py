@@ -1,0 +1,131 @@
+"""How much periods differ: the variance of their effects, and how many rows are worth one independent row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mcnet._shared.math import sigmoid, sums_by
+from mcnet._shared.typing import FloatArray
+from mcnet.calibrators.period_blocks import PeriodBlocks
+from mcnet.model.model import CalibrationModel
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["PeriodEffects", "fitted_level", "level_error", "period_effects"]
+
+FEWEST_GROUPS = 3
+"""The variance of a level is not estimated from fewer groups of periods."""
+_NEWTON_STEPS = 30
+_LARGEST_STEP = 2.0
+
+
+@dataclass(frozen=True)
+class PeriodEffects:
+    """What a fit learnt from how periods differ."""
+
+    periods: int
+    first: str
+    last: str
+    period_sd: float
+    """The standard deviation, in logits, of what a period adds to all its rows."""
+    value_sd: float
+    """The standard deviation of what it adds to a field value beyond that."""
+    overdispersion: float
+    """How many rows of a period are worth one independent row."""
+    tempering: float = 1.0
+    """By what the weights of all rows were divided for the fit."""
+    level_error: float = 0.0
+    """The standard error of the common level that comes from periods, in logits."""
+    level_shift: float = 0.0
+    """How far the level was moved towards that of the base scores, in logits."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures for the history of a model."""
+        numbers = ("period_sd", "value_sd", "overdispersion", "tempering", "level_error", "level_shift")
+        return {
+            "number": self.periods,
+            "first": self.first,
+            "last": self.last,
+            **{name: float(f"{getattr(self, name):.4g}") for name in numbers},
+        }
+
+
+def period_effects(model: CalibrationModel, rows: PeriodBlocks, **learnt: float) -> PeriodEffects:
+    """Measure by the method of moments how much the blocks of periods deviate from a model.
+
+    The residual R of a block with information I = Σ w p (1 − p) has the variance I + v · I², where v is the variance of
+    the block's effect. The same holds for the residual of a field value within a block once the block's own part,
+    I_value · R / I, is taken off.
+    """
+    residuals, sizes = np.empty(len(rows.blocks)), np.empty(len(rows.blocks))
+    value_excess = value_size = 0.0
+    for place, block in enumerate(rows.blocks):
+        p = _predicted(model, block)
+        residual, information = block.positives - block.weight * p, block.weight * p * (1.0 - p)
+        residuals[place], sizes[place] = residual.sum(), max(float(information.sum()), 1e-300)
+        of_value = sums_by(block.context, information, len(block.contexts))
+        left = sums_by(block.context, residual, len(block.contexts)) - of_value * (residuals[place] / sizes[place])
+        value_excess += float(np.sum(left**2 - of_value * (1.0 - of_value / sizes[place])))
+        # What a value adds is a part of the block's own residual too.
+        share = of_value / sizes[place]
+        value_size += float(np.sum(of_value**2 * (1.0 - 2.0 * share + np.sum(share**2))))
+    several = len(rows.total.contexts) > 1
+    variance = _positive(float(np.sum(residuals**2 - sizes)), float(np.sum(sizes**2)))
+    return PeriodEffects(
+        rows.periods,
+        rows.first,
+        rows.last,
+        period_sd=float(np.sqrt(variance)),
+        value_sd=float(np.sqrt(_positive(value_excess, value_size))) if several else 0.0,
+        overdispersion=1.0 + variance * float(np.sum(sizes**2) / sizes.sum()),
+        **learnt,
+    )
+
+
+def _positive(above: float, below: float) -> float:
+    return max(above / below, 0.0) if below > 0.0 else 0.0
+
+
+def _predicted(model: CalibrationModel, sketch: Sketch) -> FloatArray:
+    columns = [column for column in sketch.contexts.columns(sketch.context) if column.name in model.fields]
+    return model.predict(sketch.score, columns or None, score_type="probability")
+
+
+def fitted_level(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> tuple[float, float]:
+    """Return the constant that makes shifted logits expect the positives there are, and the information about it.
+
+    A group of one class only has no finite level: half a positive and half a negative are added.
+
+    >>> level, _ = fitted_level(np.zeros(2), np.array([50.0, 50.0]), np.array([20.0, 20.0]))
+    >>> round(level, 2)
+    -0.4
+    """
+    total, seen = float(weight.sum()), float(positives.sum())
+    if not 0.5 <= seen <= total - 0.5:
+        seen, share = seen + 0.5, (total + 1.0) / total
+        weight = weight * share
+    level = information = 0.0
+    for _ in range(_NEWTON_STEPS):
+        p = sigmoid(logits + level)
+        information = max(float(weight @ (p * (1.0 - p))), 1e-300)
+        step = float(np.clip((seen - float(weight @ p)) / information, -_LARGEST_STEP, _LARGEST_STEP))
+        level += step
+        if abs(step) < 1e-7:
+            break
+    return level, information
+
+
+def level_error(levels: Sequence[tuple[float, float]]) -> float:
+    """Return the variance of the mean level that comes from periods, beyond the noise of their rows.
+
+    `levels` are those of groups of consecutive periods, each with its information. Groups are long, so that effects
+    that last for several periods are counted once (the method of batch means): with shares s of the information and
+    deviations d from the mean, Σ s² d² · n / (n − 1), less 1 / information.
+    """
+    if len(levels) < FEWEST_GROUPS:
+        return 0.0
+    level, information = (np.array(column) for column in zip(*levels, strict=True))
+    share = information / information.sum()
+    spread = float(np.sum(share**2 * (level - share @ level) ** 2)) * len(levels) / (len(levels) - 1.0)
+    return max(spread - 1.0 / float(information.sum()), 0.0)
