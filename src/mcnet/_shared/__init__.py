@@ -1,1 +1,8 @@
-"""What every package uses: types, small mathematics, compiled loops, files written whole or not at all."""
+"""What every package uses: types, small mathematics, compiled loops, files written whole or not at all.
+
+- `typing`: the array types. `math`: logit, sigmoid, clipping, sums by group.
+- `numba_loops`: compile a hot loop where numba is installed. `score_buckets`: buckets read off the bits of a score.
+- `atomic_files`: write a file completely or not at all. `file_lock`: one process at a time.
+- `extras`: the message where an optional library is missing. `user_warnings`: warn at the caller's line.
+- `terminal_text`: the width of text in a terminal.
+"""

@@ -1,1 +1,6 @@
-"""Rows to try things on: the simulator, AliExpress, flights, and ways to split them."""
+"""Rows to try things on: the simulator, AliExpress, flights, and ways to split them.
+
+- `simulator`: a log whose true probabilities are known. `worlds`: the same with a truth that changes over periods.
+- `impressions`: clicks and conversions shaped like the data of the MCNet paper.
+- `aliexpress`, `flights`: public rows. `splits`: by row, by group, by time.
+"""

@@ -1,4 +1,12 @@
-"""How good probabilities are: PCOC, F-RCE, AUC, log-loss, the ECE family, with intervals."""
+"""How good probabilities are: PCOC, F-RCE, AUC, log-loss, the ECE family, with intervals.
+
+- `registry`: every metric, one entry each; add one here. `evaluation`: all of them at once.
+  `evaluate_sketch`: the same from a sketch. `settings`: what an evaluation can be told. `text`: its tables.
+- Metrics: `field_error` (PCOC, F-RCE, F-ECE, MF-RCE), `ranking` (AUC, GAUC), `scoring` (log-loss, Brier, distance to a
+  known truth), `binned` (Prob-ECE, Cal-N, reliability), `mvce`, `smooth_error` (smECE).
+- What they work on: `probability_columns`, `judged_rows`, `group_sums`, `fields`.
+- How sure they are: `estimate`, `estimates`, `intervals`, `noise_floor`, `truth_interval`, `bootstrap`.
+"""
 
 from mcnet.metrics.binned import Reliability, cal_n, prob_ece, prob_ece_width, reliability
 from mcnet.metrics.bootstrap import poisson_bootstrap

@@ -1,1 +1,8 @@
-"""The served model: curves with their contexts, its file, and applying it to rows and log files."""
+"""The served model: curves with their contexts, its file, and applying it to rows and log files.
+
+- `model`: `CalibrationModel`: predict, interval, codes. `small_batches`: a few rows without arrays.
+  `score_types`: probabilities or logits. `intervals`: credible intervals.
+- `file`: save and load with a checksum. `schema`: what a file may contain. `version_1`: files of the old schema.
+- `apply_files`: calibrate log files of any size. `unseen`: count the rows whose field values are unknown.
+- `drawing`: lines for plots.
+"""

@@ -1,4 +1,10 @@
-"""The report: figures, and one self-contained HTML page that shows what was fitted, on what, and how well."""
+"""The report: figures, and one self-contained HTML page that shows what was fitted, on what, and how well.
+
+- `page`: writes the page. `assets`: what is embedded in it. `facts`: its sentences and tables. `figures`: its figures.
+  `wording`: numbers as text.
+- `pictures`: figures for a notebook.
+- Numbers behind the figures: `preparation`, `views` (parts of the rows), `order`, `drift`.
+"""
 
 from mcnet.model.drawing import prepare_lines
 from mcnet.report.drift import prepare_drift
