@@ -193,7 +193,8 @@ def test_methods_with_steps_lose_no_more_by_the_sketch_than_chance_moves_their_s
 
 
 LISTED = (
-    "_shared", "calibrators", "curves", "datasets", "export", "metrics", "model", "paper", "plots", "report", "selection",
+    "_shared", "calibrators", "curves", "datasets", "export", "metrics", "model", "paper", "plots", "report",
+    "selection",
 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Sketch to fitted calibrator: one file per method, one base class, one registry.
 
 - `base`: `Calibrator`, what every method shares. `registry`: methods by name.
-- Methods: `identity`, `histogram`, `isotonic`, `platt` (and temperature), `beta`, `density_scaling` (Gaussian and gamma),
+- Methods: `identity`, `histogram`, `isotonic`, `platt` (and temperature), `beta`, `density_scaling` (Gaussian, gamma),
   `sir`, `platt_field`, `per_field` (any of them per context). `mcnet.bayes` and `mcnet.neural` have the others.
 - Shared by methods: `smooth` (a curve with few coefficients), `logistic` (bounded logistic regression),
   `exact_prediction`, `parameter_checks`, `one_class_warnings`.

@@ -105,9 +105,22 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         score_type: ScoreType = "probability",
         negatives_kept: float = 1.0,
     ) -> Self:
-        """Fit on rows held in memory; see Sketch.from_rows for the parameters.
+        """Fit on rows held in memory.
 
         A method without use for a field pools its values, with a warning; `predict` then takes no field.
+
+        Parameters
+        ----------
+        scores, labels : columns (NumPy, pandas, Polars, Arrow, lists) of scores in [0, 1] and of labels in [0, 1].
+        field : a column, a mapping of names to columns, or a table; None for no field.
+        weight : a column of weights ≥ 0.
+        resolution : cells of the sketch per unit of logit, or "exact" to keep every distinct score.
+        score_type : "probability", or "logit" for scores that are logits.
+        negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
+
+        Returns
+        -------
+        self : the fitted calibrator.
         """
         self._check_field_use(field is not None)
         sketch = Sketch.from_rows(
@@ -122,7 +135,16 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         return self.fit_sketch(sketch)
 
     def fit_sketch(self, sketch: Sketch) -> Self:
-        """Fit on a sketch of any number of rows; a method without use for its fields pools them, with a warning."""
+        """Fit on a sketch of any number of rows; a method without use for its fields pools them, with a warning.
+
+        Parameters
+        ----------
+        sketch : the rows, from `mcnet.scan` or `Sketch.from_rows`.
+
+        Returns
+        -------
+        self : the fitted calibrator.
+        """
         return self._fit_by(sketch, self._fit)
 
     def fit_journal(
@@ -187,15 +209,24 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
     ) -> FloatArray:
         """Return the calibrated probability of each score, float64 inside (0, 1).
 
-        Scores are what the calibrator was fitted on, probabilities or logits, unless `score_type` says otherwise.
+        Parameters
+        ----------
+        scores : a column of scores, of the type that the calibrator was fitted on.
+        field : the field column(s), as in `fit`; unseen values get the pooled curve.
+        codes : instead of `field`, what `codes(field)` returned.
+        score_type : "probability" or "logit"; by default what the calibrator was fitted on.
         """
         return self._fitted().predict(scores, field, codes=codes, score_type=score_type)
 
     def predict_one(self, score: float, field: Any = None, *, score_type: ScoreType | None = None) -> float:
         """Return the calibrated probability of one score as a plain float: what `predict` gives, sooner.
 
-        `field` is the value of the only field; for several fields a mapping of names to values, or a tuple of values
-        in the order of the fit. A value that is missing is written `(None,)`, since None means no field at all.
+        Parameters
+        ----------
+        score : a number, of the type that the calibrator was fitted on.
+        field : the value of the only field; for several fields a mapping of names to values, or a tuple of values in
+            the order of the fit. A missing value is written `(None,)`, since None means no field at all.
+        score_type : "probability" or "logit"; by default what the calibrator was fitted on.
 
         >>> from mcnet.calibrators.platt import Platt
         >>> round(Platt().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]).predict_one(0.25), 3)
@@ -204,7 +235,12 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         return self._fitted().predict_one(score, field, score_type=score_type)
 
     def score(self, scores: Any, labels: Any, *, field: Any = None, weight: Any = None) -> float:
-        """Return the negative log-loss on these rows: what scikit-learn's searches maximise."""
+        """Return the negative log-loss on these rows: what scikit-learn's searches maximise.
+
+        Parameters
+        ----------
+        scores, labels, field, weight : the rows, as in `fit`.
+        """
         p = self.predict(scores, field)
         y = labels_column(labels)
         w = None if weight is None else weights_column(weight)
@@ -215,17 +251,34 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         """Return each row's context as a number to pass to `predict(codes=…)`, -1 where unseen.
 
         Refused where not every combination of field values has a curve of its own.
+
+        Parameters
+        ----------
+        field : the field column(s), as in `fit`.
         """
         return self._fitted().codes(field)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Save the fitted model as JSON; `mcnet.load` brings it back for serving."""
+        """Save the fitted model as JSON; `mcnet.load` brings it back for serving.
+
+        Parameters
+        ----------
+        path : the file to write, completely or not at all.
+        """
         self._fitted().save(path)
 
     def plot(self, field: Any = None) -> Any:
         """Show the curves as a Plotly figure: the pooled one and those of the largest contexts, or of a field value.
 
         `mcnet.plot_curves(calibrator, sketch)` shows a curve over the rows it was fitted on.
+
+        Parameters
+        ----------
+        field : a field value, or a mapping of names to values; None for the pooled curve and the largest contexts.
+
+        Returns
+        -------
+        figure : of Plotly.
         """
         from mcnet.model.drawing import plot_lines
 

@@ -74,8 +74,16 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Self:
         """Fit the classifier and its calibrator.
 
-        `sample_weight` weights the rows of both; other metadata go to the classifier's fit, or to the splitter, by
-        scikit-learn's metadata routing.
+        Parameters
+        ----------
+        X : the features, with the field columns among them.
+        y : the labels of two classes.
+        sample_weight : the weights of the rows, for both fits.
+        fit_params : other metadata for the classifier's fit or for the splitter, by scikit-learn's metadata routing.
+
+        Returns
+        -------
+        self : the fitted classifier.
         """
         X, y = indexable(X, y)
         X = self._checked(X, reset=True)
@@ -95,7 +103,12 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         return self
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return the calibrated probabilities of the two classes, one row per row of X."""
+        """Return the calibrated probabilities of the two classes, one row per row of X.
+
+        Parameters
+        ----------
+        X : the features, as in `fit`.
+        """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
         with self._advice_on_field():
@@ -105,7 +118,12 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         return np.column_stack([1.0 - p, p])
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the more probable class of each row."""
+        """Return the more probable class of each row.
+
+        Parameters
+        ----------
+        X : the features, as in `fit`.
+        """
         likely = self.predict_proba(X)[:, 1] > 0.5
         predicted: NDArray[Any] = self.classes_[likely.astype(np.intp)]
         return predicted

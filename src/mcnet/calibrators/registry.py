@@ -66,6 +66,11 @@ def calibrator_class(name: str) -> type[Calibrator]:
 def calibrator(name: str, **parameters: Any) -> Calibrator:
     """Return an unfitted calibrator of a method, with the parameters given.
 
+    Parameters
+    ----------
+    name : one of `mcnet.methods()`.
+    parameters : those of its class.
+
     >>> calibrator("histogram", bins=10)
     Histogram(bins=10)
     """

@@ -172,14 +172,27 @@ def simulate(
         logit(score) = m + shift + shift_c + slope · slope_c · (x + Σ_fields ripple_c · w(frequency · x + phase_c))
 
     where the wave w is `sin / frequency` for shape "ripple" and a triangle of the same period for "kink", so that
-    it strictly increases in z within a context. Several fields add their shifts, log-slopes and waves;
-    `interaction` is the standard deviation of an extra shift of every combination of values. In the test period
+    it strictly increases in z within a context. Several fields add their shifts, log-slopes and waves. In the test period
     the truth moves by `drift` plus a normal of standard deviation `drift_spread` for every value (and to the
     values' `test_rates`, if given), while the score does not know.
 
-    `rate` is the mean of p in the calibration period (fields with their own `rates` move it); `world` seeds what
-    is fixed about the values (by default `seed`), `seed` the rows. Without `fields` there is one, "field", with
-    four values sized as in AliExpress. `codes` gives the value of every row instead of drawing it by the shares.
+    Parameters
+    ----------
+    rows, test_rows : the rows of the calibration period and of the test period.
+    fields : the fields by name; without it there is one, "field", with four values sized as in AliExpress.
+    rate : the mean of p in the calibration period (fields with their own `rates` move it).
+    spread : the standard deviation of the true logits.
+    shift, slope, frequency, shape : the error of the base predictor, as in the formula.
+    interaction : the standard deviation of an extra shift of every combination of values.
+    drift, drift_spread : how the truth moves in the test period: for all rows, and by a normal draw per value.
+    codes : the value of every row, instead of drawing it by the shares.
+    seed : of the rows.
+    world : the seed of what is fixed about the values; by default `seed`.
+
+    Returns
+    -------
+    SimulatedLog
+        Scores, labels, fields and true probabilities; `calibration()` and `test()` are its two periods.
 
     >>> log = simulate(1000, seed=1)
     >>> len(log), sorted(log.fields), bool(np.all((log.score > 0) & (log.score < 1)))

@@ -42,7 +42,7 @@ def predict_cells(predictor: Predictor, sketch: Sketch) -> FloatArray:
 def evaluate_cells(
     probabilities: FloatArray, sketch: Sketch, settings: Settings | None = None, *, by: Sequence[str] | None = None
 ) -> Evaluation:
-    """Evaluate one probability for each cell against the labels that the cells hold.
+    """Evaluate one probability per cell against the labels of the cells.
 
     `by` names the fields to evaluate inside of; all those of the sketch if it is not given.
     """
@@ -55,7 +55,17 @@ def evaluate_cells(
 def evaluate_sketch(calibrator: Predictor, sketch: Sketch, **settings: Any) -> Evaluation:
     """Evaluate a calibrator (or a loaded model) on the rows behind a sketch.
 
-    `settings` are those of `evaluate`: epsilon, level, bins … AUC is within 1e-4 of that of the rows, since only rows
-    of one cell, closer than 1/512 in logit, count as ties.
+    AUC is within 1e-4 of that of the rows, since only rows of one cell, closer than 1/512 in logit, count as ties.
+
+    Parameters
+    ----------
+    calibrator : a fitted calibrator or a loaded model.
+    sketch : the rows to judge on, with the fields that the model needs.
+    settings : those of `evaluate`: epsilon, level, bins …
+
+    Returns
+    -------
+    Evaluation
+        As `evaluate` gives for rows.
     """
     return evaluate_cells(predict_cells(calibrator, sketch), sketch, Settings(**settings))

@@ -57,12 +57,21 @@ class Evaluation:
 
         An error made of absolute values, such as F-RCE, includes noise; its interval does not, and may lie below the
         value. `floor(name)` is what noise alone gives.
+
+        Parameters
+        ----------
+        name : the name or the label of a metric.
         """
         found = self.estimates[name]
         return found.low, found.high
 
     def floor(self, name: str) -> float:
-        """Return what a metric would be for true probabilities, by noise alone; NaN if noise averages out."""
+        """Return what a metric would be for true probabilities, by noise alone; NaN if noise averages out.
+
+        Parameters
+        ----------
+        name : the name or the label of a metric.
+        """
         return self.estimates[name].floor
 
     def compute_all(self) -> "Evaluation":
@@ -95,7 +104,14 @@ class Evaluation:
     def plot(self, field: str | None = None, *, before: "Evaluation | None" = None) -> Any:
         """Show the reliability diagram as a Plotly figure or, given a field's name, the PCOC of its values.
 
-        `before` is another evaluation of the same rows, shown beside this one: that of the raw scores, say.
+        Parameters
+        ----------
+        field : the name of a field; None for the reliability diagram.
+        before : another evaluation of the same rows, shown beside this one, such as that of the raw scores.
+
+        Returns
+        -------
+        figure : of Plotly.
         """
         from mcnet.plots.forest import PcocTable, draw_forest, prepare_forest
         from mcnet.plots.reliability import draw_reliability
@@ -138,13 +154,27 @@ def evaluate(
 ) -> Evaluation:
     """Measure how well probabilities agree with labels, overall and inside every field.
 
-    `field` is one column, or several as `{name: column}`. Labels may be fractions (clicks over impressions)
-    with the impressions as weight; a weight counts as that many rows, in the intervals too. `truth`, known
-    for simulated rows, adds the excess log-loss and the KL divergence. F-RCE adds `epsilon` a row to its
-    denominator, and `drop_empty` leaves out values without positives; `bins` are those of equal mass
-    (Prob-ECE, Cal-N, reliability), `width_bins` those of equal width, `bin_size` that of MVCE; log-loss
-    clips at `clip`. `negatives_kept` is the fraction of negatives that survived down-sampling: they are weighted
-    back.
+    Parameters
+    ----------
+    probabilities : a column of probabilities, to be judged.
+    labels : a column of labels; they may be fractions (clicks over impressions) with the impressions as weight.
+    field : one column, or several as `{name: column}`.
+    weight : a column; a weight counts as that many rows, in the intervals too.
+    truth : the true probabilities, known for simulated rows: adds the excess log-loss and the KL divergence.
+    epsilon : what F-RCE adds per row to its denominator.
+    drop_empty : leave field values without positives out of F-RCE.
+    level : of the confidence intervals.
+    bins : the number of bins of equal mass (Prob-ECE, Cal-N, reliability).
+    width_bins : the number of bins of equal width (Prob-ECE-width).
+    bin_size : the rows of a bin of MVCE.
+    clip : where log-loss clips the probabilities.
+    seed : of the simulations behind some intervals.
+    negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
+
+    Returns
+    -------
+    Evaluation
+        Every metric as an attribute, `interval(name)`, `floor(name)`, `fields`, and a table when printed.
 
     >>> ev = evaluate([0.1, 0.2, 0.6, 0.7], [0, 0, 1, 1], field=["a", "b", "a", "b"])
     >>> round(ev.pcoc, 3), ev.auc, ev.fields["field"].table.values

@@ -119,6 +119,15 @@ def load(path: str | PathLike[str]) -> CalibrationModel:
     """Load a saved model; a file that is damaged, altered, too new or not ours gives one clear error.
 
     A calibrator with features saves the curves it had without them; loading these gives a warning.
+
+    Parameters
+    ----------
+    path : a file that `save` or `mcnet fit` wrote.
+
+    Returns
+    -------
+    CalibrationModel
+        Predicts with NumPy alone.
     """
     model = read_model(path)
     if model.without_features:

@@ -209,6 +209,10 @@ class CalibrationModel:
 
         A model of so many combinations of values that not each has a curve of its own refuses: a number would lose
         the values that `predict(field=…)` still knows.
+
+        Parameters
+        ----------
+        field : the field column(s), as in `predict`.
         """
         if self.asks_family:
             raise NotSupportedError(
@@ -229,7 +233,12 @@ class CalibrationModel:
         return self.contexts.lookup(field_columns(field))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Save the model as JSON, whole or not at all."""
+        """Save the model as JSON, completely or not at all.
+
+        Parameters
+        ----------
+        path : the file to write.
+        """
         from mcnet.model.file import save_model
 
         save_model(self, path)
@@ -272,6 +281,14 @@ class CalibrationModel:
         """Show the curves as a Plotly figure: the pooled one and those of the largest contexts, or of a field value.
 
         `mcnet.plot_curves(model, sketch)` shows a curve over the rows it was fitted on.
+
+        Parameters
+        ----------
+        field : a field value, or a mapping of names to values; None for the pooled curve and the largest contexts.
+
+        Returns
+        -------
+        figure : of Plotly.
         """
         from mcnet.model.drawing import plot_lines
 

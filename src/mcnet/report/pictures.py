@@ -23,8 +23,15 @@ __all__ = ["plot_curves", "plot_drift", "plot_forest", "plot_histogram", "plot_r
 def plot_curves(calibrator: Any, sketch: Sketch, field: Any = None) -> Any:
     """Show a curve of a calibrator over the rows of a sketch, with the band if the calibrator has one.
 
-    `field` says whose curve: a value, or {name: value} with several fields; without it, the pooled curve over all
-    rows.
+    Parameters
+    ----------
+    calibrator : a fitted calibrator or a loaded model.
+    sketch : the rows.
+    field : whose curve: a value, or {name: value} with several fields; None for the pooled curve over all rows.
+
+    Returns
+    -------
+    figure : of Plotly.
 
     >>> from mcnet.calibrators.platt import Platt
     >>> sketch = Sketch.from_rows([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1])
