@@ -172,8 +172,8 @@ def simulate(
         logit(score) = m + shift + shift_c + slope · slope_c · (x + Σ_fields ripple_c · w(frequency · x + phase_c))
 
     where the wave w is `sin / frequency` for shape "ripple" and a triangle of the same period for "kink", so that
-    it strictly increases in z within a context. Several fields add their shifts, log-slopes and waves. In the test period
-    the truth moves by `drift` plus a normal of standard deviation `drift_spread` for every value (and to the
+    it strictly increases in z within a context. Several fields add their shifts, log-slopes and waves. In the test
+    period the truth moves by `drift` plus a normal of standard deviation `drift_spread` for every value (and to the
     values' `test_rates`, if given), while the score does not know.
 
     Parameters
