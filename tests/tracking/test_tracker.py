@@ -131,6 +131,26 @@ def test_rows_that_do_not_fit_are_refused_and_change_nothing():
     tracker.update([0.1], [0], field={"country": ["NL"]}, period=2)
 
 
+def test_a_period_that_cannot_be_learnt_changes_nothing(monkeypatch):
+    world, tracker = make_world("slow", periods=4, rows=200, values=2), mcnet.Tracker()
+    straight = follow(world, 4)
+    follow(world, 3, tracker)
+    before = tracker.predict(SCORES, ["v0"] * len(SCORES))
+
+    def fails(*_):
+        raise MemoryError
+
+    rows = world.period(3)
+    monkeypatch.setattr("mcnet.tracking.learner.Forecast", fails)
+    with pytest.raises(MemoryError):
+        tracker.update(rows.score, rows.label, field={"field": rows.field}, period=3)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(tracker.predict(SCORES, ["v0"] * len(SCORES)), before)
+    tracker.update(rows.score, rows.label, field={"field": rows.field}, period=3)
+    expected = straight.predict(SCORES, ["v0"] * len(SCORES))
+    np.testing.assert_allclose(tracker.predict(SCORES, ["v0"] * len(SCORES)), expected, rtol=1e-12)
+
+
 def test_periods_without_names_follow_each_other():
     tracker = mcnet.Tracker().update([0.1, 0.4], [0, 1]).update([0.1, 0.4], [1, 1])
     assert repr(tracker) == "Tracker(2 periods, no field)"

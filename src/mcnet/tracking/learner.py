@@ -1,6 +1,7 @@
 """What a tracker knows, and how a period changes it: judge the forecast, learn the rows, forecast anew."""
 
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -108,6 +109,16 @@ class Learner:
     def prior_belief(self) -> FloatArray:
         """Return the prior belief in the candidates."""
         return first_belief(len(self.memories) - 1, self.levels)
+
+    def copied(self) -> "Learner":
+        """Return a copy that can learn without changing this one, so that a period is learnt whole or not at all."""
+        other = copy(self)
+        other.memories = [copy(memory) for memory in self.memories]
+        other.stack, other.clock = copy(self.stack), replace(self.clock, steps=dict(self.clock.steps))
+        other.forecasts = list(self.forecasts)
+        for name in ("level_effect", "level_spread", "value_spread"):
+            setattr(other, name, copy(getattr(self, name)))
+        return other
 
     # -- a period -----------------------------------------------------------------------------------------------------
 

@@ -115,7 +115,9 @@ class Tracker:
         if len(sketch) == 0:
             self._learner.skip(text)
             return self
-        self._learner.learn(sketch, text)
+        learner = self._learner.copied()
+        learner.learn(sketch, text)
+        self._learner = learner
         self._forget_compiled()
         return self
 
@@ -127,7 +129,9 @@ class Tracker:
         """
         from mcnet.tracking.replay import follow_journal
 
-        self._learner = follow_journal(journal, self._learner, lambda: Learner(self.method, self.memories, self.delay))
+        self._learner = follow_journal(
+            journal, self._learner.copied(), lambda: Learner(self.method, self.memories, self.delay)
+        )
         self._forget_compiled()
         return self
 
