@@ -5,6 +5,7 @@
   `sir`, `platt_field`, `per_field` (any of them per context). `mcnet.bayes` and `mcnet.neural` have the others.
 - Shared by methods: `smooth` (a curve with few coefficients), `logistic` (bounded logistic regression),
   `exact_prediction`, `parameter_checks`, `one_class_warnings`.
+- Rows of one period that are not independent: `period_blocks`, `period_effects`.
 - Continued training: `warm_start`, `training_state`.
 - `classifier`: a scikit-learn classifier with calibrated probabilities.
 """

@@ -97,7 +97,7 @@ for _name, _about in (
     ("performance", "Table 1: every method on every task."),
     ("headline", "The literal preset beside the converged fit, on shifted rows."),
     ("auxiliary", "Table 2: an auxiliary network beside each calibrator."),
-    ("balance", "Table 3: the field-balance regulariser on four models."),
+    ("balance", "Table 3: the field-balance regulariser."),
     ("efficiency", "Time per epoch and memory against T, and time per row."),
     ("curves", "The figure of calibration functions."),
     ("sensitivity", "The figure of bins, learning rate and beta."),
