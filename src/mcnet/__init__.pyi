@@ -30,12 +30,15 @@ from mcnet.neural.adacalib import AdaCalib
 from mcnet.neural.mcnet import MCNet
 from mcnet.neural.neucalib import NeuCalib
 from mcnet.neural.with_features import WithFeatures
+from mcnet.report.backtest_page import write_backtest_report
 from mcnet.report.page import write_report
 from mcnet.report.pictures import plot_curves
 from mcnet.selection.select import select
 from mcnet.selection.selection import Selection
 from mcnet.sketch.scan import scan
 from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.backtest import backtest
+from mcnet.tracking.backtest_result import Backtest
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.monitor import Alarm, Monitor
 from mcnet.tracking.tracker import Tracker
@@ -48,6 +51,7 @@ __all__ = [
     "SIR",
     "AdaCalib",
     "Alarm",
+    "Backtest",
     "BayesMCNet",
     "Beta",
     "CalibratedClassifier",
@@ -82,6 +86,7 @@ __all__ = [
     "Version",
     "WithFeatures",
     "__version__",
+    "backtest",
     "calibrator",
     "diff",
     "evaluate",
@@ -92,5 +97,6 @@ __all__ = [
     "scan",
     "select",
     "simulate",
+    "write_backtest_report",
     "write_report",
 ]

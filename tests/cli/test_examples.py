@@ -1,6 +1,7 @@
 import re
 import shlex
 
+import polars as pl
 import pytest
 from typer.main import get_command
 
@@ -34,6 +35,8 @@ NETWORKS = {"paper": pytest.mark.networks}
 def test_the_examples_work_as_pasted(mcnet, monkeypatch, log, columns, command):
     monkeypatch.chdir(log.parent)
     monkeypatch.setattr("mcnet.selection.select.registered_methods", lambda: FEW)
+    seconds = pl.Series(range(8000)) * 60 + 1_700_000_000
+    pl.read_parquet(log).with_columns(ts=pl.from_epoch(seconds)).write_parquet(log)
     assert mcnet("sketch", log, *columns, "-o", "part0.parquet", "-q").code == 0
     for words in examples(mcnet(*command, "--help").out):
         if words[0] == "demo":

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from mcnet.cli.apply import apply
+from mcnet.cli.backtest import backtest
 from mcnet.cli.compare import compare
 from mcnet.cli.demo import demo
 from mcnet.cli.evaluate import evaluate
@@ -26,7 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (demo, compare, fit, apply, evaluate, show, export, sketch, merge, diff, methods):
+for command in (demo, compare, fit, apply, evaluate, backtest, show, export, sketch, merge, diff, methods):
     app.command(epilog="Options of every command: --config FILE, --no-config, --debug; see mcnet --help.")(command)
 app.add_typer(versions)
 app.add_typer(paper)

@@ -13,10 +13,10 @@ CONFIG_NAME = "mcnet.toml"
 SHARED_KEYS = ("score", "label", "field", "weight", "negatives_kept", "logits")
 """Options that may stand at the top of the file and hold for every command that has them."""
 
-COMMANDS = ("compare", "fit", "apply", "evaluate", "sketch")
+COMMANDS = ("compare", "fit", "apply", "evaluate", "backtest", "sketch")
 """Commands that may have a table of their own in the file."""
 
-_NEVER = frozenset({"help", "output", "report", "save_best", "test", "model", "force", "json", "quiet"})
+_NEVER = frozenset({"help", "output", "report", "save_best", "test", "model", "force", "json", "quiet", "folder"})
 """Options that belong to one run: what is read, what is written, and what is printed."""
 
 _FILE = "mcnet.config_file"

@@ -25,10 +25,12 @@ __all__ = [
     "Thresholds",
     "Time",
     "Weight",
+    "complete_methods",
 ]
 
 
-def _methods(beginning: str) -> list[str]:
+def complete_methods(beginning: str) -> list[str]:
+    """Return the names of methods that a word may be completed to."""
     from mcnet.calibrators.registry import methods
 
     return [name for name in methods() if name.startswith(beginning)]
@@ -88,7 +90,9 @@ Parameters = Annotated[
 ]
 Method = Annotated[
     str,
-    typer.Option("--method", metavar="NAME", help="The method; mcnet methods lists them.", autocompletion=_methods),
+    typer.Option(
+        "--method", metavar="NAME", help="The method; mcnet methods lists them.", autocompletion=complete_methods
+    ),
 ]
 Methods = Annotated[
     list[str] | None,
@@ -96,7 +100,7 @@ Methods = Annotated[
         "--method",
         metavar="NAME",
         help="Compare this method; may be repeated. All if not given.",
-        autocompletion=_methods,
+        autocompletion=complete_methods,
     ),
 ]
 Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write.", show_default=False)]

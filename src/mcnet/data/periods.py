@@ -10,12 +10,20 @@ from mcnet.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["MOST_PERIODS", "cut_to_periods", "divisor_of_coarser_periods", "fitting_period", "typed_moments"]
+__all__ = [
+    "MOST_PERIODS",
+    "cut_to_periods",
+    "divisor_of_coarser_periods",
+    "duration_seconds",
+    "fitting_period",
+    "typed_moments",
+]
 
 MOST_PERIODS = 120
 """The most periods that a plot over time shows: three months are days, not hours."""
 
 _STEPS = {"1m": 60, "5m": 300, "15m": 900, "1h": 3600, "6h": 21_600, "1d": 86_400, "1w": 604_800, "1mo": 2_419_200}
+_UNIT_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800, "mo": 2_592_000, "y": 31_536_000}
 _LAST_STEP = "1y"
 _EVERY = re.compile(r"(?P<number>[1-9]\d*)(?P<unit>m|h|d|w|mo|y)?")
 _WRITTEN = {"m": "%Y-%m-%d %H:%M", "h": "%Y-%m-%d %H:%M", "d": "%Y-%m-%d", "w": "%Y-%m-%d", "mo": "%Y-%m", "y": "%Y"}
@@ -40,6 +48,18 @@ def _parsed(every: str) -> _Every:
             "a column that counts"
         )
     return _Every(int(match["number"]), match["unit"])
+
+
+def duration_seconds(every: str) -> float:
+    """Return how long a period such as "15m" or "2d" is; a month counts as 30 days, a year as 365.
+
+    >>> duration_seconds("2d")
+    172800.0
+    """
+    step = _parsed(every)
+    if step.unit is None:
+        raise InputError(f"{every!r} has no unit; write how long it is as in 36h or 2d")
+    return float(step.number * _UNIT_SECONDS[step.unit])
 
 
 def cut_to_periods(column: "pl.Series", every: str) -> "pl.Series":

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mcnet._shared.typing import FloatArray
 from mcnet.plots.style import AFTER, BEFORE, Spec, axis, layout, numbers, ratio_axis, reference_line
 
-__all__ = ["Drift", "draw_drift"]
+__all__ = ["Drift", "draw_drift", "period_places"]
 
 _DATE = re.compile(r"\d{4}-\d\d(-\d\d( \d\d:\d\d)?)?")
 _THIN_FACTOR = 2.5
@@ -38,7 +38,7 @@ class Drift:
 
 def draw_drift(drift: Drift, *, height: int = 340) -> Spec:
     """Draw PCOC per period with whiskers, on a log scale; periods with few rows are faded and left out of the line."""
-    places, x_axis, shown = _places(drift.periods)
+    places, x_axis, shown = period_places(drift.periods)
     thin = _thin(drift)
     clear = shown & ~thin
     colours = (BEFORE, AFTER) if len(drift.series) > 1 else (AFTER,)
@@ -64,7 +64,7 @@ def draw_drift(drift: Drift, *, height: int = 340) -> Spec:
     }
 
 
-def _places(periods: tuple[str, ...]) -> tuple[list[Any], dict[str, Any], NDArray[np.bool_]]:
+def period_places(periods: tuple[str, ...]) -> tuple[list[Any], dict[str, Any], NDArray[np.bool_]]:
     """Return where each period stands on the axis, the axis, and which periods have a place on it."""
     dated = np.array([bool(_DATE.fullmatch(period)) for period in periods])
     # One period may be "(missing)": it has no place in time, and is told beside the plot.

@@ -7,12 +7,20 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["packed_data", "packed_plotly", "read_asset"]
+from jinja2 import Environment, StrictUndefined, Template
+
+__all__ = ["packed_data", "packed_plotly", "read_asset", "template"]
 
 
 def read_asset(name: str) -> str:
     """Return a text file of this package."""
     return files("mcnet.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def template(name: str) -> Template:
+    """Return a template of a page; what it puts into the page is escaped."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(read_asset(name))
 
 
 @cache

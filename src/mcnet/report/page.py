@@ -5,15 +5,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-
 from mcnet._shared.atomic_files import whole_file
 from mcnet._shared.math import sums_by
 from mcnet._shared.typing import FloatArray
 from mcnet.metrics.evaluate_sketch import evaluate_cells, predict_cells
 from mcnet.metrics.evaluation import Evaluation
 from mcnet.plots.forest import Forest, draw_forest, prepare_forest
-from mcnet.report.assets import packed_data, packed_plotly, read_asset
+from mcnet.report.assets import packed_data, packed_plotly, read_asset, template
 from mcnet.report.facts import (
     describe_order,
     prepare_comparison,
@@ -82,7 +80,7 @@ def write_report(
     before = evaluate_cells(judged.score, judged)
     evaluated = {r.method: r.evaluation if test is None else evaluate_cells(after[r.method], judged) for r in shown}
     judged_on = selection.judged_on if test is None else "the test rows"
-    page = _template().render(
+    page = template("page.html.j2").render(
         title=title or "Calibration report",
         facts=prepare_facts(selection, sketch, judged, judged_on),
         headline=prepare_headline(before, evaluated[shown[0].method]),
@@ -161,8 +159,3 @@ def _grouped(views: list[View]) -> dict[str, list[tuple[int, View]]]:
     for place, view in enumerate(views):
         groups.setdefault(view.group, []).append((place, view))
     return groups
-
-
-def _template() -> Any:
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(read_asset("page.html.j2"))

@@ -116,6 +116,12 @@ class Journal:
             raise InputError("the sketch has no rows; at least one row is needed")
         return self._commit([self._entry(sketch, period_text(period), source, age)], replace=replace)
 
+    def add_parts(self, parts: Mapping[Any, Sketch], *, source: str, replace: bool = False) -> Added:
+        """Add the rows of many periods from one source as a whole; `sketches_by` makes a sketch per period."""
+        return self._commit(
+            [self._entry(part, period_text(period), source, None) for period, part in parts.items()], replace=replace
+        )
+
     def add_files(
         self,
         files: FilePaths,

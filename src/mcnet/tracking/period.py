@@ -10,7 +10,7 @@ import numpy as np
 from mcnet._shared.typing import FloatArray
 from mcnet.errors import InputError
 
-__all__ = ["elapsed_periods", "period_position", "period_text", "periods_between", "sorted_periods"]
+__all__ = ["elapsed_periods", "period_position", "period_seconds", "period_text", "periods_between", "sorted_periods"]
 
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d)(?::?(\d\d))?(?::?(\d\d)(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)")
@@ -113,9 +113,23 @@ def elapsed_periods(texts: Sequence[str], now: str | None = None) -> FloatArray:
         return (len(texts) - 1 if now is None else float(np.searchsorted(list(texts), now))) - places
     places = np.array([_position(text, kind) for text in texts])
     end = places[-1] if now is None else _position(now, kind)
+    return np.asarray((end - places) / _most_frequent_step(places))
+
+
+def _most_frequent_step(places: FloatArray) -> float:
     steps, numbers = np.unique(np.diff(places), return_counts=True)
-    length = float(steps[np.argmax(numbers)]) if len(steps) else 1.0  # the shortest of equally frequent ones
-    return np.asarray((end - places) / length)
+    return float(steps[np.argmax(numbers)]) if len(steps) else 1.0  # the shortest of equally frequent ones
+
+
+def period_seconds(texts: Sequence[str]) -> float | None:
+    """Return the length of a period in seconds: the most frequent step; None if the sorted periods are no moments.
+
+    >>> period_seconds(["2026-11-01", "2026-11-02", "2026-11-05", "2026-11-06"])
+    86400.0
+    """
+    if not texts or _kind(texts[0]) != "moments":
+        return None
+    return _most_frequent_step(np.array([_position(text, "moments") for text in texts]))
 
 
 def periods_between(periods: Sequence[str], since: Any, until: Any) -> list[str]:

@@ -8,7 +8,7 @@ from mcnet.tracking.journal import Journal
 from mcnet.tracking.learner import Learner
 from mcnet.tracking.period import sorted_periods
 
-__all__ = ["follow_journal"]
+__all__ = ["follow_journal", "past_digests"]
 
 
 def follow_journal(journal: Journal, learner: Learner, afresh: Callable[[], Learner]) -> Learner:
@@ -17,7 +17,7 @@ def follow_journal(journal: Journal, learner: Learner, afresh: Callable[[], Lear
     What was learnt so far is known by a digest that each period continues, so that it is found out whether the periods
     learnt are still the same ones in the journal. If so, only those after them are read; otherwise all are.
     """
-    digests = _digests(journal)
+    digests = past_digests(journal)
     periods = list(digests)
     known = 0
     if learner.journal_digest is not None and learner.clock.last in digests:
@@ -32,7 +32,7 @@ def follow_journal(journal: Journal, learner: Learner, afresh: Callable[[], Lear
     return learner
 
 
-def _digests(journal: Journal) -> dict[str, str]:
+def past_digests(journal: Journal) -> dict[str, str]:
     """Return, for each period in order, a digest of the rows of this and all earlier periods."""
     found: dict[str, list[str]] = defaultdict(list)
     for entry in journal.entries():

@@ -1,0 +1,239 @@
+"""The backtest: how well would each method, with each memory, and the tracker have predicted the past?"""
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mcnet._shared.typing import ScoreType
+from mcnet.data.fields import MISSING_LABEL
+from mcnet.data.files import expand_paths
+from mcnet.data.periods import duration_seconds
+from mcnet.data.tables import is_table
+from mcnet.errors import InputError
+from mcnet.sketch.grid import Resolution
+from mcnet.sketch.scan import scan
+from mcnet.sketch.split import sketches_by
+from mcnet.tracking.backtest_forecasters import Follower, MethodForecaster, default_methods
+from mcnet.tracking.backtest_memories import DEFAULT_MEMORIES, RunningMemory, parse_memories
+from mcnet.tracking.backtest_result import Backtest, backtest_of
+from mcnet.tracking.backtest_run import Plan, read_lines, run_plan
+from mcnet.tracking.journal import Journal
+from mcnet.tracking.period import period_seconds, period_text, periods_between
+
+if TYPE_CHECKING:
+    from mcnet.tracking.tracker import Tracker
+
+__all__ = ["backtest", "is_journal_folder"]
+
+BACKTEST_RESOLUTION = 64
+"""Cells per logit of logs that are read for a backtest; cells keep their mean score, so losses agree to 1e-5."""
+SHARE_FITTED_ONCE = 0.1
+"""The share of all periods that "once" is fitted on, unless it is said otherwise."""
+
+
+def backtest(
+    log: Any,
+    *,
+    score: str | None = None,
+    label: str | None = None,
+    field: str | Sequence[str] | None = None,
+    weight: str | None = None,
+    time: str | None = None,
+    every: str | None = None,
+    delay: int | str = 0,
+    methods: Sequence[str] | None = None,
+    memories: Sequence[Any] = DEFAULT_MEMORIES,
+    since: Any = None,
+    once: int | None = None,
+    tracker: Callable[[], Follower] | None = None,
+    folder: str | PathLike[str] | None = None,
+    journal: str | PathLike[str] | None = None,
+    score_type: ScoreType = "probability",
+    negatives_kept: float = 1.0,
+    resolution: Resolution = BACKTEST_RESOLUTION,
+    level: float = 0.95,
+    seed: int = 0,
+    progress: Callable[[int, int], Any] | None = None,
+    reading: Callable[[int], Any] | None = None,
+) -> Backtest:
+    """Compare the tracker with every method and memory on the past, each period predicted from earlier ones alone.
+
+    Logs are read once, into a journal of sketches per period; everything else works on those.
+
+    Parameters
+    ----------
+    log : log files (paths, globs, folders), a table, a `Journal`, or the folder of one.
+    score, label, weight, score_type, negatives_kept, resolution : of logs and tables, as in `mcnet.scan`.
+    field : the name of a field column, or several; of a journal, which of its fields to use (all if not given).
+    time, every : the column of moments and the length of a period, such as "1d"; a journal has its periods already.
+    delay : after how many further periods the labels of a period are known, or how long that takes ("2d").
+    methods : the methods to compare; our default and Platt scaling with the field if not given, none for the tracker
+        alone.
+    memories : what the methods are fitted to: a number is a half-life in periods; "window:7" are the last 7 periods,
+        "everything" all of them, "once" the first ones alone, never fitted again.
+    since : the first period to judge; earlier ones are only learnt from.
+    once : how many periods "once" is fitted on: by default those before `since`, or a tenth.
+    tracker : makes what is compared with the methods, an object with `predict` and `update_sketch`; by default
+        `Tracker(delay=delay)`.
+    folder : where results are written as they come. A run that was ended continues from there, with the same result.
+    journal : the folder of a journal to make of the log, to be kept; by default it is temporary.
+    level, seed : of the intervals by block bootstrap.
+    progress : a function that is called with the number of periods done, and of all.
+    reading : a function that is called with the number of rows of each batch read.
+
+    Returns
+    -------
+    Backtest : tidy tables.
+
+    >>> import polars as pl
+    >>> rng = np.random.default_rng(0)
+    >>> pctr = rng.uniform(0.05, 0.3, 6000)
+    >>> day = np.repeat(np.arange(12), 500)
+    >>> log = pl.DataFrame({"pctr": pctr, "click": rng.random(6000) < 0.5 * pctr, "day": day})
+    >>> found = backtest(
+    ...     log, score="pctr", label="click", time="day", every="1", methods=["platt"], memories=[4, "everything"]
+    ... )
+    >>> found.summary["forecaster"].to_list()[-1], len(found.periods)
+    ('base scores', 11)
+    """
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory())) if folder is None else Path(folder)
+        if home.exists() and not home.is_dir():
+            raise InputError(f"{home} is a file; the results of a backtest go to a folder")
+        home.mkdir(parents=True, exist_ok=True)
+        fields = [field] if isinstance(field, str) else list(field or [])
+        reads = {"score": score, "label": label, "time": time, "every": every}
+        if isinstance(log, Journal) or is_journal_folder(log):
+            refused = [name for name, given in (reads | {"weight": weight, "journal": journal}).items() if given]
+            if refused:
+                raise InputError(
+                    f"{refused[0]} was given, but a journal has its rows and periods already; leave it out"
+                )
+            past, rows = log if isinstance(log, Journal) else Journal(log), ""
+        else:
+            lacking = [name for name, given in reads.items() if given is None]
+            if lacking:
+                raise InputError(f"{lacking[0]} was not given; a log needs score, label, time and every")
+            past = Journal(home / "journal" if journal is None else journal)
+            more = {"weight": weight, "score_type": score_type, "negatives_kept": negatives_kept}
+            rows = _read(past, log, home, fields, {**reads, **more, "resolution": resolution}, reading)
+        periods = past.periods
+        if len(periods) < 2:
+            raise InputError(
+                f"there are rows of {len(periods)} period(s); a backtest needs two or more: cut time finer"
+            )
+        known = next(past.sketches(periods[0], periods[0]))[1].contexts.names
+        used = tuple(fields) if fields else known
+        unknown = [name for name in used if name not in known]
+        if unknown:
+            raise InputError(f"the journal has no field {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+        late = _delay(delay, periods)
+        plan = Plan(
+            methods=tuple(dict.fromkeys(default_methods(bool(used)) if methods is None else methods)),
+            memories=tuple(str(spec).replace(" ", ":") for spec in parse_memories(memories)),
+            delay=late,
+            since=_since(since, periods),
+            once=_once(once, since, periods),
+            fields=used,
+            rows=rows,
+        )
+        for method in plan.methods:  # refuse unknown ones before anything is fitted
+            for spec in parse_memories(plan.memories):
+                MethodForecaster(method, RunningMemory(spec), bool(used))
+        if tracker is None:
+            run_plan(plan, past, home, lambda: _tracker(late), _loaded, progress)
+        else:
+            run_plan(plan, past, home, tracker, None, progress)
+        lines = read_lines(home)
+    if not lines:
+        raise InputError(
+            f"no period could be judged: there are {len(periods)} and labels are known after {late} further ones"
+        )
+    return backtest_of(lines, delay=late, fields=used, level=level, seed=seed)
+
+
+def is_journal_folder(path: Any) -> bool:
+    """Tell whether a path is the folder of a journal."""
+    if isinstance(path, list | tuple) and len(path) == 1:
+        path = path[0]
+    return isinstance(path, str | PathLike) and (Path(path) / "journal.json").is_file()
+
+
+def _tracker(delay: int) -> "Tracker":
+    from mcnet.tracking.tracker import Tracker
+
+    return Tracker(delay=delay)
+
+
+def _loaded(folder: Path) -> "Tracker":
+    from mcnet.tracking.tracker import Tracker
+
+    return Tracker.load(folder)
+
+
+def _read(
+    journal: Journal,
+    log: Any,
+    home: Path,
+    fields: list[str],
+    words: dict[str, Any],
+    reading: Callable[[int], Any] | None,
+) -> str:
+    """Read logs or a table into a journal, unless an earlier run has; return a digest of what was asked for."""
+    asked = repr(sorted((name, value) for name, value in words.items())) + repr(fields)
+    if is_table(log):
+        time = words["time"]
+        words = {name: value for name, value in words.items() if name not in ("time", "every")} | {
+            "every": {time: words["every"]}
+        }
+        parts = sketches_by(scan(log, field=[*fields, time], **words), time)
+        if MISSING_LABEL in parts:
+            raise InputError(f"the table has rows without a moment in {time}; drop these rows, or give them one")
+        journal.add_parts(parts, source="table")
+        return hashlib.sha256(asked.encode()).hexdigest()[:32]
+    files = expand_paths(log)
+    asked += repr([(fspath(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files])
+    digest = hashlib.sha256(asked.encode()).hexdigest()[:32]
+    mark = home / "log-was-read"
+    if not (mark.is_file() and mark.read_text(encoding="utf-8") == digest):
+        journal.add_files(files, field=fields, progress=reading, **words)
+        mark.write_text(digest, encoding="utf-8")
+    return digest
+
+
+def _delay(delay: int | str, periods: Sequence[str]) -> int:
+    """Return a delay in whole periods."""
+    if isinstance(delay, str) and not delay.isdecimal():
+        length = period_seconds(periods)
+        if length is None:
+            raise InputError(f"delay is {delay!r}, but the periods are no moments; give a number of periods")
+        return int(np.ceil(duration_seconds(delay) / length - 1e-9))
+    if isinstance(delay, bool) or not isinstance(delay, int | np.integer | str) or int(delay) < 0:
+        raise InputError(f"delay is {delay!r}; it is a whole number of periods, or how long it is, such as 2d")
+    return int(delay)
+
+
+def _since(since: Any, periods: Sequence[str]) -> str | None:
+    if since is None:
+        return None
+    text = period_text(since)
+    later = periods_between(periods, text, None)
+    if not later:
+        raise InputError(f"there is no period from {text} on; the last one is {periods[-1]}")
+    return later[0]
+
+
+def _once(once: int | None, since: Any, periods: Sequence[str]) -> int:
+    if once is None:
+        first = _since(since, periods)
+        before = round(SHARE_FITTED_ONCE * len(periods)) if first is None else list(periods).index(first)
+        return max(1, before)
+    if isinstance(once, bool) or not isinstance(once, int | np.integer) or once < 1:
+        raise InputError(f"once is {once!r}; it is the number of periods to fit on, 1 or more")
+    return int(once)

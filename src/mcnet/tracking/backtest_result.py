@@ -1,0 +1,260 @@
+"""What a backtest found, as tidy tables."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mcnet._shared.typing import FloatArray
+from mcnet.metrics.field_error import group_pcoc
+from mcnet.metrics.group_sums import GroupSums
+from mcnet.tracking.backtest_forecasters import TRACKER
+from mcnet.tracking.backtest_intervals import block_bootstrap
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Backtest", "backtest_of"]
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """Forecasters compared period by period, each predicted from earlier periods alone.
+
+    Tables are tidy Polars tables:
+
+    - `by_period`: for each period and forecaster `method`, `memory`, `rows`, `weight`, `positives`, the `expected`
+      positives, `log_loss`, `pcoc` with `pcoc_low` and `pcoc_high` (rows taken as independent), and `f_rce` where there
+      is a field;
+    - `summary`: for each forecaster, the best first, `log_loss` with its interval, `difference` to the tracker
+      (positive: worse than the tracker) with its interval, `pcoc` with its interval, `f_rce` (the mean over periods),
+      and `failures`, the number of fits that failed. Intervals are those of a block bootstrap over periods;
+    - `regret`: for each period and forecaster the mean log-loss so far, and its `regret`: how far that is above the
+      best of all forecasters but the tracker so far. A tracker below zero is better than the best in hindsight;
+    - `values`: for each period and field value (the 50 largest) weight, positives, and the positives that the base
+      scores and the tracker expected;
+    - `beliefs`: for each period what the tracker believed: its memory, the weights of memories, the effects of periods.
+    """
+
+    by_period: "pl.DataFrame"
+    values: "pl.DataFrame"
+    beliefs: "pl.DataFrame"
+    failures: dict[str, int]
+    delay: int
+    """In periods."""
+    fields: tuple[str, ...]
+    level: float = 0.95
+    """The level of all intervals."""
+    seed: int = 0
+
+    @cached_property
+    def periods(self) -> list[str]:
+        """The periods that were judged, in order."""
+        return self.by_period["period"].unique(maintain_order=True).to_list()
+
+    @cached_property
+    def forecasters(self) -> list[str]:
+        """The names of all forecasters: the base scores, the tracker, then each method with each memory."""
+        return self.by_period["forecaster"].unique(maintain_order=True).to_list()
+
+    def matrix(self, name: str) -> FloatArray:
+        """Return a column of `by_period` as a matrix of one row per forecaster and one column per period."""
+        column = self.by_period[name].to_numpy().astype(np.float64)
+        return column.reshape(len(self.periods), len(self.forecasters)).T
+
+    @cached_property
+    def _cumulative(self) -> FloatArray:
+        """The mean log-loss of each forecaster (rows) up to each period (columns)."""
+        weight = self.matrix("weight")
+        return np.cumsum(self.matrix("log_loss") * weight, axis=1) / np.cumsum(weight, axis=1)
+
+    @property
+    def _others(self) -> list[int]:
+        return [place for place, name in enumerate(self.forecasters) if name != TRACKER]
+
+    @property
+    def best(self) -> str:
+        """The best forecaster in hindsight, the tracker left out."""
+        return min((self.forecasters[place] for place in self._others), key=lambda name: self._final(name))
+
+    def _final(self, name: str) -> float:
+        return float(self._cumulative[self.forecasters.index(name), -1])
+
+    @property
+    def tracker_regret(self) -> float:
+        """The mean log-loss of the tracker above that of the best in hindsight; below zero if it is better."""
+        return self._final(TRACKER) - self._final(self.best)
+
+    @cached_property
+    def summary(self) -> "pl.DataFrame":
+        """One row per forecaster, the best first."""
+        import polars as pl
+
+        weight, loss = self.matrix("weight"), self.matrix("log_loss")
+        positives = self.matrix("positives")[0]
+        predicted = self.matrix("expected")
+        losses = loss * weight
+        tracker = self.forecasters.index(TRACKER)
+        gaps = losses - losses[tracker]
+        interval = partial(block_bootstrap, level=self.level, seed=self.seed)
+        total = weight[0].sum()
+        low, high = interval(losses, weight[0])
+        gap_low, gap_high = interval(gaps, weight[0])
+        pcoc_low, pcoc_high = interval(predicted, positives)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            pcoc = predicted.sum(axis=1) / positives.sum()
+            error = (self.matrix("f_rce") * weight).sum(axis=1) / total if self.fields else np.full(len(loss), np.nan)
+        first = self.by_period.head(len(self.forecasters))
+        table = pl.DataFrame(
+            {
+                "forecaster": self.forecasters,
+                "method": first["method"],
+                "memory": first["memory"],
+                "log_loss": losses.sum(axis=1) / total,
+                "log_loss_low": low,
+                "log_loss_high": high,
+                "difference": gaps.sum(axis=1) / total,
+                "difference_low": gap_low,
+                "difference_high": gap_high,
+                "pcoc": pcoc,
+                "pcoc_low": pcoc_low,
+                "pcoc_high": pcoc_high,
+                "f_rce": error,
+                "failures": [self.failures.get(name, 0) for name in self.forecasters],
+            }
+        )
+        table = table.with_columns(pl.when(pl.col(pl.Float64).is_finite()).then(pl.col(pl.Float64)))
+        return table.sort("log_loss", maintain_order=True)
+
+    @cached_property
+    def regret(self) -> "pl.DataFrame":
+        """One row per period and forecaster: the mean log-loss so far, above the best of the others so far."""
+        import polars as pl
+
+        best = self._cumulative[self._others].min(axis=0)
+        return self.by_period.select("period", "forecaster").with_columns(
+            pl.Series("log_loss_so_far", self._cumulative.T.ravel()),
+            pl.Series("regret", (self._cumulative - best).T.ravel()),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON-able values."""
+        return {
+            "first_period": self.periods[0],
+            "last_period": self.periods[-1],
+            "periods": len(self.periods),
+            "rows": int(self.by_period["rows"].sum()) // len(self.forecasters),
+            "delay": self.delay,
+            "fields": list(self.fields),
+            "level": self.level,
+            "best_in_hindsight": self.best,
+            "tracker_regret": self.tracker_regret,
+            "summary": self.summary.to_dicts(),
+            "by_period": self.by_period.drop("expected").to_dicts(),
+        }
+
+    def lines(self) -> list[tuple[str, ...]]:
+        """Return a line of words for each forecaster, the best first, below a line of headings."""
+        errors = ("F-RCE",) if self.fields else ()
+        lines: list[tuple[str, ...]] = [("forecaster", "log-loss", "over the tracker ×10⁻⁵", "PCOC", *errors)]
+        for row in self.summary.to_dicts():
+            gap = "–"
+            if row["forecaster"] != TRACKER:
+                gap = _interval(1e5 * row["difference"], row["difference_low"], row["difference_high"])
+            figures = [f"{row['log_loss']:.5f}", gap, "–" if row["pcoc"] is None else f"{row['pcoc']:.3f}"]
+            name = f"{row['forecaster']} ←" if row["forecaster"] == TRACKER else row["forecaster"]
+            lines.append((name, *figures, *((f"{row['f_rce']:.4f}",) if self.fields else ())))
+        return lines
+
+    def conclusion(self) -> str:
+        """Return what came out, in a sentence or two."""
+        regret = self.tracker_regret
+        against = f"the best in hindsight ({self.best})"
+        better = f"is better than {against} by" if regret < 0.0 else f"has a regret to {against} of"
+        late = f", labels known after {self.delay} further ones" if self.delay else ""
+        return (
+            f"{len(self.periods):,} periods, {self.periods[0]} to {self.periods[-1]}{late}. "
+            f"The tracker {better} {abs(regret):.5f}."
+        )
+
+    def __str__(self) -> str:
+        lines = self.lines()
+        widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+        shown = [
+            "  ".join(
+                c.ljust(w) if place == 0 else c.rjust(w) for place, (c, w) in enumerate(zip(line, widths, strict=True))
+            )
+            for line in lines
+        ]
+        return "\n".join([self.conclusion(), "", *(line.rstrip() for line in shown)])
+
+    def _repr_html_(self) -> str:
+        from mcnet.plots.html import card
+
+        headings, *rows = self.lines()
+        return card(f"Backtest: {self.conclusion()}", list(headings), [list(row) for row in rows])
+
+
+def _interval(value: float, low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return f"{value:+.1f}"
+    return f"{value:+.1f} ({1e5 * low:+.1f} … {1e5 * high:+.1f})"
+
+
+def backtest_of(
+    lines: Sequence[dict[str, Any]], *, delay: int, fields: tuple[str, ...], level: float, seed: int
+) -> Backtest:
+    """Return the result of a run from the lines that it has written."""
+    import polars as pl
+
+    names = list(lines[0]["forecasters"])
+    periods = [line["period"] for line in lines]
+    figures = np.array([[line["forecasters"][name] for name in names] for line in lines], dtype=np.float64)
+    loss, predicted, squared, positive, error = figures.reshape(-1, 5).T
+    rows, weight, positives = (
+        np.repeat(np.array([line[what] for line in lines], dtype=np.float64), len(names))
+        for what in ("rows", "weight", "positives")
+    )
+    pcoc, low, high = group_pcoc(GroupSums(weight, positives, predicted, squared, positive), level=level)
+    table = pl.DataFrame(
+        {
+            "period": np.repeat(periods, len(names)).tolist(),
+            "forecaster": names * len(lines),
+            "method": [name.rpartition(", ")[0] or name for name in names] * len(lines),
+            "memory": [name.partition(", ")[2] or None for name in names] * len(lines),
+            "rows": rows.astype(np.int64),
+            "weight": weight,
+            "positives": positives,
+            "expected": predicted,
+            "log_loss": loss / weight,
+            "pcoc": pcoc,
+            "pcoc_low": low,
+            "pcoc_high": high,
+            "f_rce": error,
+        },
+        schema_overrides={"memory": pl.String},
+    )
+    table = table.with_columns(pl.when(pl.col(pl.Float64).is_finite()).then(pl.col(pl.Float64)))
+    value_columns = ("period", "field", "value", "weight", "positives", "base_expected", "tracker_expected")
+    belief_columns = ("period", "part", "name", "share")
+    return Backtest(
+        by_period=table,
+        values=_table([[line["period"], *row] for line in lines for row in line["values"]], value_columns, 3),
+        beliefs=_table([[line["period"], *row] for line in lines for row in line["belief"]], belief_columns, 3).rename(
+            {"share": "value"}
+        ),
+        failures=lines[-1]["failures"],
+        delay=delay,
+        fields=fields,
+        level=level,
+        seed=seed,
+    )
+
+
+def _table(rows: list[list[Any]], columns: Sequence[str], texts: int) -> "pl.DataFrame":
+    import polars as pl
+
+    types = {name: pl.String if place < texts else pl.Float64 for place, name in enumerate(columns)}
+    return pl.DataFrame(rows, schema=types, orient="row")
