@@ -22,6 +22,7 @@ PARTS = {
     "balance": ("the balance term", True),
     "time_streams": ("streams in time: the tracker against fixed memories", True),
     "coverage": ("coverage of 90 % intervals over several kinds of truth", True),
+    "monitoring": ("the monitor's false alarms and delay", True),
     "many_contexts": ("thousands of contexts", True),
     "compiled": ("the compiled curve against the exact model", True),
     "growth": ("how time and memory grow", True),

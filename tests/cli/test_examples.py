@@ -38,10 +38,13 @@ def test_the_examples_work_as_pasted(mcnet, monkeypatch, log, columns, command):
     seconds = pl.Series(range(8000)) * 60 + 1_700_000_000
     pl.read_parquet(log).with_columns(ts=pl.from_epoch(seconds)).write_parquet(log)
     assert mcnet("sketch", log, *columns, "-o", "part0.parquet", "-q").code == 0
+    if command == ["monitor"]:
+        words = (*columns, "--time", "ts", "--every", "1d")
+        assert mcnet("journal", "add", "history", log, *words, "-q").code == 0
     for words in examples(mcnet(*command, "--help").out):
         if words[0] == "demo":
             continue
-        if words[0] in ("apply", "evaluate", "show", "export") and not (log.parent / "model.json").exists():
+        if words[0] in ("apply", "evaluate", "monitor", "show", "export") and not (log.parent / "model.json").exists():
             assert mcnet("fit", log, *columns, "--method", "platt-field", "-o", "model.json", "-q").code == 0
         done = mcnet(*words)
         assert done.code == 0, done.err

@@ -8,7 +8,7 @@ from scipy.stats import norm
 from mcnet.calibrators.platt import Platt
 from mcnet.errors import FileFormatError, InputError
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.evidence import Evidence, PeriodLikelihood
+from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihood, PeriodLikelihoods
 from mcnet.tracking.monitor import Monitor
 
 
@@ -22,7 +22,7 @@ def counts(rng, positives=1000, effect=0.0, ratio=1.0, cells=6):
 
 def days(seed, number, **world):
     rng = np.random.default_rng(seed)
-    return [PeriodLikelihood(*counts(rng, **world)) for _ in range(number)]
+    return [PeriodLikelihood(*counts(rng, **world)).marginals() for _ in range(number)]
 
 
 @pytest.mark.parametrize("effect", [0.01, 0.1, 0.5])
@@ -46,6 +46,44 @@ def test_without_an_effect_it_is_the_likelihood_ratio():
     exact = y @ np.log(q / p) + (w - y) @ np.log((1 - q) / (1 - p))
     found = PeriodLikelihood(p, w, y).log_marginal(np.array([0.1]), np.array([0.0]))
     assert found[0] == pytest.approx(exact, abs=1e-3)
+
+
+def test_groups_together_are_as_groups_alone():
+    rng = np.random.default_rng(11)
+    p, w, y = counts(rng, cells=12)
+    codes = rng.permutation(np.repeat(np.arange(3), 4))
+    whole, parts = PeriodLikelihoods.of_groups(p, w, y, [(np.zeros(12, dtype=int), 1), (codes, 3)])
+    pairs = [(whole.marginals()[0], np.full(12, True))]
+    pairs += [(found, codes == code) for code, found in enumerate(parts.marginals())]
+    for found, inside in pairs:
+        alone = PeriodLikelihood(p[inside], w[inside], y[inside]).marginals()
+        np.testing.assert_allclose(found.null, alone.null, atol=1e-6)
+        np.testing.assert_allclose(found.mixture, alone.mixture, atol=1e-6)
+
+
+def test_many_hypotheses_together_are_as_each_alone():
+    worlds = [days(seed, 6, ratio=0.9) for seed in range(3)]
+    together = Evidence.of_many(3)
+    for place, day in enumerate(zip(*worlds, strict=True)):
+        stacked = Marginals(np.array([found.null for found in day]), np.array([found.mixture for found in day]))
+        together.learn(stacked) if place < 2 else together.update(stacked)
+    for world, value, began in zip(worlds, together.log_values(), together.began, strict=True):
+        alone = Evidence()
+        for place, day in enumerate(world):
+            alone.learn(day) if place < 2 else alone.update(day)
+        assert value == pytest.approx(alone.log_value)
+        assert (began == alone.began).all()
+
+
+def test_the_interval_of_an_alarm_contains_the_truth():
+    rng, inside = np.random.default_rng(12), []
+    for _ in range(40):
+        monitor = Monitor(alpha=0.5, period_effects=0)
+        score = rng.uniform(0.01, 0.3, 4000)
+        monitor.update(Sketch.from_rows(score, rng.random(4000) < 0.8 * score), 1)
+        found = monitor.table().row(0, named=True)
+        inside.append(found["pcoc_low"] <= 1.25 <= found["pcoc_high"])
+    assert np.mean(inside) >= 0.8
 
 
 @pytest.mark.parametrize("effect", [0.0, 0.15])

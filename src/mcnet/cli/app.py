@@ -11,7 +11,9 @@ from mcnet.cli.demo import demo
 from mcnet.cli.evaluate import evaluate
 from mcnet.cli.export import export
 from mcnet.cli.fit import fit
+from mcnet.cli.journal import journal
 from mcnet.cli.methods import methods
+from mcnet.cli.monitor import monitor
 from mcnet.cli.paper import paper
 from mcnet.cli.show import show
 from mcnet.cli.sketch import merge, sketch
@@ -27,9 +29,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (demo, compare, fit, apply, evaluate, backtest, show, export, sketch, merge, diff, methods):
+for command in (demo, compare, fit, apply, evaluate, backtest, monitor, show, export, sketch, merge, diff, methods):
     app.command(epilog="Options of every command: --config FILE, --no-config, --debug; see mcnet --help.")(command)
 app.add_typer(versions)
+app.add_typer(journal)
 app.add_typer(paper)
 
 
@@ -57,7 +60,8 @@ def mcnet(
     """Turn ranking scores into true probabilities, overall and inside every field, without losing their order.
 
     A LOG is a Parquet, CSV or Arrow file, a glob or a folder, with one row per impression. A saved sketch is accepted
-    in its place. The options --config, --no-config and --debug may also follow the command.
+    in its place; fit, compare and evaluate also accept a journal, a folder of sketches by period. The options --config,
+    --no-config and --debug may also follow the command.
 
     \b
     Exit codes:

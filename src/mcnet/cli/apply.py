@@ -47,7 +47,8 @@ def apply(
     from mcnet.cli.config import printer_of
     from mcnet.cli.files import check_output, load_model, plain_interrupts, remembered, row_count, score_type
     from mcnet.cli.run import THRESHOLD_NOT_MET
-    from mcnet.cli.thresholds import UNSEEN, broken_thresholds, parse_thresholds
+    from mcnet.cli.sources import journal_of
+    from mcnet.cli.thresholds import UNSEEN, Figures, broken_thresholds, parse_thresholds
     from mcnet.cli.unseen import unseen_note
     from mcnet.data.files import expand_paths
     from mcnet.errors import InputError
@@ -59,6 +60,8 @@ def apply(
     thresholds = parse_thresholds(fail_if, [UNSEEN])
     check_output(output, [model, *logs], force=force)
     loaded = load_model(model)
+    if journal_of(logs) is not None:
+        raise InputError(f"{logs[0]} is a journal: it has no rows to calibrate; give the logs it was made of")
     sketches = [path for path in expand_paths(logs) if is_sketch_file(path)]
     if sketches:
         raise InputError(f"{sketches[0]} is a sketch: it has no rows to calibrate; give the log it was made of")
@@ -81,7 +84,7 @@ def apply(
     seconds = time.perf_counter() - begin
     printer.note(f"{rows:,} rows in {seconds:.1f} s ({rows / seconds / 1e6:.1f} M rows/s) → {output}")
     unseen_note(printer, unseen)
-    broken = broken_thresholds(thresholds, {UNSEEN: unseen.share})
+    broken = broken_thresholds(thresholds, Figures(unseen=unseen.share))
     document = {"output": output, "rows": rows, "seconds": seconds, "column": column, UNSEEN: unseen.to_dict()}
     printer.result({**document, "broken": broken})
     for sentence in broken:

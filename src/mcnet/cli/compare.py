@@ -66,13 +66,17 @@ def compare(
     from mcnet.cli.config import printer_of
     from mcnet.cli.files import check_output, columns_of, read_sketch
     from mcnet.cli.run import THRESHOLD_NOT_MET
-    from mcnet.cli.thresholds import broken_thresholds, evaluated_figures, parse_thresholds
+    from mcnet.cli.sources import journal_of
+    from mcnet.cli.thresholds import Figures, broken_thresholds, parse_thresholds
     from mcnet.data.automatic_period import AutomaticPeriod
     from mcnet.errors import InputError
     from mcnet.selection.select import select
 
     printer = printer_of(context, json, quiet)
     thresholds = parse_thresholds(fail_if)
+    for given in (logs, test or []):
+        if time is not None and journal_of(given) is not None:
+            raise InputError(f"{given[0]} is a journal: its periods are known, so leave out --time")
     if time is not None and report is None:
         raise InputError("--time is for the drift shown in the report; pass --report too")
     if every is not None and time is None:
@@ -122,23 +126,40 @@ def compare(
         with printer.steps("drawing the report"):
             title = f"Calibration of {timed.columns['score']}" if "score" in timed.columns else None
             fitted, fresh = (
-                None if part is None or time not in part.contexts.names else sketches_by(part.unfolded(), time)
-                for part in (timed, timed_test)
+                _journal_periods(printer, files, sketch)
+                if part is None or time not in part.contexts.names
+                else sketches_by(part.unfolded(), time)
+                for part, files in ((timed, logs), (timed_test, test or []))
             )
             write_report(report, selection, sketch, title=title, drift=fitted, test_drift=fresh)
         printer.note(f"report → {report}")
-    broken = broken_thresholds(thresholds, evaluated_figures(selection.chosen.evaluation, thresholds))
+    broken = broken_thresholds(thresholds, Figures(selection.chosen.evaluation))
     for sentence in broken:
         printer.note(f"not met by {selection.chosen.method}: {sentence}")
     if broken:
         raise typer.Exit(THRESHOLD_NOT_MET)
 
 
-def _warn_of_common_files(printer: Printer, logs: list[str], test: list[str]) -> None:
-    from mcnet.data.files import expand_paths
+def _journal_periods(printer: Printer, files: list[str], like: "Sketch") -> "dict[str, Sketch] | None":
+    """Return the sketch of each period of a journal; None for other files, and where there are too many to show."""
+    from mcnet.cli.sources import journal_of
+    from mcnet.data.periods import MOST_PERIODS
 
-    fitted = expand_paths(logs)
-    common = [path for path in expand_paths(test) if any(path.samefile(other) for other in fitted)]
+    journal = journal_of(files)
+    if journal is None:
+        return None
+    if len(journal.periods) > MOST_PERIODS:
+        printer.note(f"the journal has more than {MOST_PERIODS} periods: the report does not show the drift")
+        return None
+    return {period: sketch.only(*like.contexts.names) for period, sketch in journal.sketches()}
+
+
+def _warn_of_common_files(printer: Printer, logs: list[str], test: list[str]) -> None:
+    from mcnet.cli.sources import input_files, journal_of
+
+    fitted = input_files(logs) if journal_of(logs) is None else [Path(logs[0])]
+    judged = input_files(test) if journal_of(test) is None else [Path(test[0])]
+    common = [path for path in judged if any(path.samefile(other) for other in fitted)]
     if common:
         printer.warn(
             f"{common[0]} is read both to fit and as --test: methods are judged on rows they have seen, "
@@ -181,12 +202,13 @@ def _read_test(
 ) -> "Sketch":
     """Return the test rows, read as the fitted ones were; with their time, if they have one."""
     from mcnet.cli.files import read_sketch
-    from mcnet.sketch.read import are_sketches, has_column
+    from mcnet.cli.sources import is_finished
+    from mcnet.sketch.read import has_column
 
     has_time = time is not None and has_column(test, time)
     if time is not None and not has_time:
         printer.note(f"the test rows have no column {time}: the report shows the drift of the fitted rows alone")
-    if are_sketches(test):
+    if is_finished(test):
         words = {"field": columns["field"]}  # the rest was settled when it was made
     else:
         # Where the fitted rows were a sketch, it tells which columns are meant.
@@ -207,12 +229,12 @@ def _with_time(
     columns: dict[str, Any], files: list[str], time: str | None, period: "str | AutomaticPeriod"
 ) -> dict[str, Any]:
     """Return the columns to read, with the time as one more field."""
-    from mcnet.sketch.read import are_sketches
+    from mcnet.cli.sources import is_finished
 
     if time is None:
         return columns
     # A saved sketch keeps all of its fields unless some are named.
-    fields = None if are_sketches(files) and not columns["field"] else [*(columns["field"] or []), time]
+    fields = None if is_finished(files) and not columns["field"] else [*(columns["field"] or []), time]
     return {**columns, "field": fields, "every": {time: period}}
 
 

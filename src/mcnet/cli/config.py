@@ -13,10 +13,31 @@ CONFIG_NAME = "mcnet.toml"
 SHARED_KEYS = ("score", "label", "field", "weight", "negatives_kept", "logits")
 """Options that may stand at the top of the file and hold for every command that has them."""
 
-COMMANDS = ("compare", "fit", "apply", "evaluate", "backtest", "sketch")
+COMMANDS = ("compare", "fit", "apply", "evaluate", "backtest", "sketch", "journal", "monitor")
 """Commands that may have a table of their own in the file."""
 
-_NEVER = frozenset({"help", "output", "report", "save_best", "test", "model", "force", "json", "quiet", "folder"})
+_READING_PART = {"journal": "add"}
+"""Of a command with parts, the one that reads logs: the table of the command has its options."""
+
+_NEVER = frozenset(
+    {
+        "help",
+        "output",
+        "report",
+        "save_best",
+        "test",
+        "model",
+        "force",
+        "json",
+        "quiet",
+        "period",
+        "source",
+        "replace",
+        "state",
+        "table",
+        "folder",
+    }
+)
 """Options that belong to one run: what is read, what is written, and what is printed."""
 
 _FILE = "mcnet.config_file"
@@ -70,7 +91,7 @@ def _document(file: Path) -> dict[str, Any]:
 
 def _options_of_commands(file: Path, document: dict[str, Any], application: Any) -> dict[str, dict[str, Any]]:
     options = {
-        name: {p.name: p for p in application.commands[name].params if p.param_type_name == "option"}
+        name: {p.name: p for p in _command(application, name).params if p.param_type_name == "option"}
         for name in COMMANDS
     }
     result: dict[str, dict[str, Any]] = {name: {} for name in COMMANDS}
@@ -95,7 +116,13 @@ def _options_of_commands(file: Path, document: dict[str, Any], application: Any)
                     f"{file} has the unknown key {key!r} in [{command}]; it may have {', '.join(sorted(allowed))}"
                 )
             result[command][option.name] = _value(file, f"{command}.{key}", value, option)
-    return result
+    return {name: {_READING_PART[name]: found} if name in _READING_PART else found for name, found in result.items()}
+
+
+def _command(application: Any, name: str) -> Any:
+    """Return the command, or the part of it, that has options in the file."""
+    command = application.commands[name]
+    return command.commands[_READING_PART[name]] if name in _READING_PART else command
 
 
 def _key(option: Any) -> str:

@@ -30,8 +30,22 @@ def evaluate(
             help="The share of negatives that survived down-sampling; as in the model's fit if not given.",
         ),
     ] = None,
+    time: Annotated[
+        str | None, typer.Option("--time", metavar="COLUMN", help="The column of time: judge each period, too.")
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option("--every", metavar="PERIOD", help="The length of a period: 15m, 1h, 1d, 1w, or a number."),
+    ] = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    table: Annotated[
+        str | None,
+        typer.Option("--table", metavar="FILE", help="Write the figures of all periods as a table (.parquet, .csv)."),
+    ] = None,
     level: Annotated[float, typer.Option("--level", metavar="SHARE", help="The level of the intervals.")] = 0.95,
     fail_if: options.Thresholds = None,
+    force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -41,29 +55,40 @@ def evaluate(
     fields of the model. With a model, the share of rows with unseen field values is measured, too: --fail-if
     'unseen>0.05'.
 
+    With --time and --every, PCOC, F-RCE, AUC and log-loss of each period follow; a journal has its periods, and --every
+    makes them longer. --fail-if speaks of a metric, of a bound of its interval (pcoc.low), of any value of a field
+    (field.pcoc, country.pcoc) or of any period (period.pcoc), with a least volume if need be: where positives>100.
+
     \b
     Example:
       mcnet evaluate log.parquet --score pctr --label click --field country
       mcnet evaluate log.parquet --model model.json --field country \\
           --fail-if 'F-RCE>0.2' --fail-if 'PCOC<0.8'
+      mcnet evaluate log.parquet --model model.json --time ts --every 1d \\
+          --fail-if 'field.pcoc.low>1.5 where positives>100'
     """
     from mcnet.cli.config import printer_of
-    from mcnet.cli.files import columns_of, load_model, read_sketch, remembered, score_type
+    from mcnet.cli.files import check_output, columns_of, load_model, read_sketch, remembered, score_type
+    from mcnet.cli.over_time import check_time, period_evaluations, write_table
     from mcnet.cli.run import THRESHOLD_NOT_MET
-    from mcnet.cli.thresholds import UNSEEN, broken_thresholds, evaluated_figures, parse_thresholds, threshold_names
+    from mcnet.cli.sources import is_finished, journal_of, periods_of
+    from mcnet.cli.thresholds import UNSEEN, Figures, broken_thresholds, parse_thresholds, threshold_names
     from mcnet.cli.unseen import unseen_note
     from mcnet.metrics.evaluate_sketch import evaluate_cells, predict_cells
     from mcnet.metrics.settings import Settings
     from mcnet.model.score_types import refuse_probabilities_read_as_logits
     from mcnet.model.unseen import UnseenValues
-    from mcnet.sketch.read import are_sketches
 
     printer = printer_of(context, json, quiet)
     known = threshold_names() if model is None else [*threshold_names(), UNSEEN]
     thresholds = parse_thresholds(fail_if, known)
+    journal = journal_of(logs)
+    check_time(journal, time, every, table)
+    if table is not None:
+        check_output(table, logs, force=force, endings=[".parquet", ".csv"])
     loaded = None if model is None else load_model(model)
     judged = False
-    if loaded is not None and not are_sketches(logs):
+    if loaded is not None and not is_finished(logs):
         score, label = remembered(loaded, "score", score), remembered(loaded, "label", label)
         judged = logits is None and loaded.score_type == "logit"
         logits = score_type(loaded, logits) == "logit"
@@ -87,21 +112,36 @@ def evaluate(
     )
     inside = columns.pop("field") or None
     needed = loaded.fields if loaded is not None else ()
-    sketch = read_sketch(printer, logs, **columns, field=list(dict.fromkeys([*(inside or ()), *needed])))
+    fields = list(dict.fromkeys([*(inside or ()), *needed]))
+    chosen = periods_of(logs, since=since, until=until)
+    if time is not None:
+        # Saved sketches keep all of their fields unless some are named.
+        chosen = {"every": {time: every}}
+        fields = fields if is_finished(logs) and not fields else [*fields, time]
+    timed = read_sketch(printer, logs, **columns, field=fields, **chosen)
+    sketch = timed if time is None else timed.only(*(name for name in timed.contexts.names if name != time))
     if judged:
         refuse_probabilities_read_as_logits(sketch.score, sketch.rows, name=str(score))
     # Without a model the scores themselves are judged.
     p = predict_cells(loaded, sketch) if loaded is not None else sketch.score
     found = evaluate_cells(p, sketch, Settings(level=level), by=inside)
-    figures = evaluated_figures(found, thresholds)
-    document = {"model": model, **found.to_dict()}
+    periods = period_evaluations(
+        journal, timed, time, every, loaded, Settings(level=level), inside or (needed or None), since, until
+    )
+    document = {"model": model, **found.to_dict(), **({} if periods is None else {"periods": periods.to_dicts()})}
+    share = None
     if loaded is not None:
         unseen = UnseenValues.of_sketch(loaded, sketch)
-        figures[UNSEEN] = unseen.share
+        share = unseen.share
         document[UNSEEN] = unseen.to_dict()
         unseen_note(printer, unseen)
+    figures = Figures(found, None if periods is None else periods.pcoc_table(), share)
     broken = broken_thresholds(thresholds, figures)
-    printer.result({**document, "broken": broken}, str(found))
+    over_time = [] if periods is None else ["", periods.text()]
+    printer.result({**document, "broken": broken}, str(found), *over_time)
+    if table is not None and periods is not None:
+        write_table(table, periods)
+        printer.note(f"{len(periods):,} periods → {table}")
     for sentence in broken:
         printer.note(f"not met: {sentence}")
     if broken:

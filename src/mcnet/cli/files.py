@@ -35,18 +35,22 @@ DEFAULT_PERIOD = "1d"
 
 def check_output(path: str, inputs: Sequence[str], *, force: bool, endings: Sequence[str] = ()) -> None:
     """Refuse, before any work is done, an output that is an input, exists, is no regular file or has another ending."""
-    from mcnet.data.files import expand_paths
+    from mcnet.cli.sources import input_files
 
     target = Path(path)
     if path == "-":
         raise InputError("nothing is written to stdout but --json; name a file instead of -, or ./- if it is called so")
     if endings and target.suffix.lower() not in endings:
-        kind = {"parquet": "a Parquet file", "html": "an HTML page"}[endings[0][1:]]
+        kind = (
+            {"parquet": "a Parquet file", "html": "an HTML page"}[endings[0][1:]]
+            if ".csv" not in endings
+            else "a table"
+        )
         raise InputError(f"{target} will be {kind}; give it a name that ends in {' or '.join(endings)}")
     output_file(target)
     if not target.exists():
         return
-    if inputs and any(target.samefile(source) for source in expand_paths(list(inputs))):
+    if inputs and any(target.samefile(source) for source in input_files(inputs)):
         raise InputError(f"{target} is one of the files to read; write to another file")
     if not force:
         raise InputError(f"{target} exists already; pass --force to overwrite it")
@@ -73,10 +77,14 @@ def row_count(files: Sequence[str]) -> int | None:
 
 
 def read_sketch(printer: Printer, files: Sequence[str], *, title: str = "reading", **columns: Any) -> "Sketch":
-    """Sketch logs, or add up saved sketches, with a progress bar."""
+    """Sketch logs, or add up saved sketches or the periods of a journal, with a progress bar."""
+    from mcnet.cli.sources import journal_of, read_journal
     from mcnet.sketch.read import sketch_files
 
     plain_interrupts()
+    journal = journal_of(files)
+    if journal is not None:
+        return read_journal(journal, **columns)
     total = row_count(files) if printer.lively else None
     with printer.progress(title, total) as advance:
         return sketch_files(list(files), **columns, progress=advance)
@@ -85,11 +93,11 @@ def read_sketch(printer: Printer, files: Sequence[str], *, title: str = "reading
 def columns_of(context: Any, files: Sequence[str], **options: Any) -> dict[str, Any]:
     """Return the options that say how logs are read, under the names that `read_sketch` takes.
 
-    A saved sketch knows how its logs were read: what the configuration file says of logs does not concern it.
+    A saved sketch or a journal knows how its logs were read: what the configuration file says of logs is ignored.
     """
-    from mcnet.sketch.read import are_sketches
+    from mcnet.cli.sources import is_finished
 
-    if are_sketches(list(files)):
+    if is_finished(files):
         options = {name: None if from_config(context, name) else value for name, value in options.items()}
     logits, negatives_kept = options.pop("logits", None), options.pop("negatives_kept", None)
     return {
@@ -101,9 +109,9 @@ def columns_of(context: Any, files: Sequence[str], **options: Any) -> dict[str, 
 
 def with_time(columns: dict[str, Any], files: Sequence[str], time: str, every: str | None) -> dict[str, Any]:
     """Return the options of `read_sketch` with a column of time as a further field, cut to periods (days)."""
-    from mcnet.sketch.read import is_finished
+    from mcnet.cli.sources import is_finished
 
-    finished = is_finished(list(files))
+    finished = is_finished(files)
     fields = list(columns.get("field") or [])
     if time in fields:
         raise InputError(f"{time} is the column of time and a field; name it once, with --time")

@@ -21,6 +21,9 @@ def fit(
     parameters: options.Parameters = None,
     logits: options.Logits = None,
     negatives_kept: options.NegativesKept = 1.0,
+    since: options.Since = None,
+    until: options.Until = None,
+    half_life: options.HalfLife = None,
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -28,7 +31,8 @@ def fit(
     """Fit a method on logs and save the model.
 
     The rows are read once and sketched; the model remembers its columns, so that apply finds them. With --time the
-    fit learns from how periods differ: rows of one day are not independent.
+    fit learns from how periods differ: rows of one day are not independent. A journal has its periods; --since, --until
+    and --half-life say which of them count, and how much.
 
     \b
     Example:
@@ -39,6 +43,7 @@ def fit(
     from mcnet.cli.config import printer_of
     from mcnet.cli.files import by_period, check_output, columns_of, read_sketch, with_time
     from mcnet.cli.parameters import parse_parameters
+    from mcnet.cli.sources import journal_of, journal_periods, periods_of, remember_periods
     from mcnet.errors import InputError
 
     printer = printer_of(context, json, quiet)
@@ -54,13 +59,24 @@ def fit(
         logits=logits,
         negatives_kept=negatives_kept,
     )
+    journal = journal_of(logs)
+    if journal is not None and time is not None:
+        raise InputError(f"{logs[0]} is a journal: its periods are known, so leave out --time")
     if time is not None:
         columns = with_time(columns, logs, time, every)
     elif every is not None:
         raise InputError("--every cuts a column of time to periods; pass --time too")
-    sketch = read_sketch(printer, logs, **columns)
+    chosen_periods = periods_of(logs, since=since, until=until, half_life=half_life)
+    sketch = read_sketch(printer, logs, **columns, **chosen_periods)
+    parts = None if time is None else by_period(sketch, time)
+    if journal is not None:
+        parts = journal_periods(journal, columns["field"], since, until)
     with printer.steps(f"fitting {chosen.method}"):
-        model = (chosen.fit_sketch(sketch) if time is None else chosen.fit_journal(by_period(sketch, time))).model_
+        # Rows that count less with age are no blocks of independent rows: they are fitted as their sum.
+        alike = parts is None or half_life is not None
+        model = (chosen.fit_sketch(sketch) if alike or parts is None else chosen.fit_journal(parts)).model_
+    if parts is not None:
+        model = remember_periods(model, list(parts))
     model.save(output)
     printer.note(f"{sketch.rows:,} rows, {sketch.total_positives:,.10g} positives → {model} → {output}")
     printer.result({"output": output, "method": model.method, **model.provenance})

@@ -9,6 +9,7 @@ __all__ = [
     "Fields",
     "Folds",
     "Force",
+    "HalfLife",
     "Interval",
     "Json",
     "Label",
@@ -22,8 +23,10 @@ __all__ = [
     "Parameters",
     "Quiet",
     "Score",
+    "Since",
     "Thresholds",
     "Time",
+    "Until",
     "Weight",
     "complete_methods",
 ]
@@ -44,7 +47,9 @@ def _metrics(beginning: str) -> list[str]:
 
 Logs = Annotated[
     list[str],
-    typer.Argument(metavar="LOG", help="Parquet, CSV or Arrow files, globs or folders; or saved sketches."),
+    typer.Argument(
+        metavar="LOG", help="Parquet, CSV or Arrow files, globs or folders; or saved sketches; or a journal."
+    ),
 ]
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A saved model.", show_default=False)]
 Score = Annotated[str | None, typer.Option("--score", metavar="COLUMN", help="The column of scores.")]
@@ -104,13 +109,23 @@ Methods = Annotated[
     ),
 ]
 Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write.", show_default=False)]
+Since = Annotated[
+    str | None, typer.Option("--since", metavar="P", help="Of a journal: the first period to read.", show_default=False)
+]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="P", help="Of a journal: the last period to read.", show_default=False)
+]
+HalfLife = Annotated[
+    float | None,
+    typer.Option("--half-life", metavar="N", help="Of a journal: rows count half after N periods.", show_default=False),
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
 Thresholds = Annotated[
     list[str] | None,
     typer.Option(
         "--fail-if",
         metavar="THRESHOLD",
-        help="Exit with 1 if this holds, as in 'f_rce>0.05'; may be repeated.",
+        help="Exit with 1 if this holds, as in 'f_rce>0.05' or 'field.pcoc>1.1 where positives>100'; may be repeated.",
         autocompletion=_metrics,
     ),
 ]

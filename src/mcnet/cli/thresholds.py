@@ -1,9 +1,16 @@
-"""Thresholds: conditions on metrics, such as `f_rce>0.05`, under which a command fails."""
+"""Thresholds: conditions on metrics, such as `f_rce>0.05`, under which a command fails.
+
+THRESHOLD = SUBJECT COMPARISON NUMBER ["where" COUNT COMPARISON NUMBER {"and" …}]
+SUBJECT   = METRIC [BOUND] | SCOPE ".pcoc" [BOUND] | SCOPE "." METRIC-OF-A-FIELD [BOUND]
+BOUND     = ".low" | ".high" | ".floor"
+SCOPE     = "field" (any field) | the name of a field | "period"
+COUNT     = "rows" | "weight" | "positives"
+"""
 
 import math
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,33 +18,118 @@ from mcnet.errors import InputError
 
 if TYPE_CHECKING:
     from mcnet.metrics.evaluation import Evaluation
+    from mcnet.metrics.fields import FieldTable
 
-__all__ = ["UNSEEN", "Threshold", "broken_thresholds", "evaluated_figures", "parse_thresholds", "threshold_names"]
+__all__ = ["UNSEEN", "Figures", "Threshold", "broken_thresholds", "parse_thresholds", "threshold_names"]
 
 UNSEEN = "unseen"
 """The share of rows with a field value that the model has not seen in its fit."""
 
-_COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
-_THRESHOLD = re.compile(r"\s*([A-Za-z][A-Za-z0-9 _-]*?)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
+ANY_FIELD, PERIOD = "field", "period"
+_BOUNDS = ("low", "high", "floor")
 _COUNTS = ("rows", "weight", "positives")
+_COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_THRESHOLD = re.compile(rf"\s*([^<>=]*[^<>=\s])\s*(>=|<=|>|<)\s*({_NUMBER})\s*(?:\swhere\s+(.+?))?\s*")
+_CONDITION = re.compile(rf"\s*(\w+)\s*(>=|<=|>|<)\s*({_NUMBER})\s*")
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a count has to be for a threshold to be looked at."""
+
+    count: str
+    comparison: str
+    limit: float
+
+    def holds(self, counts: Mapping[str, float]) -> bool:
+        """Tell whether the counts of all rows, a field value or a period meet the condition."""
+        return bool(_COMPARE[self.comparison](counts[self.count], self.limit))
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """One condition: a metric, a comparison and a number."""
+    """One condition: a metric or a bound of it, of all rows or of each value of a field, compared with a number."""
 
     metric: str
     comparison: str
     limit: float
+    bound: str = "value"
+    scope: str = ""
+    where: tuple[Condition, ...] = ()
 
-    def broken_by(self, figures: Mapping[str, float]) -> str | None:
+    @property
+    def subject(self) -> str:
+        """Return what is compared, as it is written."""
+        parts = (self.scope, self.metric, "" if self.bound == "value" else self.bound)
+        return ".".join(part for part in parts if part)
+
+    def broken_by(self, figures: "Figures") -> str | None:
         """Return why the threshold is not met, or None. A metric that is not defined meets no threshold."""
-        value = figures[self.metric]
-        if math.isnan(value):
-            return f"{self.metric} is not defined on these rows, so it cannot be compared with {self.limit:g}"
-        if _COMPARE[self.comparison](value, self.limit):
-            return f"{self.metric} is {value:.6g}, which is {self.comparison} {self.limit:g}"
-        return None
+        found = []
+        for name, value, counts in figures.of(self):
+            if not all(condition.holds(counts) for condition in self.where):
+                continue
+            if math.isnan(value):
+                if name:  # a field value without positives has no PCOC
+                    continue
+                return f"{self.subject} is not defined on these rows, so it cannot be compared with {self.limit:g}"
+            if _COMPARE[self.comparison](value, self.limit):
+                found.append((abs(value - self.limit), name, value))
+        if not found:
+            return None
+        found.sort(reverse=True)
+        named = ", ".join(f"{value:.6g}" + (f" for {name}" if name else "") for _, name, value in found[:_MOST_NAMED])
+        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        return f"{self.subject} is {named}{more}, which is {self.comparison} {self.limit:g}"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What thresholds can speak of: an evaluation, the PCOC of its periods, the share of unseen values."""
+
+    evaluation: "Evaluation | None" = None
+    periods: "FieldTable | None" = None
+    unseen: float | None = None
+
+    def of(self, threshold: Threshold) -> Iterator[tuple[str, float, Mapping[str, float]]]:
+        """Yield the name (empty for all rows), value and counts of each thing that a threshold looks at."""
+        if threshold.metric == UNSEEN:
+            assert self.unseen is not None
+            yield "", self.unseen, {}
+            return
+        assert self.evaluation is not None
+        counts = {name: float(getattr(self.evaluation, name)) for name in _COUNTS}
+        if not threshold.scope:
+            if threshold.metric in _COUNTS:
+                yield "", counts[threshold.metric], counts
+            else:
+                yield "", float(getattr(self.evaluation.estimates[threshold.metric], threshold.bound)), counts
+            return
+        for name, table in self._tables(threshold.scope):
+            if threshold.metric == "pcoc":
+                column = getattr(table, "pcoc" if threshold.bound == "value" else f"pcoc_{threshold.bound}")
+                for place, value in enumerate(table.values):
+                    own = {"weight": float(table.weight[place]), "positives": float(table.positives[place])}
+                    yield f"{name} {value}", float(column[place]), own | {"rows": own["weight"]}
+            else:
+                estimate = self.evaluation.fields[name].estimates[threshold.metric]
+                yield name, float(getattr(estimate, threshold.bound)), counts
+
+    def _tables(self, scope: str) -> "list[tuple[str, FieldTable]]":
+        assert self.evaluation is not None
+        fields = self.evaluation.fields
+        if scope == PERIOD and self.periods is not None:
+            return [(PERIOD, self.periods)]
+        if scope in fields:
+            return [(scope, fields[scope].table)]
+        if scope == ANY_FIELD and fields:
+            return [(name, found.table) for name, found in fields.items()]
+        if scope == PERIOD:
+            raise InputError("--fail-if speaks of a period, and there are none; pass --time and --every, or a journal")
+        known = ", ".join(fields) or "none; pass --field"
+        raise InputError(f"--fail-if speaks of the field {scope!r}; the fields that are judged are {known}")
 
 
 def threshold_names() -> list[str]:
@@ -50,25 +142,61 @@ def threshold_names() -> list[str]:
 def parse_thresholds(words: Sequence[str] | None, known: Sequence[str] | None = None) -> list[Threshold]:
     """Return the thresholds, or say what cannot be understood; metrics may be written as in the table.
 
-    >>> parse_thresholds(["F-RCE > 0.05"])
-    [Threshold(metric='f_rce', comparison='>', limit=0.05)]
+    >>> parse_thresholds(["F-RCE > 0.05"])[0].subject
+    'f_rce'
+    >>> found = parse_thresholds(["country.pcoc.low>1.02 where positives>100"])[0]
+    >>> found.scope, found.bound, found.where
+    ('country', 'low', (Condition(count='positives', comparison='>', limit=100.0),))
     """
     if not words:
         return []
     names = threshold_names() if known is None else list(known)
+    return [_parsed(word, names) for word in words]
+
+
+def _parsed(word: str, names: Sequence[str]) -> Threshold:
+    match = _THRESHOLD.fullmatch(word)
+    if match is None:
+        raise InputError(
+            f"--fail-if {word!r} is not a threshold; write metric, comparison and number: '{names[0]}>0.05'"
+        )
+    subject, comparison, limit, where = match.groups()
+    return Threshold(*_subject(word, subject, comparison, float(limit), names), where=_conditions(word, where))
+
+
+def _subject(
+    word: str, subject: str, comparison: str, limit: float, names: Sequence[str]
+) -> tuple[str, str, float, str, str]:
+    """Return metric, comparison, limit, bound and scope."""
+    parts = [part.strip() for part in subject.split(".")]
+    bound = parts.pop() if len(parts) > 1 and parts[-1] in _BOUNDS else "value"
+    metric, scope = parts[-1], ".".join(parts[:-1])
+    name = _known_name(metric, names)
+    if name is None:
+        raise InputError(f"--fail-if {word!r}: there is no metric {metric!r}; there are {', '.join(names)}")
+    if bound != "value" and name in (*_COUNTS, UNSEEN):
+        raise InputError(f"--fail-if {word!r}: {name} has no interval; leave out .{bound}")
+    if scope:
+        from mcnet.metrics.registry import field_metrics
+
+        allowed = ["pcoc"] if scope == PERIOD else ["pcoc", *field_metrics()]
+        if name not in allowed:
+            raise InputError(f"--fail-if {word!r}: of {scope} there is {', '.join(allowed)}, not {name}")
+        if name == "pcoc" and bound == "floor":
+            raise InputError(f"--fail-if {word!r}: PCOC has no noise floor; write .low or .high")
+    return name, comparison, limit, bound, scope
+
+
+def _conditions(word: str, where: str | None) -> tuple[Condition, ...]:
     found = []
-    for word in words:
-        match = _THRESHOLD.fullmatch(word)
-        if match is None:
+    for part in re.split(r"\sand\s", where) if where else ():
+        match = _CONDITION.fullmatch(part)
+        if match is None or match[1] not in _COUNTS:
             raise InputError(
-                f"--fail-if {word!r} is not a threshold; write metric, comparison and number: '{names[0]}>0.05'"
+                f"--fail-if {word!r}: {part.strip()!r} is no condition on {', '.join(_COUNTS)}; write 'positives>100'"
             )
-        metric, comparison, limit = match.groups()
-        name = _known_name(metric, names)
-        if name is None:
-            raise InputError(f"--fail-if {word!r}: there is no metric {metric!r}; there are {', '.join(names)}")
-        found.append(Threshold(name, comparison, float(limit)))
-    return found
+        found.append(Condition(match[1], match[2], float(match[3])))
+    return tuple(found)
 
 
 def _known_name(written: str, known: Sequence[str]) -> str | None:
@@ -84,11 +212,6 @@ def _known_name(written: str, known: Sequence[str]) -> str | None:
     return name if name in known else None
 
 
-def evaluated_figures(evaluation: "Evaluation", thresholds: Sequence[Threshold]) -> dict[str, float]:
-    """Return the metrics of an evaluation that thresholds name."""
-    return {one.metric: float(getattr(evaluation, one.metric)) for one in thresholds if one.metric != UNSEEN}
-
-
-def broken_thresholds(thresholds: Sequence[Threshold], figures: Mapping[str, float]) -> list[str]:
+def broken_thresholds(thresholds: Sequence[Threshold], figures: Figures) -> list[str]:
     """Return what is wrong, one sentence per threshold that is not met."""
     return [found for threshold in thresholds if (found := threshold.broken_by(figures)) is not None]

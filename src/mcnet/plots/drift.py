@@ -12,7 +12,7 @@ from mcnet.plots.style import AFTER, BEFORE, Spec, axis, layout, numbers, ratio_
 
 __all__ = ["Drift", "draw_drift", "period_places"]
 
-_DATE = re.compile(r"\d{4}-\d\d(-\d\d( \d\d:\d\d)?)?")
+_DATE = re.compile(r"\d{4}-\d\d(-\d\d([ T]\d\d:\d\d(:\d\d)?)?)?")
 _THIN_FACTOR = 2.5
 """A period is thin if its interval, on a log scale, is so many times as wide as that of a usual period."""
 _THIN_OPACITY = 0.3

@@ -10,15 +10,18 @@ null gives them, so under any null P(E ever reaches 1/α) ≤ α (Ville's inequa
 and Balakrishnan 2020).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
+from mcnet._shared.math import sums_by
 from mcnet._shared.typing import FloatArray, IntArray
 
-__all__ = ["Evidence", "PeriodLikelihood"]
+__all__ = ["Evidence", "Marginals", "PeriodLikelihood", "PeriodLikelihoods"]
 
 # Shifts of the logit that the alternative considers, and how probable each is before any data.
 _SIZES = 0.02 * 1.5 ** np.arange(11)
@@ -34,44 +37,108 @@ _NULL_EFFECTS = np.concatenate([[0.0], 0.004 * 1.15 ** np.arange(41)])
 # 1/(n + _PATIENCE) if it has not begun before.
 _FROM_THE_START = 0.5
 _PATIENCE = 10.0
+_NEWTON_STEPS, _SMALL_STEP = 8, 1e-7
 _NODES = np.concatenate([-np.geomspace(3.0, 0.02, 30), [0.0], np.geomspace(0.02, 3.0, 30)])
 
 
-class PeriodLikelihood:
-    """The likelihood of one period's counts as a function of a shift u of the logits along a direction.
+class PeriodLikelihoods:
+    """The likelihoods of one period's counts, of several groups of cells, as functions of a shift u of the logits.
 
-    log r(u) = Σ [y·u·x − w·log(1 − p + p·exp(u·x))] over cells of weight w, positives y, probability p and direction x.
+    log r(u) = Σ [y·u·x − w·log(1 − p + p·exp(u·x))] over a group's cells of weight w, positives y, probability p and
+    direction x. All groups are computed together.
     """
+
+    def __init__(self, cumulants: FloatArray, positives: FloatArray) -> None:
+        """Take Σ w·log(1 − p + p·exp(u·x)) `[nodes, groups]` and Σ y·x `[groups]`."""
+        self._positives = positives[:, None]
+        self._coefficients = CubicSpline(_NODES, cumulants).c  # [power, interval, group]
+        self._groups = np.arange(len(positives))[:, None]
+
+    @staticmethod
+    def of_groups(
+        probability: FloatArray,
+        weight: FloatArray,
+        positives: FloatArray,
+        groupings: Sequence[tuple[NDArray[np.integer], int]],
+    ) -> list["PeriodLikelihoods"]:
+        """Return the likelihoods of each grouping, given as codes of the cells and the number of codes."""
+        found = [np.empty((len(_NODES), number)) for _, number in groupings]
+        # Node by node, so that memory does not grow with cells × nodes; the logarithms serve all groupings.
+        for place, odds in enumerate(np.expm1(_NODES)):
+            terms = weight * np.log1p(probability * odds)
+            for cumulants, (codes, number) in zip(found, groupings, strict=True):
+                cumulants[place] = sums_by(codes, terms, number)
+        sums = [sums_by(codes, positives, number) for codes, number in groupings]
+        return [PeriodLikelihoods(cumulants, total) for cumulants, total in zip(found, sums, strict=True)]
+
+    def marginals(self) -> list["Marginals"]:
+        """Return for each group the log-likelihood of every hypothesis that the evidence compares."""
+        null = self.log_marginal(*_NULL)
+        means, effects = _MIXTURE
+        mixture = self.log_marginal(means.ravel(), effects.ravel()).reshape(-1, *means.shape)
+        return [Marginals(*found) for found in zip(null, mixture, strict=True)]
+
+    def log_marginal(self, mean: FloatArray, effect: FloatArray) -> FloatArray:
+        """Return log-likelihoods `[groups, effects]` of normal effects with these means and standard deviations.
+
+        A standard deviation of 0 is a shift by the mean without effects.
+        """
+        at = np.broadcast_to(np.clip(mean, _NODES[0], _NODES[-1]), (len(self._groups), len(mean)))
+        spread = effect > 0.0
+        found = np.empty(at.shape)
+        found[:, ~spread] = at[:, ~spread] * self._positives - self._cumulant(at[:, ~spread])[0]
+        if not spread.any():
+            return found
+        centre, precision = at[:, spread], effect[spread] ** -2.0
+        # Laplace's method around the mode of likelihood times prior, found by Newton's method.
+        mode = centre.copy()
+        for _ in range(_NEWTON_STEPS):
+            _, first, second = self._cumulant(mode)
+            slope = self._positives - first - precision * (mode - centre)
+            step = np.clip(slope / (np.maximum(second, 0.0) + precision), -0.5, 0.5)
+            mode = np.clip(mode + step, _NODES[0], _NODES[-1])
+            if np.abs(step).max(initial=0.0) < _SMALL_STEP:
+                break
+        value, _, second = self._cumulant(mode)
+        height = mode * self._positives - value - 0.5 * precision * (mode - centre) ** 2
+        found[:, spread] = height + 0.5 * np.log(precision / (np.maximum(second, 0.0) + precision))
+        return found
+
+    def _cumulant(self, at: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the cumulants `[groups, points]` at points of each group, and their first two derivatives."""
+        place = np.clip(np.searchsorted(_NODES, at, side="right") - 1, 0, len(_NODES) - 2)
+        x = at - _NODES[place]
+        a, b, c, d = self._coefficients[:, place, self._groups]
+        return ((a * x + b) * x + c) * x + d, (3.0 * a * x + 2.0 * b) * x + c, 6.0 * a * x + 2.0 * b
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """What the evidence asks of a period: the log-likelihood of each null, and of each state of the alternative."""
+
+    null: FloatArray
+    mixture: FloatArray
+    """By effect and state; the first state is no shift."""
+
+
+class PeriodLikelihood:
+    """The likelihood of one group of cells along a direction of their logits (see `PeriodLikelihoods`)."""
 
     def __init__(
         self, probability: FloatArray, weight: FloatArray, positives: FloatArray, direction: FloatArray | None = None
     ) -> None:
         """Sum up the cells once; everything else is asked of a spline through the sums."""
         along = np.ones_like(probability) if direction is None else direction
-        odds = np.expm1(np.outer(_NODES, along))
-        # Cells are many and nodes few: one product per node.
-        cumulants = np.log1p(probability * odds) @ weight
-        self._positives = float(positives @ along)
-        self._cumulant = CubicSpline(_NODES, cumulants)
+        cumulants = np.array([np.log1p(probability * np.expm1(node * along)) @ weight for node in _NODES])
+        self._only = PeriodLikelihoods(cumulants[:, None], np.array([positives @ along]))
 
     def log_marginal(self, mean: FloatArray, effect: FloatArray) -> FloatArray:
         """Return the log-likelihood of normal effects with these means and standard deviations (0 for no effect)."""
-        at = np.clip(mean, _NODES[0], _NODES[-1])
-        fixed = at * self._positives - self._cumulant(at)
-        spread = effect > 0.0
-        if not spread.any():
-            return np.asarray(fixed)
-        centre, precision = at[spread], effect[spread] ** -2.0
-        # Laplace's method around the mode of likelihood times prior, found by Newton's method.
-        mode = centre.copy()
-        for _ in range(8):
-            slope = self._positives - self._cumulant(mode, 1) - precision * (mode - centre)
-            bend = np.maximum(self._cumulant(mode, 2), 0.0) + precision
-            mode = np.clip(mode + np.clip(slope / bend, -0.5, 0.5), _NODES[0], _NODES[-1])
-        bend = np.maximum(self._cumulant(mode, 2), 0.0) + precision
-        height = mode * self._positives - self._cumulant(mode) - 0.5 * precision * (mode - centre) ** 2
-        fixed[spread] = height + 0.5 * np.log(precision / bend)
-        return np.asarray(fixed)
+        return np.asarray(self._only.log_marginal(mean, effect)[0])
+
+    def marginals(self) -> Marginals:
+        """Return the log-likelihood of every hypothesis that the evidence compares."""
+        return self._only.marginals()[0]
 
 
 def _null_grid() -> tuple[FloatArray, FloatArray]:
@@ -110,33 +177,42 @@ class Evidence:
     began: IntArray = field(default_factory=lambda: np.zeros((len(_MIXED_EFFECTS), 1 + len(_SHIFTS)), dtype=np.int64))
     """For each state, the period (counted from 0) in which it most probably began."""
 
-    def learn(self, period: PeriodLikelihood) -> None:
-        """Take in a period that is known to be calibrated: it tells of period effects and of nothing else."""
-        self.null = self.null + period.log_marginal(*_NULL)
-        means, effects = _MIXTURE
-        self.mixture = self.mixture + period.log_marginal(means[:, 0], effects[:, 0])[:, None]
+    @staticmethod
+    def of_many(number: int, largest_effect: float = np.inf) -> "Evidence":
+        """Return the evidence of many hypotheses that see the same number of periods, as arrays with one more axis."""
+        one = Evidence(largest_effect)
+        null, mixture = (np.repeat(array[None], number, axis=0) for array in (one.null, one.mixture))
+        return Evidence(largest_effect, 0, null, mixture, np.repeat(one.began[None], number, axis=0))
 
-    def update(self, period: PeriodLikelihood) -> None:
+    def learn(self, period: Marginals) -> None:
+        """Take in a period that is known to be calibrated: it tells of period effects and of nothing else."""
+        self.null = self.null + period.null
+        self.mixture = self.mixture + period.mixture[..., :1]
+
+    def update(self, period: Marginals) -> None:
         """Take in one more period."""
-        self.null = self.null + period.log_marginal(*_NULL)
-        means, effects = _MIXTURE
-        found = period.log_marginal(means.ravel(), effects.ravel()).reshape(means.shape)
+        self.null = self.null + period.null
         begins = -np.log(self.periods + _PATIENCE)
         before = self.mixture
         if self.periods:
-            entering = before[:, :1] + begins + np.log(_SHIFT_WEIGHTS)
+            entering = before[..., :1] + begins + np.log(_SHIFT_WEIGHTS)
             self.began = self.began.copy()
-            self.began[:, 1:][entering > before[:, 1:]] = self.periods
-            moved = np.logaddexp(before[:, 1:], entering)
-            before = np.concatenate([before[:, :1] + np.log1p(-np.exp(begins)), moved], axis=1)
-        self.mixture = before + found
+            self.began[..., 1:][entering > before[..., 1:]] = self.periods
+            moved = np.logaddexp(before[..., 1:], entering)
+            before = np.concatenate([before[..., :1] + np.log1p(-np.exp(begins)), moved], axis=-1)
+        self.mixture = before + period.mixture
         self.periods += 1
 
     @property
     def log_value(self) -> float:
         """Return the logarithm of the e-value: how strongly the data speak against calibration."""
-        allowed = self.null[_NULL[1] <= self.largest_effect]
-        return float(np.logaddexp.reduce(self.mixture, axis=None) - allowed.max())
+        return float(self.log_values())
+
+    def log_values(self) -> FloatArray:
+        """Return the logarithm of the e-value of each of many hypotheses."""
+        allowed = self.null[..., _NULL[1] <= self.largest_effect]
+        flat = self.mixture.reshape(*self.mixture.shape[:-2], -1)
+        return np.asarray(np.logaddexp.reduce(flat, axis=-1) - allowed.max(axis=-1))
 
     @property
     def shift(self) -> float:

@@ -27,6 +27,7 @@ __all__ = [
     "Entry",
     "batch_folders",
     "commit_batch",
+    "is_journal",
     "locked",
     "read_batch",
     "remove_batch",
@@ -34,6 +35,8 @@ __all__ = [
 ]
 
 MANIFEST = "manifest.json"
+MARKER = "journal.json"
+"""The file by which a folder is known as a journal."""
 _FORMAT = "mcnet journal batch"
 _VERSION = 1
 _HIDDEN = ".writing-"
@@ -159,9 +162,14 @@ def _alive(process: int) -> bool:
     return True
 
 
+def is_journal(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a path is the folder of a journal."""
+    return (Path(path) / MARKER).is_file()
+
+
 def require_journal(root: Path, *, create: bool) -> None:
     """Make the folder of a journal, or refuse one that is something else."""
-    marker = root / "journal.json"
+    marker = root / MARKER
     if marker.is_file():
         try:
             about = json.loads(marker.read_text(encoding="utf-8"))

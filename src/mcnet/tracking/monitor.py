@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mcnet._shared.atomic_files import whole_file
 from mcnet._shared.math import logit
@@ -15,7 +16,7 @@ from mcnet._shared.typing import FloatArray
 from mcnet.errors import FileFormatError, InputError
 from mcnet.metrics.evaluate_sketch import Predictor, predict_cells
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.evidence import Evidence, PeriodLikelihood
+from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihood, PeriodLikelihoods
 from mcnet.tracking.period import period_text, sorted_periods
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ class Alarm:
     """The period in which it most probably began."""
     pcoc: float
     """Predicted over observed positives since then."""
+    pcoc_low: float
+    pcoc_high: float
+    """The 95 % interval of the PCOC; it includes how much periods differ."""
     excess: float
     """Predicted minus observed positives since then: what bids were wrong by, in positives."""
     rows: float
@@ -63,13 +67,13 @@ class _Watched:
     share: float
     evidence: Evidence
     sums: list[float]
-    """Expected positives, positives and weight of all periods so far."""
-    marks: dict[int, tuple[str, float, float, float]]
+    """Expected positives, positives, weight and variance of the positives, of all periods so far."""
+    marks: dict[int, tuple[str, *tuple[float, ...]]]
     """At the periods in which a change may have begun: the period, and the sums before it."""
     raised: str | None = None
 
-    def add(self, period: str, likelihood: PeriodLikelihood, sums: FloatArray) -> None:
-        self.marks[self.evidence.periods] = (period, *self.sums)  # type: ignore[assignment]
+    def add(self, period: str, likelihood: Marginals, sums: FloatArray) -> None:
+        self.marks[self.evidence.periods] = (period, *self.sums)
         self.evidence.update(likelihood)
         possible = {*self.evidence.began.ravel().tolist(), self.evidence.periods - 1}
         self.marks = {place: mark for place, mark in self.marks.items() if place in possible}
@@ -168,12 +172,14 @@ class Monitor:
     def _alarm(self, what: str, watched: _Watched) -> Alarm:
         mark = watched.marks.get(watched.evidence.since) or next(iter(watched.marks.values()))
         since, *before = mark
-        expected, positives, weight = np.array(watched.sums) - np.array(before)
+        expected, positives, weight, variance = np.array(watched.sums) - np.array(before)
+        periods = watched.evidence.periods - min(watched.evidence.since, watched.evidence.periods - 1)
         return Alarm(
             what,
             watched.raised or "",
             since,
             float(expected / positives) if positives > 0.0 else np.inf,
+            *_pcoc_interval(expected, positives, variance, watched.evidence.effect**2 / periods),
             float(expected - positives),
             float(weight),
             watched.log_evidence,
@@ -188,7 +194,7 @@ class Monitor:
                 self._values += 1
                 share = _VALUES / (self._values * (self._values + 1))
             bound = np.inf if self.period_effects == "learn" else float(self.period_effects)
-            self._watched[what] = _Watched(share, Evidence(bound), [0.0, 0.0, 0.0], {})
+            self._watched[what] = _Watched(share, Evidence(bound), [0.0] * 4, {})
         return self._watched[what]
 
     def _next(self, period: Any) -> str:
@@ -247,28 +253,44 @@ def _restored(state: Mapping[str, Any]) -> _Watched:
     return _Watched(state["share"], Evidence.restored(state["evidence"]), list(state["sums"]), marks, state["raised"])
 
 
-def _hypotheses(sketch: Sketch, model: Predictor | None) -> list[tuple[str, PeriodLikelihood, FloatArray]]:
-    """Return what is tested on a period: its name, its likelihood, and (expected positives, positives, weight)."""
+def _pcoc_interval(expected: float, positives: float, variance: float, between: float) -> tuple[float, float]:
+    """Return the 95 % interval of a PCOC: noise of the labels, and the variance `between` periods of log PCOC."""
+    if positives <= 0.0:
+        return float(expected / -np.log(0.025)), np.inf  # Poisson: so many expected ones give none in 2.5 % of cases
+    # The variance is that of served probabilities; of true ones it is as many times that as positives are of expected.
+    error = np.sqrt(variance / (expected * positives) + between)
+    ratio, reach = expected / positives, np.exp(1.96 * error)
+    return float(ratio / reach), float(ratio * reach)
+
+
+def _hypotheses(sketch: Sketch, model: Predictor | None) -> list[tuple[str, Marginals, FloatArray]]:
+    """Return what is tested on a period: its name, its likelihoods, and the sums that `_Watched` adds up."""
     if not isinstance(sketch, Sketch):
         raise InputError(f"the monitor was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
     sketch = sketch.unfolded()
     probability = sketch.score if model is None else predict_cells(model, sketch)
     weight, positives = sketch.weight, np.minimum(sketch.positives, sketch.weight)
-    sums = np.column_stack([probability * weight, positives, weight])
-    logits = logit(probability)
     information = weight * probability * (1.0 - probability)
+    columns = sketch.contexts.columns(sketch.context)
+    groupings: list[tuple[NDArray[np.integer], int]] = [(np.zeros(len(weight), dtype=np.int32), 1)]
+    groupings += [(column.codes, len(column.values)) for column in columns]
+    level, *fields = PeriodLikelihoods.of_groups(probability, weight, positives, groupings)
+    sums = np.array([probability @ weight, positives.sum(), weight.sum(), information.sum()])
+    found = [("level", level.marginals()[0], sums)]
+    logits = logit(probability)
     centred = logits - np.average(logits, weights=information)
     spread = float(np.sqrt(np.average(centred**2, weights=information)))
-    found = [("level", PeriodLikelihood(probability, weight, positives), sums.sum(axis=0))]
     if spread > 0.0:
         # Centred where the information lies: a shift of the level, a period effect say, does not touch the slope.
         direction = np.clip(centred / spread, -3.0, 3.0)
-        found.append(("slope", PeriodLikelihood(probability, weight, positives, direction), sums.sum(axis=0)))
-    for column in sketch.contexts.columns(sketch.context):
-        totals = np.bincount(column.codes, weights=weight, minlength=len(column.values))
-        for code in np.argsort(-totals, kind="stable")[: int((totals > 0.0).sum())]:
-            inside = column.codes == code
+        found.append(("slope", PeriodLikelihood(probability, weight, positives, direction).marginals(), sums))
+    for column, likelihoods in zip(columns, fields, strict=True):
+        parts = (probability * weight, positives, weight, information)
+        totals = np.column_stack(
+            [np.bincount(column.codes, weights=part, minlength=len(column.values)) for part in parts]
+        )
+        marginals = likelihoods.marginals()
+        for code in np.argsort(-totals[:, 2], kind="stable")[: int((totals[:, 2] > 0.0).sum())]:
             value = "(missing)" if column.values[code] is None else column.values[code]
-            likelihood = PeriodLikelihood(probability[inside], weight[inside], positives[inside])
-            found.append((f"{column.name}={value}", likelihood, sums[inside].sum(axis=0)))
+            found.append((f"{column.name}={value}", marginals[code], totals[code]))
     return found

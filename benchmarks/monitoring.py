@@ -1,0 +1,124 @@
+"""The monitor: false alarms in years of calibrated days, and days until over-prediction is found.
+
+A day has about 1,000 positives at rates from 0.5 to 5 %. All simulated worlds are computed together, as groups of one
+likelihood.
+"""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import report
+from benchmarks.peers.environments import interpreter, variables
+from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihoods
+
+ALPHA = 0.01
+LEVEL_SHARE = 0.6
+"""The part of alpha that the monitor gives to the level of all rows."""
+PROBABILITY = np.linspace(0.005, 0.05, 6)
+POSITIVES = 1_000
+SCRIPT = Path(__file__).parent / "peers" / "monitor_probcal.py"
+
+
+def day(rng: np.random.Generator, worlds: int, effect: float = 0.0, over: float = 1.0) -> Marginals:
+    """Return what the evidence asks of one day in each world, in which scores are `over` times too high."""
+    weight = np.round(np.full(len(PROBABILITY), over * POSITIVES / PROBABILITY.sum()))
+    odds = PROBABILITY / (1.0 - PROBABILITY) / over * np.exp(effect * rng.standard_normal((worlds, 1)))
+    positives = rng.binomial(weight.astype(int), odds / (1.0 + odds)).astype(float)
+    codes = np.repeat(np.arange(worlds), len(PROBABILITY))
+    cells = (np.tile(PROBABILITY, worlds), np.tile(weight, worlds), positives.ravel())
+    (found,) = PeriodLikelihoods.of_groups(*cells, [(codes, worlds)])
+    marginals = found.marginals()
+    return Marginals(np.array([one.null for one in marginals]), np.array([one.mixture for one in marginals]))
+
+
+def highest_evidence(worlds: int, days: int, effect: float, seed: int, bound: float = np.inf) -> np.ndarray:
+    """Return, for each calibrated world, the largest logarithm of the e-value that any day has."""
+    rng, evidence, highest = np.random.default_rng(seed), Evidence.of_many(worlds, bound), np.full(worlds, -np.inf)
+    for _ in range(days):
+        evidence.update(day(rng, worlds, effect))
+        highest = np.maximum(highest, evidence.log_values())
+    return highest
+
+
+def days_until_found(
+    worlds: int, over: float, reference: int, seed: int, bound: float = np.inf, effect: float = 0.0, most: int = 120
+) -> np.ndarray:
+    """Return, for each world, after how many days over-prediction that begins on the first is found."""
+    rng, evidence, found = np.random.default_rng(seed), Evidence.of_many(worlds, bound), np.full(worlds, np.inf)
+    for _ in range(reference):
+        evidence.learn(day(rng, worlds, effect))
+    for number in range(1, most + 1):
+        evidence.update(day(rng, worlds, effect, over))
+        alarm = evidence.log_values() >= np.log(1.0 / ALPHA / LEVEL_SHARE)
+        found[alarm & np.isinf(found)] = number
+        if np.isfinite(found).all():
+            break
+    return found
+
+
+def false_alarms(worlds: int) -> str:
+    """Return the share of calibrated years with an alarm, by the size of period effects."""
+    lines = []
+    for effect in (0.0, 0.1, 0.3):
+        begin = time.perf_counter()
+        highest = highest_evidence(worlds, 365, effect, seed=round(100 * effect))
+        share = float(np.mean(highest >= np.log(1.0 / ALPHA)))
+        lines.append([f"{effect:g}", f"{worlds:,}", f"{share:.2%}", f"{np.quantile(highest, 0.99):.1f}"])
+        print("  ".join(lines[-1]), f"({time.perf_counter() - begin:.0f} s)", flush=True)
+    return report.table(["period effect", "years", "share with an alarm", "99 % quantile of log evidence"], lines)
+
+
+def delays(worlds: int) -> str:
+    """Return the days until over-prediction is found, by its size and what the monitor knows of period effects."""
+    lines = []
+    settings: list[tuple[str, int, float, float]] = [
+        ("period_effects=0", 0, 0.0, 0.0),
+        ("120 reference days", 120, np.inf, 0.0),
+        ("30 reference days", 30, np.inf, 0.0),
+        ("cold start", 0, np.inf, 0.0),
+        ("120 reference days, effects of 0.1", 120, np.inf, 0.1),
+    ]
+    for over in (1.1, 1.05):
+        for name, reference, bound, effect in settings:
+            found = days_until_found(worlds, over, reference, 7, bound, effect)
+            middle, late = (f"{np.quantile(found, q, method='higher'):.0f}" for q in (0.5, 0.95))
+            lines.append([f"{over - 1.0:.0%}", name, middle, late.replace("inf", "> 120")])
+            print("  ".join(lines[-1]), flush=True)
+    return report.table(["over-prediction", "monitor", "median days", "95 % within"], lines)
+
+
+def probcal_delays(worlds: int) -> str:
+    """Return what the monitor of probcal 0.4 does on the same kind of days; it reads rows, so few worlds are run."""
+    lines = []
+    for name, over, effect, days in (
+        ("10 % over-prediction", 1.1, 0.0, 15),
+        ("5 % over-prediction", 1.05, 0.0, 25),
+        ("calibrated, period effects of 0.1", 1.0, 0.1, 10),
+    ):
+        words = [str(interpreter("probcal")), str(SCRIPT), *map(str, (over, effect, days, worlds))]
+        done = subprocess.run(words, env=variables("probcal"), capture_output=True, text=True, check=True)
+        found = np.array([np.inf if alarm is None else alarm for alarm in json.loads(done.stdout)])
+        middle, late = (f"{np.quantile(found, q, method='higher'):.0f}" for q in (0.5, 0.95))
+        late = late.replace("inf", f"> {days}")
+        lines.append([name, f"{worlds}", f"{np.mean(np.isfinite(found)):.0%} in {days} days", middle, late])
+        print("  ".join(lines[-1]), flush=True)
+    return report.table(["world", "worlds", "with an alarm", "median days", "95 % within"], lines)
+
+
+def main(full: bool = False) -> None:
+    worlds = 1_000 if full else 200
+    text = (
+        f"## Monitor\n\nα = {ALPHA:g}, {POSITIVES:,} positives per day, {worlds:,} worlds. False alarms of the level "
+        f"with the whole of α, in a year of calibrated days:\n\n{false_alarms(worlds)}\n\nDays until over-prediction "
+        f"that begins on the first watched day is found, with the part of α that the level has ({LEVEL_SHARE:g}):\n\n"
+        f"{delays(worlds)}\n\nThe monitor of probcal 0.4, α = {ALPHA:g}:\n\n{probcal_delays(100 if full else 20)}"
+    )
+    report.keep("monitoring", text, full)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,269 @@
+"""`mcnet journal`: the past as a folder of sketches by period."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mcnet.cli import options
+from mcnet.cli.printing import Printer, table
+
+if TYPE_CHECKING:
+    from mcnet.tracking.journal import Added, Journal
+
+__all__ = ["journal"]
+
+journal = typer.Typer(name="journal", no_args_is_help=True, rich_markup_mode=None)
+
+
+@journal.callback()
+def about() -> None:
+    """Keep the past as a folder of sketches, one per period and source.
+
+    Any number of processes may add at the same time. The same source twice changes nothing, so a job may be retried. A
+    journal is accepted by fit, evaluate, compare and monitor in place of a log.
+
+    \b
+    Example:
+      mcnet journal add history log.parquet --score pctr --label click \\
+          --field country --time ts --every 1h
+      mcnet journal list history
+    """
+
+
+Folder = Annotated[str, typer.Argument(metavar="JOURNAL", help="The folder of the journal.", show_default=False)]
+
+
+@journal.command()
+def add(
+    context: typer.Context,
+    folder: Annotated[
+        str, typer.Argument(metavar="JOURNAL", help="The folder; it is made when it is not there.", show_default=False)
+    ],
+    logs: options.Logs,
+    score: options.Score = None,
+    label: options.Label = None,
+    field: options.Fields = None,
+    weight: options.Weight = None,
+    time: Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column of moments.")] = None,
+    every: Annotated[
+        str | None, typer.Option("--every", metavar="PERIOD", help="The length of a period: 15m, 1h, 1d, 1w.")
+    ] = None,
+    period: Annotated[
+        str | None,
+        typer.Option("--period", metavar="P", help="All rows lie in this period; for sketches, and logs without time."),
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", metavar="NAME", help="What to call the source; the path, if not given.")
+    ] = None,
+    age: Annotated[
+        float | None,
+        typer.Option(
+            "--age", min=0.0, metavar="N", help="Positives arrive late, and were counted N periods after the end."
+        ),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace other rows that the same source gave for a period.")
+    ] = False,
+    logits: options.Logits = None,
+    negatives_kept: options.NegativesKept = 1.0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Add logs or saved sketches to a journal.
+
+    With --time the rows are split into periods, in one pass. With --period all rows lie in one period. Running the same
+    command again changes nothing and is no error.
+
+    \b
+    Example:
+      mcnet journal add history log.parquet --score pctr --label click \\
+          --field country --time ts --every 1h
+      mcnet journal add hourly part0.parquet --period 2026-11-16T13
+    """
+    from mcnet.cli.config import printer_of
+    from mcnet.cli.files import columns_of, plain_interrupts, row_count
+    from mcnet.errors import InputError
+    from mcnet.sketch.read import are_sketches
+    from mcnet.tracking.journal import Journal
+
+    printer = printer_of(context, json, quiet)
+    finished = are_sketches(logs)
+    if finished and (time is not None or every is not None):
+        raise InputError(f"{logs[0]} is a sketch and has no rows to split by time; name its period with --period")
+    if (time is None) == (period is None) or (time is None) != (every is None):
+        raise InputError("name the column of time with --time and --every, or one period of all rows with --period")
+    columns = columns_of(
+        context,
+        logs,
+        score=score,
+        label=label,
+        field=field,
+        weight=weight,
+        logits=logits,
+        negatives_kept=negatives_kept,
+    )
+    plain_interrupts()
+    opened = Journal(folder)
+    told: dict[str, Any] = {"source": source, "age": age, "replace": replace}
+    total = row_count(logs) if printer.lively and not finished else None
+    with printer.progress("reading", total) as advance:
+        if time is None:
+            found = _add_one_period(opened, logs, str(period), columns, told, advance)
+        else:
+            for name in ("score", "label"):
+                if columns[name] is None:
+                    raise InputError(f"{logs[0]} is a log: name its column of {name}s")
+            found = opened.add_files(logs, **columns, time=time, every=str(every), **told, progress=advance)
+    printer.note(_what_changed(found, folder))
+    printer.result({"journal": folder, "rows": found.rows, "periods": found.periods, "known": found.known})
+
+
+def _add_one_period(
+    opened: "Journal", logs: list[str], period: str, columns: dict[str, Any], told: dict[str, Any], advance: Any
+) -> "Added":
+    """Add each file as a source of the same period."""
+    from mcnet.data.files import expand_paths
+    from mcnet.errors import InputError
+    from mcnet.sketch.read import sketch_files
+    from mcnet.tracking.journal import Added
+
+    paths = expand_paths(logs)
+    if told["source"] is not None and len(paths) > 1:
+        raise InputError(f"--source names one file, but {len(paths)} were given; leave it out, or add one at a time")
+    periods: list[str] = []
+    known: list[str] = []
+    rows = 0
+    for path in paths:
+        made = sketch_files([path], **columns, progress=advance)
+        added = opened.add(made, period, **{**told, "source": told["source"] or str(path)})
+        periods += added.periods
+        known += added.known
+        rows += added.rows
+    return Added(tuple(dict.fromkeys(periods)), rows, tuple(dict.fromkeys(known)))
+
+
+def _what_changed(found: "Added", folder: str) -> str:
+    if not found.rows:
+        return f"nothing changed: {folder} has these rows already ({_periods(found.known)})"
+    also = f"; {_periods(found.known)} had their rows already" if found.known else ""
+    return f"{found.rows:,} rows of {_periods(found.periods)} → {folder}{also}"
+
+
+def _periods(names: tuple[str, ...]) -> str:
+    if len(names) <= 1:
+        return f"the period {names[0]}" if names else "no period"
+    return f"{len(names):,} periods, {names[0]} to {names[-1]}"
+
+
+@journal.command("list")
+def list_periods(
+    folder: Folder,
+    sources: Annotated[bool, typer.Option("--sources", help="Print a line per source of each period.")] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """List the periods of a journal: sources, rows, positives, ages.
+
+    \b
+    Example:
+      mcnet journal list history
+    """
+    from mcnet.cli.sources import open_journal
+
+    entries = open_journal(folder).table().to_dicts()
+    lines: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for entry in entries:
+        lines.setdefault((entry["period"], entry["source"]) if sources else (entry["period"],), []).append(entry)
+    shown = table(
+        ["period", "source" if sources else "sources", "rows", "weight", "positives", "rate", "age"],
+        [_line(key, group, sources) for key, group in lines.items()],
+        left=2 if sources else 1,
+    )
+    rows, positives = (sum(entry[name] for entry in entries) for name in ("rows", "positives"))
+    number = len({entry["period"] for entry in entries})
+    total = f"\n{rows:,} rows, {positives:,.10g} positives in {number:,} periods"
+    Printer(json, quiet).result({"journal": folder, "entries": entries}, shown, total)
+
+
+def _line(key: tuple[str, ...], group: list[dict[str, Any]], sources: bool) -> list[str]:
+    weight, positives = (sum(entry[name] for entry in group) for name in ("weight", "positives"))
+    ages = sorted({entry["age"] for entry in group if entry["age"] is not None})
+    return [
+        key[0],
+        key[1] if sources else f"{len(group):,}",
+        f"{sum(entry['rows'] for entry in group):,}",
+        f"{weight:,.10g}",
+        f"{positives:,.10g}",
+        f"{positives / weight:.4g}",
+        ", ".join(f"{age:g}" for age in ages) or "complete",
+    ]
+
+
+@journal.command()
+def verify(folder: Folder, json: options.Json = False, quiet: options.Quiet = False) -> None:
+    """Read every file of a journal and name what is wrong; exit with 1 if something is.
+
+    \b
+    Example:
+      mcnet journal verify history
+    """
+    from mcnet.cli.run import THRESHOLD_NOT_MET
+    from mcnet.cli.sources import open_journal
+
+    problems = open_journal(folder).verify()
+    Printer(json, quiet).result({"journal": folder, "problems": problems}, *(problems or ["nothing is wrong"]))
+    if problems:
+        raise typer.Exit(THRESHOLD_NOT_MET)
+
+
+@journal.command()
+def compact(
+    folder: Folder,
+    before: Annotated[
+        str | None,
+        typer.Option("--before", metavar="P", help="Compact periods earlier than this; all but the last if not given."),
+    ] = None,
+    every: Annotated[
+        str | None, typer.Option("--every", metavar="PERIOD", help="Merge periods into longer ones, too, as 1d.")
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Merge the sources of old periods into one file per period.
+
+    What was compacted is still known, so adding it again changes nothing; but it can no longer be replaced or removed.
+
+    \b
+    Example:
+      mcnet journal compact history --every 1d
+    """
+    from mcnet.cli.sources import open_journal
+
+    saved = open_journal(folder).compact(before, every)
+    printer = Printer(json, quiet)
+    printer.note(f"{saved:,} files fewer" if saved else "nothing changed: there is nothing to merge")
+    printer.result({"journal": folder, "files_saved": saved})
+
+
+@journal.command()
+def remove(
+    folder: Folder,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="As the list names it.", show_default=False)],
+    period: Annotated[
+        str | None, typer.Option("--period", metavar="P", help="Remove this period alone; all of them if not given.")
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Remove what a source gave.
+
+    \b
+    Example:
+      mcnet journal remove history log.parquet --period 2026-11-16T13
+    """
+    from mcnet.cli.sources import open_journal
+
+    rows = open_journal(folder).remove(source, period)
+    printer = Printer(json, quiet)
+    printer.note(f"{rows:,} rows of {source} removed from {folder}")
+    printer.result({"journal": folder, "source": source, "rows": rows})

@@ -1,0 +1,201 @@
+"""`mcnet monitor`: is the served model still calibrated, with a guarantee on false alarms?"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mcnet.cli import options
+from mcnet.cli.printing import Printer, table
+
+if TYPE_CHECKING:
+    from mcnet.model.model import CalibrationModel
+    from mcnet.tracking.monitor import Alarm, Monitor
+
+__all__ = ["monitor"]
+
+_CONDITIONS = ("alarm", "level", "slope", "value")
+_MOST_LINES = 12
+
+
+def monitor(
+    context: typer.Context,
+    folder: Annotated[
+        str, typer.Argument(metavar="JOURNAL", help="A journal; mcnet journal add makes it.", show_default=False)
+    ],
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="FILE", help="The model that served; the scores if not given.")
+    ] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option("--alpha", metavar="SHARE", help="The chance of ever raising a false alarm; 0.01 if not given."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="P", help="Watch from this period on; earlier ones are the reference."),
+    ] = None,
+    reference_until: Annotated[
+        str | None,
+        typer.Option("--reference-until", metavar="P", help="The last period of the reference; watch later ones."),
+    ] = None,
+    period_effects: Annotated[
+        str,
+        typer.Option("--period-effects", metavar="SIZE", help="learn, or the largest size in logits; 0 for none."),
+    ] = "learn",
+    state: Annotated[
+        str | None,
+        typer.Option("--state", metavar="FILE", help="Continue from this file, if it is there, and write it."),
+    ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-if", metavar="WHAT", help="Exit with 1 if there is an alarm: alarm (any), level, slope or value."
+        ),
+    ] = None,
+    report: Annotated[str | None, typer.Option("--report", metavar="FILE", help="Write a page to look at.")] = None,
+    force: options.Force = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Watch a served model on the periods of a journal.
+
+    Reference periods, on which the model is known to be calibrated, tell how much periods differ: those before --since,
+    those until --reference-until or, by default, those that the model was fitted on. All later periods are tested:
+    the level, the slope, and every field value. With --state only periods after the last one seen are read; start a new
+    state when another model is published.
+
+    \b
+    Example:
+      mcnet monitor history --model model.json --fail-if alarm
+    """
+    from mcnet.cli.config import printer_of
+    from mcnet.cli.files import check_output, load_model
+    from mcnet.cli.run import THRESHOLD_NOT_MET
+    from mcnet.cli.sources import open_journal
+    from mcnet.errors import InputError
+
+    printer = printer_of(context, json, quiet)
+    for word in fail_if or ():
+        if word not in _CONDITIONS:
+            raise InputError(
+                f"--fail-if {word!r} is none of {', '.join(_CONDITIONS)}; a monitor has alarms, not metrics"
+            )
+    if since is not None and reference_until is not None:
+        raise InputError("--since and --reference-until both say where the reference ends; give one of them")
+    if report is not None:
+        check_output(report, [], force=force, endings=(".html", ".htm"))
+    journal = open_journal(folder)
+    served = None if model is None else load_model(model)
+    watching, known = _monitor(state, alpha, period_effects)
+    reference, watched = _split(journal.periods, served, since, reference_until)
+    new = set(reference + watched) - set(known(journal.periods))
+    with printer.progress("reading", len(new), "periods") as advance:
+        for period, sketch in journal.sketches():
+            if period in new:
+                if period in reference:
+                    watching.learn(sketch, period, served)
+                else:
+                    watching.update(sketch, period, served)
+                advance(1)
+    if state is not None:
+        watching.save(state)
+    if report is not None:
+        from mcnet.report.monitor_page import write_monitor_page
+
+        shown = [(period, part) for period, part in journal.sketches() if period in {*reference, *watched}]
+        title = f"Monitor of {model or folder}"
+        write_monitor_page(report, watching, shown, served, reference=reference, title=title)
+        printer.note(f"report → {report}")
+    alarms = watching.alarms
+    _print(printer, watching, alarms, reference, watched)
+    broken = [word for word in fail_if or () if any(_concerns(word, alarm.what) for alarm in alarms)]
+    if broken:
+        raise typer.Exit(THRESHOLD_NOT_MET)
+
+
+def _concerns(word: str, what: str) -> bool:
+    """Tell whether an alarm is of the kind that was asked for."""
+    kind = what if what in ("level", "slope") else "value"
+    return word in ("alarm", kind)
+
+
+def _monitor(state: str | None, alpha: float | None, period_effects: str) -> tuple["Monitor", Any]:
+    """Return the monitor, new or continued, and a function that tells which periods it has seen."""
+    from mcnet.errors import InputError
+    from mcnet.tracking.monitor import Monitor
+    from mcnet.tracking.period import periods_between
+
+    if state is not None and Path(state).exists():
+        loaded = Monitor.load(state)
+        if alpha is not None and alpha != loaded.alpha:
+            raise InputError(f"{state} has alpha {loaded.alpha:g}, which cannot change while it watches; leave it out")
+        last = loaded.last_period
+        return loaded, lambda periods: [] if last is None else periods_between(periods, None, last)
+    try:
+        effects: Any = period_effects if period_effects == "learn" else float(period_effects)
+    except ValueError:
+        raise InputError(f"--period-effects {period_effects!r} is neither learn nor a number of logits") from None
+    return Monitor(0.01 if alpha is None else alpha, effects), lambda _: []
+
+
+def _split(
+    periods: Sequence[str], model: "CalibrationModel | None", since: str | None, reference_until: str | None
+) -> tuple[list[str], list[str]]:
+    """Return the reference periods and those to watch, in order."""
+    from mcnet.tracking.period import periods_between
+
+    if since is not None:
+        watched = periods_between(periods, since, None)
+        return [period for period in periods if period not in set(watched)], watched
+    if reference_until is not None:
+        reference = periods_between(periods, None, reference_until)
+        return reference, [period for period in periods if period not in set(reference)]
+    fitted = {} if model is None else model.provenance.get("fitted_periods") or {}
+    if not fitted:
+        return [], list(periods)
+    earlier = set(periods_between(periods, None, fitted["last"]))
+    return periods_between(periods, fitted["first"], fitted["last"]), [p for p in periods if p not in earlier]
+
+
+def _print(
+    printer: Printer, watching: "Monitor", alarms: Sequence["Alarm"], reference: list[str], watched: list[str]
+) -> None:
+    from dataclasses import asdict
+
+    from mcnet.report.monitor_page import evidence_text
+
+    lines = watching.table().to_dicts()
+    document = {
+        "alpha": watching.alpha,
+        "reference": reference,
+        "watched": watched,
+        "last_period": watching.last_period,
+        "alarms": [{**asdict(alarm), "advice": alarm.advice()} for alarm in alarms],
+        "table": lines,
+    }
+    if not lines:
+        printer.note("no period has been watched yet: all are reference periods")
+    shown = table(
+        ["what", "alarm in", "since", "PCOC", "95 %", "positives off", "weight", "evidence"],
+        [
+            [
+                line["what"],
+                line["raised"] or "–",
+                line["since"],
+                f"{line['pcoc']:.3f}",
+                f"{line['pcoc_low']:.3f} … {line['pcoc_high']:.3f}",
+                f"{line['excess']:+,.0f}",
+                f"{line['rows']:,.0f}",
+                evidence_text(line["log_evidence"]),
+            ]
+            for line in sorted(lines, key=lambda line: not line["alarm"])[: max(_MOST_LINES, len(alarms))]
+        ],
+        left=3,
+    )
+    limit = f"evidence of {1 / watching.alpha:,.6g} is an alarm"
+    head = f"{len(reference):,} reference periods, {len(watched):,} watched; {limit}"
+    more = len(lines) - max(_MOST_LINES, len(alarms))
+    below = [f"{more:,} more are watched, with less evidence"] if more > 0 else []
+    advice = [f"{alarm.what}: {alarm.advice()}" for alarm in alarms] or ["no alarm"]
+    printer.result(document, head, "", shown, *below, "", *advice)

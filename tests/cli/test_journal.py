@@ -1,0 +1,168 @@
+"""`mcnet journal`, and journals in place of logs."""
+
+import polars as pl
+import pytest
+
+import mcnet as library
+from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.journal import Journal
+
+
+@pytest.fixture
+def timed(frame, tmp_path):
+    """Return a log of 8 hours on the evening of one day and the morning of the next, and its path."""
+    moments = pl.datetime_range(pl.datetime(2026, 11, 15, 20), pl.datetime(2026, 11, 16, 3), "1h", eager=True)
+    places = pl.Series(range(len(frame))) * 8 // len(frame)
+    path = tmp_path / "timed.parquet"
+    frame.with_columns(ts=moments.gather(places)).write_parquet(path)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "history"
+
+
+@pytest.fixture
+def words(folder, timed, columns):
+    return ("journal", "add", folder, timed, *columns, "--time", "ts", "--every", "1h")
+
+
+def test_the_same_command_twice_changes_nothing_and_says_so(mcnet, words, folder):
+    done = mcnet(*words, "--json")
+    assert done.code == 0, done.err
+    assert (done.document["rows"], len(done.document["periods"])) == (8000, 8)
+    assert "8,000 rows of 8 periods, 2026-11-15T20:00 to 2026-11-16T03:00 → " in done.err
+    before = sorted(folder.rglob("*"))
+    again = mcnet(*words, "--json")
+    assert (again.code, again.document["rows"], len(again.document["known"])) == (0, 0, 8)
+    assert "nothing changed" in again.err
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_periods_of_one_file_add_up_without_a_warning(mcnet, words, folder, timed):
+    mcnet(*words)
+    done = mcnet("fit", folder, "--method", "platt-field", "-o", folder.parent / "m.json")
+    assert (done.code, "warning" in done.err) == (0, False), done.err
+    whole = library.scan(timed, score="pctr", label="click", field="country")
+    assert Journal(folder).sketch() == whole
+
+
+def test_list_names_periods_sources_and_ages(mcnet, words, folder, timed):
+    mcnet(*words)
+    mcnet(*words, "--source", "late", "--age", 2)
+    shown = mcnet("journal", "list", folder).out
+    assert "2026-11-15T20:00" in shown
+    assert "16,000 rows" in shown
+    lines = mcnet("journal", "list", folder, "--sources").out.splitlines()
+    assert len([line for line in lines if str(timed) in line]) == 8
+    entries = mcnet("journal", "list", folder, "--json").document["entries"]
+    assert {(entry["source"], entry["age"]) for entry in entries} == {(str(timed), None), ("late", 2.0)}
+
+
+def test_a_sketch_and_a_log_without_time_lie_in_one_period(mcnet, folder, log, columns, tmp_path):
+    sketch = tmp_path / "s.parquet"
+    mcnet("sketch", log, *columns, "-o", sketch)
+    assert mcnet("journal", "add", folder, sketch, "--period", "2026-11-16T13").code == 0
+    assert mcnet("journal", "add", folder, log, *columns, "--period", "2026-11-16T14").code == 0
+    parts = dict(Journal(folder).sketches())
+    assert list(parts) == ["2026-11-16T13:00", "2026-11-16T14:00"]
+    assert parts["2026-11-16T13:00"] == parts["2026-11-16T14:00"] == Sketch.load(sketch)
+    again = mcnet("journal", "add", folder, sketch, "--period", "2026-11-16T13")
+    assert (again.code, "nothing changed" in again.err) == (0, True)
+
+
+def test_other_rows_of_a_source_need_replace(mcnet, folder, log, columns, frame):
+    words = ("journal", "add", folder, log, *columns, "--period", "1")
+    assert mcnet(*words).code == 0
+    frame.head(4000).write_parquet(log)
+    done = mcnet(*words)
+    assert (done.code, "pass --replace" in done.err) == (2, True)
+    assert mcnet(*words, "--replace").code == 0
+    assert Journal(folder).sketch().rows == 4000
+
+
+def test_compact_and_remove(mcnet, words, folder, timed):
+    mcnet(*words)
+    pl.read_parquet(timed).with_columns(click=1 - pl.col("click")).write_parquet(timed)
+    mcnet(*words, "--source", "late")
+    whole = Journal(folder).sketch()
+    assert mcnet("journal", "remove", folder, "late", "--period", "2026-11-16T03").code == 0
+    assert mcnet("journal", "compact", folder, "--before", "2026-11-16", "--every", "1d").code == 0
+    assert Journal(folder).periods[0] == "2026-11-15"
+    assert len(Journal(folder).periods) == 5
+    assert Journal(folder).sketch().rows == whole.rows - 1000
+    done = mcnet("journal", "remove", folder, "nobody")
+    assert (done.code, "nothing from 'nobody'" in done.err) == (2, True)
+    assert "nothing changed" in mcnet("journal", "compact", folder, "--before", "2026-11-16", "--every", "1d").err
+
+
+def test_verify_exits_with_one_if_a_file_is_damaged(mcnet, words, folder):
+    mcnet(*words)
+    assert mcnet("journal", "verify", folder).code == 0
+    damaged = next(folder.rglob("2026-11-15T2000.parquet"))
+    damaged.write_bytes(damaged.read_bytes()[:-40])
+    done = mcnet("journal", "verify", folder, "--json")
+    assert (done.code, len(done.document["problems"])) == (1, 1)
+
+
+def test_fit_of_a_journal_chooses_periods_and_remembers_them(mcnet, words, folder, tmp_path):
+    mcnet(*words)
+    out = tmp_path / "m.json"
+    chosen = ("--since", "2026-11-15T21", "--until", "2026-11-16", "--half-life", "2")
+    done = mcnet("fit", folder, "--method", "platt-field", *chosen, "-o", out)
+    assert done.code == 0, done.err
+    told = library.load(out).provenance["fitted_periods"]
+    assert told == {"first": "2026-11-15T21:00", "last": "2026-11-16", "number": 4}
+    expected = library.PlattField().fit_sketch(Journal(folder).sketch("2026-11-15T21", "2026-11-16", half_life=2.0))
+    assert library.load(out).predict(0.1, field="0") == pytest.approx(expected.predict(0.1, field="0"))
+
+
+def test_a_journal_is_judged_and_compared_like_its_log(mcnet, words, folder, timed, columns, tmp_path):
+    mcnet(*words)
+    model = tmp_path / "model.json"
+    assert mcnet("fit", folder, "--method", "platt-field", "-o", model).code == 0
+    one, other = (mcnet("evaluate", rows, "--model", model, "--json").document for rows in (folder, timed))
+    assert one["metrics"] == other["metrics"]
+    page = tmp_path / "page.html"
+    done = mcnet("compare", folder, "--method", "platt", "--method", "platt-field", "--report", page, "--json")
+    assert done.code == 0, done.err
+    assert "Over time: fitted rows" in page.read_text()
+    one, other = (
+        mcnet("compare", folder, "--test", rows, "--method", "platt-field", "--json").document["methods"][0]
+        for rows in (folder, timed)
+    )
+    assert one["metrics"] == other["metrics"]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("journal", "list", "nowhere"), "there is no journal in nowhere"),
+        (("journal", "add", "j", "log.parquet", "--score", "pctr", "--label", "click"), "--time and --every, or one"),
+        (("journal", "add", "j", "log.parquet", "--time", "day"), "--time and --every, or one"),
+        (("journal", "add", "j", "log.parquet", "--time", "day", "--every", "1h"), "column of scores with --score"),
+        (("journal", "add", "j", "s.parquet", "--time", "day", "--every", "1h"), "no rows to split by time"),
+        (("fit", "log.parquet", "-o", "m.json", "--half-life", "3"), "--half-life is for journals"),
+        (("fit", "history", "log.parquet", "-o", "m.json"), "is a journal and is read alone"),
+        (("fit", "history", "--weight", "w", "-o", "m.json"), "settled when its rows were added"),
+        (("apply", "model.json", "history", "-o", "out.parquet"), "has no rows to calibrate"),
+        (("compare", "history", "--time", "ts", "--report", "r.html"), "its periods are known, so leave out --time"),
+        (("fit", "history", "--since", "2027-01-01", "-o", "m.json"), "no period in this range"),
+    ],
+)
+def test_wrong_use_is_one_line(mcnet, words, model, log, columns, monkeypatch, command, message):
+    monkeypatch.chdir(log.parent)
+    mcnet(*words)
+    mcnet("sketch", log, *columns, "-o", "s.parquet")
+    done = mcnet(*command)
+    assert (done.code, done.err.count("\n"), message in done.err) == (2, 1, True), done.err
+
+
+def test_columns_of_the_configuration_file_hold_for_journals(mcnet, folder, timed, monkeypatch):
+    monkeypatch.chdir(timed.parent)
+    text = 'score = "pctr"\nlabel = "click"\nfield = "country"\n[journal]\ntime = "ts"\nevery = "1d"\n'
+    (timed.parent / "mcnet.toml").write_text(text)
+    done = mcnet("journal", "add", folder, timed)
+    assert done.code == 0, done.err
+    assert Journal(folder).periods == ["2026-11-15", "2026-11-16"]

@@ -1,0 +1,103 @@
+"""`mcnet monitor`: reference and watched periods, alarms, exit codes, state, page."""
+
+import numpy as np
+import pytest
+
+import mcnet as library
+from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.journal import Journal
+
+DAYS = [f"2026-10-{day:02d}" for day in range(1, 25)]
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory):
+    """Return a journal of 24 days; from the 17th on, scores of FR are twice too high."""
+    rng, folder = np.random.default_rng(5), tmp_path_factory.mktemp("monitor") / "history"
+    for place, day in enumerate(DAYS):
+        score, country = rng.uniform(0.02, 0.3, 3000), rng.choice(["NL", "FR"], 3000)
+        truth = np.where((country == "FR") & (place >= 16), 0.5 * score, score)
+        Journal(folder).add(Sketch.from_rows(score, rng.random(3000) < truth, field={"country": country}), day)
+    return folder
+
+
+def test_an_alarm_is_described_and_fails_if_asked_to(mcnet, history):
+    words = ("monitor", history, "--since", DAYS[10])
+    done = mcnet(*words)
+    assert done.code == 0, done.err
+    assert "10 reference periods, 14 watched; evidence of 100 is an alarm" in done.out
+    assert "country=FR" in done.out
+    assert "over-predicted since 2026-10-17: update the model and publish it" in done.out
+    for word, code in (("alarm", 1), ("value", 1), ("slope", 0)):
+        assert mcnet(*words, "--fail-if", word, "-q").code == code
+    found = mcnet(*words, "--json").document
+    french = next(alarm for alarm in found["alarms"] if alarm["what"] == "country=FR")
+    assert french["since"] == "2026-10-17"
+    assert french["pcoc_low"] < french["pcoc"] < french["pcoc_high"]
+    assert french["pcoc"] == pytest.approx(2.0, rel=0.2)
+    assert not [alarm for alarm in found["alarms"] if alarm["what"] == "country=NL"]
+
+
+def test_calibrated_periods_raise_no_alarm(mcnet, history, tmp_path):
+    folder = tmp_path / "calm"
+    for day, sketch in Journal(history).sketches(until=DAYS[15]):
+        Journal(folder).add(sketch, day)
+    done = mcnet("monitor", folder, "--reference-until", DAYS[7], "--fail-if", "alarm")
+    assert (done.code, "no alarm" in done.out) == (0, True), done.out
+
+
+def test_the_reference_is_by_default_what_the_model_was_fitted_on(mcnet, history, tmp_path):
+    model = tmp_path / "model.json"
+    words = ("--method", "platt-field", "--since", DAYS[2], "--until", DAYS[11])
+    assert mcnet("fit", history, *words, "-o", model).code == 0
+    found = mcnet("monitor", history, "--model", model, "--json").document
+    assert found["reference"] == DAYS[2:12]
+    assert found["watched"] == DAYS[12:]
+    assert "country=FR" in [alarm["what"] for alarm in found["alarms"]]
+
+
+def test_a_state_continues_where_it_ended(mcnet, history, tmp_path):
+    folder, state = tmp_path / "growing", tmp_path / "monitor.json"
+    sketches = dict(Journal(history).sketches())
+    words = ("monitor", folder, "--since", DAYS[10], "--json")
+    for days in (DAYS[:14], DAYS[14:], []):
+        for day in days:
+            Journal(folder).add(sketches[day], day)
+        found = mcnet(*words, "--state", state).document
+    whole = mcnet(*words).document
+    assert found == whole
+    assert library.Monitor.load(state).last_period == DAYS[-1]
+    done = mcnet(*words, "--state", state, "--alpha", "0.05")
+    assert (done.code, "cannot change while it watches" in done.err) == (2, True)
+
+
+def test_the_page_is_complete_and_names_the_alarms(mcnet, history, tmp_path):
+    page = tmp_path / "monitor.html"
+    assert mcnet("monitor", history, "--since", DAYS[10], "--report", page).code == 0
+    text = page.read_text()
+    assert "country=FR" in text
+    assert "over-predicted since 2026-10-17" in text
+    assert 'src="http' not in text
+    done = mcnet("monitor", history, "--report", page)
+    assert (done.code, "exists already" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--fail-if", "pcoc>1"), "is none of alarm, level, slope, value"),
+        (("--since", "2026-10-05", "--reference-until", "2026-10-05"), "give one of them"),
+        (("--alpha", "2"), "alpha is 2.0"),
+        (("--period-effects", "many"), "neither learn nor a number"),
+        (("--model", "nowhere.json"), "nowhere.json"),
+        (("--report", "page.txt"), "ends in .html"),
+    ],
+)
+def test_wrong_use_is_one_line(mcnet, history, words, message):
+    done = mcnet("monitor", history, *words)
+    assert (done.code, done.err.count("\n"), message in done.err) == (2, 1, True), done.err
+
+
+def test_without_periods_to_watch_it_says_so(mcnet, history):
+    done = mcnet("monitor", history, "--reference-until", DAYS[-1], "--fail-if", "alarm")
+    assert (done.code, "no period has been watched yet" in done.err) == (0, True)
