@@ -12,12 +12,13 @@ from mcnet.bayes.balance import Balance
 from mcnet.bayes.block_solver import Arrow, Information, conjugate_gradients
 from mcnet.bayes.fit import fit_bayes
 from mcnet.bayes.fit_sketch import family_of
+from mcnet.bayes.incidence import Incidence
 from mcnet.bayes.likelihood import make_table
 from mcnet.bayes.newton import Posterior
 from mcnet.bayes.panels import make_panels, shape_basis
 from mcnet.bayes.posterior_model import BayesFit
 from mcnet.bayes.prior import default_strengths
-from mcnet.bayes.structure import Incidence, State, make_shapes
+from mcnet.bayes.structure import State, make_shapes
 from mcnet.bayes.uncertainty import uncertainty_of
 from mcnet.calibrators.platt import Platt
 from mcnet.curves.family_evaluation import FamilyEvaluator
@@ -207,7 +208,7 @@ def test_the_information_is_the_weighted_square_of_derivatives(shape):
     ]
     prior[range(shared, len(point)), range(shared, len(point))] = np.concatenate(diagonal)
     slow = jacobian.T @ (weight[:, None] * jacobian) + prior
-    fast = dense_information(posterior.information(state), state)
+    fast = dense_information(posterior.information(posterior.contexts(state)), state)
     np.testing.assert_allclose(fast, slow, rtol=1e-5, atol=1e-5)
 
 
@@ -222,7 +223,7 @@ def test_the_observed_information_is_the_derivative_of_the_gradient():
             for h in step * np.eye(len(point))
         ]
     ) / (2 * step)
-    fast = dense_information(posterior.information(state, observed=True), state)
+    fast = dense_information(posterior.information(posterior.contexts(state), observed=True), state)
     np.testing.assert_allclose(fast, slow, rtol=1e-5, atol=1e-4)
 
 
@@ -230,7 +231,7 @@ def test_the_observed_information_is_the_derivative_of_the_gradient():
 def test_the_newton_system_is_solved_as_a_dense_solver_would(fields):
     posterior = make_posterior(fields=fields)
     state = random_state(posterior)
-    information = posterior.information(state)
+    information = posterior.information(posterior.contexts(state))
     assert isinstance(information, Information)
     right = random_state(posterior, seed=5)
     found = conjugate_gradients(information, Arrow(information), right, tolerance=1e-22, iterations=500)
@@ -241,7 +242,7 @@ def test_the_newton_system_is_solved_as_a_dense_solver_would(fields):
 def test_variances_of_one_field_are_the_diagonal_of_the_inverse():
     posterior = make_posterior(fields=1)
     state = random_state(posterior)
-    information = posterior.information(state)
+    information = posterior.information(posterior.contexts(state))
     inverse = np.diag(np.linalg.inv(dense_information(information, state)))
     arrow = Arrow(information)
     covariance = arrow.shared_covariance()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from mcnet._shared.numba_loops import compiled, numba_installed
 from mcnet._shared.typing import FloatArray
-from mcnet.bayes.structure import Incidence, State
+from mcnet.bayes.incidence import FEWEST_COMPILED_CONTEXTS, Incidence
+from mcnet.bayes.structure import State
 
 __all__ = ["Arrow", "Information", "conjugate_gradients", "joint_information"]
 
@@ -32,15 +36,48 @@ class Information:
         """The product of the whole matrix with a vector."""
         width = self.own.shape[1]
         moved = self.incidence.gather(state.values, width)
-        shared = (self.shared + self.prior) @ state.shared + moved.reshape(-1) @ self.cross.reshape(
-            -1, len(state.shared)
-        )
-        felt = self.cross @ state.shared + np.matmul(self.own, moved[:, :, None])[:, :, 0]
-        values = [
-            self.incidence.total(field, felt) + numbers * self.precision[field]
-            for field, numbers in enumerate(state.values)
-        ]
-        return State(shared, values)
+        shared = (self.shared + self.prior) @ state.shared
+        if len(moved) > FEWEST_COMPILED_CONTEXTS and numba_installed():
+            felt = np.empty_like(moved)
+            _product_kernel()(self.cross, self.own, state.shared, moved, shared, felt)
+        else:
+            shared += moved.reshape(-1) @ self.cross.reshape(-1, len(state.shared))
+            felt = self.cross @ state.shared + np.matmul(self.own, moved[:, :, None])[:, :, 0]
+        totals = zip(self.incidence.totals(felt), state.values, self.precision, strict=True)
+        return State(shared, [total + numbers * precision for total, numbers, precision in totals])
+
+    @cached_property
+    def value_sums(self) -> tuple[list[FloatArray], list[FloatArray]]:
+        """`own` and `cross` summed over the contexts of every value, for each field."""
+        return self.incidence.totals(self.own), self.incidence.totals(self.cross)
+
+    def under(self, prior: FloatArray, precision: list[FloatArray]) -> Information:
+        """The same likelihood under another prior."""
+        changed = replace(self, prior=prior, precision=precision)
+        if "value_sums" in vars(self):
+            vars(changed)["value_sums"] = self.value_sums
+        return changed
+
+
+@cache
+def _product_kernel() -> Any:
+    """The products of every context's blocks with a vector, which read the blocks from memory once."""
+
+    def products(cross, own, shared, moved, by_shared, felt):  # type: ignore[no-untyped-def]
+        contexts, width, size = cross.shape
+        for context in range(contexts):
+            for number in range(width):
+                block = cross[context, number]
+                by, value = moved[context, number], 0.0
+                for place in range(size):
+                    value += block[place] * shared[place]
+                for place in range(size):
+                    by_shared[place] += by * block[place]
+                for place in range(width):
+                    value += own[context, number, place] * moved[context, place]
+                felt[context, number] = value
+
+    return compiled(products)
 
 
 def joint_information(information: Information, fields: int) -> tuple[FloatArray, tuple[int, ...]]:
@@ -83,12 +120,11 @@ class Arrow:
         self.coupling: list[FloatArray] = []
         schur = information.shared + information.prior
         diagonal = np.arange(information.own.shape[1])
-        for field in range(incidence.fields):
-            blocks = incidence.total(field, information.own).copy()
+        for field, (own, cross) in enumerate(zip(*information.value_sums, strict=True)):
+            blocks = own.copy()
             blocks[:, diagonal, diagonal] += information.precision[field]
             if ridge > 0.0:
                 blocks[:, diagonal, diagonal] += ridge * blocks[:, diagonal, diagonal].max(axis=1, keepdims=True)
-            cross = incidence.total(field, information.cross)
             np.linalg.cholesky(blocks)  # raises LinAlgError unless every block is positive definite
             inverse = np.asarray(np.linalg.inv(blocks), dtype=np.float64)
             pulled = share * (inverse @ cross)

@@ -13,17 +13,20 @@ from scipy.special import expit
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from mcnet._shared.math import sums_by
+from mcnet._shared.numba_loops import numba_installed
 from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.bayes.balance import Balance, refine_balance
 from mcnet.bayes.block_solver import Arrow, Information, joint_information
 from mcnet.bayes.field_pairs import Combination, combine
+from mcnet.bayes.incidence import Incidence
 from mcnet.bayes.likelihood import make_table
 from mcnet.bayes.newton import Posterior, Search
 from mcnet.bayes.panels import Shape, make_panels, shape_basis
 from mcnet.bayes.posterior_model import BayesFit, Covariance, JointCovariance
 from mcnet.bayes.prior import COMBINATION, EXPECTED, Learner, Strengths, default_strengths, relearn
 from mcnet.bayes.shape_resolution import worthwhile_bends
-from mcnet.bayes.structure import Incidence, State, make_shapes
+from mcnet.bayes.sparse_table import make_sparse_table
+from mcnet.bayes.structure import State, make_shapes
 from mcnet.errors import InputError
 
 __all__ = ["fit_bayes"]
@@ -38,6 +41,8 @@ LARGEST_JOINT_COVARIANCE = 1_000
 # Where there are very many combinations of two fields, those about whose offset the rows know less than this share of
 # what its prior says get no deviation of their own: it would be shrunken to that share.
 LEAST_INFORMATION = 0.05
+# Up to so many contexts, tables of contexts × panels are fast; with more they would be mostly empty.
+MOST_DENSE_CONTEXTS = 2_000
 # Variances of the priors to five per cent: the evidence is flat around its maximum.
 SETTLED = 0.05
 
@@ -91,7 +96,8 @@ def fit_bayes(
     afforded = _affordable(max([len(given), *counts]))
     grid = start.panels if start else make_panels(x, w, y, panels or afforded[0])
     basis = start.shapes.basis if start else shape_basis(grid, shape, functions)
-    table = make_table(grid, x, where, w, y, len(given))
+    sparse = len(given) > MOST_DENSE_CONTEXTS and alpha_balance == 0.0 and numba_installed()
+    table = (make_sparse_table if sparse else make_table)(grid, x, where, w, y, len(given))
     incidence = Incidence(expanded, counts)
     expected = strengths or (start.strengths if start else default_strengths(len(counts), len(combinations)))
     shapes = make_shapes(grid, basis, deviations or afforded[1])
@@ -100,7 +106,6 @@ def fit_bayes(
     if start:
         shapes = start.shapes.extended(shapes)
     posterior = Posterior(table, shapes, incidence, expected)
-    rows = table.weight.sum(axis=1)
     # Thousands of small products: on a busy machine threads would wait for each other at every one.
     with _threads().limit(limits=1, user_api="blas"):
         state = _first_state(posterior, combinations, start)
@@ -117,7 +122,7 @@ def fit_bayes(
         strengths=posterior.strengths,
         combinations=tuple(combinations),
         covariance=kept if covariance else None,
-        rows_of_values=tuple(incidence.total(field, rows[:, None])[:, 0] for field in range(incidence.fields)),
+        rows_of_values=tuple(incidence.total(field, table.rows) for field in range(incidence.fields)),
         decrement=reached.decrement,
         iterations=reached.iterations,
     )

@@ -12,7 +12,7 @@ from scipy.special import expit
 from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.bayes.panels import Panels
 
-__all__ = ["Table", "make_table"]
+__all__ = ["Table", "log_slopes_beyond", "make_table", "merged_cells"]
 
 
 # Log-slopes (of raw logits) beyond ± this are penalised as strongly as all rows of the context weigh: a curve is a step
@@ -49,22 +49,24 @@ class Table:
             # log(1 + exp(logit)), which NumPy's own logaddexp takes thrice the time for
             one_more = np.maximum(logits, 0.0) + np.log1p(np.exp(-np.abs(logits)))
             value = float(np.vdot(self.weight, one_more) - np.vdot(self.positives, logits))
-        beyond = self._beyond(log_slopes)
+        beyond = log_slopes_beyond(self.panels, log_slopes)
         if beyond is not None:
             value += 0.5 * float(self._stiffness @ np.square(beyond).sum(axis=1))
         return value if np.isfinite(value) else np.inf
 
     @cached_property
+    def rows(self) -> FloatArray:
+        """The weight of each context."""
+        return np.asarray(self.weight.sum(axis=1))
+
+    def panel_sums(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The weight, the positives and the summed places of each panel's rows."""
+        return self.weight.sum(axis=0), self.positives.sum(axis=0), (self.weight * self.place).sum(axis=0)
+
+    @cached_property
     def _stiffness(self) -> FloatArray:
         """The weight of the penalty on too large log-slopes, per context."""
-        return np.asarray(1.0 + self.weight.sum(axis=1))
-
-    def _beyond(self, log_slopes: FloatArray) -> FloatArray | None:
-        """How far log-slopes are beyond what is allowed, with their sign; None if none is."""
-        away = log_slopes - np.log(self.panels.scale)
-        if max(float(away.max(initial=0.0)), -float(away.min(initial=0.0))) <= STEEPEST_LOG_SLOPE:
-            return None
-        return np.asarray(away - np.clip(away, -STEEPEST_LOG_SLOPE, STEEPEST_LOG_SLOPE))
+        return np.asarray(1.0 + self.rows)
 
     def expected(self, offset: FloatArray, log_slopes: FloatArray) -> float:
         """The positives that all cells together are expected to have."""
@@ -82,7 +84,7 @@ class Table:
         slopes = np.exp(log_slopes)
         residual = self.weight * expit(self.calibrated(offset, slopes)) - self.positives
         by_slope = slopes * self.reach(residual, self.place)
-        beyond = self._beyond(log_slopes)
+        beyond = log_slopes_beyond(self.panels, log_slopes)
         if beyond is not None:
             by_slope += self._stiffness[:, None] * beyond
         return residual.sum(axis=1), by_slope
@@ -111,7 +113,7 @@ class Table:
         size = max(1, CHUNK // (panels * max(width, 1)))
         lifted, bends = (lift @ along)[0], np.ascontiguousarray((lift @ along)[1:].T)
         raised = np.flatnonzero(lifted)
-        beyond = self._beyond(log_slopes)
+        beyond = log_slopes_beyond(self.panels, log_slopes)
         for start in range(0, contexts, size):
             chunk = slice(start, start + size)
             slopes, place = np.exp(log_slopes[chunk]), self.place[chunk]
@@ -152,6 +154,14 @@ class Table:
         return lift.T @ total @ lift, cross
 
 
+def log_slopes_beyond(panels: Panels, log_slopes: FloatArray) -> FloatArray | None:
+    """Return how far log-slopes are beyond what is allowed, with their sign; None if none is."""
+    away = log_slopes - np.log(panels.scale)
+    if max(float(away.max(initial=0.0)), -float(away.min(initial=0.0))) <= STEEPEST_LOG_SLOPE:
+        return None
+    return np.asarray(away - np.clip(away, -STEEPEST_LOG_SLOPE, STEEPEST_LOG_SLOPE))
+
+
 def _farther(panels: Panels) -> NDArray[np.bool_]:
     """Whether panel (column) lies farther from the origin than panel (row), on the same side of it."""
     index = np.arange(panels.count)
@@ -175,3 +185,17 @@ def make_table(
     rows = total(weight)
     mean = np.divide(total(weight * place), rows, out=np.zeros(shape), where=rows > 0)
     return Table(panels=panels, weight=rows, positives=total(positives), place=mean)
+
+
+def merged_cells(
+    panels: Panels, logits: FloatArray, contexts: IntArray, weight: FloatArray, positives: FloatArray
+) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    """Merge cells of the same context and panel: the key context · panels + panel, weight, positives, mean place."""
+    panel, place = panels.locate(logits)
+    key = contexts * panels.count + panel
+    if np.any(key[1:] < key[:-1]):  # the cells of a sketch are in order already
+        order = np.argsort(key, kind="stable")
+        key, place, weight, positives = key[order], place[order], weight[order], positives[order]
+    starts = np.flatnonzero(np.diff(key, prepend=-1))
+    rows, clicks, places = (np.add.reduceat(column, starts) for column in (weight, positives, weight * place))
+    return key[starts], rows, clicks, places / rows

@@ -9,9 +9,11 @@ import numpy as np
 
 from mcnet._shared.typing import FloatArray
 from mcnet.bayes.block_solver import Arrow, Information, conjugate_gradients
+from mcnet.bayes.incidence import Incidence
 from mcnet.bayes.likelihood import Table
 from mcnet.bayes.prior import Strengths
-from mcnet.bayes.structure import Incidence, Shapes, State
+from mcnet.bayes.sparse_table import SparseTable
+from mcnet.bayes.structure import Shapes, State
 
 __all__ = ["Posterior", "Search"]
 
@@ -32,7 +34,7 @@ STALE = 0.05
 class Posterior:
     """Minus the log-posterior of a `State`: the loss of the table plus quadratic priors."""
 
-    table: Table
+    table: Table | SparseTable
     shapes: Shapes
     incidence: Incidence
     strengths: Strengths
@@ -46,11 +48,17 @@ class Posterior:
 
     def contexts(self, state: State) -> tuple[FloatArray, FloatArray]:
         """Offset `[contexts]` and log-slopes `[contexts, panels]`."""
+        offset, log_slopes = self.context_changes(state)
+        log_slopes += np.log(self.table.panels.scale)
+        return offset, log_slopes
+
+    def context_changes(self, direction: State) -> tuple[FloatArray, FloatArray]:
+        """By how much offset and log-slopes of the contexts change along a direction: they are linear in the state."""
         shapes = self.shapes
-        moved = self.incidence.gather(state.values, shapes.deviation.shape[1])
+        moved = self.incidence.gather(direction.values, shapes.deviation.shape[1])
         log_slopes = moved @ shapes.bends.T
-        log_slopes += np.log(self.table.panels.scale) + shapes.basis @ state.shared[1:]
-        return state.shared[0] + moved @ shapes.deviation[0], log_slopes
+        log_slopes += shapes.basis @ direction.shared[1:]
+        return direction.shared[0] + moved @ shapes.deviation[0], log_slopes
 
     def value(self, state: State) -> float:
         """Minus the log-posterior, up to a constant."""
@@ -66,29 +74,31 @@ class Posterior:
 
     def gradient(self, state: State) -> State:
         """The derivative of `value` by every parameter."""
-        by_offset, by_slope = self.table.gradient(*self.contexts(state))
+        return self.gradient_at(state, self.contexts(state))
+
+    def gradient_at(self, state: State, contexts: tuple[FloatArray, FloatArray]) -> State:
+        """The derivative of `value`, where the contexts of the state are known."""
+        by_offset, by_slope = self.table.gradient(*contexts)
         return self.pull_back(state, np.column_stack([by_offset, by_slope @ self.shapes.basis]))
 
     def pull_back(self, state: State, by_context: FloatArray) -> State:
         """From the loss's derivative by each context's coefficients to that of `value` by the parameters."""
         prior = self.shared_precision @ (state.shared - self.centre)
         along = by_context @ self.shapes.deviation
-        values = [
-            self.incidence.total(field, along) + numbers * self.precisions[field]
-            for field, numbers in enumerate(state.values)
-        ]
+        totals = zip(self.incidence.totals(along), state.values, self.precisions, strict=True)
+        values = [total + numbers * precision for total, numbers, precision in totals]
         return State(by_context.sum(axis=0) + prior, values)
 
-    def information(self, state: State, *, observed: bool = False) -> Information:
-        """The Fisher (or the observed) information of the likelihood plus the prior precision."""
+    def information(self, contexts: tuple[FloatArray, FloatArray], *, observed: bool = False) -> Information:
+        """The Fisher (or the observed) information of the likelihood, at contexts, plus the prior precision."""
         shapes = self.shapes
-        shared, cross = self.table.information(*self.contexts(state), shapes.lift, shapes.deviation, observed=observed)
-        contexts, width, _ = cross.shape
+        shared, cross = self.table.information(*contexts, shapes.lift, shapes.deviation, observed=observed)
+        number, width, _ = cross.shape
         return Information(
             incidence=self.incidence,
             shared=shared,
             cross=cross,
-            own=(cross.reshape(contexts * width, -1) @ shapes.deviation).reshape(contexts, width, width),
+            own=(cross.reshape(number * width, -1) @ shapes.deviation).reshape(number, width, width),
             prior=self.shared_precision,
             precision=self.precisions,
         )
@@ -112,7 +122,8 @@ class Search:
         self.state = state
         self.decrement = np.inf
         self.near = False
-        self.loss = posterior.table.loss(*posterior.contexts(state))
+        self._contexts = posterior.contexts(state)
+        self.loss = posterior.table.loss(*self._contexts)
         self._information: Information | None = None
         self._arrow: Arrow | None = None
         self._observed = False
@@ -144,24 +155,25 @@ class Search:
         self._arrow = None
         if self._information is not None:
             prior, precision = self.posterior.shared_precision, self.posterior.precisions
-            self._information = replace(self._information, prior=prior, precision=precision)
+            self._information = self._information.under(prior, precision)
 
     def step(self) -> float:
         """Take a step; return the decrement (twice the gain that was expected of it)."""
         posterior, state = self.posterior, self.state
-        gradient = posterior.gradient(state)
+        gradient = posterior.gradient_at(state, self._contexts)
         direction = self._direction(gradient)
         self.decrement = gradient.dot(direction)
-        pairs = zip(posterior.contexts(state), posterior.contexts(state.plus(-1.0, direction)), strict=True)
-        lifted, bent = (float(np.max(np.abs(then - now))) for now, then in pairs)
+        changes = posterior.context_changes(direction)
+        lifted, bent = (max(float(change.max()), -float(change.min())) for change in changes)
         length = min(1.0, LONGEST / max(bent, 1e-300))
         value = self.loss + posterior.penalty(state)
         while length > 1e-6:
             moved = state.plus(-length, direction)
-            loss = posterior.table.loss(*posterior.contexts(moved))
+            contexts = (self._contexts[0] - length * changes[0], self._contexts[1] - length * changes[1])
+            loss = posterior.table.loss(*contexts)
             least = 1e-4 * length * self.decrement - 1e-12 * abs(value)
             if loss + posterior.penalty(moved) <= value - least:
-                self.state, self.loss = moved, loss
+                self.state, self.loss, self._contexts = moved, loss, contexts
                 self._moved += length * max(lifted, bent)
                 # Where a curve wants to be flat its log-slope falls for ever, and gains nothing worth speaking of.
                 self.near = self.decrement < FLAT or (length == 1.0 and max(lifted, bent) < NEAR)
@@ -186,7 +198,7 @@ class Search:
 
     def _look(self, *, observed: bool) -> None:
         self._information = None  # with many contexts two of them would be a lot of memory
-        self._information = self.posterior.information(self.state, observed=observed)
+        self._information = self.posterior.information(self._contexts, observed=observed)
         self._arrow, self._observed, self._moved = None, observed, 0.0
 
     def _solve(self, gradient: State) -> State:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from mcnet.bayes.incidence import Incidence
 from mcnet.bayes.likelihood import Table
 from mcnet.bayes.prior import Strengths
-from mcnet.bayes.structure import Incidence, Shapes
+from mcnet.bayes.sparse_table import SparseTable
+from mcnet.bayes.structure import Shapes
 
 __all__ = ["worthwhile_bends"]
 
@@ -15,7 +17,7 @@ __all__ = ["worthwhile_bends"]
 WORTHWHILE = 1e-3
 
 
-def worthwhile_bends(table: Table, shapes: Shapes, incidence: Incidence, strengths: Strengths) -> int:
+def worthwhile_bends(table: Table | SparseTable, shapes: Shapes, incidence: Incidence, strengths: Strengths) -> int:
     """How many bends, smoothest first, the rows of the largest field value can tell anything about.
 
     Information on a bend over its prior precision falls with the fourth power of its number. It is measured on all
@@ -23,16 +25,15 @@ def worthwhile_bends(table: Table, shapes: Shapes, incidence: Incidence, strengt
     """
     if not incidence.fields:
         return 0
-    weight, positives = table.weight.sum(axis=0), table.positives.sum(axis=0)
+    weight, positives, places = table.panel_sums()
     known = np.maximum(weight, np.finfo(np.float64).tiny)
-    place = (table.weight * table.place).sum(axis=0) / known
+    place = places / known
     moves = table.panels.scale * shapes.bends.T
     change = table.panels.cumulate(moves) + place * moves + shapes.deviation[0][:, None]
     information = change**2 @ (positives * (weight - positives) / known)
-    of_context = table.weight.sum(axis=1)
     told = np.zeros(len(information))
     for field in range(incidence.fields):
-        share = float(incidence.total(field, of_context).max(initial=0.0) / weight.sum())
+        share = float(incidence.total(field, table.rows).max(initial=0.0) / weight.sum())
         told = np.maximum(told, share * information / strengths.value_precision(field, shapes))
     worth = np.flatnonzero(told[2:] > WORTHWHILE)
     return int(worth[-1]) + 1 if len(worth) else 0

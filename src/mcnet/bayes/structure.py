@@ -1,4 +1,4 @@
-"""How shared functions and field values add up to the curve of a context."""
+"""The functions of the score that curves are made of, and the state of all parameters."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import scipy.sparse
 from scipy.linalg import eigh
 
-from mcnet._shared.typing import FloatArray, IntArray
+from mcnet._shared.typing import FloatArray
 from mcnet.bayes.panels import Panels
 
-__all__ = ["Incidence", "Shapes", "State", "make_shapes"]
+__all__ = ["Shapes", "State", "make_shapes"]
 
 
 # How far along the scores, in their standard deviations, a log-slope remembers that it lay off its mean.
@@ -112,40 +111,3 @@ class State:
         """`self + factor · other`."""
         pairs = zip(self.values, other.values, strict=True)
         return State(self.shared + factor * other.shared, [one + factor * two for one, two in pairs])
-
-
-class Incidence:
-    """Which contexts hold which value of each field: `codes[context, field]`, negative for no known value."""
-
-    def __init__(self, codes: IntArray, sizes: list[int]) -> None:
-        self.codes = codes
-        self.sizes = sizes
-        self._columns = [self._column(codes[:, field], size) for field, size in enumerate(sizes)]
-
-    @staticmethod
-    def _column(codes: IntArray, size: int) -> scipy.sparse.csr_array | None:
-        if len(codes) == size and np.array_equal(codes, np.arange(size)):
-            return None  # each value is one context: sums and look-ups need no work
-        known = np.flatnonzero(codes >= 0)
-        entries = (np.ones(len(known)), (codes[known], known))
-        return scipy.sparse.csr_array(entries, shape=(size, len(codes)))
-
-    @property
-    def fields(self) -> int:
-        """The number of fields."""
-        return len(self.sizes)
-
-    def total(self, field: int, numbers: FloatArray) -> FloatArray:
-        """Sum `numbers[context, ...]` over the contexts of every value of a field."""
-        column = self._columns[field]
-        if column is None:
-            return numbers
-        flat = column @ numbers.reshape(len(numbers), -1)
-        return np.asarray(flat).reshape(self.sizes[field], *numbers.shape[1:])
-
-    def gather(self, values: list[FloatArray], width: int) -> FloatArray:
-        """Sum over fields of what each context's value has: `[contexts, width]`."""
-        result = np.zeros((len(self.codes), width))
-        for column, numbers in zip(self._columns, values, strict=True):
-            result += numbers if column is None else column.T @ numbers
-        return result
