@@ -67,7 +67,7 @@ def test_bins_chosen_by_held_back_rows_are_told(rows):
 
 def test_a_pair_of_fields_that_combine_in_too_many_ways_is_named(rows, monkeypatch):
     scores, labels, field = rows
-    monkeypatch.setattr(family, "_MOST_COMBINATIONS", 29)
+    monkeypatch.setattr(family, "MOST_COMBINATIONS", 29)
     with pytest.warns(CalibrationWarning, match="a × b has 30 combinations, more than 29") as caught:
         fitted = mcnet.BayesMCNet().fit(scores, labels, field=field)
     assert len(caught) == 1
@@ -77,5 +77,7 @@ def test_a_pair_of_fields_that_combine_in_too_many_ways_is_named(rows, monkeypat
     adding = mcnet.BayesMCNet(interactions=False).fit(scores, labels, field=field)
     np.testing.assert_allclose(fitted.predict(grid, asked), adding.predict(grid, asked), rtol=1e-9)
     third = field | {"c": np.arange(2_000) % 2}
+    contexts = Sketch.from_rows(scores, labels, field=third).contexts
+    sizes = [len(known) for known in contexts.values]
     with pytest.warns(CalibrationWarning, match="a × b"):
-        assert family.field_pairs(Sketch.from_rows(scores, labels, field=third)) == [(0, 2), (1, 2)]
+        assert family.field_pairs(contexts.names, contexts.table.astype(np.int64), sizes) == [(0, 2), (1, 2)]

@@ -12,6 +12,7 @@ from mcnet.bayes.fit_sketch import belief_limit, family_of, fit_bayes_sketch, fi
 from mcnet.bayes.isotonic_mixture import earned_share, mixed_with_isotonic
 from mcnet.bayes.period_tempering import PeriodEvidence, cells_of
 from mcnet.bayes.posterior_model import BayesFit
+from mcnet.bayes.rare_values import common_first, served_contexts
 from mcnet.bayes.uncertainty import FitUncertainty
 from mcnet.calibrators.base import Calibrator, FieldUse, Fitted
 from mcnet.calibrators.exact_prediction import exact_codes
@@ -40,7 +41,8 @@ class BayesMCNet(Calibrator):
 
     The derivative of every curve is positive and log-linear in the context, so the order of scores is kept by
     construction, and several fields add up. How much field values may differ and how rough the curves may be is learnt
-    from the data: small field values stay on the common curve, large ones are free. It shares the form
+    from the data: small field values stay on the common curve, large ones are free. In a field with thousands of values
+    those with next to no rows are pooled (`pooled_values_` counts them). It shares the form
     `logit p = bias + ∫ positive derivative` with the published `MCNet`, but has a few numbers per field value instead
     of networks, and fits in milliseconds to seconds.
 
@@ -72,6 +74,8 @@ class BayesMCNet(Calibrator):
     posterior_: BayesFit
     compiled_error_: float
     isotonic_share_: float
+    pooled_values_: dict[str, int]
+    """How many values of each field share the common curve, because their rows cannot tell them from it."""
 
     def __init__(
         self,
@@ -171,6 +175,7 @@ class BayesMCNet(Calibrator):
         state = load_state(path)
         restored = cls(**model.parameters)
         restored.model_ = model
+        restored.pooled_values_ = model.provenance.get("pooled_values", {})
         restored._restore_training(state)
         return restored
 
@@ -223,8 +228,9 @@ class BayesMCNet(Calibrator):
         warn_of_gaps(self.method, sketch)
         served = sketch if self.field_aware else sketch.pooled()  # as its rows are served
         sketch = sketch.unfolded()
-        if earlier is not None and self.field_aware:
-            sketch = earlier.aligned(sketch)
+        kept: tuple[int, ...] = ()
+        if self.field_aware:
+            sketch, kept = self._with_common_first(sketch, earlier)
         given: dict[str, Any] = {
             "panels": None if self.bins == "auto" else max(self.bins, 2),
             "alpha_balance": self.alpha_balance,
@@ -234,7 +240,7 @@ class BayesMCNet(Calibrator):
         evidence = None if rows is None else self._evidence(rows, sketch)
         tempered = sketch if evidence is None else (1.0 / evidence.tempering) * sketch
         if self.field_aware:
-            self.posterior_ = fit_bayes_sketch(tempered, interactions=self.interactions, **given)
+            self.posterior_ = fit_bayes_sketch(tempered, interactions=self.interactions, kept=kept, **given)
         else:
             self.posterior_ = fit_one_curve(tempered, **given)
         level_variance = 0.0
@@ -246,7 +252,7 @@ class BayesMCNet(Calibrator):
             level_error = float(np.sqrt(level_variance))
             self._learnt = {"tempering": evidence.tempering, "level_error": level_error, "level_shift": shift}
         family = family_of(self.posterior_, belief_limit(sketch.total_weight)).rounded()
-        contexts = sketch.contexts.completed(EVERY_COMBINATION) if self.field_aware else Contexts.none()
+        contexts = served_contexts(sketch.contexts, kept, EVERY_COMBINATION) if self.field_aware else Contexts.none()
         curves, self.compiled_error_ = family_curves(family, contexts.table)
         if self.isotonic_share != "auto":
             self.isotonic_share_ = float(self.isotonic_share)
@@ -272,3 +278,19 @@ class BayesMCNet(Calibrator):
         fit = fit_quickly(seen, panels=panels, interactions=self.interactions and self.field_aware)
         blocks = [cells_of(block if self.field_aware else block.pooled(), seen.contexts) for block in rows.blocks]
         return PeriodEvidence(blocks, seen.contexts.table.astype(np.int64), fit)
+
+    def _with_common_first(self, sketch: Sketch, earlier: EarlierFit | None) -> tuple[Sketch, tuple[int, ...]]:
+        """Return the sketch with rare values last, and how many values of each field have curves of their own."""
+        fitted: tuple[int, ...] = ()
+        if earlier is not None:
+            sketch = earlier.aligned(sketch)
+            fitted = tuple(len(numbers) for numbers in earlier.network.state.values[: earlier.network.fields])
+        sketch, kept = common_first(sketch, fitted)
+        names, values = sketch.contexts.names, sketch.contexts.values
+        pooled = {name: len(known) - size for name, known, size in zip(names, values, kept, strict=True)}
+        self.pooled_values_ = {name: number for name, number in pooled.items() if number}
+        return sketch, kept
+
+    def _provenance(self, sketch: Sketch) -> dict[str, Any]:
+        pooled = vars(self).get("pooled_values_")
+        return super()._provenance(sketch) | ({"pooled_values": pooled} if pooled else {})

@@ -1,6 +1,6 @@
 """From a sketch to a fit of BayesMCNet, and from there to a family of curves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -8,34 +8,37 @@ import numpy as np
 from scipy.special import expit
 
 from mcnet._shared.math import sums_by
+from mcnet._shared.typing import FloatArray, IntArray
 from mcnet._shared.user_warnings import warn
 from mcnet.bayes.field_pairs import MOST_PAIRS, interacting_pairs
 from mcnet.bayes.fit import fit_bayes
 from mcnet.bayes.period_tempering import Cells
 from mcnet.bayes.posterior_model import BayesFit
 from mcnet.bayes.prior import Strengths, default_strengths
+from mcnet.bayes.rare_values import without_rare
 from mcnet.curves.family import CurveFamily
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["belief_limit", "family_of", "field_pairs", "fit_bayes_sketch", "fit_one_curve", "fit_quickly"]
 
-_MOST_COMBINATIONS = 200_000
+# A pair of fields with more combinations than this gets no deviations of its own.
+MOST_COMBINATIONS = 200_000
+CellColumns = tuple[FloatArray, IntArray, FloatArray, FloatArray]
 # A prior variance that holds every field value on the common curve.
 _HELD = 1e-10
 
 
-def field_pairs(sketch: Sketch) -> list[tuple[int, int]]:
+def field_pairs(names: Sequence[str], codes: IntArray, sizes: Sequence[int]) -> list[tuple[int, int]]:
     """Return the pairs of fields that get an interaction: all of them, unless they combine in too many ways."""
-    names, table = sketch.contexts.names, sketch.contexts.table
     pairs = []
     for first, second in combinations(range(len(names)), 2):
-        number = len(np.unique(table[:, [first, second]], axis=0))
-        if number <= _MOST_COMBINATIONS:
+        number = len(np.unique(codes[:, first] * (sizes[second] + 1) + codes[:, second]))
+        if number <= MOST_COMBINATIONS:
             pairs.append((first, second))
         else:
             warn(
                 f"mcnet-bayes: {names[first]} × {names[second]} has {number:,} combinations, more than "
-                f"{_MOST_COMBINATIONS:,}: they get no deviations of their own, the two fields add up"
+                f"{MOST_COMBINATIONS:,}: they get no deviations of their own, the two fields add up"
             )
     return pairs
 
@@ -50,54 +53,64 @@ def fit_bayes_sketch(
     start: BayesFit | None = None,
     strengths: Strengths | None = None,
     covariance: bool = True,
+    kept: tuple[int, ...] | None = None,
 ) -> BayesFit:
-    """Fit the model to the cells of a sketch."""
-    contexts = sketch.contexts
-    return fit_bayes(
-        sketch.logit,
-        sketch.context,
-        sketch.weight,
-        sketch.positives,
-        contexts.table,
-        [len(known) for known in contexts.values],
-        pairs=_pairs(sketch, panels, start) if interactions else (),
+    """Fit the model to the cells of a sketch; values of a field from the number `kept` on share the common curve."""
+    sizes = kept if kept is not None else tuple(len(known) for known in sketch.contexts.values)
+    codes, which = without_rare(sketch.contexts.table, sizes)
+    context = sketch.context if len(codes) == len(sketch.contexts) else which[sketch.context]
+    cells = sketch.logit, context, sketch.weight, sketch.positives
+    pairs: list[tuple[int, int]] = []
+    if interactions and start is not None:
+        pairs = [(pair.first, pair.second) for pair in start.combinations]
+    elif interactions:
+        pairs, start = _pairs(sketch.contexts.names, cells, codes, sizes, panels)
+    fitted = fit_bayes(
+        *cells,
+        codes,
+        sizes,
+        pairs=pairs,
         panels=panels,
         alpha_balance=alpha_balance,
         normalize=balance,  # type: ignore[arg-type]
         strengths=strengths,
         start=start,
         covariance=covariance,
-    ).recentred()
+    )
+    # Where values share the common curve it is their own, and stays.
+    whole = [size == len(known) for size, known in zip(sizes, sketch.contexts.values, strict=True)]
+    return fitted.recentred(whole)
 
 
 def fit_quickly(sketch: Sketch, *, panels: int | None, interactions: bool) -> Callable[[Cells], BayesFit]:
     """Return a function that fits cells with the contexts of a sketch, without their covariance."""
-    contexts = sketch.contexts
-    sizes = [len(known) for known in contexts.values]
-    pairs = _pairs(sketch, panels, None) if interactions else ()
+    codes = sketch.contexts.table.astype(np.int64)
+    sizes = tuple(len(known) for known in sketch.contexts.values)
+    pairs: list[tuple[int, int]] = []
+    if interactions:
+        whole = sketch.logit, sketch.context, sketch.weight, sketch.positives
+        pairs, _ = _pairs(sketch.contexts.names, whole, codes, sizes, panels)
 
     def fit(cells: Cells) -> BayesFit:
         columns = cells.logits, cells.context, cells.weight, cells.positives
-        return fit_bayes(*columns, contexts.table, sizes, pairs=pairs, panels=panels, covariance=False, lift=False)
+        return fit_bayes(*columns, codes, sizes, pairs=pairs, panels=panels, covariance=False, lift=False)
 
     return fit
 
 
-def _pairs(sketch: Sketch, panels: int | None, start: BayesFit | None) -> list[tuple[int, int]]:
-    """Return the pairs of fields that interact: those of the earlier fit, all, or those that a first fit asks for."""
-    if start is not None:
-        return [(pair.first, pair.second) for pair in start.combinations]
-    fields = len(sketch.contexts.names)
-    if fields * (fields - 1) // 2 <= MOST_PAIRS:
-        return field_pairs(sketch)
-    contexts = sketch.contexts
-    sizes = [len(known) for known in contexts.values]
-    cells = sketch.logit, sketch.context, sketch.weight, sketch.positives
-    first = fit_bayes(*cells, contexts.table, sizes, panels=panels, covariance=False)
-    p = expit(first.calibrate_contexts(contexts.table.astype(np.int64), sketch.context.astype(np.int64), sketch.logit))
-    residual = sums_by(sketch.context, sketch.positives - sketch.weight * p, len(contexts))
-    variance = sums_by(sketch.context, sketch.weight * p * (1.0 - p), len(contexts))
-    return interacting_pairs(contexts.table.astype(np.int64), sizes, residual, variance)
+def _pairs(
+    names: Sequence[str], cells: CellColumns, codes: IntArray, sizes: Sequence[int], panels: int | None
+) -> tuple[list[tuple[int, int]], BayesFit | None]:
+    """Return the pairs of fields that interact: all, or those that a first fit without pairs asks for; and that fit."""
+    if len(sizes) * (len(sizes) - 1) // 2 <= MOST_PAIRS:
+        return field_pairs(names, codes, sizes), None
+    first = fit_bayes(*cells, codes, sizes, panels=panels, covariance=False)
+    logits, context, weight, positives = cells
+    p = expit(first.calibrate_contexts(codes, context, logits))
+    residual = sums_by(context, positives - weight * p, len(codes))
+    variance = sums_by(context, weight * p * (1.0 - p), len(codes))
+    pairs = interacting_pairs(codes, sizes, residual, variance)
+    return pairs, first.with_pairs(pairs)
 
 
 def fit_one_curve(

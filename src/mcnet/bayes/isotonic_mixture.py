@@ -83,8 +83,8 @@ def mixed_with_isotonic(sketch: Sketch, curves: Curves, contexts: Contexts, shar
     first = np.searchsorted(sketch.context, np.arange(len(sketch.contexts) + 1))
     for context, place in enumerate(_places(sketch, contexts)):
         rows = slice(first[context], first[context + 1])
-        if rows.start == rows.stop:
-            continue  # a fold of a cross-validation may have no row of a rare context
+        if rows.start == rows.stop or (place < 0 and contexts.names):
+            continue  # no row of this fold of a cross-validation, or a value that shares the common curve
         own = isotonic_curve(sketch.score[rows], sketch.rate[rows], sketch.weight[rows])
         pairs[place + 1] = mixed_curve(own, pairs[place + 1], share)
     return Curves.of(pairs)

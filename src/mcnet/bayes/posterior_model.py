@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy.special import expit
 from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.bayes.field_pairs import Combination
 from mcnet.bayes.panels import Panels
-from mcnet.bayes.prior import Strengths
+from mcnet.bayes.prior import Strengths, default_strengths
 from mcnet.bayes.structure import Shapes, State
 from mcnet.errors import NotFittedError
 
@@ -79,14 +79,16 @@ class BayesFit:
         """The number of fields a row of `codes` must have."""
         return len(self.state.values) - len(self.combinations)
 
-    def recentred(self) -> BayesFit:
-        """The same curves, with what all values of a field have in common moved into the shared one.
+    def recentred(self, fields: Sequence[bool] | None = None) -> BayesFit:
+        """The same curves, with what all values of a field (of those chosen) have in common moved into the shared one.
 
         The shared curve, which unseen values get, has a prior of its own; where that holds it back (scores that say
         nothing, or the reverse), the values all deviate alike.
         """
         shared, values = self.state.shared.copy(), list(self.state.values)
         for field in range(self.fields):
+            if fields is not None and not fields[field]:
+                continue
             common = values[field].mean(axis=0)
             shared += self.shapes.deviation @ common
             values[field] = values[field] - common
@@ -97,6 +99,24 @@ class BayesFit:
         shared = self.state.shared.copy()
         shared[0] += offset
         return replace(self, state=State(shared, self.state.values))
+
+    def with_pairs(self, pairs: Sequence[tuple[int, int]]) -> BayesFit:
+        """The same curves as a model of these pairs of fields, without a combination yet: to continue from."""
+        width = self.shapes.deviation.shape[1]
+        default = default_strengths(len(pairs), len(pairs)).values
+        return replace(
+            self,
+            state=State(self.state.shared, [*self.state.values, *(np.zeros((0, width)) for _ in pairs)]),
+            strengths=replace(
+                self.strengths,
+                values=(*self.strengths.values, *default),
+                expected=(*self.strengths.expected, *default),
+            ),
+            combinations=tuple(
+                Combination(first, second, len(self.state.values[second]), np.zeros(0, dtype=np.int64))
+                for first, second in pairs
+            ),
+        )
 
     def without_values(self) -> BayesFit:
         """The shared curve alone, as a model without fields."""

@@ -79,4 +79,7 @@ def fit(
         model = remember_periods(model, list(parts))
     model.save(output)
     printer.note(f"{sketch.rows:,} rows, {sketch.total_positives:,.10g} positives → {model} → {output}")
+    for name, number in model.provenance.get("pooled_values", {}).items():
+        known = len(model.contexts.values[model.fields.index(name)])
+        printer.note(f"{number:,} of {known:,} values of {name} have too few rows for a curve of their own: pooled")
     printer.result({"output": output, "method": model.method, **model.provenance})

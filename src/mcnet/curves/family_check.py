@@ -17,6 +17,7 @@ _LARGEST_LOGIT = 1e6
 def family_problem(family: CurveFamily, sizes: Sequence[int]) -> str | None:
     """Return what is wrong with a family for fields of so many values each, or None.
 
+    Values beyond a field's numbers share the common curve.
     With knots in order and finite numbers, every curve of the family rises: its slopes are exponentials.
     """
     return _shape_problem(family, sizes) or _number_problem(family)
@@ -36,7 +37,7 @@ def _shape_problem(family: CurveFamily, sizes: Sequence[int]) -> str | None:
             return problem
     expected = [*sizes, *(len(combination.keys) for combination in family.combinations)]
     for part, size in zip(family.numbers, expected, strict=True):
-        if part.shape != (size, moves):
+        if part.ndim != 2 or len(part) > size or part.shape[1] != moves:
             return f"a family of curves has numbers of shape {part.shape} for {size} values of a field"
     return None
 
@@ -45,7 +46,7 @@ def _combination_problem(combination: Combination, sizes: Sequence[int]) -> str 
     first, second = combination.first, combination.second
     if not (0 <= first < len(sizes) and 0 <= second < len(sizes) and first != second):
         return f"a family of curves combines the fields {first} and {second} of {len(sizes)}"
-    if combination.size != sizes[second]:
+    if not 0 < combination.size <= sizes[second]:
         return f"a combination of fields counts {combination.size} values where there are {sizes[second]}"
     keys = combination.keys
     if len(keys) and not (keys[0] >= 0 and keys[-1] < sizes[first] * sizes[second] and (np.diff(keys) > 0).all()):
