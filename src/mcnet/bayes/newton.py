@@ -169,7 +169,7 @@ class Search:
         value = self.loss + posterior.penalty(state)
         while length > 1e-6:
             moved = state.plus(-length, direction)
-            contexts = (self._contexts[0] - length * changes[0], self._contexts[1] - length * changes[1])
+            contexts = posterior.contexts(moved)
             loss = posterior.table.loss(*contexts)
             least = 1e-4 * length * self.decrement - 1e-12 * abs(value)
             if loss + posterior.penalty(moved) <= value - least:

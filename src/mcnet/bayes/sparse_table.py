@@ -76,16 +76,20 @@ class SparseTable:
         contexts, panels = log_slopes.shape
         moves = lift @ along
         total = np.zeros((panels + 1, panels + 1))
-        products = np.empty((contexts, along.shape[1], panels + 1))
+        # With a level of its own for every panel, the lift only shares out the two endless panels.
+        steps = np.array_equal(lift[2:-1, 1:], np.eye(panels - 2))
+        average = lift[1, 1:].copy() if steps else np.zeros(0)
+        products = np.empty((contexts, along.shape[1], panels - 1 if steps else panels + 1))
         beyond = log_slopes_beyond(self.panels, log_slopes)
         stiff = np.zeros((0, 0)) if beyond is None else self._stiffness[:, None] * (beyond != 0.0)
         bends = np.ascontiguousarray(moves[1:])
         _kernels()["information"](
-            *self._given, offset, log_slopes, moves[0].copy(), bends, stiff, observed, total, products
+            *self._given, offset, log_slopes, moves[0].copy(), bends, stiff, observed, average, total, products
         )
         total += np.triu(total, 1).T
-        cross = products.reshape(-1, panels + 1) @ lift
-        return lift.T @ total @ lift, cross.reshape(contexts, along.shape[1], lift.shape[1])
+        if not steps:
+            products = (products.reshape(-1, panels + 1) @ lift).reshape(contexts, along.shape[1], lift.shape[1])
+        return lift.T @ total @ lift, products
 
     @cached_property
     def _stiffness(self) -> FloatArray:
@@ -175,17 +179,17 @@ def _kernels() -> dict[str, Any]:
 
     def information(  # type: ignore[no-untyped-def]
         start, panels, weight, positives, place, lengths, origin, offset, log_slopes,
-        lifted, bends, stiff, observed, total, products,
+        lifted, bends, stiff, observed, average, total, products,
     ):  # fmt: skip
         count, width = bends.shape
         slopes, values = np.empty(count), np.empty(count)
         rows, residuals, places = np.zeros(count), np.zeros(count), np.zeros(count)
         changes, reach, pull = np.zeros((count, width)), np.empty(count), np.empty(count)
         walked, summed = np.empty(width), np.empty(width)
+        product = np.empty((1 + count, width))
         for context in range(len(start) - 1):
             cells = range(start[context], start[context + 1])
             low, high = curve(cells, panels, lengths, origin, offset[context], log_slopes[context], slopes, values)
-            product = products[context]
             product[:] = 0.0
             for cell in cells:
                 panel = panels[cell]
@@ -221,13 +225,13 @@ def _kernels() -> dict[str, Any]:
                     )
                     for number in range(width):
                         change = changes[panel, number]
-                        product[number, 0] += change
-                        product[number, 1 + panel] = slopes[panel] * (length * summed[number] + own * change)
+                        product[0, number] += change
+                        product[1 + panel, number] = slopes[panel] * (length * summed[number] + own * change)
                         summed[number] += change
                     if observed:
                         total[1 + panel, 1 + panel] += pull[panel]
                         for number in range(width):
-                            product[number, 1 + panel] += pull[panel] * bends[panel, number]
+                            product[1 + panel, number] += pull[panel] * bends[panel, number]
                     beyond += rows[panel]
                     pulled += residuals[panel]
                 for inner in range(near, far, step):
@@ -238,7 +242,16 @@ def _kernels() -> dict[str, Any]:
                 for panel in range(count):
                     total[1 + panel, 1 + panel] += stiff[context, panel]
                     for number in range(width):
-                        product[number, 1 + panel] += stiff[context, panel] * bends[panel, number]
+                        product[1 + panel, number] += stiff[context, panel] * bends[panel, number]
+            for number in range(width):
+                if len(average):
+                    products[context, number, 0] = product[0, number]
+                    ends = product[1, number] + product[count, number]
+                    for panel in range(1, count - 1):
+                        products[context, number, panel] = product[1 + panel, number] + ends * average[panel - 1]
+                else:
+                    for column in range(1 + count):
+                        products[context, number, column] = product[column, number]
             for cell in cells:
                 rows[panels[cell]] = 0.0
                 residuals[panels[cell]] = 0.0

@@ -37,6 +37,8 @@ _MOST_CURVES_WITH_OWN_KNOTS = 2_000
 """With more curves than this, all share one grid of knots."""
 _MOST_SHARED_VALUES = 10_000_000
 """How many probabilities the curves on a shared grid may have in all."""
+_MOST_CURVES_MEASURED = 2_000
+"""Of curves on a shared grid, the error is measured on this many, spread evenly over all."""
 _MOST_REFINEMENTS = 24
 """How often an interval may be halved where a line misses the function."""
 _ROUNDING = 1e-15
@@ -134,7 +136,7 @@ def compile_lines(lines: Lines, error: float = DEFAULT_ERROR) -> tuple[Curves, f
     """Return the curves of lines in logit space, and the largest relative error they have inside the lines' knots.
 
     Up to a few thousand curves get knots of their own, within `error`. More share one grid, as fine as a bounded memory
-    allows; what error that leaves is measured.
+    allows; what error that leaves is measured on a sample of them.
     """
     number = len(lines.values)
     if number <= _MOST_CURVES_WITH_OWN_KNOTS:
@@ -145,8 +147,9 @@ def compile_lines(lines: Lines, error: float = DEFAULT_ERROR) -> tuple[Curves, f
     inside = logits[(logits >= lines.knots[0]) & (logits <= lines.knots[-1])]
     middles = 0.5 * (inside[1:] + inside[:-1])
     worst = 0.0
-    for start in range(0, number, _CURVES_PER_BLOCK):
-        part = lines.rows(np.arange(start, min(start + _CURVES_PER_BLOCK, number)))
+    measured = np.linspace(0, number - 1, min(number, _MOST_CURVES_MEASURED)).astype(np.int64)
+    for start in range(0, len(measured), _CURVES_PER_BLOCK):
+        part = lines.rows(measured[start : start + _CURVES_PER_BLOCK])
         exact, ends = (_inside(sigmoid(part.at(points))) for points in (middles, inside))
         share = (sigmoid(middles) - sigmoid(inside[:-1])) / np.diff(sigmoid(inside))
         straight = ends[:, :-1] * (1.0 - share) + ends[:, 1:] * share
