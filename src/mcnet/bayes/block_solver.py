@@ -131,7 +131,7 @@ class Arrow:
             schur -= pulled.reshape(-1, schur.shape[0]).T @ cross.reshape(-1, schur.shape[0])
             self.inverse.append(inverse)
             self.coupling.append(pulled)
-        self._factor = _factor(schur)
+        self._factor = _factor(schur, strict=ridge == 0.0)
 
     def solve(self, state: State) -> State:
         """The solution for one right-hand side."""
@@ -162,18 +162,21 @@ class Arrow:
         return variances
 
 
-def _factor(matrix: FloatArray) -> tuple[FloatArray, bool]:
-    """Return the Cholesky factor; rounding may eat what the data leave undetermined, and a small ridge restores it."""
+def _factor(matrix: FloatArray, *, strict: bool) -> tuple[FloatArray, bool]:
+    """Return the Cholesky factor of a matrix; a strict one raises LinAlgError unless it is positive definite.
+
+    Rounding may eat what the data leave undetermined: a small ridge restores it. Very large weights may make even that
+    fail; then, unless strict, the nearest matrix whose eigenvalues are all clearly positive is factored.
+    """
+    raised = matrix.copy()
     diagonal = np.diag_indices_from(matrix)
-    for ridge in (1e-10, 1e-8, 1e-6, 1e-4):
-        raised = matrix.copy()
-        raised[diagonal] += ridge * np.maximum(matrix[diagonal], ridge * float(np.trace(matrix)) / len(matrix))
-        try:
-            factor: tuple[FloatArray, bool] = cho_factor(raised)
-            return factor
-        except np.linalg.LinAlgError:
-            continue
-    # The nearest matrix whose eigenvalues are all clearly positive; only very large weights come to this.
+    raised[diagonal] += 1e-10 * np.maximum(matrix[diagonal], 1e-10 * float(np.trace(matrix)) / len(matrix))
+    try:
+        factor: tuple[FloatArray, bool] = cho_factor(raised)
+        return factor
+    except np.linalg.LinAlgError:
+        if strict:
+            raise
     values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
     values = np.maximum(values, 1e-8 * max(float(values[-1]), np.finfo(np.float64).tiny))
     nearest: tuple[FloatArray, bool] = cho_factor((vectors * values) @ vectors.T)

@@ -174,6 +174,8 @@ def _maximise(posterior: Posterior, state: State, *, learn: bool, iterations: in
     while taken < max(iterations, 1):
         taken += 1
         decrement = search.step()
+        if search.stuck:
+            break
         if settled and decrement < DECREMENT + RELATIVE_DECREMENT * search.loss:
             break
         if search.near and not settled:

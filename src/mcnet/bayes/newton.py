@@ -122,6 +122,7 @@ class Search:
         self.state = state
         self.decrement = np.inf
         self.near = False
+        self.stuck = False
         self._contexts = posterior.contexts(state)
         self.loss = posterior.table.loss(*self._contexts)
         self._information: Information | None = None
@@ -179,6 +180,10 @@ class Search:
                 self.near = self.decrement < FLAT or (length == 1.0 and max(lifted, bent) < NEAR)
                 return self.decrement
             length *= 0.5
+        # No step along this direction gains anything. The Fisher information may know a better one; if not, what is
+        # left to gain is below the rounding of the sum over all rows.
+        self.stuck = not self._observed
+        self.near = False
         self._moved = np.inf
         return self.decrement
 
