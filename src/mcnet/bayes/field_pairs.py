@@ -14,7 +14,7 @@ __all__ = ["MOST_PAIRS", "Combination", "combine", "interacting_pairs"]
 
 MOST_PAIRS = 15
 """Pairs of fields that get deviations of their own, at most: those of six fields."""
-COMBINATIONS_KEPT_WHOLE = 2_000
+COMBINATIONS_KEPT_WHOLE = 10_000
 """A pair with more combinations leaves out those that the data cannot tell from the sum of the two fields."""
 
 
