@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from mcnet.bayes.block_solver import Arrow
+from mcnet.bayes.likelihood import Table
 from mcnet.bayes.newton import Posterior
 from mcnet.bayes.structure import State
 
@@ -30,6 +31,7 @@ class Balance:
     def value_and_gradient(self, posterior: Posterior, state: State) -> tuple[float, State]:
         """The balanced objective (a sum over rows) and its derivative."""
         table, incidence = posterior.table, posterior.incidence
+        assert isinstance(table, Table), "a fit with a balance term has a dense table"
         offset, log_slopes = posterior.contexts(state)
         slopes = np.exp(log_slopes)
         chance = expit(table.calibrated(offset, slopes))

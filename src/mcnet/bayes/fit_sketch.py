@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from mcnet._shared.math import sums_by
@@ -23,7 +24,7 @@ __all__ = ["belief_limit", "family_of", "field_pairs", "fit_bayes_sketch", "fit_
 
 # A pair of fields with more combinations than this gets no deviations of its own.
 MOST_COMBINATIONS = 200_000
-CellColumns = tuple[FloatArray, IntArray, FloatArray, FloatArray]
+CellColumns = tuple[FloatArray, NDArray[np.integer], FloatArray, FloatArray]
 # A prior variance that holds every field value on the common curve.
 _HELD = 1e-10
 
@@ -106,7 +107,7 @@ def _pairs(
         return field_pairs(names, codes, sizes), None
     first = fit_bayes(*cells, codes, sizes, panels=panels, covariance=False)
     logits, context, weight, positives = cells
-    p = expit(first.calibrate_contexts(codes, context, logits))
+    p = expit(first.calibrate_contexts(codes, context.astype(np.int64), logits))
     residual = sums_by(context, positives - weight * p, len(codes))
     variance = sums_by(context, weight * p * (1.0 - p), len(codes))
     pairs = interacting_pairs(codes, sizes, residual, variance)

@@ -131,6 +131,8 @@ def _kernels() -> dict[str, Any]:
             value += lengths[panel] * slopes[panel]
         return low, high
 
+    walk: Any = curve
+
     def loss(  # type: ignore[no-untyped-def]
         start, panels, weight, positives, place, lengths, origin, offset, log_slopes
     ):
@@ -138,7 +140,7 @@ def _kernels() -> dict[str, Any]:
         total = 0.0
         for context in range(len(start) - 1):
             cells = range(start[context], start[context + 1])
-            curve(cells, panels, lengths, origin, offset[context], log_slopes[context], slopes, values)
+            walk(cells, panels, lengths, origin, offset[context], log_slopes[context], slopes, values)
             for cell in cells:
                 logit = values[panels[cell]] + place[cell] * slopes[panels[cell]]
                 total += weight[cell] * (max(logit, 0.0) + np.log1p(np.exp(-abs(logit)))) - positives[cell] * logit
@@ -150,7 +152,7 @@ def _kernels() -> dict[str, Any]:
         slopes, values = np.empty(len(lengths)), np.empty(len(lengths))
         for context in range(len(start) - 1):
             cells = range(start[context], start[context + 1])
-            low, high = curve(cells, panels, lengths, origin, offset[context], log_slopes[context], slopes, values)
+            low, high = walk(cells, panels, lengths, origin, offset[context], log_slopes[context], slopes, values)
             beyond = by_slope[context]
             for cell in cells:
                 panel = panels[cell]
@@ -158,22 +160,22 @@ def _kernels() -> dict[str, Any]:
                 residual = weight[cell] / (1.0 + np.exp(-logit)) - positives[cell]
                 by_offset[context] += residual
                 values[panel] = residual
-            walk = 0.0
+            summed = 0.0
             last = start[context + 1] - 1
             for panel in range(high, origin, -1):
-                beyond[panel] = lengths[panel] * walk
+                beyond[panel] = lengths[panel] * summed
                 if last >= start[context] and panels[last] == panel:
                     beyond[panel] += place[last] * values[panel]
-                    walk += values[panel]
+                    summed += values[panel]
                     last -= 1
                 beyond[panel] *= slopes[panel]
-            walk = 0.0
+            summed = 0.0
             first = start[context]
             for panel in range(low, origin + 1):
-                beyond[panel] = lengths[panel] * walk
+                beyond[panel] = lengths[panel] * summed
                 if first < start[context + 1] and panels[first] == panel:
                     beyond[panel] += place[first] * values[panel]
-                    walk += values[panel]
+                    summed += values[panel]
                     first += 1
                 beyond[panel] *= slopes[panel]
 
@@ -189,7 +191,7 @@ def _kernels() -> dict[str, Any]:
         product = np.empty((1 + count, width))
         for context in range(len(start) - 1):
             cells = range(start[context], start[context + 1])
-            low, high = curve(cells, panels, lengths, origin, offset[context], log_slopes[context], slopes, values)
+            low, high = walk(cells, panels, lengths, origin, offset[context], log_slopes[context], slopes, values)
             product[:] = 0.0
             for cell in cells:
                 panel = panels[cell]
