@@ -42,6 +42,8 @@ from mcnet.tracking.period import elapsed_periods, period_text, periods_between,
 if TYPE_CHECKING:
     import polars as pl
 
+    from mcnet.tracking.arrival import ArrivalCurve
+
 __all__ = ["Added", "Journal"]
 
 
@@ -300,13 +302,26 @@ class Journal:
         types = dict(zip(columns, (pl.String, pl.String, pl.Float64, pl.Int64, pl.Float64, pl.Float64), strict=True))
         return pl.DataFrame([[getattr(e, c) for c in columns] for e in entries], schema=types, orient="row")
 
-    def sketches(self, since: Any = None, until: Any = None) -> Iterator[tuple[str, Sketch]]:
-        """Yield (period, sketch) in order, from `since` to `until` inclusive, one period in memory at a time."""
-        files: dict[str, list[Path]] = defaultdict(list)
+    def arrival(self) -> "ArrivalCurve | None":
+        """Return the share of positives that has arrived by age; None unless a period was counted at several ages."""
+        if not any(entry.age is not None for entry in self.entries()):
+            return None
+        from mcnet.tracking.arrival import ArrivalCurve
+
+        return ArrivalCurve.learn(counted_entries(self.batches()).values())
+
+    def sketches(self, since: Any = None, until: Any = None, *, corrected: bool = True) -> Iterator[tuple[str, Sketch]]:
+        """Yield (period, sketch) in order, from `since` to `until` inclusive, one period in memory at a time.
+
+        A period that was counted at an age at which positives are still missing is corrected for them, by what older
+        periods tell of their arrival; `corrected=False` yields it as it was counted.
+        """
+        files: dict[str, list[tuple[Path, float | None]]] = defaultdict(list)
         for path, entry in counted_files(self.batches()).items():
-            files[entry.period].append(path)
+            files[entry.period].append((path, entry.age))
+        arrival = self.arrival() if corrected else None
         for period in periods_between(sorted_periods(list(files)), since, until):
-            yield period, Sketch.merged([Sketch.load(path) for path in files[period]])
+            yield period, Sketch.merged([_counted(path, age, arrival) for path, age in files[period]])
 
     def sketch(
         self,
@@ -315,6 +330,7 @@ class Journal:
         *,
         half_life: float | None = None,
         weights: Mapping[Any, float] | None = None,
+        corrected: bool = True,
     ) -> Sketch:
         """Return one sketch of many periods.
 
@@ -323,6 +339,7 @@ class Journal:
         since, until : the first and the last period, both included; None for no limit.
         half_life : the number of periods after which a row counts half, seen from the last period.
         weights : a factor per period; a period without one counts as it is, one of factor 0 is left out.
+        corrected : correct periods that were counted before all their positives had arrived; see `sketches`.
         """
         if half_life is not None and not (isinstance(half_life, int | float | np.number) and half_life > 0.0):
             raise InputError(f"half_life is {half_life!r}; it is a number of periods above 0")
@@ -333,7 +350,7 @@ class Journal:
         decay = np.ones(len(chosen)) if half_life is None else 0.5 ** (elapsed_periods(chosen) / half_life)
         factors = {period: given.get(period, 1.0) * factor for period, factor in zip(chosen, decay, strict=True)}
         total: Sketch | None = None
-        for period, sketch in self.sketches(chosen[0], chosen[-1]):
+        for period, sketch in self.sketches(chosen[0], chosen[-1], corrected=corrected):
             factor = float(factors[period])
             if factor > 0.0:
                 part = sketch if factor == 1.0 else factor * sketch
@@ -392,3 +409,12 @@ class Journal:
                 except McnetError as error:
                     problems.append(str(error))
         return problems
+
+
+def _counted(path: Path, age: float | None, arrival: "ArrivalCurve | None") -> Sketch:
+    sketch = Sketch.load(path)
+    if arrival is None or age is None:
+        return sketch
+    from mcnet.tracking.arrival import corrected_sketch
+
+    return corrected_sketch(sketch, age, arrival)
