@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from math import inf
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
@@ -11,11 +10,12 @@ import numpy as np
 from scipy.special import xlog1py, xlogy
 from sklearn.base import BaseEstimator
 
-from mcnet._shared.math import sums_by
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet._shared.user_warnings import warn
+from mcnet.calibrators.fit_history import fit_history
 from mcnet.calibrators.period_blocks import PeriodBlocks, PeriodSource, period_blocks
 from mcnet.calibrators.period_effects import PeriodEffects, period_effects
+from mcnet.calibrators.weight_range import in_weight_range
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily
 from mcnet.data.columns import check_lengths, labels_column, weights_column
@@ -25,20 +25,10 @@ from mcnet.model.intervals import Uncertainty
 from mcnet.model.model import CalibrationModel
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
-from mcnet.version import __version__
 
 __all__ = ["Calibrator", "FieldUse", "Fitted", "constant_rate"]
 
-MOST_WEIGHT = 1e12
-"""Sketches of a larger total weight are scaled down to it for the fit."""
-LEAST_WEIGHT = 1e-6
-"""Sketches of a smaller total weight are scaled up to it for the fit."""
-LARGEST_FACTOR = 1e300
-
 FieldUse = Literal["none", "optional", "required"]
-
-MOST_LARGEST_CONTEXTS = 12
-"""How many of the largest contexts a model's history names, so that plots can show those."""
 
 
 def constant_rate(sketch: Sketch) -> float:
@@ -186,7 +176,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         self._check_field_use(bool(sketch.contexts.names))
         self._check_parameters()
         self._forget()
-        fitted_on = _in_range(sketch)
+        fitted_on = in_weight_range(sketch)
         fitted = self._degenerate(fitted_on) or fit(fitted_on)
         self.model_ = CalibrationModel(
             method=self.method,
@@ -375,60 +365,8 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         return {name: _plain(value) for name, value in self.get_params(deep=False).items()}
 
     def _provenance(self, sketch: Sketch) -> dict[str, Any]:
-        return {
-            "rows": sketch.rows,
-            "weight": sketch.total_weight,
-            "positives": sketch.total_positives,
-            "lowest_score": float(sketch.score.min()),
-            "highest_score": float(sketch.score.max()),
-            "resolution": sketch.resolution,
-            "base_pcoc": _ratio(float((sketch.weight * sketch.score).sum()), sketch.total_positives),
-            "columns": {**sketch.columns, **_reading(sketch)},
-            "largest_contexts": largest_contexts(sketch),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "library": f"mcnet {__version__}",
-        }
-
-
-def largest_contexts(sketch: Sketch, number: int = MOST_LARGEST_CONTEXTS) -> list[list[str | None]]:
-    """Return the field values of the contexts with the most weight, the largest first.
-
-    >>> largest_contexts(Sketch.from_rows([0.1] * 3, [0, 1, 0], field={"country": ["NL", "US", "US"]}))
-    [['US'], ['NL']]
-    """
-    contexts = sketch.contexts
-    if not contexts.names:
-        return []
-    weight = sums_by(sketch.context, sketch.weight, len(contexts))
-    largest = np.argsort(-weight, kind="stable")[:number]
-    return [
-        [values[code] for values, code in zip(contexts.values, contexts.table[place], strict=True)] for place in largest
-    ]
-
-
-def _reading(sketch: Sketch) -> dict[str, Any]:
-    """Return how the rows were read, as far as it is known of all of them."""
-    kept = sketch.negatives_kept
-    return {"score_type": sketch.score_type} | ({} if kept is None else {"negatives_kept": kept})
-
-
-def _in_range(sketch: Sketch) -> Sketch:
-    """Return the sketch with a total weight that sums of products can be computed with.
-
-    A weight counts as so many rows. More rows than MOST_WEIGHT make no fit more certain, fewer than LEAST_WEIGHT none
-    less so.
-    """
-    with np.errstate(over="ignore"):
-        total = sketch.total_weight
-    if not np.isfinite(sketch.cells.sums).all() or not np.isfinite(total):
-        raise InputError("the weights add up to more than a float can represent; divide them all by one number")
-    if LEAST_WEIGHT <= total <= MOST_WEIGHT:
-        return sketch
-    return sketch * min(float(np.clip(total, LEAST_WEIGHT, MOST_WEIGHT)) / total, LARGEST_FACTOR)
-
-
-def _ratio(above: float, below: float) -> float | None:
-    return above / below if below > 0.0 else None
+        """Return the history of the fit, for people; a method may add to it."""
+        return fit_history(sketch)
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ from mcnet._shared.math import sigmoid, sums_by
 from mcnet._shared.typing import FloatArray
 from mcnet.bayes.estimator import EVERY_COMBINATION
 from mcnet.bayes.fit_sketch import belief_limit
-from mcnet.calibrators.base import largest_contexts
+from mcnet.calibrators.fit_history import largest_contexts
 from mcnet.calibrators.registry import calibrator_class
 from mcnet.data.contexts import Contexts
 from mcnet.errors import InputError
