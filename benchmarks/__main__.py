@@ -20,7 +20,7 @@ PARTS = {
     "truths": ("BayesMCNet against isotonic at 3 M rows", True),
     "theorem": ("random truths: the error goes to the noise", True),
     "balance": ("the balance term", True),
-    "time_streams": ("streams in time: the tracker against fixed memories", True),
+    "time_streams": ("streams in time: the tracker against fixed memories and peers that adapt", True),
     "coverage": ("coverage of 90 % intervals over several kinds of truth", True),
     "monitoring": ("the monitor's false alarms and delay", True),
     "many_contexts": ("thousands of contexts", True),

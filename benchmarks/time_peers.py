@@ -21,7 +21,7 @@ Day = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Logits, labels and codes of field values."""
 
 WINDOWS = (3, 7, 14, 28)
-JUMPS = tuple((alpha, size) for alpha in (0.05, 0.2, 1.0) for size in (0.01, 0.1))
+JUMPS = tuple((alpha, size) for alpha in (0.05, 0.2, 1.0) for size in (0.001, 0.01, 0.1))
 """MarBLR's probability of a jump per day, and its variance over the prior's."""
 PRIOR_VARIANCE = 0.25
 LARGEST_PARAMETER = 100.0
