@@ -135,7 +135,7 @@ class Curves:
         if self.probabilities.min() <= 0.0 or self.probabilities.max() >= 1.0:
             return "a probability is not inside (0, 1)"
         if monotone and self.largest_drop() > 0.0:
-            return "a curve falls, but is said to be monotone"
+            return "a curve falls, but the model claims to be monotone"
         return None
 
 

@@ -23,7 +23,7 @@ NUMBA_FROM = 50_000
 """Fewer rows than this are not worth loading the compiler for."""
 
 LOADED_FROM = 2_000
-"""With the compiled loop at hand, fewer rows than this are still as quick without it."""
+"""Where the loop is compiled already, fewer rows than this are as quick without it."""
 
 _ROWS_PER_THREAD = 500_000
 

@@ -1,4 +1,4 @@
-"""One door to all exports: name the target, or let the file's name say it."""
+"""One function for all exports: name the target, or let the ending of the file name it."""
 
 from os import PathLike
 from pathlib import Path

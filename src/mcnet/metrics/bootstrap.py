@@ -1,4 +1,4 @@
-"""Intervals of any metric by resampling, for statistics of one's own and for rows that come in clusters."""
+"""Intervals of any metric by resampling, for your own statistics and for rows in clusters."""
 
 from collections.abc import Callable
 
