@@ -191,7 +191,7 @@ def test_bins_between_neighbouring_floats_are_not_empty():
 def test_sir_by_hand():
     # Bins (0.1, 0.2), (0.3, 0.4), (0.6, 0.8) with rates 1/2, 0, 1; the first two merge to 1/4 over (0.1, 0.4).
     scores, labels = [0.1, 0.2, 0.3, 0.4, 0.6, 0.8], [0, 1, 0, 0, 0.5, 1]
-    fitted = mcnet.SIR(bins=3).fit(scores, labels, resolution="exact")
+    fitted = mcnet.SIR(bins=3, knots="midpoint").fit(scores, labels, resolution="exact")
     middle = [0.25, 0.7]
     np.testing.assert_allclose(fitted.predict(middle), [0.25, 0.75], rtol=1e-12)
     np.testing.assert_allclose(fitted.predict([0.1]), [0.1], rtol=1e-5)  # the line from (0, 0) to (0.25, 0.25)
@@ -203,6 +203,52 @@ def test_sir_by_hand():
 def test_sir_with_one_bin_is_a_line_from_the_origin():
     fitted = mcnet.SIR(bins=1).fit([0.2, 0.6], [0, 1], resolution="exact")
     np.testing.assert_allclose(fitted.predict([0.4, 0.2, 0.8]), [0.5, 0.25, 1.0], rtol=1e-6)
+
+
+def sir_oracle(scores, labels, bins, asked):
+    """Equal chunks of sorted rows, pooled row by row until rates rise; np.interp through (mean score, rate)."""
+    chunks = [list(part) for part in np.array_split(np.argsort(scores, kind="stable"), bins)]
+    done = []
+    for chunk in chunks:
+        done.append(chunk)
+        while len(done) > 1 and labels[done[-1]].mean() <= labels[done[-2]].mean():
+            done[-2:] = [done[-2] + done[-1]]
+    at = np.array([scores[part].mean() for part in done])
+    rate = np.array([labels[part].mean() for part in done])
+    inside = np.interp(asked, [0.0, *at], [0.0, *rate])
+    return np.where(asked > at[-1], np.minimum(asked * rate[-1] / at[-1], 1.0), inside)
+
+
+def test_sir_is_pooled_bins_joined_at_their_mean_scores():
+    rng = np.random.default_rng(4)
+    scores = np.sort(rng.beta(0.7, 12.0, 2_000))
+    labels = (rng.random(2_000) < np.minimum(1.3 * scores, 1.0)).astype(float)
+    asked = np.linspace(0.001, 0.999, 500)
+    fitted = mcnet.SIR(bins=20).fit(scores, labels, resolution="exact")
+    np.testing.assert_allclose(fitted.predict(asked), sir_oracle(scores, labels, 20, asked), rtol=1e-6, atol=1e-6)
+    again = mcnet.SIR(samples_per_bin=100).fit(scores, labels, resolution="exact")
+    np.testing.assert_array_equal(again.predict(asked), fitted.predict(asked))
+
+
+def test_sir_keeps_the_tail_of_a_wide_last_bin():
+    # Scores that are right already; the last of 20 bins reaches from about 0.1 to 0.9.
+    rng = np.random.default_rng(0)
+    scores = sigmoid(rng.normal(-4.5, 1.4, 60_000))
+    labels = rng.random(60_000) < scores
+    ratio = {}
+    for knots in ("mean", "midpoint"):
+        fitted = mcnet.SIR(knots=knots).fit(scores, labels)
+        ratio[knots] = fitted.predict(scores).sum() / labels.sum()
+    assert abs(ratio["mean"] - 1.0) < 0.03
+    assert ratio["midpoint"] < 0.9
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"), [({"knots": "median"}, "knots is 'median'"), ({"samples_per_bin": 0}, "samples_per_bin is 0")]
+)
+def test_sir_refuses_unknown_settings_in_words(wrong, said):
+    with pytest.raises(mcnet.InputError, match=said):
+        mcnet.SIR(**wrong).fit([0.1, 0.2], [0, 1])
 
 
 def test_sir_and_histogram_do_not_care_about_folds():

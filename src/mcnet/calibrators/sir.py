@@ -1,5 +1,7 @@
 """SIR, smoothed isotonic regression (Deng et al., ECML-PKDD 2020)."""
 
+from typing import Literal, get_args
+
 import numpy as np
 
 from mcnet._shared.math import SCORE_FLOOR, sums_by
@@ -7,33 +9,48 @@ from mcnet._shared.typing import FloatArray
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.histogram import check_bins
 from mcnet.curves.curves import Curves
+from mcnet.errors import InputError
 from mcnet.sketch.equal_mass import bin_of, equal_mass_edges
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["SIR"]
 
 
-def pool_bins(low: FloatArray, high: FloatArray, weight: FloatArray, positives: FloatArray) -> FloatArray:
-    """Return rows (low, high, weight, positives) of bins merged until their rates strictly rise."""
-    merged: list[list[float]] = []
-    for entry in zip(low, high, weight, positives, strict=True):
-        merged.append(list(map(float, entry)))
+Knots = Literal["mean", "midpoint"]
+
+
+def pool_bins(bins: FloatArray) -> FloatArray:
+    """Return rows (low, high, weight, positives, weight × score) of bins merged until their rates strictly rise."""
+    merged: list[FloatArray] = []
+    for row in bins:
+        merged.append(row.copy())
         while len(merged) > 1 and merged[-1][3] * merged[-2][2] <= merged[-2][3] * merged[-1][2]:
             last = merged.pop()
             merged[-1][1] = last[1]
-            merged[-1][2] += last[2]
-            merged[-1][3] += last[3]
+            merged[-1][2:] += last[2:]
     return np.array(merged)
 
 
-class SIR(Calibrator):
-    """Equal-mass bins, pooled until their rates strictly rise, joined by straight lines through the bins' middles.
+def knot_scores(pooled: FloatArray, knots: Knots) -> FloatArray:
+    """Return where the line passes through the rate of each pooled bin."""
+    if knots == "midpoint":
+        return 0.5 * (pooled[:, 0] + pooled[:, 1])
+    # Rounding may carry a mean past the ends of its bin.
+    return np.clip(pooled[:, 4] / pooled[:, 2], pooled[:, 0], pooled[:, 1])
 
-    Left of the first middle the line starts at (0, 0); right of the last one p = min(1, s·v/m).
+
+class SIR(Calibrator):
+    """Equal-mass bins, pooled until their rates strictly rise, joined by straight lines.
+
+    Left of the first knot the line starts at (0, 0); right of the last one p = min(1, s·v/m), with the knot m and its
+    rate v. With a knot at the mean score, a bin that is a straight line from the origin is fitted exactly.
 
     Parameters
     ----------
     bins : the number of bins before pooling.
+    knots : "mean" puts the knot of a bin at its mean score; "midpoint", as printed, at the middle of its range, which
+        differs much where a bin is wide and its rows lie at one end.
+    samples_per_bin : the rows of a bin, instead of `bins` (1000 in the publication); None takes `bins`.
 
     >>> SIR(bins=2).fit([0.1, 0.2, 0.7, 0.8], [0, 1, 1, 1], resolution="exact").predict([0.15, 0.45]).round(3)
     array([0.5 , 0.75])
@@ -42,29 +59,38 @@ class SIR(Calibrator):
     method = "sir"
     simplicity = 80
 
-    def __init__(self, *, bins: int = 20) -> None:
+    def __init__(self, *, bins: int = 20, knots: Knots = "mean", samples_per_bin: int | None = None) -> None:
         """Store the parameters; they are checked in fit."""
         self.bins = bins
+        self.knots = knots
+        self.samples_per_bin = samples_per_bin
 
     def _check_parameters(self) -> None:
         check_bins(self.bins)
+        if self.knots not in get_args(Knots):
+            raise InputError(f"knots is {self.knots!r}; it is 'mean' or 'midpoint'")
+        rows = self.samples_per_bin
+        if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1):
+            raise InputError(f"samples_per_bin is {rows!r}; it is None or a whole number above 0")
 
     def _fit_curves(self, sketch: Sketch) -> Curves:
         sketch = sketch.unfolded()
-        edges = equal_mass_edges(sketch, self.bins)
+        bins = self.bins
+        if self.samples_per_bin is not None:
+            bins = max(1, int(sketch.total_weight // self.samples_per_bin))
+        edges = equal_mass_edges(sketch, bins)
         place = bin_of(sketch.score, edges)
         number = len(edges) + 1
         low, high = np.full(number, np.inf), np.full(number, -np.inf)
         np.minimum.at(low, place, sketch.score)
         np.maximum.at(high, place, sketch.score)
-        weight = sums_by(place, sketch.weight, number)
-        positives = sums_by(place, sketch.positives, number)
-        pooled = pool_bins(low, high, weight, positives)
-        middle = 0.5 * (pooled[:, 0] + pooled[:, 1])
+        sums = (sums_by(place, x, number) for x in (sketch.weight, sketch.positives, sketch.weight * sketch.score))
+        pooled = pool_bins(np.stack([low, high, *sums], axis=1))
+        knots = knot_scores(pooled, self.knots)
         rate = np.clip(pooled[:, 3] / pooled[:, 2], SCORE_FLOOR, 1.0 - SCORE_FLOOR)
         full = 1.0 - SCORE_FLOOR
-        slope = rate[-1] / middle[-1]
+        slope = rate[-1] / knots[-1]
         # The last line reaches 1 at s = m/v, or the right end before that.
-        knots = [0.0, *middle, max(min(full / slope, 1.0), middle[-1])]
+        scores = [0.0, *knots, max(min(full / slope, 1.0), knots[-1])]
         values = [0.0, *rate, min(slope, full)]
-        return Curves.of([(np.array(knots), np.clip(values, SCORE_FLOOR, full))])
+        return Curves.of([(np.array(scores), np.clip(values, SCORE_FLOOR, full))])

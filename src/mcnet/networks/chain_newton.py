@@ -14,6 +14,9 @@ __all__ = ["newton"]
 
 Loss = Callable[[list[Tensor]], Tensor]
 
+# Conjugate gradients stop at this share of the squared residual: the next Newton step corrects the rest.
+_RESIDUAL = 1e-3
+
 
 def _dot(a: list[Tensor], b: list[Tensor]) -> float:
     return float(sum((x * y).sum() for x, y in zip(a, b, strict=True)))
@@ -21,7 +24,9 @@ def _dot(a: list[Tensor], b: list[Tensor]) -> float:
 
 def _product(gradient: list[Tensor], parameters: list[Tensor], vector: list[Tensor]) -> list[Tensor]:
     """Return the Hessian times a vector."""
-    found = torch.autograd.grad(gradient, parameters, vector, retain_graph=True, materialize_grads=True)
+    # The derivative of a number, not of tensors with given outer gradients: that would import a compiler.
+    along = sum(((g * v).sum() for g, v in zip(gradient, vector, strict=True)), gradient[0].new_zeros(()))
+    found = torch.autograd.grad(along, parameters, retain_graph=True, materialize_grads=True)
     return list(found)
 
 
@@ -70,7 +75,7 @@ def _direction(gradient: list[Tensor], parameters: list[Tensor], factors: list[T
     move, search = [torch.zeros_like(r) for r in residual], conditioned
     size = first = _dot(residual, conditioned)
     for i in range(rounds):
-        if size <= 1e-8 * first:
+        if size <= _RESIDUAL * first:
             break
         product = _product(gradient, parameters, search)
         bend = _dot(search, product)
@@ -86,13 +91,22 @@ def _direction(gradient: list[Tensor], parameters: list[Tensor], factors: list[T
 
 
 def newton(
-    loss: Loss, start: list[Tensor], mass: float, steps: int = 20, rounds: int = 30, enough: float = 1e-3
+    loss: Loss,
+    start: list[Tensor],
+    mass: float,
+    model_at: Callable[[list[Tensor]], Loss] | None = None,
+    steps: int = 20,
+    rounds: int = 30,
+    enough: float = 1e-2,
 ) -> list[Tensor]:
-    """Minimise `loss` from `start` until a step would gain less than `enough` nats over all `mass` rows."""
+    """Minimise `loss` from `start` until a step would gain less than `enough` nats over all `mass` rows.
+
+    `model_at(point)` may return a cheaper function that has the value, gradient and Hessian of `loss` at the point.
+    """
     current = [s.clone() for s in start]
     for _ in range(steps):
         parameters = [c.detach().requires_grad_() for c in current]
-        value = loss(parameters)
+        value = (loss if model_at is None else model_at(current))(parameters)
         gradient = list(torch.autograd.grad(value, parameters, create_graph=True))
         # One row's worth of curvature keeps directions finite that no row and no prior speaks for.
         factors = [_chains(gradient, parameters, i, 1.0 / mass) for i in range(len(parameters))]

@@ -62,8 +62,9 @@ class Schedule:
     """How long and how boldly to descend.
 
     Adam in cycles of `steps`, each rising to its peak learning rate and then falling to zero along a cosine;
-    every cycle after the first has half the steps and half the peak. Descent has converged when the handles
-    could gain less than `tolerance` nats per row, or less than one nat in all, if that is more.
+    every cycle after the first has half the steps and half the peak. Without cycles nothing is trained, only
+    what can be solved for is. Descent has converged when the handles could gain less than `tolerance` nats per
+    row, or less than one nat in all, if that is more.
     """
 
     steps: int = 100
@@ -186,7 +187,7 @@ def descend(
 ) -> Descent:
     """Minimise the objective over the parameters, in place."""
     adam = FlatAdam(parameters)
-    lengths = [schedule.steps] + [max(schedule.steps // 2, 1)] * (schedule.cycles - 1)
+    lengths = ([schedule.steps] + [max(schedule.steps // 2, 1)] * (schedule.cycles - 1))[: schedule.cycles]
     enough = max(1.0, schedule.tolerance * objective.mass)
     done, loss, remaining = 0, float("inf"), float("inf")
     with flush_denormals(), threads_for(objective.work):

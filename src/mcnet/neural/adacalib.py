@@ -8,7 +8,7 @@ from mcnet.calibrators.histogram import check_bins
 from mcnet.calibrators.parameter_checks import check_beta_order, check_penalties, is_positive
 from mcnet.calibrators.training_state import TrainingState
 from mcnet.errors import InputError
-from mcnet.neural.compiled_curves import TrainedFunction
+from mcnet.networks.compiled_curves import TrainedFunction
 from mcnet.neural.network_calibrator import NetworkCalibrator
 from mcnet.neural.network_settings import check_device, check_seed
 from mcnet.neural.training_cells import training_cells

@@ -12,7 +12,7 @@ from mcnet.calibrators.training_state import TrainingState
 from mcnet.curves.curves import Curves
 from mcnet.data.feature_encoding import EncodedFeatures, FeatureEncoding
 from mcnet.model.model import CalibrationModel
-from mcnet.neural.compiled_curves import TrainedFunction
+from mcnet.networks.compiled_curves import TrainedFunction
 from mcnet.neural.fit_rows import FitRows
 from mcnet.neural.network_calibrator import NetworkCalibrator
 

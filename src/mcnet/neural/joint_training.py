@@ -10,8 +10,8 @@ from mcnet._shared.typing import FloatArray, IntArray
 from mcnet._shared.user_warnings import warn
 from mcnet.calibrators.base import Calibrator
 from mcnet.model.model import CalibrationModel
+from mcnet.networks.compiled_curves import TrainedFunction
 from mcnet.networks.training_points import as_codes
-from mcnet.neural.compiled_curves import TrainedFunction
 from mcnet.neural.fit_rows import FitRows
 from mcnet.neural.line_plot import LinePlot
 from mcnet.neural.mcnet import MCNet

@@ -12,8 +12,8 @@ from mcnet.calibrators.histogram import check_bins
 from mcnet.calibrators.parameter_checks import check_beta_order, check_penalties, is_positive
 from mcnet.calibrators.training_state import TrainingState
 from mcnet.errors import InputError, NotSupportedError
+from mcnet.networks.compiled_curves import TrainedFunction
 from mcnet.neural.bank_training import USUAL_BINS, choose_bins, fit_on_rows, fit_on_sketch
-from mcnet.neural.compiled_curves import TrainedFunction
 from mcnet.neural.fit_rows import FitRows
 from mcnet.neural.network_calibrator import NetworkCalibrator
 from mcnet.neural.network_settings import check_network

@@ -16,7 +16,7 @@ from mcnet.data.columns import scores_column
 from mcnet.data.contexts import Contexts
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.model.file import read_model
-from mcnet.neural.compiled_curves import TrainedFunction, compiled_curves
+from mcnet.networks.compiled_curves import TrainedFunction, compiled_curves
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["EVERY_COMBINATION", "NetworkCalibrator"]

@@ -20,7 +20,7 @@ from mcnet.data.columns import as_array, check_lengths, scores_column
 from mcnet.data.row_overlap import refuse_overlap
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.model.file import read_model
-from mcnet.neural.compiled_curves import compiled_curves
+from mcnet.networks.compiled_curves import compiled_curves
 from mcnet.neural.feature_gain import FeatureGain
 from mcnet.neural.feature_model import FeatureModel
 from mcnet.neural.fit_rows import FitRows

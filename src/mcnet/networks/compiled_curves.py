@@ -68,14 +68,15 @@ def _masses(sketch: Sketch, contexts: Contexts, scores: FloatArray) -> Callable[
     """Return how much weight lies at each of the scores, for blocks of curves (the pooled one first)."""
     place = np.minimum(np.searchsorted(scores, sketch.score), len(scores) - 1)
     pooled = sums_by(place, sketch.weight, len(scores))
-    which = contexts.lookup(sketch.contexts.columns(sketch.context)) if contexts.names else np.zeros(0, dtype=np.int32)
+    known = bool(contexts.names and sketch.contexts.names)
+    which = contexts.lookup(sketch.contexts.columns(sketch.context)) if known else np.zeros(0, dtype=np.int32)
 
     def block(start: int, number: int) -> FloatArray:
         mass = np.tile(pooled * 1e-6, (number, 1))
         for row in range(number):
             if start + row == 0:
                 mass[row] = pooled
-            elif contexts.names:
+            elif known:
                 own = which == start + row - 1
                 mass[row] += sums_by(place[own], sketch.weight[own], len(scores))
         return mass

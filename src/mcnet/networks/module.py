@@ -1,0 +1,289 @@
+"""MCNet as a module of torch, to be trained inside any loop."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import product
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mcnet._shared.typing import ScoreType
+from mcnet.data.columns import scores_column, weights_column
+from mcnet.data.contexts import Contexts
+from mcnet.data.fields import UNNAMED
+from mcnet.errors import InputError
+from mcnet.model.model import CalibrationModel
+from mcnet.networks.bank import LEAST, BankConfig, BankFit, place_bins
+from mcnet.networks.compiled_curves import compiled_curves
+from mcnet.networks.losses import balance_loss, log_loss_from_logits, log_loss_from_probabilities, order_loss
+from mcnet.networks.monotone import BankShape, MonotoneBank, Positive
+from mcnet.networks.objective import Penalties
+from mcnet.networks.optimise import Descent
+from mcnet.networks.quadrature import integrate, integrate_lean
+from mcnet.sketch.sketch import Sketch
+from mcnet.version import __version__
+
+__all__ = ["MonotonicCalibration"]
+
+_MOST_COMBINATIONS = 20_000
+_NOT_TRAINED_HERE = Descent(loss=float("nan"), steps=0, converged=False, remaining=float("nan"))
+
+
+class MonotonicCalibration(nn.Module):
+    """MCNet as a module: one monotone network per score bin, f(s, c) → probability.
+
+    The bins are placed when the module is made, at equal mass of the scores given, and stay there. Inside a bin the
+    probability rises strictly with the score; `loss` has the regulariser that joins the bins, and `compile_curves`
+    removes what falls between them. Parameters are float32; the module can be moved, saved by its `state_dict`, and
+    exported by `torch.export`.
+
+    Parameters
+    ----------
+    scores : scores like those to come (an array or a tensor), or a sketch of rows.
+    sizes : the number of values of each field, such as (16,); a code outside 0 … size − 1 is an unseen value. With a
+        sketch, None takes the sketch's fields.
+    weight : the weight of each score, where the bins are placed.
+    bins : the number of networks K; fewer if there are fewer distinct scores.
+    score_type : "probability" or "logit": what `scores`, and the scores given to `forward`, are.
+    space : "logit" (functions of logits, then a sigmoid) or "probability" (the paper).
+    start : "identity" or "random": the function before training.
+    quadrature : "plain" differentiates the integral by autograd; "lean" integrates the gradient (Algorithm 2 of the
+        paper), in memory that does not grow with `steps`.
+    steps : the Clenshaw–Curtis steps T of each integral.
+    beta_order : the weight of the order regulariser; None takes 0.01 in logit space and 1 in probability space.
+    alpha_balance, balance : the weight of the field-balance regulariser and its norm, as in `MCNet`.
+    hidden, embedding, share_embedding, derivative, activation, scale, lower : the shape of the networks.
+    seed : of the random start.
+    """
+
+    def __init__(
+        self,
+        scores: Any,
+        sizes: int | Sequence[int] | None = None,
+        *,
+        weight: Any = None,
+        bins: int = 20,
+        score_type: ScoreType = "probability",
+        space: Literal["logit", "probability"] = "logit",
+        start: Literal["identity", "random"] = "identity",
+        quadrature: Literal["plain", "lean"] = "plain",
+        steps: int = 20,
+        beta_order: float | None = None,
+        alpha_balance: float = 0.0,
+        balance: Literal["global", "field"] = "global",
+        hidden: tuple[int, ...] = (128, 128),
+        embedding: int = 128,
+        share_embedding: bool = False,
+        derivative: Positive = "sigmoid",
+        activation: Literal["silu", "tanh", "relu"] = "silu",
+        scale: bool = True,
+        lower: Literal["zero", "edge", "centre"] = "centre",
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if quadrature not in ("plain", "lean"):
+            raise InputError(f"quadrature is {quadrature!r}; it is 'plain' or 'lean'")
+        self.sketch = _sketch_of(scores, weight, score_type)
+        self.contexts: Contexts | None = None
+        if isinstance(scores, Sketch):
+            score_type = scores.score_type
+            self.contexts = scores.contexts if sizes is None else None
+            sizes = [len(known) for known in scores.contexts.values] if sizes is None else sizes
+        self.sizes = _sizes(sizes)
+        self.score_type, self.quadrature, self.steps = score_type, quadrature, steps
+        shape = BankShape(
+            hidden=tuple(hidden),
+            embedding=embedding,
+            share_embedding=share_embedding,
+            positive=derivative,
+            activation=activation,
+            scale=scale,
+            space=space,
+            lower=lower,
+            start=start,
+            direct=scale,
+        )
+        self.config = BankConfig(
+            bins=bins,
+            shape=shape,
+            penalties=Penalties(beta_order, alpha_balance, balance),
+            least_positives=0.0,
+            seed=seed,
+        )
+        points = self.sketch.logit if space == "logit" else self.sketch.score
+        mass = self.sketch.weight
+        self.bank = MonotoneBank(shape, self.sizes, place_bins(points, mass, mass / 2.0, self.config), seed)
+
+    def extra_repr(self) -> str:
+        """Return bins, fields and space, for the module's text."""
+        return f"bins={self.bank.bins}, sizes={self.sizes}, space={self.bank.shape.space!r}"
+
+    def forward(self, score: Tensor, context: Tensor | None = None) -> Tensor:
+        """Return the calibrated probability of each row.
+
+        Parameters
+        ----------
+        score : the scores `[rows]`; gradients reach them.
+        context : the codes of the field values `[rows]` or `[rows, fields]`; without fields it is left out.
+        """
+        values = self._values(self._points(score), self._codes(context, score))
+        if self.bank.shape.space == "logit":
+            return torch.sigmoid(values)
+        return values.clamp(LEAST, 1.0 - LEAST)
+
+    def loss(self, score: Tensor, context: Tensor | None, label: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Return the training loss of a batch: mean log-loss + β · order + α · balance.
+
+        The order term sums over the values of the field or, with several fields, over the contexts of the batch.
+
+        Parameters
+        ----------
+        score, context : as in `forward`.
+        label : 0 or 1, or anything between.
+        weight : the weight of each row; None is 1.
+        """
+        codes, space, penalties = self._codes(context, score), self.bank.shape.space, self.config.penalties
+        values = self._values(self._points(score), codes)
+        mass = torch.ones_like(values) if weight is None else weight.to(values)
+        positives = mass * label.to(values)
+        rule = log_loss_from_logits if space == "logit" else log_loss_from_probabilities
+        total = rule(values, mass, positives)
+        order = penalties.order_in(space)
+        if order > 0 and self.bank.bins > 1:
+            total = total + order * order_loss(*self.bank.edge_values(self._all_contexts(codes)))
+        if penalties.balance > 0 and self.sizes:
+            chance = torch.sigmoid(values) if space == "logit" else values
+            _, group = torch.unique(codes, dim=0, return_inverse=True)
+            groups = int(group.max()) + 1
+            total = total + penalties.balance * balance_loss(
+                chance, mass, positives, group, groups, penalties.normalise
+            )
+        return total
+
+    def compile_curves(
+        self, fields: Mapping[str, Sequence[str]] | None = None, *, guarantee: bool = True
+    ) -> CalibrationModel:
+        """Return the function as it is now as a model of curves: it predicts without torch, saves, and exports.
+
+        Parameters
+        ----------
+        fields : the values of each field by its name, in the order of their codes; None takes those of the sketch, or
+            calls the values "0", "1", ….
+        guarantee : remove falls between the bins, so that the order of scores holds for certain.
+        """
+        contexts = self._contexts(fields)
+        fitted = BankFit(self.bank, self.config, _NOT_TRAINED_HERE, order_loss=float("nan"))
+        curves, _ = compiled_curves(fitted, contexts, self.sketch, guarantee=guarantee)
+        return CalibrationModel(
+            method="mcnet",
+            parameters=self._plain_parameters(),
+            contexts=contexts,
+            curves=curves.bounded(),
+            monotone=guarantee,
+            score_type=self.score_type,
+            total_weight=self.sketch.total_weight,
+            provenance={
+                "rows": self.sketch.rows,
+                "date": datetime.now(UTC).isoformat(timespec="seconds"),
+                "library": f"mcnet {__version__}",
+            },
+        )
+
+    def _points(self, score: Tensor) -> Tensor:
+        """Return the scores in the space of the functions, in float64."""
+        precise = score.to(self.bank.origin.dtype)
+        space = self.bank.shape.space
+        if self.score_type == space:
+            return precise
+        return torch.sigmoid(precise) if space == "probability" else torch.logit(precise, eps=1e-12)
+
+    def _codes(self, context: Tensor | None, score: Tensor) -> Tensor:
+        """Return the codes `[rows, fields]`, with the code `size` for values never seen."""
+        if context is None:
+            if self.sizes:
+                raise InputError(f"the module has {len(self.sizes)} field(s); give their codes as `context`")
+            return torch.zeros(score.shape[0], 0, dtype=torch.long, device=score.device)
+        codes = context.long()
+        codes = codes[:, None] if codes.ndim == 1 else codes
+        if codes.shape[1] != len(self.sizes):
+            raise InputError(f"context has {codes.shape[1]} field(s); the module has {len(self.sizes)}")
+        limit = torch.tensor(self.sizes, dtype=torch.long, device=codes.device)
+        return torch.where((codes < 0) | (codes >= limit), limit, codes)
+
+    def _values(self, points: Tensor, codes: Tensor) -> Tensor:
+        bins = self.bank.bin_of(points.detach())
+        if torch.compiler.is_compiling():
+            return self._values_of_all_bins(points, codes).gather(0, bins[None])[0]
+        lean = self.quadrature == "lean"
+        return self.bank(points, bins, codes, self.steps, lean)  # type: ignore[no-any-return]
+
+    def _values_of_all_bins(self, points: Tensor, codes: Tensor) -> Tensor:
+        """Return every bin's function at every row, `[K, rows]`: more work, in shapes that an exporter can follow."""
+        bank, context = self.bank, self.bank.embed(codes)
+        bias = bank.offset_and_scale(codes, context)
+        upper = points[None, :].expand(bank.bins, -1)
+        lower = bank.origin[:, None].expand_as(upper)
+        rule = integrate_lean if self.quadrature == "lean" and torch.is_grad_enabled() else integrate
+        inputs = (context, bank.score_weight, *bank.derivative_weights)
+        area = rule(lambda t, h, *w: bank.derivative(t, h, *w).to(t.dtype), lower, upper, inputs, self.steps)
+        return lower.to(bias.dtype) + bias[..., 0] + bias[..., 1].exp() * area.to(bias.dtype)
+
+    def _all_contexts(self, codes: Tensor) -> Tensor:
+        if len(self.sizes) == 1:
+            return torch.arange(self.sizes[0], device=codes.device)[:, None]
+        return torch.unique(codes, dim=0) if self.sizes else codes[:1]
+
+    def _contexts(self, fields: Mapping[str, Sequence[str]] | None) -> Contexts:
+        if fields is None and self.contexts is not None:
+            return self.contexts
+        if fields is None:
+            only = len(self.sizes) == 1
+            names = (UNNAMED if only else f"{UNNAMED}_{i + 1}" for i in range(len(self.sizes)))
+            fields = {name: [str(v) for v in range(n)] for name, n in zip(names, self.sizes, strict=True)}
+        lengths = tuple(len(values) for values in fields.values())
+        if lengths != self.sizes:
+            raise InputError(f"fields has {lengths} values; the module was made for {self.sizes}")
+        if not self.sizes:
+            return Contexts.none()
+        if prod(self.sizes) > _MOST_COMBINATIONS:
+            raise InputError(
+                f"the fields have {prod(self.sizes):,} combinations; make the module from a sketch, which knows those "
+                "that occur"
+            )
+        table = np.array(list(product(*map(range, self.sizes))), dtype=np.int32)
+        return Contexts(tuple(fields), tuple(tuple(map(str, values)) for values in fields.values()), table)
+
+    def _plain_parameters(self) -> dict[str, Any]:
+        shape, penalties = self.bank.shape, self.config.penalties
+        return {
+            "bins": self.bank.bins,
+            "hidden": list(shape.hidden),
+            "embedding": shape.embedding,
+            "derivative": shape.positive,
+            "space": shape.space,
+            "beta_order": penalties.order_in(shape.space),
+            "alpha_balance": penalties.balance,
+        }
+
+
+def _sketch_of(scores: Any, weight: Any, score_type: ScoreType) -> Sketch:
+    """Return the sketch given, or one of scores without labels."""
+    if isinstance(scores, Sketch):
+        if weight is not None:
+            raise InputError("a sketch has the weights of its rows; leave weight out")
+        return scores.unfolded()
+    if isinstance(scores, Tensor):
+        scores = scores.detach().cpu().numpy()
+    column = scores_column(scores, score_type=score_type)
+    weights = None if weight is None else weights_column(weight)
+    return Sketch.from_rows(column, np.zeros(len(column)), weight=weights)
+
+
+def _sizes(sizes: int | Sequence[int] | None) -> tuple[int, ...]:
+    found = (sizes,) if isinstance(sizes, int) else tuple(sizes or ())
+    if any(isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1 for n in found):
+        raise InputError(f"sizes is {sizes!r}; it has the number of values of each field, such as (16,)")
+    return tuple(int(n) for n in found)

@@ -1,0 +1,161 @@
+"""MCNet as a module: in anybody's loop, exported, compiled to a served model."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import mcnet
+from mcnet.export.sql import export_sql
+from mcnet.networks import MonotonicCalibration
+
+SMALL = {"bins": 4, "hidden": (8, 8), "embedding": 4}
+
+
+def rows(log, count=4_000, seed=1):
+    logit, value, label = log.draw(count, seed)
+    return torch.as_tensor(1 / (1 + np.exp(-logit))), torch.as_tensor(value), torch.as_tensor(label)
+
+
+def train(module, score, value, label, epochs=60, rate=1e-2):
+    optimiser = torch.optim.Adam(module.parameters(), lr=rate)
+    for _ in range(epochs):
+        optimiser.zero_grad()
+        module.loss(score, value, label).backward()
+        optimiser.step()
+
+
+def test_it_starts_as_the_identity_or_at_random(log):
+    score, value, _ = rows(log)
+    with torch.no_grad():
+        same = MonotonicCalibration(score, (4,), **SMALL)(score, value)
+        other = MonotonicCalibration(score, (4,), start="random", **SMALL)(score, value)
+    torch.testing.assert_close(same.double(), score, rtol=1e-4, atol=1e-6)
+    assert (other - same).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("space", ["logit", "probability"])
+def test_lean_and_plain_quadrature_have_the_same_loss_and_gradients(log, space):
+    score, value, label = rows(log, 500)
+    found = []
+    for quadrature in ("plain", "lean"):
+        module = MonotonicCalibration(
+            score, (4,), quadrature=quadrature, start="random", space=space, alpha_balance=0.5, **SMALL
+        ).double()
+        module.loss(score, value, label).backward()
+        found.append([p.grad for p in module.parameters()])
+    for plain, lean in zip(*found, strict=True):
+        torch.testing.assert_close(plain, lean, rtol=1e-8, atol=1e-12)
+
+
+def test_it_learns_what_each_field_value_needs(log):
+    score, value, label = rows(log, 20_000)
+    module = MonotonicCalibration(score, (4,), **SMALL)
+    with torch.no_grad():
+        before = float(module.loss(score, value, label))
+    train(module, score, value, label)
+    with torch.no_grad():
+        assert float(module.loss(score, value, label)) < before - 0.004
+
+
+def test_gradients_reach_a_base_predictor_trained_jointly():
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(3_000, 3, generator=generator)
+    value = torch.randint(0, 2, (3_000,), generator=generator)
+    truth = torch.sigmoid(features @ torch.tensor([1.0, -0.5, 0.0]) - 2.0 + value)
+    label = (torch.rand(3_000, generator=generator) < truth).float()
+    torch.manual_seed(0)
+    base = nn.Linear(3, 1)
+    with torch.no_grad():
+        start = base(features)[:, 0]
+    module = MonotonicCalibration(start, 2, score_type="logit", **SMALL)
+    optimiser = torch.optim.Adam([*base.parameters(), *module.parameters()], lr=3e-2)
+    losses = []
+    for _ in range(80):
+        optimiser.zero_grad()
+        loss = module.loss(base(features)[:, 0], value, label)
+        loss.backward()
+        assert float(base.weight.grad.abs().sum()) > 0
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    best = float(nn.functional.binary_cross_entropy(truth, label))
+    assert losses[-1] < best + 0.02 < losses[0]
+
+
+def test_weights_count_as_rows(log):
+    score, value, label = rows(log, 200)
+    module = MonotonicCalibration(score, (4,), start="random", alpha_balance=1.0, **SMALL).double()
+    weight = torch.arange(200) % 3
+    index = torch.repeat_interleave(torch.arange(200), weight)
+    with torch.no_grad():
+        weighed = module.loss(score, value, label, weight)
+        repeated = module.loss(score[index], value[index], label[index])
+    torch.testing.assert_close(weighed, repeated, rtol=1e-9, atol=0.0)
+
+
+def test_unseen_codes_share_one_curve(log):
+    score, value, label = rows(log)
+    module = MonotonicCalibration(score, (4,), **SMALL)
+    train(module, score, value, label, epochs=5)
+    with torch.no_grad():
+        one, other = (module(score[:50], torch.full((50,), code)) for code in (-1, 99))
+    torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("quadrature", ["plain", "lean"])
+def test_it_can_be_exported(log, quadrature):
+    score, value, _ = rows(log, 300)
+    module = MonotonicCalibration(score, (4,), start="random", quadrature=quadrature, **SMALL).eval()
+    batch = torch.export.Dim("batch")
+    with torch.no_grad():
+        exported = torch.export.export(
+            module, (score, value), dynamic_shapes={"score": {0: batch}, "context": {0: batch}}
+        )
+        again = exported.module()(score[:77], value[:77])
+        torch.testing.assert_close(again, module(score[:77], value[:77]), rtol=1e-5, atol=1e-7)
+
+
+def test_compiled_curves_are_the_function_and_a_model_that_is_served(log, tmp_path):
+    score, value, label = rows(log, 5_000)
+    module = MonotonicCalibration(score, (4,), **SMALL)
+    train(module, score, value, label, epochs=30)
+    countries = ["NL", "US", "DE", "FR"]
+    model = module.compile_curves({"country": countries})
+    field = {"country": np.array(countries)[value.numpy()]}
+    with torch.no_grad():
+        exact = module(score, value).numpy()
+    served = model.predict(score.numpy(), field)
+    assert np.median(np.abs(served / exact - 1)) < 1e-3
+    model.save(tmp_path / "model.json")
+    np.testing.assert_array_equal(mcnet.load(tmp_path / "model.json").predict(score.numpy(), field), served)
+    export_sql(model, tmp_path / "model.sql", dialect="duckdb")
+    assert "NL" in (tmp_path / "model.sql").read_text(encoding="utf-8")
+
+
+def test_a_sketch_brings_its_fields(log):
+    score, value, label = rows(log, 2_000)
+    names = np.array(["c", "a", "d", "b"])[value.numpy()]
+    sketch = mcnet.Sketch.from_rows(score.numpy(), label.numpy(), field={"country": names})
+    module = MonotonicCalibration(sketch, **SMALL)
+    assert module.sizes == (4,)
+    model = module.compile_curves()
+    assert model.fields == ("country",)
+    np.testing.assert_allclose(model.predict([0.02, 0.05], {"country": ["a", "b"]}), [0.02, 0.05], rtol=1e-3)
+
+
+def test_the_state_comes_back(log):
+    score, value, label = rows(log, 500)
+    module, other = (MonotonicCalibration(score, (4,), **SMALL) for _ in range(2))
+    train(module, score, value, label, epochs=3)
+    other.load_state_dict(module.state_dict())
+    with torch.no_grad():
+        torch.testing.assert_close(module(score, value), other(score, value))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [({"sizes": (0,)}, "sizes is"), ({"quadrature": "exact"}, "quadrature is 'exact'"), ({"sizes": 4}, "give their")],
+)
+def test_wrong_use_is_refused_in_words(arguments, said):
+    with pytest.raises(mcnet.InputError, match=said):
+        MonotonicCalibration([0.1, 0.2, 0.3], **SMALL, **arguments)(torch.tensor([0.2]))
