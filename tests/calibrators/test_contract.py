@@ -306,6 +306,10 @@ class TestRefusal:
         with pytest.raises(mcnet.InputError, match="differ in length"):
             fitted[name].predict([0.5, 0.6], field=["NL"])
 
+    def test_a_field_without_its_name_is_refused(self, name):
+        with pytest.raises(mcnet.InputError, match=r"by position; name the rest: field=…, weight=…"):
+            make(name).fit([0.1, 0.2], [0, 1], ["NL", "FR"])
+
     def test_what_is_not_a_sketch_is_refused(self, name):
         with pytest.raises(mcnet.InputError, match="given list"):
             make(name).fit_sketch([0.1, 0.2])

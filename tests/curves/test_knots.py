@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mcnet._shared.math import PROBABILITY_FLOOR, clip_scores, logit, sigmoid
 from mcnet.curves.compile import compile_functions, compile_lines
-from mcnet.curves.family import Lines, _rounded
+from mcnet.curves.family import Lines, round_to_digits
 from mcnet.curves.knots import LOGIT_EDGE, place_knots, short, tolerated
 
 FINE = clip_scores(sigmoid(np.linspace(-LOGIT_EDGE, LOGIT_EDGE, 20_001)))
@@ -85,6 +85,6 @@ def test_ten_digits_of_a_probability_are_those_that_text_has():
 @settings(max_examples=200, deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(3, 12))
 def test_significant_digits_are_those_that_text_has(value, digits):
-    found = float(_rounded(np.array([value]), digits)[0])
+    found = float(round_to_digits(np.array([value]), digits)[0])
     assert found == pytest.approx(float(f"{value:.{digits}g}"), rel=1.001 * 10.0 ** (1 - digits), abs=0.0)
     assert float(f"{found:.{digits}g}") == found

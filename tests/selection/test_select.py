@@ -378,3 +378,8 @@ def test_the_comparison_is_plain_data(with_field):
     assert said["failed"] == {"failing": "these rows are too many"}
     assert [entry["method"] for entry in said["methods"]] == [result.method for result in found.results]
     assert said["methods"][0]["log_loss_difference"] == 0.0
+
+
+def test_a_field_without_its_name_is_refused():
+    with pytest.raises(mcnet.InputError, match=r"by position; name the rest: field=…, weight=…"):
+        mcnet.select([0.1, 0.2], [0, 1], ["NL", "FR"])

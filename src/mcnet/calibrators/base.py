@@ -88,7 +88,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         self,
         scores: Any,
         labels: Any,
-        *,
+        *misplaced: Any,
         field: Any = None,
         weight: Any = None,
         resolution: Resolution = DEFAULT_RESOLUTION,
@@ -112,6 +112,8 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         -------
         self : the fitted calibrator.
         """
+        if misplaced:
+            raise InputError("fit takes scores and labels by position; name the rest: field=…, weight=…")
         self._check_field_use(field is not None)
         sketch = Sketch.from_rows(
             scores,

@@ -169,7 +169,7 @@ class MCNet(NetworkCalibrator):
         self,
         scores: Any,
         labels: Any,
-        *,
+        *misplaced: Any,
         field: Any = None,
         weight: Any = None,
         resolution: Resolution = DEFAULT_RESOLUTION,
@@ -181,8 +181,8 @@ class MCNet(NetworkCalibrator):
         See Sketch.from_rows for the parameters.
         """
         kept: dict[str, Any] = {"score_type": score_type, "negatives_kept": negatives_kept}
-        if self.training != "rows":
-            return super().fit(scores, labels, field=field, weight=weight, resolution=resolution, **kept)
+        if misplaced or self.training != "rows":
+            return super().fit(scores, labels, *misplaced, field=field, weight=weight, resolution=resolution, **kept)
         self._check_field_use(field is not None)
         sketch = Sketch.from_rows(scores, labels, field=field, weight=weight, resolution=resolution, **kept)
         rows = FitRows.of(scores, labels, field, weight, None, **kept)

@@ -89,7 +89,7 @@ class WithFeatures(Calibrator):
         self,
         scores: Any,
         labels: Any,
-        *,
+        *misplaced: Any,
         field: Any = None,
         weight: Any = None,
         features: Any = None,
@@ -109,6 +109,8 @@ class WithFeatures(Calibrator):
             are too good on the latter, and a network on features would learn from that: rows that are in both are
             refused. Without ids there is a warning.
         """
+        if misplaced:
+            raise InputError("fit takes scores and labels by position; name the rest: features=…, field=…, weight=…")
         need_networks("WithFeatures")
         if features is None:
             raise NotSupportedError("WithFeatures needs the features of the rows; pass features=")

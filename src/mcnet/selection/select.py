@@ -27,7 +27,7 @@ _FOLDS = 5
 def select(
     data: Any,
     labels: Any = None,
-    *,
+    *misplaced: Any,
     methods: str | Calibrator | Sequence[str | Calibrator] | None = None,
     field: Any = None,
     weight: Any = None,
@@ -65,6 +65,8 @@ def select(
     >>> select(scores, rng.random(20_000) < scores / 2, methods=["base", "platt", "isotonic"]).chosen.method
     'platt'
     """
+    if misplaced:
+        raise InputError("select takes scores and labels by position; name the rest: field=…, weight=…")
     how = {"score_type": score_type, "negatives_kept": negatives_kept}
     sketch = _rows(data, labels, field, weight, how)
     tested = None if test is None else _test_rows(test, how)
