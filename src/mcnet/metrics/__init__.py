@@ -2,6 +2,7 @@
 
 - `registry`: every metric, one entry each; add one here. `evaluation`: all of them at once.
   `evaluate_sketch`: the same from a sketch. `settings`: what an evaluation can be told. `text`: its tables.
+  `periods`: a few metrics per period.
 - Metrics: `field_error` (PCOC, F-RCE, F-ECE, MF-RCE), `ranking` (AUC, GAUC), `scoring` (log-loss, Brier, distance to a
   known truth), `binned` (Prob-ECE, Cal-N, reliability), `mvce`, `smooth_error` (smECE).
 - What they work on: `probability_columns`, `judged_rows`, `group_sums`, `fields`.

@@ -1,5 +1,5 @@
 """Numbers → Plotly figures and small HTML tables. It imports `_shared` alone, so that every package can draw.
 
-- Figures: `reliability`, `curves`, `forest` (PCOC by field value), `histogram`, `drift`, `memories`.
+- Figures: `reliability`, `curves`, `forest` (PCOC by field value), `histogram`, `drift`, `memories`, `timeline`.
 - `style`: palette, axes, layout. `svg`, `terminal`: pictures without JavaScript. `html`: tables in notebooks.
 """

@@ -2,6 +2,7 @@
 
 - `page`: writes the page. `assets`: what is embedded in it. `facts`: its sentences and tables. `figures`: its figures.
   `wording`: numbers as text.
+- `backtest_page` (with `backtest_figures`), `monitor_page`: the pages of a backtest and of a monitor.
 - `pictures`: figures for a notebook.
 - Numbers behind the figures: `preparation`, `views` (parts of the rows), `order`, `drift`.
 """
