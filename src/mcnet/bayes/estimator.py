@@ -12,6 +12,7 @@ from mcnet.bayes.fit_sketch import belief_limit, family_of, fit_bayes_sketch, fi
 from mcnet.bayes.isotonic_mixture import earned_share, mixed_with_isotonic
 from mcnet.bayes.period_tempering import PeriodEvidence, cells_of
 from mcnet.bayes.posterior_model import BayesFit
+from mcnet.bayes.prior import Prior
 from mcnet.bayes.rare_values import common_first, served_contexts
 from mcnet.bayes.uncertainty import FitUncertainty
 from mcnet.calibrators.base import Calibrator, FieldUse, Fitted
@@ -56,6 +57,8 @@ class BayesMCNet(Calibrator):
     alpha_balance : the weight of the field-balance regulariser, which narrows the spread of the field values' biases.
     balance : "global" measures a field value's bias per row of all rows (the paper), "field" per row of its own.
     warm_start : continue from the previous fit of this object; new field values are allowed.
+    prior : how much field values may differ before any data, and how that is learnt (`mcnet.bayes.prior.Prior`); None
+        is empirical Bayes. With `field_aware=False` it does not apply.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -87,6 +90,7 @@ class BayesMCNet(Calibrator):
         alpha_balance: float = 0.0,
         balance: Literal["global", "field"] = "global",
         warm_start: bool = False,
+        prior: Prior | None = None,
     ) -> None:
         """Store the parameters; they are checked in fit."""
         self.bins = bins
@@ -96,6 +100,7 @@ class BayesMCNet(Calibrator):
         self.alpha_balance = alpha_balance
         self.balance = balance
         self.warm_start = warm_start
+        self.prior = prior
 
     @property
     def field_use(self) -> FieldUse:  # type: ignore[override]
@@ -173,7 +178,8 @@ class BayesMCNet(Calibrator):
         if model.method != cls.method:
             raise InputError(f"{path} is a model of {model.method}, not of {cls.method}; resume it with its own class")
         state = load_state(path)
-        restored = cls(**model.parameters)
+        # A prior of one's own is code, which a file does not have.
+        restored = cls(**{**model.parameters, "prior": None})
         restored.model_ = model
         restored.pooled_values_ = model.provenance.get("pooled_values", {})
         restored._restore_training(state)
@@ -210,6 +216,10 @@ class BayesMCNet(Calibrator):
     def _check_parameters(self) -> None:
         check_bins(self.bins, auto=True)
         check_penalties(self.alpha_balance, self.balance)
+        if self.prior is not None and not isinstance(self.prior, Prior):
+            raise InputError(
+                f"prior is {self.prior!r}; it needs the methods first and learn of mcnet.bayes.prior.Prior"
+            )
         share = self.isotonic_share
         if share != "auto" and not (isinstance(share, int | float) and 0.0 <= share <= 1.0):
             raise InputError(f"isotonic_share is {share!r}; it is 'auto' or a number from 0 to 1")
@@ -240,7 +250,9 @@ class BayesMCNet(Calibrator):
         evidence = None if rows is None else self._evidence(rows, sketch)
         tempered = sketch if evidence is None else (1.0 / evidence.tempering) * sketch
         if self.field_aware:
-            self.posterior_ = fit_bayes_sketch(tempered, interactions=self.interactions, kept=kept, **given)
+            self.posterior_ = fit_bayes_sketch(
+                tempered, interactions=self.interactions, kept=kept, prior=self.prior, **given
+            )
         else:
             self.posterior_ = fit_one_curve(tempered, **given)
         level_variance = 0.0

@@ -23,7 +23,7 @@ from mcnet.bayes.likelihood import make_table
 from mcnet.bayes.newton import Posterior, Search
 from mcnet.bayes.panels import Shape, make_panels, shape_basis
 from mcnet.bayes.posterior_model import BayesFit, Covariance, JointCovariance
-from mcnet.bayes.prior import COMBINATION, EXPECTED, Learner, Strengths, default_strengths, relearn
+from mcnet.bayes.prior import COMBINATION, EXPECTED, EmpiricalBayes, Learner, Prior, Strengths
 from mcnet.bayes.shape_resolution import worthwhile_bends
 from mcnet.bayes.sparse_table import make_sparse_table
 from mcnet.bayes.structure import State, make_shapes
@@ -67,6 +67,7 @@ def fit_bayes(
     covariance: bool = True,
     iterations: int = 100,
     lift: bool = True,
+    prior: Prior | None = None,
 ) -> BayesFit:
     """Fit `p = sigmoid(a_c + ∫ exp(φ₀ + b_c + u_c·φ) dt)` to weighted cells by empirical Bayes.
 
@@ -74,7 +75,8 @@ def fit_bayes(
     `[contexts, fields]` names each context's field values, `sizes` how many values each field has; a negative code is
     no known value. `pairs` are combinations of fields that get deviations of their own under a tighter prior.
 
-    Prior strengths are learnt unless given. `panels`, `functions` and `deviations` (the number of bends of
+    Prior strengths are learnt unless given, as `prior` says (EmpiricalBayes if None).
+    `panels`, `functions` and `deviations` (the number of bends of
     a value's log-slope) default to what the number of contexts affords and the number of rows can tell: resolution
     costs time, not accuracy, since smoothness is learnt. `lift` makes up for treating the cells of a panel as one.
     `start` continues from an earlier model: its panels,
@@ -99,7 +101,8 @@ def fit_bayes(
     sparse = len(given) > MOST_DENSE_CONTEXTS and alpha_balance == 0.0 and numba_installed()
     table = (make_sparse_table if sparse else make_table)(grid, x, where, w, y, len(given))
     incidence = Incidence(expanded, counts)
-    expected = strengths or (start.strengths if start else default_strengths(len(counts), len(combinations)))
+    prior = prior or EmpiricalBayes()
+    expected = strengths or (start.strengths if start else prior.first(len(counts), len(combinations)))
     shapes = make_shapes(grid, basis, deviations or afforded[1])
     if deviations is None:
         shapes = shapes.smoothest(worthwhile_bends(table, shapes, incidence, expected))
@@ -109,7 +112,7 @@ def fit_bayes(
     # Thousands of small products: on a busy machine threads would wait for each other at every one.
     with _threads().limit(limits=1, user_api="blas"):
         state = _first_state(posterior, combinations, start)
-        reached = _maximise(posterior, state, learn=strengths is None, iterations=iterations)
+        reached = _maximise(posterior, state, None if strengths else prior, iterations=iterations)
         posterior, state, arrow = reached.posterior, reached.state, reached.arrow
         if alpha_balance > 0:
             state = refine_balance(posterior, state, arrow, Balance(alpha_balance, normalize, len(sizes)))
@@ -165,11 +168,11 @@ class _Maximum:
     iterations: int
 
 
-def _maximise(posterior: Posterior, state: State, *, learn: bool, iterations: int) -> _Maximum:
+def _maximise(posterior: Posterior, state: State, prior: Prior | None, *, iterations: int) -> _Maximum:
     """Newton steps, with a step of the strengths after each near the maximum, until neither moves."""
     learner = Learner(SETTLED)
     search = Search(posterior, state)
-    settled = not learn
+    settled = prior is None
     taken = 0
     while taken < max(iterations, 1):
         taken += 1
@@ -178,11 +181,11 @@ def _maximise(posterior: Posterior, state: State, *, learn: bool, iterations: in
             break
         if settled and decrement < DECREMENT + RELATIVE_DECREMENT * search.loss:
             break
-        if search.near and not settled:
+        if prior is not None and search.near and not settled:
             strengths = search.posterior.strengths
             shared = search.arrow.shared_covariance()
             variances = search.arrow.value_variances(shared)
-            learnt = relearn(strengths, posterior.shapes, search.state, variances, shared)
+            learnt = prior.learn(strengths, posterior.shapes, search.state, variances, shared)
             settled = decrement < 1.0 and learner.settles(strengths, learnt)
             search.believe(learner.extrapolate(strengths, learnt))
     arrow, information = search.arrow, search.information

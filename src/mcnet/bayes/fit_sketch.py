@@ -15,7 +15,7 @@ from mcnet.bayes.field_pairs import MOST_PAIRS, interacting_pairs
 from mcnet.bayes.fit import fit_bayes
 from mcnet.bayes.period_tempering import Cells
 from mcnet.bayes.posterior_model import BayesFit
-from mcnet.bayes.prior import Strengths, default_strengths
+from mcnet.bayes.prior import Prior, Strengths, default_strengths
 from mcnet.bayes.rare_values import without_rare
 from mcnet.curves.family import CurveFamily
 from mcnet.sketch.sketch import Sketch
@@ -55,6 +55,7 @@ def fit_bayes_sketch(
     strengths: Strengths | None = None,
     covariance: bool = True,
     kept: tuple[int, ...] | None = None,
+    prior: Prior | None = None,
 ) -> BayesFit:
     """Fit the model to the cells of a sketch; values of a field from the number `kept` on share the common curve."""
     sizes = kept if kept is not None else tuple(len(known) for known in sketch.contexts.values)
@@ -77,6 +78,7 @@ def fit_bayes_sketch(
         strengths=strengths,
         start=start,
         covariance=covariance,
+        prior=prior,
     )
     # Where values share the common curve it is their own, and stays.
     whole = [size == len(known) for size, known in zip(sizes, sketch.contexts.values, strict=True)]

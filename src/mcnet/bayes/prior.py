@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from mcnet._shared.typing import FloatArray
 from mcnet.bayes.structure import Shapes, State
 
-__all__ = ["Learner", "Strengths", "default_strengths", "relearn"]
+__all__ = ["EmpiricalBayes", "Learner", "Prior", "Strengths", "default_strengths", "relearn"]
 
 
 # Expectations before any data, as variances: how much values of a field differ in offset (0.3 logits), in log-slope
@@ -124,3 +125,43 @@ class Learner:
         self._last = None
         ratio = np.where((ratio > 0) & (ratio < 1), np.minimum(ratio, 0.8), 0.0)
         return after.scaled(np.exp(np.clip(change * ratio / (1.0 - ratio), -2.0, 2.0)))
+
+
+@runtime_checkable
+class Prior(Protocol):
+    """What `BayesMCNet(prior=…)` takes: the strengths of the priors before any data, and how they are learnt."""
+
+    def first(self, fields: int, combinations: int) -> Strengths:
+        """Return the strengths before any data; the last `combinations` of the fields are combinations of others."""
+
+    def learn(
+        self,
+        strengths: Strengths,
+        shapes: Shapes,
+        state: State,
+        variances: list[FloatArray],
+        shared_covariance: FloatArray,
+    ) -> Strengths:
+        """Return better strengths, given the posterior mode under the present ones and its variances.
+
+        It is called until no variance changes by more than five per cent. Returning `strengths` keeps them as they are.
+        """
+
+
+class EmpiricalBayes:
+    """The prior that BayesMCNet has by default: variances that maximise the Laplace evidence."""
+
+    def first(self, fields: int, combinations: int) -> Strengths:
+        """Return what is expected before any data."""
+        return default_strengths(fields, combinations)
+
+    def learn(
+        self,
+        strengths: Strengths,
+        shapes: Shapes,
+        state: State,
+        variances: list[FloatArray],
+        shared_covariance: FloatArray,
+    ) -> Strengths:
+        """Return one fixed-point step towards the maximum of the evidence."""
+        return relearn(strengths, shapes, state, variances, shared_covariance)
