@@ -124,7 +124,7 @@ def diff(
 
     \b
     Example:
-      mcnet diff old.json new.json --log today.parquet
+      mcnet diff old.json new.json --log log.parquet
     """
     from mcnet.cli.files import load_model
     from mcnet.versions.difference import diff as compare_models
