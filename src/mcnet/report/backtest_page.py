@@ -132,6 +132,6 @@ def _facts(found: Backtest) -> list[tuple[str, str]]:
         ("Periods", f"{count(len(found.periods))}, {found.periods[0]} to {found.periods[-1]}"),
         ("Rows", f"{count(rows)}, {count(positives)} positives"),
         ("Fields", ", ".join(found.fields) or "none"),
-        ("Labels known", f"after {found.delay} further periods" if found.delay else "at the end of each period"),
+        ("Labels known", f"{found.delay} periods later" if found.delay else "at the end of each period"),
         ("Forecasters", count(len(found.forecasters))),
     ]

@@ -173,7 +173,7 @@ class Backtest:
         regret = self.tracker_regret
         against = f"the best in hindsight ({self.best})"
         better = f"is better than {against} by" if regret < 0.0 else f"has a regret to {against} of"
-        late = f", labels known after {self.delay} further ones" if self.delay else ""
+        late = f", labels known {self.delay} periods late" if self.delay else ""
         return (
             f"{len(self.periods):,} periods, {self.periods[0]} to {self.periods[-1]}{late}. "
             f"The tracker {better} {abs(regret):.5f}."
