@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcnet.errors import InputError
@@ -57,12 +57,21 @@ def assert_same(one, other):
         np.testing.assert_allclose(one.interval(name), other.interval(name), rtol=1e-6, atol=1e-6, err_msg=name)
 
 
+HALF_A_TRIAL = (  # the number of trials of the noise floor is a half, which a rounding used to decide
+    np.array([0.02, 0.02, 0.1, 0.02, 0.02, 0.02, 0.02, 0.5, 0.02, 0.02, 0.02]),
+    np.zeros(11),
+    np.array([1, 6, 6, 1, 1, 1, 2, 2, 1, 1, 1]),
+    np.array([0, 2, 2, 0, 0, 0, 2, 2, 0, 0, 0]),
+)
+
+
 @settings(max_examples=12, deadline=None)
 @given(cells())
+@example(HALF_A_TRIAL)
 def test_cells_give_what_their_rows_give(drawn):
     p, positives, weight, codes = drawn
     whole = evaluate(p, positives / weight, codes, weight)
-    labels = np.concatenate([[1.0] * s + [0.0] * (w - s) for s, w in zip(positives, weight, strict=True)])
+    labels = np.concatenate([[1.0] * int(s) + [0.0] * int(w - s) for s, w in zip(positives, weight, strict=True)])
     assert_same(whole, evaluate(np.repeat(p, weight), labels, np.repeat(codes, weight)))
 
 

@@ -100,7 +100,7 @@ FAMILY_CHANGES = [
     (lambda f: f["log_slope_by"].pop(), "log-slopes"),
     (lambda f: f["log_slope_by"].__setitem__(0, []), None),
     (lambda f: f["numbers"].pop(), None),
-    (lambda f: f["numbers"][0].pop(), "numbers of shape"),
+    (lambda f: f["numbers"][0].append(f["numbers"][0][0]), "numbers of shape"),
     (lambda f: f["numbers"][0][0].__setitem__(0, 1e200), None),
     (lambda f: f.update(offset=1e200), "offset"),
     (lambda f: f.update(offset=None), "offset"),

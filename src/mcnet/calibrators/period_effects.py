@@ -99,7 +99,7 @@ def fitted_level(logits: FloatArray, weight: FloatArray, positives: FloatArray) 
 
     >>> level, _ = fitted_level(np.zeros(2), np.array([50.0, 50.0]), np.array([20.0, 20.0]))
     >>> round(level, 2)
-    -0.4
+    -0.41
     """
     total, seen = float(weight.sum()), float(positives.sum())
     if not 0.5 <= seen <= total - 0.5:

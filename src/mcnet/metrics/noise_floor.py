@@ -59,7 +59,9 @@ def _few_exactly(sums: GroupSums, value: Floats, outcome: Callable[[GroupSums], 
 
 def _chances(sums: GroupSums) -> Floats:
     """Return the chance of each number of positives, as a binomial of the same mean and variance."""
-    trials = np.maximum(np.rint(sums.predicted**2 / sums.predicted_squared), np.ceil(sums.predicted))[:, None]
+    # Halves are rounded up for certain: the rounding of the sums must not decide.
+    nearest = np.floor(sums.predicted**2 / sums.predicted_squared * (1.0 + 1e-9) + 0.5)
+    trials = np.maximum(nearest, np.ceil(sums.predicted * (1.0 - 1e-9)))[:, None]
     rate = sums.predicted[:, None] / trials
     inside = trials >= _COUNTS
     rest = np.where(inside, trials - _COUNTS, 0.0)
