@@ -38,6 +38,7 @@ def test_weights_of_any_size_are_fitted(method, exponent, spread, seed):
 
 @pytest.mark.parametrize("method", sorted(SLOW & set(methods())))
 @pytest.mark.parametrize("weight", [1e290])
+@pytest.mark.networks
 def test_weights_of_any_size_are_fitted_by_networks(method, weight):
     fit(method, np.full(len(LOG), weight))
 

@@ -36,6 +36,8 @@ NETWORKS = {"paper": pytest.mark.networks}
     "command", [[], *(pytest.param([c], marks=NETWORKS.get(c, ()), id=c) for c in COMMANDS if c != "demo")]
 )
 def test_the_examples_work_as_pasted(mcnet, monkeypatch, log, columns, command):
+    if command == ["export"]:
+        pytest.importorskip("onnx", reason="onnx is not installed: pip install 'mcnet[onnx]'")
     monkeypatch.chdir(log.parent)
     monkeypatch.setattr("mcnet.selection.select.registered_methods", lambda: FEW)
     seconds = pl.Series(range(8000)) * 60 + 1_700_000_000
