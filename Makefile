@@ -56,7 +56,7 @@ fuzz: $(STAMPS)/test ## attack formats, files, signals and weights for MINUTES (
 system: ## install the programs that some tests need, where they are missing
 	@bash .ci/system-packages
 
-lint: $(STAMPS)/lint ## ruff, mypy (strict), import-linter
+lint: $(STAMPS)/test $(STAMPS)/lint ## ruff, mypy (strict), import-linter
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
