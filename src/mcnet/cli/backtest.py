@@ -96,29 +96,29 @@ def backtest(
     from mcnet.cli.printing import table
     from mcnet.errors import InputError
     from mcnet.tracking.backtest import backtest as run_backtest
-    from mcnet.tracking.backtest import is_journal_folder
     from mcnet.tracking.backtest_memories import DEFAULT_MEMORIES
+    from mcnet.tracking.journal_files import is_journal
 
     printer = printer_of(context, json, quiet)
     if tracker_only and (method or memory):
         raise InputError("--tracker-only compares no methods; leave out --method and --memory")
     if report is not None and output is not None and Path(report).resolve() == Path(output).resolve():
         raise InputError(f"--report and --output both name {report}; give each a file of its own")
-    is_journal = is_journal_folder(logs)
+    in_journal = len(logs) == 1 and is_journal(logs[0])
     for path, endings in ((report, (".html", ".htm")), (output, (".parquet",))):
         if path is not None:
-            check_output(path, [] if is_journal else logs, force=force, endings=endings)
+            check_output(path, [] if in_journal else logs, force=force, endings=endings)
     columns = {"score": score, "label": label, "weight": weight, "time": time, "every": every, "field": field}
-    if is_journal:  # it knows its columns: what the configuration file says of logs does not concern it
+    if in_journal:  # it knows its columns: what the configuration file says of logs does not concern it
         columns = {name: None if from_config(context, name) else given for name, given in columns.items()}
     else:
         lacking = [name for name in ("score", "label", "time", "every") if columns[name] is None]
         if lacking:
             raise InputError(f"--{lacking[0]} is missing; a log needs --score, --label, --time and --every")
     plain_interrupts()
-    with _Bars(printer, row_count(logs) if printer.lively and not is_journal else None) as bars:
+    with _Bars(printer, row_count(logs) if printer.lively and not in_journal else None) as bars:
         found = run_backtest(
-            logs[0] if is_journal else logs,
+            logs[0] if in_journal else logs,
             **columns,  # type: ignore[arg-type]
             delay=delay,
             methods=[] if tracker_only else method,

@@ -8,7 +8,8 @@ from mcnet.cli import options
 from mcnet.cli.printing import Printer, table
 
 if TYPE_CHECKING:
-    from mcnet.tracking.journal import Added, Journal
+    from mcnet.tracking.journal import Journal
+    from mcnet.tracking.journal_additions import Added
 
 __all__ = ["journal"]
 
@@ -125,7 +126,7 @@ def _add_one_period(
     from mcnet.data.files import expand_paths
     from mcnet.errors import InputError
     from mcnet.sketch.read import sketch_files
-    from mcnet.tracking.journal import Added
+    from mcnet.tracking.journal_additions import Added
 
     paths = expand_paths(logs)
     if told["source"] is not None and len(paths) > 1:

@@ -24,12 +24,13 @@ from mcnet.tracking.backtest_memories import DEFAULT_MEMORIES, RunningMemory, pa
 from mcnet.tracking.backtest_result import Backtest, backtest_of
 from mcnet.tracking.backtest_run import Plan, read_lines, run_plan
 from mcnet.tracking.journal import Journal
+from mcnet.tracking.journal_files import is_journal
 from mcnet.tracking.period import period_seconds, period_text, periods_between
 
 if TYPE_CHECKING:
     from mcnet.tracking.tracker import Tracker
 
-__all__ = ["backtest", "is_journal_folder"]
+__all__ = ["backtest"]
 
 BACKTEST_RESOLUTION = 64
 """Cells per logit of logs that are read for a backtest; cells keep their mean score, so losses agree to 1e-5."""
@@ -109,7 +110,7 @@ def backtest(
         home.mkdir(parents=True, exist_ok=True)
         fields = [field] if isinstance(field, str) else list(field or [])
         reads = {"score": score, "label": label, "time": time, "every": every}
-        if isinstance(log, Journal) or is_journal_folder(log):
+        if isinstance(log, Journal) or is_journal(log):
             refused = [name for name, given in (reads | {"weight": weight, "journal": journal}).items() if given]
             if refused:
                 raise InputError(
@@ -156,13 +157,6 @@ def backtest(
             f"no period could be judged: there are {len(periods)} and labels are known after {late} further ones"
         )
     return backtest_of(lines, delay=late, fields=used, level=level, seed=seed)
-
-
-def is_journal_folder(path: Any) -> bool:
-    """Tell whether a path is the folder of a journal."""
-    if isinstance(path, list | tuple) and len(path) == 1:
-        path = path[0]
-    return isinstance(path, str | PathLike) and (Path(path) / "journal.json").is_file()
 
 
 def _tracker(delay: int) -> "Tracker":

@@ -18,20 +18,23 @@ from typing import Any
 from urllib.parse import quote
 
 from mcnet._shared.file_lock import exclusive_lock
-from mcnet.errors import FileFormatError, InputError
+from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.journal_entries import Batch, Entry
+from mcnet.tracking.journal_entries import Batch, Entry, sketch_digest
 
 __all__ = [
     "Batch",
     "Entry",
     "batch_folders",
     "commit_batch",
+    "file_name",
     "is_journal",
+    "journal_problems",
     "locked",
     "read_batch",
     "remove_batch",
     "remove_leftovers",
+    "require_journal",
 ]
 
 MANIFEST = "manifest.json"
@@ -162,9 +165,9 @@ def _alive(process: int) -> bool:
     return True
 
 
-def is_journal(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a path is the folder of a journal."""
-    return (Path(path) / MARKER).is_file()
+def is_journal(path: Any) -> bool:
+    """Tell whether something is the path of a journal's folder."""
+    return isinstance(path, str | os.PathLike) and (Path(path) / MARKER).is_file()
 
 
 def require_journal(root: Path, *, create: bool) -> None:
@@ -190,3 +193,21 @@ def require_journal(root: Path, *, create: bool) -> None:
     part = root / f".journal.{uuid.uuid4().hex[:8]}"
     part.write_text(json.dumps({"format": "mcnet journal", "version": _VERSION}) + "\n", encoding="utf-8")
     part.replace(marker)
+
+
+def journal_problems(root: Path) -> list[str]:
+    """Read every file of a journal and return what is wrong, in sentences."""
+    problems = []
+    for folder in batch_folders(root):
+        try:
+            batch = read_batch(folder)
+        except FileFormatError as error:
+            problems.append(str(error))
+            continue
+        for entry in batch.entries if batch is not None else ():
+            try:
+                if sketch_digest(Sketch.load(folder / entry.file)) != entry.digest:
+                    problems.append(f"{folder / entry.file} holds other rows than were added; add {entry.source} anew")
+            except McnetError as error:
+                problems.append(str(error))
+    return problems

@@ -1,0 +1,109 @@
+"""Add to a journal and remove from it: which rows are new, known, replaced or refused."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mcnet.errors import InputError
+from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.journal_entries import COMPACTED, Batch, Entry, counted_entries, entry_key, sketch_digest
+from mcnet.tracking.journal_files import commit_batch, file_name, remove_batch
+from mcnet.tracking.period import sorted_periods
+
+__all__ = ["Added", "commit_parts", "entry_of", "remove_source"]
+
+
+@dataclass(frozen=True)
+class Added:
+    """What an addition changed: the periods that got rows, how many rows, and the periods that had them already."""
+
+    periods: tuple[str, ...]
+    rows: int
+    known: tuple[str, ...] = ()
+
+
+def entry_of(sketch: Sketch, period: str, source: str | None, age: float | None) -> tuple[Entry, Sketch]:
+    """Describe the rows of one period from one source; refuse an age or a source that is none."""
+    if age is not None and not (isinstance(age, int | float | np.number) and 0.0 <= float(age) < np.inf):
+        raise InputError(f"age is {age!r}; it is a number of periods, 0 or more, or None for complete labels")
+    if source is not None and (not isinstance(source, str) or not source or source == COMPACTED):
+        raise InputError(f"source is {source!r}; it is a text that names where the rows come from")
+    sketch = sketch.unfolded()
+    digest = sketch_digest(sketch)
+    entry = Entry(
+        period,
+        source or digest,
+        digest,
+        file_name(period),
+        sketch.rows,
+        sketch.total_weight,
+        sketch.total_positives,
+        None if age is None else float(age),
+    )
+    return entry, sketch
+
+
+def commit_parts(root: Path, batches: Sequence[Batch], parts: list[tuple[Entry, Sketch]], *, replace: bool) -> Added:
+    """Commit what is not there yet as one batch; the caller has the lock of the journal."""
+    there = {entry_key(entry): entry for entry in counted_entries(batches).values()}
+    merged = {(source, period, age): digest for b in batches for source, period, digest, age in b.includes}
+    _check_alike(parts[0][1], batches)
+    sorted_periods(list({entry.period for entry, _ in parts} | {entry.period for entry in there.values()}))
+    fresh, known = [], []
+    for entry, sketch in parts:
+        key = entry_key(entry)
+        before = there[key].digest if key in there else merged.get(key)
+        if before == entry.digest:
+            known.append(entry.period)
+            continue
+        if before is not None and key in merged:
+            raise InputError(
+                f"{entry.source} gave other rows for {entry.period} before, and they are compacted, so they "
+                "cannot be replaced; add the rows under another source, or build the journal anew"
+            )
+        if before is not None and not replace:
+            raise InputError(
+                f"{entry.source} gave {there[key].rows:,} other rows for {entry.period} before; pass "
+                "replace=True (--replace) to put these in their place, or give late rows a source of their own"
+            )
+        fresh.append((entry, sketch))
+    if fresh:
+        commit_batch(root, 1 + max((batch.serial for batch in batches), default=0), fresh)
+    return Added(tuple(entry.period for entry, _ in fresh), sum(entry.rows for entry, _ in fresh), tuple(known))
+
+
+def _check_alike(sketch: Sketch, batches: Sequence[Batch]) -> None:
+    """Refuse rows that do not add up with those that are there: other fields, another resolution."""
+    if not batches or not batches[-1].entries:
+        return
+    other = Sketch.load(batches[-1].folder / batches[-1].entries[0].file)
+    for what, here, there in (
+        ("fields", sketch.contexts.names, other.contexts.names),
+        ("resolution", sketch.resolution, other.resolution),
+    ):
+        if here != there:
+            raise InputError(f"the {what} of these rows are {here}, those of the journal {there}; make both alike")
+
+
+def remove_source(root: Path, batches: Sequence[Batch], source: str, wanted: str | None) -> int:
+    """Remove what a source gave for a period (None: for all) and return how many rows; the caller has the lock."""
+    removed = 0
+    counted = set(counted_entries(batches))
+    for batch in batches:
+        gone = [e for e in batch.entries if e.source == source and wanted in (None, e.period)]
+        if not gone:
+            continue
+        kept = [(e, Sketch.load(batch.folder / e.file)) for e in batch.entries if e not in gone]
+        removed += sum(e.rows for e in gone if (batch.serial, e.file, e.source, e.age) in counted)
+        if kept:
+            # The new batch takes the serial of the old one, which is removed next; were both to stay, equal
+            # entries count once.
+            commit_batch(root, batch.serial, kept)
+        remove_batch(batch)
+    if any(source == name and wanted in (None, when) for b in batches for name, when, *_ in b.includes):
+        raise InputError(f"what {source} gave is compacted and cannot be taken out any more")
+    if removed == 0:
+        raise InputError(f"the journal has nothing from {source!r}; `mcnet journal list` names its sources")
+    return removed
