@@ -24,7 +24,7 @@ $(STAMPS)/build: requirements/build.txt
 $(STAMPS)/%: requirements/%.txt pyproject.toml $(STAMPS)/build
 	@echo "installing into .venv ($*): a few minutes the first time, never again"
 	@$(PIP) $(LOCKED) -r $<
-	@$(if $(filter run test,$*),$(PIP) install $(TORCH))
+	@$(if $(filter run test engines,$*),$(PIP) install $(TORCH))
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@mkdir -p $(@D) && touch $@
 
@@ -34,7 +34,7 @@ demo: $(STAMPS)/run ## simulate a click log, fit every method, print the compari
 test: $(STAMPS)/test ## run the tests; the last lines say what was left out for lack of a program
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-all: system $(STAMPS)/test $(STAMPS)/docs ## install what the tests can use (Chromium, valgrind) and run every test, none skipped
+test-all: system $(STAMPS)/engines $(STAMPS)/docs ## install what the tests can use (Chromium, PostgreSQL, Spark, …) and run every test, none skipped
 	@MCNET_SKIP_NOTHING=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-numerics: $(STAMPS)/test ## run the numerical tests as on another processor (other BLAS kernels, plain NumPy loops)
