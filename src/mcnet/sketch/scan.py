@@ -14,6 +14,7 @@ from mcnet.data.periods import cut_to_periods
 from mcnet.data.tables import column_names, is_lazy, is_table
 from mcnet.errors import InputError
 from mcnet.sketch.build import Batch, ColumnNames, RowReading, sketch_batches
+from mcnet.sketch.field_views import rename_values
 from mcnet.sketch.folds import check_folds
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.rows import sketch_columns
@@ -147,7 +148,7 @@ class _Columns:
         for name, every in self.every.items():
             texts = every.final_texts() if isinstance(every, AutomaticPeriod) else None
             if texts is not None:
-                sketch = sketch.renamed_values(name, texts)
+                sketch = rename_values(sketch, name, texts)
         return sketch
 
     def batches(self, frame: "pl.LazyFrame", source: str, progress: Callable[[int], Any] | None) -> Iterator[Batch]:

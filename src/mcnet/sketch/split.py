@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from mcnet.data.fields import MISSING_LABEL, sort_key
-from mcnet.errors import InputError
 from mcnet.sketch.cells import Cells
+from mcnet.sketch.field_views import require_fields
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["sketches_by"]
@@ -23,8 +23,7 @@ def sketches_by(sketch: Sketch, name: str) -> dict[str, Sketch]:
     >>> {day: part.total_weight for day, part in sketches_by(sketch, "day").items()}
     {'mon': 1.0, 'tue': 1.0}
     """
-    if name not in sketch.contexts.names:
-        raise InputError(f"the sketch has no field {name!r}; it has {', '.join(sketch.contexts.names) or 'none'}")
+    require_fields(sketch, [name])
     place = sketch.contexts.names.index(name)
     codes = sketch.contexts.table[sketch.context, place]
     others = [other for other in sketch.contexts.names if other != name]
