@@ -30,10 +30,12 @@ NEEDED_MODELS = dict.fromkeys(("apply", "evaluate", "monitor", "show", "export",
     "diff": ("old.json", "new.json")
 }
 NETWORKS = {"paper": pytest.mark.networks}
+ELSEWHERE = ("demo", "serve")
+"""Commands whose examples other tests run: serve does not end by itself."""
 
 
 @pytest.mark.parametrize(
-    "command", [[], *(pytest.param([c], marks=NETWORKS.get(c, ()), id=c) for c in COMMANDS if c != "demo")]
+    "command", [[], *(pytest.param([c], marks=NETWORKS.get(c, ()), id=c) for c in COMMANDS if c not in ELSEWHERE)]
 )
 def test_the_examples_work_as_pasted(mcnet, monkeypatch, log, columns, command):
     if command == ["export"]:

@@ -4,9 +4,10 @@ from importlib.util import find_spec
 
 from mcnet.errors import NotSupportedError
 
-__all__ = ["has_networks", "need_networks"]
+__all__ = ["has_networks", "has_serve", "need_networks", "need_serve"]
 
 _NETWORK_LIBRARIES = ("torch", "safetensors")
+_SERVE_LIBRARIES = ("granian", "pyarrow")
 
 
 def has_networks() -> bool:
@@ -21,11 +22,25 @@ def need_networks(what: str) -> None:
     ----------
     what : what needs them, as the message names it.
     """
-    missing = [name for name in _NETWORK_LIBRARIES if not _is_installed(name)]
+    _need(what, _NETWORK_LIBRARIES, "networks")
+
+
+def has_serve() -> bool:
+    """Tell whether the libraries of the extra `serve` are installed."""
+    return all(map(_is_installed, _SERVE_LIBRARIES))
+
+
+def need_serve() -> None:
+    """Raise NotSupportedError unless the libraries of the extra `serve` are installed."""
+    _need("the service", _SERVE_LIBRARIES, "serve")
+
+
+def _need(what: str, libraries: tuple[str, ...], extra: str) -> None:
+    missing = [name for name in libraries if not _is_installed(name)]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         raise NotSupportedError(
-            f"{what} needs {' and '.join(missing)}, which {verb} not installed: pip install 'mcnet[networks]'"
+            f"{what} needs {' and '.join(missing)}, which {verb} not installed: pip install 'mcnet[{extra}]'"
         )
 
 

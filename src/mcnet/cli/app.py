@@ -15,6 +15,7 @@ from mcnet.cli.journal import journal
 from mcnet.cli.methods import methods
 from mcnet.cli.monitor import monitor
 from mcnet.cli.paper import paper
+from mcnet.cli.serve import serve
 from mcnet.cli.show import show
 from mcnet.cli.sketch import merge, sketch
 from mcnet.cli.versions import diff, versions
@@ -29,7 +30,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (demo, compare, fit, apply, evaluate, backtest, monitor, show, export, sketch, merge, diff, methods):
+for command in (
+    demo,
+    compare,
+    fit,
+    apply,
+    evaluate,
+    backtest,
+    monitor,
+    serve,
+    show,
+    export,
+    sketch,
+    merge,
+    diff,
+    methods,
+):
     app.command(epilog="Options of every command: --config FILE, --no-config, --debug; see mcnet --help.")(command)
 app.add_typer(versions)
 app.add_typer(journal)

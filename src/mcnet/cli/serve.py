@@ -1,0 +1,81 @@
+"""`mcnet serve`: calibrate over HTTP."""
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["serve"]
+
+
+def serve(
+    registry: Annotated[
+        str,
+        typer.Argument(metavar="REGISTRY", help="The folder of the registry, see mcnet versions.", show_default=False),
+    ],
+    journal: Annotated[
+        str | None, typer.Option("--journal", metavar="FOLDER", help="The journal that feedback goes to.")
+    ] = None,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, metavar="N", help="The port to listen on.")] = 8080,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, max=256, metavar="N", help="How many processes answer.")
+    ] = 1,
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="What the model is called under /v2/models.")
+    ] = "calibration",
+    token_file: Annotated[
+        str | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help="A file with the token that changes need; or set MCNET_TOKEN. Without one nothing can be changed.",
+        ),
+    ] = None,
+    poll: Annotated[
+        float,
+        typer.Option("--poll", min=0.05, max=3600.0, metavar="SECONDS", help="How often the registry is looked at."),
+    ] = 0.5,
+    max_body: Annotated[
+        int, typer.Option("--max-body", min=1_000, metavar="BYTES", help="The largest body of a request.")
+    ] = 64_000_000,
+    max_rows: Annotated[
+        int, typer.Option("--max-rows", min=1, metavar="N", help="The most rows of a request.")
+    ] = 2_000_000,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout", min=0.1, max=3600.0, metavar="SECONDS", help="How long a client may take to send a body."
+        ),
+    ] = 30.0,
+) -> None:
+    """Calibrate over HTTP: JSON, Arrow and the Open Inference Protocol; follows the registry and takes in feedback.
+
+    The registry is a folder that mcnet versions makes. A dashboard is at /, the list of requests at /docs.
+
+    \b
+    Example:
+      mcnet serve registry --port 8080 --workers 2
+    """
+    from pathlib import Path
+
+    from mcnet._shared.extras import need_serve
+
+    need_serve()
+
+    from mcnet.serve.settings import Limits, Settings
+    from mcnet.serve.start import run_service
+    from mcnet.serve.tokens import read_token
+
+    run_service(
+        Settings(
+            registry=Path(registry).absolute(),
+            journal=None if journal is None else Path(journal).absolute(),
+            name=name,
+            host=host,
+            port=port,
+            workers=workers,
+            poll_seconds=poll,
+            token_digest=read_token(None if token_file is None else Path(token_file)),
+            limits=Limits(body_bytes=max_body, rows=max_rows, body_seconds=timeout),
+        )
+    )

@@ -1,0 +1,96 @@
+"""Start a service: check what it needs, then run its workers until a signal ends them."""
+
+import multiprocessing
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mcnet.errors import InputError
+from mcnet.serve.logs import LOGGING, log_event
+from mcnet.serve.service import make_service
+from mcnet.serve.settings import Settings
+from mcnet.serve.tokens import TOKEN_VARIABLE
+from mcnet.versions.registry import Registry
+
+__all__ = ["run_service"]
+
+_STOP_SECONDS = 30
+"""How long requests in flight may take to finish once the service was asked to stop."""
+
+
+def run_service(settings: Settings) -> None:
+    """Serve until SIGINT or SIGTERM; requests in flight are finished first.
+
+    Parameters
+    ----------
+    settings : the folders, the address and the limits.
+    """
+    from granian.constants import HTTPModes, Interfaces
+    from granian.http import HTTP1Settings
+    from granian.log import LogLevels
+    from granian.server import Server
+
+    Registry(settings.registry).load()  # what cannot be served is said here, once, for a person
+    _check_free(settings.host, settings.port)
+    # A fork would copy threads of other libraries half; a fresh process has none.
+    multiprocessing.set_start_method("spawn", force=True)
+    board = Path(tempfile.mkdtemp(prefix="mcnet-serve-"))
+    try:
+        server = Server(
+            "mcnet.serve",
+            address=settings.host,
+            port=settings.port,
+            interface=Interfaces.RSGI,
+            workers=settings.workers,
+            http=HTTPModes.http1,
+            http1_settings=HTTP1Settings(header_read_timeout=round(1000 * settings.limits.header_seconds)),
+            websockets=False,
+            backpressure=settings.limits.requests_at_once,
+            log_dictconfig=LOGGING,
+            log_level=LogLevels.warning,
+            respawn_failed_workers=True,
+            respawn_interval=0.5,
+            workers_kill_timeout=_STOP_SECONDS,
+        )
+        _say_hello(settings)
+        loader: Callable[..., Any] = partial(make_service, replace(settings, board=board))
+        server.serve(target_loader=loader, wrap_loader=False)
+    finally:
+        shutil.rmtree(board, ignore_errors=True)
+    log_event("service stopped")
+
+
+def _check_free(host: str, port: int) -> None:
+    """Refuse an address that another process listens on: two services would share its requests at random."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise InputError(f"{host} is not an address of this machine ({error})") from None
+    with socket.socket(family, kind, protocol) as attempt:
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            attempt.bind(address)
+        except OSError as error:
+            raise InputError(f"cannot listen on {host}:{port} ({error.strerror}); name another with --port") from None
+
+
+def _say_hello(settings: Settings) -> None:
+    log_event(
+        "service started",
+        url=f"http://{settings.host}:{settings.port}/",
+        registry=str(settings.registry),
+        journal=None if settings.journal is None else str(settings.journal),
+        workers=settings.workers,
+    )
+    if settings.token_digest is None:
+        log_event(
+            "read-only",
+            "warning",
+            reason=f"no token was given (--token-file or {TOKEN_VARIABLE})",
+            off="promote, rollback, reload, feedback",
+        )
