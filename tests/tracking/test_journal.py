@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from mcnet.errors import FileFormatError, InputError
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
+from mcnet.tracking.journal_parts import _saved
 
 
 def rows(seed, number=50, field=True):
@@ -168,6 +169,37 @@ def test_files_of_many_periods_in_one_pass(journal, tmp_path):
     assert journal.add_files(tmp_path / "*.parquet", **asked).rows == 0
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_periods_that_do_not_fit_into_memory_wait_on_disk_and_come_out_the_same(tmp_path, monkeypatch, ordered):
+    rng = np.random.default_rng(1)
+    hours = rng.integers(0, 40, 4000)
+    frame = pl.DataFrame(
+        {
+            "score": rng.random(4000),
+            "click": rng.integers(0, 2, 4000),
+            "country": rng.choice(["NL", "FR", "DE"], 4000),
+            "ts": pl.Series((np.sort(hours) if ordered else hours) * 3600 + 1_700_000_000).cast(pl.Int64),
+        }
+    ).with_columns(pl.from_epoch("ts"))
+    frame.write_parquet(tmp_path / "log.parquet")
+    asked = {"score": "score", "label": "click", "field": "country", "time": "ts", "every": "1h"}
+    whole, spilled = Journal(tmp_path / "whole"), Journal(tmp_path / "spilled")
+    whole.add_files(tmp_path / "log.parquet", **asked)
+    parts = []
+    monkeypatch.setattr("mcnet.data.files.BATCH_ROWS", 500)
+    monkeypatch.setattr("mcnet.sketch.accumulator._DENSE_CELLS_PER_ROW", 0)
+    for module in ("journal", "journal_parts"):
+        monkeypatch.setattr(f"mcnet.tracking.{module}.MOST_CELLS_IN_MEMORY", 600)
+    monkeypatch.setattr("mcnet.tracking.journal_parts._saved", lambda *given: parts.append(given) or _saved(*given))
+    added = spilled.add_files(tmp_path / "log.parquet", **asked)
+    assert added.rows == 4000
+    assert len(parts) >= 4
+    assert dict(spilled.sketches()) == dict(whole.sketches())
+    assert {entry.digest for entry in spilled.entries()} == {entry.digest for entry in whole.entries()}
+    assert spilled.add_files(tmp_path / "log.parquet", **asked).rows == 0
+    assert not [path for _, path in parts if path.exists()]
+
+
 def test_a_folder_with_other_things_is_no_journal(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="holds other things"):
@@ -213,6 +245,7 @@ WRITER = """
 import sys, numpy as np
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
+from mcnet.tracking.journal_parts import _saved
 journal = Journal(sys.argv[1])
 for n in range(int(sys.argv[3])):
     rng = np.random.default_rng(n)

@@ -6,8 +6,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from mcnet._shared.math import logit, sigmoid
-from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet._shared.math import sigmoid
+from mcnet._shared.typing import FloatArray, IntArray, ScoreType
 from mcnet.bayes.fit_sketch import belief_limit, family_of, fit_bayes_sketch, fit_one_curve, fit_quickly
 from mcnet.bayes.isotonic_mixture import earned_share, mixed_with_isotonic
 from mcnet.bayes.period_tempering import PeriodEvidence, cells_of
@@ -16,19 +16,17 @@ from mcnet.bayes.prior import Prior
 from mcnet.bayes.rare_values import common_first, served_contexts
 from mcnet.bayes.uncertainty import FitUncertainty
 from mcnet.calibrators.base import Calibrator, FieldUse, Fitted
-from mcnet.calibrators.exact_prediction import exact_codes
+from mcnet.calibrators.exact_prediction import predict_exactly
 from mcnet.calibrators.histogram import check_bins
 from mcnet.calibrators.one_class_warnings import warn_of_gaps
-from mcnet.calibrators.parameter_checks import check_penalties, is_positive
+from mcnet.calibrators.parameter_checks import balanced_field_use, check_penalties
 from mcnet.calibrators.period_blocks import PeriodBlocks
-from mcnet.calibrators.training_state import TrainingState, load_state, save_state
+from mcnet.calibrators.training_state import TrainingState, load_with_state, save_state
 from mcnet.calibrators.warm_start import EarlierFit
 from mcnet.curves.compile import family_curves
 from mcnet.curves.family import believable
-from mcnet.data.columns import scores_column
 from mcnet.data.contexts import Contexts
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.model.file import read_model
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["EVERY_COMBINATION", "BayesMCNet"]
@@ -105,9 +103,7 @@ class BayesMCNet(Calibrator):
     @property
     def field_use(self) -> FieldUse:  # type: ignore[override]
         """Whether a field is of use to the curves, needed by the balance term, or of no use."""
-        if is_positive(self.alpha_balance):
-            return "required"
-        return "optional" if self.field_aware else "none"
+        return balanced_field_use(self.alpha_balance, self.field_aware)
 
     @property
     def bins_(self) -> int:
@@ -138,12 +134,7 @@ class BayesMCNet(Calibrator):
         """Return the calibrated probability of each score; `exact` asks the posterior mode itself, not its curve."""
         if not exact:
             return super().predict(scores, field, codes=codes, score_type=score_type)
-        if codes is not None:
-            raise InputError("codes name curves; with exact=True give the field itself")
-        model = self._fitted()
-        logits = logit(scores_column(scores, score_type=score_type or model.score_type))
-        which = exact_codes(model, field, len(logits))
-        return sigmoid(self._believable(self._posterior().calibrate(which, logits), logits))
+        return predict_exactly(self._fitted(), self._posterior_mode, scores, field, codes, score_type)
 
     def interval(
         self, scores: Any, field: Any = None, *, level: float = 0.9, score_type: ScoreType | None = None
@@ -174,10 +165,7 @@ class BayesMCNet(Calibrator):
     @classmethod
     def resume(cls, path: str | PathLike[str]) -> Self:
         """Return the fitted calibrator that `save(path, training_state=True)` wrote; warm_start continues from it."""
-        model = read_model(path)
-        if model.method != cls.method:
-            raise InputError(f"{path} is a model of {model.method}, not of {cls.method}; resume it with its own class")
-        state = load_state(path)
+        model, state = load_with_state(path, cls.method)
         # A prior of one's own is code, which a file does not have.
         restored = cls(**{**model.parameters, "prior": None})
         restored.model_ = model
@@ -204,14 +192,13 @@ class BayesMCNet(Calibrator):
 
     # -- shared steps -------------------------------------------------------------------------------------------
 
-    def _posterior(self) -> BayesFit:
+    def _posterior_mode(self, logits: FloatArray, codes: IntArray) -> FloatArray:
+        """Return the probabilities of the posterior mode itself."""
         if not hasattr(self, "posterior_"):
             raise NotSupportedError(f"this fit is a constant ({self.constant_because_}): its uncertainty is not known")
-        return self.posterior_
-
-    def _believable(self, calibrated: FloatArray, logits: FloatArray) -> FloatArray:
         # A model that serves every context by a curve of its own is saved without its family.
-        return believable(calibrated, logits, belief_limit(self._fitted().total_weight))
+        limit = belief_limit(self._fitted().total_weight)
+        return sigmoid(believable(self.posterior_.calibrate(codes, logits), logits, limit))
 
     def _check_parameters(self) -> None:
         check_bins(self.bins, auto=True)

@@ -2,11 +2,11 @@
 
 import math
 from numbers import Real
-from typing import Any
+from typing import Any, Literal
 
 from mcnet.errors import InputError
 
-__all__ = ["check_beta_order", "check_level", "check_penalties", "is_positive"]
+__all__ = ["balanced_field_use", "check_beta_order", "check_level", "check_penalties", "is_positive"]
 
 
 def check_penalties(alpha_balance: Any, balance: Any) -> None:
@@ -20,6 +20,13 @@ def check_penalties(alpha_balance: Any, balance: Any) -> None:
 def is_positive(number: Any) -> bool:
     """Tell whether something is a number above 0, before it has been checked."""
     return isinstance(number, Real) and float(number) > 0.0
+
+
+def balanced_field_use(alpha_balance: Any, field_aware: bool) -> Literal["none", "optional", "required"]:
+    """Return whether a field is of use to the curves, needed by the balance term, or of no use."""
+    if is_positive(alpha_balance):
+        return "required"
+    return "optional" if field_aware else "none"
 
 
 def check_beta_order(beta_order: Any) -> None:

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from mcnet._shared.atomic_files import whole_file
 from mcnet._shared.extras import need_networks
 from mcnet.errors import FileFormatError, InputError
+from mcnet.model.file import read_model
+from mcnet.model.model import CalibrationModel
 
-__all__ = ["TrainingState", "load_state", "save_state", "state_path"]
+__all__ = ["TrainingState", "load_state", "load_with_state", "save_state", "state_path"]
 
 
 class TrainingState(NamedTuple):
@@ -78,6 +80,14 @@ def load_state(model_path: str | PathLike[str]) -> TrainingState:
             f"{path} belongs to another model than {model_path}, which was saved without it; fit and save again"
         )
     return TrainingState(arrays, json.loads(metadata["about"]))
+
+
+def load_with_state(path: str | PathLike[str], method: str) -> tuple[CalibrationModel, TrainingState]:
+    """Return a model of a method and the training state beside it; refuse a model of another method."""
+    model = read_model(path)
+    if model.method != method:
+        raise InputError(f"{path} is a model of {model.method}, not of {method}; resume it with its own class")
+    return model, load_state(path)
 
 
 def _checksum(arrays: dict[str, NDArray[Any]], about: str, model: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from mcnet.calibrators.base import Calibrator
 from mcnet.data.contexts import Contexts
 from mcnet.errors import InputError
+from mcnet.sketch.field_views import value_order_of
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["EarlierFit"]
@@ -29,4 +30,4 @@ class EarlierFit:
         if self.contexts.names != sketch.contexts.names:
             known, given = ", ".join(self.contexts.names) or "none", ", ".join(sketch.contexts.names) or "none"
             raise InputError(f"a warm start needs the fields of the earlier fit ({known}); this sketch has {given}")
-        return sketch.with_values_like(self.contexts)
+        return value_order_of(self.contexts, sketch)

@@ -88,16 +88,7 @@ def compare(
             check_output(path, [*logs, *(test or [])], force=force, endings=endings)
     if test:
         _warn_of_common_files(printer, logs, test)
-    columns = columns_of(
-        context,
-        logs,
-        score=score,
-        label=label,
-        field=field,
-        weight=weight,
-        logits=logits,
-        negatives_kept=negatives_kept,
-    )
+    columns = columns_of(context, logs)
     # Without --every, the period is found while the rows are read.
     found = AutomaticPeriod()
     timed = read_sketch(printer, logs, **_with_time(columns, logs, time, every or found), folds=1 if test else folds)

@@ -101,14 +101,7 @@ def evaluate(
                 "pass --negatives-kept 1 if this log has them all"
             )
     columns = columns_of(
-        context,
-        logs,
-        score=score,
-        label=label,
-        field=field,
-        weight=weight,
-        logits=logits,
-        negatives_kept=negatives_kept,
+        context, logs, score=score, label=label, weight=weight, logits=logits, negatives_kept=negatives_kept
     )
     inside = columns.pop("field") or None
     needed = loaded.fields if loaded is not None else ()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.atomic_files import output_file
-from mcnet.cli.config import from_config
+from mcnet.cli.config import SHARED_KEYS, from_config
 from mcnet.cli.printing import Printer
 from mcnet.errors import InputError
 
@@ -90,13 +90,20 @@ def read_sketch(printer: Printer, files: Sequence[str], *, title: str = "reading
         return sketch_files(list(files), **columns, progress=advance)
 
 
-def columns_of(context: Any, files: Sequence[str], **options: Any) -> dict[str, Any]:
+def columns_of(context: Any, files: Sequence[str], **found: Any) -> dict[str, Any]:
     """Return the options that say how logs are read, under the names that `read_sketch` takes.
 
     A saved sketch or a journal knows how its logs were read: what the configuration file says of logs is ignored.
+
+    Parameters
+    ----------
+    context : the context of the command, which has its options.
+    files : the logs.
+    found : options that the command itself has found out, instead of those that were given.
     """
     from mcnet.cli.sources import is_finished
 
+    options = {name: context.params[name] for name in SHARED_KEYS} | found
     if is_finished(files):
         options = {name: None if from_config(context, name) else value for name, value in options.items()}
     logits, negatives_kept = options.pop("logits", None), options.pop("negatives_kept", None)

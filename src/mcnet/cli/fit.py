@@ -49,16 +49,7 @@ def fit(
     printer = printer_of(context, json, quiet)
     check_output(output, logs, force=force)
     chosen = calibrator(method, **parse_parameters(parameters))
-    columns = columns_of(
-        context,
-        logs,
-        score=score,
-        label=label,
-        field=field,
-        weight=weight,
-        logits=logits,
-        negatives_kept=negatives_kept,
-    )
+    columns = columns_of(context, logs)
     journal = journal_of(logs)
     if journal is not None and time is not None:
         raise InputError(f"{logs[0]} is a journal: its periods are known, so leave out --time")

@@ -93,16 +93,7 @@ def add(
         raise InputError(f"{logs[0]} is a sketch and has no rows to split by time; name its period with --period")
     if (time is None) == (period is None) or (time is None) != (every is None):
         raise InputError("name the column of time with --time and --every, or one period of all rows with --period")
-    columns = columns_of(
-        context,
-        logs,
-        score=score,
-        label=label,
-        field=field,
-        weight=weight,
-        logits=logits,
-        negatives_kept=negatives_kept,
-    )
+    columns = columns_of(context, logs)
     plain_interrupts()
     opened = Journal(folder)
     told: dict[str, Any] = {"source": source, "age": age, "replace": replace}

@@ -45,17 +45,8 @@ def sketch(
 
     printer = printer_of(context, json, quiet)
     check_output(output, logs, force=force, endings=[".parquet"])
-    columns = columns_of(
-        context,
-        logs,
-        score=score,
-        label=label,
-        field=field,
-        weight=weight,
-        logits=logits,
-        negatives_kept=negatives_kept,
-        resolution=int(resolution) if resolution is not None and resolution.isdecimal() else resolution,
-    )
+    columns = columns_of(context, logs)
+    columns["resolution"] = int(resolution) if resolution is not None and resolution.isdecimal() else resolution
     made = read_sketch(printer, logs, **columns, folds=folds)
     made.save(output)
     _report(printer, made, output)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.curves.family import CurveFamily, round_to_digits
 
-__all__ = ["CurveUncertainty", "kept_places"]
+__all__ = ["CurveUncertainty", "interpolated", "kept_places"]
 
 CONTEXTS_PER_BLOCK = 2_048
 """Contexts whose bands are computed together, to bound the memory."""
@@ -63,7 +63,7 @@ class CurveUncertainty:
             rows = order[first:last]
             contexts = distinct[start : start + CONTEXTS_PER_BLOCK]
             middle = self.family.lines(contexts).at(self._corners)
-            reach = z * _interpolated(self.places, self.deviations(contexts), self._corners)
+            reach = z * interpolated(self.places, self.deviations(contexts), self._corners)
             below = np.maximum.accumulate(middle - reach, axis=1)
             above = np.minimum.accumulate((middle + reach)[:, ::-1], axis=1)[:, ::-1]
             low[rows] = self._between(below, which[rows] - start, logits[rows])
@@ -156,10 +156,10 @@ def _spread_out(values: FloatArray, step: int, number: int) -> FloatArray:
     """Return values given at some places at all of them, on straight lines between."""
     if step == 1:
         return values
-    return _interpolated(kept_places(step, number).astype(np.float64), values, np.arange(number, dtype=np.float64))
+    return interpolated(kept_places(step, number).astype(np.float64), values, np.arange(number, dtype=np.float64))
 
 
-def _interpolated(places: FloatArray, values: FloatArray, wanted: FloatArray) -> FloatArray:
+def interpolated(places: FloatArray, values: FloatArray, wanted: FloatArray) -> FloatArray:
     """Return lines through values `[lines, places]` at the places wanted; constant beyond the ends."""
     left = np.clip(np.searchsorted(places, wanted, side="right") - 1, 0, len(places) - 2)
     share = np.clip((wanted - places[left]) / (places[left + 1] - places[left]), 0.0, 1.0)

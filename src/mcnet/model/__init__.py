@@ -2,6 +2,7 @@
 
 - `model`: `CalibrationModel`: predict, interval, codes. `small_batches`: a few rows without arrays.
   `score_types`: probabilities or logits. `intervals`: credible intervals.
+  `curve_deviations`: the uncertainty of curves that are no family.
 - `file`: save and load with a checksum. `schema`: what a file may contain. `version_1`: files of the old schema.
 - `apply_files`: calibrate log files of any size. `unseen`: count the rows whose field values are unknown.
 - `drawing`: lines for plots.

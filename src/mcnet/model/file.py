@@ -20,6 +20,8 @@ from mcnet.curves.family_check import family_problem
 from mcnet.curves.uncertainty import CurveUncertainty
 from mcnet.data.contexts import ANY, Contexts
 from mcnet.errors import CalibrationWarning, FileFormatError, InputError, McnetError
+from mcnet.model.curve_deviations import CurveDeviations
+from mcnet.model.intervals import Uncertainty
 from mcnet.model.model import CalibrationModel
 from mcnet.model.schema import (
     EVERY_COMBINATION,
@@ -205,10 +207,11 @@ def _model(document: ModelDocument) -> CalibrationModel:
         if problem:
             raise InputError(problem)
         curves = family_curves(family, table)[0]
+    contexts = Contexts(names, values, table)
     return CalibrationModel(
         method=document.method,
         parameters=document.parameters,
-        contexts=Contexts(names, values, table),
+        contexts=contexts,
         curves=curves,
         monotone=document.monotone,
         family=family,
@@ -216,14 +219,18 @@ def _model(document: ModelDocument) -> CalibrationModel:
         total_weight=document.total_weight,
         balanced_by=tuple(document.balanced_by),
         isotonic_share=document.isotonic_share,
-        uncertainty=_uncertainty(document, family),
+        uncertainty=_uncertainty(document, family, curves, contexts),
         provenance=document.provenance,
     )
 
 
-def _uncertainty(document: ModelDocument, family: CurveFamily | None) -> CurveUncertainty | None:
+def _uncertainty(
+    document: ModelDocument, family: CurveFamily | None, curves: Curves, contexts: Contexts
+) -> Uncertainty | None:
     if document.uncertainty is None:
         return None
+    if "deviations" in document.uncertainty:
+        return CurveDeviations.from_dict(document.uncertainty, curves, contexts)
     if family is None:
         raise InputError("it has an uncertainty without a family of curves")
     return CurveUncertainty.from_dict(document.uncertainty, family)

@@ -9,7 +9,7 @@ from mcnet._shared.extras import need_networks
 from mcnet._shared.typing import ScoreType
 from mcnet.calibrators.base import FieldUse
 from mcnet.calibrators.histogram import check_bins
-from mcnet.calibrators.parameter_checks import check_beta_order, check_penalties, is_positive
+from mcnet.calibrators.parameter_checks import balanced_field_use, check_beta_order, check_penalties
 from mcnet.calibrators.training_state import TrainingState
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.networks.compiled_curves import TrainedFunction
@@ -148,9 +148,7 @@ class MCNet(NetworkCalibrator):
     @property
     def field_use(self) -> FieldUse:  # type: ignore[override]
         """Whether a field is of use to the curves, needed by the balance term, or of no use."""
-        if is_positive(self.alpha_balance):
-            return "required"
-        return "optional" if self.field_aware else "none"
+        return balanced_field_use(self.alpha_balance, self.field_aware)
 
     @property
     def bins_(self) -> int:

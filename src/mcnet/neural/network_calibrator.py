@@ -5,17 +5,14 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any, Self
 
-from mcnet._shared.math import logit
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.calibrators.base import Calibrator, Fitted
-from mcnet.calibrators.exact_prediction import exact_codes
+from mcnet.calibrators.exact_prediction import predict_exactly
 from mcnet.calibrators.one_class_warnings import warn_of_gaps
-from mcnet.calibrators.training_state import TrainingState, load_state, save_state
+from mcnet.calibrators.training_state import TrainingState, load_with_state, save_state
 from mcnet.calibrators.warm_start import EarlierFit
-from mcnet.data.columns import scores_column
 from mcnet.data.contexts import Contexts
-from mcnet.errors import InputError, NotSupportedError
-from mcnet.model.file import read_model
+from mcnet.errors import NotSupportedError
 from mcnet.networks.compiled_curves import TrainedFunction, compiled_curves
 from mcnet.sketch.sketch import Sketch
 
@@ -56,16 +53,12 @@ class NetworkCalibrator(Calibrator):
         """Return the calibrated probability of each score; `exact` asks the trained function, not its curve."""
         if not exact:
             return super().predict(scores, field, codes=codes, score_type=score_type)
-        if codes is not None:
-            raise InputError("codes name curves; with exact=True give the field itself")
         model = self._fitted()
         if not hasattr(self, "network_"):
             raise NotSupportedError(
                 f"this fit is a constant ({self.constant_because_}): there is no function behind its curve"
             )
-        logits = logit(scores_column(scores, score_type=score_type or model.score_type))
-        found: FloatArray = self.network_.predict(logits, exact_codes(model, field, len(logits)))
-        return found
+        return predict_exactly(model, self.network_.predict, scores, field, codes, score_type)
 
     def save(self, path: str | PathLike[str], *, training_state: bool = False) -> None:
         """Save the fitted model as JSON; `mcnet.load` restores it for serving.
@@ -83,10 +76,7 @@ class NetworkCalibrator(Calibrator):
     @classmethod
     def resume(cls, path: str | PathLike[str]) -> Self:
         """Return the fitted calibrator that `save(path, training_state=True)` wrote; warm_start continues from it."""
-        model = read_model(path)
-        if model.method != cls.method:
-            raise InputError(f"{path} is a model of {model.method}, not of {cls.method}; resume it with its own class")
-        state = load_state(path)
+        model, state = load_with_state(path, cls.method)
         restored = cls(**cls._parameters_from_plain(model.parameters))
         restored.model_ = model
         restored._restore_training(state)

@@ -8,18 +8,16 @@ from typing import Any, NoReturn, Self
 from sklearn.base import clone
 
 from mcnet._shared.extras import need_networks
-from mcnet._shared.math import logit
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet._shared.user_warnings import warn
 from mcnet.bayes.estimator import BayesMCNet
 from mcnet.calibrators.base import Calibrator
-from mcnet.calibrators.exact_prediction import exact_codes
+from mcnet.calibrators.exact_prediction import predict_exactly
 from mcnet.calibrators.registry import calibrator as registered
-from mcnet.calibrators.training_state import TrainingState, load_state, save_state
-from mcnet.data.columns import as_array, check_lengths, scores_column
+from mcnet.calibrators.training_state import TrainingState, load_with_state, save_state
+from mcnet.data.columns import as_array, check_lengths
 from mcnet.data.row_overlap import refuse_overlap
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.model.file import read_model
 from mcnet.networks.compiled_curves import compiled_curves
 from mcnet.neural.feature_gain import FeatureGain
 from mcnet.neural.feature_model import FeatureModel
@@ -171,8 +169,7 @@ class WithFeatures(Calibrator):
         if both.function is None:
             asked: dict[str, Any] = {"exact": True} if isinstance(self.calibrator_, BayesMCNet) else {}
             return both.add(self.calibrator_.predict(scores, field, score_type=score_type, **asked), encoded)
-        logits = logit(scores_column(scores, score_type=score_type or model.score_type))
-        return both.add(both.function.predict(logits, exact_codes(model, field, len(logits))), encoded)
+        return both.add(predict_exactly(model, both.function.predict, scores, field, None, score_type), encoded)
 
     def predict_one(self, score: float, field: Any = None, *, score_type: ScoreType | None = None) -> NoReturn:
         """Refuse: one score and its field say nothing of the features."""
@@ -208,10 +205,7 @@ class WithFeatures(Calibrator):
     @classmethod
     def resume(cls, path: str | PathLike[str]) -> Self:
         """Return the fitted calibrator that `save` wrote."""
-        model = read_model(path)
-        if model.method != cls.method:
-            raise InputError(f"{path} is a model of {model.method}, not of {cls.method}; resume it with its own class")
-        state = load_state(path)
+        model, state = load_with_state(path, cls.method)
         plain = dict(model.parameters["calibrator"])
         inner = registered(plain.pop("method"))
         inner.set_params(**{name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()})

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.typing import FloatArray
-from mcnet.plots.style import AFTER, BEFORE, Spec, axis, layout, numbers, ratio_axis, reference_line
+from mcnet.plots.style import AFTER, BEFORE, Spec, axis, error_bars, layout, numbers, ratio_axis, reference_line
 
 __all__ = ["Drift", "draw_drift", "period_places"]
 
@@ -117,15 +117,7 @@ def _points(drift: Drift, series: int, places: list[Any], chosen: NDArray[np.boo
             f"<b>%{{text}}</b>, {drift.series[series]}<br>PCOC %{{y:.3f}} "
             "(%{customdata[0]:.3f} … %{customdata[1]:.3f})<br>weight %{customdata[2]:,.0f}<extra></extra>"
         ),
-        "error_y": {
-            "type": "data",
-            "symmetric": False,
-            "array": numbers(high - pcoc),
-            "arrayminus": numbers(pcoc - low),
-            "color": colour,
-            "thickness": 1.25,
-            "width": 0,
-        },
+        "error_y": error_bars(pcoc, low, high, colour, 1.25),
     }
 
 

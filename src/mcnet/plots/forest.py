@@ -6,7 +6,18 @@ from typing import Any, Protocol
 import numpy as np
 
 from mcnet._shared.typing import FloatArray
-from mcnet.plots.style import AFTER, BEFORE, Spec, axis, layout, numbers, ratio_axis, ratio_reach, reference_line
+from mcnet.plots.style import (
+    AFTER,
+    BEFORE,
+    Spec,
+    axis,
+    error_bars,
+    layout,
+    numbers,
+    ratio_axis,
+    ratio_reach,
+    reference_line,
+)
 
 __all__ = ["Forest", "PcocTable", "draw_forest", "prepare_forest"]
 
@@ -144,14 +155,6 @@ def _points(forest: Forest, series: int, name: str, colour: str, places: FloatAr
             "<br>%{customdata[1]:,.0f} positives of %{customdata[0]:,.0f}"
             "<br>%{customdata[2]:,.1f} positives off<extra></extra>"
         ),
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": numbers(high - pcoc),
-            "arrayminus": numbers(pcoc - low),
-            "color": colour,
-            "thickness": 1.5,
-            "width": 0,
-        },
+        "error_x": error_bars(pcoc, low, high, colour, 1.5),
         "marker": {"color": colour, "size": 8, "symbol": symbol, "line": {"width": 1.5, "color": colour}},
     }

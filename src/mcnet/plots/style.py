@@ -17,6 +17,7 @@ __all__ = [
     "Spec",
     "as_plotly",
     "axis",
+    "error_bars",
     "layout",
     "looks_logarithmic",
     "numbers",
@@ -46,6 +47,19 @@ def numbers(values: ArrayLike) -> list[float | None]:
     """
     column = np.asarray(values, dtype=np.float64)
     return [float(f"{value:.{_SIGNIFICANT_DIGITS}g}") if np.isfinite(value) else None for value in column.tolist()]
+
+
+def error_bars(value: FloatArray, low: FloatArray, high: FloatArray, colour: str, thickness: float) -> dict[str, Any]:
+    """Return the error bars of points, from `low` to `high`."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": numbers(high - value),
+        "arrayminus": numbers(value - low),
+        "color": colour,
+        "thickness": thickness,
+        "width": 0,
+    }
 
 
 def translucent(colour: str, opacity: float) -> str:

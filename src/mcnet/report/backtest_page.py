@@ -67,7 +67,7 @@ def write_backtest_report(path: str | PathLike[str], backtest: Backtest, *, titl
         facts=_facts(backtest),
         count=count,
         style=read_asset("page.css"),
-        script=read_asset("page.js"),
+        script=read_asset("unpack.js") + read_asset("page.js"),
         plotly=packed_plotly(),
         data=packed_data([{"method": TRACKER, "order": "", "views": views, "forests": []}]),
     )

@@ -1,22 +1,6 @@
-"use strict";
 (async () => {
-  const byId = (id) => document.getElementById(id);
-
-  async function unpacked(id) {
-    const bytes = Uint8Array.from(atob(byId(id).textContent), (letter) => letter.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new Response(stream).text();
-  }
-
-  if (typeof DecompressionStream === "undefined") {
-    byId("trouble").textContent = "The figures need a browser of 2023 or later; the tables above are complete.";
-    byId("trouble").hidden = false;
-    return;
-  }
-  const library = document.createElement("script");
-  library.textContent = await unpacked("plotly-packed");
-  document.head.append(library);
-  const figures = JSON.parse(await unpacked("data-packed"));
+  const figures = await figureData();
+  if (figures === null) return;
   const ink = () => getComputedStyle(document.documentElement).getPropertyValue("--quiet").trim();
 
   function draw() {

@@ -95,7 +95,7 @@ def write_monitor_page(
         left_out=count(len(table) - _MOST_LINES) if len(table) > _MOST_LINES else "",
         figures=list(figures),
         style=read_asset("page.css"),
-        script=read_asset("monitor.js"),
+        script=read_asset("unpack.js") + read_asset("monitor.js"),
         plotly=packed_plotly(),
         data=packed_data(list(figures.values())),
     )

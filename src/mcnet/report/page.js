@@ -1,26 +1,6 @@
-"use strict";
 (async () => {
-  const byId = (id) => document.getElementById(id);
-
-  async function unpacked(id) {
-    const bytes = Uint8Array.from(atob(byId(id).textContent), (letter) => letter.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new Response(stream).text();
-  }
-
-  function explain(words) {
-    byId("trouble").textContent = words;
-    byId("trouble").hidden = false;
-  }
-
-  if (typeof DecompressionStream === "undefined") {
-    explain("The figures need a browser of 2023 or later; the tables above are complete.");
-    return;
-  }
-  const library = document.createElement("script");
-  library.textContent = await unpacked("plotly-packed");
-  document.head.append(library);
-  const data = JSON.parse(await unpacked("data-packed"));
+  const data = await figureData();
+  if (data === null) return;
 
   // On paper a figure has the width of a sheet between its margins, whatever the screen's.
   const paper = { width: 680, ink: "#444" };

@@ -97,7 +97,7 @@ def write_report(
         timelines=list(timelines),
         count=count,
         style=read_asset("page.css"),
-        script=read_asset("page.js"),
+        script=read_asset("unpack.js") + read_asset("page.js"),
         plotly=packed_plotly(),
         data=packed_data([_method_data(r, after[r.method], rows, offered, before, evaluated[r.method]) for r in shown]),
     )

@@ -70,6 +70,15 @@ class Accumulator:
     def _worth_a_block(self, cells: int) -> bool:
         return cells <= _MOST_DENSE_CELLS and (self._dense is not None or cells <= _DENSE_CELLS_PER_ROW * self.rows)
 
+    def has_more_cells(self, number: int) -> bool:
+        """Tell whether there are more cells than this, and adding up equal ones does not leave half as many."""
+        if len(self._sparse) > number:
+            self._sparse = self._sparse.added_up()
+            self._compact = len(self._sparse)
+            if 2 * len(self._sparse) > number:  # else every further batch would have to be added up anew
+                return True
+        return self._dense is not None and int(np.count_nonzero(self._dense[:, :, 0])) > number
+
     def finish(self) -> tuple[Contexts, Cells]:
         """Return the contexts that have rows, in canonical order, and their cells."""
         cells = self._sparse

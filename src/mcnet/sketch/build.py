@@ -1,7 +1,7 @@
 """Rows to sketch: the one loop through which every row goes, from columns in memory and from log files alike."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,7 @@ from mcnet.sketch.folds import MOST_FOLDS, assign_folds, check_folds, folds_colu
 from mcnet.sketch.grid import Resolution, make_grid
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["Batch", "ColumnNames", "RowReading", "sketch_batches"]
+__all__ = ["Batch", "ColumnNames", "RowReading", "sketch_batches", "sketch_parts"]
 
 _VALUES_WORTH_A_WARNING = 1_000
 """A field with more values than this, most of them with a single row, is probably an id."""
@@ -96,34 +96,64 @@ def sketch_batches(
     columns : the names of the columns to remember in the sketch.
     sources : short digests of what the rows come from; by default of the sketch itself.
     """
+    (sketch,) = sketch_parts(batches, names, reading, columns=columns, sources=sources)
+    _warn_of_ids(sketch)
+    _warn_of_swapped_columns(sketch, names)
+    return sketch
+
+
+def sketch_parts(
+    batches: Iterable[Batch],
+    names: ColumnNames,
+    reading: RowReading,
+    *,
+    columns: Mapping[str, str] | None = None,
+    sources: tuple[str, ...] | None = None,
+    most_cells: int | None = None,
+) -> Iterator[Sketch]:
+    """Validate batches of rows and add them up, in several sketches where one would have too many cells.
+
+    Parameters
+    ----------
+    batches, names, reading, columns, sources : as in `sketch_batches`.
+    most_cells : a sketch that has grown beyond so many cells is yielded, and a new one begun; None for one sketch.
+
+    Yields
+    ------
+    Sketch : their sum has all rows; there is at least one.
+    """
     grid = make_grid(reading.resolution)
-    accumulator = Accumulator(grid, MOST_FOLDS if reading.folds is None else check_folds(reading.folds))
-    rows = 0
+    folds = MOST_FOLDS if reading.folds is None else check_folds(reading.folds)
+
+    def finished(accumulator: Accumulator) -> Sketch:
+        contexts, cells = accumulator.finish()
+        return Sketch(
+            contexts,
+            cells,
+            grid.resolution,
+            int(np.max(cells.fold)) + 1 if reading.folds is None else reading.folds,
+            accumulator.rows,
+            columns=dict(columns or {}),
+            score_type=reading.score_type,
+            negatives_kept=float(reading.negatives_kept),
+            known_sources=sources,
+        )
+
+    accumulator, rows, parts = Accumulator(grid, folds), 0, 0
     for batch in batches:
         if len(batch) == 0:
             continue
         _add(accumulator, batch, names, reading)
         rows += len(batch)
+        if most_cells is not None and accumulator.has_more_cells(most_cells):
+            yield finished(accumulator)
+            accumulator, parts = Accumulator(grid, folds), parts + 1
     if rows == 0:
         raise InputError(f"{names.source} has no rows; at least one row is needed")
-    if accumulator.rows == 0:
+    if accumulator.rows:
+        yield finished(accumulator)
+    elif parts == 0:
         raise InputError(f"every row of {names.source} has weight 0; at least one row with a weight above 0 is needed")
-    contexts, cells = accumulator.finish()
-    folds = int(np.max(cells.fold)) + 1 if reading.folds is None else reading.folds
-    sketch = Sketch(
-        contexts,
-        cells,
-        grid.resolution,
-        int(folds),
-        accumulator.rows,
-        columns=dict(columns or {}),
-        score_type=reading.score_type,
-        negatives_kept=float(reading.negatives_kept),
-        known_sources=sources,
-    )
-    _warn_of_ids(sketch)
-    _warn_of_swapped_columns(sketch, names)
-    return sketch
 
 
 def _add(accumulator: Accumulator, batch: Batch, names: ColumnNames, reading: RowReading) -> None:

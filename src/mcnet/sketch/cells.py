@@ -7,7 +7,10 @@ from numpy.typing import NDArray
 
 from mcnet._shared.typing import FloatArray, IntArray
 
-__all__ = ["Cells"]
+__all__ = ["Cells", "scaled_cells"]
+
+_LEAST_WEIGHT = 1e-250
+"""Cells below this weight are dropped when they are scaled."""
 
 
 @dataclass(frozen=True)
@@ -68,3 +71,10 @@ class Cells:
         # One number per cell, its place in the last bits: whole numbers are sorted faster than places are.
         number = (self.context.astype(np.int64) * keys + (self.key - lowest)) * folds + self.fold
         return np.sort((number << bits) + np.arange(len(self))) & ((1 << bits) - 1)
+
+
+def scaled_cells(cells: Cells, factor: float) -> Cells:
+    """Return the cells with all sums times a factor."""
+    scaled = Cells(cells.context, cells.key, cells.fold, cells.sums * factor)
+    # After years of decay a cell that nobody fills comes to numbers too small to divide by.
+    return scaled.take(scaled.sums[:, 0] > _LEAST_WEIGHT)

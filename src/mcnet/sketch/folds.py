@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from mcnet._shared.typing import FloatArray
 from mcnet.data.columns import DescribeRow, as_floats, describe_row
 from mcnet.errors import InputError
+from mcnet.sketch.cells import Cells
 
-__all__ = ["MOST_FOLDS", "assign_folds", "check_folds", "folds_column", "split_counts"]
+__all__ = ["MOST_FOLDS", "assign_folds", "check_folds", "folds_column", "split_cells", "split_counts"]
 
 MOST_FOLDS = 100
 
@@ -72,3 +73,16 @@ def split_counts(weight: FloatArray, positives: FloatArray, folds: int, seed: in
         kinds.append(shares + rest)
     negatives, positive = kinds
     return negatives + positive, positive
+
+
+def split_cells(cells: Cells, folds: int, seed: int) -> Cells:
+    """Split the rows behind each cell into folds at random; the folds of a cell add up to it."""
+    total, positions = cells.sums[:, 0], cells.sums[:, 2]
+    weight, positives = split_counts(total, cells.sums[:, 1], folds, seed)
+    cell, fold = np.nonzero(weight)
+    # Whole positions stay whole: each fold has the part below its share, and the last one what is left.
+    shares = np.floor(weight * (positions / total)[:, None])
+    last = weight.shape[1] - 1 - np.argmax(weight[:, ::-1] > 0.0, axis=1)
+    shares[np.arange(len(shares)), last] += positions - shares.sum(axis=1)
+    sums = np.column_stack([weight[cell, fold], positives[cell, fold], shares[cell, fold]])
+    return Cells(cells.context[cell], cells.key[cell], fold.astype(np.int16), sums).added_up()

@@ -9,11 +9,12 @@ from mcnet._shared.typing import ScoreType
 from mcnet._shared.user_warnings import warn
 from mcnet.data.automatic_period import AutomaticPeriod
 from mcnet.data.fields import FieldColumn, field_columns
-from mcnet.data.files import batches, describe_row_in, expand_paths, open_log, source_name
+from mcnet.data.files import FilePaths, batches, describe_row_in, expand_paths, open_log, source_name
 from mcnet.data.periods import cut_to_periods
 from mcnet.data.tables import column_names, is_lazy, is_table
 from mcnet.errors import InputError
-from mcnet.sketch.build import Batch, ColumnNames, RowReading, sketch_batches
+from mcnet.sketch.build import Batch, ColumnNames, RowReading, sketch_batches, sketch_parts
+from mcnet.sketch.field_views import rename_values
 from mcnet.sketch.folds import check_folds
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.rows import sketch_columns
@@ -23,7 +24,7 @@ from mcnet.sketch.sources import file_digests
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["scan"]
+__all__ = ["scan", "scan_in_parts"]
 
 
 def scan(
@@ -77,15 +78,42 @@ def scan(
         raise InputError(
             f"scan was given {type(rows).__name__}; give files or a table, or columns to mcnet.Sketch.from_rows"
         )
-    paths = expand_paths(rows)
-    sources = file_digests(paths)
-    if len(set(sources)) < len(sources):
-        warn(f"{len(sources) - len(set(sources)):,} of the {len(sources):,} files are copies of others; all are read")
-    names = replace(names, source=source_name(rows), describe_row=describe_row_in(paths))
-    frame = open_log(paths, numbers=chosen.numbers, texts=fields)
-    found = chosen.batches(frame, names.source, progress)
-    unique = tuple(dict.fromkeys(sources))
-    return chosen.in_final_periods(sketch_batches(found, names, reading, columns=remembered, sources=unique))
+    found, names, sources = chosen.file_batches(rows, names, progress)
+    return chosen.in_final_periods(sketch_batches(found, names, reading, columns=remembered, sources=sources))
+
+
+def scan_in_parts(
+    files: FilePaths,
+    *,
+    score: str,
+    label: str,
+    field: Sequence[str],
+    weight: str | None,
+    resolution: Resolution,
+    score_type: ScoreType,
+    negatives_kept: float,
+    every: Mapping[str, str],
+    most_cells: int,
+    progress: Callable[[int], Any] | None = None,
+) -> Iterator[Sketch]:
+    """Sketch log files in one pass, in several sketches where one would have too many cells to keep in memory.
+
+    Parameters
+    ----------
+    files, score, label, field, weight, resolution, score_type, negatives_kept, every, progress : as in `scan`.
+    most_cells : a sketch that has grown beyond so many cells is yielded, and a new one begun.
+
+    Yields
+    ------
+    Sketch : their sum is what `scan` returns.
+    """
+    fields = list(field)
+    _check_columns(score, label, weight, 1, fields, every)
+    remembered = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
+    chosen = _Columns(score, label, weight, None, fields, every)
+    reading = RowReading(1, resolution, score_type, negatives_kept)
+    found, names, sources = chosen.file_batches(files, ColumnNames(score, label, weight or "weight"), progress)
+    yield from sketch_parts(found, names, reading, columns=remembered, sources=sources, most_cells=most_cells)
 
 
 def _check_columns(
@@ -147,8 +175,21 @@ class _Columns:
         for name, every in self.every.items():
             texts = every.final_texts() if isinstance(every, AutomaticPeriod) else None
             if texts is not None:
-                sketch = sketch.renamed_values(name, texts)
+                sketch = rename_values(sketch, name, texts)
         return sketch
+
+    def file_batches(
+        self, files: FilePaths, names: ColumnNames, progress: Callable[[int], Any] | None
+    ) -> tuple[Iterator[Batch], ColumnNames, tuple[str, ...]]:
+        """Return the rows of log files, what messages call them, and a digest of each file."""
+        paths = expand_paths(files)
+        sources = file_digests(paths)
+        unique = tuple(dict.fromkeys(sources))
+        if len(unique) < len(sources):
+            warn(f"{len(sources) - len(unique):,} of the {len(sources):,} files are copies of others; all are read")
+        names = replace(names, source=source_name(files), describe_row=describe_row_in(paths))
+        frame = open_log(paths, numbers=self.numbers, texts=self.fields)
+        return self.batches(frame, names.source, progress), names, unique
 
     def batches(self, frame: "pl.LazyFrame", source: str, progress: Callable[[int], Any] | None) -> Iterator[Batch]:
         """Yield the rows of a lazy table."""

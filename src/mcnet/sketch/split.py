@@ -1,30 +1,30 @@
 """Split a sketch by the values of a field."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mcnet.data.fields import MISSING_LABEL, sort_key
-from mcnet.errors import InputError
 from mcnet.sketch.cells import Cells
+from mcnet.sketch.field_views import require_fields
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["sketches_by"]
 
 
-def sketches_by(sketch: Sketch, name: str) -> dict[str, Sketch]:
+def sketches_by(sketch: Sketch, name: str, wanted: Collection[str] | None = None) -> dict[str, Sketch]:
     """Return one sketch per value of a field (a day, an hour), in order, without that field.
 
-    Scan the time column as one more field, and this splits the sketch by time.
+    Scan the time column as one more field, and this splits the sketch by time. `wanted` names the values to return;
+    None for all.
 
     >>> sketch = Sketch.from_rows([0.1, 0.2], [0, 1], field={"country": ["NL", "NL"], "day": ["mon", "tue"]})
     >>> {day: part.total_weight for day, part in sketches_by(sketch, "day").items()}
     {'mon': 1.0, 'tue': 1.0}
     """
-    if name not in sketch.contexts.names:
-        raise InputError(f"the sketch has no field {name!r}; it has {', '.join(sketch.contexts.names) or 'none'}")
+    require_fields(sketch, [name])
     place = sketch.contexts.names.index(name)
     codes = sketch.contexts.table[sketch.context, place]
     others = [other for other in sketch.contexts.names if other != name]
@@ -35,7 +35,8 @@ def sketches_by(sketch: Sketch, name: str) -> dict[str, Sketch]:
     ends = np.searchsorted(codes[by_code], np.arange(len(values) + 1))
     for code in sorted(range(len(values)), key=_by_number_or_text(values)):
         value, inside = values[code], by_code[ends[code] : ends[code + 1]]
-        if len(inside):
+        said = MISSING_LABEL if value is None else value
+        if len(inside) and (wanted is None or said in wanted):
             # Contexts that a period lacks go too: only() keeps what its cells use.
             used, renumbered = np.unique(sketch.context[inside], return_inverse=True)
             kept = sketch.cells.take(inside)
@@ -44,7 +45,7 @@ def sketches_by(sketch: Sketch, name: str) -> dict[str, Sketch]:
             contexts = sketch.contexts.subset(used)
             # Parts of one sketch may be added again, so each is a source of its own.
             part = replace(sketch, contexts=contexts, cells=cells, rows=round(sketch.rows * share), known_sources=None)
-            parts[MISSING_LABEL if value is None else value] = part.only(*others)
+            parts[said] = part.only(*others)
     return parts
 
 

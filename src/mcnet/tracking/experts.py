@@ -22,6 +22,7 @@ from mcnet.data.contexts import ANY, Contexts
 from mcnet.errors import InputError
 from mcnet.model.file import model_document, model_of
 from mcnet.model.model import CalibrationModel
+from mcnet.sketch.field_views import value_order_of
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["BAYES", "Expert", "FamilyExpert", "ModelExpert", "check_method", "expert_from_state", "fit_expert"]
@@ -71,7 +72,7 @@ class FamilyExpert:
 
     def uncertainty(self, sketch: Sketch) -> CurveUncertainty:
         """Return the posterior variances of the curves, given the rows that they were fitted on."""
-        sketch = sketch.with_values_like(self.contexts)
+        sketch = value_order_of(self.contexts, sketch)
         fit = _fit(sketch, start=self.fit, covariance=True)
         return uncertainty_of(fit, family_of(fit, self.limit))
 
@@ -150,7 +151,7 @@ def fit_expert(method: str, sketch: Sketch, earlier: Expert | None) -> Expert | 
             return ModelExpert(calibrator(method).fit_sketch(sketch).model_)
     start = None
     if isinstance(earlier, FamilyExpert):
-        sketch, start = sketch.with_values_like(earlier.contexts), earlier.fit
+        sketch, start = value_order_of(earlier.contexts, sketch), earlier.fit
     return FamilyExpert(sketch.contexts, _fit(sketch, start, covariance=False), belief_limit(sketch.total_weight))
 
 

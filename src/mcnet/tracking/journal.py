@@ -1,6 +1,7 @@
 """The journal: the past as a folder of sketches, one per period and source."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,8 @@ from mcnet.data.fields import MISSING_LABEL
 from mcnet.data.files import FilePaths, expand_paths
 from mcnet.errors import InputError
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
-from mcnet.sketch.scan import scan
+from mcnet.sketch.scan import scan_in_parts
 from mcnet.sketch.sketch import Sketch
-from mcnet.sketch.split import sketches_by
 from mcnet.tracking.journal_additions import Added, commit_parts, entry_of, remove_source
 from mcnet.tracking.journal_entries import Batch, Entry, counted_entries, latest_entries
 from mcnet.tracking.journal_files import (
@@ -23,6 +23,7 @@ from mcnet.tracking.journal_files import (
     remove_leftovers,
     require_journal,
 )
+from mcnet.tracking.journal_parts import MOST_CELLS_IN_MEMORY, PeriodParts, period_parts
 from mcnet.tracking.journal_sketches import period_factors, period_sketches, weighted_sum
 from mcnet.tracking.period import period_text, periods_between, sorted_periods
 
@@ -94,7 +95,7 @@ class Journal:
             raise InputError(f"add was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
         if len(sketch) == 0:
             raise InputError("the sketch has no rows; at least one row is needed")
-        return self._commit([entry_of(sketch, period_text(period), source, age)], replace=replace)
+        return self._commit(lambda: [entry_of(sketch, period_text(period), source, age)], replace=replace)
 
     def add_parts(self, parts: Mapping[Any, Sketch], *, source: str, replace: bool = False) -> Added:
         """Add the rows of many periods from one source as a whole.
@@ -109,7 +110,8 @@ class Journal:
         Added : what changed.
         """
         return self._commit(
-            [entry_of(part, period_text(period), source, None) for period, part in parts.items()], replace=replace
+            lambda: (entry_of(part, period_text(period), source, None) for period, part in parts.items()),
+            replace=replace,
         )
 
     def add_files(
@@ -132,6 +134,8 @@ class Journal:
     ) -> Added:
         """Add log files whose rows lie in many periods, in one pass; each file is a source and is added as a whole.
 
+        Memory is bounded: cells of very many periods wait on disk until they are added up.
+
         Parameters
         ----------
         files : Parquet, CSV or Arrow files, globs or folders.
@@ -153,7 +157,7 @@ class Journal:
         known: list[str] = []
         rows = 0
         for path in paths:
-            read = scan(
+            read = scan_in_parts(
                 [path],
                 score=score,
                 label=label,
@@ -164,18 +168,18 @@ class Journal:
                 resolution=resolution,
                 every={time: every},
                 progress=progress,
+                most_cells=MOST_CELLS_IN_MEMORY,
             )
-            parts = sketches_by(read, time)
-            if MISSING_LABEL in parts:
-                raise InputError(f"{path} has rows without a moment in {time}; drop these rows, or give them one")
-            entries = [entry_of(part, period_text(text), source or fspath(path), age) for text, part in parts.items()]
-            added = self._commit(entries, replace=replace)
+            with period_parts(read, time) as parts:
+                if MISSING_LABEL in parts.cells:
+                    raise InputError(f"{path} has rows without a moment in {time}; drop these rows, or give them one")
+                added = self._commit(partial(_described, parts, source or fspath(path), age), replace=replace)
             periods += added.periods
             known += added.known
             rows += added.rows
         return Added(tuple(sorted_periods(list(set(periods)))), rows, tuple(sorted_periods(list(set(known)))))
 
-    def _commit(self, parts: list[tuple[Entry, Sketch]], *, replace: bool) -> Added:
+    def _commit(self, parts: Callable[[], Iterable[tuple[Entry, Sketch]]], *, replace: bool) -> Added:
         require_journal(self.path, create=True)
         with locked(self.path):
             remove_leftovers(self.path)
@@ -319,3 +323,7 @@ class Journal:
         """
         require_journal(self.path, create=False)
         return journal_problems(self.path)
+
+
+def _described(parts: PeriodParts, source: str, age: float | None) -> Iterator[tuple[Entry, Sketch]]:
+    return (entry_of(sketch, period_text(text), source, age) for text, sketch in parts.sketches())

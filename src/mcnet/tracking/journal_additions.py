@@ -1,6 +1,6 @@
 """Add to a journal and remove from it: which rows are new, known, replaced or refused."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,14 +45,25 @@ def entry_of(sketch: Sketch, period: str, source: str | None, age: float | None)
     return entry, sketch
 
 
-def commit_parts(root: Path, batches: Sequence[Batch], parts: list[tuple[Entry, Sketch]], *, replace: bool) -> Added:
-    """Commit what is not there yet as one batch; the caller has the lock of the journal."""
+def commit_parts(
+    root: Path, batches: Sequence[Batch], parts: Callable[[], Iterable[tuple[Entry, Sketch]]], *, replace: bool
+) -> Added:
+    """Commit what is not there yet as one batch; the caller has the lock of the journal.
+
+    `parts` gives the entries with their rows, and is called twice, so that one period at a time is in memory: first to
+    find out what is new, then to write it.
+    """
     there = {entry_key(entry): entry for entry in counted_entries(batches).values()}
     merged = {(source, period, age): digest for b in batches for source, period, digest, age in b.includes}
-    _check_alike(parts[0][1], batches)
-    sorted_periods(list({entry.period for entry, _ in parts} | {entry.period for entry in there.values()}))
-    fresh, known = [], []
-    for entry, sketch in parts:
+    given: list[Entry] = []
+    for entry, sketch in parts():
+        if not given:
+            _check_alike(sketch, batches)
+        given.append(entry)
+    sorted_periods(list({entry.period for entry in given} | {entry.period for entry in there.values()}))
+    fresh: list[Entry] = []
+    known: list[str] = []
+    for entry in given:
         key = entry_key(entry)
         before = there[key].digest if key in there else merged.get(key)
         if before == entry.digest:
@@ -68,10 +79,12 @@ def commit_parts(root: Path, batches: Sequence[Batch], parts: list[tuple[Entry, 
                 f"{entry.source} gave {there[key].rows:,} other rows for {entry.period} before; pass "
                 "replace=True (--replace) to put these in their place, or give late rows a source of their own"
             )
-        fresh.append((entry, sketch))
+        fresh.append(entry)
     if fresh:
-        commit_batch(root, 1 + max((batch.serial for batch in batches), default=0), fresh)
-    return Added(tuple(entry.period for entry, _ in fresh), sum(entry.rows for entry, _ in fresh), tuple(known))
+        new = set(fresh)
+        written = ((entry, sketch) for entry, sketch in parts() if entry in new)
+        commit_batch(root, 1 + max((batch.serial for batch in batches), default=0), written)
+    return Added(tuple(entry.period for entry in fresh), sum(entry.rows for entry in fresh), tuple(known))
 
 
 def _check_alike(sketch: Sketch, batches: Sequence[Batch]) -> None:
@@ -95,12 +108,12 @@ def remove_source(root: Path, batches: Sequence[Batch], source: str, wanted: str
         gone = [e for e in batch.entries if e.source == source and wanted in (None, e.period)]
         if not gone:
             continue
-        kept = [(e, Sketch.load(batch.folder / e.file)) for e in batch.entries if e not in gone]
+        kept = [e for e in batch.entries if e not in gone]
         removed += sum(e.rows for e in gone if (batch.serial, e.file, e.source, e.age) in counted)
         if kept:
             # The new batch takes the serial of the old one, which is removed next; were both to stay, equal
             # entries count once.
-            commit_batch(root, batch.serial, kept)
+            commit_batch(root, batch.serial, ((e, Sketch.load(batch.folder / e.file)) for e in kept))
         remove_batch(batch)
     if any(source == name and wanted in (None, when) for b in batches for name, when, *_ in b.includes):
         raise InputError(f"what {source} gave is compacted and cannot be taken out any more")

@@ -18,7 +18,7 @@ from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.clock import Clock
-from mcnet.tracking.coming_period import ComingPeriod, expert_uncertainties
+from mcnet.tracking.coming_period import ComingPeriod
 from mcnet.tracking.effects import EffectVariance
 from mcnet.tracking.forecast import Forecast, balanced_level, compiled
 from mcnet.tracking.memories import Memory, coarse
@@ -234,15 +234,18 @@ class Learner:
         """Return the latest forecast as a model of plain curves."""
         rows = self.everything.sketch
         assert rows is not None
-        contexts = self.contexts.completed(EVERY_COMBINATION)
+        contexts, latest = self.contexts.completed(EVERY_COMBINATION), self.forecasts[-1]
+        curves = compiled(latest, contexts, belief_limit(rows.total_weight))
+        effects = self.level_spread.value + self.value_spread.value
         memories = None if self.given_memories is None else list(self.given_memories)
         return CalibrationModel(
             method="tracker",
             parameters={"method": self.method, "memories": memories, "delay": self.delay},
             contexts=contexts,
-            curves=compiled(self.forecasts[-1], contexts, belief_limit(rows.total_weight)),
+            curves=curves,
             score_type=rows.score_type,
             total_weight=rows.total_weight,
+            uncertainty=ComingPeriod(latest, curves, contexts, [memory.sketch for memory in self.memories], effects),
             provenance={
                 "rows": rows.rows,
                 "weight": rows.total_weight,
@@ -256,10 +259,3 @@ class Learner:
                 "library": f"mcnet {__version__}",
             },
         )
-
-    def coming_period(self) -> ComingPeriod:
-        """Return the uncertainty of the period that the latest forecast is for."""
-        latest = self.forecasts[-1]
-        experts = expert_uncertainties(latest, [memory.sketch for memory in self.memories])
-        contexts = self.contexts.completed(EVERY_COMBINATION)
-        return ComingPeriod(latest, contexts, experts, self.level_spread.value + self.value_spread.value)

@@ -11,7 +11,6 @@ from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.data.columns import as_array, scores_column
 from mcnet.data.fields import field_columns
 from mcnet.errors import InputError, NotFittedError
-from mcnet.model.intervals import Bands, check_level
 from mcnet.model.model import CalibrationModel
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.experts import BAYES, check_method
@@ -153,13 +152,8 @@ class Tracker:
     def _compiled(self) -> CalibrationModel:
         return self._learner.model()
 
-    @cached_property
-    def _bands(self) -> Bands:
-        return Bands(self._learner.coming_period())
-
     def _forget_compiled(self) -> None:
-        for name in ("_compiled", "_bands"):
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("_compiled", None)
 
     def predict(self, scores: Any, field: Any = None, *, score_type: ScoreType | None = None) -> FloatArray:
         """Return the probability of each row of the coming period: what `model_` gives.
@@ -180,22 +174,14 @@ class Tracker:
 
         It includes the uncertainty of the curves and what a period may change: how far the level of a period, and of a
         field value within it, has been from its forecast. It is not that of a single click. Both ends rise with the
-        score, and what `predict` gives lies between them.
+        score, and what `predict` gives lies between them. `model_` has the same intervals, also once it is saved.
 
         Parameters
         ----------
         scores, field, score_type : as in `predict`.
         level : the probability that the interval includes the rate.
         """
-        check_level(level)
-        model = self.model_
-        score = np.atleast_1d(scores_column(scores, score_type=score_type or model.score_type))
-        served = model.predict(score, field, score_type="probability")
-        codes = np.zeros((len(score), 0), dtype=np.int32)
-        if model.fields:
-            codes = model.contexts.field_codes(field_columns(field))
-        low, high = self._bands(score, codes, float(level))
-        return np.minimum(low, served), np.maximum(high, served)
+        return self.model_.interval(scores, field, level, score_type=score_type)
 
     def plot(self, field: Any = None) -> Any:
         """Show the curves for the coming period as a Plotly figure."""

@@ -1,0 +1,55 @@
+"""Sums of sketches."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mcnet._shared.user_warnings import warn
+from mcnet.errors import InputError
+from mcnet.sketch.cells import Cells
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["sum_of_sketches"]
+
+
+def sum_of_sketches(sketches: Sequence[Sketch]) -> Sketch:
+    """Return the sum of one or more sketches; see `Sketch.merged`."""
+    if not sketches:
+        raise InputError("there is no sketch to merge; give at least one")
+    if len(sketches) > 1:
+        counts = Counter(source for sketch in sketches for source in sketch.sources)
+        repeated = sum(count > 1 for count in counts.values())
+        if repeated:
+            warn(
+                f"{repeated:,} of the {len(counts):,} sources of these sketches are in more than one of them: "
+                "the rows of these count more than once"
+            )
+    total = sketches[0]
+    for sketch in sketches[1:]:
+        total = _sum(total, sketch)
+    return total
+
+
+def _sum(one: Sketch, other: Sketch) -> Sketch:
+    for what, here, there in (
+        ("resolution", one.resolution, other.resolution),
+        ("fields", one.contexts.names, other.contexts.names),
+        ("folds", one.folds, other.folds),
+        ("score type", one.score_type, other.score_type),
+    ):
+        if here != there:
+            raise InputError(f"sketches of different {what} do not add up: {here} and {there}; make both alike")
+    contexts, first, second = one.contexts.united(other.contexts)
+    both = Cells.concatenate(
+        Cells(first[one.context], one.cells.key, one.fold, one.cells.sums),
+        Cells(second[other.context], other.cells.key, other.fold, other.cells.sums),
+    )
+    return replace(
+        one,
+        contexts=contexts,
+        cells=both.added_up(),
+        rows=one.rows + other.rows,
+        columns={name: column for name, column in one.columns.items() if other.columns.get(name) == column},
+        negatives_kept=one.negatives_kept if one.negatives_kept == other.negatives_kept else None,
+        known_sources=tuple(dict.fromkeys((*one.sources, *other.sources))),
+    )
