@@ -15,6 +15,7 @@ from mcnet.calibrators.registry import calibrator, methods
 from mcnet.calibrators.sir import SIR
 from mcnet.datasets.simulator import simulate
 from mcnet.errors import (
+    BusyError,
     CalibrationWarning,
     FileFormatError,
     InputError,
@@ -22,6 +23,7 @@ from mcnet.errors import (
     NotFittedError,
     NotSupportedError,
 )
+from mcnet.loop.job import Update, update
 from mcnet.metrics.evaluate_sketch import evaluate_sketch
 from mcnet.metrics.evaluation import Evaluation, evaluate
 from mcnet.model.file import load
@@ -54,6 +56,7 @@ __all__ = [
     "Backtest",
     "BayesMCNet",
     "Beta",
+    "BusyError",
     "CalibratedClassifier",
     "CalibrationModel",
     "CalibrationWarning",
@@ -83,6 +86,7 @@ __all__ = [
     "Temperature",
     "Tracker",
     "TrackerExplanation",
+    "Update",
     "Version",
     "WithFeatures",
     "__version__",
@@ -97,6 +101,7 @@ __all__ = [
     "scan",
     "select",
     "simulate",
+    "update",
     "write_backtest_report",
     "write_report",
 ]

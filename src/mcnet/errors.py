@@ -1,6 +1,7 @@
 """Every error and warning of mcnet; each message says what was found, where, and what to do."""
 
 __all__ = [
+    "BusyError",
     "CalibrationWarning",
     "FileFormatError",
     "InputError",
@@ -28,6 +29,10 @@ class NotFittedError(McnetError, ValueError, AttributeError):
 
 class FileFormatError(McnetError, ValueError):
     """A file is not one of ours, is damaged, or comes from a newer version."""
+
+
+class BusyError(McnetError):
+    """Another process is at work on the same files; trying again later will do."""
 
 
 class CalibrationWarning(UserWarning):

@@ -15,7 +15,7 @@ from mcnet.errors import InputError
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["is_disk_full", "output_file", "remove_unfinished_files", "whole_file"]
+__all__ = ["flush", "is_disk_full", "output_file", "remove_unfinished_files", "whole_file"]
 
 _NAME_BYTES = 100
 """How much of the target's name the temporary name repeats: far below what every file system allows (143 or 255)."""
@@ -89,6 +89,15 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         _unfinished.discard(part)
         if lock >= 0:
             os.close(lock)
+
+
+def flush(path: str | os.PathLike[str]) -> None:
+    """Ask the system to bring a file or a folder to the disk, so that it outlives a loss of power."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def remove_unfinished_files() -> None:

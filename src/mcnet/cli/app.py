@@ -18,6 +18,7 @@ from mcnet.cli.paper import paper
 from mcnet.cli.serve import serve
 from mcnet.cli.show import show
 from mcnet.cli.sketch import merge, sketch
+from mcnet.cli.update import update
 from mcnet.cli.versions import diff, versions
 
 __all__ = ["app"]
@@ -39,6 +40,7 @@ for command in (
     backtest,
     monitor,
     serve,
+    update,
     show,
     export,
     sketch,
@@ -85,6 +87,7 @@ def mcnet(
       1   a threshold (--fail-if) was not met
       2   wrong use or input
       70  an unexpected error
+      75  another process is at work on the same files; try again later
       130, 143, 129  ended by an interrupt, SIGTERM, SIGHUP
 
     \b

@@ -13,7 +13,7 @@ CONFIG_NAME = "mcnet.toml"
 SHARED_KEYS = ("score", "label", "field", "weight", "negatives_kept", "logits")
 """Options that may stand at the top of the file and hold for every command that has them."""
 
-COMMANDS = ("compare", "fit", "apply", "evaluate", "backtest", "sketch", "journal", "monitor")
+COMMANDS = ("compare", "fit", "apply", "evaluate", "backtest", "sketch", "journal", "monitor", "update")
 """Commands that may have a table of their own in the file."""
 
 _READING_PART = {"journal": "add"}
@@ -36,6 +36,8 @@ _NEVER = frozenset(
         "state",
         "table",
         "folder",
+        "note",
+        "until",
     }
 )
 """Options that belong to one run: what is read, what is written, and what is printed."""

@@ -8,7 +8,6 @@ from mcnet.cli import options
 from mcnet.cli.printing import Printer, table
 
 if TYPE_CHECKING:
-    from mcnet.tracking.journal import Journal
     from mcnet.tracking.journal_additions import Added
 
 __all__ = ["journal"]
@@ -45,26 +44,12 @@ def add(
     label: options.Label = None,
     field: options.Fields = None,
     weight: options.Weight = None,
-    time: Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column of moments.")] = None,
-    every: Annotated[
-        str | None, typer.Option("--every", metavar="PERIOD", help="The length of a period: 15m, 1h, 1d, 1w.")
-    ] = None,
-    period: Annotated[
-        str | None,
-        typer.Option("--period", metavar="P", help="All rows lie in this period; for sketches, and logs without time."),
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option("--source", metavar="NAME", help="What to call the source; the path, if not given.")
-    ] = None,
-    age: Annotated[
-        float | None,
-        typer.Option(
-            "--age", min=0.0, metavar="N", help="Positives arrive late, and were counted N periods after the end."
-        ),
-    ] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace other rows that the same source gave for a period.")
-    ] = False,
+    time: options.Moments = None,
+    every: options.PeriodLength = None,
+    period: options.OnePeriod = None,
+    source: options.Source = None,
+    age: options.Age = None,
+    replace: options.Replace = False,
     logits: options.Logits = None,
     negatives_kept: options.NegativesKept = 1.0,
     json: options.Json = False,
@@ -83,7 +68,9 @@ def add(
     """
     from mcnet.cli.config import printer_of
     from mcnet.cli.files import columns_of, plain_interrupts, row_count
+    from mcnet.data.files import expand_paths
     from mcnet.errors import InputError
+    from mcnet.loop.new_rows import add_one_period
     from mcnet.sketch.read import are_sketches
     from mcnet.tracking.journal import Journal
 
@@ -100,7 +87,10 @@ def add(
     total = row_count(logs) if printer.lively and not finished else None
     with printer.progress("reading", total) as advance:
         if time is None:
-            found = _add_one_period(opened, logs, str(period), columns, told, advance)
+            paths = expand_paths(logs)
+            if source is not None and len(paths) > 1:
+                raise InputError(f"--source names one file, but {len(paths)} were given; add one at a time")
+            found = add_one_period(opened, paths, str(period), columns, told, advance)
         else:
             for name in ("score", "label"):
                 if columns[name] is None:
@@ -108,30 +98,6 @@ def add(
             found = opened.add_files(logs, **columns, time=time, every=str(every), **told, progress=advance)
     printer.note(_what_changed(found, folder))
     printer.result({"journal": folder, "rows": found.rows, "periods": found.periods, "known": found.known})
-
-
-def _add_one_period(
-    opened: "Journal", logs: list[str], period: str, columns: dict[str, Any], told: dict[str, Any], advance: Any
-) -> "Added":
-    """Add each file as a source of the same period."""
-    from mcnet.data.files import expand_paths
-    from mcnet.errors import InputError
-    from mcnet.sketch.read import sketch_files
-    from mcnet.tracking.journal_additions import Added
-
-    paths = expand_paths(logs)
-    if told["source"] is not None and len(paths) > 1:
-        raise InputError(f"--source names one file, but {len(paths)} were given; leave it out, or add one at a time")
-    periods: list[str] = []
-    known: list[str] = []
-    rows = 0
-    for path in paths:
-        made = sketch_files([path], **columns, progress=advance)
-        added = opened.add(made, period, **{**told, "source": told["source"] or str(path)})
-        periods += added.periods
-        known += added.known
-        rows += added.rows
-    return Added(tuple(dict.fromkeys(periods)), rows, tuple(dict.fromkeys(known)))
 
 
 def _what_changed(found: "Added", folder: str) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "Age",
     "Every",
     "Fields",
     "Folds",
@@ -18,12 +19,17 @@ __all__ = [
     "Method",
     "Methods",
     "ModelFile",
+    "Moments",
     "NegativesKept",
+    "OnePeriod",
     "Output",
     "Parameters",
+    "PeriodLength",
     "Quiet",
+    "Replace",
     "Score",
     "Since",
+    "Source",
     "Thresholds",
     "Time",
     "Until",
@@ -72,6 +78,24 @@ Every = Annotated[
         show_default=False,
     ),
 ]
+Moments = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column of moments.")]
+PeriodLength = Annotated[
+    str | None, typer.Option("--every", metavar="PERIOD", help="The length of a period: 15m, 1h, 1d, 1w.")
+]
+OnePeriod = Annotated[
+    str | None,
+    typer.Option("--period", metavar="P", help="All rows lie in this period; for sketches, and logs without time."),
+]
+Source = Annotated[
+    str | None, typer.Option("--source", metavar="NAME", help="What to call the source; the path, if not given.")
+]
+Age = Annotated[
+    float | None,
+    typer.Option(
+        "--age", min=0.0, metavar="N", help="Positives arrive late, and were counted N periods after the end."
+    ),
+]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace other rows that the same source gave for a period.")]
 Logits = Annotated[
     bool | None,
     typer.Option(

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mcnet._shared.json_lines import finite
 from mcnet._shared.terminal_text import one_line, safe_text
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\
 
 def _as_json(document: dict[str, Any]) -> str:
     unicode = (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
-    text = json.dumps(_plain(document), ensure_ascii=not unicode, allow_nan=False)
+    text = json.dumps(finite(document), ensure_ascii=not unicode, allow_nan=False)
     return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -144,13 +145,3 @@ def _short(number: float) -> str:
         if number >= size:
             return f"{number / size:.1f} {letter}"
     return f"{number:.0f}"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(name): _plain(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value

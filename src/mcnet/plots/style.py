@@ -23,6 +23,7 @@ __all__ = [
     "numbers",
     "ratio_axis",
     "ratio_reach",
+    "ratio_ticks",
     "reference_line",
     "span",
     "translucent",
@@ -119,10 +120,15 @@ def ratio_reach(ratios: FloatArray, low: FloatArray, high: FloatArray) -> float:
 def ratio_axis(title: str, low: float, high: float, **more: Any) -> dict[str, Any]:
     """Return a logarithmic axis between two ratios, on which twice and half are as far from 1."""
     ends = [float(np.log10(low)), float(np.log10(high))]
-    return axis(title, type="log", tickvals=_ratio_ticks(low, high), tickformat=".2~f", range=ends, **more)
+    return axis(title, type="log", tickvals=ratio_ticks(low, high), tickformat=".2~f", range=ends, **more)
 
 
-def _ratio_ticks(low: float, high: float) -> list[float]:
+def ratio_ticks(low: float, high: float) -> list[float]:
+    """Return the ticks of an axis between two ratios, 1 among them.
+
+    >>> ratio_ticks(0.85, 1.2)
+    [0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15]
+    """
     for step in (0.02, 0.05, 0.1, 0.2, 0.5):
         ticks = [1.0 + step * k for k in range(-8, 60)]
         inside = [round(t, 2) for t in ticks if low <= t <= high]

@@ -1,15 +1,16 @@
-"""A small picture of curves as SVG, for places that run no JavaScript."""
+"""Small pictures as SVG, for places that run no JavaScript: curves, and calibration over periods."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 
 import numpy as np
 
 from mcnet._shared.typing import FloatArray
 from mcnet.plots.curves import Line
-from mcnet.plots.style import LINES, looks_logarithmic
+from mcnet.plots.style import AFTER, BEFORE, LINES, looks_logarithmic, ratio_ticks
 
-__all__ = ["small_curves"]
+__all__ = ["Whiskers", "small_curves", "small_drift"]
 
 
 _WIDTH, _HEIGHT = 320, 200
@@ -84,4 +85,71 @@ def _diagonal(x: _Axis, y: _Axis) -> str:
     (a, b), (c, d) = x.at(ends), y.at(ends)
     return (
         f'<path d="M{a:.1f} {c:.1f}L{b:.1f} {d:.1f}" stroke="currentColor" stroke-opacity=".5" stroke-dasharray="2 3"/>'
+    )
+
+
+_DRIFT_WIDTH, _DRIFT_HEIGHT = 720, 260
+_DRIFT_LEFT, _DRIFT_TOP, _DRIFT_BOTTOM = 40, 26, 24
+_FARTHEST_RATIO = 3.0
+"""Whiskers and ratios beyond this are cut, so that one thin period does not flatten all others."""
+
+
+@dataclass(frozen=True)
+class Whiskers:
+    """Ratios with their intervals, one row (value, low, high) per period; NaN for what is unknown."""
+
+    label: str
+    ratios: FloatArray
+
+
+def small_drift(periods: Sequence[str], series: Sequence[Whiskers]) -> str:
+    """Return ratios around 1 over periods, on a log scale, with a whisker each; up to two series.
+
+    >>> ratios = np.array([[1.0, 0.9, 1.1], [1.2, 1.0, 1.5]])
+    >>> small_drift(["mon", "tue"], [Whiskers("PCOC", ratios)]).startswith("<svg ")
+    True
+    """
+    values = np.concatenate([one.ratios[:, 0] for one in series])
+    known = values[np.isfinite(values) & (values > 0.0)]
+    low = max(min(float(known.min(initial=1.0)) / 1.1, 1.0 / 1.2), 1.0 / _FARTHEST_RATIO)
+    high = min(max(float(known.max(initial=1.0)) * 1.1, 1.2), _FARTHEST_RATIO)
+    bottom, right = _DRIFT_HEIGHT - _DRIFT_BOTTOM, _DRIFT_WIDTH - 8
+
+    def y(ratio: float) -> float:
+        share = (np.log(min(max(ratio, low), high)) - np.log(low)) / (np.log(high) - np.log(low))
+        return float(bottom - (bottom - _DRIFT_TOP) * share)
+
+    step = (right - _DRIFT_LEFT) / max(len(periods), 1)
+    parts = []
+    for tick in ratio_ticks(low, high):
+        dash = ' stroke-dasharray="2 3" stroke-opacity=".8"' if tick == 1.0 else ' stroke-opacity=".18"'
+        parts.append(f'<path d="M{_DRIFT_LEFT} {y(tick):.1f}H{right}" stroke="currentColor"{dash}/>')
+        parts.append(f'<text x="{_DRIFT_LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick:g}</text>')
+    for place in sorted({0, (len(periods) - 1) // 2, len(periods) - 1} if len(periods) > 6 else {0, len(periods) - 1}):
+        anchor = "start" if place == 0 and len(periods) > 1 else "end" if place == len(periods) - 1 else "middle"
+        at = _DRIFT_LEFT + step * (place + {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor])
+        name = escape(periods[place])
+        parts.append(f'<text x="{at:.1f}" y="{_DRIFT_HEIGHT - 6}" text-anchor="{anchor}">{name}</text>')
+    colours = (BEFORE, AFTER) if len(series) > 1 else (AFTER,)
+    start = float(_DRIFT_LEFT)
+    for which, (one, colour) in enumerate(zip(series, colours, strict=False)):
+        offset = step * (0.5 + (which - 0.5 * (len(series) - 1)) * 0.3)
+        for place, (value, least, most) in enumerate(one.ratios.tolist()):
+            if not (np.isfinite(value) and value > 0.0):
+                continue
+            x = _DRIFT_LEFT + step * place + offset
+            ends = [end if np.isfinite(end) and end > 0.0 else value for end in (least, most)]
+            told = f"{periods[place]}, {one.label}: {value:.3f} ({least:.3f} … {most:.3f})"
+            parts.append(
+                f'<g stroke="{colour}" fill="{colour}"><title>{escape(told)}</title>'
+                f'<path d="M{x:.1f} {y(ends[0]):.1f}V{y(ends[1]):.1f}" stroke-opacity=".55"/>'
+                f'<circle cx="{x:.1f}" cy="{y(value):.1f}" r="{min(3.0, 0.35 * step):.1f}" stroke="none"/></g>'
+            )
+        parts.append(f'<circle cx="{start + 5:.1f}" cy="10" r="4" fill="{colour}"/>')
+        parts.append(f'<text x="{start + 14:.1f}" y="14">{escape(one.label)}</text>')
+        start += 30.0 + 6.6 * len(one.label)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="100%" viewBox="0 0 {_DRIFT_WIDTH} {_DRIFT_HEIGHT}" role="img" '
+        'aria-label="PCOC of each period" font-size="12" font-family="system-ui, sans-serif" '
+        f'fill="currentColor">{"".join(parts)}</svg>'
     )

@@ -13,7 +13,6 @@ import numpy as np
 from mcnet._shared.typing import ScoreType
 from mcnet.data.fields import MISSING_LABEL
 from mcnet.data.files import expand_paths
-from mcnet.data.periods import duration_seconds
 from mcnet.data.tables import is_table
 from mcnet.errors import InputError
 from mcnet.sketch.grid import Resolution
@@ -25,7 +24,7 @@ from mcnet.tracking.backtest_result import Backtest, backtest_of
 from mcnet.tracking.backtest_run import Plan, read_lines, run_plan
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.journal_files import is_journal
-from mcnet.tracking.period import period_seconds, period_text, periods_between
+from mcnet.tracking.period import delay_in_periods, period_text, periods_between
 
 if TYPE_CHECKING:
     from mcnet.tracking.tracker import Tracker
@@ -134,7 +133,7 @@ def backtest(
         unknown = [name for name in used if name not in known]
         if unknown:
             raise InputError(f"the journal has no field {unknown[0]!r}; it has {', '.join(known) or 'none'}")
-        late = _delay(delay, periods)
+        late = delay_in_periods(delay, periods)
         plan = Plan(
             methods=tuple(dict.fromkeys(default_methods(bool(used)) if methods is None else methods)),
             memories=tuple(str(spec).replace(" ", ":") for spec in parse_memories(memories)),
@@ -199,18 +198,6 @@ def _read(
         journal.add_files(files, field=fields, progress=reading, **words)
         mark.write_text(digest, encoding="utf-8")
     return digest
-
-
-def _delay(delay: int | str, periods: Sequence[str]) -> int:
-    """Return a delay in whole periods."""
-    if isinstance(delay, str) and not delay.isdecimal():
-        length = period_seconds(periods)
-        if length is None:
-            raise InputError(f"delay is {delay!r}, but the periods are no moments; give a number of periods")
-        return int(np.ceil(duration_seconds(delay) / length - 1e-9))
-    if isinstance(delay, bool) or not isinstance(delay, int | np.integer | str) or int(delay) < 0:
-        raise InputError(f"delay is {delay!r}; it is a whole number of periods, or how long it is, such as 2d")
-    return int(delay)
 
 
 def _since(since: Any, periods: Sequence[str]) -> str | None:

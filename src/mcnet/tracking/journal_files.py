@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from mcnet._shared.atomic_files import flush
 from mcnet._shared.file_lock import exclusive_lock
 from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.sketch.sketch import Sketch
@@ -96,22 +97,13 @@ def commit_batch(
         document["checksum"] = _checksum(document)
         (writing / MANIFEST).write_text(json.dumps(document, indent=1, allow_nan=False), encoding="utf-8")
         for path in writing.iterdir():
-            _flush(path)
-        _flush(writing)
+            flush(path)
+        flush(writing)
         writing.rename(root / name)
-        _flush(root)
+        flush(root)
     finally:
         shutil.rmtree(writing, ignore_errors=True)
     return Batch(root / name, serial, tuple(entries), tuple(includes))
-
-
-def _flush(path: Path) -> None:
-    """Ask the system to bring a file or folder to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def read_batch(folder: Path) -> Batch | None:

@@ -122,7 +122,7 @@ class Learner:
 
     # -- a period -----------------------------------------------------------------------------------------------------
 
-    def _prepared(self, sketch: Sketch) -> Sketch:
+    def prepared(self, sketch: Sketch) -> Sketch:
         """Return the rows of a period as they are learnt; refuse those that cannot be added to the rows so far."""
         if calibrator_class(self.method).field_use == "none":
             sketch = sketch.pooled()
@@ -143,7 +143,7 @@ class Learner:
 
     def learn(self, sketch: Sketch, period: str | None) -> None:
         """Judge what was forecast for a period by its rows, learn from them, and forecast the next."""
-        new = self._prepared(sketch)
+        new = self.prepared(sketch)
         elapsed = self.clock.advance(period)
         self.position += elapsed if self.learnt else 0.0
         self.journal_digest = None

@@ -8,9 +8,18 @@ from typing import Any
 import numpy as np
 
 from mcnet._shared.typing import FloatArray
+from mcnet.data.periods import duration_seconds
 from mcnet.errors import InputError
 
-__all__ = ["elapsed_periods", "period_position", "period_seconds", "period_text", "periods_between", "sorted_periods"]
+__all__ = [
+    "delay_in_periods",
+    "elapsed_periods",
+    "period_position",
+    "period_seconds",
+    "period_text",
+    "periods_between",
+    "sorted_periods",
+]
 
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d)(?::?(\d\d))?(?::?(\d\d)(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)")
@@ -130,6 +139,24 @@ def period_seconds(texts: Sequence[str]) -> float | None:
     if not texts or _kind(texts[0]) != "moments":
         return None
     return _most_frequent_step(np.array([_position(text, "moments") for text in texts]))
+
+
+def delay_in_periods(delay: int | str, periods: Sequence[str], every: str | None = None) -> int:
+    """Return a delay in whole periods, from a number of them or from a length of time such as "2d".
+
+    The length of a period is `every` or, if that is not given, the most frequent step between the sorted periods.
+
+    >>> delay_in_periods("36h", ["2026-11-01", "2026-11-02"]), delay_in_periods(2, []), delay_in_periods("2h", [], "1h")
+    (2, 2, 2)
+    """
+    if isinstance(delay, str) and not delay.isdecimal():
+        length = period_seconds(periods) if every is None or every.isdecimal() else duration_seconds(every)
+        if length is None:
+            raise InputError(f"delay is {delay!r}, but the periods are no moments; give a number of periods")
+        return int(np.ceil(duration_seconds(delay) / length - 1e-9))
+    if isinstance(delay, bool) or not isinstance(delay, int | np.integer | str) or int(delay) < 0:
+        raise InputError(f"delay is {delay!r}; it is a whole number of periods, or how long it is, such as 2d")
+    return int(delay)
 
 
 def periods_between(periods: Sequence[str], since: Any, until: Any) -> list[str]:

@@ -13,8 +13,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.atomic_files import flush, whole_file
 from mcnet._shared.file_lock import exclusive_lock
+from mcnet._shared.json_lines import append_json_line, read_json_lines
 from mcnet.errors import FileFormatError, InputError
 from mcnet.model.file import load, save_model
 from mcnet.model.model import CalibrationModel
@@ -38,6 +39,10 @@ class Version:
     fields: tuple[str, ...]
     rows: int | None
     note: str = ""
+    fitted_until: str | None = None
+    """The last period that the model was fitted on, if it tells."""
+    rows_digest: str | None = None
+    """A digest of the journal that the model was fitted on, if it tells."""
 
     @property
     def name(self) -> str:
@@ -79,8 +84,9 @@ class Registry:
         The model is loaded and checked as a whole before it is added. Adding the model of the newest version again
         changes nothing and returns that version.
         """
-        self._create()
+        self.create()
         with self._locked():
+            self._remove_leftovers()
             writing = self.path / f".writing-{os.getpid()}-{uuid.uuid4().hex[:8]}"
             writing.mkdir()
             try:
@@ -91,24 +97,21 @@ class Registry:
                     shutil.copyfile(model, writing / _MODEL)
                 checked = load(writing / _MODEL)
                 digest = hashlib.sha256((writing / _MODEL).read_bytes()).hexdigest()
-                there = self.versions
-                if there and there[-1].digest == digest:
-                    return there[-1]
-                version = Version(
-                    1 + (there[-1].number if there else 0),
-                    _now(),
-                    digest,
-                    checked.method,
-                    checked.fields,
-                    checked.provenance.get("rows"),
-                    note,
-                )
-                (writing / _ABOUT).write_text(json.dumps(asdict(version), indent=1), encoding="utf-8")
-                writing.rename(self._folder(version.number))
+                latest = self._latest()
+                if latest is not None and latest.digest == digest:
+                    version = latest
+                else:
+                    version = _described(1 + (0 if latest is None else latest.number), digest, checked, note)
+                    (writing / _ABOUT).write_text(json.dumps(asdict(version), indent=1), encoding="utf-8")
+                    flush(writing / _MODEL)
+                    flush(writing / _ABOUT)
+                    flush(writing)
+                    writing.rename(self._folder(version.number))
+                    flush(self.path / "versions")
+                    self._record("added", version.number, note=note)
             finally:
                 shutil.rmtree(writing, ignore_errors=True)
-            self._record("added", version.number, note=note)
-            if not there:
+            if not self._stack():  # the first one, or a process was killed before it could point to it
                 self._point([version.number])
                 self._record("promoted", version.number, note="the first version")
         return version
@@ -152,8 +155,13 @@ class Registry:
         """Return every version, oldest first."""
         if not (self.path / "versions").is_dir():
             return []
-        numbers = sorted(int(path.name) for path in (self.path / "versions").iterdir() if path.name.isdigit())
-        return [self._read(number) for number in numbers]
+        return [self._read(number) for number in self._numbers()]
+
+    @property
+    def promoted(self) -> list[Version]:
+        """Return the versions that were current one after the other, the current one last; at most the last 100."""
+        self._require()
+        return [self._read(number) for number in self._stack()]
 
     @property
     def current(self) -> Version:
@@ -194,10 +202,21 @@ class Registry:
     def history(self) -> list[dict[str, Any]]:
         """Return what was done, oldest first."""
         path = self.path / _HISTORY
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        return [json.loads(line) for line in lines if line]
+        return read_json_lines(path)
 
     # -- files ----------------------------------------------------------------------------------------------------
+
+    def _remove_leftovers(self) -> None:
+        """Delete what writers that were killed have left; nobody else writes while the lock is held."""
+        for path in self.path.glob(".writing-*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _numbers(self) -> list[int]:
+        return sorted(int(path.name) for path in (self.path / "versions").iterdir() if path.name.isdigit())
+
+    def _latest(self) -> Version | None:
+        numbers = self._numbers()
+        return self._read(numbers[-1]) if numbers else None
 
     def _folder(self, number: int) -> Path:
         return self.path / "versions" / f"{number:06d}"
@@ -231,15 +250,15 @@ class Registry:
 
     def _record(self, event: str, version: int | None, **details: Any) -> None:
         line = {"time": _now(), "event": event, "version": version} | {k: v for k, v in details.items() if v != ""}
-        with (self.path / _HISTORY).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        append_json_line(self.path / _HISTORY, line)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with exclusive_lock(self.path / ".lock"):
             yield
 
-    def _create(self) -> None:
+    def create(self) -> None:
+        """Make the folder of the registry, unless it is there already."""
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"{self.path} is a file; a registry is a folder")
         if not (self.path / "registry.json").is_file():
@@ -261,6 +280,23 @@ class Registry:
             fine = False
         if not fine:
             raise FileFormatError(f"{marker} does not describe a registry that this mcnet can read")
+
+
+def _described(number: int, digest: str, model: CalibrationModel, note: str) -> Version:
+    told = model.provenance
+    periods = told.get("fitted_periods") or {}
+    until, rows = periods.get("last") or told.get("last_period"), told.get("journal_digest")
+    return Version(
+        number,
+        _now(),
+        digest,
+        model.method,
+        model.fields,
+        told.get("rows"),
+        note,
+        until if isinstance(until, str) else None,
+        rows if isinstance(rows, str) else None,
+    )
 
 
 def _now() -> str:

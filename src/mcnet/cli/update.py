@@ -1,0 +1,170 @@
+"""`mcnet update`: the loop, run once: add rows, learn, gate, publish, watch."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mcnet.cli import options
+
+if TYPE_CHECKING:
+    from mcnet.loop.job import Update
+
+__all__ = ["ALARM", "REFUSED", "update"]
+
+REFUSED = 1
+ALARM = 3
+
+
+def update(
+    context: typer.Context,
+    folder: Annotated[
+        str, typer.Argument(metavar="JOURNAL", help="The journal; it is made when it is not there.", show_default=False)
+    ],
+    registry: Annotated[
+        str,
+        typer.Option(
+            "--registry", metavar="FOLDER", help="The versions; made when it is not there.", show_default=False
+        ),
+    ],
+    logs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[LOG]...",
+            help="Logs or saved sketches to add first; none, if others add to the journal.",
+            show_default=False,
+        ),
+    ] = None,
+    score: options.Score = None,
+    label: options.Label = None,
+    field: options.Fields = None,
+    weight: options.Weight = None,
+    time: options.Moments = None,
+    every: options.PeriodLength = None,
+    period: options.OnePeriod = None,
+    source: options.Source = None,
+    age: options.Age = None,
+    replace: options.Replace = False,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="P", help="Learn no period after this one, as one that has not ended."),
+    ] = None,
+    delay: Annotated[
+        str, typer.Option("--delay", metavar="TIME", help="How late labels are known: 2h, or a number of periods.")
+    ] = "0",
+    method: options.Method = "mcnet-bayes",
+    max_shift: Annotated[
+        float,
+        typer.Option("--max-shift", min=0.0, metavar="SHARE", help="How far a mean probability may move at once."),
+    ] = 0.5,
+    tolerance: Annotated[
+        float,
+        typer.Option("--tolerance", min=0.0, metavar="LOSS", help="The log-loss per row by which it may be worse."),
+    ] = 0.0,
+    min_periods: Annotated[
+        int,
+        typer.Option("--min-periods", min=2, metavar="N", help="Publish nothing before so many periods were judged."),
+    ] = 3,
+    alpha: Annotated[
+        float, typer.Option("--alpha", metavar="SHARE", help="The monitor's chance of ever raising a false alarm.")
+    ] = 0.01,
+    force: Annotated[bool, typer.Option("--force", help="Publish whatever the gate says; the history tells.")] = False,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Goes into the history.")] = "",
+    wait: Annotated[
+        float, typer.Option("--wait", min=0.0, metavar="SECONDS", help="How long to wait for another run.")
+    ] = 60.0,
+    nothing_new_code: Annotated[
+        int,
+        typer.Option(
+            "--nothing-new-code", min=0, max=255, metavar="CODE", help="Exit so if nothing was published or refused."
+        ),
+    ] = 0,
+    logits: options.Logits = None,
+    negatives_kept: options.NegativesKept = 1.0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Add new rows, learn them, and publish the model for the coming period if the gate lets it.
+
+    Run it after every period. It may be killed at any moment, run again, and run twice at once. A status page, a history
+    with a line per run, and what it needs from run to run are in the folder "loop" of the registry.
+
+    A new model is published if it is valid, is not worse than the current one on periods that neither was fitted on,
+    and moves no mean probability farther than --max-shift. Otherwise the current version stays, and the history tells
+    why.
+
+    \b
+    Exit codes, besides those of every command:
+      0   a version was published, or there was nothing new
+      1   the gate refused the new model; the current version stays
+      3   the monitor raised an alarm that no earlier run has told
+      75  another run was still at work after --wait seconds
+
+    \b
+    Example:
+      mcnet update history log.parquet --registry registry --score pctr \\
+          --label click --field country --time ts --every 1d
+    """
+    from mcnet.cli.config import printer_of
+    from mcnet.cli.files import columns_of, plain_interrupts, row_count
+    from mcnet.loop.job import update as run_update
+    from mcnet.sketch.read import are_sketches
+
+    printer = printer_of(context, json, quiet)
+    paths = logs or []
+    columns = columns_of(
+        context,
+        paths,
+        score=score,
+        label=label,
+        field=field,
+        weight=weight,
+        logits=logits,
+        negatives_kept=negatives_kept,
+    )
+    plain_interrupts()
+    total = row_count(paths) if paths and printer.lively and not are_sketches(paths) else None
+    with printer.progress("reading", total) as advance:
+        done = run_update(
+            folder,
+            registry,
+            paths,
+            **columns,
+            time=time,
+            every=every,
+            period=period,
+            source=source,
+            age=age,
+            replace=replace,
+            until=until,
+            delay=delay,
+            method=method,
+            max_shift=max_shift,
+            tolerance=tolerance,
+            min_periods=min_periods,
+            alpha=alpha,
+            force=force,
+            note=note,
+            wait_seconds=wait,
+            reading=advance,
+        )
+    printer.result(done.to_dict(), *_lines(done))
+    if done.alarms:
+        raise typer.Exit(ALARM)
+    if done.outcome == "refused":
+        raise typer.Exit(REFUSED)
+    if done.outcome != "published":
+        raise typer.Exit(nothing_new_code)
+
+
+def _lines(done: "Update") -> list[str]:
+    """Return what a person wants to know of a run."""
+    known = f" ({done.added.unchanged:,} files unchanged)" if done.added.unchanged else ""
+    lines = [f"rows       {done.added.rows:,} new{known}"]
+    if done.until is not None:
+        lines.append(f"learnt     {len(done.learnt):,} periods, until {done.until}")
+    served = f"version {done.version} is served" if done.version else "no version is served yet"
+    followed = f", after {done.replaced}" if done.replaced else ""
+    lines.append(f"outcome    {done.outcome}: {served}{followed}")
+    lines.append(f"why        {done.reason}")
+    lines += [f"alarm      {alarm.what}: {alarm.advice()}" for alarm in done.alarms]
+    return [*lines, f"status     {done.status}"]

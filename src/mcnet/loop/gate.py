@@ -1,0 +1,262 @@
+"""The gate: a new model is published only if it is valid, no worse than the current one, and moves not too far."""
+
+import math
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mcnet.errors import InputError, McnetError
+from mcnet.loop.comparison import Comparison, compared
+from mcnet.loop.judged import Judged, log_loss_sum
+from mcnet.loop.version_times import VersionTimes
+from mcnet.metrics.evaluate_sketch import predict_cells
+from mcnet.model.file import load, save_model
+from mcnet.model.model import CalibrationModel
+from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.journal import Journal
+from mcnet.tracking.memories import coarse
+from mcnet.tracking.period import periods_between
+from mcnet.versions.difference import diff
+from mcnet.versions.registry import Version
+
+__all__ = ["Current", "Gate", "Shift", "Verdict"]
+
+COMPARED_PERIODS = 28
+"""Models are compared on so many periods at most, the latest."""
+RECENT_PERIODS = 7
+"""How far probabilities move is weighed by the rows of so many periods, the latest."""
+LEAST_POSITIVES = 100.0
+"""A field value counts for the largest shift from so many expected positives on."""
+
+
+@dataclass(frozen=True)
+class Current:
+    """The version that is served, and its model."""
+
+    version: Version
+    model: CalibrationModel
+
+
+@dataclass(frozen=True)
+class Shift:
+    """How far mean probabilities move from the current model to the candidate: 0.02 is 2 % more."""
+
+    overall: float
+    largest: float
+    """Of all rows and of every context with enough positives, the one that moves farthest, up or down."""
+    where: str
+
+    @property
+    def size(self) -> float:
+        """The largest move as a factor above 1, less 1: half is as far as double."""
+        return math.expm1(abs(math.log1p(self.largest)))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the gate found: a candidate passes if nothing speaks against it."""
+
+    problems: tuple[str, ...] = ()
+    """Why the candidate must not be published, in sentences."""
+    waiting: str = ""
+    """Why there is no judging yet, if there are too few periods."""
+    comparison: Comparison | None = None
+    shift: Shift | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def passed(self) -> bool:
+        """Whether the candidate may be published."""
+        return not self.problems and not self.waiting
+
+    @property
+    def reason(self) -> str:
+        """What was decided by, in one line."""
+        return "; ".join(self.problems) or self.waiting or "; ".join(self.notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as JSON-able values."""
+        return {
+            "passed": self.passed,
+            "problems": list(self.problems),
+            "waiting": self.waiting,
+            "notes": list(self.notes),
+            "comparison": None if self.comparison is None else self.comparison.to_dict(),
+            "shift": None if self.shift is None else {**vars(self.shift), "size": self.shift.size},
+        }
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The limits that a candidate is held to.
+
+    Parameters
+    ----------
+    max_shift : how far a mean probability may move, of all rows or of a context with at least 100 expected positives:
+        0.5 allows half as much again, and a third less, which is as far down.
+    tolerance : the log-loss per row by which the candidate may be worse; it is refused if the whole interval of the
+        difference lies above.
+    min_periods : so many periods must have been predicted and judged before anything is published.
+    """
+
+    max_shift: float = 0.5
+    tolerance: float = 0.0
+    min_periods: int = 3
+
+    def __post_init__(self) -> None:
+        """Refuse limits that are none."""
+        if not (isinstance(self.max_shift, int | float) and self.max_shift >= 0.0):
+            raise InputError(f"max_shift is {self.max_shift!r}; it is a share, 0 or more: 0.2 allows 20 %")
+        if not (isinstance(self.tolerance, int | float) and 0.0 <= self.tolerance < math.inf):
+            raise InputError(f"tolerance is {self.tolerance!r}; it is a log-loss, 0 or more")
+        if isinstance(self.min_periods, bool) or not isinstance(self.min_periods, int) or self.min_periods < 2:
+            raise InputError(f"min_periods is {self.min_periods!r}; it is a whole number, 2 or more")
+
+    def judge(
+        self,
+        candidate: CalibrationModel,
+        current: Current | None,
+        judged: Sequence[Judged],
+        journal: Journal,
+        *,
+        delay: int = 0,
+        until: str | None = None,
+    ) -> Verdict:
+        """Decide whether a candidate may be published.
+
+        Parameters
+        ----------
+        candidate : the tracker's model for the coming period.
+        current : what is served now; None before the first version.
+        judged : how the past periods came out, in order.
+        journal : their rows.
+        delay : after how many further periods labels are known.
+        until : the last period that the candidate was fitted on.
+        """
+        periods = periods_between(journal.periods, None, until)[-RECENT_PERIODS:]
+        rows = coarse(journal.sketch(periods[0], periods[-1]).unfolded())
+        problem = invalid(candidate, rows, None if current is None else current.model)
+        if problem:
+            return Verdict((problem,))
+        comparison = self._comparison(current, judged, journal, delay)
+        if comparison is None or comparison.periods < self.min_periods:
+            number = 0 if comparison is None else comparison.periods
+            return Verdict(waiting=f"{number} of the {self.min_periods} periods to judge by were predicted so far")
+        problems, notes = [], [_in_words(comparison)]
+        if comparison.low > self.tolerance:
+            problems.append(_in_words(comparison))
+        shift = None
+        if current is not None:
+            shift = shift_between(current.model, candidate, rows)
+            said = f"the mean probability of {shift.where} moves by {shift.largest:+.1%}"
+            notes.append(said)
+            if shift.size > self.max_shift:
+                problems.append(f"{said}, and no more than {self.max_shift:.0%} is allowed (--max-shift)")
+        return Verdict(tuple(problems), "", comparison, shift, tuple(notes))
+
+    def _comparison(
+        self, current: Current | None, judged: Sequence[Judged], journal: Journal, delay: int
+    ) -> Comparison | None:
+        """Compare on periods that neither side was fitted on.
+
+        1. No version yet: what the tracker had forecast, beside the scores as they are.
+        2. The current version has seen at least `min_periods` periods that it was not fitted on: what the tracker
+           had forecast for those, beside the current version itself.
+        3. The current version is newer than that, as in a loop that publishes after every period: what the tracker
+           had forecast for each recent period, beside the model that it had one period earlier. That is what keeping
+           the model of the period before, as is asked now, would have been worth in the past.
+        """
+        if current is None:
+            chosen = list(judged)[-COMPARED_PERIODS:]
+            losses = [one.tracker_loss - one.base_loss for one in chosen]
+            return _compared("the scores as they are", chosen, losses)
+        later = later_than_fit(judged, current.version, delay)[-COMPARED_PERIODS:]
+        if len(later) >= self.min_periods:
+            by_period = {one.period: one for one in later}
+            losses = [
+                by_period[period].tracker_loss - log_loss_sum(rows, predict_cells(current.model, rows))
+                for period, sketch in journal.sketches(later[0].period, later[-1].period)
+                if period in by_period
+                for rows in [coarse(sketch.unfolded())]
+            ]
+            return _compared(f"version {current.version.name}", later, losses)
+        pairs = [(one, one.before_loss) for one in judged if one.before_loss is not None][-COMPARED_PERIODS:]
+        losses = [one.tracker_loss - before for one, before in pairs]
+        return _compared("the model of the period before", [one for one, _ in pairs], losses)
+
+
+def later_than_fit(judged: Sequence[Judged], version: Version, delay: int) -> list[Judged]:
+    """Return the judged periods whose rows a version was not fitted on, and that were its to predict.
+
+    All of them, if the version does not tell until when it was fitted: it may have an advantage then, the candidate has
+    none. The first period after the fit of a tracker's version is left out: the tracker's forecast for it is that very
+    version.
+    """
+    times = VersionTimes([one.period for one in judged], [version], delay)
+    if not times.tells(version):
+        return list(judged)
+    later = [one for one in judged if times.could_serve(version, one.period)]
+    return later[1:] if version.rows_digest is not None else later
+
+
+def _compared(other: str, judged: Sequence[Judged], losses: Sequence[float]) -> Comparison | None:
+    if not judged:
+        return None
+    return compared(other, [one.period for one in judged], losses, [one.weight for one in judged])
+
+
+def _in_words(comparison: Comparison) -> str:
+    how = "worse" if comparison.is_worse else "better" if comparison.high < 0.0 else "no different"
+    interval = f"{comparison.low:+.5f} … {comparison.high:+.5f}"
+    return (
+        f"{how} in log-loss than {comparison.other} on {comparison.periods} periods that neither was fitted on "
+        f"({comparison.difference:+.5f}, 95 % interval {interval})"
+    )
+
+
+def invalid(candidate: CalibrationModel, rows: Sketch, current: CalibrationModel | None) -> str:
+    """Return what is wrong with a candidate, in a sentence; nothing if it can be served.
+
+    It must come back from its file as it was (checksum, schema, order of scores), take the same scores and fields as
+    the current model and the rows, and give probabilities inside (0, 1) that rise with the score on the rows.
+    """
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "candidate.json"
+            save_model(candidate, path)
+            served = load(path)
+    except (McnetError, ValueError) as error:
+        return f"the new model is not valid: {error}"
+    for whose, fields in (
+        ("the current model", None if current is None else current.fields),
+        ("the rows", rows.contexts.names),
+    ):
+        lacking = [name for name in fields or () if name not in served.fields]
+        if lacking:
+            return f"the new model lacks the field {lacking[0]!r} of {whose}"
+    if current is not None and current.score_type != served.score_type:
+        return f"the new model takes {served.score_type}s as scores, the current one {current.score_type}s"
+    try:
+        probability = predict_cells(served, rows)
+    except McnetError as error:
+        return f"the new model cannot predict the rows of the journal: {error}"
+    if not (np.isfinite(probability).all() and (probability > 0.0).all() and (probability < 1.0).all()):
+        return "the new model gives probabilities that are not inside (0, 1)"
+    order = np.lexsort((rows.score, rows.context))
+    falls = (np.diff(probability[order]) < 0.0) & (np.diff(rows.context[order]) == 0)
+    return f"the new model gives a higher score a lower probability, {int(falls.sum())} times" if falls.any() else ""
+
+
+def shift_between(current: CalibrationModel, candidate: CalibrationModel, rows: Sketch) -> Shift:
+    """Return how far mean probabilities move, weighed by rows."""
+    found = diff(current, candidate, rows)
+    table = found.table
+    moved = [("all rows", found.shift)]
+    for line in table.filter(table["weight"] * table["old_rate"] >= LEAST_POSITIVES).iter_rows(named=True):
+        moved.append((line["context"], line["shift"]))
+    where, largest = max(moved, key=lambda one: abs(math.log1p(one[1])))
+    return Shift(found.shift, largest, where)

@@ -1,0 +1,281 @@
+"""The job: add the new rows, update the tracker, gate, publish, watch, and tell; safe to retry at any moment."""
+
+import dataclasses
+import time as clock
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+from mcnet._shared.json_lines import finite
+from mcnet._shared.typing import ScoreType
+from mcnet.loop.folder import LoopFolder
+from mcnet.loop.gate import Current, Gate, Verdict
+from mcnet.loop.learning import Learnt, learn_journal
+from mcnet.loop.new_rows import NewRows, Reading, add_rows, files_to_add
+from mcnet.loop.status import status_document, write_status
+from mcnet.loop.watch import Watched, watch
+from mcnet.model.file import save_model
+from mcnet.model.model import CalibrationModel
+from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
+from mcnet.tracking.experts import BAYES, check_method
+from mcnet.tracking.journal import Journal
+from mcnet.tracking.journal_files import require_journal
+from mcnet.tracking.journal_snapshot import JournalSnapshot
+from mcnet.tracking.monitor import Alarm
+from mcnet.tracking.period import delay_in_periods, period_text
+from mcnet.versions.registry import Registry, Version
+
+__all__ = ["Outcome", "Update", "update"]
+
+Outcome = Literal["published", "nothing new", "waiting", "refused"]
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one run of the job did."""
+
+    outcome: Outcome
+    """ "published"; "nothing new": no rows since the last run; "waiting": too few periods to judge a model by;
+    "refused": the gate kept the current version."""
+    reason: str
+    """Why, in one line."""
+    version: str | None
+    """The current version after the run."""
+    replaced: str | None = None
+    """The version that was current before, if another one is now."""
+    forced: bool = False
+    """Whether it was published although the gate spoke against it."""
+    added: NewRows = dataclasses.field(default_factory=NewRows)
+    """The rows that this run added to the journal."""
+    learnt: tuple[str, ...] = ()
+    """The periods that the tracker learnt."""
+    until: str | None = None
+    """The last period that it has learnt."""
+    verdict: Verdict | None = None
+    """What the gate found, if it was asked."""
+    alarms: tuple[Alarm, ...] = ()
+    """Alarms of the monitor that no earlier run has told."""
+    status: Path | None = None
+    """The status page; `status.json` is beside it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the run as JSON-able values."""
+        return {
+            "outcome": self.outcome,
+            "reason": self.reason,
+            "version": self.version,
+            "replaced": self.replaced,
+            "forced": self.forced,
+            "added": asdict(self.added),
+            "learnt": list(self.learnt),
+            "until": self.until,
+            "gate": None if self.verdict is None else self.verdict.to_dict(),
+            "alarms": [{**asdict(alarm), "advice": alarm.advice()} for alarm in self.alarms],
+            "status": None if self.status is None else str(self.status),
+        }
+
+
+def update(
+    journal: Journal | str | PathLike[str],
+    registry: Registry | str | PathLike[str],
+    logs: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    *,
+    score: str | None = None,
+    label: str | None = None,
+    field: str | Sequence[str] | None = None,
+    weight: str | None = None,
+    time: str | None = None,
+    every: str | None = None,
+    period: Any = None,
+    source: str | None = None,
+    age: float | None = None,
+    replace: bool = False,
+    score_type: ScoreType = "probability",
+    negatives_kept: float = 1.0,
+    resolution: Resolution = DEFAULT_RESOLUTION,
+    until: Any = None,
+    delay: int | str = 0,
+    method: str = BAYES,
+    max_shift: float = 0.5,
+    tolerance: float = 0.0,
+    min_periods: int = 3,
+    alpha: float = 0.01,
+    force: bool = False,
+    note: str = "",
+    wait_seconds: float = 60.0,
+    reading: Callable[[int], Any] | None = None,
+    progress: Callable[[int, int], Any] | None = None,
+) -> Update:
+    """Run the loop once: add new rows, learn them, and publish the model for the coming period if the gate lets it.
+
+    Run it after every period, by whatever schedules jobs. It may be killed at any moment and run again, also twice at
+    once: rows count once, the served version is always a whole one, and a run that was cut off is completed by the
+    next.
+
+    Parameters
+    ----------
+    journal : the journal, or its folder; it is made when it is not there.
+    registry : the registry of versions, or its folder; it is made when it is not there. The folder `loop` inside it has
+        the status page, the history of runs, the monitor and the saved tracker.
+    logs : files to add to the journal first; none, if others add to it.
+    score, label, field, weight, score_type, negatives_kept, resolution : of logs, as in `mcnet.scan`.
+    time, every : of logs: the column of moments and the length of a period, such as "1h".
+    period : instead of `time`: the one period of all rows; for saved sketches, too.
+    source, age, replace : as in `Journal.add_files`.
+    until : learn no period after this one, such as one that has not ended yet.
+    delay : after how many further periods the labels of a period are known, or how long that takes ("2h").
+    method : the calibrator of the tracker.
+    max_shift : how far a mean probability may move at once, of all rows or of a field value with many positives.
+    tolerance : the log-loss per row by which a new model may be worse than the current one.
+    min_periods : so many periods must have been predicted and judged before a model is published.
+    alpha : the monitor's chance of ever raising a false alarm.
+    force : publish whatever the gate says; the history tells.
+    note : goes into the history.
+    wait_seconds : how long to wait for another run that is at work.
+    reading, progress : functions that are called with the rows of each batch read, and with the periods done and to do.
+
+    Returns
+    -------
+    Update : what was done.
+
+    Raises
+    ------
+    BusyError : another run is still at work after `wait_seconds`.
+    InputError : the rows or parameters cannot be used; nothing was published.
+    """
+    started = clock.monotonic()
+    gate = Gate(max_shift, tolerance, min_periods)
+    check_method(method)
+    opened = journal if isinstance(journal, Journal) else Journal(journal)
+    versions = registry if isinstance(registry, Registry) else Registry(registry)
+    reads = Reading(
+        {"score": score, "label": label, "field": field, "weight": weight}
+        | {"score_type": score_type, "negatives_kept": negatives_kept, "resolution": resolution},
+        time,
+        every,
+        None if period is None else period_text(period),
+        source,
+        age,
+        replace,
+    )
+    paths = files_to_add(logs, reads)
+    if not paths:
+        require_journal(opened.path, create=False)
+    versions.create()
+    folder = LoopFolder(versions.path)
+    with folder.locked(wait_seconds):
+        added = add_rows(opened, folder, paths, reads, reading)
+        past = JournalSnapshot(opened)
+        late = delay_in_periods(delay, past.periods, every)
+        last = None if until is None else period_text(until)
+        learnt = learn_journal(past, folder.checkpoints, method=method, delay=late, until=last, progress=progress)
+        run = _Run(past, versions, folder, gate, late, alpha, force, note, clock.monotonic() - started)
+        return run.ended(learnt, added)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run, after the rows were added and learnt."""
+
+    journal: Journal
+    registry: Registry
+    folder: LoopFolder
+    gate: Gate
+    delay: int
+    alpha: float
+    force: bool
+    note: str
+    seconds: float
+
+    def ended(self, learnt: Learnt | None, added: NewRows) -> Update:
+        """Publish, watch and tell."""
+        earlier = self.folder.last_runs(1)
+        last = earlier[0] if earlier else {}
+        promoted = self.registry.promoted
+        before = promoted[-1] if promoted else None
+        if learnt is None:
+            why = "the journal has no period to learn yet"
+            return self._told(Update("nothing new", why, _name(before), added=added), None, None, last)
+        until = learnt.learner.clock.last
+        assert until is not None
+        told: dict[str, Any] = {"added": added, "learnt": tuple(learnt.new), "until": until}
+        if self._was_decided(last, learnt.digest):
+            done = Update("nothing new", f"everything until {until} was learnt before", _name(before), **told)
+        elif before is not None and before.rows_digest == learnt.digest:
+            why = "an earlier run, which was cut off, has published it"
+            done = Update("published", why, before.name, _name(promoted[-2] if promoted[1:] else None), **told)
+        else:
+            done = self._decided(learnt, before, told)
+        watched = watch(
+            self.journal,
+            self.registry,
+            self.folder.monitor_file,
+            forecasts=learnt.forecasts,
+            promoted=promoted,
+            delay=self.delay,
+            until=until,
+            alpha=self.alpha,
+        )
+        told_before = {tuple(alarm) for alarm in last.get("alarms_told", [])}
+        new = [alarm for alarm in watched.monitor.alarms if (alarm.what, alarm.raised) not in told_before]
+        return self._told(dataclasses.replace(done, alarms=tuple(new)), learnt, watched, last)
+
+    def _was_decided(self, last: dict[str, Any], digest: str) -> bool:
+        """Tell whether the last run has decided about these very rows, under these limits."""
+        decided = last.get("decided") or {}
+        if decided.get("digest") != digest:
+            return False
+        return decided["outcome"] == "published" or not (self.force or decided["gate"] != asdict(self.gate))
+
+    def _decided(self, learnt: Learnt, before: Version | None, told: dict[str, Any]) -> Update:
+        """Ask the gate, and publish the candidate if it may be."""
+        candidate = learnt.model(self.journal.periods[0])
+        current = None if before is None else Current(before, self.registry.load(before.number))
+        verdict = self.gate.judge(
+            candidate, current, learnt.judged, self.journal, delay=self.delay, until=told["until"]
+        )
+        name = _name(before)
+        if verdict.passed or self.force:
+            forced = not verdict.passed
+            why = f"forced, although: {verdict.reason}" if forced else verdict.reason
+            version = self._publish(candidate, learnt.digest, f"{self.note}: {why}" if self.note else why)
+            return Update("published", why, version.name, name, forced, verdict=verdict, **told)
+        if verdict.waiting:
+            return Update("waiting", verdict.waiting, name, verdict=verdict, **told)
+        save_model(candidate, self.folder.refused_model)
+        self.registry.record("refused", reason=verdict.reason, until=told["until"])
+        return Update("refused", verdict.reason, name, verdict=verdict, **told)
+
+    def _publish(self, candidate: CalibrationModel, digest: str, note: str) -> Version:
+        """Add the candidate, unless a run that was cut off has added it, and point to it."""
+        there = self.registry.versions
+        added = there[-1] if there and there[-1].rows_digest == digest else self.registry.add(candidate, note)
+        return self.registry.promote(added.number, note)
+
+    def _told(self, done: Update, learnt: Learnt | None, watched: Watched | None, last: dict[str, Any]) -> Update:
+        """Write the line of the run, and then the status."""
+        done = dataclasses.replace(done, status=self.folder.status_page)
+        decided = last.get("decided")
+        if done.outcome != "nothing new" and learnt is not None:
+            decided = {"digest": learnt.digest, "outcome": done.outcome, "gate": asdict(self.gate)}
+        alarms = watched.monitor.alarms if watched is not None else []
+        line = {
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": round(self.seconds, 3),
+            **done.to_dict(),
+            "note": self.note,
+            "served": [] if watched is None else watched.served,
+            "decided": decided,
+            "alarms_told": [[alarm.what, alarm.raised] for alarm in alarms],
+        }
+        self.folder.add_run(finite(line))
+        monitor = None if watched is None else watched.monitor
+        write_status(self.folder, status_document(self.journal, self.registry, self.folder, learnt, monitor))
+        return done
+
+
+def _name(version: Version | None) -> str | None:
+    return None if version is None else version.name

@@ -1,0 +1,150 @@
+"""The new rows of a run: log files or sketches that go into the journal; files known from earlier runs are not read."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from mcnet._shared.atomic_files import whole_file
+from mcnet.data.files import expand_paths
+from mcnet.errors import InputError
+from mcnet.loop.folder import LoopFolder
+from mcnet.sketch.read import are_sketches, sketch_files
+from mcnet.tracking.journal import Journal
+from mcnet.tracking.journal_additions import Added
+from mcnet.tracking.journal_entries import counted_entries
+
+__all__ = ["NewRows", "Reading", "add_one_period", "add_rows", "files_to_add"]
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """What a run has added to the journal."""
+
+    rows: int = 0
+    periods: tuple[str, ...] = ()
+    files: int = 0
+    """Files that were read."""
+    unchanged: int = 0
+    """Files that an earlier run had added, and that were not read again."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How logs are read."""
+
+    columns: dict[str, Any]
+    """The arguments of `mcnet.scan`: score, label, field, weight …"""
+    time: str | None
+    every: str | None
+    period: str | None
+    source: str | None
+    age: float | None
+    replace: bool
+
+    @property
+    def digest(self) -> str:
+        """A digest of everything that says what becomes of a file."""
+        told = (sorted(self.columns.items()), self.time, self.every, self.period, self.age)
+        return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+
+
+def files_to_add(logs: Any, reading: Reading) -> list[Path]:
+    """Return the files that were named; refuse options that do not fit them."""
+    named = [logs] if isinstance(logs, str | PathLike) else list(logs)
+    if not named:
+        return []
+    finished = are_sketches(named)
+    if finished and (reading.time is not None or reading.every is not None):
+        raise InputError(f"{named[0]} is a sketch and has no rows to split by time; name its period with period=")
+    if (reading.time is None) == (reading.period is None) or (reading.time is None) != (reading.every is None):
+        raise InputError(
+            "name the column of time and the length of a period (time and every), or one period of all rows (period)"
+        )
+    if not finished:
+        for name in ("score", "label"):
+            if reading.columns[name] is None:
+                raise InputError(f"{named[0]} is a log: name its column of {name}s")
+    paths = expand_paths(named)
+    if reading.source is not None and len(paths) > 1:
+        raise InputError(f"source names one file, but {len(paths)} were given; leave it out, or add one at a time")
+    return paths
+
+
+def add_rows(
+    journal: Journal,
+    folder: LoopFolder,
+    paths: Sequence[Path],
+    reading: Reading,
+    progress: Callable[[int], Any] | None,
+) -> NewRows:
+    """Add the rows of files to a journal; the files that it has already, and that are as they were, are not read."""
+    memory = folder.path / "files.json"
+    known = _remembered(memory)
+    sources = _sources(journal) if known else set()
+    rows, periods, unchanged = 0, [], 0
+    for path in paths:
+        name, look = reading.source or fspath(path), _look(path, reading)
+        if known.get(name) == look and name in sources:
+            unchanged += 1
+            continue
+        added = _add(journal, path, reading, progress)
+        rows += added.rows
+        periods += added.periods
+        known[name] = look
+    if unchanged < len(paths):
+        _remember(memory, known)
+    return NewRows(rows, tuple(sorted(set(periods))), len(paths) - unchanged, unchanged)
+
+
+def add_one_period(
+    journal: Journal, paths: Sequence[Path], period: str, columns: dict[str, Any], told: dict[str, Any], progress: Any
+) -> Added:
+    """Add logs or saved sketches, all rows of which lie in one period; each file is a source."""
+    periods: list[str] = []
+    known: list[str] = []
+    rows = 0
+    for path in paths:
+        made = sketch_files([path], **columns, progress=progress)
+        added = journal.add(made, period, **{**told, "source": told["source"] or fspath(path)})
+        periods += added.periods
+        known += added.known
+        rows += added.rows
+    return Added(tuple(dict.fromkeys(periods)), rows, tuple(dict.fromkeys(known)))
+
+
+def _add(journal: Journal, path: Path, reading: Reading, progress: Callable[[int], Any] | None) -> Added:
+    told = {"source": reading.source, "age": reading.age, "replace": reading.replace}
+    if reading.period is not None:
+        return add_one_period(journal, [path], reading.period, reading.columns, told, progress)
+    cut = {"time": str(reading.time), "every": str(reading.every)}
+    return journal.add_files([path], **reading.columns, **cut, **told, progress=progress)
+
+
+def _look(path: Path, reading: Reading) -> list[Any]:
+    """Return what tells whether a file is as it was."""
+    found = path.stat()
+    return [found.st_size, found.st_mtime_ns, found.st_ino, reading.digest]
+
+
+def _sources(journal: Journal) -> set[str]:
+    """Return every source that the journal has rows of, also those that were merged by compacting."""
+    batches = journal.batches() if journal.path.is_dir() else []
+    merged = {source for batch in batches for source, *_ in batch.includes}
+    return merged | {entry.source for entry in counted_entries(batches).values()}
+
+
+def _remembered(memory: Path) -> dict[str, list[Any]]:
+    try:
+        found = json.loads(memory.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}  # all files are read again, which changes nothing
+    return found if isinstance(found, dict) else {}
+
+
+def _remember(memory: Path, known: dict[str, list[Any]]) -> None:
+    with whole_file(memory) as part:
+        part.write_text(json.dumps(known), encoding="utf-8")

@@ -1,0 +1,106 @@
+"""The status of the loop: what is served, what the last run decided and why, and whether it is calibrated."""
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.json_lines import finite
+from mcnet.loop.folder import LoopFolder
+from mcnet.loop.learning import Learnt
+from mcnet.report.status_page import write_status_page
+from mcnet.tracking.journal import Journal
+from mcnet.tracking.monitor import Monitor
+from mcnet.versions.registry import Registry
+
+__all__ = ["status_document", "write_status"]
+
+SHOWN_PERIODS, SHOWN_RUNS, SHOWN_VERSIONS, SHOWN_VALUES = 60, 20, 10, 12
+RUNS_READ = 200
+"""What was served in the shown periods is looked up in so many runs."""
+
+
+def status_document(
+    journal: Journal, registry: Registry, folder: LoopFolder, learnt: Learnt | None, monitor: Monitor | None
+) -> dict[str, Any]:
+    """Return the status as JSON-able values.
+
+    Parameters
+    ----------
+    journal, registry, folder : of the loop; the line of the last run is written already.
+    learnt : what the tracker knows; None if there is no period yet.
+    monitor : the monitor of what was served; None if there is no period yet.
+    """
+    runs = folder.last_runs(RUNS_READ)
+    promoted = registry.promoted
+    entries = journal.entries()
+    return finite(
+        {
+            "format": "mcnet status",
+            "version": 1,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "journal": {
+                "path": str(journal.path),
+                "periods": len({entry.period for entry in entries}),
+                "last_period": journal.periods[-1] if entries else None,
+                "rows": sum(entry.rows for entry in entries),
+            },
+            "registry": str(registry.path),
+            "current": asdict(promoted[-1]) if promoted else None,
+            "versions": [asdict(version) for version in reversed(registry.versions[-SHOWN_VERSIONS:])],
+            "last_run": runs[-1],
+            "runs": [_shown(run) for run in reversed(runs[-SHOWN_RUNS:])],
+            "periods": [] if learnt is None else _periods(learnt, runs),
+            "alarms": [{**alarm, "told": run["time"]} for run in reversed(runs) for alarm in reversed(run["alarms"])][
+                :SHOWN_RUNS
+            ],
+            "monitor": None if monitor is None else _monitor(monitor),
+        }
+    )
+
+
+def _shown(run: dict[str, Any]) -> dict[str, Any]:
+    names = ("time", "seconds", "outcome", "reason", "version", "replaced", "forced", "until", "note")
+    return {name: run[name] for name in names} | {
+        "rows": run["added"]["rows"],
+        "learnt": len(run["learnt"]),
+        "alarms": len(run["alarms"]),
+    }
+
+
+def _periods(learnt: Learnt, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the last periods: their rows, and the PCOC of the scores, of the tracker's forecast and of what served."""
+    served = {one["period"]: one for run in runs for one in run["served"]}
+    return [
+        {
+            "period": one.period,
+            "rows": one.rows,
+            "weight": one.weight,
+            "positives": one.positives,
+            "base_pcoc": one.base_pcoc,
+            "tracker_pcoc": one.tracker_pcoc,
+            "served_pcoc": served.get(one.period, {}).get("pcoc"),
+            "served_version": served.get(one.period, {}).get("version"),
+            "base_log_loss": one.base_loss / one.weight,
+            "tracker_log_loss": one.tracker_loss / one.weight,
+        }
+        for one in learnt.judged[-SHOWN_PERIODS:]
+    ]
+
+
+def _monitor(monitor: Monitor) -> dict[str, Any]:
+    table = monitor.table()
+    return {
+        "alpha": monitor.alpha,
+        "last_period": monitor.last_period,
+        "watched": table.height,
+        "table": table.head(SHOWN_VALUES).to_dicts(),
+    }
+
+
+def write_status(folder: LoopFolder, status: dict[str, Any]) -> None:
+    """Write the status for programs and for people, each file whole or not at all."""
+    with whole_file(folder.status_file) as part:
+        part.write_text(json.dumps(status, indent=1, allow_nan=False), encoding="utf-8")
+    write_status_page(folder.status_page, status)
