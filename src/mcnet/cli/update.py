@@ -85,8 +85,8 @@ def update(
 ) -> None:
     """Add new rows, learn them, and publish the model for the coming period if the gate lets it.
 
-    Run it after every period. It may be killed at any moment, run again, and run twice at once. A status page, a history
-    with a line per run, and what it needs from run to run are in the folder "loop" of the registry.
+    Run it after every period. It may be killed at any moment, run again, and run twice at once. A status page, a
+    history with a line per run, and what it needs from run to run are in the folder "loop" of the registry.
 
     A new model is published if it is valid, is not worse than the current one on periods that neither was fitted on,
     and moves no mean probability farther than --max-shift. Otherwise the current version stays, and the history tells

@@ -46,9 +46,9 @@ def compared(other: str, periods: Sequence[str], losses: ArrayLike, weight: Arra
 def mean_difference(losses: ArrayLike, weight: ArrayLike) -> tuple[float, float, float]:
     """Return Σ losses / Σ weight over periods, with its 95 % interval: (value, low, high).
 
-    The error is that of a ratio over clusters, which are the periods. Neighbouring periods may be related: covariances up
-    to a lag of n^(1/3) periods count, with falling weights (Bartlett). Few periods tell little of their spread, which
-    Student's t takes into account. One period has no interval: its ends are infinite.
+    The error is that of a ratio over clusters, which are the periods. Neighbouring periods may be related:
+    covariances up to a lag of n^(1/3) periods count, with falling weights (Bartlett). Few periods tell little of
+    their spread, which Student's t takes into account. One period has no interval: its ends are infinite.
 
     >>> value, low, high = mean_difference([1.0, 2.0, 3.0, 2.0], [1.0, 1.0, 1.0, 1.0])
     >>> value, round(low, 2), round(high, 2)

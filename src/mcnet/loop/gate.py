@@ -146,6 +146,10 @@ class Gate:
         if comparison is None or comparison.periods < self.min_periods:
             number = 0 if comparison is None else comparison.periods
             return Verdict(waiting=f"{number} of the {self.min_periods} periods to judge by were predicted so far")
+        if current is None and comparison.difference > self.tolerance:
+            return Verdict(
+                waiting=f"nothing is published before it gains: {_in_words(comparison)}", comparison=comparison
+            )
         problems, notes = [], [_in_words(comparison)]
         if comparison.low > self.tolerance:
             problems.append(_in_words(comparison))

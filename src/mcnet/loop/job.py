@@ -153,7 +153,8 @@ def update(
     versions = registry if isinstance(registry, Registry) else Registry(registry)
     reads = Reading(
         {"score": score, "label": label, "field": field, "weight": weight}
-        | {"score_type": score_type, "negatives_kept": negatives_kept, "resolution": resolution},
+        | {"score_type": score_type, "negatives_kept": negatives_kept}
+        | ({} if resolution == DEFAULT_RESOLUTION else {"resolution": resolution}),
         time,
         every,
         None if period is None else period_text(period),

@@ -85,7 +85,8 @@ def add_rows(
     memory = folder.path / "files.json"
     known = _remembered(memory)
     sources = _sources(journal) if known else set()
-    rows, periods, unchanged = 0, [], 0
+    rows, unchanged = 0, 0
+    periods: list[str] = []
     for path in paths:
         name, look = reading.source or fspath(path), _look(path, reading)
         if known.get(name) == look and name in sources:
@@ -117,10 +118,10 @@ def add_one_period(
 
 
 def _add(journal: Journal, path: Path, reading: Reading, progress: Callable[[int], Any] | None) -> Added:
-    told = {"source": reading.source, "age": reading.age, "replace": reading.replace}
+    told: dict[str, Any] = {"source": reading.source, "age": reading.age, "replace": reading.replace}
     if reading.period is not None:
         return add_one_period(journal, [path], reading.period, reading.columns, told, progress)
-    cut = {"time": str(reading.time), "every": str(reading.every)}
+    cut: dict[str, Any] = {"time": str(reading.time), "every": str(reading.every)}
     return journal.add_files([path], **reading.columns, **cut, **told, progress=progress)
 
 

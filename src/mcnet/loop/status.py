@@ -35,7 +35,7 @@ def status_document(
     runs = folder.last_runs(RUNS_READ)
     promoted = registry.promoted
     entries = journal.entries()
-    return finite(
+    document: dict[str, Any] = finite(
         {
             "format": "mcnet status",
             "version": 1,
@@ -58,6 +58,7 @@ def status_document(
             "monitor": None if monitor is None else _monitor(monitor),
         }
     )
+    return document
 
 
 def _shown(run: dict[str, Any]) -> dict[str, Any]:
