@@ -37,6 +37,7 @@ from mcnet.report.page import write_report
 from mcnet.report.pictures import plot_curves
 from mcnet.selection.select import select
 from mcnet.selection.selection import Selection
+from mcnet.sketch.query import sketch_query
 from mcnet.sketch.scan import scan
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.backtest import backtest
@@ -101,6 +102,7 @@ __all__ = [
     "scan",
     "select",
     "simulate",
+    "sketch_query",
     "update",
     "write_backtest_report",
     "write_report",

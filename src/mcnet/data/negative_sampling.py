@@ -5,10 +5,11 @@ import numpy as np
 from mcnet._shared.typing import FloatArray
 from mcnet.errors import InputError
 
-__all__ = ["correct_scores", "restore_negatives"]
+__all__ = ["check_negatives_kept", "correct_scores", "restore_negatives"]
 
 
-def _check(negatives_kept: float) -> None:
+def check_negatives_kept(negatives_kept: float) -> None:
+    """Refuse what is no fraction of negatives."""
     if not 0.0 < negatives_kept <= 1.0:
         raise InputError(f"negatives_kept is {negatives_kept!r}; it is the fraction of negatives kept, in (0, 1]")
 
@@ -24,7 +25,7 @@ def restore_negatives(
     >>> labels.tolist(), weights.tolist()
     ([1.0, 0.0], [1.0, 10.0])
     """
-    _check(negatives_kept)
+    check_negatives_kept(negatives_kept)
     if negatives_kept == 1.0:
         return labels, weights
     counts = np.ones_like(labels) if weights is None else weights
@@ -39,5 +40,5 @@ def correct_scores(scores: FloatArray, negatives_kept: float) -> FloatArray:
     >>> correct_scores(np.array([0.5]), 0.25)
     array([0.2])
     """
-    _check(negatives_kept)
+    check_negatives_kept(negatives_kept)
     return scores / (scores + (1.0 - scores) / negatives_kept)

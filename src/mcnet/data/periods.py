@@ -16,6 +16,7 @@ __all__ = [
     "divisor_of_coarser_periods",
     "duration_seconds",
     "fitting_period",
+    "truncation_unit",
     "typed_moments",
 ]
 
@@ -27,6 +28,8 @@ _UNIT_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800, "mo": 2_592_000,
 _LAST_STEP = "1y"
 _EVERY = re.compile(r"(?P<number>[1-9]\d*)(?P<unit>m|h|d|w|mo|y)?")
 _WRITTEN = {"m": "%Y-%m-%d %H:%M", "h": "%Y-%m-%d %H:%M", "d": "%Y-%m-%d", "w": "%Y-%m-%d", "mo": "%Y-%m", "y": "%Y"}
+
+_CALENDAR = {"m": "minute", "h": "hour", "d": "day", "w": "day", "mo": "month", "y": "year", None: None}
 
 # Counters from 2001 to 2065, in seconds since 1970; a thousand times that in milliseconds.
 _EPOCH = (1e9, 3e9)
@@ -60,6 +63,15 @@ def duration_seconds(every: str) -> float:
     if step.unit is None:
         raise InputError(f"{every!r} has no unit; write how long it is as in 36h or 2d")
     return float(step.number * _UNIT_SECONDS[step.unit])
+
+
+def truncation_unit(every: str) -> str | None:
+    """Return the calendar unit that a period is made of: minute, hour, day, month or year; None if it has no unit.
+
+    >>> truncation_unit("6h"), truncation_unit("2w"), truncation_unit("100")
+    ('hour', 'day', None)
+    """
+    return _CALENDAR[_parsed(every).unit]
 
 
 def cut_to_periods(column: "pl.Series", every: str) -> "pl.Series":

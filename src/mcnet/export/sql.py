@@ -12,11 +12,11 @@ from mcnet.export.contents import Exported, checked_score_type, warn_of_size
 from mcnet.export.context_map import ContextMap
 from mcnet.export.pieces import Pieces
 from mcnet.export.sql_case import Columns, case_expression
-from mcnet.export.sql_dialects import Dialect, dialect_named
 from mcnet.export.sql_tables import join_select, table_statements
 from mcnet.export.stamp import stamp, stamp_line
 from mcnet.export.targets import Target
 from mcnet.model.model import CalibrationModel
+from mcnet.sql.dialects import Dialect, dialect_named
 
 __all__ = ["MOST_CASES", "TARGET", "export_sql", "sql_text"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mcnet.export.context_map import ContextMap
 from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, Pieces
-from mcnet.export.sql_dialects import Dialect
+from mcnet.sql.dialects import Dialect
 
 __all__ = ["Columns", "case_expression"]
 

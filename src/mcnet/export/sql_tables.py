@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from mcnet.export.context_map import ContextMap
 from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, Pieces
 from mcnet.export.sql_case import Columns
-from mcnet.export.sql_dialects import Dialect, name_parts
+from mcnet.sql.dialects import Dialect, name_parts
 
 __all__ = ["join_select", "table_statements"]
 

@@ -25,7 +25,7 @@ from mcnet.sketch.folds import MOST_FOLDS, assign_folds, check_folds, folds_colu
 from mcnet.sketch.grid import Resolution, make_grid
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["Batch", "ColumnNames", "RowReading", "sketch_batches", "sketch_parts"]
+__all__ = ["Batch", "ColumnNames", "RowReading", "sketch_batches", "sketch_parts", "warn_of_mistakes"]
 
 _VALUES_WORTH_A_WARNING = 1_000
 """A field with more values than this, most of them with a single row, is probably an id."""
@@ -97,8 +97,7 @@ def sketch_batches(
     sources : short digests of what the rows come from; by default of the sketch itself.
     """
     (sketch,) = sketch_parts(batches, names, reading, columns=columns, sources=sources)
-    _warn_of_ids(sketch)
-    _warn_of_swapped_columns(sketch, names)
+    warn_of_mistakes(sketch, names)
     return sketch
 
 
@@ -178,6 +177,12 @@ def _add(accumulator: Accumulator, batch: Batch, names: ColumnNames, reading: Ro
     if not accumulator.add(scores, labels, weights, batch.fields, folds):
         labels_column(labels, name=names.label, **where)
         scores_column(scores, name=names.score, **where)
+
+
+def warn_of_mistakes(sketch: Sketch, names: ColumnNames) -> None:
+    """Warn of columns that are probably not what they were taken for."""
+    _warn_of_ids(sketch)
+    _warn_of_swapped_columns(sketch, names)
 
 
 def _warn_of_ids(sketch: Sketch) -> None:

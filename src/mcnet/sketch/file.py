@@ -21,7 +21,7 @@ from mcnet.sketch.cells import Cells
 from mcnet.sketch.grid import POSITION_UNITS
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["SKETCH_VERSION", "is_sketch_file", "load_sketch", "save_sketch"]
+__all__ = ["SKETCH_VERSION", "is_sketch_file", "load_sketch", "problem_of_cells", "save_sketch"]
 
 SKETCH_VERSION = 2
 _METADATA = "mcnet.sketch"
@@ -66,6 +66,7 @@ def save_sketch(sketch: Sketch, path: str | PathLike[str]) -> None:
         "score_type": sketch.score_type,
         "negatives_kept": sketch.negatives_kept,
         "sources": list(sketch.sources),
+        **({"dropped_rows": sketch.dropped_rows} if sketch.dropped_rows else {}),
     }
     buffer = io.BytesIO()
     frame.write_parquet(buffer, metadata={_METADATA: json.dumps(about)})
@@ -161,15 +162,16 @@ def _sketch(about: dict[str, Any], frame: pl.DataFrame) -> Sketch:
         score_type=about["score_type"],
         negatives_kept=about["negatives_kept"],
         known_sources=tuple(about["sources"]),
+        dropped_rows=about.get("dropped_rows", 0),
     )
-    problem = _problem(sketch)
+    problem = problem_of_cells(sketch)
     if problem:
         raise FileFormatError(f"{problem}; make it again")
     return replace(sketch, cells=cells.added_up())
 
 
-def _problem(sketch: Sketch) -> str | None:
-    """Return what is wrong with the cells of a file, or None."""
+def problem_of_cells(sketch: Sketch) -> str | None:
+    """Return what is wrong with the cells of a sketch that was made elsewhere, or None."""
     weight, positives, position = sketch.cells.sums.T
     slack = 1.0 + 1e-9  # another engine may have added up in another order
     if sketch.score_type not in ("probability", "logit"):

@@ -14,6 +14,7 @@ from mcnet.data.periods import cut_to_periods
 from mcnet.data.tables import column_names, is_lazy, is_table
 from mcnet.errors import InputError
 from mcnet.sketch.build import Batch, ColumnNames, RowReading, sketch_batches, sketch_parts
+from mcnet.sketch.column_checks import check_columns
 from mcnet.sketch.field_views import rename_values
 from mcnet.sketch.folds import check_folds
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
@@ -62,7 +63,7 @@ def scan(
     The sketch of the rows.
     """
     fields = [] if field is None else [field] if isinstance(field, str) else list(field)
-    _check_columns(score, label, weight, folds, fields, every or {})
+    check_columns(score, label, weight, folds, fields, every or {})
     names = ColumnNames(score, label, weight or "weight", folds if isinstance(folds, str) else "folds")
     remembered = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
     chosen = _Columns(score, label, weight, folds if isinstance(folds, str) else None, fields, every or {})
@@ -108,32 +109,12 @@ def scan_in_parts(
     Sketch : their sum is what `scan` returns.
     """
     fields = list(field)
-    _check_columns(score, label, weight, 1, fields, every)
+    check_columns(score, label, weight, 1, fields, every)
     remembered = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
     chosen = _Columns(score, label, weight, None, fields, every)
     reading = RowReading(1, resolution, score_type, negatives_kept)
     found, names, sources = chosen.file_batches(files, ColumnNames(score, label, weight or "weight"), progress)
     yield from sketch_parts(found, names, reading, columns=remembered, sources=sources, most_cells=most_cells)
-
-
-def _check_columns(
-    score: str, label: str, weight: str | None, folds: int | str, fields: list[str], every: Mapping[str, Any]
-) -> None:
-    """Refuse names that are no names, or used twice, before anything is read."""
-    columns = [score, label, *(column for column in (weight, folds) if isinstance(column, str)), *fields]
-    for column in (score, label, *fields):
-        if not isinstance(column, str):
-            raise InputError(
-                f"scan takes names of columns, not {type(column).__name__}; give columns to mcnet.Sketch.from_rows"
-            )
-    if len(set(columns)) < len(columns):
-        twice = next(c for c in columns if columns.count(c) > 1)
-        raise InputError(
-            f"the column {twice!r} is used twice; score, label, fields, weight and folds are columns of their own"
-        )
-    for name in every:
-        if name not in fields:
-            raise InputError(f"every names {name!r}, which is no field of this scan; pass it as a field too")
 
 
 class _Columns:

@@ -44,6 +44,7 @@ class Sketch:
     columns : the columns `score`, `label` and `weight` that were read, as far as all rows agree on them.
     score_type : whether the scores were read as "probability" or "logit".
     negatives_kept : the fraction of negatives that survived down-sampling; None where parts of a sum differ.
+    dropped_rows : how many rows were left out because a value was missing, if that was allowed.
     """
 
     contexts: Contexts
@@ -55,6 +56,7 @@ class Sketch:
     score_type: ScoreType = "probability"
     negatives_kept: float | None = 1.0
     known_sources: tuple[str, ...] | None = None
+    dropped_rows: int = 0
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
@@ -108,6 +110,30 @@ class Sketch:
             score_type=score_type,
             negatives_kept=negatives_kept,
         )
+
+    @staticmethod
+    def from_table(table: Any, *, drop_missing: bool = False) -> "Sketch":
+        """Make a sketch of the result of the query that `sketch_query` writes.
+
+        Parameters
+        ----------
+        table : the result as a table of Arrow, Polars or pandas, as a Parquet or CSV file, or as a cursor (DB-API,
+            ADBC, DuckDB) that has run the query.
+        drop_missing : leave out the rows whose score, label or weight is missing, and count them in `dropped_rows`,
+            instead of refusing the result.
+
+        Returns
+        -------
+        Sketch : the same as `scan` gives for the rows.
+
+        Raises
+        ------
+        InputError : the rows have values that cannot be used, or the table is no result of such a query.
+        FileFormatError : the table was made by a query of another version, or was altered.
+        """
+        from mcnet.sketch.from_table import sketch_of_table
+
+        return sketch_of_table(table, drop_missing=drop_missing)
 
     # -- the columns a calibrator sees, one entry per cell ------------------------------------------------------
 

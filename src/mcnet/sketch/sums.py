@@ -49,6 +49,7 @@ def _sum(one: Sketch, other: Sketch) -> Sketch:
         contexts=contexts,
         cells=both.added_up(),
         rows=one.rows + other.rows,
+        dropped_rows=one.dropped_rows + other.dropped_rows,
         columns={name: column for name, column in one.columns.items() if other.columns.get(name) == column},
         negatives_kept=one.negatives_kept if one.negatives_kept == other.negatives_kept else None,
         known_sources=tuple(dict.fromkeys((*one.sources, *other.sources))),

@@ -1,0 +1,157 @@
+"""The result of a sketch query, whatever brought it here, as a sketch."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mcnet._shared.typing import FloatArray, IntArray
+from mcnet.data.columns import as_floats
+from mcnet.data.contexts import Contexts
+from mcnet.data.fields import field_columns
+from mcnet.data.files import open_log, readable, source_name
+from mcnet.data.tables import column_names, is_lazy, is_table
+from mcnet.errors import FileFormatError, InputError
+from mcnet.sketch.build import ColumnNames, warn_of_mistakes
+from mcnet.sketch.cells import Cells
+from mcnet.sketch.file import problem_of_cells
+from mcnet.sketch.query_result import (
+    ABOUT,
+    CELL,
+    FOLD,
+    POSITION,
+    POSITIVES,
+    PROBLEMS,
+    ROWS,
+    WEIGHT,
+    WITHOUT_WEIGHT,
+    About,
+)
+from mcnet.sketch.sketch import Sketch
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["sketch_of_table"]
+
+
+def sketch_of_table(table: Any, *, drop_missing: bool = False) -> Sketch:
+    """Return the sketch that the result of a query is; see Sketch.from_table."""
+    columns = _Result(table)
+    about = columns.about()
+    cell = as_floats(columns[CELL], CELL)
+    rows = columns.numbers(ROWS)
+    dropped = _check_rows(about, cell, rows, drop_missing=drop_missing)
+    used = cell >= 0 if about.resolution == "exact" else cell > WITHOUT_WEIGHT
+    if not used.any():
+        raise InputError("the result of the query has no row with a weight; at least one is needed")
+    fields = field_columns({name: columns[name] for name in about.fields}) if about.fields else []
+    contexts, codes = Contexts.of([column[used] for column in fields], int(used.sum()))
+    folds = columns.numbers(FOLD)[used] if about.folds is None else np.zeros(int(used.sum()))
+    sums = np.column_stack([columns.numbers(name)[used] for name in (WEIGHT, POSITIVES, POSITION)])
+    sketch = Sketch(
+        contexts,
+        Cells(codes, _keys(about, cell[used]), folds.astype(np.int16), sums),
+        about.resolution,
+        int(folds.max()) + 1,
+        int(rows[used].sum()),
+        columns=dict(about.columns),
+        score_type=about.score_type,
+        negatives_kept=about.negatives_kept,
+        dropped_rows=dropped,
+    )
+    problem = problem_of_cells(sketch)
+    if problem:
+        raise FileFormatError(f"the result of the query cannot be used: {problem}; run the query again")
+    sketch = replace(sketch, cells=sketch.cells.added_up())
+    for name, every in about.every.items():
+        sketch = sketch.in_periods(name, every)
+    if about.folds is not None and about.folds > 1:
+        sketch = sketch.with_folds(about.folds)
+    warn_of_mistakes(sketch, ColumnNames(about.columns["score"], about.columns["label"]))
+    return sketch
+
+
+def _keys(about: About, cell: FloatArray) -> IntArray:
+    """Return the keys of cells: their numbers, or the bits of scores that are kept as they are."""
+    return cell.view(np.int64) if about.resolution == "exact" else cell.astype(np.int64)
+
+
+def _check_rows(about: About, cell: FloatArray, rows: FloatArray, *, drop_missing: bool) -> int:
+    """Refuse a result with rows that cannot be used; return how many were dropped, if that was asked for."""
+    dropped = 0
+    for problem in PROBLEMS:
+        number = int(rows[cell == problem.number].sum())
+        if number and drop_missing and problem.missing:
+            dropped += number
+        elif number:
+            column = about.columns.get(problem.column, problem.column)
+            count = f"{number:,} value{'s' if number > 1 else ''}"
+            raise InputError(f"{column} has {count} {problem.what}; {problem.advice}")
+    return dropped
+
+
+class _Result:
+    """The columns of a result by name, from a table, a file or a cursor."""
+
+    def __init__(self, table: Any) -> None:
+        self._columns = _columns_of(table)
+        self._names = {name.lower(): name for name in self._columns if name.lower().startswith("mcnet_")}
+
+    def __getitem__(self, name: str) -> Any:
+        found = self._names.get(name, name)
+        if found not in self._columns:
+            # Engines that fold names to one case.
+            found = next((known for known in self._columns if known.lower() == name.lower()), name)
+        if found not in self._columns:
+            known = ", ".join(self._columns)
+            raise InputError(f"the result has no column {name!r}; it has {known}: run the query of mcnet.sketch_query")
+        return self._columns[found]
+
+    def numbers(self, name: str) -> FloatArray:
+        """Return a column of numbers."""
+        return as_floats(self[name], name)
+
+    def about(self) -> About:
+        """Return what the result says of itself, in every row the same."""
+        column = self[ABOUT]
+        values = [] if len(column) == 0 else field_columns({ABOUT: column})[0].values
+        if not values:
+            raise InputError("the result of the query is empty; the table has no rows, or `where` keeps none")
+        if len(values) > 1:
+            raise InputError(f"the result mixes {len(values)} different queries; make a sketch of each and add them up")
+        return About.of(values[0] or "")
+
+
+def _columns_of(table: Any) -> Mapping[str, Any]:
+    if isinstance(table, str | PathLike):
+        return _from_file(table)
+    if is_lazy(table):
+        table = table.collect()
+    if isinstance(table, Mapping):
+        return table
+    if is_table(table):
+        return {name: table[name] for name in column_names(table)}
+    for method in ("fetch_arrow_table", "to_arrow_table", "toArrow"):  # of ADBC, of DuckDB's relations, of Spark
+        if hasattr(table, method):
+            return _columns_of(getattr(table, method)())
+    if hasattr(table, "fetchall") and getattr(table, "description", None):
+        names = [column[0] for column in table.description]
+        rows = table.fetchall()
+        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    raise InputError(
+        f"from_table was given {type(table).__name__}; it takes a table of Arrow, Polars or pandas, a file, "
+        "or a cursor after its query"
+    )
+
+
+def _from_file(path: str | PathLike[str]) -> "dict[str, pl.Series]":
+    with readable(source_name(path)):
+        names = open_log(path, typed=False).collect_schema().names()
+        fields = [name for name in names if not name.lower().startswith("mcnet_")]
+        about = [name for name in names if name.lower() == ABOUT]
+        numbers = [name for name in names if name not in fields and name not in about]
+        frame = open_log(path, numbers=numbers, texts=[*fields, *about]).collect()
+    return {name: frame[name] for name in names}

@@ -1,0 +1,266 @@
+"""A sketch as one SQL query: the engine that has the rows groups them, to the same bits as `scan`."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from mcnet._shared.math import SCORE_FLOOR
+from mcnet._shared.typing import ScoreType
+from mcnet.data.negative_sampling import check_negatives_kept
+from mcnet.data.periods import truncation_unit
+from mcnet.errors import InputError
+from mcnet.sketch.column_checks import check_columns
+from mcnet.sketch.folds import MOST_FOLDS, check_folds
+from mcnet.sketch.grid import DEFAULT_RESOLUTION, POSITION_UNITS, LogitGrid, Resolution, make_grid
+from mcnet.sketch.query_grid import LOGIT_RAISE, grid_tables
+from mcnet.sketch.query_result import (
+    ABOUT,
+    CELL,
+    FOLD,
+    POSITION,
+    POSITIVES,
+    PROBLEMS,
+    ROWS,
+    WEIGHT,
+    WITHOUT_WEIGHT,
+    About,
+)
+from mcnet.sql.dialects import Dialect, dialect_named
+
+__all__ = ["LabelType", "sketch_query"]
+
+LabelType = Literal["number", "boolean"]
+
+_LARGEST_LOGIT = 50.0
+"""Logits beyond this are clipped, and some engines refuse the exponential of still larger ones."""
+
+
+def sketch_query(
+    table: str | Sequence[str],
+    *,
+    dialect: str = "duckdb",
+    score: str,
+    label: str,
+    field: str | Sequence[str] | None = None,
+    weight: str | None = None,
+    folds: int | str = 1,
+    resolution: Resolution = DEFAULT_RESOLUTION,
+    score_type: ScoreType = "probability",
+    negatives_kept: float = 1.0,
+    every: Mapping[str, str] | None = None,
+    where: str | None = None,
+    label_type: LabelType = "number",
+) -> str:
+    """Return one SQL query whose result is a sketch of a table; read the result with `Sketch.from_table`.
+
+    The cells are those of `scan` on the same rows, bit for bit, as long as scores are probabilities and weights whole
+    numbers. A logarithm only proposes the cell; comparisons with the exact edges of the grid decide.
+
+    Parameters
+    ----------
+    table : the table or view with the rows; dots divide schema and table, or pass the parts as a tuple.
+    dialect : "duckdb", "postgresql", "bigquery", "snowflake", "spark", "clickhouse" or "trino".
+    score, label, weight : names of columns; see Sketch.from_rows.
+    field : the name of a field column, or a list of names.
+    folds : into how many folds to split the rows, or the name of a column of fold numbers. A table has no order of
+        rows, so a number splits the rows behind each cell at random when the result is read.
+    resolution : cells per unit of logit, or "exact" to keep every distinct score.
+    score_type : "probability" or "logit".
+    negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
+    every : fields of moments and the periods to cut them to: {"time": "1h"}. Days begin where the session's time
+        zone says.
+    where : a condition on the rows, in the engine's own SQL.
+    label_type : "boolean" if the label is true or false and the engine casts no booleans to numbers (PostgreSQL,
+        BigQuery, Snowflake).
+
+    Returns
+    -------
+    The text of the query, without a semicolon.
+    """
+    fields = [] if field is None else [field] if isinstance(field, str) else list(field)
+    every = dict(every or {})
+    check_columns(score, label, weight, folds, fields, every)
+    check_negatives_kept(negatives_kept)
+    if score_type not in ("probability", "logit"):
+        raise InputError(f"score_type is {score_type!r}; it is 'probability' or 'logit'")
+    if label_type not in ("number", "boolean"):
+        raise InputError(f"label_type is {label_type!r}; it is 'number' or 'boolean'")
+    for name in fields:
+        if name.lower() in (CELL, FOLD, ROWS, WEIGHT, POSITIVES, POSITION, ABOUT):
+            raise InputError(f"the field {name!r} has the name of a column of the result; rename it in a view")
+    columns = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
+    number = None if isinstance(folds, str) else check_folds(folds)
+    grid = make_grid(resolution)
+    about = About(grid.resolution, columns, tuple(fields), number, score_type, negatives_kept, every)
+    words = dialect_named(dialect)
+    query = _Query(words, about, folds if isinstance(folds, str) else None, label_type)
+    source = words.table(table) + ("" if where is None else f"\n  WHERE {where}")
+    return query.text(source, grid if isinstance(grid, LogitGrid) else None)
+
+
+@dataclass(frozen=True)
+class _Query:
+    """The parts of the query, in one dialect."""
+
+    dialect: Dialect
+    about: About
+    folds: str | None
+    label_type: LabelType
+
+    def text(self, source: str, grid: LogitGrid | None) -> str:
+        """Return the whole query."""
+        exact = grid is None
+        tables = [] if grid is None else grid_tables(grid, self.dialect)
+        carried = self._carried()
+        kept = [name for name in carried if not name.endswith("_of_row")]
+        tables += [
+            f"numbers AS (SELECT {', '.join(self._columns())}\n  FROM {source})",
+            f"clipped AS (SELECT {', '.join((*kept, *self._checked(), *self._weights()))},\n"
+            f"  {self._clipped()} AS x FROM numbers)",
+            f"proposed AS (SELECT {', '.join(carried)}, x,\n  {self._proposed()} AS k FROM clipped)",
+        ]
+        if not exact:
+            hint = self.dialect.small_join_hint.format("grid")
+            others = ", ".join(carried)
+            tables.append(
+                f"placed AS (SELECT {hint}{others},\n"
+                "  CASE WHEN x < low THEN proposed.k - 1 ELSE proposed.k END AS cell,\n"
+                f"  {self._position()} AS position_in_cell\n"
+                "  FROM proposed LEFT JOIN grid ON proposed.k = grid.k)"
+            )
+        rows, cell, position = ("proposed", "k", "0") if exact else ("placed", "cell", "position_in_cell")
+        groups = [*(f"f{place}" for place in range(len(self.about.fields))), cell]
+        groups += [] if self.folds is None else ["fold"]
+        return (
+            f"-- A sketch for mcnet.Sketch.from_table, in the words of {self.dialect.name}.\nWITH "
+            + ",\n".join(tables)
+            + f"\nSELECT {self._results(cell, position)}\nFROM {rows} GROUP BY {', '.join(groups)}"
+        )
+
+    def _columns(self) -> list[str]:
+        """Return the columns of the rows under names of the query's own."""
+        quoted, double, names = self.dialect.column, self.dialect.as_double, self.about.columns
+        label = quoted(names["label"])
+        if self.label_type == "boolean":
+            one, none = self.dialect.number(1.0), self.dialect.number(0.0)
+            label = f"CASE WHEN {label} IS NULL THEN NULL WHEN {label} THEN {one} ELSE {none} END"
+        columns = [f"{self._field(name)} AS f{place}" for place, name in enumerate(self.about.fields)]
+        columns += [f"{double(quoted(names['score']))} AS s", f"{double(label)} AS y"]
+        columns += [f"{double(quoted(names['weight']))} AS w"] if "weight" in names else []
+        return [*columns, *([f"{double(quoted(self.folds))} AS fold"] if self.folds else [])]
+
+    def _checked(self) -> list[str]:
+        """Return the columns that are checked, beside those that are grouped."""
+        return ["s", "y", *(["w"] if self._weighted_by_column else [])]
+
+    def _field(self, name: str) -> str:
+        """Return a field as it is, or a moment cut to a unit that the period is made of."""
+        column = self.dialect.column(name)
+        if name not in self.about.every:
+            return column
+        unit = truncation_unit(self.about.every[name])
+        if unit is None:
+            step = self.about.every[name]
+            return f"FLOOR({self.dialect.as_double(column)} / {step}) * {step}"
+        moment = f"CAST({column} AS {self.dialect.moment_type})"
+        return self.dialect.truncated.format(unit=unit, moment=moment)
+
+    def _clipped(self) -> str:
+        """Return the score as a probability inside the grid."""
+        number, score = self.dialect.number, "s"
+        if self.about.score_type == "logit":
+            near = f"LEAST(GREATEST(s, {number(-_LARGEST_LOGIT)}), {number(_LARGEST_LOGIT)})"
+            small = f"EXP(-ABS({near}))"
+            score = f"CASE WHEN s >= 0 THEN {number(1.0)} ELSE {small} END / ({number(1.0)} + {small})"
+        return f"LEAST(GREATEST({score}, {number(SCORE_FLOOR)}), {number(1.0 - SCORE_FLOOR)})"
+
+    def _proposed(self) -> str:
+        """Return the cell that a logarithm proposes (the score itself if all are kept), or why a row has none."""
+        number, resolution = self.dialect.number, self.about.resolution
+        code: Callable[[int], str]
+        if resolution == "exact":
+            cell, code = "x", number
+        else:
+            logit = f"LN(x / ({number(1.0)} - x))"
+            cell = self.dialect.as_whole(f"FLOOR({number(resolution)} * {logit} + {number(LOGIT_RAISE)})")
+            code = str
+        usable = ["y >= 0 AND y <= 1", self._score_is_usable()]
+        found = {("label", True): self._missing("y"), ("label", False): "y < 0 OR y > 1"}
+        if self.about.score_type == "probability":
+            found |= {("score", True): self._missing("s"), ("score", False): "s < 0 OR s > 1"}
+        else:
+            found |= {("score", True): f"NOT ({self._score_is_usable()})"}
+        if self._weighted_by_column:
+            usable.append(f"w > 0 AND w <= {number(sys.float_info.max)}")
+            found |= {("weight", True): self._missing("w"), ("weight", False): "w < 0"}
+        if self.folds is not None:
+            fine = f"fold IS NOT NULL AND fold >= 0 AND fold < {MOST_FOLDS} AND fold = FLOOR(fold)"
+            usable.append(fine)
+            found["folds", False] = f"NOT ({fine})"
+        cases = [f"WHEN {' AND '.join(usable)} THEN {cell}"]
+        cases += [
+            f"WHEN {found[problem.column, problem.missing]} THEN {code(problem.number)}"
+            for problem in PROBLEMS
+            if (problem.column, problem.missing) in found
+        ]
+        return "CASE " + "\n    ".join(cases) + f"\n    ELSE {code(WITHOUT_WEIGHT)} END"
+
+    def _score_is_usable(self) -> str:
+        if self.about.score_type == "probability":
+            return "s >= 0 AND s <= 1"
+        return f"s IS NOT NULL AND NOT {self.dialect.is_nan.format('s')}"
+
+    def _missing(self, column: str) -> str:
+        """Return the condition that a number is NULL, NaN or infinite; NaN is above every number in some engines."""
+        largest = self.dialect.number(sys.float_info.max)
+        return f"{column} IS NULL OR NOT ({column} >= -{largest} AND {column} <= {largest})"
+
+    @property
+    def _weighted_by_column(self) -> bool:
+        return "weight" in self.about.columns
+
+    @property
+    def _weighted(self) -> bool:
+        return self._weighted_by_column or self.about.negatives_kept != 1.0
+
+    def _weights(self) -> list[str]:
+        """Return the weight and the label of a row as if no negative had been dropped, where weights are needed."""
+        if not self._weighted:
+            return ["y AS label_of_row"]
+        number, counts = self.dialect.number, "w" if self._weighted_by_column else self.dialect.number(1.0)
+        if self.about.negatives_kept == 1.0:
+            return ["y AS label_of_row", "w AS weight_of_row"]
+        restored = f"{counts} * (y + ({number(1.0)} - y) / {number(self.about.negatives_kept)})"
+        return [f"{counts} * y / NULLIF({restored}, 0) AS label_of_row", f"{restored} AS weight_of_row"]
+
+    def _position(self) -> str:
+        """Return the position of the score inside its cell, as a whole number."""
+        above, below = "FLOOR((x - low) * units)", "FLOOR((x - below) * units_below)"
+        highest = self.dialect.number(POSITION_UNITS - 1)
+        return f"LEAST(CASE WHEN x < low THEN {below} ELSE {above} END, {highest})"
+
+    def _carried(self) -> list[str]:
+        """Return the columns that are grouped and added up beside the cell."""
+        fields = [f"f{place}" for place in range(len(self.about.fields))]
+        return [
+            *fields,
+            *(["fold"] if self.folds else []),
+            "label_of_row",
+            *(["weight_of_row"] if self._weighted else []),
+        ]
+
+    def _results(self, cell: str, position: str) -> str:
+        """Return the columns of the result."""
+        sums = {ROWS: "COUNT(*)"}
+        if self._weighted:
+            sums |= {WEIGHT: "SUM(weight_of_row)", POSITIVES: "SUM(weight_of_row * label_of_row)"}
+            sums[POSITION] = f"SUM(weight_of_row * {position})"
+        else:
+            sums |= {WEIGHT: "COUNT(*)", POSITIVES: "SUM(label_of_row)", POSITION: f"SUM({position})"}
+        names = {f"f{place}": name for place, name in enumerate(self.about.fields)}
+        columns = [f"{column} AS {self.dialect.column(name)}" for column, name in names.items()]
+        columns += [f"{cell} AS {self.dialect.column(CELL)}"]
+        columns += [f"fold AS {self.dialect.column(FOLD)}"] if self.folds else []
+        columns += [f"{total} AS {self.dialect.column(name)}" for name, total in sums.items()]
+        return ",\n  ".join([*columns, f"{self.dialect.text(self.about.text())} AS {self.dialect.column(ABOUT)}"])

@@ -1,0 +1,109 @@
+"""The edges of a grid in SQL: every double exact, in a twentieth of the text that listing them would take.
+
+An edge is 1 / (1 + exp(-k/resolution)). Engines disagree on the last bits of exp, so the query has none: exp(-k/r) is
+the product of two numbers from short tables, one per block of cells and one per place inside a block. Products,
+quotients and sums of doubles round the same on every engine. What they miss of the exact edge is known when the query
+is written, and is a digit or two per edge.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet._shared.math import SCORE_FLOOR
+from mcnet._shared.typing import FloatArray
+from mcnet.sketch.grid import POSITION_UNITS, LogitGrid
+from mcnet.sql.dialects import Dialect
+
+__all__ = ["LOGIT_RAISE", "grid_tables"]
+
+LOGIT_RAISE = 3e-5
+"""A logarithm, raised by this part of a cell, proposes the cell of a score, or the one above it.
+
+It covers the rounding of edges near 1 (2.3e-6 of a cell at resolution 4096) and of any engine's logarithm (below 1e-9).
+The last cell of every resolution ends 7e-4 of a cell or more below the next edge: no cell beyond it is proposed.
+"""
+
+_HALF_STEP = 2.0**-53
+"""A correction is a number of these parts of the edge itself."""
+
+_MOST_CORRECTIONS = 50
+
+
+@dataclass(frozen=True)
+class _Factors:
+    """The tables: edge number block * len(places) + place is about 1 / (1 + blocks[block] * places[place + 1])."""
+
+    blocks: FloatArray
+    places: FloatArray
+    corrections: NDArray[np.int64]
+    """By block and place, from one place before the first to one after the last."""
+
+
+def _factors(grid: LogitGrid) -> _Factors:
+    size = math.isqrt(len(grid)) + 1
+    numbers = range(-(-len(grid) // size))
+    blocks = np.array([math.exp(-(grid.first + size * block) / grid.resolution) for block in numbers])
+    places = np.array([math.exp(-place / grid.resolution) for place in range(-1, size + 1)])
+    about = 1.0 / (1.0 + blocks[:, None] * places)
+    which = np.arange(-1, size + 1) + size * np.arange(len(blocks))[:, None]
+    exact = grid.edges[np.clip(which, 0, len(grid))]
+    corrections = np.full(about.shape, _MOST_CORRECTIONS)
+    for correction in sorted(range(-_MOST_CORRECTIONS + 1, _MOST_CORRECTIONS), key=abs, reverse=True):
+        corrections[_corrected(about, correction) == exact] = correction
+    if (corrections == _MOST_CORRECTIONS).any():
+        raise AssertionError(f"an edge of resolution {grid.resolution} is too far from its factors")
+    return _Factors(blocks, places, corrections)
+
+
+def _corrected(about: FloatArray, correction: int) -> FloatArray:
+    """Return what the query computes, in the same order of operations."""
+    return np.clip(about + correction * _HALF_STEP * about, SCORE_FLOOR, 1.0 - SCORE_FLOOR)
+
+
+def grid_tables(grid: LogitGrid, dialect: Dialect) -> list[str]:
+    """Return the common table expressions that end in `grid`: one row per cell.
+
+    Its columns are the number k of the cell, its lower edge `low`, the position units per unit of score inside it
+    (`units`), and the same of the cell below it (`below`, `units_below`).
+    """
+    factors, number = _factors(grid), dialect.number
+    size = len(factors.places) - 2
+    bias = int(np.abs(factors.corrections).max())
+    width = len(str(2 * bias))
+    blocks = [
+        (str(block), number(factor), dialect.text("".join(f"{c + bias:0{width}d}" for c in corrections)))
+        for block, (factor, corrections) in enumerate(zip(factors.blocks, factors.corrections.tolist(), strict=True))
+    ]
+    three = zip(factors.places, factors.places[1:], factors.places[2:], strict=False)
+    places = [(str(place), *map(number, near)) for place, near in enumerate(three)]
+
+    def about(factor: str) -> str:
+        product = f"{dialect.as_double('a')} * {dialect.as_double(factor)}"
+        return f"{number(1.0)} / ({number(1.0)} + {product})"
+
+    def correction(place: int) -> str:
+        digits = f"SUBSTR(digits, {width} * (j + {place}) + 1, {width})"
+        return f"({dialect.as_double(digits)} - {number(bias)}) * {number(_HALF_STEP)}"
+
+    def edge(which: int) -> str:
+        exact = f"e{which} + c{which} * e{which}"
+        return f"LEAST(GREATEST({exact}, {number(SCORE_FLOOR)}), {number(1.0 - SCORE_FLOOR)})"
+
+    units = number(POSITION_UNITS)
+    return [
+        "blocks AS (SELECT * FROM "
+        + dialect.inline_table([("i", "whole"), ("a", "double"), ("digits", "text")], blocks)
+        + ")",
+        "places AS (SELECT * FROM "
+        + dialect.inline_table([("j", "whole"), ("b0", "double"), ("b1", "double"), ("b2", "double")], places)
+        + ")",
+        f"factored AS (SELECT {size} * i + j + {grid.first} AS k,\n"
+        + ",\n".join(f"  {about(f'b{n}')} AS e{n}, {correction(n)} AS c{n}" for n in range(3))
+        + f"\n  FROM blocks CROSS JOIN places WHERE {size} * i + j < {len(grid)})",
+        f"edges AS (SELECT k, {edge(0)} AS below,\n  {edge(1)} AS low,\n  {edge(2)} AS high\n  FROM factored)",
+        f"grid AS (SELECT k, below, low, {units} / NULLIF(low - below, {number(0.0)}) AS units_below,\n"
+        f"  {units} / (high - low) AS units FROM edges)",
+    ]

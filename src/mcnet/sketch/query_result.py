@@ -1,0 +1,106 @@
+"""What a sketch query returns: the names of its columns, what it says of itself, and the numbers of unusable rows."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcnet._shared.typing import ScoreType
+from mcnet.errors import FileFormatError
+from mcnet.sketch.grid import Resolution
+
+__all__ = [
+    "ABOUT",
+    "CELL",
+    "FOLD",
+    "POSITION",
+    "POSITIVES",
+    "PROBLEMS",
+    "ROWS",
+    "WEIGHT",
+    "WITHOUT_WEIGHT",
+    "About",
+    "Problem",
+]
+
+CELL, FOLD = "mcnet_cell", "mcnet_fold"
+ROWS, WEIGHT, POSITIVES, POSITION = "mcnet_rows", "mcnet_weight", "mcnet_positives", "mcnet_position"
+ABOUT = "mcnet_sketch"
+
+_QUERY_VERSION = 1
+"""The version of the grid and of the columns; a result of another version is refused."""
+
+WITHOUT_WEIGHT = -1_000_000
+"""The number that stands in the column of cells for rows of weight 0."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why rows cannot be used; no cell of any grid has such a number."""
+
+    number: int
+    column: str
+    what: str
+    advice: str
+    missing: bool
+
+
+PROBLEMS = (
+    Problem(-1_000_001, "label", "missing, NaN or infinite", "drop these rows", True),
+    Problem(
+        -1_000_002,
+        "label",
+        "outside [0, 1]",
+        "labels are 0/1, booleans, or fractions with the number of impressions as weight",
+        False,
+    ),
+    Problem(-1_000_003, "weight", "missing, NaN or infinite", "give them a number", True),
+    Problem(-1_000_004, "weight", "below 0", "weights are counts or importances ≥ 0", False),
+    Problem(-1_000_005, "score", "missing, NaN or infinite", "drop or fill these rows", True),
+    Problem(
+        -1_000_006,
+        "score",
+        "outside [0, 1]",
+        "pass logits with score_type='logit', percentages divided by 100",
+        False,
+    ),
+    Problem(-1_000_007, "folds", "missing, or no whole number from 0 to 99", "give them a fold", False),
+)
+
+
+@dataclass(frozen=True)
+class About:
+    """How the rows were read; a query writes it into every row of its result."""
+
+    resolution: Resolution
+    columns: Mapping[str, str]
+    fields: tuple[str, ...] = ()
+    folds: int | None = 1
+    """Into how many folds to split the cells; None where the rows have a column of folds."""
+    score_type: ScoreType = "probability"
+    negatives_kept: float = 1.0
+    every: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """Return it as a short text, usual values left out."""
+        usual = About(self.resolution, self.columns)
+        said = {name: value for name, value in vars(self).items() if value != getattr(usual, name)}
+        said |= {"version": _QUERY_VERSION, "resolution": self.resolution, "columns": dict(self.columns)}
+        return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    @staticmethod
+    def of(text: str) -> "About":
+        """Read the text; refuse that of another version."""
+        try:
+            said: dict[str, Any] = json.loads(text)
+            version = said.pop("version")
+            if version != _QUERY_VERSION:
+                raise FileFormatError(
+                    f"the table was made by a query of version {version}, and this mcnet reads {_QUERY_VERSION}: "
+                    "run the query that mcnet.sketch_query writes now"
+                )
+            return About(**{**said, "fields": tuple(said.get("fields", ()))})
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise FileFormatError(
+                f"the column {ABOUT} has {str(text)[:60]!r}, which no query of mcnet writes; leave it as it is"
+            ) from None

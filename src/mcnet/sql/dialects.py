@@ -1,0 +1,194 @@
+"""What the SQL dialects write differently: quotes, types, numbers, and tables written in the text of a query."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mcnet.errors import InputError, NotSupportedError
+from mcnet.sql.quoting import by_code, doubled, escaped, postgresql_text
+
+__all__ = ["DIALECTS", "Dialect", "dialect_named", "name_parts"]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The words of one SQL engine."""
+
+    name: str
+    text_type: str
+    whole_type: str
+    double_type: str
+    quote_text: Callable[[str], str]
+    quote_name: Callable[[str], str]
+    is_nan: str
+    """An expression with {} for the number."""
+    moment_type: str = "TIMESTAMP"
+    """The type of a moment without a time zone."""
+    truncated: str = "DATE_TRUNC('{unit}', {moment})"
+    """The expression of a moment cut to a unit: minute, hour, day, month or year."""
+    inline: str = "(VALUES {rows}) AS t ({names})"
+    """A table whose rows are in the text of the query; {typed} has the names with their types."""
+    small_join_hint: str = ""
+    """What follows SELECT so that a small table called {} is sent to all workers."""
+    longest: int | None = None
+    """How many bytes the engine takes at a time, if it says so."""
+
+    def text(self, value: str) -> str:
+        """Return a text literal that means exactly the value."""
+        if "\x00" in value:
+            raise NotSupportedError(f"the field value {value!r} holds a zero character, which SQL text cannot hold")
+        return self.quote_text(value)
+
+    def table(self, name: str | Sequence[str]) -> str:
+        """Return the quoted name of a table."""
+        return ".".join(self.quote_name(part) for part in name_parts(name))
+
+    def column(self, name: str) -> str:
+        """Return the quoted name of a column."""
+        if not name or "\x00" in name or "\r" in name:
+            raise InputError(
+                f"{name!r} cannot be the name of a column in SQL; name the columns with score=, fields=, output="
+            )
+        return self.quote_name(name)
+
+    def number(self, value: float) -> str:
+        """Return a literal that means exactly the double, where a double is wanted.
+
+        The exponent makes it a double in most engines. In PostgreSQL it is a numeric of these digits, which becomes a
+        double beside one: scores are cast before they meet it, and results that may be literals alone after.
+        """
+        text = repr(float(value))
+        return text if "e" in text else text + "e0"
+
+    def as_double(self, expression: str) -> str:
+        """Return the expression as a double."""
+        return f"CAST({expression} AS {self.double_type})"
+
+    def as_whole(self, expression: str) -> str:
+        """Return the expression as a whole number of 32 bits or more."""
+        return f"CAST({expression} AS {self.whole_type})"
+
+    def inline_table(self, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> str:
+        """Return what FROM takes for a table of literals.
+
+        Parameters
+        ----------
+        columns : names and types, a type being "whole", "double" or "text".
+        rows : literals.
+        """
+        types = {"whole": self.whole_type, "double": self.double_type, "text": self.text_type}
+        return self.inline.format(
+            names=", ".join(name for name, _ in columns),
+            typed=", ".join(f"{name} {types[kind]}" for name, kind in columns),
+            rows=",\n    ".join(f"({', '.join(row)})" for row in rows),
+        )
+
+
+def name_parts(name: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the parts of a table's name: dots divide a text, a sequence is taken as it is."""
+    parts = tuple(name.split(".")) if isinstance(name, str) else tuple(name)
+    if not parts or any(not part or "\x00" in part for part in parts):
+        raise InputError(f"{name!r} is not the name of a table; write it as table or schema.table")
+    return parts
+
+
+def _eight_digits(char: str) -> str:
+    return f"\\U{ord(char):08x}"
+
+
+def _utf16(char: str) -> str:
+    """Return the escapes of a character in UTF-16, as Java writes it."""
+    units = char.encode("utf-16-be", errors="surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def _utf8(char: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in char.encode())
+
+
+DIALECTS = {
+    dialect.name: dialect
+    for dialect in (
+        Dialect(
+            "duckdb",
+            "VARCHAR",
+            "INTEGER",
+            "DOUBLE",
+            by_code(doubled("'")),
+            doubled('"'),
+            "isnan(CAST({} AS DOUBLE))",
+        ),
+        Dialect(
+            "postgresql",
+            "TEXT",
+            "INTEGER",
+            "DOUBLE PRECISION",
+            by_code(postgresql_text),
+            doubled('"'),
+            "{} = 'NaN'",
+        ),
+        Dialect(
+            "bigquery",
+            "STRING",
+            "INT64",
+            "FLOAT64",
+            escaped("'", _eight_digits),
+            escaped("`", _eight_digits),
+            "IS_NAN(CAST({} AS FLOAT64))",
+            moment_type="DATETIME",
+            truncated="DATETIME_TRUNC({moment}, {unit})",
+            inline="UNNEST([STRUCT<{typed}>{rows}])",
+            longest=1_000_000,
+        ),
+        Dialect(
+            "snowflake",
+            "VARCHAR",
+            "INTEGER",
+            "DOUBLE",
+            escaped("'", _utf16),
+            doubled('"'),
+            "CAST({} AS DOUBLE) = CAST('NaN' AS DOUBLE)",
+            moment_type="TIMESTAMP_NTZ",
+            longest=1_000_000,
+        ),
+        Dialect(
+            "spark",
+            "STRING",
+            "INT",
+            "DOUBLE",
+            escaped("'", _utf16),
+            doubled("`"),
+            "isnan(CAST({} AS DOUBLE))",
+            moment_type="TIMESTAMP_NTZ",
+            small_join_hint="/*+ BROADCAST({}) */ ",
+        ),
+        Dialect(
+            "clickhouse",
+            "Nullable(String)",
+            "Nullable(Int32)",
+            "Nullable(Float64)",
+            escaped("'", _utf8),
+            escaped("`", _utf8),
+            "isNaN(CAST({} AS Nullable(Float64)))",
+            moment_type="Nullable(DateTime64(6, 'UTC'))",
+            inline="values('{typed}', {rows}) AS t",
+            longest=262_144,
+        ),
+        Dialect(
+            "trino",
+            "VARCHAR",
+            "INTEGER",
+            "DOUBLE",
+            by_code(doubled("'")),
+            doubled('"'),
+            "is_nan(CAST({} AS DOUBLE))",
+            longest=1_000_000,
+        ),
+    )
+}
+
+
+def dialect_named(name: str) -> Dialect:
+    """Return a dialect by its name."""
+    if name not in DIALECTS:
+        raise InputError(f"dialect is {name!r}; it is one of {', '.join(DIALECTS)}")
+    return DIALECTS[name]
