@@ -56,5 +56,6 @@ def shared(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         pytest.skip("granian or pyarrow is not installed: pip install 'mcnet[serve]'")
     folder = tmp_path_factory.mktemp("service")
     shutil.copytree(template, folder / "registry")
-    with running(folder / "registry", folder, "--workers", "2", "--max-rows", "500000", "--timeout", "2") as service:
+    words = ("--workers", "2", "--max-rows", "500000", "--timeout", "2", "--journal", str(folder / "journal"))
+    with running(folder / "registry", folder, *words) as service:
         yield service

@@ -20,6 +20,12 @@ def serve(
     workers: Annotated[
         int, typer.Option("--workers", min=1, max=256, metavar="N", help="How many processes answer.")
     ] = 1,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            "--every", metavar="PERIOD", help="The length of a period: 15m, 1h, 1d; feedback is of the present one."
+        ),
+    ] = None,
     name: Annotated[
         str, typer.Option("--name", metavar="NAME", help="What the model is called under /v2/models.")
     ] = "calibration",
@@ -74,6 +80,7 @@ def serve(
             host=host,
             port=port,
             workers=workers,
+            every=every,
             poll_seconds=poll,
             token_digest=read_token(None if token_file is None else Path(token_file)),
             limits=Limits(body_bytes=max_body, rows=max_rows, body_seconds=timeout),

@@ -2,6 +2,7 @@
 
 - Starting: `start` runs the workers, `settings` is what they are told, `logs`, `tokens`.
 - A request: `service` (one worker's application), `request`, `routes`, `handlers`, `problem` (errors).
-- Predictions: `calibrate` (JSON), `rows`, `served` (one version), `versions` (the current one, swapped as a whole).
-- Counting: `board` (numbers shared by the workers).
+- Predictions: `calibrate` (JSON), `arrow`, `inference` (Open Inference Protocol), `rows`. What predicts: `served` (one
+  version), `versions` (the current one, swapped as a whole).
+- Feedback: `feedback`. Counting: `board` (numbers shared by the workers), `metrics` (Prometheus), `loop_status`.
 """

@@ -1,17 +1,32 @@
 """What answers each route: thin functions from a request to an answer."""
 
 import asyncio
+from functools import partial
+from typing import Any
 
-from mcnet.errors import FileFormatError, InputError, McnetError
+from mcnet.errors import InputError
+from mcnet.serve.arrow import ARROW, answer_arrow
 from mcnet.serve.board import Board
 from mcnet.serve.calibrate import answer_json
+from mcnet.serve.feedback import Inbox
+from mcnet.serve.inference import BINARY_HEADER, answer_inference, model_metadata, server_metadata
+from mcnet.serve.loop_status import LoopStatus
+from mcnet.serve.metrics import METRICS_TYPE, metrics_text
 from mcnet.serve.problem import Problem
 from mcnet.serve.request import JSON, Request, Response
 from mcnet.serve.routes import Route
+from mcnet.serve.served import Served
 from mcnet.serve.settings import Settings
 from mcnet.serve.versions import ServedVersions
+from mcnet.version import __version__
 
-__all__ = ["Handlers"]
+__all__ = ["IN_A_THREAD", "JSON_TYPES", "Handlers"]
+
+IN_A_THREAD = 100_000
+"""Bodies of more bytes than this are computed in a thread, so that short requests need not wait for them."""
+
+JSON_TYPES = frozenset(("application/json", "", "application/x-www-form-urlencoded"))
+"""Types under which clients send JSON; the last one is what curl says of `-d` unless it is told otherwise."""
 
 _EVERYWHERE_SECONDS = 10.0
 """How long a change waits for the other workers to serve it."""
@@ -24,20 +39,32 @@ class Handlers:
         self.settings = settings
         self.board = board
         self.versions = versions
+        self.inbox = Inbox(settings, board.own)
+        self.status = LoopStatus(settings.registry)
 
     def close(self) -> None:
-        """Release what the handlers have open."""
+        """Finish what was taken in."""
+        self.inbox.close()
 
     def routes(self) -> list[Route]:
         """Return the route table."""
         return [
             Route("POST", "/calibrate", "calibrate", self.calibrate),
+            Route("POST", "/feedback", "feedback", self.feedback, changes=True),
             Route("GET", "/versions", "versions", self.list_versions),
             Route("POST", "/versions/{version}/promote", "versions", self.promote, changes=True),
             Route("POST", "/rollback", "versions", self.rollback, changes=True),
             Route("POST", "/reload", "versions", self.reload, changes=True),
+            Route("GET", "/metrics", "metrics", self.metrics),
+            Route("GET", "/v2", "health", self.server),
             Route("GET", "/v2/health/live", "health", self.live),
             Route("GET", "/v2/health/ready", "health", self.ready),
+            Route("GET", "/v2/models/{name}", "health", self.model),
+            Route("GET", "/v2/models/{name}/ready", "health", self.model_ready),
+            Route("POST", "/v2/models/{name}/infer", "infer", self.infer),
+            Route("GET", "/v2/models/{name}/versions/{version}", "health", self.model),
+            Route("GET", "/v2/models/{name}/versions/{version}/ready", "health", self.model_ready),
+            Route("POST", "/v2/models/{name}/versions/{version}/infer", "infer", self.infer),
         ]
 
     # -- predictions ----------------------------------------------------------------------------------------------
@@ -45,9 +72,34 @@ class Handlers:
     async def calibrate(self, request: Request) -> Response:
         """Answer rows that are not a short JSON document: a long one, or Arrow."""
         served, most = self.versions.current, self.settings.limits.rows
+        kind = request.media_type
+        if kind == ARROW:
+            query = request.query("interval", "score_type")
+            work = partial(answer_arrow, score_type=_score_type(query), interval=_interval(query))
+            body = await asyncio.to_thread(work, served, request.body, most, self.board.own)
+            return Response(200, [("content-type", ARROW), ("mcnet-version", served.name)], body)
         request.query()
+        if kind not in JSON_TYPES:
+            raise Problem(415, f"the body is of type {kind[:80]!r}; send application/json or {ARROW}")
         body = await asyncio.to_thread(answer_json, served, request.body, most, self.board.own)
         return Response(200, JSON, body)
+
+    async def infer(self, request: Request) -> Response:
+        """Answer an inference request of the Open Inference Protocol."""
+        served = await self._served(request)
+        work = (served, self.settings.name, request.body, request.header(BINARY_HEADER), self.settings.limits.rows)
+        if len(request.body) > IN_A_THREAD:
+            body, headers = await asyncio.to_thread(answer_inference, *work, self.board.own)
+        else:
+            body, headers = answer_inference(*work, self.board.own)
+        return Response(200, headers, body)
+
+    # -- feedback -------------------------------------------------------------------------------------------------
+
+    async def feedback(self, request: Request) -> Response:
+        """Take labelled rows into the journal."""
+        found = await self.inbox.take(request, self.versions.current)
+        return Response.json(found, 200 if found["known"] else 201)
 
     # -- versions -------------------------------------------------------------------------------------------------
 
@@ -79,10 +131,7 @@ class Handlers:
         note = _note(request)
         registry = self.versions.registry
         await self._known(name)
-        try:
-            chosen = await asyncio.to_thread(registry.promote, name, note)
-        except FileFormatError as error:
-            raise Problem(409, self._said(error)) from None
+        chosen = await asyncio.to_thread(registry.promote, name, note)
         return await self._moved(chosen.name)
 
     async def rollback(self, request: Request) -> Response:
@@ -90,8 +139,8 @@ class Handlers:
         note = _note(request)
         try:
             chosen = await asyncio.to_thread(self.versions.registry.rollback, note)
-        except McnetError as error:
-            raise Problem(409, self._said(error)) from None
+        except InputError as error:
+            raise Problem(409, str(error)) from None
         return await self._moved(chosen.name)
 
     async def _known(self, name: str) -> None:
@@ -99,11 +148,7 @@ class Handlers:
         try:
             await asyncio.to_thread(self.versions.registry.version, name)
         except InputError as error:
-            raise Problem(404, self._said(error)) from None
-
-    def _said(self, error: object) -> str:
-        """Return a message without the path of the registry, which is nobody's business outside."""
-        return str(error).replace(str(self.versions.registry.path), "the registry")
+            raise Problem(404, str(error)) from None
 
     async def reload(self, request: Request) -> Response:
         """Look at the registry now, in every worker."""
@@ -115,10 +160,40 @@ class Handlers:
         refused = self.versions.refused
         if refused is not None:
             said = f"the current version of the registry was refused, and {self.versions.current.name} serves on: "
-            raise Problem(409, said + self._said(refused["reason"]))
+            raise Problem(409, said + refused["reason"])
         return Response.json({"version": wanted or self.versions.current.name, "workers": served})
 
     # -- health ---------------------------------------------------------------------------------------------------
+
+    async def metrics(self, request: Request) -> Response:
+        """Tell Prometheus what all workers counted."""
+        text = metrics_text(self.board, self.versions, self.status.read())
+        return Response(200, [("content-type", METRICS_TYPE)], text.encode())
+
+    async def server(self, request: Request) -> Response:
+        """Tell what this server is."""
+        return Response.json(server_metadata(__version__))
+
+    async def model(self, request: Request) -> Response:
+        """Tell what the model takes and gives."""
+        served = await self._served(request)
+        versions = [version.name for version in await asyncio.to_thread(lambda: self.versions.registry.versions)]
+        return Response.json(model_metadata(served, self.settings.name, versions))
+
+    async def model_ready(self, request: Request) -> Response:
+        """Say that a version can be served."""
+        served = await self._served(request)
+        return Response.json({"name": self.settings.name, "version": served.name, "ready": True})
+
+    async def _served(self, request: Request) -> Served:
+        """Return the version that a path of the Open Inference Protocol names."""
+        if request.matched["name"] != self.settings.name:
+            raise Problem(404, f"there is no such model; the model is called {self.settings.name!r}")
+        version = request.matched.get("version")
+        if version is None:
+            return self.versions.current
+        await self._known(version)
+        return await self.versions.version(version)
 
     async def live(self, request: Request) -> Response:
         """Say that this process answers."""
@@ -134,3 +209,18 @@ def _note(request: Request) -> str:
     if len(note) > 1_000:
         raise Problem(400, f"the note has {len(note):,} characters; at most 1,000 are kept")
     return note
+
+
+def _score_type(query: dict[str, str]) -> Any:
+    given = query.get("score_type")
+    if given not in (None, "probability", "logit"):
+        raise Problem(400, f"score_type is {given!r}; it is probability or logit", at="score_type")
+    return given
+
+
+def _interval(query: dict[str, str]) -> float | None:
+    given = query.get("interval")
+    try:
+        return None if given is None else float(given)
+    except ValueError:
+        raise Problem(400, f"interval is {given!r}, not a number", at="interval") from None

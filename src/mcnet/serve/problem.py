@@ -68,7 +68,9 @@ def problem_of(error: Exception) -> Problem | None:
         return Problem(400, _plain(detail), at=where.strip("`") or "$")
     if isinstance(error, msgspec.DecodeError):
         return Problem(400, f"the body is not JSON: {error}")
-    if isinstance(error, McnetError) and not isinstance(error, FileFormatError):
+    if isinstance(error, FileFormatError):
+        return Problem(409, str(error))  # a version or a period on disk is damaged; the request is not at fault
+    if isinstance(error, McnetError):
         detail = str(error)
         for said, meant in _FOR_CALLERS:
             detail = detail.replace(said, meant)

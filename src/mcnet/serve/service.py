@@ -7,7 +7,7 @@ from typing import Any
 
 from mcnet.serve.board import ROUTES, Board
 from mcnet.serve.calibrate import answer_json
-from mcnet.serve.handlers import Handlers
+from mcnet.serve.handlers import IN_A_THREAD, Handlers
 from mcnet.serve.logs import log_event
 from mcnet.serve.problem import Problem, problem_of
 from mcnet.serve.request import JSON, Request, Response, read_body
@@ -19,9 +19,6 @@ from mcnet.serve.versions import ServedVersions
 __all__ = ["Service", "make_service"]
 
 _CALIBRATE, _OTHER = ROUTES.index("calibrate"), ROUTES.index("other")
-
-_IN_A_THREAD = 100_000
-"""Bodies of more bytes than this are computed in a thread, so that short requests need not wait for them."""
 
 
 def make_service(settings: Settings) -> "Service":
@@ -63,7 +60,7 @@ class Service:
                 headers = scope.headers
                 body = await read_body(headers, protocol, self.settings.limits)
                 # The usual request: short, and JSON. It takes a way of its own past the route table.
-                if len(body) <= _IN_A_THREAD and headers.get("content-type") in _JSON and not scope.query_string:
+                if len(body) <= IN_A_THREAD and headers.get("content-type") in _JSON and not scope.query_string:
                     most = self.settings.limits.rows
                     body = answer_json(self.versions.current, body, most, self.board.own)
                     protocol.response_bytes(200, JSON, body)
@@ -106,8 +103,11 @@ class Service:
             where = "".join(traceback.format_exception(error)[-6:])
             log_event("unexpected error", "error", path=scope.path[:200], error=repr(error), traceback=where)
             problem = Problem(500, "an unexpected error; the log of the service has it")
+        for folder, meant in ((self.settings.registry, "the registry"), (self.settings.journal, "the journal")):
+            if folder is not None:  # where it is on this machine is nobody's business outside
+                problem.detail = problem.detail.replace(str(folder), meant)
         return Response.problem(problem)
 
 
 _JSON = frozenset(("application/json", "application/json; charset=utf-8", None, "application/x-www-form-urlencoded"))
-"""Types under which clients send JSON; the last one is what curl says of `-d` unless it is told otherwise."""
+"""How most clients name JSON; the others go through the handler, which reads the type more closely."""

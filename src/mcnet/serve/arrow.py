@@ -1,0 +1,138 @@
+"""Rows as an Arrow IPC stream, for bulk: read with every check that Arrow has, since bytes of strangers are read."""
+
+import struct
+from typing import Any
+
+from mcnet._shared.typing import ScoreType
+from mcnet.serve.board import Numbers
+from mcnet.serve.problem import Problem
+from mcnet.serve.rows import calibrate_rows, check_fields, check_rows
+from mcnet.serve.served import Served
+
+__all__ = ["ARROW", "answer_arrow", "read_arrow"]
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+_MESSAGE_HEADER, _BATCH_OF_DICTIONARY, _COMPRESSION = 2, 1, 3
+"""Places of what is looked up in the tables of a message, by Arrow's Message.fbs."""
+
+
+def answer_arrow(
+    served: Served,
+    body: bytes,
+    most_rows: int,
+    numbers: Numbers,
+    *,
+    score_type: ScoreType | None = None,
+    interval: float | None = None,
+) -> bytes:
+    """Return a stream with the column `calibrated`, and `low` and `high` if an interval was asked for."""
+    import pyarrow as pa
+
+    columns = read_arrow(body, most_rows)
+    if "score" not in columns:
+        raise Problem(400, f"the stream has the columns {', '.join(columns) or 'none'}; it needs score", at="score")
+    score = columns.pop("score")
+    check_fields(served, list(columns), at="columns")
+    result = calibrate_rows(served, numbers, score, columns or None, score_type=score_type, interval=interval)
+    named = {"calibrated": result.calibrated, "low": result.low, "high": result.high}
+    table = pa.table({name: pa.array(column) for name, column in named.items() if column is not None})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def read_arrow(body: bytes, most_rows: int) -> dict[str, Any]:
+    """Return the columns of a stream by their names.
+
+    Refused are streams that are damaged, compressed (a few bytes could become gigabytes), or have columns that are
+    neither numbers nor texts.
+    """
+    import pyarrow as pa
+
+    buffer = pa.py_buffer(body)
+    try:
+        _refuse_compressed(pa.ipc.MessageReader.open_stream(buffer))
+        with pa.ipc.open_stream(buffer) as reader:
+            for column in reader.schema:
+                _refuse_type(column)
+            batches, rows = [], 0
+            for batch in reader:
+                rows += batch.num_rows
+                check_rows(rows, most_rows)
+                batch.validate(full=True)
+                batches.append(batch)
+            table = pa.Table.from_batches(batches, reader.schema)
+    except (pa.ArrowException, OSError, ValueError, KeyError, struct.error, MemoryError) as error:
+        raise Problem(400, f"the body cannot be read as an Arrow IPC stream: {_first_line(error)}") from None
+    names = table.column_names
+    if len(set(names)) < len(names):
+        raise Problem(400, f"two columns have the same name: {', '.join(names)}", at="columns")
+    return {name: _column(table[name]) for name in names}
+
+
+def _column(column: Any) -> Any:
+    """Return one array; texts in views, which Polars sends, become plain ones."""
+    import pyarrow as pa
+
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
+    return column.combine_chunks()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+
+
+def _refuse_type(column: Any) -> None:
+    import pyarrow.types as known
+
+    kind, scores = column.type, column.name == "score"
+    if known.is_integer(kind) or known.is_floating(kind) or (known.is_boolean(kind) and not scores):
+        return
+    if known.is_dictionary(kind):
+        kind = kind.value_type
+    if not scores and (known.is_string(kind) or known.is_large_string(kind) or known.is_string_view(kind)):
+        return
+    wanted = "numbers" if scores else "texts, numbers, or true and false"
+    raise Problem(400, f"the column {column.name!r} is of type {column.type}; it must be {wanted}", at=column.name)
+
+
+def _refuse_compressed(messages: Any) -> None:
+    while True:
+        try:
+            message = messages.read_next_message()
+        except StopIteration:
+            return
+        if message.type not in ("record batch", "dictionary"):
+            continue
+        content = message.metadata.to_pybytes()
+        table = _member(content, _root(content), _MESSAGE_HEADER)
+        if table is not None and message.type == "dictionary":
+            table = _member(content, table, _BATCH_OF_DICTIONARY)
+        if table is not None and _place(content, table, _COMPRESSION):
+            raise Problem(400, "the stream is compressed, which this service does not read; send it uncompressed")
+
+
+def _root(content: bytes) -> int:
+    found: int = struct.unpack_from("<I", content, 0)[0]
+    return found
+
+
+def _place(content: bytes, table: int, member: int) -> int:
+    """Return where a member of a table of a FlatBuffer is, from the table's beginning; 0 if it is not there."""
+    start = table - struct.unpack_from("<i", content, table)[0]
+    if start < 0:
+        raise ValueError("a message is damaged")
+    if struct.unpack_from("<H", content, start)[0] < 6 + 2 * member:
+        return 0
+    found: int = struct.unpack_from("<H", content, start + 4 + 2 * member)[0]
+    return found
+
+
+def _member(content: bytes, table: int, member: int) -> int | None:
+    """Return where the table begins that is a member of another one."""
+    place = _place(content, table, member)
+    return table + place + struct.unpack_from("<I", content, table + place)[0] if place else None

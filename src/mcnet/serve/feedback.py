@@ -1,0 +1,177 @@
+"""`POST /feedback`: labelled rows, or a sketch of them, into the journal; answered when they are on disk."""
+
+import asyncio
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from mcnet._shared.typing import ScoreType
+from mcnet.errors import FileFormatError, InputError
+from mcnet.serve.arrow import ARROW, read_arrow
+from mcnet.serve.board import Numbers
+from mcnet.serve.problem import Problem
+from mcnet.serve.request import Request
+from mcnet.serve.rows import check_rows
+from mcnet.serve.served import Served
+from mcnet.serve.settings import Settings
+from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.journal import Journal
+from mcnet.tracking.journal_additions import Added
+from mcnet.tracking.period import period_text
+
+__all__ = ["SKETCH", "Feedback", "Inbox", "present_period"]
+
+SKETCH = "application/vnd.apache.parquet"
+_LONGEST_KEY = 200
+
+Value = str | int | float | bool | None
+
+
+class Feedback(msgspec.Struct, forbid_unknown_fields=True):
+    """Labelled rows as columns; scores as they were sent to `/calibrate`."""
+
+    score: list[float]
+    label: list[float | bool]
+    field: dict[str, list[Value]] | None = None
+    weight: list[float] | None = None
+    period: str | int | None = None
+    key: str | None = None
+    age: float | None = None
+    score_type: Literal["probability", "logit"] | None = None
+
+
+_decoder = msgspec.json.Decoder(Feedback)
+
+
+class Inbox:
+    """Takes feedback in, one addition to the journal after the other.
+
+    The key of a request is the name of its source in the journal. So a request that is sent again changes nothing, and
+    another one under the same key and period is refused.
+
+    Parameters
+    ----------
+    settings : the journal's folder, the length of a period, and the limits.
+    numbers : where rows are counted.
+    """
+
+    def __init__(self, settings: Settings, numbers: Numbers) -> None:
+        self._settings = settings
+        self._numbers = numbers
+        self._journal = None if settings.journal is None else Journal(settings.journal)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="feedback")
+        if self._journal is not None:
+            Sketch.from_rows([0.5], [1.0], field=["any"])  # so that the first request need not wait for imports
+
+    def close(self) -> None:
+        """Finish what was taken in."""
+        self._thread.shutdown()
+
+    async def take(self, request: Request, served: Served) -> dict[str, Any]:
+        """Add the rows of a request to the journal; return what changed, once it is on disk."""
+        if self._journal is None:
+            raise Problem(404, "this service was started without a journal; start it with --journal FOLDER")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._take, request, served)
+
+    def _take(self, request: Request, served: Served) -> dict[str, Any]:
+        assert self._journal is not None
+        sketch, told = self._read(request, served)
+        key = told.get("key") or request.header("idempotency-key")
+        if not key or len(key) > _LONGEST_KEY or not key.isprintable():
+            raise Problem(
+                400,
+                f"a key of 1 to {_LONGEST_KEY} printable characters is needed, so that a request sent again counts "
+                "once; send `key`, or the header Idempotency-Key",
+                at="$.key",
+            )
+        period = told.get("period")
+        if period is None:
+            if self._settings.every is None:
+                raise Problem(400, "the period of the rows is needed, such as 2026-11-16T13", at="$.period")
+            period = present_period(self._settings.every)
+        self._check(sketch, served)
+        try:
+            added = self._journal.add(sketch, period, source=f"feedback {key}", age=told.get("age"))
+        except InputError as error:
+            if "before" in str(error):
+                detail = f"the key {key!r} came with other rows for {period_text(period)} before; use another key"
+                raise Problem(409, detail, at="$.key") from None
+            raise
+        return self._told(added, key, period_text(period))
+
+    def _told(self, added: Added, key: str, period: str) -> dict[str, Any]:
+        known = not added.rows
+        self._numbers.add("feedback_rows", added.rows)
+        if known:
+            self._numbers.add("feedback_known")
+        return {"rows": added.rows, "period": period, "key": key, "known": known}
+
+    def _read(self, request: Request, served: Served) -> tuple[Sketch, dict[str, Any]]:
+        kind = request.media_type
+        if kind == SKETCH:
+            return _sketch(request.body), _query(request)
+        if kind == ARROW:
+            told = _query(request)
+            columns = read_arrow(request.body, self._settings.limits.rows)
+            lacking = [name for name in ("score", "label") if name not in columns]
+            if lacking:
+                raise Problem(400, f"the stream lacks the column {lacking[0]}", at=lacking[0])
+            score, label, weight = (columns.pop(name, None) for name in ("score", "label", "weight"))
+        else:
+            request.query()
+            rows = _decoder.decode(request.body)
+            told = {"period": rows.period, "key": rows.key, "age": rows.age, "score_type": rows.score_type}
+            check_rows(len(rows.score), self._settings.limits.rows)
+            score, label, weight, columns = rows.score, rows.label, rows.weight, rows.field or {}
+        score_type: ScoreType = told.pop("score_type", None) or served.model.score_type
+        if len(score) == 0:
+            raise Problem(400, "there are no rows; feedback has at least one", at="$.score")
+        return Sketch.from_rows(score, label, field=columns or None, weight=weight, score_type=score_type), told
+
+    def _check(self, sketch: Sketch, served: Served) -> None:
+        """Refuse rows from which the served model could not be learnt again."""
+        lacking = [name for name in served.model.fields if name not in sketch.contexts.names]
+        if lacking and served.model.fields != ("field",):
+            given = ", ".join(sketch.contexts.names) or "none"
+            raise Problem(400, f"fields given: {given}; the served model needs {lacking[0]}, too", at="$.field")
+
+
+def _query(request: Request) -> dict[str, Any]:
+    told: dict[str, Any] = dict(request.query("period", "key", "age", "score_type"))
+    if "age" in told:
+        try:
+            told["age"] = float(told["age"])
+        except ValueError:
+            raise Problem(400, f"age is {told['age']!r}, not a number", at="age") from None
+    if told.get("score_type") not in (None, "probability", "logit"):
+        raise Problem(400, f"score_type is {told['score_type']!r}; it is probability or logit", at="score_type")
+    return told
+
+
+def _sketch(body: bytes) -> Sketch:
+    """Return a saved sketch; its checksum is verified before anything else reads it."""
+    with tempfile.TemporaryDirectory(prefix="mcnet-feedback-") as folder:
+        path = Path(folder) / "sketch.parquet"
+        path.write_bytes(body)
+        try:
+            return Sketch.load(path)
+        except FileFormatError as error:
+            raise Problem(400, str(error).replace(str(path), "the body")) from None
+
+
+def present_period(every: str, now: datetime | None = None) -> str:
+    """Return the period that a moment (by default the present one) lies in.
+
+    >>> present_period("1h", datetime(2026, 11, 16, 13, 25))
+    '2026-11-16T13:00'
+    """
+    import polars as pl
+
+    from mcnet.data.periods import cut_to_periods
+
+    moment = (now or datetime.now(UTC)).replace(tzinfo=None)
+    return period_text(cut_to_periods(pl.Series("now", [moment]), every)[0])

@@ -1,0 +1,159 @@
+"""Feedback ends in the journal: once, as a whole, and only acknowledged when it is on disk."""
+
+import concurrent.futures
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+from tests.serve.conftest import rows
+from tests.serve.running import TOKEN, running
+
+from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.journal import Journal
+
+PERIOD = "2026-11-16T13:00"
+
+
+def feedback(seed, key, number=50, period=PERIOD, **more):
+    score, label, country = rows(seed, number)
+    columns = {"score": score.tolist(), "label": label.tolist(), "field": {"country": country.tolist()}}
+    return {**columns, "period": period, "key": key, **more}
+
+
+@pytest.fixture
+def journal(shared):
+    """The journal of the shared service, empty again."""
+    path = shared.log_file.parent / "journal"
+    found = Journal(path)
+    for source in {entry.source for entry in found.entries()}:
+        found.remove(source)
+    return found
+
+
+def test_rows_are_in_the_journal_when_they_are_acknowledged(shared, journal):
+    answer = shared.change("/feedback", feedback(1, "a"))
+    assert answer.status == 201
+    assert answer.document == {"rows": 50, "period": PERIOD, "key": "a", "known": False}
+    again = shared.change("/feedback", feedback(1, "a"))
+    assert (again.status, again.document["known"], again.document["rows"]) == (200, True, 0)
+    other = shared.change("/feedback", feedback(2, "a"))
+    assert other.status == 409
+    assert "another key" in other.document["detail"]
+    assert shared.change("/feedback", feedback(2, "b")).status == 201
+    score, label, country = (np.concatenate(parts) for parts in zip(rows(1, 50), rows(2, 50), strict=True))
+    expected = Sketch.from_rows(score, label, field={"country": country})
+    found = journal.sketch()
+    assert (found.rows, found.total_positives) == (100, expected.total_positives)
+    assert found.weight.tolist() == expected.weight.tolist()
+    assert journal.verify() == []
+
+
+def test_a_sketch_and_a_stream_are_feedback_too(shared, journal, tmp_path):
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'mcnet[serve]'")
+    score, label, country = rows(3, 400)
+    made = Sketch.from_rows(score, label, field={"country": country})
+    made.save(tmp_path / "part.parquet")
+    body = (tmp_path / "part.parquet").read_bytes()
+    kind = {"Content_Type": "application/vnd.apache.parquet"}
+    assert shared.change(f"/feedback?period={PERIOD}&key=sketch", body, **kind).document["rows"] == 400
+    sink = pa.BufferOutputStream()
+    score, label, country = rows(4, 400)
+    made += Sketch.from_rows(score, label, field={"country": country})
+    table = pa.table({"score": score, "label": label, "country": country.tolist()})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    stream = sink.getvalue().to_pybytes()
+    kind_of_stream = {"Content_Type": "application/vnd.apache.arrow.stream", "Idempotency_Key": "stream"}
+    assert shared.change(f"/feedback?period={PERIOD}", stream, **kind_of_stream).document["rows"] == 400
+    assert journal.sketch().weight.tolist() == made.weight.tolist()
+    damaged = shared.change(f"/feedback?period={PERIOD}&key=bad", body[:-20] + body[-19:], **kind)
+    assert damaged.status == 400
+    assert "/tmp" not in damaged.document["detail"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"key": ""}, "key"),
+        ({"key": "x" * 201}, "key"),
+        ({"period": None}, "period"),
+        ({"period": " 13 "}, "period"),
+        ({"field": None}, "needs country"),
+        ({"field": {"land": ["NL"] * 50}}, "needs country"),
+        ({"label": [2.0] * 50}, "label"),
+        ({"label": [0.0] * 49}, "length"),
+        ({"score": [], "label": [], "field": {"country": []}}, "no rows"),
+        ({"score": [1.5] * 50}, "outside"),
+        ({"weight": [-1.0] * 50}, "weight"),
+        ({"age": -1}, "age"),
+        ({"more": 1}, "unknown field"),
+    ],
+)
+def test_feedback_that_cannot_be_used_changes_nothing(shared, journal, change, said):
+    answer = shared.change("/feedback", {**feedback(1, "x"), **change})
+    assert answer.status == 400, answer.body
+    assert said in answer.document["detail"]
+    assert journal.entries() == []
+
+
+def test_feedback_needs_the_token_and_a_journal(shared, journal, registry, tmp_path):
+    assert shared.post("/feedback", feedback(1, "x")).status == 401
+    assert journal.entries() == []
+    with running(registry.path, tmp_path, "--every", "1h") as service:
+        answer = service.change("/feedback", feedback(1, "x"))
+        assert answer.status == 404
+        assert "--journal" in answer.document["detail"]
+
+
+def test_feedback_of_many_clients_at_once_adds_up(shared, journal):
+    def send(client):
+        for number in range(4):
+            assert shared.change("/feedback", feedback(client, f"{client}-{number}", 20)).status == 201
+
+    threads = [threading.Thread(target=send, args=(client,)) for client in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert journal.sketch().rows == 4 * 4 * 20
+
+
+def test_what_was_acknowledged_survives_a_kill_and_counts_once(registry, tmp_path):
+    path, done, acknowledged, failures = tmp_path / "journal", threading.Event(), set(), []
+    with running(registry.path, tmp_path, "--workers", "3", "--journal", str(path)) as service:
+
+        def send(client: int) -> None:
+            number = 0
+            while not done.is_set():
+                key = f"{client}-{number}"
+                try:
+                    answer = service.change("/feedback", feedback(client, key, 10), timeout=30)
+                except OSError:
+                    failures.append(key)  # the worker died; the client sends the same again
+                    continue
+                assert answer.status in (200, 201)
+                acknowledged.add(key)
+                number += 1
+
+        service.wait_for("all workers", lambda: len(service.workers()) == 3)
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            sending = [pool.submit(send, client) for client in range(3)]
+            try:
+                for place, worker in enumerate(service.workers()):
+                    enough = 8 * (1 + place)
+                    service.wait_for("feedback", lambda enough=enough: len(acknowledged) >= enough)
+                    os.kill(worker, signal.SIGKILL)
+            finally:
+                done.set()
+            for each in sending:
+                each.result()
+    journal = Journal(path)
+    sources = [entry.source.removeprefix("feedback ") for entry in journal.entries()]
+    assert len(acknowledged) >= 24
+    assert acknowledged <= set(sources) <= acknowledged | set(failures)
+    assert len(sources) == len(set(sources))
+    assert sum(entry.rows for entry in journal.entries()) == 10 * len(sources)
+    assert journal.verify() == []
+    assert TOKEN not in service.log_file.read_text()

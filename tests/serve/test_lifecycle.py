@@ -1,0 +1,170 @@
+"""The process: metrics over all workers, a worker that dies, a graceful end, wrong starts, and tricks with paths."""
+
+import concurrent.futures
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from tests.serve.running import TOKEN, begin, free_port, is_ready, running
+
+ONE = {"score": [0.1], "field": {"country": ["NL"]}}
+
+
+def samples(service):
+    parser = pytest.importorskip("prometheus_client.parser", reason="prometheus-client is not installed")
+    found = {}
+    for family in parser.text_string_to_metric_families(service.get("/metrics").body.decode()):
+        for sample in family.samples:
+            found[(sample.name, *sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+def test_metrics_add_up_over_workers_and_survive_one(registry, tmp_path):
+    with running(registry.path, tmp_path, "--workers", "2") as service:
+        calibrate = (("route", "calibrate"), ("status", "2xx"))
+        for number in range(30):
+            country = "unheard of" if number < 6 else "NL"
+            assert service.post("/calibrate", {"score": [0.1] * 2, "field": {"country": [country] * 2}}).status == 200
+        service.post("/calibrate", {"score": 1})
+        found = samples(service)
+        assert found[("mcnet_requests_total", *calibrate)] == 30
+        assert found["mcnet_requests_total", ("route", "calibrate"), ("status", "4xx")] == 1
+        assert found["mcnet_requests_total", ("route", "calibrate"), ("status", "5xx")] == 0
+        assert found["mcnet_request_seconds_count", ("route", "calibrate")] == 31
+        assert found["mcnet_request_seconds_bucket", ("le", "+Inf"), ("route", "calibrate")] == 31
+        assert found["mcnet_predictions_total",] == 60
+        assert found["mcnet_unseen_rows_total",] == 12
+        assert found["mcnet_workers",] == 2
+        assert found["mcnet_model_version",] == 1
+        assert found["mcnet_model_age_seconds",] >= 0
+        assert service.change("/versions/3/promote").status == 200
+        later = samples(service)
+        assert (later["mcnet_reloads_total",], later["mcnet_model_version",]) == (2, 3)
+        assert later["mcnet_model_versions_served",] == 1
+        assert len(later) < 300  # few series, whatever was asked
+
+        os.kill(service.workers()[0], signal.SIGKILL)
+        service.wait_for("another worker", lambda: len(service.workers()) == 3)
+        for _ in range(10):
+            assert service.post("/calibrate", ONE).document["version"] == "3"
+        last = samples(service)
+        assert last[("mcnet_requests_total", *calibrate)] == 40
+        assert last["mcnet_workers",] == 2
+
+
+def test_requests_in_flight_are_finished_before_the_end(registry, tmp_path):
+    with running(registry.path, tmp_path) as service:
+        body = b'{"score": [0.1], "field": {"country": ["NL"]}}'
+        with socket.create_connection(("127.0.0.1", service.port), 30) as slow:
+            slow.sendall(
+                f"POST /calibrate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body[:5]
+            )
+            assert service.post("/calibrate", ONE).status == 200  # the slow one is being read by now
+            service.process.send_signal(signal.SIGTERM)
+            time.sleep(0.5)
+            slow.sendall(body[5:])
+            assert slow.recv(4096).startswith(b"HTTP/1.1 200 ")
+        assert service.process.wait(30) == 0
+        assert service.events("worker stopped")
+        assert service.events("service stopped")
+
+
+def test_an_interrupt_ends_it_in_good_order(registry, tmp_path):
+    service = begin(registry.path, tmp_path)
+    service.wait_for("the service to answer", lambda: is_ready(service))
+    service.process.send_signal(signal.SIGINT)
+    assert service.process.wait(30) in (0, 130)
+    assert "Traceback" not in service.log_file.read_text()
+
+
+def start(*words, **environment):
+    known = {name: value for name, value in os.environ.items() if name != "MCNET_TOKEN"} | environment
+    command = [sys.executable, "-m", "mcnet", "serve", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, env=known, timeout=60)
+
+
+def test_a_wrong_start_is_one_line_for_a_person(registry, tmp_path):
+    nothing = start(tmp_path / "nothing")
+    assert (nothing.returncode, nothing.stderr.count("\n")) == (2, 1)
+    assert "there is no registry" in nothing.stderr
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", free_port()))
+        taken.listen()
+        busy = start(registry.path, "--port", taken.getsockname()[1])
+    assert busy.returncode == 2
+    assert "--port" in busy.stderr
+    short = start(registry.path, MCNET_TOKEN="short")
+    assert short.returncode == 2
+    assert "16" in short.stderr
+    assert "short" not in short.stderr.replace("secrets", "")
+    (registry.path / "versions" / "000001" / "model.json").write_text("{}")
+    damaged = start(registry.path)
+    assert damaged.returncode == 2
+    assert "altered" in damaged.stderr
+
+
+TRICKS = (
+    "/../../../../etc/passwd",
+    "/versions/../../../etc/passwd",
+    "/versions/..%2f..%2f..%2fetc%2fpasswd",
+    "/versions/%2e%2e/promote",
+    "/versions//etc/passwd/promote",
+    "/versions/%2Fetc%2Fpasswd/promote",
+    "/versions/000001/promote",
+    "/versions/1%00/promote",
+    "/versions/linked/promote",
+    "/v2/models/..%2f/infer",
+    "/v2/models/calibration/versions/..%2f..%2f1/infer",
+    "/v2/models/calibration/versions/../../secret/infer",
+    "//etc/passwd",
+    "/%2e%2e/%2e%2e/secret.txt",
+    "/\\..\\secret.txt",
+)
+
+
+def test_tricks_with_paths_reach_no_file_outside_the_registry(registry, tmp_path):
+    secret = "the content of a file outside"
+    (tmp_path / "secret.txt").write_text(secret)
+    (tmp_path / "outside").mkdir()
+    for name in ("model.json", "about.json"):
+        (tmp_path / "outside" / name).write_text((registry.path / "versions" / "000002" / name).read_text())
+    (registry.path / "versions" / "linked").symlink_to(tmp_path / "outside")
+    (registry.path / "versions" / "secret").symlink_to(tmp_path)
+    with running(registry.path, tmp_path) as service:
+        for path in TRICKS:
+            for method in ("GET", "POST", "PUT", "DELETE"):
+                with socket.create_connection(("127.0.0.1", service.port), 30) as raw:
+                    head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+                    raw.sendall((head + "Content-Length: 0\r\nConnection: close\r\n\r\n").encode())
+                    answer = b"".join(iter(lambda raw=raw: raw.recv(65536), b""))
+                assert answer[9:10] == b"4", (method, path, answer)
+                assert secret.encode() not in answer
+                assert b"root:" not in answer
+        assert registry.current.name == "1"
+        # A version that is a link is refused, whatever it leads to.
+        (registry.path / "versions" / "000004").symlink_to(tmp_path / "outside")
+        refused = service.change("/versions/4/promote")
+        assert refused.status in (404, 409)
+        assert service.post("/calibrate", ONE).document["version"] == "1"
+
+
+def test_slow_clients_do_not_keep_others_waiting(registry, tmp_path):
+    with running(registry.path, tmp_path, "--timeout", "3") as service:
+        slow = [socket.create_connection(("127.0.0.1", service.port), 30) for _ in range(60)]
+        try:
+            for place, one in enumerate(slow):
+                one.sendall(
+                    b"POST /calibrate HTTP/1.1\r\nHost: x\r\n" + (b"Content-Length: 9\r\n\r\n{" if place % 2 else b"")
+                )
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                answers = list(pool.map(lambda _: service.post("/calibrate", ONE).status, range(100)))
+            assert answers == [200] * 100
+            for one in slow[1::2]:
+                assert one.recv(100).startswith(b"HTTP/1.1 408")
+        finally:
+            for one in slow:
+                one.close()
