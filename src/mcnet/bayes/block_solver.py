@@ -7,14 +7,15 @@ from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from scipy.linalg import cho_factor, cho_solve
 
 from mcnet._shared.numba_loops import compiled, numba_installed
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.bayes.incidence import FEWEST_COMPILED_CONTEXTS, Incidence
 from mcnet.bayes.structure import State
 
-__all__ = ["Arrow", "Information", "conjugate_gradients", "joint_information"]
+__all__ = ["Arrow", "Information", "joint_information"]
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,18 @@ class Information:
 
     def times(self, state: State) -> State:
         """The product of the whole matrix with a vector."""
-        width = self.own.shape[1]
-        moved = self.incidence.gather(state.values, width)
         shared = (self.shared + self.prior) @ state.shared
-        if len(moved) > FEWEST_COMPILED_CONTEXTS and numba_installed():
-            felt = np.empty_like(moved)
-            _product_kernel()(self.cross, self.own, state.shared, moved, shared, felt)
+        if len(self.own) > FEWEST_COMPILED_CONTEXTS and numba_installed():
+            places = self.incidence.places
+            summed = np.zeros((sum(self.incidence.sizes), self.own.shape[1]))
+            _product_kernel()(places, self.cross, self.own, state.shared, np.concatenate(state.values), shared, summed)
+            totals = self.incidence.by_field(summed)
         else:
+            moved = self.incidence.gather(state.values, self.own.shape[1])
             shared += moved.reshape(-1) @ self.cross.reshape(-1, len(state.shared))
-            felt = self.cross @ state.shared + np.matmul(self.own, moved[:, :, None])[:, :, 0]
-        totals = zip(self.incidence.totals(felt), state.values, self.precision, strict=True)
-        return State(shared, [total + numbers * precision for total, numbers, precision in totals])
+            totals = self.incidence.totals(self.cross @ state.shared + np.einsum("cpq,cq->cp", self.own, moved))
+        pairs = zip(totals, state.values, self.precision, strict=True)
+        return State(shared, [total + numbers * precision for total, numbers, precision in pairs])
 
     @cached_property
     def value_sums(self) -> tuple[list[FloatArray], list[FloatArray]]:
@@ -63,19 +65,31 @@ class Information:
 def _product_kernel() -> Any:
     """The products of every context's blocks with a vector, which read the blocks from memory once."""
 
-    def products(cross, own, shared, moved, by_shared, felt):  # type: ignore[no-untyped-def]
+    def products(places, cross, own, shared, values, by_shared, summed):  # type: ignore[no-untyped-def]
         contexts, width, size = cross.shape
+        fields = places.shape[1]
+        moved, felt = np.empty(width), np.empty(width)
         for context in range(contexts):
+            moved[:] = 0.0
+            for field in range(fields):
+                place = places[context, field]
+                if place >= 0:
+                    for number in range(width):
+                        moved[number] += values[place, number]
             for number in range(width):
                 block = cross[context, number]
-                by, value = moved[context, number], 0.0
+                by, value = moved[number], 0.0
                 for place in range(size):
                     value += block[place] * shared[place]
-                for place in range(size):
                     by_shared[place] += by * block[place]
                 for place in range(width):
-                    value += own[context, number, place] * moved[context, place]
-                felt[context, number] = value
+                    value += own[context, number, place] * moved[place]
+                felt[number] = value
+            for field in range(fields):
+                place = places[context, field]
+                if place >= 0:
+                    for number in range(width):
+                        summed[place, number] += felt[number]
 
     return compiled(products)
 
@@ -83,39 +97,77 @@ def _product_kernel() -> Any:
 def joint_information(information: Information, fields: int) -> tuple[FloatArray, tuple[int, ...]]:
     """The curvature as one matrix, for the shared block and the first fields; and where each field starts in it."""
     incidence, width = information.incidence, information.own.shape[1]
-    size = len(information.shared)
-    starts = np.cumsum([size, *(width * values for values in incidence.sizes[:fields])])
+    size, sizes = len(information.shared), incidence.sizes[:fields]
+    starts = np.cumsum([size, *(width * values for values in sizes)])
     matrix = np.zeros((starts[-1], starts[-1]))
+    places = np.ascontiguousarray(incidence.places[:, :fields])
+    if numba_installed():
+        _joint_kernel()(places, information.own, information.cross, matrix)
+    else:
+        _add_contexts(places, information, matrix)
     matrix[:size, :size] = information.shared + information.prior
-    for one in range(fields):
-        first = slice(starts[one], starts[one + 1])
-        cross = incidence.total(one, information.cross).reshape(-1, size)
-        matrix[first, :size], matrix[:size, first] = cross, cross.T
-        for two in range(one, fields):
-            second = slice(starts[two], starts[two + 1])
-            values = incidence.sizes[one], incidence.sizes[two]
-            blocks = np.zeros((*values, width, width))
-            codes = incidence.codes[:, one], incidence.codes[:, two]
-            known = (codes[0] >= 0) & (codes[1] >= 0)
-            np.add.at(blocks, (codes[0][known], codes[1][known]), information.own[known])
-            block = blocks.transpose(0, 2, 1, 3).reshape(values[0] * width, values[1] * width)
-            matrix[first, second], matrix[second, first] = block, block.T
-        places = np.arange(starts[one], starts[one + 1])
-        matrix[places, places] += np.tile(information.precision[one], incidence.sizes[one])
+    diagonal = np.arange(size, len(matrix))
+    precision = zip(information.precision[:fields], sizes, strict=True)
+    matrix[diagonal, diagonal] += np.concatenate([np.zeros(0), *(np.tile(part, number) for part, number in precision)])
+    above = np.triu_indices_from(matrix, 1)
+    matrix[above] = matrix.T[above]
     return matrix, tuple(starts[:-1].tolist())
+
+
+def _add_contexts(places: IntArray, information: Information, matrix: FloatArray) -> None:
+    """Add what the contexts say about the values of all fields to the lower triangle of a matrix."""
+    width, size = information.cross.shape[1:]
+    values = (len(matrix) - size) // width
+    blocks = matrix[size:, size:].reshape(values, width, values, width)
+    for one in range(places.shape[1]):
+        known = np.flatnonzero(places[:, one] >= 0)
+        rows = size + width * places[known, one, None] + np.arange(width)
+        np.add.at(matrix[:, :size], rows, information.cross[known])
+        for two in range(one + 1):
+            both = known[places[known, two] >= 0]
+            pair = places[both, one] * values + places[both, two]
+            member = scipy.sparse.csr_array((np.ones(len(both)), (pair, both)), shape=(values**2, len(places)))
+            summed = np.asarray(member @ information.own.reshape(len(places), -1))
+            blocks += summed.reshape(values, values, width, width).transpose(0, 2, 1, 3)
+
+
+@cache
+def _joint_kernel() -> Any:
+    """The same in one loop over the contexts."""
+
+    def add(places, own, cross, matrix):  # type: ignore[no-untyped-def]
+        contexts, width, size = cross.shape
+        for context in range(contexts):
+            for one in range(places.shape[1]):
+                if places[context, one] < 0:
+                    continue
+                row = size + width * places[context, one]
+                for number in range(width):
+                    for place in range(size):
+                        matrix[row + number, place] += cross[context, number, place]
+                for two in range(one + 1):
+                    if places[context, two] < 0:
+                        continue
+                    column = size + width * places[context, two]
+                    for number in range(width):
+                        for place in range(width):
+                            matrix[row + number, column + place] += own[context, number, place]
+
+    return compiled(add)
 
 
 class Arrow:
     """An arrow-shaped matrix, solved by eliminating every value's small block (a Schur complement).
 
     With one field it is the information matrix itself. With F fields it leaves out what couples values of different
-    fields and takes 1/F of what couples them with the shared block, which keeps it positive definite; then it
-    preconditions conjugate gradients, and its inverse approximates the posterior covariance.
+    fields and takes 1/F of what couples them with the shared block, which keeps it positive definite; then its inverse
+    approximates the posterior covariance, and it helps to solve the system (`newton_system`).
     """
 
     def __init__(self, information: Information, ridge: float = 0.0) -> None:
         incidence = information.incidence
-        share = 1.0 / max(incidence.fields, 1)
+        share = self._share = 1.0 / max(incidence.fields, 1)
+        self.ridge = ridge
         self.inverse: list[FloatArray] = []
         self.coupling: list[FloatArray] = []
         schur = information.shared + information.prior
@@ -141,10 +193,14 @@ class Arrow:
             residual -= numbers.reshape(-1) @ coupling.reshape(-1, size)
         shared = cho_solve(self._factor, residual)
         values = [
-            np.matmul(inverse, numbers[:, :, None])[:, :, 0] - coupling @ shared
+            np.einsum("vpq,vq->vp", inverse, numbers) - coupling @ shared
             for inverse, coupling, numbers in zip(self.inverse, self.coupling, state.values, strict=True)
         ]
         return State(shared, values)
+
+    def pulled(self, field: int) -> FloatArray:
+        """B⁻¹·cross of every value of a field, B being its block."""
+        return self.coupling[field] / self._share
 
     def shared_covariance(self) -> FloatArray:
         """The shared block of the inverse."""
@@ -181,29 +237,3 @@ def _factor(matrix: FloatArray, *, strict: bool) -> tuple[FloatArray, bool]:
     values = np.maximum(values, 1e-8 * max(float(values[-1]), np.finfo(np.float64).tiny))
     nearest: tuple[FloatArray, bool] = cho_factor((vectors * values) @ vectors.T)
     return nearest
-
-
-def conjugate_gradients(
-    information: Information, arrow: Arrow, right: State, tolerance: float = 1e-6, iterations: int = 200
-) -> State:
-    """Solve the Newton system; exact at once when there is but one field."""
-    direction = arrow.solve(right)
-    if information.incidence.fields <= 1:
-        return direction
-    solution = right.plus(-1.0, right)
-    residual = right
-    size = first = residual.dot(direction)
-    for _ in range(iterations):
-        product = information.times(direction)
-        curvature = direction.dot(product)
-        if curvature <= 0:
-            raise np.linalg.LinAlgError("the information matrix is not positive definite")
-        step = size / curvature
-        solution = solution.plus(step, direction)
-        residual = residual.plus(-step, product)
-        conditioned = arrow.solve(residual)
-        previous, size = size, residual.dot(conditioned)
-        if size <= tolerance * first:
-            break
-        direction = conditioned.plus(size / previous, direction)
-    return solution

@@ -9,6 +9,7 @@ import numpy as np
 
 from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.curves.family import Combination
+from mcnet.data.combinations import distinct_combinations
 
 __all__ = ["MOST_PAIRS", "Combination", "combine", "interacting_pairs"]
 
@@ -49,8 +50,9 @@ def interacting_pairs(
     """
     found = []
     for first, second in combinations(range(len(sizes)), 2):
-        key = codes[:, first].astype(np.int64) * sizes[second] + codes[:, second]
-        _, place = np.unique(key, return_inverse=True)
+        _, place = distinct_combinations(
+            [codes[:, first] + 1, codes[:, second] + 1], [sizes[first] + 1, sizes[second] + 1]
+        )
         away, spread = np.bincount(place, weights=residual), np.bincount(place, weights=variance)
         used = spread > 1.0
         excess = float(np.sum(away[used] ** 2 / spread[used]) - used.sum())

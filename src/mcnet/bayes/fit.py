@@ -19,7 +19,7 @@ from mcnet.bayes.balance import Balance, refine_balance
 from mcnet.bayes.block_solver import Arrow, Information, joint_information
 from mcnet.bayes.field_pairs import Combination, combine
 from mcnet.bayes.incidence import Incidence
-from mcnet.bayes.likelihood import make_table
+from mcnet.bayes.likelihood import PIECE, make_table
 from mcnet.bayes.newton import Posterior, Search
 from mcnet.bayes.panels import Shape, make_panels, shape_basis
 from mcnet.bayes.posterior_model import BayesFit, Covariance, JointCovariance
@@ -83,14 +83,16 @@ def fit_bayes(
     parameters and strengths; new values come after the old ones.
     """
     cells = tuple(np.asarray(column, dtype=np.float64) for column in (logits, weight, positives))
+    where = np.asarray(contexts)
     used = cells[1] > 0
     if not used.any():
         raise InputError("no cell has a positive weight; there is nothing to fit")
-    x, w, y = (column[used] for column in cells)
-    where = np.asarray(contexts, dtype=np.int64)[used]
+    if not used.all():
+        cells, where = tuple(column[used] for column in cells), where[used]
+    x, w, y = cells
     given = np.atleast_2d(np.asarray(codes, dtype=np.int64))
     rate = float(y.sum() / w.sum())
-    of_context = sums_by(where, rate * (1.0 - rate) * w, len(given))
+    of_context = rate * (1.0 - rate) * sums_by(where, w, len(given))
     combinations = _combinations(given, sizes, pairs, start, of_context)
     expanded = np.column_stack([given, *(pair.codes(given) for pair in combinations)]).astype(np.int64)
     counts = [*map(int, sizes), *(len(pair.keys) for pair in combinations)]
@@ -141,10 +143,14 @@ def _lifted(model: BayesFit, calibrated: FloatArray, weight: FloatArray, expecte
     A panel's cells were fitted as one, at their mean score; on a bent curve they expect a little more or less.
     """
     offset = 0.0
+    pieces = [slice(start, start + PIECE) for start in range(0, len(weight), PIECE)]
     for _ in range(3):
-        chance = expit(calibrated + offset)
-        slope = float(weight @ (chance * (1.0 - chance)))
-        offset -= (float(weight @ chance) - expected) / max(slope, 1e-300)
+        slope, excess = 0.0, -expected
+        for piece in pieces:
+            chance = expit(calibrated[piece] + offset)
+            excess += float(weight[piece] @ chance)
+            slope += float(weight[piece] @ (chance * (1.0 - chance)))
+        offset -= excess / max(slope, 1e-300)
     if not abs(offset) < 0.1:  # nothing that this could mend
         return model
     shared = model.state.shared.copy()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,24 +63,26 @@ def fit_bayes_sketch(
     codes, which = without_rare(sketch.contexts.table, sizes)
     context = sketch.context if len(codes) == len(sketch.contexts) else which[sketch.context]
     cells = sketch.logit, context, sketch.weight, sketch.positives
+    given: dict[str, Any] = {
+        "panels": panels,
+        "alpha_balance": alpha_balance,
+        "normalize": balance,
+        "strengths": strengths,
+        "covariance": covariance,
+        "prior": prior,
+    }
     pairs: list[tuple[int, int]] = []
-    if interactions and start is not None:
+    chosen = interactions and start is None and _are_too_many(sizes)
+    if chosen:
+        start, pairs = _first_fit(cells, codes, sizes, {**given, "alpha_balance": 0.0})
+    elif interactions and start is not None:
         pairs = [(pair.first, pair.second) for pair in start.combinations]
     elif interactions:
-        pairs, start = _pairs(sketch.contexts.names, cells, codes, sizes, panels)
-    fitted = fit_bayes(
-        *cells,
-        codes,
-        sizes,
-        pairs=pairs,
-        panels=panels,
-        alpha_balance=alpha_balance,
-        normalize=balance,  # type: ignore[arg-type]
-        strengths=strengths,
-        start=start,
-        covariance=covariance,
-        prior=prior,
-    )
+        pairs = field_pairs(sketch.contexts.names, codes, sizes)
+    if chosen and start is not None and not pairs and alpha_balance == 0.0:
+        fitted = start  # nothing is left to be fitted
+    else:
+        fitted = fit_bayes(*cells, codes, sizes, pairs=pairs, start=start, **given)
     # Where values share the common curve it is their own, and stays.
     whole = [size == len(known) for size, known in zip(sizes, sketch.contexts.values, strict=True)]
     return fitted.recentred(whole)
@@ -90,9 +93,11 @@ def fit_quickly(sketch: Sketch, *, panels: int | None, interactions: bool) -> Ca
     codes = sketch.contexts.table.astype(np.int64)
     sizes = tuple(len(known) for known in sketch.contexts.values)
     pairs: list[tuple[int, int]] = []
-    if interactions:
+    if interactions and _are_too_many(sizes):
         whole = sketch.logit, sketch.context, sketch.weight, sketch.positives
-        pairs, _ = _pairs(sketch.contexts.names, whole, codes, sizes, panels)
+        _, pairs = _first_fit(whole, codes, sizes, {"panels": panels, "covariance": False})
+    elif interactions:
+        pairs = field_pairs(sketch.contexts.names, codes, sizes)
 
     def fit(cells: Cells) -> BayesFit:
         columns = cells.logits, cells.context, cells.weight, cells.positives
@@ -101,19 +106,22 @@ def fit_quickly(sketch: Sketch, *, panels: int | None, interactions: bool) -> Ca
     return fit
 
 
-def _pairs(
-    names: Sequence[str], cells: CellColumns, codes: IntArray, sizes: Sequence[int], panels: int | None
-) -> tuple[list[tuple[int, int]], BayesFit | None]:
-    """Return the pairs of fields that interact: all, or those that a first fit without pairs asks for; and that fit."""
-    if len(sizes) * (len(sizes) - 1) // 2 <= MOST_PAIRS:
-        return field_pairs(names, codes, sizes), None
-    first = fit_bayes(*cells, codes, sizes, panels=panels, covariance=False)
+def _are_too_many(sizes: Sequence[int]) -> bool:
+    """Whether there are more pairs of fields than can have deviations of their own."""
+    return len(sizes) * (len(sizes) - 1) // 2 > MOST_PAIRS
+
+
+def _first_fit(
+    cells: CellColumns, codes: IntArray, sizes: Sequence[int], given: dict[str, Any]
+) -> tuple[BayesFit, list[tuple[int, int]]]:
+    """Return a fit without pairs, ready for those that it asks for, and these pairs."""
+    first = fit_bayes(*cells, codes, sizes, **given)
     logits, context, weight, positives = cells
     p = expit(first.calibrate_contexts(codes, context.astype(np.int64), logits))
     residual = sums_by(context, positives - weight * p, len(codes))
     variance = sums_by(context, weight * p * (1.0 - p), len(codes))
     pairs = interacting_pairs(codes, sizes, residual, variance)
-    return pairs, first.with_pairs(pairs)
+    return first.with_pairs(pairs), pairs
 
 
 def fit_one_curve(

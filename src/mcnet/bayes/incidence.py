@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -43,22 +44,34 @@ class Incidence:
             return [self.total(field, numbers) for field in range(self.fields)]
         flat = np.ascontiguousarray(numbers.reshape(len(numbers), -1))
         summed = np.zeros((self._starts[-1], flat.shape[1]))
-        _kernels()["totals"](self._places, flat, summed)
-        return self._split(summed, numbers.shape[1:])
+        _kernels()["totals"](self.places, flat, summed)
+        return [part.reshape(len(part), *numbers.shape[1:]) for part in self.by_field(summed)]
 
     def gather(self, values: list[FloatArray], width: int) -> FloatArray:
         """Sum over fields of what each context's value has: `[contexts, width]`."""
         result = np.zeros((len(self.codes), width))
         if self._is_compiled:
-            _kernels()["gather"](self._places, np.concatenate(values), result)
+            _kernels()["gather"](self.places, np.concatenate(values), result)
             return result
         for field, numbers in enumerate(values):
             result += numbers if self._is_identity[field] else self._columns[field].T @ numbers
         return result
 
-    def _split(self, summed: FloatArray, shape: tuple[int, ...]) -> list[FloatArray]:
-        bounds = zip(self._starts[:-1], self._starts[1:], strict=True)
-        return [summed[first:last].reshape(last - first, *shape) for first, last in bounds]
+    def by_field(self, numbers: FloatArray) -> list[FloatArray]:
+        """Split what all values of all fields have, in one list, by field."""
+        return [numbers[first:last] for first, last in pairwise(self._starts)]
+
+    def one_to_one(self) -> int | None:
+        """The field, if there is one, each of whose values is one context: the combinations of just two fields."""
+        for field, size in enumerate(self.sizes):
+            code = self.codes[:, field]
+            if size and np.count_nonzero(code >= 0) == size and len(np.unique(code[code >= 0])) == size:
+                return field
+        return None
+
+    def without(self, field: int) -> Incidence:
+        """The same contexts without one of the fields."""
+        return Incidence(np.delete(self.codes, field, axis=1), [*self.sizes[:field], *self.sizes[field + 1 :]])
 
     @cached_property
     def _is_identity(self) -> list[bool]:
@@ -79,7 +92,7 @@ class Incidence:
         return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
 
     @cached_property
-    def _places(self) -> IntArray:
+    def places(self) -> IntArray:
         """The place of each context's values in one list of all fields' values: `[contexts, fields]`."""
         return np.ascontiguousarray(np.where(self.codes >= 0, self.codes + self._starts[:-1], -1))
 

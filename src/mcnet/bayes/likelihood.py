@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from mcnet._shared.math import sums_by
 from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.bayes.panels import Panels
 
-__all__ = ["Table", "log_slopes_beyond", "make_table", "merged_cells"]
+__all__ = ["PIECE", "Table", "log_slopes_beyond", "make_table", "merged_cells"]
 
 
 # Log-slopes (of raw logits) beyond ± this are penalised as strongly as all rows of the context weigh: a curve is a step
@@ -20,6 +21,8 @@ __all__ = ["Table", "log_slopes_beyond", "make_table", "merged_cells"]
 STEEPEST_LOG_SLOPE = 8.0
 # Numbers in the largest temporary array of one chunk of contexts: few enough to stay in the cache.
 CHUNK = 24_000
+# Cells that are merged at a time.
+PIECE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -188,14 +191,21 @@ def make_table(
 
 
 def merged_cells(
-    panels: Panels, logits: FloatArray, contexts: IntArray, weight: FloatArray, positives: FloatArray
+    panels: Panels, logits: FloatArray, contexts: IntArray, weight: FloatArray, positives: FloatArray, count: int
 ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
-    """Merge cells of the same context and panel: the key context · panels + panel, weight, positives, mean place."""
-    panel, place = panels.locate(logits)
-    key = contexts * panels.count + panel
-    if np.any(key[1:] < key[:-1]):  # the cells of a sketch are in order already
-        order = np.argsort(key, kind="stable")
-        key, place, weight, positives = key[order], place[order], weight[order], positives[order]
-    starts = np.flatnonzero(np.diff(key, prepend=-1))
-    rows, clicks, places = (np.add.reduceat(column, starts) for column in (weight, positives, weight * place))
-    return key[starts], rows, clicks, places / rows
+    """Merge cells of the same context and panel: the key context · panels + panel, weight, positives, mean place.
+
+    `count` is the number of contexts. Cells are read in pieces, so that millions of them take no memory worth naming.
+    """
+    rows, clicks, places = (np.zeros(count * panels.count) for _ in range(3))
+    # A piece at least as long as the sums, or adding these up would take longer than the piece itself.
+    size = max(PIECE, len(rows))
+    for start in range(0, len(logits), size):
+        piece = slice(start, start + size)
+        panel, place = panels.locate(logits[piece])
+        key = contexts[piece].astype(np.int64) * panels.count + panel
+        rows += sums_by(key, weight[piece], len(rows))
+        clicks += sums_by(key, positives[piece], len(rows))
+        places += sums_by(key, weight[piece] * place, len(rows))
+    used = np.flatnonzero(rows)
+    return used, rows[used], clicks[used], places[used] / rows[used]

@@ -8,9 +8,10 @@ from functools import cached_property
 import numpy as np
 
 from mcnet._shared.typing import FloatArray
-from mcnet.bayes.block_solver import Arrow, Information, conjugate_gradients
+from mcnet.bayes.block_solver import Arrow, Information
 from mcnet.bayes.incidence import Incidence
 from mcnet.bayes.likelihood import Table
+from mcnet.bayes.newton_system import JointMatrix, NewtonSystem
 from mcnet.bayes.prior import Strengths
 from mcnet.bayes.sparse_table import SparseTable
 from mcnet.bayes.structure import Shapes, State
@@ -28,6 +29,8 @@ FLAT = 0.1
 RIDGE = 1e-9
 # The curvature is computed anew once an offset or a log-slope has moved by so much.
 STALE = 0.05
+# The matrix that helps to solve the Newton system is made anew once that takes more iterations than this.
+MOST_ITERATIONS = 10
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,8 @@ class Search:
         self.loss = posterior.table.loss(*self._contexts)
         self._information: Information | None = None
         self._arrow: Arrow | None = None
+        self._system: NewtonSystem | None = None
+        self._joint: JointMatrix | None = None
         self._observed = False
         self._moved = np.inf
 
@@ -153,7 +158,7 @@ class Search:
     def believe(self, strengths: Strengths) -> None:
         """Go on under other priors: the likelihood's part of the curvature stays."""
         self.posterior = replace(self.posterior, strengths=strengths)
-        self._arrow = None
+        self._arrow = self._system = None
         if self._information is not None:
             prior, precision = self.posterior.shared_precision, self.posterior.precisions
             self._information = self._information.under(prior, precision)
@@ -202,11 +207,14 @@ class Search:
             return self._solve(gradient)
 
     def _look(self, *, observed: bool) -> None:
-        self._information = None  # with many contexts two of them would be a lot of memory
+        self._information = self._arrow = self._system = None  # with many contexts two of them would be a lot of memory
         self._information = self.posterior.information(self._contexts, observed=observed)
-        self._arrow, self._observed, self._moved = None, observed, 0.0
+        self._observed, self._moved = observed, 0.0
 
     def _solve(self, gradient: State) -> State:
-        arrow = self.arrow
-        assert self._information is not None
-        return conjugate_gradients(self._information, arrow, gradient)
+        if self._system is None:
+            arrow = self.arrow  # which may change the curvature
+            self._system = NewtonSystem(self.information, arrow, self._joint)
+        solution = self._system.solve(gradient)
+        self._joint = self._system.joint if self._system.iterations <= MOST_ITERATIONS else None
+        return solution

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from scipy.interpolate import BSpline
 
+from mcnet._shared.math import sums_by
 from mcnet._shared.typing import FloatArray, IntArray
 
 __all__ = ["Panels", "Shape", "make_panels", "shape_basis"]
@@ -17,6 +18,10 @@ Shape = Literal["step", "linear", "cubic", "network"]
 
 # A panel narrower than this many standard deviations has no say of its own about the slope.
 NARROWEST = 1e-3
+# More cells than this are not sorted by their score to be cut into panels …
+MOST_SORTED = 1_000_000
+# … but counted in steps of so many logits.
+POINT_WIDTH = 1e-3
 
 
 @dataclass(frozen=True)
@@ -83,10 +88,7 @@ def make_panels(logits: FloatArray, weight: FloatArray, positives: FloatArray, c
     Edges are quantiles of the mean of three measures: rows, rows of the rarer class (which carry most of the
     information), and a uniform one over the central 99.8 % of the rows.
     """
-    # Equal scores are one point, so that weights and repetitions give the same panels.
-    logits, point = np.unique(logits, return_inverse=True)
-    weight = np.bincount(point, weights=weight).astype(np.float64)
-    positives = np.bincount(point, weights=positives).astype(np.float64)
+    logits, weight, positives = _points(logits, weight, positives)
     total = weight.sum()
     centre = float(logits @ weight / total)
     scale = float(np.sqrt((logits - centre) ** 2 @ weight / total))
@@ -109,6 +111,27 @@ def make_panels(logits: FloatArray, weight: FloatArray, positives: FloatArray, c
     panel = np.clip(np.searchsorted(edges, t, side="right"), 1, len(edges) - 1)
     mass = np.bincount(panel, weights=evidence, minlength=len(edges) + 1)
     return Panels(centre=centre, scale=scale, edges=edges, origin=origin, mass=mass / mass.sum())
+
+
+def _points(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Cells of equal scores as one point, in order, so that weights and repetitions give the same panels.
+
+    Of very many cells, those within a thousandth of a logit are one point: sorting them would take longer than a fit.
+    """
+    if len(logits) <= MOST_SORTED:
+        points, point = np.unique(logits, return_inverse=True)
+        return points, sums_by(point, weight, len(points)), sums_by(point, positives, len(points))
+    lowest = float(logits.min())
+    number = int((float(logits.max()) - lowest) / POINT_WIDTH) + 1
+    total, clicks, summed = (np.zeros(number) for _ in range(3))
+    for start in range(0, len(logits), MOST_SORTED):
+        piece = slice(start, start + MOST_SORTED)
+        point = ((logits[piece] - lowest) / POINT_WIDTH).astype(np.int64)
+        total += sums_by(point, weight[piece], number)
+        clicks += sums_by(point, positives[piece], number)
+        summed += sums_by(point, weight[piece] * logits[piece], number)
+    used = total > 0.0
+    return summed[used] / total[used], total[used], clicks[used]
 
 
 def shape_basis(panels: Panels, shape: Shape, functions: int | None = None) -> FloatArray:

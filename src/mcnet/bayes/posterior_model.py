@@ -18,6 +18,9 @@ from mcnet.errors import NotFittedError
 
 __all__ = ["BayesFit", "Covariance", "JointCovariance"]
 
+ROWS_AT_A_TIME = 1_000_000
+"""Rows whose logits are calibrated together, to bound the memory."""
+
 
 @dataclass(frozen=True)
 class JointCovariance:
@@ -160,8 +163,11 @@ class BayesFit:
     def calibrate_contexts(self, contexts: IntArray, which: IntArray, logits: FloatArray) -> FloatArray:
         """Calibrated logits of rows whose contexts are rows of a table."""
         values, slopes = self._pieces(contexts)
-        panel, place = self.panels.locate(logits)
-        calibrated: FloatArray = values[which, panel] + slopes[which, panel] * place
+        calibrated = np.empty(len(logits))
+        for start in range(0, len(logits), ROWS_AT_A_TIME):
+            rows = slice(start, start + ROWS_AT_A_TIME)
+            panel, place = self.panels.locate(logits[rows])
+            calibrated[rows] = values[which[rows], panel] + slopes[which[rows], panel] * place
         return calibrated
 
     def curve(self, codes: ArrayLike, logits: ArrayLike) -> FloatArray:

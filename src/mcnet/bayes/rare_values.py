@@ -61,17 +61,18 @@ def common_first(sketch: Sketch, fitted: tuple[int, ...] = ()) -> tuple[Sketch, 
     return replace(sketch, contexts=ordered), tuple(kept)
 
 
-def without_rare(table: NDArray[np.int32], kept: tuple[int, ...]) -> tuple[IntArray, IntArray]:
+def without_rare(table: NDArray[np.int32], kept: tuple[int, ...]) -> tuple[IntArray, NDArray[np.integer]]:
     """Return the distinct contexts with rare values written as unknown ones, and which of them each context is."""
     codes = np.where(table < np.array(kept, dtype=np.int32), table, ANY).astype(np.int64)
     if not len(kept) or np.array_equal(codes, table):
         return codes, np.arange(len(codes))
     if len(kept) == 1:
         # One context for each value, then one for all the rare ones.
-        distinct, which = np.unique(np.where(codes[:, 0] < 0, kept[0], codes[:, 0]), return_inverse=True)
-        return np.where(distinct == kept[0], ANY, distinct)[:, None], which
+        code = np.where(codes[:, 0] < 0, kept[0], codes[:, 0])
+        distinct, which = np.unique(code, return_inverse=True)
+        return np.where(distinct == kept[0], ANY, distinct)[:, None], which.astype(np.int32)
     distinct, which = np.unique(codes, axis=0, return_inverse=True)
-    return distinct, which.reshape(-1)
+    return distinct, which.reshape(-1).astype(np.int32)
 
 
 def served_contexts(contexts: Contexts, kept: tuple[int, ...], limit: int) -> Contexts:
@@ -89,13 +90,14 @@ def served_contexts(contexts: Contexts, kept: tuple[int, ...], limit: int) -> Co
 def _by_context(sketch: Sketch) -> tuple[FloatArray, FloatArray]:
     """Return, per context, the positives beyond what the scores' rates let expect, and their variance."""
     low, high = float(sketch.logit.min()), float(sketch.logit.max())
-    bins = ((sketch.logit - low) * (SCORE_BINS / max(high - low, 1e-9))).astype(np.int32)
+    bins = ((sketch.logit - low) * (SCORE_BINS / max(high - low, 1e-9))).astype(np.int8)
     rows, positives = (sums_by(bins, column, SCORE_BINS + 1) for column in (sketch.weight, sketch.positives))
     rate = positives / np.maximum(rows, np.finfo(np.float64).tiny)
-    expected = sketch.weight * rate[bins]
     number = len(sketch.contexts)
-    variance = sums_by(sketch.context, expected * (1.0 - rate[bins]), number)
-    return sums_by(sketch.context, sketch.positives - expected, number), variance
+    clicks = sums_by(sketch.context, sketch.positives, number)
+    expected = sums_by(sketch.context, sketch.weight * rate[bins], number)
+    variance = sums_by(sketch.context, sketch.weight * (rate * (1.0 - rate))[bins], number)
+    return clicks - expected, variance
 
 
 def _tellable(residual: FloatArray, variance: FloatArray) -> NDArray[np.bool_]:

@@ -105,7 +105,7 @@ def make_sparse_table(
     panels: Panels, logits: FloatArray, contexts: IntArray, weight: FloatArray, positives: FloatArray, count: int
 ) -> SparseTable:
     """Merge cells of the same context and panel; `count` is the number of contexts."""
-    key, rows, clicks, place = merged_cells(panels, logits, contexts, weight, positives)
+    key, rows, clicks, place = merged_cells(panels, logits, contexts, weight, positives, count)
     context, panel = np.divmod(key, panels.count)
     return SparseTable(panels, np.searchsorted(context, np.arange(count + 1)), panel, rows, clicks, place)
 

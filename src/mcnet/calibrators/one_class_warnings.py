@@ -1,8 +1,10 @@
 """Warnings that name what the rows do not tell: field values, or ranges of scores, with one class only."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mcnet._shared.math import sums_by
+from mcnet._shared.typing import IntArray
 from mcnet._shared.user_warnings import warn
 from mcnet.sketch.sketch import Sketch
 
@@ -16,7 +18,7 @@ _FEWEST_EXPECTED = 10.0
 def warn_of_gaps(method: str, sketch: Sketch) -> None:
     """Warn of field values and of low or high ranges of scores that have one class only."""
     _warn_of_values(method, sketch)
-    keys, place = np.unique(sketch.cells.key, return_inverse=True)
+    keys, place = _numbered(sketch.cells.key)
     weight, positives = (sums_by(place, part, len(keys)) for part in (sketch.weight, sketch.positives))
     expected = sums_by(place, sketch.weight * sketch.score, len(keys))
     score = expected / weight
@@ -26,6 +28,17 @@ def warn_of_gaps(method: str, sketch: Sketch) -> None:
     above = len(keys) - int(np.argmax((weight - positives)[::-1] > 0.0))
     if (weight - expected)[above:].sum() >= _FEWEST_EXPECTED:
         warn(f"{method}: no negatives above score {score[above - 1]:.3g} ({weight[above:].sum():,.0f} rows)")
+
+
+def _numbered(key: IntArray) -> tuple[IntArray, NDArray[np.int64]]:
+    """Return the distinct keys in order, and the number of each cell's key among them."""
+    lowest = int(key.min())
+    width = int(key.max()) - lowest + 1
+    if width > len(key):
+        keys, place = np.unique(key, return_inverse=True)
+        return keys, place
+    there = np.bincount(key - lowest, minlength=width) > 0
+    return np.flatnonzero(there) + lowest, (np.cumsum(there) - 1)[key - lowest]
 
 
 def _warn_of_values(method: str, sketch: Sketch) -> None:

@@ -142,7 +142,10 @@ def compile_lines(lines: Lines, error: float = DEFAULT_ERROR) -> tuple[Curves, f
     if number <= _MOST_CURVES_WITH_OWN_KNOTS:
         return place_knots(lines, error), error
     logits = _shared_logits(lines.knots, _MOST_SHARED_VALUES // number)
-    values = np.maximum.accumulate(_inside(sigmoid(lines.at(logits))), axis=1)
+    values = np.empty((number, len(logits)))
+    for start in range(0, number, _CURVES_PER_BLOCK):
+        block = slice(start, start + _CURVES_PER_BLOCK)
+        np.maximum.accumulate(_inside(sigmoid(lines.rows(block).at(logits))), axis=1, out=values[block])
     curves = Curves.sharing(sigmoid(logits), values)
     inside = logits[(logits >= lines.knots[0]) & (logits <= lines.knots[-1])]
     middles = 0.5 * (inside[1:] + inside[:-1])

@@ -98,6 +98,10 @@ class Curves:
         """Return the slope right of each knot of each curve; 0 at jumps and at the last knot."""
         slopes = np.zeros(len(self.probabilities))
         runs = np.diff(self.knots)
+        if self.grids == 1:
+            rows = slopes.reshape(len(self), -1)
+            np.divide(np.diff(self.probabilities.reshape(rows.shape), axis=1), runs, out=rows[:, :-1], where=runs > 0.0)
+            return slopes
         for curve, grid in enumerate(self.grid_of.tolist()):
             first, last = self.value_start[curve], self.value_start[curve + 1] - 1
             start = self.grid_start[grid]

@@ -33,7 +33,7 @@ class Lines(NamedTuple):
     limit: float = np.inf
     """No calibrated logit is beyond ± this, unless the score's own is: what so many rows can tell from 0 and 1."""
 
-    def rows(self, which: NDArray[Any]) -> "Lines":
+    def rows(self, which: NDArray[Any] | slice) -> "Lines":
         """Return the curves chosen."""
         return Lines(self.knots, self.values[which], self.first_slope[which], self.last_slope[which], self.limit)
 

@@ -129,7 +129,9 @@ class Contexts:
                 rows = np.full((len(known), len(self.names)), ANY, dtype=np.int32)
                 rows[:, field] = np.arange(len(known))
                 alone.append(rows)
-            table = np.unique(np.concatenate([self.table, *alone]), axis=0)
+            both = np.concatenate([self.table, *alone])
+            table, _ = distinct_combinations(list(both.T + 1), [len(known) + 1 for known in self.values])
+            table = (table - 1).astype(np.int32)
         return Contexts(self.names, self.values, table)
 
     @property
