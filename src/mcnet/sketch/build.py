@@ -2,15 +2,17 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet._shared.user_warnings import warn
 from mcnet.data.columns import (
     DescribeRow,
+    as_array,
     as_floats,
     describe_row,
     labels_column,
@@ -50,6 +52,14 @@ class Batch:
     def __len__(self) -> int:
         return len(self.label)
 
+    def take(self, rows: NDArray[np.int64]) -> "Batch":
+        """Return some of the rows."""
+        score, label, weight, folds = (
+            None if column is None else as_array(column, "column")[rows]
+            for column in (self.score, self.label, self.weight, self.folds)
+        )
+        return Batch(self.first_row, score, label, weight, folds, [column[rows] for column in self.fields])
+
 
 @dataclass(frozen=True)
 class ColumnNames:
@@ -71,6 +81,7 @@ class RowReading:
     resolution: Resolution
     score_type: ScoreType
     negatives_kept: float
+    drop_missing: bool = False
 
     @property
     def needs_no_change(self) -> bool:
@@ -136,27 +147,43 @@ def sketch_parts(
             score_type=reading.score_type,
             negatives_kept=float(reading.negatives_kept),
             known_sources=sources,
+            dropped_rows=dropped,
         )
 
-    accumulator, rows, parts = Accumulator(grid, folds), 0, 0
+    accumulator, rows, parts, dropped = Accumulator(grid, folds), 0, 0, 0
     for batch in batches:
         if len(batch) == 0:
             continue
-        _add(accumulator, batch, names, reading)
+        dropped += _add(accumulator, batch, names, reading)
         rows += len(batch)
         if most_cells is not None and accumulator.has_more_cells(most_cells):
             yield finished(accumulator)
-            accumulator, parts = Accumulator(grid, folds), parts + 1
+            accumulator, parts, dropped = Accumulator(grid, folds), parts + 1, 0
     if rows == 0:
         raise InputError(f"{names.source} has no rows; at least one row is needed")
     if accumulator.rows:
         yield finished(accumulator)
+    elif dropped == rows:
+        raise InputError(f"a value is missing in each of the {rows:,} rows of {names.source}; check the columns")
     elif parts == 0:
         raise InputError(f"every row of {names.source} has weight 0; at least one row with a weight above 0 is needed")
 
 
-def _add(accumulator: Accumulator, batch: Batch, names: ColumnNames, reading: RowReading) -> None:
-    """Validate one batch and add it to the cells."""
+def _add(accumulator: Accumulator, batch: Batch, names: ColumnNames, reading: RowReading) -> int:
+    """Validate one batch and add it to the cells; return how many rows were dropped."""
+    folds = None
+    if batch.folds is None and reading.folds is not None and reading.folds > 1:
+        folds = assign_folds(batch.first_row, len(batch), reading.folds)
+    dropped = 0
+    if reading.drop_missing:
+        kept = _complete_rows(batch, names, reading)
+        dropped = len(batch) - len(kept)
+    if dropped:
+        given, batch = batch, batch.take(kept)
+        folds = None if folds is None else folds[kept]
+        names = replace(names, describe_row=_describe_kept(names.describe_row, given.first_row, kept))
+        if len(batch) == 0:
+            return dropped
     where: dict[str, Any] = {"first_row": batch.first_row, "describe_row": names.describe_row}
     weights: FloatArray | None = None
     if batch.weight is None and reading.needs_no_change:
@@ -169,14 +196,28 @@ def _add(accumulator: Accumulator, batch: Batch, names: ColumnNames, reading: Ro
             weights = weights_column(batch.weight, name=names.weight, **where)
         labels, weights = restore_negatives(labels, weights, reading.negatives_kept)
         scores = scores_column(batch.score, score_type=reading.score_type, name=names.score, clip=False, **where)
-    folds = None
     if batch.folds is not None:
         folds = folds_column(batch.folds, name=names.folds, **where)
-    elif reading.folds is not None and reading.folds > 1:
-        folds = assign_folds(batch.first_row, len(labels), reading.folds)
     if not accumulator.add(scores, labels, weights, batch.fields, folds):
         labels_column(labels, name=names.label, **where)
         scores_column(scores, name=names.score, **where)
+    return dropped
+
+
+def _complete_rows(batch: Batch, names: ColumnNames, reading: RowReading) -> NDArray[np.int64]:
+    """Return the places of the rows that have a score, a label and a weight."""
+    where: dict[str, Any] = {"first_row": batch.first_row, "describe_row": names.describe_row}
+    score = as_floats(batch.score, names.score, **where)
+    complete = np.isfinite(score) if reading.score_type == "probability" else ~np.isnan(score)
+    complete &= np.isfinite(as_floats(batch.label, names.label, **where))
+    if batch.weight is not None:
+        complete &= np.isfinite(as_floats(batch.weight, names.weight, **where))
+    return np.flatnonzero(complete)
+
+
+def _describe_kept(describe: DescribeRow, first_row: int, kept: NDArray[np.int64]) -> DescribeRow:
+    """Return a function that names a row by its place before rows were dropped."""
+    return lambda row: describe(first_row + int(kept[row - first_row]))
 
 
 def warn_of_mistakes(sketch: Sketch, names: ColumnNames) -> None:

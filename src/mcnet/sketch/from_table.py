@@ -134,7 +134,9 @@ def _columns_of(table: Any) -> Mapping[str, Any]:
         return table
     if is_table(table):
         return {name: table[name] for name in column_names(table)}
-    for method in ("fetch_arrow_table", "to_arrow_table", "toArrow"):  # of ADBC, of DuckDB's relations, of Spark
+    # Relations of DuckDB, frames of Spark, cursors of ADBC; DuckDB's own connections are read as DB-API has it.
+    plain = type(table).__module__.lstrip("_").startswith("duckdb") and hasattr(table, "execute")
+    for method in () if plain else ("to_arrow_table", "toArrow", "fetch_arrow_table"):
         if hasattr(table, method):
             return _columns_of(getattr(table, method)())
     if hasattr(table, "fetchall") and getattr(table, "description", None):

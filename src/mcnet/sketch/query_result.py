@@ -91,16 +91,20 @@ class About:
     @staticmethod
     def of(text: str) -> "About":
         """Read the text; refuse that of another version."""
+        refusal = FileFormatError(
+            f"the column {ABOUT} has {str(text)[:60]!r}, which no query of mcnet writes; leave it as it is"
+        )
         try:
             said: dict[str, Any] = json.loads(text)
             version = said.pop("version")
-            if version != _QUERY_VERSION:
-                raise FileFormatError(
-                    f"the table was made by a query of version {version}, and this mcnet reads {_QUERY_VERSION}: "
-                    "run the query that mcnet.sketch_query writes now"
-                )
-            return About(**{**said, "fields": tuple(said.get("fields", ()))})
         except (ValueError, KeyError, TypeError, AttributeError):
+            raise refusal from None
+        if version != _QUERY_VERSION:
             raise FileFormatError(
-                f"the column {ABOUT} has {str(text)[:60]!r}, which no query of mcnet writes; leave it as it is"
-            ) from None
+                f"the table was made by a query of version {version}, and this mcnet reads {_QUERY_VERSION}: "
+                "run the query that mcnet.sketch_query writes now"
+            )
+        try:
+            return About(**{**said, "fields": tuple(said.get("fields", ()))})
+        except TypeError:
+            raise refusal from None

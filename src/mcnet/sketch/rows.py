@@ -31,6 +31,7 @@ def sketch_columns(
     resolution: Resolution,
     score_type: ScoreType,
     negatives_kept: float,
+    drop_missing: bool = False,
     columns: Mapping[str, str] | None = None,
 ) -> Sketch:
     """Sketch whole columns; see Sketch.from_rows for the parameters, `sketch_batches` for `names` and `columns`."""
@@ -55,7 +56,7 @@ def sketch_columns(
             )
 
     number = check_folds(folds) if fold is None else int(fold.max()) + 1
-    reading = RowReading(number, resolution, score_type, negatives_kept)
+    reading = RowReading(number, resolution, score_type, negatives_kept, drop_missing)
     return sketch_batches(batches(), names, reading, columns=columns)
 
 

@@ -15,6 +15,7 @@ from mcnet.data.tables import column_names, is_lazy, is_table
 from mcnet.errors import InputError
 from mcnet.sketch.build import Batch, ColumnNames, RowReading, sketch_batches, sketch_parts
 from mcnet.sketch.column_checks import check_columns
+from mcnet.sketch.connection import is_connection, scan_connection
 from mcnet.sketch.field_views import rename_values
 from mcnet.sketch.folds import check_folds
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
@@ -40,14 +41,18 @@ def scan(
     score_type: ScoreType = "probability",
     negatives_kept: float = 1.0,
     every: Mapping[str, str | AutomaticPeriod] | None = None,
+    drop_missing: bool = False,
+    table: str | Sequence[str] | None = None,
+    where: str | None = None,
+    dialect: str | None = None,
     progress: Callable[[int], Any] | None = None,
 ) -> Sketch:
-    """Sketch log files or a table in one pass; files and lazy tables in bounded memory.
+    """Sketch log files, a table, or a table of a database in one pass; files and lazy tables in bounded memory.
 
     Parameters
     ----------
     rows : Parquet, CSV, TSV or Arrow files (paths, globs, folders), or a table of Polars, pandas or Arrow, or a
-        LazyFrame of Polars.
+        LazyFrame of Polars, or a connection to a database (DuckDB, DB-API, ADBC), which then groups the rows itself.
     score, label, weight : names of columns; see Sketch.from_rows.
     field : the name of a field column, or a list of names.
     folds : into how many folds to split the rows, or the name of a column of fold numbers.
@@ -56,6 +61,11 @@ def scan(
     negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
     every : fields of moments and the periods to cut them to: {"time": "1h"}. The units are m, h, d, w, mo and y; a
         plain number is for columns that count.
+    drop_missing : leave out the rows whose score, label or weight is missing, and count them in `dropped_rows`,
+        instead of refusing them.
+    table : with a connection, the name of the table or view; see `sketch_query`.
+    where : with a connection, a condition on the rows in the engine's own SQL.
+    dialect : with a connection, the engine's SQL, if the driver does not tell; see `sketch_query`.
     progress : a function that is called with the number of rows of each batch read from files.
 
     Returns
@@ -64,13 +74,35 @@ def scan(
     """
     fields = [] if field is None else [field] if isinstance(field, str) else list(field)
     check_columns(score, label, weight, folds, fields, every or {})
+    if is_connection(rows):
+        if table is None:
+            raise InputError("scan was given a connection; name the table with table=")
+        return scan_connection(
+            rows,
+            table,
+            dialect=dialect,
+            score=score,
+            label=label,
+            field=fields,
+            weight=weight,
+            folds=folds,
+            resolution=resolution,
+            score_type=score_type,
+            negatives_kept=negatives_kept,
+            every=every or {},
+            where=where,
+            drop_missing=drop_missing,
+        )
+    if table is not None or where is not None or dialect is not None:
+        raise InputError("table, where and dialect are for connections to databases; leave them out")
     names = ColumnNames(score, label, weight or "weight", folds if isinstance(folds, str) else "folds")
     remembered = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
     chosen = _Columns(score, label, weight, folds if isinstance(folds, str) else None, fields, every or {})
     if is_table(rows):
-        table = _scan_table(rows, chosen, names, folds, remembered, resolution, score_type, negatives_kept)
-        return chosen.in_final_periods(table)
-    reading = RowReading(None if isinstance(folds, str) else check_folds(folds), resolution, score_type, negatives_kept)
+        made = _scan_table(rows, chosen, names, folds, remembered, resolution, score_type, negatives_kept, drop_missing)
+        return chosen.in_final_periods(made)
+    number = None if isinstance(folds, str) else check_folds(folds)
+    reading = RowReading(number, resolution, score_type, negatives_kept, drop_missing)
     if is_lazy(rows):
         names = replace(names, source="the lazy table")
         found = chosen.batches(rows, names.source, progress)
@@ -196,6 +228,7 @@ def _scan_table(
     resolution: Resolution,
     score_type: ScoreType,
     negatives_kept: float,
+    drop_missing: bool,
 ) -> Sketch:
     known = column_names(table)
     for name in (*chosen.numbers, *chosen.fields):
@@ -211,5 +244,6 @@ def _scan_table(
         resolution=resolution,
         score_type=score_type,
         negatives_kept=negatives_kept,
+        drop_missing=drop_missing,
         columns=remembered,
     )

@@ -27,6 +27,8 @@ class Dialect:
     """The expression of a moment cut to a unit: minute, hour, day, month or year."""
     inline: str = "(VALUES {rows}) AS t ({names})"
     """A table whose rows are in the text of the query; {typed} has the names with their types."""
+    casts_booleans: bool = True
+    """Whether a boolean can be cast to a double."""
     small_join_hint: str = ""
     """What follows SELECT so that a small table called {} is sent to all workers."""
     longest: int | None = None
@@ -125,6 +127,7 @@ DIALECTS = {
             by_code(postgresql_text),
             doubled('"'),
             "{} = 'NaN'",
+            casts_booleans=False,
         ),
         Dialect(
             "bigquery",
@@ -136,6 +139,7 @@ DIALECTS = {
             "IS_NAN(CAST({} AS FLOAT64))",
             moment_type="DATETIME",
             truncated="DATETIME_TRUNC({moment}, {unit})",
+            casts_booleans=False,
             inline="UNNEST([STRUCT<{typed}>{rows}])",
             longest=1_000_000,
         ),
@@ -148,6 +152,7 @@ DIALECTS = {
             doubled('"'),
             "CAST({} AS DOUBLE) = CAST('NaN' AS DOUBLE)",
             moment_type="TIMESTAMP_NTZ",
+            casts_booleans=False,
             longest=1_000_000,
         ),
         Dialect(

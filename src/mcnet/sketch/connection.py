@@ -1,0 +1,131 @@
+"""Sketch a table where it is, through a connection to its database: DuckDB, DB-API or ADBC."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from os import PathLike
+from typing import Any
+
+from mcnet._shared.typing import ScoreType
+from mcnet.data.tables import is_lazy, is_table
+from mcnet.errors import InputError, McnetError
+from mcnet.sketch.grid import Resolution
+from mcnet.sketch.query import LabelType, sketch_query
+from mcnet.sketch.sketch import Sketch
+from mcnet.sql.dialects import DIALECTS, Dialect, dialect_named
+
+__all__ = ["dialect_of", "is_connection", "scan_connection"]
+
+_DIALECT_OF_MODULE = {
+    "duckdb": "duckdb",
+    "psycopg": "postgresql",
+    "psycopg2": "postgresql",
+    "pg8000": "postgresql",
+    "google": "bigquery",
+    "snowflake": "snowflake",
+    "databricks": "spark",
+    "clickhouse_connect": "clickhouse",
+    "clickhouse_driver": "clickhouse",
+    "chdb": "clickhouse",
+    "trino": "trino",
+}
+
+_BOOLEAN_TYPES = ("16", "bool", "boolean")
+"""How drivers name the type of a column of booleans in the description of a cursor: psycopg by its number."""
+
+
+def is_connection(rows: Any) -> bool:
+    """Tell whether this is a connection to a database: something with cursors."""
+    return callable(getattr(rows, "cursor", None)) and not (
+        isinstance(rows, str | PathLike | Sequence) or is_table(rows) or is_lazy(rows)
+    )
+
+
+def dialect_of(connection: Any) -> Dialect:
+    """Return the dialect of a connection, by its driver."""
+    module = type(connection).__module__.partition(".")[0].lstrip("_")
+    if module == "adbc_driver_manager":
+        told = str(connection.adbc_get_info().get("vendor_name", "")).lower()
+        name = next((name for name in DIALECTS if name in told), None)
+    else:
+        name = _DIALECT_OF_MODULE.get(module)
+    if name is None:
+        raise InputError(
+            f"which SQL a connection of {type(connection).__module__} takes is not known; "
+            f"pass dialect=, one of {', '.join(DIALECTS)}"
+        )
+    return DIALECTS[name]
+
+
+def scan_connection(
+    connection: Any,
+    table: str | Sequence[str],
+    *,
+    dialect: str | None,
+    score: str,
+    label: str,
+    field: Sequence[str],
+    weight: str | None,
+    folds: int | str,
+    resolution: Resolution,
+    score_type: ScoreType,
+    negatives_kept: float,
+    every: Mapping[str, Any],
+    where: str | None,
+    drop_missing: bool,
+) -> Sketch:
+    """Run the sketch query over a connection and read its result; see `scan` for the parameters."""
+    for name, period in every.items():
+        if not isinstance(period, str):
+            raise InputError(f"the period of {name} is found while files are read; in a database, name it: '1h'")
+    words = dialect_of(connection) if dialect is None else dialect_named(dialect)
+
+    def query(label_type: LabelType) -> str:
+        return sketch_query(
+            table,
+            dialect=words.name,
+            score=score,
+            label=label,
+            field=field,
+            weight=weight,
+            folds=folds,
+            resolution=resolution,
+            score_type=score_type,
+            negatives_kept=negatives_kept,
+            every=every,
+            where=where,
+            label_type=label_type,
+        )
+
+    if type(connection).__module__.lstrip("_").startswith("duckdb"):
+        # A cursor of DuckDB is a connection of its own, which sees neither temporary nor registered tables.
+        with _refused_by(words):
+            found = connection.sql(query("number")).to_arrow_table()
+        return Sketch.from_table(found, drop_missing=drop_missing)
+    with closing(connection.cursor()) as cursor:
+        text = query(_label_type(cursor, words, table, label))
+        with _refused_by(words):
+            cursor.execute(text)
+            return Sketch.from_table(cursor, drop_missing=drop_missing)
+
+
+def _label_type(cursor: Any, dialect: Dialect, table: str | Sequence[str], label: str) -> LabelType:
+    """Return what kind of column the labels are, where the engine does not cast booleans to numbers."""
+    if dialect.casts_booleans:
+        return "number"
+    with _refused_by(dialect):
+        cursor.execute(f"SELECT {dialect.column(label)} FROM {dialect.table(table)} WHERE 1 = 0")
+        kind = cursor.description[0][1]
+    boolean = str(kind).lower() in _BOOLEAN_TYPES or (dialect.name == "snowflake" and kind == 13)
+    return "boolean" if boolean else "number"
+
+
+@contextmanager
+def _refused_by(dialect: Dialect) -> Iterator[None]:
+    """Turn what any driver says of a query that failed into one InputError."""
+    try:
+        yield
+    except McnetError:
+        raise
+    except Exception as error:  # every driver has kinds of its own
+        told = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{dialect.name} refused the query of the sketch: {told}") from error

@@ -1,0 +1,50 @@
+"""Engines that run on this machine: a PostgreSQL server of the tests' own, started once and ended with them."""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+NO_POSTGRESQL = "PostgreSQL is not installed: apt-get install postgresql"
+
+
+def _program(name: str) -> str | None:
+    """Return the path of a program of PostgreSQL; Debian keeps the server's out of PATH."""
+    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    return str(found[-1]) if found else shutil.which(name)
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[str]:
+    """Start a server with an empty database; give the address of it."""
+    initdb, server = _program("initdb"), _program("pg_ctl")
+    if initdb is None or server is None:
+        pytest.skip(NO_POSTGRESQL)
+    folder = Path(tempfile.mkdtemp(prefix="mcnet-postgresql-"))
+    # The server refuses to run as root, as tests in a container often do.
+    as_other = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    if as_other:
+        shutil.chown(folder, "postgres")
+    port, data = _free_port(), folder / "data"
+    quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
+    options = f"-c listen_addresses=127.0.0.1 -p {port} -k {folder} -c fsync=off -c jit=off"
+    made = [initdb, "-D", str(data), "-U", "mcnet", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
+    subprocess.run([*as_other, *made], **quiet)
+    run = [*as_other, server, "-D", str(data), "-w"]
+    try:
+        subprocess.run([*run, "-l", str(folder / "log"), "-o", options, "start"], **quiet)
+        yield f"postgresql://mcnet@127.0.0.1:{port}/postgres"
+    finally:
+        subprocess.run([*run, "-m", "immediate", "stop"], **{**quiet, "check": False})
+        shutil.rmtree(folder, ignore_errors=True)
