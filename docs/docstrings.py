@@ -7,7 +7,7 @@ import griffe
 
 __all__ = ["AsMarkdown", "as_markdown"]
 
-_SECTION = re.compile(r"^(Parameters|Attributes|Returns|Raises)\n-+\n((?:.+\n?)+)", re.MULTILINE)
+_SECTION = re.compile(r"^(Parameters|Attributes|Returns|Yields|Raises)\n-+\n((?:.+\n?)+)", re.MULTILINE)
 _DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 
 

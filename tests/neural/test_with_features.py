@@ -355,3 +355,13 @@ def test_a_warm_start_meets_a_new_field_value(train, epochs):
     for value in ("FR", "NL", "DE"):
         own = train.field == value
         assert both[own].sum() == pytest.approx(train.truth[own].sum(), rel=0.1)
+
+
+def test_a_sketch_cannot_judge_features():
+    rng = np.random.default_rng(0)
+    score = rng.uniform(0.05, 0.4, 2_000)
+    label = rng.random(2_000) < score
+    with pytest.warns(CalibrationWarning, match="base predictor was trained on these rows"):
+        fitted = mcnet.WithFeatures("platt").fit(score, label, features=rng.normal(size=(2_000, 1)))
+    with pytest.raises(NotSupportedError, match="needs the features of rows, which a sketch does not keep"):
+        mcnet.evaluate_sketch(fitted, mcnet.Sketch.from_rows(score, label))

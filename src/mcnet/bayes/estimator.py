@@ -112,7 +112,16 @@ class BayesMCNet(Calibrator):
         return len(self.posterior_.panels.edges) - 1 if hasattr(self, "posterior_") else 1
 
     def fit_sketch(self, sketch: Sketch) -> Self:
-        """Fit on a sketch of any number of rows."""
+        """Fit on a sketch of any number of rows.
+
+        Parameters
+        ----------
+        sketch : the rows, from `mcnet.scan` or `Sketch.from_rows`.
+
+        Returns
+        -------
+        self : the fitted calibrator.
+        """
         earlier = EarlierFit.of(self, "posterior_") if self.warm_start else None
         return self._fit_by(sketch, lambda given: self._solve(given, earlier))
 
@@ -131,7 +140,17 @@ class BayesMCNet(Calibrator):
         score_type: ScoreType | None = None,
         exact: bool = False,
     ) -> FloatArray:
-        """Return the calibrated probability of each score; `exact` asks the posterior mode itself, not its curve."""
+        """Return the calibrated probability of each score, float64 inside (0, 1).
+
+        Parameters
+        ----------
+        scores, field, codes, score_type : as in `Calibrator.predict`.
+        exact : ask the posterior mode itself, not its compiled curve.
+
+        Returns
+        -------
+        array : one probability per score.
+        """
         if not exact:
             return super().predict(scores, field, codes=codes, score_type=score_type)
         return predict_exactly(self._fitted(), self._posterior_mode, scores, field, codes, score_type)
@@ -143,6 +162,15 @@ class BayesMCNet(Calibrator):
 
         It is the uncertainty of the curve, not of a single click. An unseen field value adds the spread that the values
         of its field have. A loaded model has the same intervals.
+
+        Parameters
+        ----------
+        scores, field, score_type : as in `predict`.
+        level : the probability that the interval includes the truth.
+
+        Returns
+        -------
+        tuple[array, array] : the lower and the upper end at each score.
         """
         if hasattr(self, "constant_because_"):
             self.predict(scores, field, score_type=score_type)  # what is wrong with the rows comes first
@@ -164,7 +192,16 @@ class BayesMCNet(Calibrator):
 
     @classmethod
     def resume(cls, path: str | PathLike[str]) -> Self:
-        """Return the fitted calibrator that `save(path, training_state=True)` wrote; warm_start continues from it."""
+        """Restore the fitted calibrator that `save(path, training_state=True)` wrote.
+
+        Parameters
+        ----------
+        path : the model file; its training state lies beside it.
+
+        Returns
+        -------
+        BayesMCNet : the fitted calibrator; with `warm_start` its next fit continues from it.
+        """
         model, state = load_with_state(path, cls.method)
         # A prior of one's own is code, which a file does not have.
         restored = cls(**{**model.parameters, "prior": None})

@@ -152,6 +152,10 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         ----------
         journal : a `Journal`, or a mapping of periods, in their order, to sketches.
         since, until : the first and the last period of a journal to fit on, both included.
+
+        Returns
+        -------
+        self : the fitted calibrator.
         """
         rows = period_blocks(journal, since, until)
         learnt = self._fit_periods(rows)
@@ -207,6 +211,10 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         field : the field column(s), as in `fit`; unseen values get the pooled curve.
         codes : instead of `field`, what `codes(field)` returned.
         score_type : "probability" or "logit"; by default what the calibrator was fitted on.
+
+        Returns
+        -------
+        array : one probability per score.
         """
         return self._fitted().predict(scores, field, codes=codes, score_type=score_type)
 
@@ -220,6 +228,10 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
             the order of the fit. A missing value is written `(None,)`, since None means no field at all.
         score_type : "probability" or "logit"; by default what the calibrator was fitted on.
 
+        Returns
+        -------
+        float : the probability.
+
         >>> from mcnet.calibrators.platt import Platt
         >>> round(Platt().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]).predict_one(0.25), 3)
         0.537
@@ -232,6 +244,10 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         scores, labels, field, weight : the rows, as in `fit`.
+
+        Returns
+        -------
+        float : the higher, the better.
         """
         p = self.predict(scores, field)
         y = labels_column(labels)
@@ -247,6 +263,10 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         field : the field column(s), as in `fit`.
+
+        Returns
+        -------
+        array : one number per row; None for a calibrator without fields.
         """
         return self._fitted().codes(field)
 
@@ -302,7 +322,12 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         return self._fitted().curves
 
     def prepare(self) -> Self:
-        """Load the libraries that fitting needs, so that a first fit is not timed with them."""
+        """Load the libraries that fitting needs, so that a first fit is not timed with them.
+
+        Returns
+        -------
+        self : unchanged.
+        """
         return self
 
     # -- what a method fills in ---------------------------------------------------------------------------------

@@ -108,6 +108,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         Parameters
         ----------
         X : the features, as in `fit`.
+
+        Returns
+        -------
+        array : two columns, the probabilities of the first and of the second class.
         """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
@@ -123,6 +127,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         Parameters
         ----------
         X : the features, as in `fit`.
+
+        Returns
+        -------
+        array : one class per row.
         """
         likely = self.predict_proba(X)[:, 1] > 0.5
         predicted: NDArray[Any] = self.classes_[likely.astype(np.intp)]

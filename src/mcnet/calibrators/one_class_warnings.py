@@ -3,7 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.math import sums_by
 from mcnet._shared.typing import IntArray
 from mcnet._shared.user_warnings import warn
 from mcnet.sketch.sketch import Sketch
@@ -19,8 +18,8 @@ def warn_of_gaps(method: str, sketch: Sketch) -> None:
     """Warn of field values and of low or high ranges of scores that have one class only."""
     _warn_of_values(method, sketch)
     keys, place = _numbered(sketch.cells.key)
-    weight, positives = (sums_by(place, part, len(keys)) for part in (sketch.weight, sketch.positives))
-    expected = sums_by(place, sketch.weight * sketch.score, len(keys))
+    columns = (sketch.weight, sketch.positives, sketch.weight * sketch.score)
+    weight, positives, expected = (np.bincount(place, column) for column in columns)
     score = expected / weight
     below = int(np.argmax(positives > 0.0))
     if expected[:below].sum() >= _FEWEST_EXPECTED:
@@ -45,8 +44,8 @@ def _warn_of_values(method: str, sketch: Sketch) -> None:
     number = len(sketch.contexts)
     if not sketch.contexts.names or number > _MOST_VALUES_TO_NAME:
         return  # a long tail has such values by nature
-    positives = sums_by(sketch.context, sketch.positives, number)
-    weight = sums_by(sketch.context, sketch.weight, number)
+    context = sketch.context
+    weight, positives = (np.bincount(context, column, number) for column in (sketch.weight, sketch.positives))
     one_sided = np.flatnonzero((weight > 0.0) & ((positives <= 0.0) | (positives >= weight)))
     if len(one_sided):
         kind = "positives" if positives[one_sided[0]] <= 0.0 else "negatives"

@@ -1,4 +1,12 @@
-"""The command line: options become calls into the other packages, and nothing else."""
+"""The command line: options become calls into the other packages, and nothing else.
+
+- `app`: every command by its name. `run`: exit codes and errors in one line. `signals`: what ends a command.
+- Commands, one file each: `fit`, `apply`, `evaluate`, `compare`, `sketch` (and merge), `show`, `export`, `methods`,
+  `demo`, `journal`, `backtest`, `monitor`, `versions` (and diff), `update`, `serve`, `paper`.
+- What commands share: `options`, `config` (`mcnet.toml`), `parameters`, `thresholds` (`--fail-if`).
+- Rows of a command: `sources` (logs, sketches, journals), `files` (reading and writing), `over_time`, `unseen`.
+- What is printed: `printing`, `encoding` (terminals that cannot show every character).
+"""
 
 __all__ = ["main"]
 

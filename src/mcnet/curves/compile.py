@@ -183,14 +183,13 @@ def _look(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the scores, more of them where a line between two would miss the function, and its probabilities."""
 
-    def at(points: FloatArray) -> FloatArray:
-        return _inside(sigmoid(function(logit(points))))
-
-    values = at(scores)
+    logits = logit(scores)
+    values = _inside(sigmoid(function(logits)))
     left = np.flatnonzero(np.diff(scores) > 1e-12 * scores[1:])
     for _ in range(_MOST_REFINEMENTS):
-        middle = clip_scores(sigmoid(0.5 * (logit(scores[left]) + logit(scores[left + 1]))))
-        found = at(middle)
+        between = 0.5 * (logits[left] + logits[left + 1])
+        middle = sigmoid(between)
+        found = _inside(sigmoid(function(between)))
         share = (middle - scores[left]) / (scores[left + 1] - scores[left])
         line = values[:, left] + share * (values[:, left + 1] - values[:, left])
         # Next to 1 a probability is itself known to no more than rounding.
@@ -201,6 +200,7 @@ def _look(
         added = middle[missed]
         order = np.argsort(np.concatenate([scores, added]), kind="stable")
         scores = np.concatenate([scores, added])[order]
+        logits = np.concatenate([logits, between[missed]])[order]
         values = np.concatenate([values, found[:, missed]], axis=1)[:, order]
         # Only the halves of what was halved need another look.
         fresh = np.searchsorted(scores, added)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.math import PROBABILITY_FLOOR, SCORE_FLOOR, clip_scores, sigmoid
+from mcnet._shared.math import PROBABILITY_FLOOR, SCORE_FLOOR, sigmoid
 from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import Lines
@@ -139,7 +139,7 @@ def _knots(corners: _Points, error: float) -> _Points:
     width = np.diff(x)
     inside &= width > 0.0
     slope = np.divide(np.diff(y), width, out=np.zeros_like(width), where=inside)
-    p, s = sigmoid(y), sigmoid(x)
+    p, s = sigmoid(np.stack([y, x]))
     scale = p * (1.0 - p) / tolerated(p)
     away, along = 1.0 - 2.0 * p, 1.0 - 2.0 * s
     bend = np.maximum(
@@ -166,24 +166,25 @@ def _knots(corners: _Points, error: float) -> _Points:
 
 def _misses(x: FloatArray, y: FloatArray, left: IntArray, error: float) -> NDArray[np.bool_]:
     """Return whether the chord that starts at each of the knots misses the curve by more than is allowed."""
-    ends = (x[left], y[left]), (x[left + 1], y[left + 1])
-    (s, p), (s_next, p_next) = ((sigmoid(logits), sigmoid(calibrated)) for logits, calibrated in ends)
-    middle, exact = (sigmoid(0.5 * (one + two)) for one, two in zip(*ends, strict=True))
+    one, two = np.stack([x[left], y[left]]), np.stack([x[left + 1], y[left + 1]])
+    (s, p), (s_next, p_next), (middle, exact) = sigmoid(np.stack([one, two, 0.5 * (one + two)]))
     run = s_next - s
     share = np.divide(middle - s, run, out=np.zeros_like(run), where=run > 0.0)
     # Next to 1 a probability is itself known to no more than rounding.
     allowed = 0.95 * error * tolerated(exact) + _ROUNDING
-    return np.abs(p + share * (p_next - p) - exact) > allowed
+    missed: NDArray[np.bool_] = np.abs(p + share * (p_next - p) - exact) > allowed
+    return missed
 
 
 def _probabilities(knots: _Points, number: int) -> tuple[IntArray, FloatArray, FloatArray]:
     curve, x, y = knots
-    scores = clip_scores(sigmoid(x))
+    scores, values = sigmoid(np.stack([x, y]))
+    scores = np.clip(scores, SCORE_FLOOR, 1.0 - SCORE_FLOOR)
     keep = np.ones(len(x), dtype=bool)
     # Two knots at one score would be a jump.
     keep[1:] = (np.diff(scores) > 0.0) | ~knots.between()
     curve, scores = curve[keep], scores[keep]
-    values = short(np.clip(sigmoid(y[keep]), PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR))
+    values = short(np.clip(values[keep], PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR))
     # Rounding may let a curve fall by a unit in the last place.
     for fallen in np.unique(curve[1:][(np.diff(values) < 0.0) & (curve[1:] == curve[:-1])]):
         part = np.flatnonzero(curve == fallen)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from mcnet._shared.typing import FloatArray, ScoreType
-from mcnet.errors import InputError
+from mcnet.errors import NotSupportedError
 from mcnet.metrics.evaluation import Evaluation, coded_fields, evaluate_columns
 from mcnet.metrics.settings import Settings
 from mcnet.sketch.sketch import Sketch
@@ -20,23 +20,13 @@ class Predictor(Protocol):
         """Return the probability of each score."""
 
 
-def _needed_fields(predictor: Any) -> tuple[str, ...]:
-    model = getattr(predictor, "model_", predictor)
-    fields: tuple[str, ...] = model.fields
-    return fields
-
-
 def predict_cells(predictor: Predictor, sketch: Sketch) -> FloatArray:
     """Return the calibrated probability of every cell, at its mean score."""
-    needed = _needed_fields(predictor)
-    if not needed:
-        return predictor.predict(sketch.score, score_type="probability")
-    columns = {column.name: column for column in sketch.contexts.columns(sketch.context)}
-    lacking = [name for name in needed if name not in columns]
-    if lacking:
-        has = ", ".join(columns) or "none"
-        raise InputError(f"the model needs the field {lacking[0]!r}; the sketch has {has}: scan it with that field")
-    return predictor.predict(sketch.score, [columns[name] for name in needed], score_type="probability")
+    if getattr(predictor, "needs_features", False):
+        raise NotSupportedError("WithFeatures needs the features of rows, which a sketch does not keep; use evaluate")
+    model: Any = getattr(predictor, "model_", predictor)
+    found: FloatArray = model.predict_cells(sketch)
+    return found
 
 
 def evaluate_cells(

@@ -33,6 +33,15 @@ class Evaluation:
     `mf_rce`, `pcoc_std`, `gauc`) are over the contexts, that is over the values when there is one field;
     `fields[name]` has them for each field on its own. Without a field all rows are one context. What cannot be
     computed is NaN, and `estimates[name].note` says why.
+
+    Attributes
+    ----------
+    rows, weight, positives : of the rows that were judged.
+    settings : bins, levels and bounds that the metrics were computed with.
+    estimates : the metrics by name.
+    fields : the metrics by field value, for each field on its own.
+    contexts : the same over the combinations of field values.
+    reliability : the reliability curve.
     """
 
     rows: int
@@ -75,7 +84,12 @@ class Evaluation:
         return self.estimates[name].floor
 
     def compute_all(self) -> "Evaluation":
-        """Compute every metric now and release the rows, instead of computing each when first asked for."""
+        """Compute every metric now and release the rows, instead of computing each when first asked for.
+
+        Returns
+        -------
+        self : with every metric computed.
+        """
         for estimates in (
             self.estimates,
             self.contexts.estimates,

@@ -6,7 +6,7 @@ from decimal import Decimal
 from functools import cached_property
 from numbers import Real
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,14 @@ from mcnet.curves.family_check import family_problem
 from mcnet.curves.family_evaluation import FamilyEvaluator
 from mcnet.data.columns import as_array, check_lengths, scores_column
 from mcnet.data.contexts import ANY, Contexts
-from mcnet.data.fields import field_columns
+from mcnet.data.fields import FieldColumn, field_columns
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.model.intervals import Bands, Uncertainty, check_level
 from mcnet.model.score_types import as_probabilities
 from mcnet.model.small_batches import SmallBatches
+
+if TYPE_CHECKING:
+    from mcnet.sketch.sketch import Sketch
 
 __all__ = ["CalibrationModel"]
 
@@ -33,6 +36,14 @@ class CalibrationModel:
     """Curves with their contexts and their history: predicts with NumPy alone, saves as plain JSON.
 
     Curve 0 is the pooled curve, used for unseen field values; curve i + 1 belongs to context i.
+
+    Attributes
+    ----------
+    method : the name of the method in the registry.
+    parameters : the constructor arguments of the calibrator.
+    contexts : the fields, and the combinations of their values that have a curve.
+    curves : the curves themselves.
+    monotone : whether no curve falls.
     """
 
     method: str
@@ -122,6 +133,10 @@ class CalibrationModel:
         score_type : "probability" or "logit"; by default what the model was fitted on. Scores outside [0, 1] are
             refused as probabilities; a column of 32 or more scores that all lie in [0, 1] is refused as logits, unless
             score_type="logit" says that they are.
+
+        Returns
+        -------
+        array : one probability per score.
         """
         if codes is None and (score_type or self.score_type) == "probability":
             few = self._small_batches(scores, field)
@@ -146,14 +161,47 @@ class CalibrationModel:
             raise self._not_codes()
         if self.asks_family and field is not None:
             assert which is not None
-            unknown = np.flatnonzero(which < 0)
-            if len(unknown):
-                own = self.contexts.field_codes([column[unknown] for column in field_columns(field)])
-                asked = (own != ANY).any(axis=1)  # where no value is known, the pooled curve holds
-                if asked.any():
-                    unknown = unknown[asked]
-                    result[unknown] = self._family_evaluator.predict(score[unknown], own[asked])
+            self._ask_family(result, score, which, field_columns(field))
         return result
+
+    def predict_cells(self, sketch: "Sketch") -> FloatArray:
+        """Return the calibrated probability of every cell of a sketch, at its mean score.
+
+        Parameters
+        ----------
+        sketch : the rows, with the fields that the model needs; others are left out.
+
+        Returns
+        -------
+        array : one probability per cell.
+        """
+        which = columns = None
+        if self.fields:
+            known = {column.name: column for column in sketch.contexts.columns(sketch.context)}
+            lacking = [name for name in self.fields if name not in known]
+            if lacking:
+                has = ", ".join(known) or "none"
+                raise InputError(
+                    f"the model needs the field {lacking[0]!r}; the sketch has {has}: scan it with that field"
+                )
+            columns = [known[name] for name in self.fields]
+            which = self.contexts.lookup(columns)
+        result = self._evaluator(sketch.score, which, 1)
+        if which is not None and columns is not None and self.asks_family:
+            self._ask_family(result, sketch.score, which, columns)
+        return result
+
+    def _ask_family(
+        self, result: FloatArray, score: FloatArray, which: NDArray[np.int32], columns: list[FieldColumn]
+    ) -> None:
+        """Compute the rows whose combination of values has no curve of its own."""
+        unknown = np.flatnonzero(which < 0)
+        if len(unknown):
+            own = self.contexts.field_codes([column[unknown] for column in columns])
+            asked = (own != ANY).any(axis=1)  # where no value is known, the pooled curve holds
+            if asked.any():
+                unknown = unknown[asked]
+                result[unknown] = self._family_evaluator.predict(score[unknown], own[asked])
 
     def predict_one(self, score: float, field: Any = None, *, score_type: ScoreType | None = None) -> float:
         """Return the calibrated probability of one score as a plain float: what `predict` gives, sooner.
@@ -164,6 +212,10 @@ class CalibrationModel:
         field : the value of the only field; for several fields a mapping of names to values, or a tuple of values
             in the order of `fields`. A value that is missing is written `(None,)`, since None means no field at all.
         score_type : "probability" or "logit"; by default what the model was fitted on.
+
+        Returns
+        -------
+        float : the probability.
         """
         probability = (score_type or self.score_type) == "probability"
         found = self._small_batches.one(score, field) if probability else None
@@ -213,6 +265,10 @@ class CalibrationModel:
         Parameters
         ----------
         field : the field column(s), as in `predict`.
+
+        Returns
+        -------
+        array : one number per row; None for a model without fields.
         """
         if self.asks_family:
             raise NotSupportedError(
@@ -255,6 +311,10 @@ class CalibrationModel:
         ----------
         scores, field, score_type : as in `predict`.
         level : the probability that the interval includes the truth.
+
+        Returns
+        -------
+        tuple[array, array] : the lower and the upper end at each score.
         """
         check_level(level)
         if self.uncertainty is None:

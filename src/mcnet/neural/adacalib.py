@@ -69,14 +69,28 @@ class AdaCalib(NetworkCalibrator):
         return "required" if is_positive(self.alpha_balance) else "optional"
 
     def prepare(self) -> Self:
-        """Load torch, so that a first fit is not timed with it."""
+        """Load torch, so that a first fit is not timed with it.
+
+        Returns
+        -------
+        self : unchanged.
+        """
         need_networks(self.method)
         import mcnet.networks.adaptive  # noqa: F401
 
         return self
 
     def fit_sketch(self, sketch: Sketch) -> Self:
-        """Fit on a sketch of any number of rows."""
+        """Fit on a sketch of any number of rows.
+
+        Parameters
+        ----------
+        sketch : the rows, from `mcnet.scan` or `Sketch.from_rows`.
+
+        Returns
+        -------
+        self : the fitted calibrator.
+        """
         return self._fit_network(sketch, self._train)
 
     def _check_parameters(self) -> None:

@@ -157,7 +157,12 @@ class MCNet(NetworkCalibrator):
         return 1 + len(self.network_.jumps()) if hasattr(self, "network_") else 1
 
     def prepare(self) -> Self:
-        """Load torch, so that a first fit is not timed with it."""
+        """Load torch, so that a first fit is not timed with it.
+
+        Returns
+        -------
+        self : unchanged.
+        """
         need_networks(self.method)
         import mcnet.networks.bank  # noqa: F401
 
@@ -176,7 +181,13 @@ class MCNet(NetworkCalibrator):
     ) -> Self:
         """Fit on rows held in memory, on their sketch or, with training="rows", one by one.
 
-        See Sketch.from_rows for the parameters.
+        Parameters
+        ----------
+        scores, labels, field, weight, resolution, score_type, negatives_kept : as in `Calibrator.fit`.
+
+        Returns
+        -------
+        self : the fitted calibrator.
         """
         kept: dict[str, Any] = {"score_type": score_type, "negatives_kept": negatives_kept}
         if misplaced or self.training != "rows":
@@ -187,7 +198,16 @@ class MCNet(NetworkCalibrator):
         return self._fit_network(sketch, lambda given, earlier: self._train_on_rows(given, rows, earlier))
 
     def fit_sketch(self, sketch: Sketch) -> Self:
-        """Fit on a sketch of any number of rows."""
+        """Fit on a sketch of any number of rows.
+
+        Parameters
+        ----------
+        sketch : the rows, from `mcnet.scan` or `Sketch.from_rows`.
+
+        Returns
+        -------
+        self : the fitted calibrator.
+        """
         if self.training == "rows":
             raise NotSupportedError("training='rows' needs the rows themselves; call fit, or use training='sketch'")
         return self._fit_network(sketch, self._train_on_sketch)

@@ -50,7 +50,17 @@ class NetworkCalibrator(Calibrator):
         score_type: ScoreType | None = None,
         exact: bool = False,
     ) -> FloatArray:
-        """Return the calibrated probability of each score; `exact` asks the trained function, not its curve."""
+        """Return the calibrated probability of each score, float64 inside (0, 1).
+
+        Parameters
+        ----------
+        scores, field, codes, score_type : as in `Calibrator.predict`.
+        exact : ask the trained function itself, not its compiled curve.
+
+        Returns
+        -------
+        array : one probability per score.
+        """
         if not exact:
             return super().predict(scores, field, codes=codes, score_type=score_type)
         model = self._fitted()
@@ -75,7 +85,16 @@ class NetworkCalibrator(Calibrator):
 
     @classmethod
     def resume(cls, path: str | PathLike[str]) -> Self:
-        """Return the fitted calibrator that `save(path, training_state=True)` wrote; warm_start continues from it."""
+        """Restore the fitted calibrator that `save(path, training_state=True)` wrote.
+
+        Parameters
+        ----------
+        path : the model file; its training state lies beside it.
+
+        Returns
+        -------
+        calibrator : of this class, fitted; with `warm_start` its next fit continues from it.
+        """
         model, state = load_with_state(path, cls.method)
         restored = cls(**cls._parameters_from_plain(model.parameters))
         restored.model_ = model

@@ -66,7 +66,16 @@ class NeuCalib(NetworkCalibrator):
         return True
 
     def fit_sketch(self, sketch: Sketch) -> Self:
-        """Fit on a sketch of any number of rows."""
+        """Fit on a sketch of any number of rows.
+
+        Parameters
+        ----------
+        sketch : the rows, from `mcnet.scan` or `Sketch.from_rows`.
+
+        Returns
+        -------
+        self : the fitted calibrator.
+        """
         return self._fit_network(sketch, self._solve)
 
     def _solve(self, sketch: Sketch, earlier: Any) -> LinePlot:

@@ -97,15 +97,20 @@ class WithFeatures(Calibrator):
         score_type: ScoreType = "probability",
         negatives_kept: float = 1.0,
     ) -> Self:
-        """Fit on rows held in memory; see Sketch.from_rows for the parameters that are not listed here.
+        """Fit on rows held in memory.
 
         Parameters
         ----------
+        scores, labels, field, weight, resolution, score_type, negatives_kept : as in `Calibrator.fit`.
         features : a 2-D array of numbers, or a table with named columns (pandas, Polars, Arrow): numbers (missing ones
             get an indicator), and text, categories or booleans as categories.
         row_ids, base_row_ids : the ids of these rows and of the rows that the base predictor was trained on. Its scores
             are too good on the latter, and a network on features would learn from that: rows that are in both are
             refused. Without ids there is a warning.
+
+        Returns
+        -------
+        self : the fitted calibrator.
         """
         if misplaced:
             raise InputError("fit takes scores and labels by position; name the rest: features=…, field=…, weight=…")
@@ -154,7 +159,15 @@ class WithFeatures(Calibrator):
     ) -> FloatArray:
         """Return the calibrated probability of each score with its features.
 
-        `exact` asks the function behind the curves of F, not the curves; the network on features is always asked.
+        Parameters
+        ----------
+        scores, field, codes, score_type : as in `Calibrator.predict`.
+        features : the features of the rows, as in `fit`.
+        exact : ask the function behind the curves, not the curves; the network on features is always asked.
+
+        Returns
+        -------
+        array : one probability per score.
         """
         model = self._fitted()
         if features is None:
@@ -188,7 +201,12 @@ class WithFeatures(Calibrator):
         raise NotSupportedError(_NO_CURVE)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Save the curves without features as JSON and, beside them, everything else, from which `resume` restores."""
+        """Save the curves without features as JSON and, beside them, everything else, from which `resume` restores.
+
+        Parameters
+        ----------
+        path : the model file; the training state is written beside it.
+        """
         self._fitted().save(path)
         inner = TrainingState({}, {})
         if hasattr(self.calibrator_, "_training_state"):
@@ -204,7 +222,16 @@ class WithFeatures(Calibrator):
 
     @classmethod
     def resume(cls, path: str | PathLike[str]) -> Self:
-        """Return the fitted calibrator that `save` wrote."""
+        """Restore the fitted calibrator that `save` wrote.
+
+        Parameters
+        ----------
+        path : the model file; its training state lies beside it.
+
+        Returns
+        -------
+        WithFeatures : the fitted calibrator.
+        """
         model, state = load_with_state(path, cls.method)
         plain = dict(model.parameters["calibrator"])
         inner = registered(plain.pop("method"))

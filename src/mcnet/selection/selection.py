@@ -41,7 +41,14 @@ class MethodResult:
 
 @dataclass(frozen=True)
 class Selection:
-    """Methods from the lowest held-back log-loss up, and the one chosen."""
+    """Methods from the lowest held-back log-loss up, and the one chosen.
+
+    Attributes
+    ----------
+    results : what each method reached.
+    chosen : the one that `select` recommends.
+    judged_on : on which rows they were judged, in words.
+    """
 
     results: tuple[MethodResult, ...]
     chosen: MethodResult

@@ -44,6 +44,7 @@ class Sketch:
     columns : the columns `score`, `label` and `weight` that were read, as far as all rows agree on them.
     score_type : whether the scores were read as "probability" or "logit".
     negatives_kept : the fraction of negatives that survived down-sampling; None where parts of a sum differ.
+    known_sources : digests of the files that the rows come from; None for rows in memory.
     dropped_rows : how many rows were left out because a value was missing, if that was allowed.
     """
 
@@ -248,7 +249,10 @@ class Sketch:
         -------
         Sketch : rows of the same score added up.
         """
-        return self.only()
+        if not self.contexts.names:
+            return self
+        cells = Cells(np.zeros_like(self.context), self.cells.key, self.fold, self.cells.sums).added_up()
+        return replace(self, contexts=Contexts.none(), cells=cells)
 
     def only(self, *names: str) -> "Sketch":
         """Return the sketch of the same rows with some fields alone.

@@ -36,6 +36,13 @@ class Backtest:
     - `values`: for each period and field value (the 50 largest) weight, positives, and the positives that the base
       scores and the tracker expected;
     - `beliefs`: for each period what the tracker believed: its memory, the weights of memories, the effects of periods.
+
+    Attributes
+    ----------
+    by_period, values, beliefs : tables, as above.
+    failures : how many fits failed, by forecaster.
+    fields : the fields that were used.
+    seed : of the bootstrap.
     """
 
     by_period: "pl.DataFrame"
@@ -60,7 +67,16 @@ class Backtest:
         return self.by_period["forecaster"].unique(maintain_order=True).to_list()
 
     def matrix(self, name: str) -> FloatArray:
-        """Return a column of `by_period` as a matrix of one row per forecaster and one column per period."""
+        """Return a column of `by_period` as a matrix of one row per forecaster and one column per period.
+
+        Parameters
+        ----------
+        name : the column.
+
+        Returns
+        -------
+        array : of the forecasters in the order of `forecasters`.
+        """
         column = self.by_period[name].to_numpy().astype(np.float64)
         return column.reshape(len(self.periods), len(self.forecasters)).T
 

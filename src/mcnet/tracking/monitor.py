@@ -31,7 +31,12 @@ _OVERALL, _SLOPE, _VALUES = 0.6, 0.1, 0.3
 
 @dataclass(frozen=True)
 class Alarm:
-    """One finding: where the model is miscalibrated, since when, and by how much."""
+    """One finding: where the model is miscalibrated, since when, and by how much.
+
+    Attributes
+    ----------
+    pcoc_low, pcoc_high : the 95 % interval of the PCOC; it includes how much periods differ.
+    """
 
     what: str
     """ "level", "slope", or a field value as "country=NL"."""
@@ -124,8 +129,12 @@ class Monitor:
     def learn(self, sketch: Sketch, period: Any, model: Predictor | None = None) -> None:
         """Take in a period before the watch, on which the model is known to be calibrated: how much do periods differ?
 
-        Parameters are those of `update`. The period is not tested; recalibrate the model on these periods first, or
+        The period is not tested; recalibrate the model on these periods first, or
         its bias is taken for a period effect.
+
+        Parameters
+        ----------
+        sketch, period, model : as in `update`.
         """
         text = self._next(period)
         for what, likelihood, _ in _hypotheses(sketch, model):
@@ -133,13 +142,17 @@ class Monitor:
         self.last_period = text
 
     def update(self, sketch: Sketch, period: Any, model: Predictor | None = None) -> list[Alarm]:
-        """Take in the labels of one more period and return the alarms that it raises for the first time.
+        """Take in the labels of one more period.
 
         Parameters
         ----------
         sketch : the rows of the period.
         period : later than all periods before it.
         model : what served these rows; None if the scores of the sketch are the served probabilities themselves.
+
+        Returns
+        -------
+        list[Alarm] : the alarms that this period raises for the first time.
         """
         text = self._next(period)
         new = []
@@ -208,7 +221,12 @@ class Monitor:
     # -- files ----------------------------------------------------------------------------------------------------
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Save the evidence as JSON, whole or not at all."""
+        """Save the evidence as JSON, whole or not at all.
+
+        Parameters
+        ----------
+        path : the file.
+        """
         document = {
             "format": _FORMAT,
             "version": 1,
@@ -232,7 +250,16 @@ class Monitor:
 
     @staticmethod
     def load(path: str | PathLike[str]) -> "Monitor":
-        """Load a saved monitor."""
+        """Load a saved monitor.
+
+        Parameters
+        ----------
+        path : the file that `save` wrote.
+
+        Returns
+        -------
+        Monitor : as it was saved.
+        """
         try:
             document = json.loads(Path(path).read_text(encoding="utf-8"))
             if document["format"] != _FORMAT or document["version"] != 1:

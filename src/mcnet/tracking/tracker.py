@@ -91,6 +91,10 @@ class Tracker:
         scores, labels, field, weight, score_type, negatives_kept : as in `Sketch.from_rows`.
         period : a moment, a date, a whole number, or a label that sorts, after all periods so far. A gap counts as the
             periods that it has left out, labels as one each. None, if no period has a name.
+
+        Returns
+        -------
+        self : the tracker.
         """
         if len(as_array(scores, "score")) == 0:
             self._learner.skip(self._learner.clock.check(period))
@@ -107,7 +111,17 @@ class Tracker:
         return self.update_sketch(sketch, period)
 
     def update_sketch(self, sketch: Sketch, period: Any = None) -> Self:
-        """Learn from the rows of a period, given as a sketch; a sketch without rows is a period without any."""
+        """Learn from the rows of a period, given as a sketch; a sketch without rows is a period without any.
+
+        Parameters
+        ----------
+        sketch : the rows of the period.
+        period : as in `update`.
+
+        Returns
+        -------
+        self : the tracker.
+        """
         if not isinstance(sketch, Sketch):
             raise InputError(f"update_sketch was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
         text = self._learner.clock.check(period)
@@ -125,6 +139,14 @@ class Tracker:
 
         If rows of an earlier period were added to the journal, replaced or removed since, all periods are learnt anew,
         in their order. Sources that were merged by compacting count as changed.
+
+        Parameters
+        ----------
+        journal : the periods.
+
+        Returns
+        -------
+        self : the tracker.
         """
         from mcnet.tracking.replay import follow_journal
 
@@ -136,7 +158,17 @@ class Tracker:
 
     @classmethod
     def from_journal(cls, journal: "Journal", **parameters: Any) -> Self:
-        """Return a tracker that has learnt from every period of a journal, in their order."""
+        """Return a tracker that has learnt from every period of a journal, in their order.
+
+        Parameters
+        ----------
+        journal : the periods.
+        parameters : of the constructor.
+
+        Returns
+        -------
+        Tracker : ready for the period after the last.
+        """
         return cls(**parameters).follow(journal)
 
     # -- serving ------------------------------------------------------------------------------------------------------
@@ -159,6 +191,14 @@ class Tracker:
         """Return the probability of each row of the coming period: what `model_` gives.
 
         Before any label that is the score itself.
+
+        Parameters
+        ----------
+        scores, field, score_type : as in `Calibrator.predict`.
+
+        Returns
+        -------
+        array : one probability per score.
         """
         if not self._learner.forecasts:
             score = scores_column(scores, score_type=score_type or "probability")
@@ -180,11 +220,24 @@ class Tracker:
         ----------
         scores, field, score_type : as in `predict`.
         level : the probability that the interval includes the rate.
+
+        Returns
+        -------
+        tuple[array, array] : the lower and the upper end at each score.
         """
         return self.model_.interval(scores, field, level, score_type=score_type)
 
     def plot(self, field: Any = None) -> Any:
-        """Show the curves for the coming period as a Plotly figure."""
+        """Show the curves for the coming period as a Plotly figure.
+
+        Parameters
+        ----------
+        field : a field value, or a mapping of names to values; None for the largest contexts.
+
+        Returns
+        -------
+        figure : of Plotly.
+        """
         return self.model_.plot(field)
 
     # -- belief and files ---------------------------------------------------------------------------------------------
@@ -198,14 +251,28 @@ class Tracker:
         return explained(self._learner)
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Save everything that is needed to go on, whole or not at all: a JSON file and a sketch per memory."""
+        """Save everything that is needed to go on, whole or not at all: a JSON file and a sketch per memory.
+
+        Parameters
+        ----------
+        folder : where; one that has a tracker is replaced.
+        """
         from mcnet.tracking.tracker_file import save_tracker
 
         save_tracker(self._learner, folder)
 
     @classmethod
     def load(cls, folder: str | PathLike[str]) -> Self:
-        """Load a saved tracker; files that were altered or damaged are refused."""
+        """Load a saved tracker; files that were altered or damaged are refused.
+
+        Parameters
+        ----------
+        folder : where `save` wrote it.
+
+        Returns
+        -------
+        Tracker : as it was saved.
+        """
         from mcnet.tracking.tracker_file import load_tracker
 
         learner = load_tracker(folder)

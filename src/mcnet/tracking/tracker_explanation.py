@@ -35,6 +35,12 @@ class TrackerExplanation:
     - period effects: standard deviations in logits, and how many rows of the last period count as one independent row;
     - loss of the last period: the log-loss of what was served, and of each candidate;
     - change: the mean served logit of each context at its recent rows.
+
+    Attributes
+    ----------
+    periods : how many periods were learnt from.
+    last_period : the last of them.
+    table : as above.
     """
 
     periods: int
@@ -42,14 +48,24 @@ class TrackerExplanation:
     table: "pl.DataFrame"
 
     def part(self, name: str) -> dict[str, float]:
-        """Return one part of the table as a mapping of names to values."""
+        """Return one part of the table as a mapping of names to values.
+
+        Parameters
+        ----------
+        name : such as "memory" or "weight of level".
+        """
         import polars as pl
 
         rows = self.table.filter(pl.col("part") == name)
         return dict(zip(rows["name"].to_list(), rows["value"].to_list(), strict=True))
 
     def plot(self) -> Any:
-        """Show the weights of the memories, in the level and in slope and shape, as a Plotly figure."""
+        """Show the weights of the memories, in the level and in slope and shape, as a Plotly figure.
+
+        Returns
+        -------
+        figure : of Plotly.
+        """
         curves, level = self.part("weight of curves"), self.part("weight of level")
         weights = MemoryWeights(
             tuple(curves), ("level", "slope and shape"), np.array([[*level.values()], [*curves.values()]])

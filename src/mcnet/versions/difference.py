@@ -25,7 +25,12 @@ _SCORES = 200
 
 @dataclass(frozen=True, eq=False)
 class ModelDifference:
-    """What changes from one model to another."""
+    """What changes from one model to another.
+
+    Attributes
+    ----------
+    only_new : contexts that have a curve of their own in the new model only.
+    """
 
     weighted_by: str
     """ "rows" of a sketch, or "scores" spread evenly over the range that was fitted."""

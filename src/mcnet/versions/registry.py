@@ -28,7 +28,14 @@ _MODEL, _ABOUT, _CURRENT, _HISTORY = "model.json", "about.json", "current.json",
 
 @dataclass(frozen=True)
 class Version:
-    """One immutable version of a model."""
+    """One immutable version of a model.
+
+    Attributes
+    ----------
+    number : counts up from 1.
+    method, fields, rows : what the model was fitted with, and on how many rows.
+    note : what was said when it was added.
+    """
 
     number: int
     added: str
@@ -83,6 +90,15 @@ class Registry:
 
         The model is loaded and checked as a whole before it is added. Adding the model of the newest version again
         changes nothing and returns that version.
+
+        Parameters
+        ----------
+        model : a model, or the path of its file.
+        note : words for the history.
+
+        Returns
+        -------
+        Version : the new version.
         """
         self.create()
         with self._locked():
@@ -117,7 +133,17 @@ class Registry:
         return version
 
     def promote(self, version: int | str, note: str = "") -> Version:
-        """Make a version, or the "latest", the current one."""
+        """Make a version, or the "latest", the current one.
+
+        Parameters
+        ----------
+        version : its number, or "latest".
+        note : words for the history.
+
+        Returns
+        -------
+        Version : the current version.
+        """
         self._require()
         with self._locked():
             chosen = self.version(version)
@@ -130,7 +156,16 @@ class Registry:
         return chosen
 
     def rollback(self, note: str = "") -> Version:
-        """Make the version that was current before the current one."""
+        """Make the version that was current before the current one.
+
+        Parameters
+        ----------
+        note : words for the history.
+
+        Returns
+        -------
+        Version : the current version.
+        """
         self._require()
         with self._locked():
             stack = self._stack()
@@ -143,7 +178,14 @@ class Registry:
         return chosen
 
     def record(self, event: str, version: int | None = None, **details: Any) -> None:
-        """Add a line to the history, such as why a version was not published."""
+        """Add a line to the history, such as why a version was not published.
+
+        Parameters
+        ----------
+        event : what happened.
+        version : the number of the version that it concerns.
+        details : further entries of the line.
+        """
         self._require()
         with self._locked():
             self._record(event, version, **details)
@@ -173,7 +215,12 @@ class Registry:
         return self._read(stack[-1])
 
     def version(self, name: int | str) -> Version:
-        """Return a version by its number, or the "latest" or the "current" one."""
+        """Return a version by its number, or the "latest" or the "current" one.
+
+        Parameters
+        ----------
+        name : the number, "latest" or "current".
+        """
         self._require()
         if name == "current":
             return self.current
@@ -188,7 +235,16 @@ class Registry:
         return known[str(name)]
 
     def load(self, version: int | str = "current") -> CalibrationModel:
-        """Load the model of a version, checked against the digest that it was added with."""
+        """Load the model of a version, checked against the digest that it was added with.
+
+        Parameters
+        ----------
+        version : its number, "latest" or "current".
+
+        Returns
+        -------
+        CalibrationModel : the model.
+        """
         chosen = self.version(version)
         path = self._folder(chosen.number) / _MODEL
         try:
