@@ -71,7 +71,7 @@ def sql_text(
 
     Parameters
     ----------
-    dialect : "duckdb", "postgresql" or "bigquery".
+    dialect : "duckdb", "postgresql", "bigquery", "snowflake", "spark", "clickhouse" or "trino".
     source : the table or view with the rows; dots divide schema and table, or pass the parts as a tuple.
     score : the column with the raw score; by default the one the model was fitted on, if it knows, or "score".
     fields : the column of each field, where its name differs from the field's.
@@ -102,9 +102,9 @@ def sql_text(
         select = f"SELECT r.*, {expression} AS {words.column(output)}\nFROM {columns.rows}"
         return _announced(origin + _script([select], words), len(pieces))
     statements = [
-        *(["BEGIN TRANSACTION"] if dialect != "bigquery" else []),
+        *(["BEGIN TRANSACTION"] if words.transactions else []),
         *table_statements(pieces, known, words, tables),
-        *(["COMMIT"] if dialect != "bigquery" else []),
+        *(["COMMIT"] if words.transactions else []),
         join_select(known, columns, words, tables=tables, output=output),
     ]
     return _announced(origin + _script(statements, words), len(pieces))

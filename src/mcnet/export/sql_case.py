@@ -26,10 +26,8 @@ class Columns:
             # Beside a score that is numeric, PostgreSQL leaves every literal numeric: slow, and other digits.
             x = f"CAST({number} AS {dialect.double_type})"
             x = _sigmoid(x, dialect) if logits else x
-            if dialect.name == "bigquery":
-                rows, number = f"{rows} CROSS JOIN UNNEST([{x}]) AS s", "s"
-            else:
-                rows, number = f"{rows} CROSS JOIN LATERAL (SELECT {x} AS x) AS s", "s.x"
+            joined, number = dialect.computed
+            rows = f"{rows} {joined.format(x)}"
         return Columns(number, tuple(f"r.{dialect.column(name)}" for name in fields), rows)
 
 

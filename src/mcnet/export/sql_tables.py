@@ -16,12 +16,11 @@ Column = tuple[str, str]
 
 def table_statements(pieces: Pieces, known: ContextMap, dialect: Dialect, tables: str | Sequence[str]) -> Iterable[str]:
     """Return the statements that make the tables of values, contexts and pieces, and fill them."""
-    whole, double = dialect.whole_type, dialect.double_type
     if known.names:
         yield from _filled(
             dialect,
             _named(tables, "values"),
-            [("field", whole), ("value", dialect.text_type), ("digit", whole)],
+            [("field", "whole"), ("value", "text"), ("digit", "whole")],
             [
                 (str(field), dialect.text(value), str(digit))
                 for field, digits in enumerate(known.digits)
@@ -30,11 +29,11 @@ def table_statements(pieces: Pieces, known: ContextMap, dialect: Dialect, tables
             ],
             key="field, value",
         )
-        digits = [(f"digit_{field}", whole) for field in range(len(known.names))]
+        digits = [(f"digit_{field}", "whole") for field in range(len(known.names))]
         yield from _filled(
             dialect,
             _named(tables, "contexts"),
-            [*digits, ("curve", whole)],
+            [*digits, ("curve", "whole")],
             [(*map(str, combination), str(curve)) for combination, curve in known.combinations],
             key=", ".join(name for name, _ in digits),
         )
@@ -47,7 +46,7 @@ def table_statements(pieces: Pieces, known: ContextMap, dialect: Dialect, tables
             for row in zip(*(n.tolist() for n in (*numbers, pieces.ceilings[part])), strict=True)
         ]
     names = ("low", "high", "value", "slope", "ceiling")
-    columns = [("curve", whole), *((name, double) for name in names)]
+    columns = [("curve", "whole"), *((name, "double") for name in names)]
     yield from _filled(dialect, _named(tables, "pieces"), columns, rows, key="curve, low")
 
 
@@ -85,7 +84,7 @@ def join_select(
 
 def _piece_join(dialect: Dialect, pieces: str, curve: str, score: str, x: str) -> str:
     """Return the join to the one piece a row falls into, by the engine's own fast path where it has one."""
-    if dialect.name == "duckdb":
+    if dialect.name in ("duckdb", "clickhouse"):
         return f"ASOF LEFT JOIN {pieces} AS p ON p.curve = {curve} AND {x} >= p.low"
     if dialect.name == "postgresql":
         # The primary key (curve, low) answers this with one descent of its tree.
@@ -111,12 +110,10 @@ def _filled(
 ) -> Iterable[str]:
     """Return the statements that make one table anew and fill it."""
     table = dialect.table(name)
-    described = ", ".join(f"{column} {kind} NOT NULL" for column, kind in columns)
-    if dialect.name == "bigquery":
-        yield f"CREATE OR REPLACE TABLE {table} ({described})"
-    else:
+    described = ", ".join(f"{column} {dialect.stored_type(kind)}" for column, kind in columns)
+    if dialect.drops_first:
         yield f"DROP TABLE IF EXISTS {table}"
-        yield f"CREATE TABLE {table} ({described}, PRIMARY KEY ({key}))"
+    yield dialect.create_table.format(table=table, columns=described, key=key)
     for at in range(0, len(rows), _ROWS_PER_STATEMENT):
         block = ",\n  ".join(f"({', '.join(row)})" for row in rows[at : at + _ROWS_PER_STATEMENT])
         yield f"INSERT INTO {table} VALUES\n  {block}"

@@ -31,6 +31,16 @@ class Dialect:
     """Whether a boolean can be cast to a double."""
     small_join_hint: str = ""
     """What follows SELECT so that a small table called {} is sent to all workers."""
+    computed: tuple[str, str] = ("CROSS JOIN LATERAL (SELECT {} AS x) AS s", "s.x")
+    """What follows a table in FROM so that an expression of its columns has a name, and the name."""
+    create_table: str = "CREATE TABLE {table} ({columns})"
+    """The statement that makes a table; {key} has the names of the columns that tell its rows apart."""
+    drops_first: bool = True
+    """Whether a table of that name has to be dropped before."""
+    not_null: str = " NOT NULL"
+    """What follows the type of a column that has no missing values."""
+    transactions: bool = False
+    """Whether tables are made inside transactions, all or none."""
     longest: int | None = None
     """How many bytes the engine takes at a time, if it says so."""
 
@@ -68,6 +78,11 @@ class Dialect:
     def as_whole(self, expression: str) -> str:
         """Return the expression as a whole number of 32 bits or more."""
         return f"CAST({expression} AS {self.whole_type})"
+
+    def stored_type(self, kind: str) -> str:
+        """Return the type of a column without missing values: of "whole" numbers, "double" or "text"."""
+        types = {"whole": self.whole_type, "double": self.double_type, "text": self.text_type}
+        return types[kind].removeprefix("Nullable(").removesuffix(")") + self.not_null
 
     def inline_table(self, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> str:
         """Return what FROM takes for a table of literals.
@@ -107,6 +122,8 @@ def _utf8(char: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in char.encode())
 
 
+_KEYED = "CREATE TABLE {table} ({columns}, PRIMARY KEY ({key}))"
+
 DIALECTS = {
     dialect.name: dialect
     for dialect in (
@@ -118,6 +135,8 @@ DIALECTS = {
             by_code(doubled("'")),
             doubled('"'),
             "isnan(CAST({} AS DOUBLE))",
+            create_table=_KEYED,
+            transactions=True,
         ),
         Dialect(
             "postgresql",
@@ -128,6 +147,8 @@ DIALECTS = {
             doubled('"'),
             "{} = 'NaN'",
             casts_booleans=False,
+            create_table=_KEYED,
+            transactions=True,
         ),
         Dialect(
             "bigquery",
@@ -141,6 +162,9 @@ DIALECTS = {
             truncated="DATETIME_TRUNC({moment}, {unit})",
             casts_booleans=False,
             inline="UNNEST([STRUCT<{typed}>{rows}])",
+            computed=("CROSS JOIN UNNEST([{}]) AS s", "s"),
+            create_table="CREATE OR REPLACE TABLE {table} ({columns})",
+            drops_first=False,
             longest=1_000_000,
         ),
         Dialect(
@@ -153,6 +177,8 @@ DIALECTS = {
             "CAST({} AS DOUBLE) = CAST('NaN' AS DOUBLE)",
             moment_type="TIMESTAMP_NTZ",
             casts_booleans=False,
+            create_table="CREATE OR REPLACE TABLE {table} ({columns})",
+            drops_first=False,
             longest=1_000_000,
         ),
         Dialect(
@@ -165,6 +191,7 @@ DIALECTS = {
             "isnan(CAST({} AS DOUBLE))",
             moment_type="TIMESTAMP_NTZ",
             small_join_hint="/*+ BROADCAST({}) */ ",
+            create_table="CREATE TABLE {table} ({columns}) USING parquet",
         ),
         Dialect(
             "clickhouse",
@@ -176,6 +203,10 @@ DIALECTS = {
             "isNaN(CAST({} AS Nullable(Float64)))",
             moment_type="Nullable(DateTime64(6, 'UTC'))",
             inline="values('{typed}', {rows}) AS t",
+            computed=("ARRAY JOIN [{}] AS s", "s"),
+            create_table="CREATE OR REPLACE TABLE {table} ({columns}) ENGINE = MergeTree ORDER BY ({key})",
+            drops_first=False,
+            not_null="",
             longest=262_144,
         ),
         Dialect(
@@ -186,6 +217,7 @@ DIALECTS = {
             by_code(doubled("'")),
             doubled('"'),
             "is_nan(CAST({} AS DOUBLE))",
+            not_null="",
             longest=1_000_000,
         ),
     )
