@@ -4,7 +4,8 @@ import numpy as np
 
 import mcnet
 from benchmarks import report
-from mcnet.datasets.simulator import SimulatedLog, simulate
+from mcnet.datasets.simulated_log import SimulatedLog
+from mcnet.datasets.simulator import simulate
 
 ALPHA = 1.0
 METHODS = {

@@ -16,7 +16,8 @@ from scipy.special import logit
 import mcnet
 from mcnet.bayes.fit import fit_bayes
 from mcnet.data.fields import field_columns
-from mcnet.datasets.simulator import SimulatedField, SimulatedLog, simulate
+from mcnet.datasets.simulated_log import SimulatedField, SimulatedLog
+from mcnet.datasets.simulator import simulate
 from mcnet.metrics import kl_to_truth
 
 SIZES = (5_000, 20_000, 100_000, 1_000_000, 3_000_000)

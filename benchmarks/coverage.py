@@ -8,7 +8,8 @@ from scipy.special import expit
 
 import mcnet
 from benchmarks import report
-from mcnet.datasets.simulator import SimulatedField, simulate
+from mcnet.datasets.simulated_log import SimulatedField
+from mcnet.datasets.simulator import simulate
 
 Rows = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray], np.ndarray]
 JUDGED = 3_000

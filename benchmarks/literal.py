@@ -15,7 +15,7 @@ import mcnet
 from benchmarks import report
 from benchmarks.data import simulated
 from benchmarks.measure import cpu_time, warm_up
-from mcnet.datasets.simulator import SimulatedLog
+from mcnet.datasets.simulated_log import SimulatedLog
 from mcnet.metrics import kl_to_truth
 
 ROWS, BATCH, BINS, STEPS, EMBEDDING, VALUES = 3_040_000, 2048, 20, 50, 128, 4

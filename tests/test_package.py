@@ -14,7 +14,8 @@ import pytest
 
 import mcnet
 from mcnet.calibrators.registry import calibrator_class
-from mcnet.datasets.simulator import SimulatedField, simulate
+from mcnet.datasets.simulated_log import SimulatedField
+from mcnet.datasets.simulator import simulate
 from mcnet.sketch.grid import DEFAULT_RESOLUTION
 
 HEAVY = ("torch", "sklearn", "polars", "pandas", "pyarrow")

@@ -12,7 +12,8 @@ from urllib.parse import unquote
 
 from tests.report.browser import browse, find_chromium
 
-from mcnet.datasets.simulator import SimulatedField, simulate
+from mcnet.datasets.simulated_log import SimulatedField
+from mcnet.datasets.simulator import simulate
 from mcnet.metrics.evaluate_sketch import evaluate_cells, evaluate_sketch
 from mcnet.plots.forest import draw_forest, prepare_forest
 from mcnet.plots.reliability import draw_reliability

@@ -23,7 +23,8 @@ from mcnet.bayes.structure import State, make_shapes
 from mcnet.bayes.uncertainty import uncertainty_of
 from mcnet.calibrators.platt import Platt
 from mcnet.curves.family_evaluation import FamilyEvaluator
-from mcnet.datasets.simulator import SimulatedField, simulate
+from mcnet.datasets.simulated_log import SimulatedField
+from mcnet.datasets.simulator import simulate
 from mcnet.errors import InputError, NotFittedError
 from mcnet.metrics.scoring import kl_to_truth
 

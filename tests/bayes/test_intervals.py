@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy.special import expit, logit, ndtri
 
 import mcnet
-from mcnet.datasets.simulator import SimulatedField, simulate
+from mcnet.datasets.simulated_log import SimulatedField
+from mcnet.datasets.simulator import simulate
 from mcnet.errors import CalibrationWarning, FileFormatError, InputError, NotSupportedError
 from mcnet.model.file import checksum
 

@@ -12,7 +12,8 @@ import mcnet
 from mcnet._shared.extras import has_networks
 from mcnet._shared.math import SCORE_FLOOR
 from mcnet.calibrators.registry import calibrator_class
-from mcnet.datasets.simulator import SimulatedField, simulate
+from mcnet.datasets.simulated_log import SimulatedField
+from mcnet.datasets.simulator import simulate
 
 # Slow methods say here with which parameters they are still themselves, but quick.
 SMALL_SETTINGS = {

@@ -15,7 +15,8 @@ from mcnet.calibrators.registry import calibrator_class
 NEW_METHOD = '''
 """A method in a file of its own."""
 
-from mcnet.calibrators.base import Calibrator, constant_rate
+from mcnet.calibrators.base import Calibrator
+from mcnet.calibrators.fitted import constant_rate
 from mcnet.curves.curves import Curves
 
 

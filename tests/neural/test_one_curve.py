@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import mcnet
-from mcnet.datasets.simulator import SimulatedLog, simulate
+from mcnet.datasets.simulated_log import SimulatedLog
+from mcnet.datasets.simulator import simulate
 from mcnet.errors import CalibrationWarning
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from mcnet.datasets.simulator import SimulatedField, simulate
+from mcnet.datasets.simulated_log import SimulatedField
+from mcnet.datasets.simulator import simulate
 from mcnet.selection.select import select
 from mcnet.selection.selection import Selection
 from mcnet.sketch.sketch import Sketch

@@ -29,7 +29,7 @@ class Balance:
     fields: int
 
     def value_and_gradient(self, posterior: Posterior, state: State) -> tuple[float, State]:
-        """The balanced objective (a sum over rows) and its derivative."""
+        """Return the balanced objective (a sum over rows) and its derivative."""
         table, incidence = posterior.table, posterior.incidence
         assert isinstance(table, Table), "a fit with a balance term has a dense table"
         offset, log_slopes = posterior.contexts(state)
@@ -95,7 +95,7 @@ def refine_balance(
 
 
 def _two_loops(gradient: State, history: list[tuple[State, State, float]], arrow: Arrow) -> State:
-    """The quasi-Newton direction: the stored curvature pairs around the arrow's own inverse."""
+    """Return the quasi-Newton direction: the stored curvature pairs around the arrow's own inverse."""
     direction = gradient
     factors = []
     for change, turn, curvature in reversed(history):

@@ -34,7 +34,7 @@ class Information:
     precision: list[FloatArray]
 
     def times(self, state: State) -> State:
-        """The product of the whole matrix with a vector."""
+        """Return the product of the whole matrix with a vector."""
         shared = (self.shared + self.prior) @ state.shared
         if len(self.own) > FEWEST_COMPILED_CONTEXTS and numba_installed():
             places = self.incidence.places
@@ -50,11 +50,11 @@ class Information:
 
     @cached_property
     def value_sums(self) -> tuple[list[FloatArray], list[FloatArray]]:
-        """`own` and `cross` summed over the contexts of every value, for each field."""
+        """Return `own` and `cross` summed over the contexts of every value, for each field."""
         return self.incidence.totals(self.own), self.incidence.totals(self.cross)
 
     def under(self, prior: FloatArray, precision: list[FloatArray]) -> Information:
-        """The same likelihood under another prior."""
+        """Return the same likelihood under another prior."""
         changed = replace(self, prior=prior, precision=precision)
         if "value_sums" in vars(self):
             vars(changed)["value_sums"] = self.value_sums
@@ -63,7 +63,7 @@ class Information:
 
 @cache
 def _product_kernel() -> Any:
-    """The products of every context's blocks with a vector, which read the blocks from memory once."""
+    """Return a loop for the products of every context's blocks with a vector, which reads the blocks once."""
 
     def products(places, cross, own, shared, values, by_shared, summed):  # type: ignore[no-untyped-def]
         contexts, width, size = cross.shape
@@ -95,7 +95,7 @@ def _product_kernel() -> Any:
 
 
 def joint_information(information: Information, fields: int) -> tuple[FloatArray, tuple[int, ...]]:
-    """The curvature as one matrix, for the shared block and the first fields; and where each field starts in it."""
+    """Return the curvature of the shared block and the first fields as one matrix, and where each field starts."""
     incidence, width = information.incidence, information.own.shape[1]
     size, sizes = len(information.shared), incidence.sizes[:fields]
     starts = np.cumsum([size, *(width * values for values in sizes)])
@@ -133,7 +133,7 @@ def _add_contexts(places: IntArray, information: Information, matrix: FloatArray
 
 @cache
 def _joint_kernel() -> Any:
-    """The same in one loop over the contexts."""
+    """Return the same as one loop over the contexts."""
 
     def add(places, own, cross, matrix):  # type: ignore[no-untyped-def]
         contexts, width, size = cross.shape
@@ -186,7 +186,7 @@ class Arrow:
         self._factor = _factor(schur, strict=ridge == 0.0)
 
     def solve(self, state: State) -> State:
-        """The solution for one right-hand side."""
+        """Return the solution for one right-hand side."""
         size = len(state.shared)
         residual = state.shared.copy()
         for coupling, numbers in zip(self.coupling, state.values, strict=True):
@@ -203,12 +203,12 @@ class Arrow:
         return self.coupling[field] / self._share
 
     def shared_covariance(self) -> FloatArray:
-        """The shared block of the inverse."""
+        """Return the shared block of the inverse."""
         size = self._factor[0].shape[0]
         return np.asarray(cho_solve(self._factor, np.eye(size)))
 
     def value_variances(self, shared_covariance: FloatArray) -> list[FloatArray]:
-        """The diagonal of the inverse at every value's coefficients: `[values, P]` for each field."""
+        """Return the diagonal of the inverse at every value's coefficients: `[values, P]` for each field."""
         size = len(shared_covariance)
         variances = []
         for inverse, coupling in zip(self.inverse, self.coupling, strict=True):

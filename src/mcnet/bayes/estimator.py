@@ -15,8 +15,9 @@ from mcnet.bayes.posterior_model import BayesFit
 from mcnet.bayes.prior import Prior
 from mcnet.bayes.rare_values import common_first, served_contexts
 from mcnet.bayes.uncertainty import FitUncertainty
-from mcnet.calibrators.base import Calibrator, FieldUse, Fitted
+from mcnet.calibrators.base import Calibrator, FieldUse
 from mcnet.calibrators.exact_prediction import predict_exactly
+from mcnet.calibrators.fitted import Fitted
 from mcnet.calibrators.histogram import check_bins
 from mcnet.calibrators.one_class_warnings import warn_of_gaps
 from mcnet.calibrators.parameter_checks import balanced_field_use, check_penalties
@@ -25,14 +26,11 @@ from mcnet.calibrators.training_state import TrainingState, load_with_state, sav
 from mcnet.calibrators.warm_start import EarlierFit
 from mcnet.curves.compile import family_curves
 from mcnet.curves.family import believable
-from mcnet.data.contexts import Contexts
+from mcnet.data.contexts import MOST_COMPILED_COMBINATIONS, Contexts
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["EVERY_COMBINATION", "BayesMCNet"]
-
-EVERY_COMBINATION = 20_000
-"""Up to so many combinations of several fields' values each get a curve, seen or not."""
+__all__ = ["BayesMCNet"]
 
 
 class BayesMCNet(Calibrator):
@@ -288,7 +286,9 @@ class BayesMCNet(Calibrator):
             level_error = float(np.sqrt(level_variance))
             self._learnt = {"tempering": evidence.tempering, "level_error": level_error, "level_shift": shift}
         family = family_of(self.posterior_, belief_limit(sketch.total_weight)).rounded()
-        contexts = served_contexts(sketch.contexts, kept, EVERY_COMBINATION) if self.field_aware else Contexts.none()
+        contexts = (
+            served_contexts(sketch.contexts, kept, MOST_COMPILED_COMBINATIONS) if self.field_aware else Contexts.none()
+        )
         curves, self.compiled_error_ = family_curves(family, contexts.table)
         if self.isotonic_share != "auto":
             self.isotonic_share_ = float(self.isotonic_share)

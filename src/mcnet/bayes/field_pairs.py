@@ -27,7 +27,7 @@ def combine(
     information: FloatArray | None = None,
     least_information: float = 0.0,
 ) -> Combination:
-    """The combination of two fields as it occurs in `codes`; pairs with an unknown value are left out.
+    """Return the combination of two fields as it occurs in `codes`; pairs with an unknown value are left out.
 
     With very many combinations, those whose contexts have less `information` together than the least are left out.
     """
@@ -42,7 +42,7 @@ def combine(
 def interacting_pairs(
     codes: IntArray, sizes: Sequence[int], residual: FloatArray, variance: FloatArray
 ) -> list[tuple[int, int]]:
-    """The pairs of fields whose residuals differ most from what noise alone would give, MOST_PAIRS at most.
+    """Return the pairs of fields whose residuals differ most from what noise alone would give, MOST_PAIRS at most.
 
     `residual` and `variance` are, per context, the positives not expected by a fit without pairs and their variance.
     The measure is the chi-square statistic over the combinations of a pair, less its expectation, in its standard

@@ -138,7 +138,7 @@ def fit_bayes(
 
 
 def _lifted(model: BayesFit, calibrated: FloatArray, weight: FloatArray, expected: float) -> BayesFit:
-    """The model with a common offset under which its cells expect as many positives as their panels' means did.
+    """Return the model with a common offset under which its cells expect as many positives as their panels' means did.
 
     A panel's cells were fitted as one, at their mean score; on a bent curve they expect a little more or less.
     """
@@ -160,7 +160,7 @@ def _lifted(model: BayesFit, calibrated: FloatArray, weight: FloatArray, expecte
 
 @cache
 def _threads() -> Any:
-    """The threads of the linear algebra libraries; to find these takes milliseconds, so they are looked for once."""
+    """Return the threads of the linear algebra libraries; finding them takes milliseconds, so it is done once."""
     return ThreadpoolController()
 
 
@@ -199,7 +199,7 @@ def _maximise(posterior: Posterior, state: State, prior: Prior | None, *, iterat
 
 
 def _joint_covariance(information: Information, fields: int) -> JointCovariance | None:
-    """The covariance of several fields together; None for one field, whose arrow is exact, and for too many values."""
+    """Return the covariance of several fields together; None for one field (its arrow is exact) or too many values."""
     width, size = information.cross.shape[1:]
     if fields < 2 or size + width * sum(information.incidence.sizes[:fields]) > LARGEST_JOINT_COVARIANCE:
         return None
@@ -211,7 +211,7 @@ def _joint_covariance(information: Information, fields: int) -> JointCovariance 
 
 
 def _affordable(contexts: int) -> tuple[int, int]:
-    """Panels and deviations for a number of contexts: time and memory grow with their product."""
+    """Return panels and deviations for a number of contexts: time and memory grow with their product."""
     if contexts <= 100:
         return 48, 47
     if contexts <= 2_000:
@@ -238,7 +238,7 @@ def _combinations(
 
 
 def _first_state(posterior: Posterior, combinations: list[Combination], start: BayesFit | None) -> State:
-    """The identity curve, or the earlier model's parameters with zeros for values it did not know."""
+    """Return the identity curve, or the earlier model's parameters with zeros for values it did not know."""
     width = posterior.shapes.deviation.shape[1]
     values = [np.zeros((size, width)) for size in posterior.incidence.sizes]
     if start is None:

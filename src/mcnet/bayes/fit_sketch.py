@@ -107,7 +107,7 @@ def fit_quickly(sketch: Sketch, *, panels: int | None, interactions: bool) -> Ca
 
 
 def _are_too_many(sizes: Sequence[int]) -> bool:
-    """Whether there are more pairs of fields than can have deviations of their own."""
+    """Tell whether there are more pairs of fields than can have deviations of their own."""
     return len(sizes) * (len(sizes) - 1) // 2 > MOST_PAIRS
 
 

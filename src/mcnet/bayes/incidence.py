@@ -62,7 +62,7 @@ class Incidence:
         return [numbers[first:last] for first, last in pairwise(self._starts)]
 
     def one_to_one(self) -> int | None:
-        """The field, if there is one, each of whose values is one context: the combinations of just two fields."""
+        """Return the field each of whose values is one context, if there is one: the combinations of two fields."""
         for field, size in enumerate(self.sizes):
             code = self.codes[:, field]
             if size and np.count_nonzero(code >= 0) == size and len(np.unique(code[code >= 0])) == size:
@@ -70,7 +70,7 @@ class Incidence:
         return None
 
     def without(self, field: int) -> Incidence:
-        """The same contexts without one of the fields."""
+        """Return the same contexts without one of the fields."""
         return Incidence(np.delete(self.codes, field, axis=1), [*self.sizes[:field], *self.sizes[field + 1 :]])
 
     @cached_property

@@ -46,7 +46,7 @@ class Table:
         return offset[:, None] + slopes @ self.panels.crossed.T + self.place * slopes
 
     def loss(self, offset: FloatArray, log_slopes: FloatArray) -> float:
-        """Minus the log-likelihood (a sum over rows, not a mean)."""
+        """Return minus the log-likelihood (a sum over rows, not a mean)."""
         with np.errstate(over="ignore", invalid="ignore"):
             logits = self.calibrated(offset, np.exp(log_slopes))
             # log(1 + exp(logit)), which NumPy's own logaddexp takes thrice the time for
@@ -63,7 +63,7 @@ class Table:
         return np.asarray(self.weight.sum(axis=1))
 
     def panel_sums(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The weight, the positives and the summed places of each panel's rows."""
+        """Return the weight, the positives and the summed places of each panel's rows."""
         return self.weight.sum(axis=0), self.positives.sum(axis=0), (self.weight * self.place).sum(axis=0)
 
     @cached_property
@@ -72,7 +72,7 @@ class Table:
         return np.asarray(1.0 + self.rows)
 
     def expected(self, offset: FloatArray, log_slopes: FloatArray) -> float:
-        """The positives that all cells together are expected to have."""
+        """Return the positives that all cells together are expected to have."""
         return float(np.sum(self.weight * expit(self.calibrated(offset, np.exp(log_slopes)))))
 
     def reach(self, rows: FloatArray, place: FloatArray) -> FloatArray:
@@ -83,7 +83,7 @@ class Table:
         return beyond
 
     def gradient(self, offset: FloatArray, log_slopes: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Derivatives of the loss: `[contexts]` by the offset and `[contexts, panels]` by the log-slopes."""
+        """Return derivatives of the loss: `[contexts]` by the offset and `[contexts, panels]` by the log-slopes."""
         slopes = np.exp(log_slopes)
         residual = self.weight * expit(self.calibrated(offset, slopes)) - self.positives
         by_slope = slopes * self.reach(residual, self.place)
@@ -166,7 +166,7 @@ def log_slopes_beyond(panels: Panels, log_slopes: FloatArray) -> FloatArray | No
 
 
 def _farther(panels: Panels) -> NDArray[np.bool_]:
-    """Whether panel (column) lies farther from the origin than panel (row), on the same side of it."""
+    """Tell whether panel (column) lies farther from the origin than panel (row), on the same side of it."""
     index = np.arange(panels.count)
     right = index > panels.origin
     after = index[:, None] < index[None, :]

@@ -50,13 +50,13 @@ class Posterior:
         return mean
 
     def contexts(self, state: State) -> tuple[FloatArray, FloatArray]:
-        """Offset `[contexts]` and log-slopes `[contexts, panels]`."""
+        """Return offset `[contexts]` and log-slopes `[contexts, panels]`."""
         offset, log_slopes = self.context_changes(state)
         log_slopes += np.log(self.table.panels.scale)
         return offset, log_slopes
 
     def context_changes(self, direction: State) -> tuple[FloatArray, FloatArray]:
-        """By how much offset and log-slopes of the contexts change along a direction: they are linear in the state."""
+        """Return how offset and log-slopes of the contexts change along a direction: they are linear in the state."""
         shapes = self.shapes
         moved = self.incidence.gather(direction.values, shapes.deviation.shape[1])
         log_slopes = moved @ shapes.bends.T
@@ -64,11 +64,11 @@ class Posterior:
         return direction.shared[0] + moved @ shapes.deviation[0], log_slopes
 
     def value(self, state: State) -> float:
-        """Minus the log-posterior, up to a constant."""
+        """Return minus the log-posterior, up to a constant."""
         return self.table.loss(*self.contexts(state)) + self.penalty(state)
 
     def penalty(self, state: State) -> float:
-        """Minus the logarithm of the prior, up to a constant."""
+        """Return minus the logarithm of the prior, up to a constant."""
         away = state.shared - self.centre
         penalty = away @ self.shared_precision @ away
         for precision, numbers in zip(self.precisions, state.values, strict=True):
@@ -76,11 +76,11 @@ class Posterior:
         return 0.5 * float(penalty)
 
     def gradient(self, state: State) -> State:
-        """The derivative of `value` by every parameter."""
+        """Return the derivative of `value` by every parameter."""
         return self.gradient_at(state, self.contexts(state))
 
     def gradient_at(self, state: State, contexts: tuple[FloatArray, FloatArray]) -> State:
-        """The derivative of `value`, where the contexts of the state are known."""
+        """Return the derivative of `value`, where the contexts of the state are known."""
         by_offset, by_slope = self.table.gradient(*contexts)
         return self.pull_back(state, np.column_stack([by_offset, by_slope @ self.shapes.basis]))
 
@@ -93,7 +93,7 @@ class Posterior:
         return State(by_context.sum(axis=0) + prior, values)
 
     def information(self, contexts: tuple[FloatArray, FloatArray], *, observed: bool = False) -> Information:
-        """The Fisher (or the observed) information of the likelihood, at contexts, plus the prior precision."""
+        """Return the Fisher (or the observed) information of the likelihood, at contexts, plus the prior precision."""
         shapes = self.shapes
         shared, cross = self.table.information(*contexts, shapes.lift, shapes.deviation, observed=observed)
         number, width, _ = cross.shape
@@ -193,7 +193,7 @@ class Search:
         return self.decrement
 
     def _direction(self, gradient: State) -> State:
-        """The Newton direction.
+        """Return the Newton direction.
 
         Near the maximum the observed information makes convergence quadratic; elsewhere, and where it is not
         positive definite, the Fisher information is the safe choice.

@@ -33,7 +33,7 @@ class Preconditioner(Protocol):
     """What solves about the same system."""
 
     def solve(self, state: State) -> State:
-        """The solution for one right-hand side."""
+        """Return the solution for one right-hand side."""
 
 
 class JointMatrix:
@@ -46,12 +46,12 @@ class JointMatrix:
 
     @staticmethod
     def is_worth_it(information: Information) -> bool:
-        """Whether there are few parameters, and many contexts for each."""
+        """Tell whether there are few parameters, and many contexts for each."""
         parameters = len(information.shared) + int(information.own.shape[1]) * sum(information.incidence.sizes)
         return parameters <= LARGEST_JOINT_MATRIX and CONTEXTS_PER_PARAMETER * parameters < len(information.own)
 
     def under(self, information: Information) -> JointMatrix:
-        """The same likelihood under the priors of a curvature; LinAlgError if that is not positive definite."""
+        """Return the same likelihood under the priors of a curvature; LinAlgError if that is not positive definite."""
         matrix = self._likelihood.copy()
         size = len(information.prior)
         matrix[:size, :size] += information.prior
@@ -62,7 +62,7 @@ class JointMatrix:
         return self
 
     def solve(self, state: State) -> State:
-        """The solution for one right-hand side."""
+        """Return the solution for one right-hand side."""
         assert self._under is not None, "under which priors?"
         solved = cho_solve(self._under, np.concatenate([state.shared, *(part.reshape(-1) for part in state.values)]))
         ends = np.append(self._starts[1:], len(solved)) if state.values else np.empty(0, dtype=np.int64)
@@ -89,7 +89,7 @@ class NewtonSystem:
         self._condition: Preconditioner | None = None
 
     def solve(self, right: State) -> State:
-        """The solution; exact at once when there is but one field."""
+        """Return the solution; exact at once when there is but one field."""
         if self.information.incidence.fields <= 1:
             return self.arrow.solve(right)
         if self._field is None:
@@ -140,7 +140,7 @@ class NewtonSystem:
 
 
 def _eliminated(information: Information, arrow: Arrow, field: int, context: IntArray) -> Information:
-    """What is left of the curvature without a field whose values are the contexts given."""
+    """Return what is left of the curvature without a field whose values are the contexts given."""
     precision, pulled = information.precision[field], arrow.pulled(field)
     left_cross, left_own = information.cross.copy(), information.own.copy()
     left_own[context] = np.diag(precision) - precision[:, None] * arrow.inverse[field] * precision

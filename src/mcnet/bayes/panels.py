@@ -64,7 +64,7 @@ class Panels:
         return np.ascontiguousarray(self.cumulate(np.eye(self.count)).T)
 
     def locate(self, logits: FloatArray) -> tuple[IntArray, FloatArray]:
-        """The panel of each logit, and its signed distance from that panel's edge towards the origin."""
+        """Return the panel of each logit, and its signed distance from that panel's edge towards the origin."""
         t = (logits - self.centre) / self.scale
         panel = np.searchsorted(self.edges, t, side="right")
         right = panel > self.origin
@@ -72,7 +72,7 @@ class Panels:
         return panel, t - self.edges[near]
 
     def cumulate(self, slopes: FloatArray) -> FloatArray:
-        """The curve at each panel's edge towards the origin, for slopes `[..., panels]` and offset 0."""
+        """Return the curve at each panel's edge towards the origin, for slopes `[..., panels]` and offset 0."""
         steps = slopes * self.lengths
         split = self.origin + 1
         value = np.zeros_like(steps)
@@ -83,7 +83,7 @@ class Panels:
 
 
 def make_panels(logits: FloatArray, weight: FloatArray, positives: FloatArray, count: int) -> Panels:
-    """Panels that resolve the bulk of the rows, the bulk of the rarer class, and the range of scores alike.
+    """Return panels that resolve the bulk of the rows, the bulk of the rarer class, and the range of scores alike.
 
     Edges are quantiles of the mean of three measures: rows, rows of the rarer class (which carry most of the
     information), and a uniform one over the central 99.8 % of the rows.
@@ -114,7 +114,7 @@ def make_panels(logits: FloatArray, weight: FloatArray, positives: FloatArray, c
 
 
 def _points(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Cells of equal scores as one point, in order, so that weights and repetitions give the same panels.
+    """Return cells of equal scores as one point, in order, so that weights and repetitions give the same panels.
 
     Of very many cells, those within a thousandth of a logit are one point: sorting them would take longer than a fit.
     """
@@ -135,7 +135,7 @@ def _points(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> tu
 
 
 def shape_basis(panels: Panels, shape: Shape, functions: int | None = None) -> FloatArray:
-    """The log-slope in each panel as a combination of functions: `[panels, functions]`.
+    """Return the log-slope in each panel as a combination of functions: `[panels, functions]`.
 
     "step" gives every panel its own level; "linear" and "cubic" are B-splines of that degree, sampled at the middles of
     the panels, with knots at every (panels / functions)-th of them; "network" is a layer of tanh units that turn at

@@ -86,7 +86,7 @@ class PeriodEvidence:
 
     @cached_property
     def tempering(self) -> float:
-        """By what to divide all weights: what forecasts the later ones of these periods best.
+        """Return by what to divide all weights: what forecasts the later ones of these periods best.
 
         For several cuts of the past the curves are fitted, with every tempering, on what lies before the cut, and
         judged by the log-loss on a span of the same length after it, since a fit is used for about as long as it has

@@ -31,12 +31,12 @@ class JointCovariance:
     """The row at which each field's numbers start."""
 
     def rows(self, field: int, values: slice, width: int) -> IntArray:
-        """The rows of the numbers of some values of a field: `[values, width]`."""
+        """Return the rows of the numbers of some values of a field: `[values, width]`."""
         first = self.start[field] + width * np.arange(values.start, values.stop)
         return np.asarray(first[:, None] + np.arange(width))
 
     def mean_of(self, shares: list[FloatArray | None], width: int) -> FloatArray:
-        """The weights `[rows, width]` that sum up the mean numbers of the fields that have shares."""
+        """Return the weights `[rows, width]` that sum up the mean numbers of the fields that have shares."""
         weights = np.zeros((len(self.matrix), width))
         for start, share in zip(self.start, shares, strict=True):
             for number in range(width if share is not None else 0):
@@ -83,7 +83,7 @@ class BayesFit:
         return len(self.state.values) - len(self.combinations)
 
     def recentred(self, fields: Sequence[bool] | None = None) -> BayesFit:
-        """The same curves, with what all values of a field (of those chosen) have in common moved into the shared one.
+        """Return the same curves, with what all (chosen) values of a field have in common moved into the shared one.
 
         The shared curve, which unseen values get, has a prior of its own; where that holds it back (scores that say
         nothing, or the reverse), the values all deviate alike.
@@ -98,13 +98,13 @@ class BayesFit:
         return replace(self, state=State(shared, values))
 
     def shifted(self, offset: float) -> BayesFit:
-        """The same curves, every one moved by an offset in logits."""
+        """Return the same curves, every one moved by an offset in logits."""
         shared = self.state.shared.copy()
         shared[0] += offset
         return replace(self, state=State(shared, self.state.values))
 
     def with_pairs(self, pairs: Sequence[tuple[int, int]]) -> BayesFit:
-        """The same curves as a model of these pairs of fields, without a combination yet: to continue from."""
+        """Return the same curves as a model of these pairs of fields, without a combination yet: to continue from."""
         width = self.shapes.deviation.shape[1]
         default = default_strengths(len(pairs), len(pairs)).values
         return replace(
@@ -122,7 +122,7 @@ class BayesFit:
         )
 
     def without_values(self) -> BayesFit:
-        """The shared curve alone, as a model without fields."""
+        """Return the shared curve alone, as a model without fields."""
         return replace(
             self,
             state=State(self.state.shared, []),
@@ -140,7 +140,7 @@ class BayesFit:
         return np.column_stack([given, *(pair.codes(given) for pair in self.combinations)]).astype(np.int64)
 
     def coefficients(self, codes: ArrayLike) -> FloatArray:
-        """Offset and basis coefficients of each context: `[rows, 1 + functions]`."""
+        """Return offset and basis coefficients of each context: `[rows, 1 + functions]`."""
         expanded = self.expand(codes)
         moved = np.zeros((len(expanded), self.shapes.deviation.shape[1]))
         for field, numbers in enumerate(self.state.values):
@@ -149,19 +149,19 @@ class BayesFit:
         return self.state.shared + moved @ self.shapes.deviation.T
 
     def _pieces(self, codes: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """The calibrated logit at each panel's edge towards the origin, and the slope in each panel."""
+        """Return the calibrated logit at each panel's edge towards the origin, and the slope in each panel."""
         coefficients = self.coefficients(codes)
         slopes = np.exp(np.log(self.panels.scale) + coefficients[:, 1:] @ self.shapes.basis.T)
         return coefficients[:, :1] + self.panels.cumulate(slopes), slopes
 
     def calibrate(self, codes: ArrayLike, logits: ArrayLike) -> FloatArray:
-        """Calibrated logits of rows: `codes` `[rows, fields]`, raw `logits` `[rows]`."""
+        """Return calibrated logits of rows: `codes` `[rows, fields]`, raw `logits` `[rows]`."""
         raw = np.asarray(logits, dtype=np.float64)
         contexts, inverse = _distinct(self.expand(codes))
         return self.calibrate_contexts(contexts[:, : self.fields], np.broadcast_to(inverse, raw.shape), raw)
 
     def calibrate_contexts(self, contexts: IntArray, which: IntArray, logits: FloatArray) -> FloatArray:
-        """Calibrated logits of rows whose contexts are rows of a table."""
+        """Return calibrated logits of rows whose contexts are rows of a table."""
         values, slopes = self._pieces(contexts)
         calibrated = np.empty(len(logits))
         for start in range(0, len(logits), ROWS_AT_A_TIME):
@@ -171,11 +171,11 @@ class BayesFit:
         return calibrated
 
     def curve(self, codes: ArrayLike, logits: ArrayLike) -> FloatArray:
-        """Probabilities at the posterior mode: `codes` `[rows, fields]` (or one row for all), raw `logits`."""
+        """Return probabilities at the posterior mode: `codes` `[rows, fields]` (or one row for all), raw `logits`."""
         return np.asarray(expit(self.calibrate(codes, logits)))
 
     def deviation_of_logits(self, codes: ArrayLike, logits: ArrayLike) -> FloatArray:
-        """The posterior standard deviation of `calibrate`, row by row."""
+        """Return the posterior standard deviation of `calibrate`, row by row."""
         raw = np.asarray(logits, dtype=np.float64)
         deviation = np.empty(raw.shape)
         for context, rows in self._rows_by_context(codes, len(raw)):
@@ -183,13 +183,13 @@ class BayesFit:
         return deviation
 
     def _deviation(self, context: IntArray, logits: FloatArray) -> FloatArray:
-        """The posterior standard deviation of one context's calibrated logits."""
+        """Return the posterior standard deviation of one context's calibrated logits."""
         directions = self._directions(context, logits)
         variance = np.einsum("rk,kl,rl->r", directions, self._context_covariance(context), directions)
         return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
 
     def _rows_by_context(self, codes: ArrayLike, rows: int) -> Iterator[tuple[IntArray, IntArray]]:
-        """Every distinct context (expanded) with the places of its rows."""
+        """Return every distinct context (expanded) with the places of its rows."""
         self.required_covariance()
         contexts, inverse = _distinct(self.expand(codes))
         inverse = np.broadcast_to(inverse, rows)
@@ -200,13 +200,13 @@ class BayesFit:
                 yield context, found
 
     def required_covariance(self) -> Covariance:
-        """The covariance, or an error that says how to get it."""
+        """Return the covariance, or an error that says how to get it."""
         if self.covariance is None:
             raise NotFittedError("the model was fitted without its covariance; fit with covariance=True")
         return self.covariance
 
     def _directions(self, context: IntArray, logits: FloatArray) -> FloatArray:
-        """The derivative of the calibrated logit by a context's coefficients: `[rows, 1 + functions]`."""
+        """Return the derivative of the calibrated logit by a context's coefficients: `[rows, 1 + functions]`."""
         _, slopes = self._pieces(context[None, : self.fields])
         panel, place = self.panels.locate(logits)
         pieces = self.panels.cumulate(np.eye(self.panels.count)).T
@@ -228,7 +228,7 @@ class BayesFit:
         return link @ covariance.shared @ link.T + deviation @ own @ deviation.T
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """What a warm start continues from, as plain arrays: all but the covariance."""
+        """Return what a warm start continues from, as plain arrays: all but the covariance."""
         panels, shapes = self.panels, self.shapes
         arrays: dict[str, NDArray[np.generic]] = {
             "panels": np.array([panels.centre, panels.scale, panels.origin]),
@@ -253,7 +253,7 @@ class BayesFit:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]]) -> BayesFit:
-        """The model that `arrays()` described."""
+        """Return the model that `arrays()` described."""
         get = {name: np.asarray(numbers) for name, numbers in arrays.items()}
         fields = sum(name.startswith("values_") for name in get)
         pairs = sum(name.startswith("combination_keys_") for name in get)
@@ -280,7 +280,7 @@ class BayesFit:
 
 
 def _distinct(codes: IntArray) -> tuple[IntArray, IntArray]:
-    """The distinct rows of codes and the place of each row among them."""
+    """Return the distinct rows of codes and the place of each row among them."""
     if codes.shape[1] == 0 or len(codes) == 1:
         return codes[:1], np.zeros(len(codes), dtype=np.int64)
     key = np.zeros(len(codes), dtype=np.int64)

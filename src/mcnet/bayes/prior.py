@@ -42,13 +42,13 @@ class Strengths:
     expected: tuple[FloatArray, ...]
 
     def value_precision(self, field: int, shapes: Shapes) -> FloatArray:
-        """The prior precision of (a, b, u₁…u_J) of one field's values."""
+        """Return the prior precision of (a, b, u₁…u_J) of one field's values."""
         a, b, u = self.values[field]
         precision: FloatArray = np.concatenate([np.array([1.0 / a, 1.0 / b]), shapes.roughness / u])
         return precision
 
     def shared_precision(self, shapes: Shapes) -> FloatArray:
-        """The prior precision matrix of the shared vector."""
+        """Return the prior precision matrix of the shared vector."""
         size = 1 + len(shapes.level)
         precision: FloatArray = np.zeros((size, size))
         precision[0, 0] = 1.0 / OFFSET_VARIANCE
@@ -56,18 +56,18 @@ class Strengths:
         return precision
 
     def logarithms(self) -> FloatArray:
-        """All variances as one vector of logarithms."""
+        """Return all variances as one vector of logarithms."""
         variances: FloatArray = np.concatenate([*self.values, np.array([self.shared])])
         return np.log(variances)
 
     def scaled(self, factors: FloatArray) -> Strengths:
-        """Every variance times its factor, in the order of `logarithms`."""
+        """Return every variance times its factor, in the order of `logarithms`."""
         values = tuple(three * factors[3 * field : 3 * field + 3] for field, three in enumerate(self.values))
         return replace(self, values=values, shared=self.shared * float(factors[-1]))
 
 
 def default_strengths(fields: int, combinations: int) -> Strengths:
-    """What is expected before any data; the last `combinations` fields are combinations of others."""
+    """Return what is expected before any data; the last `combinations` fields are combinations of others."""
     expected = tuple(EXPECTED * (COMBINATION if field >= fields - combinations else 1.0) for field in range(fields))
     return Strengths(values=expected, shared=EXPECTED_SHARED, expected=expected)
 
@@ -75,7 +75,7 @@ def default_strengths(fields: int, combinations: int) -> Strengths:
 def relearn(
     strengths: Strengths, shapes: Shapes, state: State, variances: list[FloatArray], shared_covariance: FloatArray
 ) -> Strengths:
-    """One fixed-point step towards the variances that maximise the Laplace evidence.
+    """Take one fixed-point step towards the variances that maximise the Laplace evidence.
 
     With posterior mean m, posterior variance V and prior variance λ of a group of coefficients (in units where
     they have equal variance), `γ = Σ(1 − V/λ)` is the number of coefficients the data determine, and
@@ -112,11 +112,11 @@ class Learner:
         self._last: FloatArray | None = None
 
     def settles(self, before: Strengths, after: Strengths) -> bool:
-        """Whether no logarithm of a variance changes by more than the tolerance."""
+        """Tell whether no logarithm of a variance changes by more than the tolerance."""
         return bool(np.max(np.abs(after.logarithms() - before.logarithms())) < self._tolerance)
 
     def extrapolate(self, before: Strengths, after: Strengths) -> Strengths:
-        """Aitken's extrapolation, every other step, of each logarithm that moves on in ever smaller steps."""
+        """Extrapolate (Aitken), every other step, each logarithm that moves on in ever smaller steps."""
         change = after.logarithms() - before.logarithms()
         if self._last is None:
             self._last = change

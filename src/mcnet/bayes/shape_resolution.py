@@ -18,7 +18,7 @@ WORTHWHILE = 1e-3
 
 
 def worthwhile_bends(table: Table | SparseTable, shapes: Shapes, incidence: Incidence, strengths: Strengths) -> int:
-    """How many bends, smoothest first, the rows of the largest field value can tell anything about.
+    """Return how many bends, smoothest first, the rows of the largest field value can tell anything about.
 
     Information on a bend over its prior precision falls with the fourth power of its number. It is measured on all
     rows at once, as though every value had the same scores, at the identity and the rates observed.

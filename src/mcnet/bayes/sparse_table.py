@@ -42,13 +42,13 @@ class SparseTable:
         return np.add.reduceat(np.append(self.weight, 0.0), self.start[:-1]) * (np.diff(self.start) > 0)
 
     def panel_sums(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The weight, the positives and the summed places of each panel's rows."""
+        """Return the weight, the positives and the summed places of each panel's rows."""
         columns = self.weight, self.positives, self.weight * self.place
         weight, positives, place = (sums_by(self.panel, column, self.panels.count) for column in columns)
         return weight, positives, place
 
     def loss(self, offset: FloatArray, log_slopes: FloatArray) -> float:
-        """Minus the log-likelihood (a sum over rows, not a mean)."""
+        """Return minus the log-likelihood (a sum over rows, not a mean)."""
         value = float(_kernels()["loss"](*self._given, offset, log_slopes))
         beyond = log_slopes_beyond(self.panels, log_slopes)
         if beyond is not None:
@@ -56,12 +56,12 @@ class SparseTable:
         return value if np.isfinite(value) else np.inf
 
     def expected(self, offset: FloatArray, log_slopes: FloatArray) -> float:
-        """The positives that all cells together are expected to have."""
+        """Return the positives that all cells together are expected to have."""
         by_offset, _ = self.gradient(offset, log_slopes)
         return float(by_offset.sum() + self.positives.sum())
 
     def gradient(self, offset: FloatArray, log_slopes: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Derivatives of the loss: `[contexts]` by the offset and `[contexts, panels]` by the log-slopes."""
+        """Return derivatives of the loss: `[contexts]` by the offset and `[contexts, panels]` by the log-slopes."""
         by_offset, by_slope = np.zeros(len(offset)), np.zeros(log_slopes.shape)
         _kernels()["gradient"](*self._given, offset, log_slopes, by_offset, by_slope)
         beyond = log_slopes_beyond(self.panels, log_slopes)
@@ -112,7 +112,7 @@ def make_sparse_table(
 
 @cache
 def _kernels() -> dict[str, Any]:
-    """The loops, compiled. Each walks from the origin to the outermost cell of a context, to the right and the left."""
+    """Return the compiled loops; each walks from the origin to the outermost cells of a context, right and left."""
 
     def curve(cells, panels, lengths, origin, offset, log_slopes, slopes, values):  # type: ignore[no-untyped-def]
         # Slopes, and the curve at each panel's edge towards the origin, as far out as there are cells.

@@ -42,18 +42,18 @@ class Shapes:
 
     @cached_property
     def lift(self) -> FloatArray:
-        """(offset, log-slope of every panel) by η."""
+        """Return (offset, log-slope of every panel) by η."""
         lift = np.zeros((1 + self.basis.shape[0], 1 + self.basis.shape[1]))
         lift[0, 0] = 1.0
         lift[1:, 1:] = self.basis
         return lift
 
     def smoothest(self, bends: int) -> Shapes:
-        """The same with the first bends alone."""
+        """Return the same with the first bends alone."""
         return replace(self, deviation=self.deviation[:, : 2 + bends], roughness=self.roughness[:bends])
 
     def extended(self, more: Shapes) -> Shapes:
-        """The same with what bends another, made from the same basis, has beyond these."""
+        """Return the same with what bends another, made from the same basis, has beyond these."""
         have = len(self.roughness)
         return replace(
             self,
@@ -63,7 +63,7 @@ class Shapes:
 
 
 def make_shapes(panels: Panels, basis: FloatArray, deviations: int) -> Shapes:
-    """Shapes for a basis: the prior makes φ₀ and every deviation an Ornstein–Uhlenbeck process in t around its mean.
+    """Return shapes for a basis; φ₀ and every deviation are Ornstein–Uhlenbeck processes in t around their means.
 
     Without the memory it would be a Wiener process, the log-slope of a cubic smoothing spline, which
     expects the largest deviations to be the slow ones. φ₁…φ_J are the smoothest directions: the generalised
@@ -103,11 +103,11 @@ class State:
     values: list[FloatArray]
 
     def dot(self, other: State) -> float:
-        """The inner product of two states."""
+        """Return the inner product of two states."""
         pairs = zip(self.values, other.values, strict=True)
         return float(self.shared @ other.shared + sum(np.vdot(one, two) for one, two in pairs))
 
     def plus(self, factor: float, other: State) -> State:
-        """`self + factor · other`."""
+        """Return `self + factor · other`."""
         pairs = zip(self.values, other.values, strict=True)
         return State(self.shared + factor * other.shared, [one + factor * two for one, two in pairs])

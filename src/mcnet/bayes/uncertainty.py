@@ -130,7 +130,7 @@ class _Variances:
         return np.concatenate(parts) if parts else np.zeros((0, len(at)))
 
     def _variance(self, field: int | None, values: slice | None, at: IntArray) -> FloatArray:
-        """Variances at places `[values, places]`: of some values of a field, of an unseen one, of the mean curve."""
+        """Return variances `[values, places]` of some values of a field, of an unseen one, and of the mean curve."""
         fit, shapes = self.fit, self.fit.shapes
         deviation = shapes.deviation
         others = [f for f in range(fit.fields) if f != field]
@@ -161,7 +161,7 @@ class _Variances:
         return np.asarray(np.maximum(variance, 0.0))
 
     def _of_combination(self, field: int, values: slice | None, by_number: FloatArray) -> FloatArray:
-        """What a combination of two fields adds: the variance of its own deviations."""
+        """Return what a combination of two fields adds: the variance of its own deviations."""
         own = np.diag(1.0 / self.precision[field]) if values is None else self.blocks[field][values]
         with_own = by_number @ own
         variance = np.einsum("vxp,vxp->vx", with_own, by_number)
@@ -169,7 +169,7 @@ class _Variances:
         return np.asarray(variance)
 
     def _moments(self, field: int | None, others: list[int], values: slice | None) -> _Moments:
-        """Covariances of the shared coefficients, of values' numbers and of the sum of other fields' mean numbers."""
+        """Return covariances of shared coefficients, of values' numbers, of the sum of other fields' mean numbers."""
         width, size = self.fit.shapes.deviation.shape[1], len(self.shared)
         joint = self.fit.required_covariance().fields
         if joint is None:
@@ -201,7 +201,7 @@ class _Variances:
         return _Moments(shared, np.zeros((1, width, size)), own, mean_shared, nothing, mean)
 
     def _variance_of_strengths(self, field: int) -> FloatArray:
-        """The variance of the logarithm of the strength behind each number of a field's values."""
+        """Return the variance of the logarithm of the strength behind each number of a field's values."""
         numbers = self.coupling[field].reshape(-1, len(self.shared))
         through = np.einsum("is,is->i", numbers @ self.shared, numbers).reshape(self.coupling[field].shape[:2])
         variances = np.einsum("vpp->vp", self.blocks[field]) + through

@@ -1,7 +1,7 @@
 """The base class of every calibrator: fit on a sketch, predict through curves."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
@@ -13,44 +13,20 @@ from sklearn.base import BaseEstimator
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet._shared.user_warnings import warn
 from mcnet.calibrators.fit_history import fit_history
+from mcnet.calibrators.fitted import Fitted, constant_rate, plain_value
 from mcnet.calibrators.period_blocks import PeriodBlocks, PeriodSource, period_blocks
 from mcnet.calibrators.period_effects import PeriodEffects, period_effects
 from mcnet.calibrators.weight_range import in_weight_range
 from mcnet.curves.curves import Curves
-from mcnet.curves.family import CurveFamily
 from mcnet.data.columns import check_lengths, labels_column, weights_column
-from mcnet.data.contexts import Contexts
 from mcnet.errors import InputError, NotFittedError, NotSupportedError
-from mcnet.model.intervals import Uncertainty
 from mcnet.model.model import CalibrationModel
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["Calibrator", "FieldUse", "Fitted", "constant_rate"]
+__all__ = ["Calibrator", "FieldUse"]
 
 FieldUse = Literal["none", "optional", "required"]
-
-
-def constant_rate(sketch: Sketch) -> float:
-    """Return the rate of all rows; (positives + ½) / (weight + 1) when only one class is there."""
-    weight, positives = sketch.total_weight, sketch.total_positives
-    if 0.0 < positives < weight:
-        return positives / weight
-    return (positives + 0.5) / (weight + 1.0)
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """What a fit gives: the parts of the model that only the method knows."""
-
-    curves: Curves
-    contexts: Contexts | None = None
-    """The contexts of the curves; None for those of the sketch."""
-    family: CurveFamily | None = None
-    uncertainty: Uncertainty | None = None
-    isotonic_share: float = 0.0
-    balanced_by: tuple[str, ...] = ()
-    """Fields that only weighed in the balance term."""
 
 
 class Calibrator(BaseEstimator):  # type: ignore[misc]
@@ -389,22 +365,8 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
 
     def _plain_parameters(self) -> dict[str, Any]:
         """Return the constructor arguments as JSON-able values."""
-        return {name: _plain(value) for name, value in self.get_params(deep=False).items()}
+        return {name: plain_value(value) for name, value in self.get_params(deep=False).items()}
 
     def _provenance(self, sketch: Sketch) -> dict[str, Any]:
         """Return the history of the fit, for people; a method may add to it."""
         return fit_history(sketch)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if isinstance(value, Calibrator):
-        return {"method": value.method, **value._plain_parameters()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, dict):
-        return {str(name): _plain(entry) for name, entry in value.items()}
-    if isinstance(value, float) and not np.isfinite(value):
-        return str(value)  # JSON has no infinity
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)

@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.linear_model import LogisticRegression
@@ -24,6 +23,7 @@ from sklearn.utils.validation import (
 
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.calibrators.base import Calibrator
+from mcnet.calibrators.classifier_columns import feature_column, is_table_of_features, without_columns
 from mcnet.calibrators.registry import calibrator
 from mcnet.data.columns import check_lengths, weights_column
 from mcnet.errors import InputError, NotSupportedError
@@ -247,7 +247,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """Return X as a table or an array; its contents are checked by the classifier."""
-        if _is_table(X):
+        if is_table_of_features(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
         return validate_data(self, X, reset=reset, accept_sparse=True, dtype=None, ensure_all_finite=False)
@@ -260,13 +260,13 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
     def _field(self, X: Any) -> dict[str, Any] | None:
         """Return the field columns by name; the name of a column of an array is its number."""
-        columns = {str(name): _column(X, name) for name in self._field_names()}
+        columns = {str(name): feature_column(X, name) for name in self._field_names()}
         return columns or None
 
     def _features(self, X: Any) -> Any:
         """Return what the classifier sees of X."""
         names = self._field_names()
-        return X if self.keep_field or not names else _without(X, names)
+        return X if self.keep_field or not names else without_columns(X, names)
 
 
 class _Routed:
@@ -292,42 +292,3 @@ def _score_column(found: Any, response: str) -> tuple[FloatArray, ScoreType]:
     if response == "decision_function":
         return found, "logit"
     return (found if found.ndim == 1 else found[:, 1]), "probability"
-
-
-def _is_table(X: Any) -> bool:
-    return hasattr(X, "columns") and hasattr(X, "drop")
-
-
-def _column(X: Any, name: Any) -> Any:
-    if _is_table(X):
-        if name not in list(X.columns):
-            raise InputError(f"X has no column {name!r} to be a field; it has {', '.join(map(str, X.columns))}")
-        return X[name]
-    if isinstance(name, bool) or not isinstance(name, int | np.integer):
-        raise InputError(f"field is {name!r}, but X is not a table: give the number of the column")
-    if not -X.shape[1] <= name < X.shape[1]:
-        raise InputError(f"X has no column {name} to be a field; it has {X.shape[1]} columns")
-    return _sparse_columns(X, [name]).toarray().ravel() if issparse(X) else X[:, name]
-
-
-def _without(X: Any, names: list[Any]) -> Any:
-    if _is_table(X):
-        is_polars = type(X).__module__.partition(".")[0] == "polars"
-        return X.drop(names) if is_polars else X.drop(columns=names)
-    kept = np.setdiff1d(np.arange(X.shape[1]), np.array(names) % X.shape[1])
-    if issparse(X):
-        return _sparse_columns(X, kept).tocsr()
-    rest = X[:, kept]
-    return rest if rest.dtype != object else _numbers(rest)
-
-
-def _sparse_columns(X: Any, columns: Any) -> Any:
-    return X.tocsc()[:, columns]
-
-
-def _numbers(rest: NDArray[Any]) -> NDArray[Any]:
-    """Return the remaining columns of a mixed array as numbers, if they are numbers."""
-    try:
-        return rest.astype(np.float64)
-    except (TypeError, ValueError):
-        return rest

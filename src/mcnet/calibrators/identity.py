@@ -3,7 +3,8 @@
 import numpy as np
 
 from mcnet._shared.math import SCORE_FLOOR
-from mcnet.calibrators.base import Calibrator, Fitted
+from mcnet.calibrators.base import Calibrator
+from mcnet.calibrators.fitted import Fitted
 from mcnet.curves.curves import Curves
 from mcnet.sketch.sketch import Sketch
 

@@ -80,7 +80,7 @@ def _options_first(words: list[str]) -> list[str]:
 
 
 def _reader_left(output: Any) -> int:
-    """The reader (head, less) has seen enough; a second failure while Python closes stdout would print a traceback."""
+    """Leave quietly, since the reader (head, less) has seen enough; closing stdout must not print a traceback."""
     sys.stdout = output
     os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
     return 0

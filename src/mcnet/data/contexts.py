@@ -12,10 +12,14 @@ from mcnet.data.combinations import CombinationIndex, distinct_combinations
 from mcnet.data.fields import MISSING_LABEL, UNNAMED, FieldColumn, field_text, sorted_values
 from mcnet.errors import InputError
 
-__all__ = ["ANY", "Contexts"]
+__all__ = ["ANY", "MOST_COMPILED_COMBINATIONS", "Contexts"]
 
 ANY = -1
 """The code of "any other value": what an unseen value is looked up as."""
+
+
+MOST_COMPILED_COMBINATIONS = 20_000
+"""Up to so many combinations of several fields' values each get a curve of their own, seen or not."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +134,8 @@ class Contexts:
                 rows[:, field] = np.arange(len(known))
                 alone.append(rows)
             both = np.concatenate([self.table, *alone])
-            table, _ = distinct_combinations(list(both.T + 1), [len(known) + 1 for known in self.values])
-            table = (table - 1).astype(np.int32)
+            found, _ = distinct_combinations(list(both.T + 1), [len(known) + 1 for known in self.values])
+            table = (found - 1).astype(np.int32)
         return Contexts(self.names, self.values, table)
 
     @property

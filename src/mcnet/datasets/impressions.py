@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
-from mcnet.datasets.simulator import SimulatedField, SimulatedLog, simulate
+from mcnet.datasets.simulated_log import SimulatedField, SimulatedLog
+from mcnet.datasets.simulator import simulate
 from mcnet.errors import InputError
 
 __all__ = ["PRESETS", "Behaviour", "Counts", "Impressions", "Preset", "Split", "simulate_impressions"]
@@ -29,7 +30,7 @@ class Counts:
     conversions: tuple[int, ...]
 
     def rates(self, kind: Kind) -> tuple[float, ...]:
-        """Clicks over impressions, or conversions over clicks, of each field value."""
+        """Return clicks over impressions, or conversions over clicks, of each field value."""
         above, below = (self.clicks, self.impressions) if kind == "click" else (self.conversions, self.clicks)
         return tuple(a / b for a, b in zip(above, below, strict=True))
 
@@ -118,7 +119,7 @@ class Impressions:
         return np.equal(self.click.label, 1)
 
     def features(self, numeric: int = 6, categorical: int = 3) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Numbers and category codes that tell of both labels; the field is the first category."""
+        """Return numbers and category codes that tell of both labels; the field is the first category."""
         parts = [log.features(numeric, categorical) for log in (self.click, self.conversion)]
         numbers = np.concatenate([part[0] for part in parts], axis=1)
         categories = np.concatenate([self.field[:, None], *(part[1] for part in parts)], axis=1)

@@ -14,7 +14,7 @@ __all__ = ["f_ece", "f_rce", "group_pcoc", "mf_rce", "pcoc", "pcoc_std"]
 
 
 def pcoc(sums: GroupSums, *, level: float = 0.95) -> Estimate:
-    """Predicted over observed positives, over all groups: `Σp / Σy`; 1 is calibrated, above 1 over-predicted.
+    """Return predicted over observed positives, over all groups: `Σp / Σy`; 1 is calibrated, above 1 over-predicted.
 
     The interval is the delta method's on the logarithm.
 

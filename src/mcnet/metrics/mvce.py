@@ -20,7 +20,7 @@ def mvce(
     bin_size: int = 1000,
     level: float = 0.95,
 ) -> Estimate:
-    """Mean of `|mean p − mean y|` over random bins of `bin_size` rows.
+    """Return the mean of `|mean p − mean y|` over random bins of `bin_size` rows.
 
     It is defined by shuffling the rows many times; this is the value that the shuffles converge to. The
     error of a random bin is normal with the overall bias μ as its mean and `s²/n · (1 − n/N)` as its

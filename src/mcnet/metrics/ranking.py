@@ -58,7 +58,7 @@ def gauc(
     *,
     level: float = 0.95,
 ) -> Estimate:
-    """Mean of the groups' AUCs, each weighted by the group's rows; groups of one class are left out.
+    """Return the mean of the groups' AUCs, each weighted by the group's rows; groups of one class are left out.
 
     The interval treats the groups as given and adds up the variances of their AUCs.
 

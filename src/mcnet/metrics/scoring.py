@@ -33,7 +33,7 @@ def log_loss(
     clip: float = CLIP,
     level: float = 0.95,
 ) -> Estimate:
-    """Mean of `−y·log p − (1−y)·log(1−p)`, with p clipped to `[clip, 1 − clip]`.
+    """Return the mean of `−y·log p − (1−y)·log(1−p)`, with p clipped to `[clip, 1 − clip]`.
 
     >>> round(log_loss([0.25, 0.5], [0, 1]).value, 6)
     0.490415
@@ -50,7 +50,7 @@ def brier(
     *,
     level: float = 0.95,
 ) -> Estimate:
-    """Mean squared error of the probabilities: `mean (p − y)²`.
+    """Return the mean squared error of the probabilities: `mean (p − y)²`.
 
     >>> brier([0.25, 0.5], [0, 1]).value
     0.15625
@@ -105,7 +105,7 @@ def kl_to_truth(
     clip: float = CLIP,
     level: float = 0.95,
 ) -> Estimate:
-    """Mean of `t·log(t/p) + (1−t)·log((1−t)/(1−p))`: the excess log-loss without the noise of the labels.
+    """Return the mean of `t·log(t/p) + (1−t)·log((1−t)/(1−p))`: the excess log-loss without the noise of the labels.
 
     >>> kl_to_truth([0.2, 0.3], [0.2, 0.3]).value
     0.0

@@ -17,7 +17,7 @@ from mcnet.plots.svg import small_curves
 if TYPE_CHECKING:
     from mcnet.model.model import CalibrationModel
 
-__all__ = ["POOLED", "fitted_model", "inline_lines", "plot_lines", "prepare_lines"]
+__all__ = ["POOLED", "fitted_model", "inline_lines", "model_card", "plot_lines", "prepare_lines"]
 
 POOLED = "pooled"
 _LINE_POINTS = 160
@@ -115,3 +115,26 @@ def _band(calibrator: Any, scores: FloatArray, field: Any) -> tuple[FloatArray |
     except NotSupportedError:
         return None, None
     return low, high
+
+
+def model_card(model: "CalibrationModel") -> str:
+    """Return a model and its curves as a small HTML table, for a notebook."""
+    from mcnet.plots.html import card
+
+    said = {
+        "fields": f"{' × '.join(model.fields)} ({len(model.contexts):,} contexts)" if model.fields else "none",
+        "order of scores": "kept" if model.monotone else "may be broken",
+        "knots": f"{len(model.curves.probabilities):,}",
+        **{name: _shown(value) for name, value in model.provenance.items() if value not in (None, {})},
+    }
+    said.pop("largest_contexts", None)  # the picture shows them
+    return card(f"Calibration model: {model.method}", [], list(said.items()), picture=inline_lines(model))
+
+
+def _shown(value: Any) -> str:
+    """Return an entry of the provenance as people read it."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(entry)}" for name, entry in value.items())
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -355,17 +355,9 @@ class CalibrationModel:
         return plot_lines(self, field)
 
     def _repr_html_(self) -> str:
-        from mcnet.model.drawing import inline_lines
-        from mcnet.plots.html import card
+        from mcnet.model.drawing import model_card
 
-        said = {
-            "fields": f"{' × '.join(self.fields)} ({len(self.contexts):,} contexts)" if self.fields else "none",
-            "order of scores": "kept" if self.monotone else "may be broken",
-            "knots": f"{len(self.curves.probabilities):,}",
-            **{name: _shown(value) for name, value in self.provenance.items() if value not in (None, {})},
-        }
-        said.pop("largest_contexts", None)  # the picture shows them
-        return card(f"Calibration model: {self.method}", [], list(said.items()), picture=inline_lines(self))
+        return model_card(self)
 
     def __repr__(self) -> str:
         where = f"{len(self.contexts):,} contexts of {' × '.join(self.fields)}" if self.fields else "no field"
@@ -374,12 +366,3 @@ class CalibrationModel:
 
 def _is_scalar(scores: Any) -> bool:
     return isinstance(scores, Real | Decimal | np.generic) or (isinstance(scores, np.ndarray) and scores.ndim == 0)
-
-
-def _shown(value: Any) -> str:
-    """Return an entry of the provenance as people read it."""
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_shown(entry)}" for name, entry in value.items())
-    if isinstance(value, float):
-        return f"{value:,.6g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -123,12 +123,12 @@ class AdaptiveFunction(nn.Module):
         return self.get_buffer("knots").to(values.dtype) + values + self.level.repeat_interleave(sizes)
 
     def choice(self) -> Tensor:
-        """Log-weights `[C, candidates]` of the numbers of bins a context has enough data for."""
+        """Return log-weights `[C, candidates]` of the numbers of bins a context has enough data for."""
         inputs = torch.cat([self.get_buffer("mass")[:, None], self.context_table], dim=-1)
         return _network(inputs, self.choice_layers).masked_fill(~self.get_buffer("allowed"), -1e4)
 
     def candidates(self, points: Tensor, context: Tensor, values: Tensor) -> Tensor:
-        """Logits `[candidates, C', P]` for points `[C', P]` that belong to contexts `[C']`."""
+        """Return logits `[candidates, C', P]` for points `[C', P]` that belong to contexts `[C']`."""
         knots, at, found = self.get_buffer("knots")[context], 0, []
         for n in self.config.candidates:
             part = slice(at, at + n + 1)
@@ -137,7 +137,7 @@ class AdaptiveFunction(nn.Module):
         return torch.stack(found)
 
     def falls(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Pairs of neighbouring values that must not fall."""
+        """Return pairs of neighbouring values that must not fall."""
         at, before, after = 0, [], []
         for n in self.config.candidates:
             before.append(values[:, at : at + n])
@@ -163,7 +163,7 @@ class AdaptiveFunction(nn.Module):
         return torch.where(ordered[at] == wanted, order[at], pooled)
 
     def at_rows(self, points: Tensor, codes: Tensor) -> Tensor:
-        """Logits at rows: with soft weights in training, with the chosen number of bins otherwise."""
+        """Return logits at rows: with soft weights in training, with the chosen number of bins otherwise."""
         context = self.context_of(codes)
         logits = self.candidates(points[:, None], context, self.node_values())[..., 0]
         weights = self.choice()[context]

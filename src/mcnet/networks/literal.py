@@ -41,7 +41,7 @@ class BankOnRows:
 
     @property
     def work(self) -> float:
-        """Multiplications for one row."""
+        """Return how many multiplications one row takes."""
         return float((self.steps + 1) * sum(w[0].numel() for w in self.bank.derivative_weights))
 
     def at_rows(self, points: Tensor, codes: Tensor) -> Tensor:

@@ -159,7 +159,7 @@ class MonotoneBank(nn.Module):
         return len(self.left)
 
     def embed(self, codes: Tensor) -> Tensor:
-        """Embeddings `[K, C, width]` of contexts given by their field codes `[C, fields]`."""
+        """Return embeddings `[K, C, width]` of contexts given by their field codes `[C, fields]`."""
         parts = [table[:, codes[:, i]].expand(self.bins, -1, -1) for i, table in enumerate(self.tables)]
         if not parts:
             return self.score_weight.new_zeros(self.bins, len(codes), 0)
@@ -199,7 +199,7 @@ class MonotoneBank(nn.Module):
         return values if self.shape.scale else functional.pad(values, (0, 1))
 
     def offset_and_scale(self, codes: Tensor, context: Tensor) -> Tensor:
-        """Offset o and logarithm of the scale r, `[K, C, 2]`, with what the field values add directly."""
+        """Return offset o and logarithm of the scale r, `[K, C, 2]`, with what the field values add directly."""
         values = self.bias(context)
         for i, table in enumerate(self.direct):
             values = values + table[:, codes[:, i]]
@@ -222,7 +222,7 @@ class MonotoneBank(nn.Module):
         return torch.as_tensor(panel_nodes(self.panels(), count), device=self.left.device)
 
     def rule(self, points: NDArray[np.float64], bins: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-        """For each point, in its bin, the weights `[..., n]` of the nodes in the integral up to it."""
+        """Return, for each point in its bin, the weights `[..., n]` of the nodes in the integral up to it."""
         panels, origin = self.panels(), self.origin.cpu().numpy()
         upto = cumulative_rule(points[..., None], panels[bins], count)[..., 0, :]
         start = cumulative_rule(origin[:, None], panels, count)[:, 0, :]
@@ -269,7 +269,7 @@ class MonotoneBank(nn.Module):
         return sides[0], sides[1]
 
     def _embed_rows(self, codes: Tensor) -> Tensor:
-        """Embeddings `[K, M, width]` where every bin has rows of its own, `codes` being `[K, M, fields]`."""
+        """Return embeddings `[K, M, width]` where every bin has rows of its own, `codes` being `[K, M, fields]`."""
         bins = torch.arange(self.bins, device=codes.device)[:, None]
         rows = torch.zeros_like(bins) if self.shape.share_embedding else bins
         parts = [table[rows, codes[..., i]] for i, table in enumerate(self.tables)]

@@ -143,7 +143,7 @@ def integrate_lean(
 
 
 def panel_nodes(edges: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Where a function must be known to integrate it up to any point of the panels between `edges`.
+    """Return where a function must be known to integrate it up to any point of the panels between `edges`.
 
     For edges of shape `[..., M + 1]` the result has shape `[..., M · count + 2]`: `count` Gauss–Legendre
     nodes in each panel, then the two outer ends, whose values continue the function beyond the panels.

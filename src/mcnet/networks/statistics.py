@@ -43,7 +43,7 @@ def _quantiles(points: FloatArray, weight: FloatArray, bins: int) -> FloatArray:
 
 
 def _around(values: FloatArray) -> FloatArray:
-    """Totals of bins → totals at knots: an end belongs to its bin, a knot between to both neighbours."""
+    """Return totals of bins → totals at knots: an end belongs to its bin, a knot between to both neighbours."""
     return np.concatenate([values[:1], values[:-1] + values[1:], values[-1:]])
 
 

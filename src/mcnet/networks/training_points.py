@@ -38,7 +38,7 @@ class TrainingCells:
         codes: IntArray | None = None,
         sizes: tuple[int, ...] | None = None,
     ) -> "TrainingCells":
-        """TrainingCells from plain arrays; one context without fields if none is given."""
+        """Return TrainingCells from plain arrays; one context without fields if none is given."""
         logit = np.asarray(logit, dtype=np.float64)
         if context is None:
             context, codes = np.zeros(len(logit), dtype=np.int64), np.empty((1, 0), dtype=np.int64)

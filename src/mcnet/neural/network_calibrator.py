@@ -6,20 +6,18 @@ from os import PathLike
 from typing import Any, Self
 
 from mcnet._shared.typing import FloatArray, ScoreType
-from mcnet.calibrators.base import Calibrator, Fitted
+from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.exact_prediction import predict_exactly
+from mcnet.calibrators.fitted import Fitted
 from mcnet.calibrators.one_class_warnings import warn_of_gaps
 from mcnet.calibrators.training_state import TrainingState, load_with_state, save_state
 from mcnet.calibrators.warm_start import EarlierFit
-from mcnet.data.contexts import Contexts
+from mcnet.data.contexts import MOST_COMPILED_COMBINATIONS, Contexts
 from mcnet.errors import NotSupportedError
 from mcnet.networks.compiled_curves import TrainedFunction, compiled_curves
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["EVERY_COMBINATION", "NetworkCalibrator"]
-
-EVERY_COMBINATION = 20_000
-"""Up to so many combinations of several fields' values each get a curve, seen or not."""
+__all__ = ["NetworkCalibrator"]
 
 
 class NetworkCalibrator(Calibrator):
@@ -131,7 +129,7 @@ class NetworkCalibrator(Calibrator):
             sketch = earlier.aligned(sketch)
         warn_of_gaps(self.method, sketch)
         self.network_ = train(sketch, None if earlier is None else earlier.network)
-        contexts = Contexts.none() if self._one_curve else sketch.contexts.completed(EVERY_COMBINATION)
+        contexts = Contexts.none() if self._one_curve else sketch.contexts.completed(MOST_COMPILED_COMBINATIONS)
         curves, projection = compiled_curves(self.network_, contexts, sketch, guarantee=self.guarantee)
         self.order_violations_ = projection.largest
         return Fitted(curves, contexts, balanced_by=self._balanced_by(sketch))

@@ -213,7 +213,7 @@ def _batches(
     size: int,
     draw: np.random.Generator,
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Shuffled batches of the used rows: blocks in random order, rows in random order inside a block."""
+    """Yield shuffled batches of the used rows: blocks in random order, rows in random order inside a block."""
     starts = draw.permutation(np.arange(0, len(label), BLOCK))
     for start in starts:
         rows = slice(start, start + BLOCK)

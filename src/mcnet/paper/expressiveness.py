@@ -92,7 +92,7 @@ def expressiveness(settings: Settings) -> Page:
 
 
 def slope_bound() -> float:
-    """How near a function that rises by less than its argument can come to the toy truth, at best.
+    """Return how near a function that rises by less than its argument can come to the toy truth, at best.
 
     Where the truth rises by d more than the score does, one end or the other is missed by d / 2.
     """
@@ -113,7 +113,7 @@ def fit_toy(kind: str, bins: int) -> FloatArray:
 
 
 def fit_bank_to_toy(width: int, scaled: bool) -> FloatArray:
-    """One bin of the paper's network in probability space, with or without the scale that UMNN has."""
+    """Fit one bin of the paper's network in probability space, with or without the scale that UMNN has."""
     shape = BankShape(hidden=(width, width), embedding=1, scale=scaled, direct=False, space="probability", lower="zero")
     config = BankConfig(
         bins=1,

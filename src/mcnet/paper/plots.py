@@ -38,7 +38,7 @@ def draw_curves(
     truth: FloatArray | None = None,
     edges: FloatArray | None = None,
 ) -> "Figure":
-    """One panel a method: its calibration function over the posterior of each bin (edges, heights) or the truth."""
+    """Draw one panel per method: its calibration function over the posterior of each bin or over the truth."""
     figure, axes = _figure(len(curves))
     top = max(float(np.nanmax(values)) for values in curves.values())
     for axis, (name, values), colour in zip(axes, curves.items(), COLOURS, strict=False):
@@ -62,7 +62,7 @@ def draw_curves(
 def draw_lines(
     panels: Sequence[tuple[str, Sequence[float], Mapping[str, Sequence[float]]]], ylabel: str, log: bool = False
 ) -> "Figure":
-    """One panel a parameter: lines of a figure over its values."""
+    """Draw one panel per parameter: lines of a figure over its values."""
     figure, axes = _figure(len(panels))
     for axis, (title, values, lines) in zip(axes, panels, strict=True):
         places = np.arange(len(values))
@@ -78,7 +78,7 @@ def draw_lines(
 
 
 def draw_error(sizes: Sequence[float], errors: Mapping[str, Sequence[float]], xlabel: str, ylabel: str) -> "Figure":
-    """Errors against a size, both on logarithmic axes."""
+    """Draw errors against a size, both on logarithmic axes."""
     figure, axes = _figure(1, width=5.5, height=3.8)
     for (name, heights), colour in zip(errors.items(), COLOURS, strict=False):
         axes[0].loglog(sizes, heights, marker="o", color=colour, label=name)

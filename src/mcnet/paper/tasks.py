@@ -33,7 +33,7 @@ class Features:
         return Features(self.numbers[rows], self.categories[rows])
 
     def half(self) -> "Features":
-        """Every second column of the numbers and of the categories, the first ones included."""
+        """Return every second column of the numbers and of the categories, the first ones included."""
         return Features(self.numbers[:, ::2], self.categories[:, ::2])
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcnet.calibrators.registry import calibrator, methods
-from mcnet.datasets.simulator import SimulatedLog, simulate
+from mcnet.datasets.simulated_log import SimulatedLog
+from mcnet.datasets.simulator import simulate
 from mcnet.metrics.evaluation import Evaluation, evaluate
 from mcnet.selection.candidates import default_candidates
 from mcnet.selection.fit_warnings import FitWarnings

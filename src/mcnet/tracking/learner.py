@@ -9,11 +9,10 @@ import numpy as np
 
 from mcnet._shared.math import sigmoid, sums_by
 from mcnet._shared.typing import FloatArray
-from mcnet.bayes.estimator import EVERY_COMBINATION
 from mcnet.bayes.fit_sketch import belief_limit
 from mcnet.calibrators.fit_history import largest_contexts
 from mcnet.calibrators.registry import calibrator_class
-from mcnet.data.contexts import Contexts
+from mcnet.data.contexts import MOST_COMPILED_COMBINATIONS, Contexts
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.sketch.sketch import Sketch
@@ -234,7 +233,7 @@ class Learner:
         """Return the latest forecast as a model of plain curves."""
         rows = self.everything.sketch
         assert rows is not None
-        contexts, latest = self.contexts.completed(EVERY_COMBINATION), self.forecasts[-1]
+        contexts, latest = self.contexts.completed(MOST_COMPILED_COMBINATIONS), self.forecasts[-1]
         curves = compiled(latest, contexts, belief_limit(rows.total_weight))
         effects = self.level_spread.value + self.value_spread.value
         memories = None if self.given_memories is None else list(self.given_memories)
