@@ -40,6 +40,7 @@ from mcnet.selection.selection import Selection
 from mcnet.sketch.query import sketch_query
 from mcnet.sketch.scan import scan
 from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.arrival import ArrivalCurve
 from mcnet.tracking.backtest import backtest
 from mcnet.tracking.backtest_result import Backtest
 from mcnet.tracking.journal import Journal
@@ -54,6 +55,7 @@ __all__ = [
     "SIR",
     "AdaCalib",
     "Alarm",
+    "ArrivalCurve",
     "Backtest",
     "BayesMCNet",
     "Beta",

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import mcnet
 from mcnet.bayes.estimator import BayesMCNet
 from mcnet.datasets.delays import DelayedWorld
 from mcnet.datasets.worlds import make_world
@@ -10,6 +11,7 @@ from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.arrival import ArrivalCurve, corrected_sketch
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.journal_entries import Entry
+from mcnet.tracking.known_counts import KnownCounts
 
 NOW = 30
 LAST_AGE = 9
@@ -128,3 +130,71 @@ def test_a_journal_without_ages_is_left_alone(tmp_path, delayed):
     journal.add(counted(delayed, 1, 0), 1, source="orders")
     assert journal.arrival() is None
     assert journal.sketch() == counted(delayed, 1, 0)
+
+
+# -- journals of counts at several ages: replay and backtest ------------------------------------------------------------
+
+
+def journal_at(path, delayed, now, last_age=4):
+    """A journal as it is at the end of period `now`: each period counted once per period so far."""
+    journal = Journal(path)
+    for t in range(now + 1):
+        for age in range(min(now - t, last_age) + 1):
+            journal.add(counted(delayed, t, age), t, source="orders", age=age)
+    return journal
+
+
+def test_a_tracker_that_follows_counts_of_growing_age_is_as_if_replayed(tmp_path, delayed):
+    journal = journal_at(tmp_path / "journal", delayed, 5)
+    tracker = mcnet.Tracker.from_journal(journal)
+    scores, field = np.linspace(0.05, 0.5, 20), ["v0"] * 20
+    before = tracker.predict(scores, field)
+    # One more count of an old period changes what is believed of all recent ones.
+    journal_at(tmp_path / "journal", delayed, 6)
+    again = tracker.follow(journal).predict(scores, field)
+    np.testing.assert_array_equal(again, mcnet.Tracker.from_journal(journal).predict(scores, field))
+    assert not np.array_equal(before, again)
+    ignoring = mcnet.Tracker()
+    for period, sketch in journal.sketches(corrected=False):
+        ignoring.update_sketch(sketch, period)
+    truth = delayed.period(7)
+    ratio = [np.sum(t.predict(truth.score, truth.field)) / truth.label.sum() for t in (tracker, ignoring)]
+    assert abs(np.log(ratio[0])) < abs(np.log(ratio[1]))
+
+
+class Listener:
+    """Stands in for the tracker, and writes down what it is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def predict(self, scores, field=None):
+        return scores
+
+    def update_sketch(self, sketch, period=None):
+        self.told.append((period, sketch))
+
+
+@pytest.mark.parametrize("delay", [0, 2])
+def test_a_backtest_tells_only_what_was_known_then(tmp_path, delayed, delay):
+    told = []
+    for now in (6, 9):
+        listener = Listener()
+        journal = journal_at(tmp_path / f"until {now}", delayed, now)
+        mcnet.backtest(journal, methods=[], delay=delay, tracker=lambda listener=listener: listener)
+        told.append(listener.told)
+    assert len(told[0]) == 6 - delay
+    assert told[1][: 6 - delay] == told[0]  # counts that came later change nothing
+    assert told[0][0][1] != next(journal.sketches())[1]
+
+
+def test_what_was_known_by_a_moment_is_what_the_journal_said_then(tmp_path, delayed):
+    late = journal_at(tmp_path / "late", delayed, 9)
+    known = KnownCounts(late, {str(t): float(t) for t in range(10)})
+    for now in (2, 6):
+        then = journal_at(tmp_path / f"until {now}", delayed, now)
+        arrival = known.arrival(float(now))
+        np.testing.assert_array_equal(arrival.share, then.arrival().share)
+        for period, sketch in then.sketches():
+            assert known.sketch(period, float(now), arrival) == sketch
+        assert known.sketch(str(now + 1), float(now), arrival) is None

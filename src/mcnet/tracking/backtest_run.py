@@ -25,6 +25,7 @@ from mcnet.tracking.backtest_judge import judged_period
 from mcnet.tracking.backtest_memories import RunningMemory, parse_memories
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.journal_files import locked
+from mcnet.tracking.known_counts import KnownCounts
 from mcnet.tracking.period import elapsed_periods
 from mcnet.tracking.replay import past_digests
 
@@ -147,19 +148,37 @@ class _State:
                 return
 
     def revealed(self, journal: Journal, periods: Sequence[str]) -> Iterator[tuple[int, str, Sketch]]:
-        """Yield each period after the labels that are known by then were revealed, one pass over the journal."""
+        """Yield each period after the labels that are known by then were revealed, one pass over the journal.
+
+        Where positives arrive late, a period is revealed as it was counted by then, corrected by what was known by then
+        of their arrival; it is judged by its latest count.
+        """
         positions = _positions(periods)
+        counts = KnownCounts(journal, dict(zip(periods, positions.tolist(), strict=True)))
         waiting: deque[tuple[int, str, Sketch]] = deque()
         for place, (period, whole) in enumerate(journal.sketches()):
-            sketch = whole if whole.contexts.names == self.plan.fields else whole.only(*self.plan.fields)
+            now = float(positions[place]) - 1.0
+            arrival = counts.arrival(now) if counts.has_ages else None
             while waiting and positions[waiting[0][0]] < positions[place] - self.plan.delay - HALF_A_PERIOD:
-                past, name, rows = waiting.popleft()
+                past, name, final = waiting[0]
+                rows = self._chosen(counts.sketch(name, now, arrival)) if counts.has_ages else final
+                if rows is None:
+                    break  # not counted yet; later periods wait, too
+                waiting.popleft()
                 for memory in self.memories:
                     memory.learn(rows, float(positions[past]))
                 if past >= self.tracker.learnt:
                     self.tracker.learn(rows, name)
+            sketch = self._chosen(whole)
+            assert sketch is not None
             yield place, period, sketch
             waiting.append((place, period, sketch))
+
+    def _chosen(self, sketch: Sketch | None) -> Sketch | None:
+        """Return a sketch with the fields of the plan."""
+        if sketch is None or sketch.contexts.names == self.plan.fields:
+            return sketch
+        return sketch.only(*self.plan.fields)
 
     def judged(self, sketch: Sketch) -> dict[str, Any]:
         """Return how all forecasters did on a period."""

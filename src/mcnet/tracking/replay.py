@@ -33,10 +33,15 @@ def follow_journal(journal: Journal, learner: Learner, afresh: Callable[[], Lear
 
 
 def past_digests(journal: Journal) -> dict[str, str]:
-    """Return, for each period in order, a digest of the rows of this and all earlier periods."""
+    """Return, for each period in order, a digest of the rows of this and all earlier periods.
+
+    Where positives are still missing, it is also one of the share that is believed to have arrived.
+    """
     found: dict[str, list[str]] = defaultdict(list)
+    arrival = journal.arrival()
     for entry in journal.entries():
-        found[entry.period].append(entry.digest)
+        arrived = (1.0, 0.0) if arrival is None else arrival.at(entry.age)
+        found[entry.period].append(entry.digest if arrived[0] == 1.0 else f"{entry.digest} {arrived}")
     result, before = {}, ""
     for period in sorted_periods(list(found)):
         text = "\n".join([before, period, *sorted(found[period])])
