@@ -6,6 +6,7 @@ import json
 import math
 import os
 import platform
+import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from benchmarks.measure import DATA, machine
 PAGE = Path(__file__).parent / "RESULTS.md"
 PLOTS = Path(__file__).parent / "plots"
 KEPT = DATA / "results"
+NO_PEER = "none was run"
 _COLOURS = ("#0b5fa5", "#c2410c", "#15803d", "#7c3aed", "#b45309", "#be123c", "#0e7490", "#4d7c0f", "#64748b")
 
 
@@ -52,8 +54,27 @@ def keep(part: str, text: str, full: bool, figures: Any = None) -> None:
 
 
 def write_page(order: Sequence[str], goals: str) -> None:
-    """Put the kept sections together, below what they were to show."""
-    sections = [(KEPT / f"{part}.md").read_text() for part in order if (KEPT / f"{part}.md").exists()]
+    """Put the kept sections into the page, below what they were to show; sections of other runs stay as they are."""
+    old = _sections(PAGE.read_text()) if PAGE.exists() else {}
+    kept = [(KEPT / f"{part}.md").read_text() for part in order if (KEPT / f"{part}.md").exists()]
+    new = {title: text for part in kept for title, text in _sections(part).items()}
+    if not old or peer_versions() != NO_PEER:
+        new |= _sections(_head()) | _sections(goals)
+    PAGE.write_text("\n\n".join(text.strip() for text in (old | new).values()) + "\n")
+    print(f"wrote {PAGE.name}")
+
+
+def _sections(page: str) -> dict[str, str]:
+    """Return the sections of a page by their headings; what is above the first one has the heading ""."""
+    found: dict[str, str] = {}
+    for text in re.split(r"(?m)^(?=#{1,2} )", page):
+        if text.strip():
+            title = text.splitlines()[0]
+            found["" if title.startswith("# ") else title] = text
+    return found
+
+
+def _head() -> str:
     date = datetime.now(UTC).strftime("%Y-%m-%d")
     head = f"""# Results
 
@@ -71,8 +92,7 @@ A dash, or a method that is not in a table, means that the run was stopped befor
 those with a figure in that very column, and says nothing on the others. A resumed run adds to the figures of
 earlier ones.
 """
-    PAGE.write_text("\n".join([head, goals, *sections]))
-    print(f"wrote {PAGE.name}")
+    return head
 
 
 def peer_versions() -> str:
@@ -83,7 +103,7 @@ def peer_versions() -> str:
         for job in figures if isinstance(figures, list) else []:
             if job["peer"] != "mcnet" and "versions" in job:
                 found[job["peer"]] = ", ".join(f"{name} {version}" for name, version in job["versions"].items())
-    return "; ".join(found.values()) or "none was run"
+    return "; ".join(found.values()) or NO_PEER
 
 
 def memory_size() -> float:

