@@ -16,7 +16,7 @@ from benchmarks.peers.environments import interpreter, variables
 from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihoods
 
 ALPHA = 0.01
-LEVEL_SHARE = 0.6
+LEVEL_SHARE = 0.7
 """The part of alpha that the monitor gives to the level of all rows."""
 PROBABILITY = np.linspace(0.005, 0.05, 6)
 POSITIVES = 1_000
@@ -94,12 +94,16 @@ def delays(worlds: int) -> str:
 def probcal_delays(worlds: int) -> str:
     """Return what the monitor of probcal 0.4 does on the same kind of days; it reads rows, so few worlds are run."""
     lines = []
+    try:
+        python = interpreter("probcal")
+    except (OSError, subprocess.CalledProcessError):
+        return "probcal could not be installed when this was run."
     for name, over, effect, days in (
         ("10 % over-prediction", 1.1, 0.0, 15),
         ("5 % over-prediction", 1.05, 0.0, 25),
         ("calibrated, period effects of 0.1", 1.0, 0.1, 10),
     ):
-        words = [str(interpreter("probcal")), str(SCRIPT), *map(str, (over, effect, days, worlds))]
+        words = [str(python), str(SCRIPT), *map(str, (over, effect, days, worlds))]
         done = subprocess.run(words, env=variables("probcal"), capture_output=True, text=True, check=True)
         found = np.array([np.inf if alarm is None else alarm for alarm in json.loads(done.stdout)])
         middle, late = (f"{np.quantile(found, q, method='higher'):.0f}" for q in (0.5, 0.95))
@@ -110,12 +114,12 @@ def probcal_delays(worlds: int) -> str:
 
 
 def main(full: bool = False) -> None:
-    worlds = 1_000 if full else 200
+    worlds, delayed = (1_000, 500) if full else (200, 200)
     text = (
-        f"## Monitor\n\nα = {ALPHA:g}, {POSITIVES:,} positives per day, {worlds:,} worlds. False alarms of the level "
+        f"## Monitor\n\nα = {ALPHA:g}, {POSITIVES:,} positives per day, {worlds:,} worlds ({delayed:,} for delays). False alarms of the level "
         f"with the whole of α, in a year of calibrated days:\n\n{false_alarms(worlds)}\n\nDays until over-prediction "
         f"that begins on the first watched day is found, with the part of α that the level has ({LEVEL_SHARE:g}):\n\n"
-        f"{delays(worlds)}\n\nThe monitor of probcal 0.4, α = {ALPHA:g}:\n\n{probcal_delays(100 if full else 20)}"
+        f"{delays(delayed)}\n\nThe monitor of probcal 0.4, α = {ALPHA:g}:\n\n{probcal_delays(20 if full else 5)}"
     )
     report.keep("monitoring", text, full)
 

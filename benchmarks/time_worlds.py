@@ -14,8 +14,8 @@ from benchmarks import report
 from mcnet.datasets.worlds import WORLDS, World, WorldName, WorldPeriod, make_world
 
 PERIODS, FIRST_JUDGED, EVERY = 100, 40, 3
-SEEDS, QUICK_SEEDS = 8, 2
-OTHER_SEEDS, QUICK_OTHER_SEEDS = 3, 1
+SEEDS, QUICK_SEEDS = 6, 2
+OTHER_SEEDS, QUICK_OTHER_SEEDS = 2, 1
 REPEATED: tuple[WorldName, ...] = ("still", "day-effects", "jump")
 """Worlds for which a figure was asked: more seeds."""
 JUMP_AT, AFTER = 60, (1, 2, 3, 4, 5, 10)

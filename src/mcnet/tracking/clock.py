@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcnet.errors import InputError
-from mcnet.tracking.period import period_position, period_text, sorted_periods
+from mcnet.tracking.period import is_moment, period_position, period_text, sorted_periods
 
 __all__ = ["Clock"]
 
@@ -60,13 +60,21 @@ class Clock:
                     # The one just made may be the first of many.
                     rarest = min((s for s in self.steps if s != step), key=lambda s: (self.steps[s], -s))
                     del self.steps[rarest]
-                length = min(self.steps, key=lambda s: (-self.steps[s], s))
-                elapsed = step / length
+                elapsed = step / self._length()
         self.last = text
         self.ticks += 1
         elapsed += self.waiting
         self.waiting = 0.0
         return elapsed
+
+    def _length(self) -> float:
+        """Return the most frequent step, the shortest of equally frequent ones."""
+        return min(self.steps, key=lambda step: (-self.steps[step], step))
+
+    @property
+    def period_seconds(self) -> float | None:
+        """The length of a period in seconds; None if periods are no moments, or too few to tell."""
+        return self._length() if self.steps and self.last is not None and is_moment(self.last) else None
 
     def state(self) -> dict[str, Any]:
         """Return the state as JSON-able values."""

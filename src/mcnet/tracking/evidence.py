@@ -25,7 +25,7 @@ __all__ = ["Evidence", "Marginals", "PeriodLikelihood", "PeriodLikelihoods"]
 
 # Shifts of the logit that the alternative considers, and how probable each is before any data.
 _SIZES = 0.02 * 1.5 ** np.arange(11)
-_SIZE_WEIGHTS = np.array([0.04, 0.08, 0.17, 0.14, 0.2, 0.12, 0.08, 0.06, 0.05, 0.03, 0.03])
+_SIZE_WEIGHTS = np.array([0.02, 0.05, 0.27, 0.14, 0.24, 0.10, 0.06, 0.04, 0.03, 0.025, 0.025])
 _SHIFTS = np.concatenate([-_SIZES[::-1], _SIZES])
 _SHIFT_WEIGHTS = 0.5 * np.concatenate([_SIZE_WEIGHTS[::-1], _SIZE_WEIGHTS])
 # The numerator is a mixture over few standard deviations of the period effect, the denominator a maximum over many: a
@@ -35,7 +35,7 @@ _MIXED_WEIGHTS = np.array([0.6, 0.1, 0.1, 0.1, 0.1])
 _NULL_EFFECTS = np.concatenate([[0.0], 0.004 * 1.15 ** np.arange(41)])
 # Miscalibration is there from the start with this probability; else it begins in the n-th period with probability
 # 1/(n + _PATIENCE) if it has not begun before.
-_FROM_THE_START = 0.5
+_FROM_THE_START = 0.6
 _PATIENCE = 10.0
 _NEWTON_STEPS, _SMALL_STEP = 8, 1e-7
 _NODES = np.concatenate([-np.geomspace(3.0, 0.02, 30), [0.0], np.geomspace(0.02, 3.0, 30)])

@@ -22,6 +22,8 @@ __all__ = ["Forecast", "balanced_level", "compiled"]
 _EVEN_KNOTS = np.arange(-16.0, 16.5, 0.5)
 """Knots besides those of the experts, for where these are cut off: what few rows cannot tell from 0 or 1."""
 
+_ARRAYS = ("candidates", "belief", "stack", "seasonal")
+
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
@@ -37,6 +39,8 @@ class Forecast:
     belief: FloatArray
     stack: FloatArray
     centre: float
+    seasonal: FloatArray
+    """The offset that each season expects of the period that it is for, in logits."""
     position: float
     """When it was made, in periods since the first."""
 
@@ -72,7 +76,7 @@ class Forecast:
     def state(self, experts: list[Expert | None]) -> dict[str, Any]:
         """Return the forecast as JSON-able values; experts are named by their places in a list."""
         places = {id(expert): place for place, expert in enumerate(experts)}
-        arrays = {"candidates": self.candidates, "belief": self.belief, "stack": self.stack}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
         return {
             "experts": [None if expert is None else places[id(expert)] for expert in self.experts],
             "centre": self.centre,
@@ -83,9 +87,10 @@ class Forecast:
     @staticmethod
     def restored(state: dict[str, Any], experts: list[Expert]) -> "Forecast":
         """Return the forecast that `state` described."""
-        candidates, belief, stack = (np.array(state[name], float) for name in ("candidates", "belief", "stack"))
+        candidates, belief, stack, seasonal = (np.array(state[name], float) for name in _ARRAYS)
         chosen = tuple(None if place is None else experts[place] for place in state["experts"])
-        return Forecast(chosen, candidates, belief, stack, float(state["centre"]), float(state["position"]))
+        centre, position = float(state["centre"]), float(state["position"])
+        return Forecast(chosen, candidates, belief, stack, centre, seasonal, position)
 
 
 def compiled(forecast: Forecast, contexts: Contexts, limit: float) -> Curves:

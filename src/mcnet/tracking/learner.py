@@ -21,7 +21,8 @@ from mcnet.tracking.coming_period import ComingPeriod
 from mcnet.tracking.effects import EffectVariance
 from mcnet.tracking.forecast import Forecast, balanced_level, compiled
 from mcnet.tracking.memories import Memory, coarse
-from mcnet.tracking.stack import Stack
+from mcnet.tracking.seasons import Seasons, season_lengths
+from mcnet.tracking.stack import Stack, coefficients
 from mcnet.tracking.switching import first_belief, insert_memory, learnt_belief
 from mcnet.version import __version__
 
@@ -64,6 +65,7 @@ class Learner:
     memories: list[Memory] = field(default_factory=list)
     stack: Stack = field(init=False)
     belief: FloatArray = field(init=False)
+    seasons: Seasons = field(default_factory=Seasons.none)
     clock: Clock = field(default_factory=Clock)
     position: float = 0.0
     """The last period's place in time, in periods since the first."""
@@ -87,7 +89,7 @@ class Learner:
         """Start with empty memories, equal weights and the prior belief."""
         half_lives = SHORTEST_MEMORIES if self.given_memories is None else self.given_memories
         self.memories = self.memories or [Memory(half_life) for half_life in (*half_lives, np.inf)]
-        self.stack = Stack.equal(len(self.memories) + 1)
+        self.stack = Stack.begun(len(self.memories) + 1)
         self.belief = self.prior_belief()
 
     @property
@@ -147,6 +149,7 @@ class Learner:
         self.position += elapsed if self.learnt else 0.0
         self.journal_digest = None
         self.learnt += 1
+        self.seasons = self.seasons.of_lengths(season_lengths(self.clock.period_seconds))
         forecast = self._forecast_for_now()
         if forecast is not None:
             self._judge(forecast, new, elapsed)
@@ -190,9 +193,22 @@ class Learner:
         self.judgement = Judgement(
             overdispersion, losses[:-1] / new.total_weight, float(losses[-1]) / new.total_weight, new.total_weight
         )
-        tempered = {"overdispersion": overdispersion, "elapsed": elapsed}
-        self.belief = learnt_belief(self.belief, losses[:-1], self.prior_belief(), **tempered)
-        self.stack.learn(features[:, :-1], weight, positives, centre=forecast.centre, at=forecast.stack, **tempered)
+        self.belief = learnt_belief(
+            self.belief, losses[:-1], self.prior_belief(), overdispersion=overdispersion, elapsed=elapsed
+        )
+        self.stack.learn(
+            features[:, :-1],
+            weight,
+            positives,
+            centre=forecast.centre,
+            seasonal=forecast.seasonal,
+            at=forecast.stack,
+            overdispersion=overdispersion,
+            elapsed=elapsed,
+        )
+        level = balanced_level(features[:, len(forecast.experts) - 1], new, LEVEL_VARIANCE)
+        information_of_level = 1.0 / (self.level_effect.value + 1.0 / max(float(whole[0]), 1e-9))
+        self.seasons = self.seasons.learnt(self.position, elapsed, level, information_of_level)
 
     def _lengthen(self) -> None:
         """Add a longer memory, so far the same as everything, with the same evidence."""
@@ -216,9 +232,10 @@ class Learner:
         assert rows is not None
         rate = (rows.total_positives + 0.5) / (rows.total_weight + 1.0)
         centre = float(np.log(rate) - np.log1p(-rate))
-        stack = np.append(self.stack.weights, centre * (1.0 - self.stack.weights.sum()))
-        candidates = np.vstack([everything, stack, unit[number], unit[: number - 1], *levels])
-        return Forecast(tuple(experts), candidates, self.belief, self.stack.weights, centre, self.position)
+        seasonal = self.seasons.offsets(self.position + 1.0 + self.delay)
+        stacks = [coefficients(weights, centre, seasonal) for weights in (self.stack.weights, self.stack.careful)]
+        candidates = np.vstack([everything, *stacks, unit[number], unit[: number - 1], *levels])
+        return Forecast(tuple(experts), candidates, self.belief, self.stack.weights, centre, seasonal, self.position)
 
     def _level(self, memory: Memory) -> float:
         """Return the constant that balances the curves of everything on the rows of a memory."""

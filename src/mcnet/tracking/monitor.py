@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Alarm", "Monitor"]
 
 _FORMAT = "mcnet monitor"
-_OVERALL, _SLOPE, _VALUES = 0.6, 0.1, 0.3
+_OVERALL, _SLOPE, _VALUES = 0.7, 0.07, 0.23
 """How the chance of a false alarm is shared out: to the level of all rows, their slope, and all field values."""
 
 

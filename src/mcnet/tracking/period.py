@@ -76,6 +76,11 @@ def _kind(text: str) -> str:
     return "moments" if _MOMENT.fullmatch(text) else "labels"
 
 
+def is_moment(text: str) -> bool:
+    """Tell whether a canonical period is a moment, not a number or a label."""
+    return _kind(text) == "moments"
+
+
 def _position(text: str, kind: str) -> float:
     """Return where a period lies on a line: its number, or its seconds since 1970."""
     if kind == "whole numbers":

@@ -6,12 +6,12 @@ from mcnet._shared.typing import FloatArray
 
 __all__ = ["candidate_names", "first_belief", "insert_memory", "learnt_belief"]
 
-SWITCH_CHANCE = 0.01
+SWITCH_CHANCE = 0.005
 """The chance per period that another candidate becomes the right one."""
-PRIOR_EVERYTHING, PRIOR_STACK, PRIOR_OTHERS = 0.60, 0.25, 0.15
-"""The prior belief in everything, in the stack, and in all other candidates together."""
-BEFORE_MEMORIES = 3
-"""Everything, the stack and the base scores come before the candidates that are one memory each."""
+PRIOR_EVERYTHING, PRIOR_STACK, PRIOR_CAREFUL, PRIOR_OTHERS = 0.65, 0.10, 0.15, 0.10
+"""The prior belief in everything, in the stack, in the careful stack, and in all other candidates together."""
+BEFORE_MEMORIES = 4
+"""Everything, both stacks and the base scores come before the candidates that are one memory each."""
 
 
 def candidate_names(half_lives: list[float], levels: int) -> list[str]:
@@ -19,6 +19,7 @@ def candidate_names(half_lives: list[float], levels: int) -> list[str]:
     return [
         "everything",
         "stack",
+        "careful stack",
         "base scores",
         *(f"memory {half_life:g}" for half_life in half_lives),
         *(f"level {half_life:g}" for half_life in half_lives[:levels]),
@@ -28,7 +29,7 @@ def candidate_names(half_lives: list[float], levels: int) -> list[str]:
 def first_belief(memories: int, levels: int) -> FloatArray:
     """Return the prior belief with so many memories that forget and so many of which move the level alone."""
     others = 1 + memories + levels
-    return np.array([PRIOR_EVERYTHING, PRIOR_STACK, *[PRIOR_OTHERS / others] * others])
+    return np.array([PRIOR_EVERYTHING, PRIOR_STACK, PRIOR_CAREFUL, *[PRIOR_OTHERS / others] * others])
 
 
 def learnt_belief(

@@ -32,6 +32,7 @@ class TrackerExplanation:
     - weight of curves, weight of level: the share that each memory and the base scores have in what is served;
     - belief: the probability that each candidate is the right forecast;
     - stack: the weights inside the candidate of that name;
+    - season: by how many logits the stack moves the level of the coming period for its place in the day or the week;
     - period effects: standard deviations in logits, and how many rows of the last period count as one independent row;
     - loss of the last period: the log-loss of what was served, and of each candidate;
     - change: the mean served logit of each context at its recent rows.
@@ -128,7 +129,11 @@ def explained(learner: Learner) -> TrackerExplanation:
     add("weight of curves", memories, of_curves, was_curves)
     add("weight of level", memories, of_level, was_level)
     add("belief", candidates, latest.belief, None if previous is None else previous.belief)
-    add("stack", memories, latest.stack, None if previous is None else previous.stack)
+    number = len(memories)
+    add("stack", memories, latest.stack[:number], None if previous is None else previous.stack[:number])
+    seasons = [f"season of {length} periods" for length in learner.seasons.lengths if length]
+    expected = latest.stack[number:] * latest.seasonal
+    add("season", seasons, expected[np.array(learner.seasons.lengths) > 0])
     effects = {
         "level of a period": float(np.sqrt(learner.level_spread.value)),
         "value within a period": float(np.sqrt(learner.value_spread.value)),

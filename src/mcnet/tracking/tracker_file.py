@@ -24,6 +24,7 @@ from mcnet.tracking.forecast import Forecast
 from mcnet.tracking.journal_entries import sketch_digest
 from mcnet.tracking.learner import Judgement, Learner
 from mcnet.tracking.memories import Memory
+from mcnet.tracking.seasons import Seasons
 from mcnet.tracking.stack import Stack
 
 __all__ = ["load_tracker", "save_tracker"]
@@ -82,6 +83,7 @@ def _document(learner: Learner, files: list[str | None]) -> dict[str, Any]:
             for memory, file in zip(learner.memories, files, strict=True)
         ],
         "stack": learner.stack.state(),
+        "seasons": learner.seasons.state(),
         "belief": learner.belief.tolist(),
         "clock": learner.clock.state(),
         "position": learner.position,
@@ -134,6 +136,7 @@ def _learner(document: Mapping[str, Any], folder: Path) -> Learner:
         [_memory(state, folder, experts) for state in document["memories"]],
     )
     learner.stack = Stack.restored(document["stack"])
+    learner.seasons = Seasons.restored(document["seasons"])
     learner.belief = np.array(document["belief"], dtype=np.float64)
     learner.clock = Clock.restored(document["clock"])
     learner.position, learner.learnt = float(document["position"]), int(document["learnt"])
