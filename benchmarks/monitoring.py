@@ -116,7 +116,8 @@ def probcal_delays(worlds: int) -> str:
 def main(full: bool = False) -> None:
     worlds, delayed = (1_000, 500) if full else (200, 200)
     text = (
-        f"## Monitor\n\nα = {ALPHA:g}, {POSITIVES:,} positives per day, {worlds:,} worlds ({delayed:,} for delays). False alarms of the level "
+        f"## Monitor\n\nα = {ALPHA:g}, {POSITIVES:,} positives per day, {worlds:,} worlds "
+        f"({delayed:,} for delays). False alarms of the level "
         f"with the whole of α, in a year of calibrated days:\n\n{false_alarms(worlds)}\n\nDays until over-prediction "
         f"that begins on the first watched day is found, with the part of α that the level has ({LEVEL_SHARE:g}):\n\n"
         f"{delays(delayed)}\n\nThe monitor of probcal 0.4, α = {ALPHA:g}:\n\n{probcal_delays(20 if full else 5)}"

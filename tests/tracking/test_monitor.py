@@ -9,7 +9,7 @@ from mcnet.calibrators.platt import Platt
 from mcnet.errors import FileFormatError, InputError
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihood, PeriodLikelihoods
-from mcnet.tracking.monitor import Monitor
+from mcnet.tracking.monitor import _OVERALL, Monitor
 
 
 def counts(rng, positives=1000, effect=0.0, ratio=1.0, cells=6):
@@ -119,7 +119,7 @@ def test_over_prediction_is_found_in_time(ratio, most):
             evidence.learn(day)
         for day in days(1000 + seed, 40, ratio=ratio):
             evidence.update(day)
-            if evidence.log_value >= np.log(100 / 0.6):
+            if evidence.log_value >= np.log(100 / _OVERALL):
                 break
         needed.append(evidence.periods)
     assert np.median(needed) <= most
