@@ -17,7 +17,16 @@ from mcnet.plots.svg import small_curves
 if TYPE_CHECKING:
     from mcnet.model.model import CalibrationModel
 
-__all__ = ["POOLED", "fitted_model", "inline_lines", "model_card", "plot_lines", "prepare_lines"]
+__all__ = [
+    "POOLED",
+    "fitted_model",
+    "inline_lines",
+    "largest_lines",
+    "model_card",
+    "plot_lines",
+    "prepare_lines",
+    "score_range",
+]
 
 POOLED = "pooled"
 _LINE_POINTS = 160
@@ -64,21 +73,21 @@ def plot_lines(calibrator: Any, field: Any = None) -> Any:
     """Show the pooled curve and those of the largest contexts as a Plotly figure, or the curve of one field value."""
     model = fitted_model(calibrator)
     if field is None:
-        return as_plotly(draw_curves(_largest_lines(calibrator, _MOST_CURVES)))
+        return as_plotly(draw_curves(largest_lines(calibrator, _MOST_CURVES)))
     contexts = _context(model, field) if model.fields else None
-    return as_plotly(draw_curves(prepare_lines(calibrator, contexts, _range(model))))
+    return as_plotly(draw_curves(prepare_lines(calibrator, contexts, score_range(model))))
 
 
 def inline_lines(model: "CalibrationModel") -> str:
     """Return the pooled curve and those of the largest contexts as a small SVG."""
-    return small_curves(_largest_lines(model, _MOST_CURVES_INLINE))
+    return small_curves(largest_lines(model, _MOST_CURVES_INLINE))
 
 
-def _largest_lines(calibrator: Any, shown: int) -> list[Line]:
+def largest_lines(calibrator: Any, shown: int) -> list[Line]:
     """Return the pooled curve, and those of the contexts with the most weight in the fit."""
     model = fitted_model(calibrator)
     contexts = _largest(model, shown) if model.fields else None
-    return prepare_lines(calibrator, contexts, _range(model), pooled=True)
+    return prepare_lines(calibrator, contexts, score_range(model), pooled=True)
 
 
 def _largest(model: "CalibrationModel", shown: int) -> Contexts:
@@ -94,7 +103,8 @@ def _largest(model: "CalibrationModel", shown: int) -> Contexts:
     return found.subset(order)
 
 
-def _range(model: "CalibrationModel") -> tuple[float, float]:
+def score_range(model: "CalibrationModel") -> tuple[float, float]:
+    """Return the lowest and the highest score of the fit, as far as the model's history tells."""
     return model.provenance.get("lowest_score", 0.001), model.provenance.get("highest_score", 0.999)
 
 

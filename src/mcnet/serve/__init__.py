@@ -4,5 +4,6 @@
 - A request: `service` (one worker's application), `request`, `routes`, `handlers`, `problem` (errors).
 - Predictions: `calibrate` (JSON), `arrow`, `inference` (Open Inference Protocol), `rows`. What predicts: `served` (one
   version), `versions` (the current one, swapped as a whole).
+- For people: `pages` (dashboard, list of requests), `state` (what the dashboard shows), `openapi`.
 - Feedback: `feedback`. Counting: `board` (numbers shared by the workers), `metrics` (Prometheus), `loop_status`.
 """

@@ -1,6 +1,6 @@
 """`POST /calibrate` in plain JSON: columns, one row, or records."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -35,6 +35,7 @@ class Answer(msgspec.Struct, omit_defaults=True):
 Record = dict[str, Value]
 _decoder: msgspec.json.Decoder[Question | list[Record]] = msgspec.json.Decoder(Question | list[Record])
 _encode = msgspec.json.Encoder().encode
+_NOTHING: Any = object()
 
 
 def answer_json(served: Served, body: bytes, most_rows: int, numbers: Numbers) -> bytes:
@@ -48,18 +49,20 @@ def answer_json(served: Served, body: bytes, most_rows: int, numbers: Numbers) -
     numbers : where the rows are counted.
     """
     question = _decoder.decode(body)
-    if isinstance(question, list):
+    if type(question) is list:
         question = _columns(served, question, most_rows)
-    single = not isinstance(question.score, list)
-    score = question.score if isinstance(question.score, list) else [question.score]
-    if len(score) == 1 and question.interval is None:
-        found = _one_row(served, question, score[0], single, numbers)
+    assert isinstance(question, Question)
+    score = question.score
+    single = type(score) is not list
+    if question.interval is None and (single or len(score) == 1):  # type: ignore[arg-type]
+        found = _one_row(served, question, single, numbers)
         if found is not None:
-            form = b'{"calibrated":%r,"version":"%s"}' if single else b'{"calibrated":[%r],"version":"%s"}'
-            return form % (found, served.name.encode())
-    check_rows(len(score), most_rows)
+            form = b'{"calibrated":%r,"version":"%b"}' if single else b'{"calibrated":[%r],"version":"%b"}'
+            return form % (found, served.name_bytes)
+    rows = score if isinstance(score, list) else [score]
+    check_rows(len(rows), most_rows)
     columns = _as_columns(served, question.field, single)
-    result = calibrate_rows(served, numbers, score, columns, score_type=question.score_type, interval=question.interval)
+    result = calibrate_rows(served, numbers, rows, columns, score_type=question.score_type, interval=question.interval)
     calibrated: list[float] = result.calibrated.tolist()
     answer = Answer(calibrated[0] if single else calibrated, served.name)
     if result.low is not None and result.high is not None:
@@ -68,33 +71,30 @@ def answer_json(served: Served, body: bytes, most_rows: int, numbers: Numbers) -
     return _encode(answer)
 
 
-def _one_row(served: Served, question: Question, score: float, single: bool, numbers: Numbers) -> float | None:
+def _one_row(served: Served, question: Question, single: bool, numbers: Numbers) -> float | None:
     """Return the answer to the usual question, one row with all its fields; None if it needs a closer look."""
-    field, names = question.field, served.model.fields
-    if not names:
-        if field is not None:
+    field, names = question.field, served.fields
+    row: tuple[Value, ...] | None = None
+    if names:
+        if field is None or len(field) != len(names):
             return None
-        found = served.model.predict_one(score, None, score_type=question.score_type)
-        numbers.rows(1, 0)
-        return found
-    if field is None or len(field) != len(names):
-        return None
-    values = []
-    for name in names:
-        if name not in field:
-            return None
-        value = field[name]
-        if isinstance(value, list):
-            if single or len(value) != 1:
+        values: list[Any] = []
+        for name in names:
+            value = field.get(name, _NOTHING)
+            if single:
+                if value is _NOTHING or type(value) is list:
+                    return None
+                values.append(value)
+            elif type(value) is list and len(value) == 1:
+                values.append(value[0])
+            else:
                 return None
-            values.append(value[0])
-        elif single:
-            values.append(value)
-        else:
-            return None
-    row = tuple(values)
-    found = served.model.predict_one(score, row, score_type=question.score_type)
-    numbers.rows(1, served.unseen(row))
+        row = tuple(values)
+    elif field is not None:
+        return None
+    score: Any = question.score
+    found = served.model.predict_one(score if single else score[0], row, score_type=question.score_type)
+    numbers.rows(1, 0 if row is None else served.unseen(row))
     return found
 
 

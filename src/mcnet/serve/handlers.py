@@ -12,11 +12,14 @@ from mcnet.serve.feedback import Inbox
 from mcnet.serve.inference import BINARY_HEADER, answer_inference, model_metadata, server_metadata
 from mcnet.serve.loop_status import LoopStatus
 from mcnet.serve.metrics import METRICS_TYPE, metrics_text
+from mcnet.serve.openapi import describe
+from mcnet.serve.pages import dashboard, docs
 from mcnet.serve.problem import Problem
 from mcnet.serve.request import JSON, Request, Response
 from mcnet.serve.routes import Route
 from mcnet.serve.served import Served
 from mcnet.serve.settings import Settings
+from mcnet.serve.state import State, curves_document
 from mcnet.serve.versions import ServedVersions
 from mcnet.version import __version__
 
@@ -41,6 +44,7 @@ class Handlers:
         self.versions = versions
         self.inbox = Inbox(settings, board.own)
         self.status = LoopStatus(settings.registry)
+        self.state = State(settings, board, versions, self.status)
 
     def close(self) -> None:
         """Finish what was taken in."""
@@ -55,6 +59,11 @@ class Handlers:
             Route("POST", "/versions/{version}/promote", "versions", self.promote, changes=True),
             Route("POST", "/rollback", "versions", self.rollback, changes=True),
             Route("POST", "/reload", "versions", self.reload, changes=True),
+            Route("GET", "/", "dashboard", self.dashboard),
+            Route("GET", "/docs", "dashboard", self.docs),
+            Route("GET", "/openapi.json", "dashboard", self.openapi),
+            Route("GET", "/status", "dashboard", self.show_state),
+            Route("GET", "/curves", "dashboard", self.curves),
             Route("GET", "/metrics", "metrics", self.metrics),
             Route("GET", "/v2", "health", self.server),
             Route("GET", "/v2/health/live", "health", self.live),
@@ -162,6 +171,31 @@ class Handlers:
             said = f"the current version of the registry was refused, and {self.versions.current.name} serves on: "
             raise Problem(409, said + refused["reason"])
         return Response.json({"version": wanted or self.versions.current.name, "workers": served})
+
+    # -- for people -----------------------------------------------------------------------------------------------
+
+    async def dashboard(self, request: Request) -> Response:
+        """Show the dashboard."""
+        return dashboard()
+
+    async def docs(self, request: Request) -> Response:
+        """Show the list of requests."""
+        return docs()
+
+    async def openapi(self, request: Request) -> Response:
+        """Describe the service for programs."""
+        return Response.json(describe())
+
+    async def show_state(self, request: Request) -> Response:
+        """Tell what the dashboard shows."""
+        request.query()
+        return Response.json(await asyncio.to_thread(self.state.document))
+
+    async def curves(self, request: Request) -> Response:
+        """Tell the curves that are served."""
+        served = self.versions.current
+        asked = request.query(*served.fields)
+        return Response.json(await asyncio.to_thread(curves_document, served, asked))
 
     # -- health ---------------------------------------------------------------------------------------------------
 

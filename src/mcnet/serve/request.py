@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -10,7 +11,7 @@ import msgspec
 from mcnet.serve.problem import PROBLEM_TYPE, Problem
 from mcnet.serve.settings import Limits
 
-__all__ = ["HTML", "JSON", "Headers", "Request", "Response", "read_body"]
+__all__ = ["HTML", "JSON", "BodyReader", "Headers", "Request", "Response"]
 
 Headers = list[tuple[str, str]]
 
@@ -74,42 +75,75 @@ class Response:
         return Response(problem.status, headers, _encode(problem.document()))
 
 
-async def read_body(headers: Any, protocol: Any, limits: Limits) -> bytes:
-    """Return the body of a request; refuse one that is too large, or comes too slowly.
+class BodyReader:
+    """Reads bodies, and refuses those that are too large or come too slowly.
 
-    A body of known length is refused before it is read, one of unknown length as soon as it is too large.
+    A timer for each request would cost more than the usual request itself. So the requests whose bodies are being read
+    are in one table, and one task looks at it now and then.
+
+    Parameters
+    ----------
+    limits : the largest body, and how long it may take.
     """
-    length = headers.get("content-length")
-    if length is None and headers.get("transfer-encoding") is None:
-        return b""
-    if length is not None:
-        if not length.isdigit():
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._reading: dict[asyncio.Task[Any], float] = {}
+        self._late: set[asyncio.Task[Any]] = set()
+
+    async def read(self, headers: Any, protocol: Any) -> bytes:
+        """Return the body of a request.
+
+        A body of known length is refused before it is read, one of unknown length as soon as it is too large.
+        """
+        length = headers.get("content-length")
+        if length is None:
+            if headers.get("transfer-encoding") is None:
+                return b""
+        elif not length.isdecimal():
             raise Problem(400, f"content-length is {length!r}, not a number")
-        if int(length) > limits.body_bytes:
-            raise _too_large(limits)
-        if int(length) == 0:
+        elif int(length) > self._limits.body_bytes:
+            raise self._too_large()
+        elif length == "0":
             return b""
-    try:
-        async with asyncio.timeout(limits.body_seconds):
+        task = asyncio.current_task()
+        assert task is not None
+        self._reading[task] = monotonic()
+        try:
             if length is not None:
                 body: bytes = await protocol()
                 return body
             parts, total = [], 0
             async for part in protocol:
                 total += len(part)
-                if total > limits.body_bytes:
-                    raise _too_large(limits)
+                if total > self._limits.body_bytes:
+                    raise self._too_large()
                 parts.append(part)
             return b"".join(parts)
-    except TimeoutError:
-        seconds = limits.body_seconds
-        raise Problem(408, f"the body did not arrive within {seconds:g} seconds", headers=_CLOSE) from None
+        except asyncio.CancelledError:
+            if task not in self._late:
+                raise
+            task.uncancel()
+            detail = f"the body did not arrive within {self._limits.body_seconds:g} seconds"
+            raise Problem(408, detail, headers=_CLOSE) from None
+        finally:
+            del self._reading[task]
+            self._late.discard(task)
+
+    async def watch(self) -> None:
+        """Look again and again for bodies that take too long."""
+        while True:
+            await asyncio.sleep(min(self._limits.body_seconds / 4.0, 1.0))
+            latest = monotonic() - self._limits.body_seconds
+            for task, begin in tuple(self._reading.items()):
+                if begin < latest and task not in self._late:
+                    self._late.add(task)
+                    task.cancel()
+
+    def _too_large(self) -> Problem:
+        most = self._limits.body_bytes
+        detail = f"the body is larger than {most:,} bytes, the most that this service takes; send fewer rows at once"
+        return Problem(413, detail, headers=_CLOSE, limit=most)
 
 
 _CLOSE = (("connection", "close"),)
-
-
-def _too_large(limits: Limits) -> Problem:
-    most = limits.body_bytes
-    detail = f"the body is larger than {most:,} bytes, the most that this service takes; send fewer rows at once"
-    return Problem(413, detail, headers=_CLOSE, limit=most)

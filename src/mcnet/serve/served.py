@@ -1,7 +1,7 @@
 """One version as it is served: the model, checked as a whole and ready to answer."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ __all__ = ["Served", "load_served"]
 
 _CHECKED_SCORES = 257
 _WARM_UP_ROWS = 2_000
+_REMEMBERED_ROWS, _REMEMBERED_LENGTH = 10_000, 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,14 +30,29 @@ class Served:
     known: tuple[frozenset[str | None], ...]
     """The values of each field that the model knows."""
 
-    @property
-    def name(self) -> str:
-        """Return the name of the version."""
-        return self.version.name
+    name: str = field(init=False)
+    """The name of the version."""
+    name_bytes: bytes = field(init=False)
+    fields: tuple[str, ...] = field(init=False)
+    _unseen: dict[tuple[Any, ...], int] = field(init=False, default_factory=dict)
+    """Rows of texts asked for before, and whether the model knows them."""
+
+    def __post_init__(self) -> None:
+        """Keep what every request needs at hand."""
+        object.__setattr__(self, "name", self.version.name)
+        object.__setattr__(self, "name_bytes", self.version.name.encode())
+        object.__setattr__(self, "fields", self.model.fields)
 
     def unseen(self, values: tuple[Any, ...]) -> int:
         """Return 1 if one row has a field value that the model does not know, else 0."""
-        return 1 if ANY in self.model.contexts.codes_of(values) else 0
+        found = self._unseen.get(values)
+        if found is None:
+            found = 1 if ANY in self.model.contexts.codes_of(values) else 0
+            if all(type(value) is str and len(value) <= _REMEMBERED_LENGTH for value in values):
+                if len(self._unseen) >= _REMEMBERED_ROWS:
+                    self._unseen.clear()
+                self._unseen[values] = found
+        return found
 
     def unseen_rows(self, columns: list[FieldColumn]) -> int:
         """Return how many rows have a field value that the model does not know."""
@@ -73,5 +89,5 @@ def _warm_up(served: Served) -> None:
     row = model.contexts.rows()[0] if model.fields and len(model.contexts) else {}
     values = {name: row.get(name) for name in model.fields}
     model.predict_one(0.1, values or None, score_type="probability")
-    field = {name: [value] * _WARM_UP_ROWS for name, value in values.items()}
-    model.predict(np.linspace(0.0, 1.0, _WARM_UP_ROWS), field or None, score_type="probability")
+    columns = {name: [value] * _WARM_UP_ROWS for name, value in values.items()}
+    model.predict(np.linspace(0.0, 1.0, _WARM_UP_ROWS), columns or None, score_type="probability")

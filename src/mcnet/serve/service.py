@@ -10,7 +10,7 @@ from mcnet.serve.calibrate import answer_json
 from mcnet.serve.handlers import IN_A_THREAD, Handlers
 from mcnet.serve.logs import log_event
 from mcnet.serve.problem import Problem, problem_of
-from mcnet.serve.request import JSON, Request, Response, read_body
+from mcnet.serve.request import JSON, BodyReader, Request, Response
 from mcnet.serve.routes import RouteTable
 from mcnet.serve.settings import Settings
 from mcnet.serve.tokens import check_token
@@ -34,12 +34,16 @@ class Service:
         self.board = Board(settings.board)
         self.versions = ServedVersions(settings.registry, self.board, log_event)
         self.handlers = Handlers(settings, self.board, self.versions)
+        self.bodies = BodyReader(settings.limits)
         self.table = RouteTable(self.handlers.routes())
         self._tasks: list[asyncio.Task[None]] = []
 
     def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to follow the registry."""
-        self._tasks = [loop.create_task(self.versions.follow(self.settings.poll_seconds))]
+        self._tasks = [
+            loop.create_task(self.versions.follow(self.settings.poll_seconds)),
+            loop.create_task(self.bodies.watch()),
+        ]
         log_event("worker started", version=self.versions.current.name)
 
     def __rsgi_del__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -58,7 +62,7 @@ class Service:
             if scope.path == "/calibrate" and scope.method == "POST":
                 route = _CALIBRATE
                 headers = scope.headers
-                body = await read_body(headers, protocol, self.settings.limits)
+                body = await self.bodies.read(headers, protocol)
                 # The usual request: short, and JSON. It takes a way of its own past the route table.
                 if len(body) <= IN_A_THREAD and headers.get("content-type") in _JSON and not scope.query_string:
                     most = self.settings.limits.rows
@@ -90,7 +94,7 @@ class Service:
             if found.changes:
                 check_token(request, self.settings.token_digest)  # before a byte of the body is read
             if scope.method not in ("GET", "HEAD"):
-                body = await read_body(scope.headers, protocol, self.settings.limits)
+                body = await self.bodies.read(scope.headers, protocol)
                 request = Request(scope.method, scope.path, scope.query_string, scope.headers, body, matched)
             return counted, await found.handler(request)
         except Exception as error:

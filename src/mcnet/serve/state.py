@@ -1,0 +1,203 @@
+"""The state of the service for people: versions, curves, PCOC per period, alarms, traffic and feedback."""
+
+import threading
+import time
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from mcnet.data.contexts import Contexts
+from mcnet.data.fields import MISSING_LABEL, field_columns
+from mcnet.errors import McnetError
+from mcnet.model.drawing import largest_lines, prepare_lines, score_range
+from mcnet.plots.curves import Line
+from mcnet.plots.style import numbers
+from mcnet.report.drift import prepare_drift
+from mcnet.serve.board import BUCKETS, ROUTES, Board, Numbers
+from mcnet.serve.loop_status import LoopStatus
+from mcnet.serve.problem import Problem
+from mcnet.serve.served import Served
+from mcnet.serve.settings import Settings
+from mcnet.serve.versions import ServedVersions
+from mcnet.tracking.journal import Journal
+from mcnet.tracking.journal_entries import Entry
+from mcnet.tracking.period import sorted_periods
+from mcnet.version import __version__
+
+__all__ = ["State", "curves_document"]
+
+_VERSIONS, _EVENTS, _PERIODS, _ALARMS = 25, 12, 30, 10
+_MOST_CURVES, _MOST_VALUES = 6, 500
+
+
+class State:
+    """Puts the state together; what it takes from the journal is computed once per period and version.
+
+    Parameters
+    ----------
+    settings, board, versions, loop : of the service.
+    """
+
+    def __init__(self, settings: Settings, board: Board, versions: ServedVersions, loop: LoopStatus) -> None:
+        self._settings = settings
+        self._board = board
+        self._versions = versions
+        self._loop = loop
+        self._journal = None if settings.journal is None else Journal(settings.journal)
+        self._computed: dict[tuple[str, str, int], dict[str, Any]] = {}
+        self._lock = threading.Lock()
+
+    def document(self) -> dict[str, Any]:
+        """Return the state as JSON-able values."""
+        served, registry = self._versions.current, self._versions.registry
+        total, living = self._board.total(), self._board.living()
+        status = self._loop.read() or {}
+        versions = [
+            {"version": v.name, "added": v.added, "method": v.method, "rows": v.rows, "note": v.note}
+            for v in reversed(registry.versions[-_VERSIONS:])
+        ]
+        return {
+            "time": time.time(),
+            "mcnet": __version__,
+            "name": self._settings.name,
+            "may_change": self._settings.token_digest is not None,
+            "served": _about(served),
+            "refused": self._versions.refused,
+            "current": registry.current.name,
+            "workers": [str(int(each["version"])) for each in living],
+            "versions": versions,
+            "events": list(reversed(registry.history()[-_EVENTS:])),
+            "traffic": _traffic(total),
+            "feedback": {"rows": total["feedback_rows"], "known": total["feedback_known"]},
+            "journal": self._periods(served),
+            "monitor": status.get("monitor"),
+            "alarms": (status.get("alarms") or [])[:_ALARMS],
+            "last_run": _last_run(status),
+        }
+
+    def _periods(self, served: Served) -> dict[str, Any] | None:
+        """Return the last periods of the journal, and the PCOC of the served version in each."""
+        if self._journal is None:
+            return None
+        with self._lock:
+            try:
+                return self._read_periods(self._journal, served)
+            except McnetError as error:
+                return {"problem": str(error), "periods": []}
+
+    def _read_periods(self, journal: Journal, served: Served) -> dict[str, Any]:
+        entries: dict[str, list[Entry]] = defaultdict(list)
+        for entry in journal.entries():
+            entries[entry.period].append(entry)
+        shown = sorted_periods(list(entries))[-_PERIODS:]
+        keys = {
+            period: (served.name, period, hash(frozenset((e.source, e.digest, e.age) for e in entries[period])))
+            for period in shown
+        }
+        wanted = [period for period in shown if keys[period] not in self._computed]
+        sketches = journal.sketches(wanted[0], wanted[-1]) if wanted else ()
+        for period, sketch in sketches:
+            if period in wanted:
+                drift = prepare_drift(served.model, {period: sketch.unfolded()})
+                series = [numbers(part[:, 0]) for part in (drift.pcoc, drift.low, drift.high)]
+                self._computed[keys[period]] = {
+                    "period": period,
+                    "raw": series[0][0],
+                    "pcoc": series[0][1],
+                    "low": series[1][1],
+                    "high": series[2][1],
+                }
+        self._computed = {key: self._computed[key] for key in keys.values() if key in self._computed}
+        counted = [
+            self._computed.get(keys[period], {"period": period})
+            | {
+                "rows": sum(entry.rows for entry in entries[period]),
+                "positives": sum(entry.positives for entry in entries[period]),
+                "sources": len(entries[period]),
+            }
+            for period in shown
+        ]
+        return {"problem": None, "periods": counted}
+
+
+def _about(served: Served) -> dict[str, Any]:
+    model, version = served.model, served.version
+    return {
+        "version": served.name,
+        "method": model.method,
+        "fields": model.fields,
+        "contexts": len(model.contexts) if model.fields else 0,
+        "score_type": model.score_type,
+        "added": version.added,
+        "loaded": served.loaded,
+        "rows": version.rows,
+        "note": version.note,
+    }
+
+
+def _last_run(status: dict[str, Any]) -> dict[str, Any] | None:
+    run = status.get("last_run")
+    if not isinstance(run, dict):
+        return None
+    return {name: run.get(name) for name in ("time", "outcome", "reason", "version", "until")}
+
+
+def _traffic(total: Numbers) -> dict[str, Any]:
+    place = ROUTES.index("calibrate")
+    counts, _ = total.latencies(place)
+    answered = [sum(column) for column in zip(*(total.statuses(p) for p in range(len(ROUTES))), strict=True)]
+    return {
+        "predictions": total["rows"],
+        "unseen_rows": total["unseen_rows"],
+        "requests": sum(answered),
+        "client_errors": answered[1],
+        "server_errors": answered[2],
+        "median_seconds": _quantile(counts, 0.5),
+        "p99_seconds": _quantile(counts, 0.99),
+        "reloads": total["reloads"],
+        "reload_failures": total["reload_failures"],
+    }
+
+
+def _quantile(counts: list[float], share: float) -> float | None:
+    """Return the upper end of the bucket that has a quantile; None without requests."""
+    so_far = np.cumsum(counts)
+    if so_far[-1] == 0:
+        return None
+    return (*BUCKETS, 2 * BUCKETS[-1])[int(np.searchsorted(so_far, share * so_far[-1]))]
+
+
+def curves_document(served: Served, asked: dict[str, str]) -> dict[str, Any]:
+    """Return curves as points: those of the largest contexts, or of the context that is asked for, with its interval.
+
+    Parameters
+    ----------
+    served : the version.
+    asked : the value of every field; empty for the pooled curve and the largest contexts.
+    """
+    model = served.model
+    if asked and set(asked) != set(model.fields):
+        raise Problem(400, f"fields given: {', '.join(asked)}; needed: {', '.join(model.fields) or 'no field'}")
+    if asked:
+        values = {name: [None if asked[name] == MISSING_LABEL else asked[name]] for name in model.fields}
+        contexts = Contexts.of(field_columns(values), 1)[0]
+        lines = prepare_lines(model, contexts, score_range(model))
+    else:
+        lines = largest_lines(model, _MOST_CURVES)
+    known = {
+        name: [MISSING_LABEL if value is None else value for value in values[:_MOST_VALUES]]
+        for name, values in zip(model.fields, model.contexts.values, strict=True)
+    }
+    return {"version": served.name, "fields": known, "lines": [_points(line) for line in lines]}
+
+
+def _points(line: Line) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "label": line.label,
+        "score": numbers(line.score),
+        "probability": numbers(line.probability),
+    }
+    if line.low is not None and line.high is not None:
+        found |= {"low": numbers(line.low), "high": numbers(line.high)}
+    return found
