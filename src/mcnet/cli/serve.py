@@ -26,6 +26,13 @@ def serve(
             "--every", metavar="PERIOD", help="The length of a period: 15m, 1h, 1d; feedback is of the present one."
         ),
     ] = None,
+    learn: Annotated[
+        bool, typer.Option("--learn", help="Run mcnet update on the journal at the end of every period.")
+    ] = False,
+    learn_after: Annotated[
+        float,
+        typer.Option("--learn-after", min=0.0, metavar="SECONDS", help="How long rows of a period may arrive late."),
+    ] = 60.0,
     name: Annotated[
         str, typer.Option("--name", metavar="NAME", help="What the model is called under /v2/models.")
     ] = "calibration",
@@ -81,6 +88,8 @@ def serve(
             port=port,
             workers=workers,
             every=every,
+            learn=learn,
+            learn_after_seconds=learn_after,
             poll_seconds=poll,
             token_digest=read_token(None if token_file is None else Path(token_file)),
             limits=Limits(body_bytes=max_body, rows=max_rows, body_seconds=timeout),

@@ -51,7 +51,7 @@ def is_finished(files: Sequence[str]) -> bool:
     """Tell whether the rows were sketched before, so that how they are read was settled then."""
     from mcnet.sketch.read import are_sketches
 
-    return journal_of(files) is not None or are_sketches(list(files))
+    return bool(files) and (journal_of(files) is not None or are_sketches(list(files)))
 
 
 def input_files(files: Sequence[str]) -> list[Path]:

@@ -5,5 +5,6 @@
 - Predictions: `calibrate` (JSON), `arrow`, `inference` (Open Inference Protocol), `rows`. What predicts: `served` (one
   version), `versions` (the current one, swapped as a whole).
 - For people: `pages` (dashboard, list of requests), `state` (what the dashboard shows), `openapi`.
-- Feedback: `feedback`. Counting: `board` (numbers shared by the workers), `metrics` (Prometheus), `loop_status`.
+- Feedback: `feedback`, `periods`, `learning` (the update job after each period).
+- Counting: `board` (numbers shared by the workers), `metrics` (Prometheus), `loop_status`.
 """

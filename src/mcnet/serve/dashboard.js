@@ -195,8 +195,8 @@ function showVersions() {
     button.addEventListener("click", () => confirmChange(`Serve version ${v.version}?`, `Every worker changes from version ${state.served.version} to ${v.version}.`, `versions/${v.version}/promote`));
     return make("tr", { class: current ? "chosen" : null },
       make("th", { scope: "row" }, v.version, ...(current ? [make("span", { class: "mark" }, "serves")] : [])),
-      make("td", { class: "text" }, moment(v.added)), make("td", { class: "text" }, v.method), make("td", {}, count(v.rows)),
-      make("td", { class: "text note-cell" }, v.note), make("td", {}, ...(current ? [] : [button])));
+      make("td", { class: "text when" }, moment(v.added)), make("td", { class: "text method" }, v.method), make("td", { class: "rows" }, count(v.rows)),
+      make("td", { class: "text note-cell", title: v.note || null }, make("span", {}, v.note)), make("td", { class: "act" }, ...(current ? [] : [button])));
   }));
   fill("events", ...state.events.map((e) => make("li", {}, make("time", {}, moment(e.time)),
     make("span", {}, `${e.version === null || e.version === undefined ? "" : "Version " + e.version + " "}${e.event}${e.note ? ": " + e.note : ""}${e.reason ? ": " + e.reason : ""}`))));
@@ -211,20 +211,27 @@ function showJournal() {
     : "The service was started without a journal (--journal).";
 }
 
-async function showCurves(force) {
+/* A context is one value of every field: with the first one chosen, the others begin at their first value. */
+function choose(name, value, fields) {
+  for (const other of Object.keys(fields)) chosen[other] = value === "" ? "" : chosen[other] || fields[other][0];
+  chosen[name] = value;
+  for (const select of at("pick").querySelectorAll("select")) select.value = chosen[select.dataset.field];
+}
+
+async function showCurves() {
   const key = state.served.version + JSON.stringify(chosen);
-  if (key === curveKey && !force) return;
+  if (key === curveKey) return;
   curveKey = key;
   const given = Object.values(chosen).some((v) => v !== "");
   const query = given ? "?" + new URLSearchParams(chosen) : "";
   const found = await ask("curves" + query);
   const names = Object.keys(found.fields);
-  if (at("pick").children.length !== names.length || force === "fields") {
+  if ([...at("pick").querySelectorAll("select")].map((s) => s.dataset.field).join() !== names.join()) {
     chosen = Object.fromEntries(names.map((name) => [name, chosen[name] || ""]));
     fill("pick", ...names.map((name) => {
-      const select = make("select", { "data-field": name }, make("option", { value: "" }, names.length > 1 ? "(any)" : "largest"), ...found.fields[name].map((v) => make("option", { value: v }, v)));
+      const select = make("select", { "data-field": name }, make("option", { value: "" }, "largest"), ...found.fields[name].map((v) => make("option", { value: v }, v)));
       select.value = chosen[name];
-      select.addEventListener("change", () => { chosen[name] = select.value; if (select.value === "" && names.length === 1) chosen = { [name]: "" }; showCurves().catch(trouble); });
+      select.addEventListener("change", () => { choose(name, select.value, found.fields); showCurves().catch(trouble); });
       return make("label", {}, name, select);
     }));
   }

@@ -3,7 +3,6 @@
 import asyncio
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from mcnet._shared.typing import ScoreType
 from mcnet.errors import FileFormatError, InputError
 from mcnet.serve.arrow import ARROW, read_arrow
 from mcnet.serve.board import Numbers
+from mcnet.serve.periods import present
 from mcnet.serve.problem import Problem
 from mcnet.serve.request import Request
 from mcnet.serve.rows import check_rows
@@ -23,7 +23,7 @@ from mcnet.tracking.journal import Journal
 from mcnet.tracking.journal_additions import Added
 from mcnet.tracking.period import period_text
 
-__all__ = ["SKETCH", "Feedback", "Inbox", "present_period"]
+__all__ = ["SKETCH", "Feedback", "Inbox"]
 
 SKETCH = "application/vnd.apache.parquet"
 _LONGEST_KEY = 200
@@ -92,7 +92,7 @@ class Inbox:
         if period is None:
             if self._settings.every is None:
                 raise Problem(400, "the period of the rows is needed, such as 2026-11-16T13", at="$.period")
-            period = present_period(self._settings.every)
+            period = present(self._settings.every).period
         self._check(sketch, served)
         try:
             added = self._journal.add(sketch, period, source=f"feedback {key}", age=told.get("age"))
@@ -161,17 +161,3 @@ def _sketch(body: bytes) -> Sketch:
             return Sketch.load(path)
         except FileFormatError as error:
             raise Problem(400, str(error).replace(str(path), "the body")) from None
-
-
-def present_period(every: str, now: datetime | None = None) -> str:
-    """Return the period that a moment (by default the present one) lies in.
-
-    >>> present_period("1h", datetime(2026, 11, 16, 13, 25))
-    '2026-11-16T13:00'
-    """
-    import polars as pl
-
-    from mcnet.data.periods import cut_to_periods
-
-    moment = (now or datetime.now(UTC)).replace(tzinfo=None)
-    return period_text(cut_to_periods(pl.Series("now", [moment]), every)[0])

@@ -31,6 +31,10 @@ class Settings:
     workers: int = 1
     every: str | None = None
     """The length of a period, such as "1h": rows of feedback without a period belong to the present one."""
+    learn: bool = False
+    """Whether the update job is run at the end of every period."""
+    learn_after_seconds: float = 60.0
+    """How long after the end of a period its rows may arrive."""
     poll_seconds: float = 0.5
     token_digest: bytes | None = field(default=None, repr=False)
     """SHA-256 of the token that changes of state need; without one nothing can be changed."""

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from mcnet.errors import InputError
+from mcnet.serve.learning import Learning
 from mcnet.serve.logs import LOGGING, log_event
+from mcnet.serve.periods import present
 from mcnet.serve.service import make_service
 from mcnet.serve.settings import Settings
 from mcnet.serve.tokens import TOKEN_VARIABLE
+from mcnet.tracking.journal_files import require_journal
 from mcnet.versions.registry import Registry
 
 __all__ = ["run_service"]
@@ -36,9 +39,11 @@ def run_service(settings: Settings) -> None:
     from granian.server import Server
 
     Registry(settings.registry).load()  # what cannot be served is said here, once, for a person
+    _check_times(settings)
     _check_free(settings.host, settings.port)
     # A fork would copy threads of other libraries half; a fresh process has none.
     multiprocessing.set_start_method("spawn", force=True)
+    learning = Learning(settings) if settings.learn else None
     board = Path(tempfile.mkdtemp(prefix="mcnet-serve-"))
     try:
         server = Server(
@@ -58,11 +63,25 @@ def run_service(settings: Settings) -> None:
             workers_kill_timeout=_STOP_SECONDS,
         )
         _say_hello(settings)
+        if learning is not None:
+            learning.start()
         loader: Callable[..., Any] = partial(make_service, replace(settings, board=board))
         server.serve(target_loader=loader, wrap_loader=False)
     finally:
+        if learning is not None:
+            learning.stop()
         shutil.rmtree(board, ignore_errors=True)
     log_event("service stopped")
+
+
+def _check_times(settings: Settings) -> None:
+    """Refuse periods that are none, and learning without what it needs."""
+    if settings.every is not None:
+        present(settings.every)
+    if settings.learn and (settings.journal is None or settings.every is None):
+        raise InputError("learning needs the journal and the length of a period: --learn --journal FOLDER --every 1h")
+    if settings.journal is not None and settings.journal.exists():
+        require_journal(settings.journal, create=True)  # a new folder becomes one, anything else is refused
 
 
 def _check_free(host: str, port: int) -> None:
@@ -86,6 +105,7 @@ def _say_hello(settings: Settings) -> None:
         registry=str(settings.registry),
         journal=None if settings.journal is None else str(settings.journal),
         workers=settings.workers,
+        learns=settings.learn,
     )
     if settings.token_digest is None:
         log_event(

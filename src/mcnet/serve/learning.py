@@ -1,0 +1,96 @@
+"""`--learn`: the update job at the end of every period, in a process of its own, so that answers do not wait for it."""
+
+import json
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from mcnet.serve.logs import log_event
+from mcnet.serve.periods import present
+from mcnet.serve.settings import Settings
+from mcnet.tracking.journal_files import is_journal
+
+__all__ = ["Learning"]
+
+_LONGEST_SLEEP_SECONDS = 60.0
+"""The clock of a machine may be set; it is looked at this often."""
+
+
+class Learning:
+    """Runs `mcnet update` when the service starts, and after the end of every period.
+
+    The job may be killed at any moment and run twice at once, so nothing else is needed here: what it publishes, the
+    workers find in the registry.
+
+    Parameters
+    ----------
+    settings : the journal, the registry, the length of a period, and how long to wait for late rows.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stop = threading.Event()
+        self._job: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="learning", daemon=True)
+
+    def start(self) -> None:
+        """Begin, in a thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End a job that runs, and run no more."""
+        self._stop.set()
+        with self._lock:
+            if self._job is not None and self._job.poll() is None:
+                self._job.terminate()
+        self._thread.join(10.0)
+
+    def _run(self) -> None:
+        assert self._settings.every is not None
+        wait = timedelta(seconds=self._settings.learn_after_seconds)
+        while not self._stop.is_set():
+            now = datetime.now(UTC).replace(tzinfo=None)
+            at = present(self._settings.every, now - wait)
+            self._update(at.previous)
+            while not self._stop.is_set():
+                left = (at.end + wait - datetime.now(UTC).replace(tzinfo=None)).total_seconds()
+                if left <= 0.0:
+                    break
+                self._stop.wait(min(left, _LONGEST_SLEEP_SECONDS))
+
+    def _update(self, until: str) -> None:
+        """Run the job once, over all periods that have ended."""
+        journal = self._settings.journal
+        if journal is None or not is_journal(journal):
+            return  # no feedback yet
+        words = ["update", str(journal), "--registry", str(self._settings.registry), "--until", until, "--json"]
+        with self._lock:
+            if self._stop.is_set():
+                return
+            self._job = subprocess.Popen(
+                [sys.executable, "-m", "mcnet", *words],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        out, errors = self._job.communicate()
+        if self._stop.is_set():
+            return
+        done = _document(out)
+        if done is None:
+            log_event("update failed", "error", until=until, code=self._job.returncode, reason=errors.strip()[-1000:])
+        else:
+            told = {name: done.get(name) for name in ("outcome", "reason", "version", "replaced")}
+            alarms = [alarm.get("what") for alarm in done.get("alarms") or []]
+            log_event("update finished", "warning" if alarms else "info", until=until, **told, alarms=alarms)
+
+
+def _document(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

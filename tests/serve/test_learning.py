@@ -1,0 +1,58 @@
+"""`--learn`: the update job learns from the journal, and the service serves what it publishes."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.serve.conftest import rows
+from tests.serve.running import running
+
+from mcnet.errors import InputError
+from mcnet.serve.periods import present
+from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.journal import Journal
+
+
+def test_feedback_is_learnt_and_what_is_published_is_served(registry, tmp_path):
+    path = tmp_path / "journal"
+    now = datetime.now(UTC).replace(tzinfo=None, minute=0, second=0, microsecond=0)
+    journal = Journal(path)
+    for hour in range(6, 0, -1):
+        score, label, country = rows(hour, 3_000, factor=0.5)
+        journal.add(Sketch.from_rows(score, label, field={"country": country}), now - timedelta(hours=hour), source="s")
+    words = ("--journal", str(path), "--learn", "--every", "1h", "--learn-after", "0")
+    with running(registry.path, tmp_path, *words) as service:
+        service.wait_for("the update job", lambda: service.events("update finished") or service.events("update failed"))
+        assert service.events("update failed") == []
+        done = service.events("update finished")[0]
+        assert done["outcome"] == "published"
+        assert done["version"] == "4"
+        ask = {"country": ["NL"]}
+        service.wait_for("version 4", lambda: service.calibrate([0.1], ask)["version"] == "4")
+        found = service.get("/status").document
+        assert found["last_run"]["outcome"] == "published"
+        assert found["monitor"] is not None
+        assert [each["rows"] for each in found["journal"]["periods"]] == [3_000] * 6
+        metrics = service.get("/metrics").body.decode()
+        assert "mcnet_monitor_alarms 0" in metrics
+        assert "mcnet_update_age_seconds" in metrics
+        assert service.change("/rollback").document["version"] == "1"
+        assert service.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("every", "now", "period", "previous", "end"),
+    [
+        ("15m", (2026, 11, 16, 13, 25), "2026-11-16T13:15", "2026-11-16T13:00", (2026, 11, 16, 13, 30)),
+        ("1d", (2026, 11, 16, 13, 25), "2026-11-16", "2026-11-15", (2026, 11, 17)),
+        ("1mo", (2026, 12, 31), "2026-12", "2026-11", (2027, 1, 1)),
+    ],
+)
+def test_periods_end_when_the_calendar_says(every, now, period, previous, end):
+    found = present(every, datetime(*now))
+    assert (found.period, found.previous, found.end) == (period, previous, datetime(*end))
+
+
+@pytest.mark.parametrize("every", ["1", "h", "5 minutes", ""])
+def test_what_is_no_period_is_refused(every):
+    with pytest.raises(InputError):
+        present(every)
