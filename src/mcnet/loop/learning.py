@@ -92,7 +92,8 @@ def learn_journal(
         probability = _learn_period(learnt, period, digests[period], sketch)
         if probability is not None:
             recent.append((period, probability))
-        if time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS and period != left[-1]:
+        behind = len(left) - 1 - place
+        if behind and (behind.bit_count() == 1 or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS):
             checkpoints.save(learnt.learner, learnt.judged)
             saved = time.monotonic()
         if progress is not None:

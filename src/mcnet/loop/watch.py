@@ -81,7 +81,9 @@ def watch(
 
     for period, sketch in journal.sketches(new[0], new[-1]) if new else ():
         version = _served_in(period, promoted, times)
-        if version is not None:
+        if version is not None and not set(version.fields) <= set(sketch.contexts.names):
+            monitor.last_period = period  # a model of other fields cannot be judged by these rows
+        elif version is not None:
             probability = predict_cells(model(version.number), sketch.unfolded())
             monitor.update(sketch, period, _Cells(probability))
             pcoc = period_pcoc(sketch.unfolded(), probability)
