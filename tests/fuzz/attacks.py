@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from tests.fuzz.loop_kills import loop_kills
 
 import mcnet
 from mcnet.data.csv_files import canonical_csv_text
@@ -262,7 +263,10 @@ def signals(rng, folder):
 
 ATTACKS = {
     function.__name__: function
-    for function in (formats, damaged_files, forged_models, weights, merged_shards, adjacent_scores, journals, signals)
+    for function in (
+        *(formats, damaged_files, forged_models, weights, merged_shards, adjacent_scores, journals, signals),
+        loop_kills,
+    )
 }
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.loop.conftest import day_name, day_rows
 
 from mcnet.calibrators.platt_field import PlattField
 from mcnet.curves.curves import Curves
@@ -13,7 +14,6 @@ from mcnet.loop.judged import Judged, log_loss_sum
 from mcnet.metrics.evaluate_sketch import predict_cells
 from mcnet.sketch.sketch import Sketch
 from mcnet.versions.registry import Version
-from tests.loop.conftest import day_name, day_rows
 
 NO_PCOC = (None, None, None)
 
@@ -64,7 +64,8 @@ def test_updates_that_made_it_worse_are_stopped(candidate, add_days):
     found = Gate().judge(candidate, newest, judged(8, tracker=0.01), journal)
     assert found.comparison.other == "the model of the period before"
     assert not found.passed
-    assert "worse in log-loss than the model of the period before on 8 periods" in found.reason
+    assert "beside the model of the period before (" in found.reason
+    assert ": worse) on 8 periods" in found.reason
     assert Gate(tolerance=0.02).judge(candidate, newest, judged(8, tracker=0.01), journal).passed
     assert Gate().judge(candidate, newest, judged(8, tracker=-0.01), journal).passed
 

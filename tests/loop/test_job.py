@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.loop.conftest import day_name, day_rows
 
 import mcnet
 from mcnet.calibrators.platt_field import PlattField
 from mcnet.errors import BusyError, InputError
 from mcnet.loop.folder import LoopFolder
-from tests.loop.conftest import day_name, day_rows
 
 
 def last_run(registry):

@@ -26,6 +26,10 @@ FLAGS = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--remote-debugging-pipe",
 ]
+DRAWN = "document.documentElement?.dataset.ready === 'yes'"
+"""A page with figures says so when they are drawn."""
+LOADED = "document.readyState === 'complete' && location.protocol === 'file:'"
+"""A page without scripts."""
 
 
 def find_chromium() -> str | None:
@@ -70,11 +74,11 @@ class Browser:
         message, _, self.rest = self.rest.partition(b"\0")
         return json.loads(message)
 
-    def open(self, page: Path, *, width: int = 1100, height: int = 900, dark: bool = False) -> None:
+    def open(self, page: Path, *, width: int = 1100, height: int = 900, dark: bool = False, ready: str = DRAWN) -> None:
         self.events.clear()
         self.look(width=width, height=height, dark=dark)
         self.call("Page.navigate", url=page.as_uri())
-        self.wait("document.documentElement?.dataset.ready === 'yes'")
+        self.wait(ready)
 
     def look(self, *, width: int = 1100, height: int = 900, dark: bool = False, media: str = "screen") -> None:
         """Set the screen's size and theme, or print."""

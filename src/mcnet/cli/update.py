@@ -111,16 +111,18 @@ def update(
 
     printer = printer_of(context, json, quiet)
     paths = logs or []
-    columns = columns_of(
-        context,
-        paths,
-        score=score,
-        label=label,
-        field=field,
-        weight=weight,
-        logits=logits,
-        negatives_kept=negatives_kept,
-    )
+    columns = {}  # without logs, those of the configuration file concern nobody
+    if paths:
+        columns = columns_of(
+            context,
+            paths,
+            score=score,
+            label=label,
+            field=field,
+            weight=weight,
+            logits=logits,
+            negatives_kept=negatives_kept,
+        )
     plain_interrupts()
     total = row_count(paths) if paths and printer.lively and not are_sketches(paths) else None
     with printer.progress("reading", total) as advance:

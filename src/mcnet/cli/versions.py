@@ -118,6 +118,8 @@ def diff(
     score: options.Score = None,
     label: options.Label = None,
     contexts: Annotated[int, typer.Option("--contexts", min=1, metavar="N", help="Show this many contexts.")] = 15,
+    report: Annotated[str | None, typer.Option("--report", metavar="FILE", help="Write a page to look at.")] = None,
+    force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     """Show where, by how much and for which field values probabilities change from one model to another.
@@ -126,10 +128,12 @@ def diff(
     Example:
       mcnet diff old.json new.json --log log.parquet
     """
-    from mcnet.cli.files import load_model
+    from mcnet.cli.files import check_output, load_model
     from mcnet.versions.difference import diff as compare_models
 
     printer = Printer(json)
+    if report is not None:
+        check_output(report, [old, new], force=force, endings=(".html", ".htm"))
     before, after = load_model(old), load_model(new)
     sketch = None
     if log:
@@ -153,14 +157,29 @@ def diff(
     where = "the rows given" if sketch is not None else "scores spread evenly over the fitted range"
     said = f"Mean probability {found.shift:+.2%}, largest change of a probability {found.largest:.2%}, over {where}."
     left_out = found.table.height - len(rows)
-    more = [f"{left_out:,} more contexts; --contexts shows them"] if left_out else []
+    more = [f"{left_out:,} more context{'s' if left_out > 1 else ''}; --contexts shows all"] if left_out else []
     only = [
-        f"{len(names):,} contexts only in the {which} model: {', '.join(names[:5])}{' …' if len(names) > 5 else ''}"
+        f"{len(names):,} with a curve in the {which} model only: {', '.join(names[:5])}{' …' if len(names) > 5 else ''}"
         for which, names in (("old", found.only_old), ("new", found.only_new))
         if names
     ]
     headings = ("context", "old rate", "new rate", "shift", "largest")
-    printer.result(found.to_dict(), said, table(headings, rows), *more, *only)
+    bands = [
+        (
+            f"{row['score_low']:.4g} … {row['score_high']:.4g}",
+            f"{row['old_rate']:.4%}",
+            f"{row['new_rate']:.4%}",
+            f"{row['shift']:+.2%}",
+        )
+        for row in found.by_score.to_dicts()
+    ]
+    by_score = table(("score", "old rate", "new rate", "shift"), bands)
+    printer.result(found.to_dict(), said, table(headings, rows), *more, *only, by_score)
+    if report is not None:
+        from mcnet.report.difference_page import write_difference_page
+
+        write_difference_page(report, found, before, after, title=f"From {old} to {new}")
+        printer.note(f"report → {report}")
 
 
 def _open(folder: str) -> "Registry":

@@ -214,11 +214,11 @@ def _compared(other: str, judged: Sequence[Judged], losses: Sequence[float]) -> 
 
 
 def _in_words(comparison: Comparison) -> str:
-    how = "worse" if comparison.is_worse else "better" if comparison.high < 0.0 else "no different"
+    how = "worse" if comparison.is_worse else "better" if comparison.high < 0.0 else "no more than chance"
     interval = f"{comparison.low:+.5f} … {comparison.high:+.5f}"
     return (
-        f"{how} in log-loss than {comparison.other} on {comparison.periods} periods that neither was fitted on "
-        f"({comparison.difference:+.5f}, 95 % interval {interval})"
+        f"log-loss {comparison.difference:+.5f} beside {comparison.other} ({interval}: {how}) on {comparison.periods} "
+        "periods that neither was fitted on"
     )
 
 

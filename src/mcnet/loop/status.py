@@ -5,6 +5,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+import polars as pl
+
 from mcnet._shared.atomic_files import whole_file
 from mcnet._shared.json_lines import finite
 from mcnet.loop.folder import LoopFolder
@@ -17,6 +19,7 @@ from mcnet.versions.registry import Registry
 __all__ = ["status_document", "write_status"]
 
 SHOWN_PERIODS, SHOWN_RUNS, SHOWN_VERSIONS, SHOWN_VALUES = 60, 20, 10, 12
+_OVERALL = ("level", "slope")
 RUNS_READ = 200
 """What was served in the shown periods is looked up in so many runs."""
 
@@ -50,6 +53,7 @@ def status_document(
             "current": asdict(promoted[-1]) if promoted else None,
             "versions": [asdict(version) for version in reversed(registry.versions[-SHOWN_VERSIONS:])],
             "last_run": runs[-1],
+            "decision": next((run for run in reversed(runs) if run["gate"] is not None), None),
             "runs": [_shown(run) for run in reversed(runs[-SHOWN_RUNS:])],
             "periods": [] if learnt is None else _periods(learnt, runs),
             "alarms": [{**alarm, "told": run["time"]} for run in reversed(runs) for alarm in reversed(run["alarms"])][
@@ -92,6 +96,8 @@ def _periods(learnt: Learnt, runs: list[dict[str, Any]]) -> list[dict[str, Any]]
 
 def _monitor(monitor: Monitor) -> dict[str, Any]:
     table = monitor.table()
+    if table.height:  # all rows first, then the values with most evidence
+        table = pl.concat([table.filter(pl.col("what").is_in(_OVERALL)), table.filter(~pl.col("what").is_in(_OVERALL))])
     return {
         "alpha": monitor.alpha,
         "last_period": monitor.last_period,

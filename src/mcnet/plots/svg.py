@@ -88,7 +88,7 @@ def _diagonal(x: _Axis, y: _Axis) -> str:
     )
 
 
-_DRIFT_WIDTH, _DRIFT_HEIGHT = 720, 260
+_DRIFT_HEIGHT = 260
 _DRIFT_LEFT, _DRIFT_TOP, _DRIFT_BOTTOM = 40, 26, 24
 _FARTHEST_RATIO = 3.0
 """Whiskers and ratios beyond this are cut, so that one thin period does not flatten all others."""
@@ -102,7 +102,7 @@ class Whiskers:
     ratios: FloatArray
 
 
-def small_drift(periods: Sequence[str], series: Sequence[Whiskers]) -> str:
+def small_drift(periods: Sequence[str], series: Sequence[Whiskers], *, width: int = 720) -> str:
     """Return ratios around 1 over periods, on a log scale, with a whisker each; up to two series.
 
     >>> ratios = np.array([[1.0, 0.9, 1.1], [1.2, 1.0, 1.5]])
@@ -113,7 +113,7 @@ def small_drift(periods: Sequence[str], series: Sequence[Whiskers]) -> str:
     known = values[np.isfinite(values) & (values > 0.0)]
     low = max(min(float(known.min(initial=1.0)) / 1.1, 1.0 / 1.2), 1.0 / _FARTHEST_RATIO)
     high = min(max(float(known.max(initial=1.0)) * 1.1, 1.2), _FARTHEST_RATIO)
-    bottom, right = _DRIFT_HEIGHT - _DRIFT_BOTTOM, _DRIFT_WIDTH - 8
+    bottom, right = _DRIFT_HEIGHT - _DRIFT_BOTTOM, width - 8
 
     def y(ratio: float) -> float:
         share = (np.log(min(max(ratio, low), high)) - np.log(low)) / (np.log(high) - np.log(low))
@@ -149,7 +149,7 @@ def small_drift(periods: Sequence[str], series: Sequence[Whiskers]) -> str:
         parts.append(f'<text x="{start + 14:.1f}" y="14">{escape(one.label)}</text>')
         start += 30.0 + 6.6 * len(one.label)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="100%" viewBox="0 0 {_DRIFT_WIDTH} {_DRIFT_HEIGHT}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="100%" viewBox="0 0 {width} {_DRIFT_HEIGHT}" role="img" '
         'aria-label="PCOC of each period" font-size="12" font-family="system-ui, sans-serif" '
         f'fill="currentColor">{"".join(parts)}</svg>'
     )

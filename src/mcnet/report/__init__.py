@@ -2,8 +2,8 @@
 
 - `page`: writes the page. `assets`: what is embedded in it. `facts`: its sentences and tables. `figures`: its figures.
   `wording`: numbers as text.
-- `backtest_page` (with `backtest_figures`), `monitor_page`, `status_page`: the pages of a backtest, of a monitor and of
-  the loop.
+- `backtest_page` (with `backtest_figures`), `monitor_page`, `difference_page`, `status_page`: the pages of a backtest,
+  of a monitor, of the difference of two models, and of the loop.
 - `pictures`: figures for a notebook.
 - Numbers behind the figures: `preparation`, `views` (parts of the rows), `order`, `drift`.
 """

@@ -15,6 +15,7 @@ from mcnet.report.wording import count, figure
 __all__ = ["write_status_page"]
 
 _SHORTEST_DIGEST = 12
+_PERIODS_ON_A_PHONE = 24
 
 
 def write_status_page(path: str | PathLike[str], status: dict[str, Any]) -> Path:
@@ -26,16 +27,20 @@ def write_status_page(path: str | PathLike[str], status: dict[str, Any]) -> Path
     status : what `status.json` of the loop has.
     """
     run, current = status["last_run"], status["current"]
+    decision = status["decision"]
+    gate = None if decision is None else decision["gate"]
     page = template("status.html.j2").render(
-        headline=_headline(run, status),
-        good=run["outcome"] != "refused" and not run["alarms"],
+        headline=_headline(run, decision),
+        good=not run["alarms"] and (decision is None or decision["outcome"] != "refused"),
         run=run,
-        gate=run["gate"],
-        comparison=_comparison(run["gate"]),
-        shift=_shift(run["gate"]),
+        decision=decision,
+        gate=gate,
+        comparison=_comparison(gate),
+        shift=_shift(gate),
         current=current,
         facts=_facts(status),
-        picture=_picture(status["periods"]),
+        picture=_picture(status["periods"], 720),
+        small_picture=_picture(status["periods"][-_PERIODS_ON_A_PHONE:], 360),
         watched=[_watched(line) for line in (status["monitor"] or {}).get("table", [])],
         limit="" if status["monitor"] is None else f"{1.0 / status['monitor']['alpha']:,.6g}",
         alarms=status["alarms"],
@@ -62,7 +67,7 @@ def _moment(text: str) -> str:
     return text[:16].replace("T", " ")
 
 
-def _headline(run: dict[str, Any], status: dict[str, Any]) -> str:
+def _headline(run: dict[str, Any], decision: dict[str, Any] | None) -> str:
     version = f"version {run['version']}" if run["version"] else "no version"
     said = {
         "published": f"Version {run['version']} was published" + (" by force." if run["forced"] else "."),
@@ -70,6 +75,8 @@ def _headline(run: dict[str, Any], status: dict[str, Any]) -> str:
         "waiting": f"Too few periods to judge a model by: {version} is served.",
         "refused": f"The gate refused a new model: {version} stays.",
     }[run["outcome"]]
+    if run["outcome"] == "nothing new" and decision is not None and decision["outcome"] == "refused":
+        said += " The gate refused the last new model."
     number = len(run["alarms"])
     if number:
         said += f" {'One new alarm' if number == 1 else f'{number} new alarms'}: {run['alarms'][0]['advice']}."
@@ -109,7 +116,7 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
     return facts
 
 
-def _picture(periods: list[dict[str, Any]]) -> str:
+def _picture(periods: list[dict[str, Any]], width: int) -> str:
     """Return the PCOC of each period as a picture: the scores, and what was served or, before that, forecast."""
     if not periods:
         return ""
@@ -119,6 +126,7 @@ def _picture(periods: list[dict[str, Any]]) -> str:
     return small_drift(
         names,
         [Whiskers("scores as they are", _numbers(before)), Whiskers("served, or forecast before", _numbers(after))],
+        width=width,
     )
 
 

@@ -21,6 +21,8 @@ __all__ = ["ModelDifference", "diff"]
 
 _SCORES = 200
 """Scores at which two models are compared where no rows say which scores occur."""
+_BANDS = 10
+"""Into so many bands of about equal weight the scores are cut."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +45,12 @@ class ModelDifference:
     only_old: tuple[str, ...]
     """Contexts that have a curve of their own in the old model only."""
     only_new: tuple[str, ...]
+    by_score: "pl.DataFrame"
+    """One row per tenth of the weight, the lowest scores first."""
+    contexts: Contexts
+    """Every context that was compared."""
+    order: "np.typing.NDArray[np.intp]"
+    """The number of the context in each row of the table."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the difference as JSON-able values."""
@@ -53,6 +61,7 @@ class ModelDifference:
             "contexts": self.table.to_dicts(),
             "only_old": list(self.only_old),
             "only_new": list(self.only_new),
+            "scores": self.by_score.to_dicts(),
         }
 
 
@@ -79,21 +88,32 @@ def diff(old: CalibrationModel, new: CalibrationModel, sketch: Sketch | None = N
         raise InputError(f"the models need different fields ({names[0]} and {names[1]}): they cannot be compared")
     if old.score_type != new.score_type:
         raise InputError(f"the old model takes {old.score_type}s and the new one {new.score_type}s as scores")
-    if sketch is None:
-        names, before, after, weight, place = _on_a_grid(old, new)
-    else:
-        names, before, after, weight, place = _on_rows(old, new, sketch)
+    found = _on_a_grid(old, new) if sketch is None else _on_rows(old, new, sketch)
+    table, order = _by_context(found)
     return ModelDifference(
         "scores" if sketch is None else "rows",
-        float(weight @ after / (weight @ before) - 1.0),
-        float(np.abs(after / before - 1.0)[weight > 0.0].max()),
-        _table(names, before, after, weight, place),
+        float(found.weight @ found.after / (found.weight @ found.before) - 1.0),
+        float(np.abs(found.after / found.before - 1.0)[found.weight > 0.0].max()),
+        table,
         tuple(sorted(set(_names(old.contexts)) - set(_names(new.contexts)))),
         tuple(sorted(set(_names(new.contexts)) - set(_names(old.contexts)))),
+        _by_score(found),
+        found.contexts,
+        order,
     )
 
 
-_Compared = tuple[list[str], FloatArray, FloatArray, FloatArray, "np.typing.NDArray[np.intp]"]
+@dataclass(frozen=True)
+class _Compared:
+    """Points (cells of rows, or scores of a grid), and what both models say there."""
+
+    contexts: Contexts
+    place: "np.typing.NDArray[np.intp]"
+    """The context of each point."""
+    score: FloatArray
+    weight: FloatArray
+    before: FloatArray
+    after: FloatArray
 
 
 def _on_rows(old: CalibrationModel, new: CalibrationModel, sketch: Sketch) -> _Compared:
@@ -103,8 +123,8 @@ def _on_rows(old: CalibrationModel, new: CalibrationModel, sketch: Sketch) -> _C
         raise InputError(f"the models need the field {lacking[0]!r}, which the rows do not have")
     sketch = sketch.only(*old.fields)
     before, after = (predict_cells(model, sketch) for model in (old, new))
-    names = _names(sketch.contexts) if old.fields else ["all rows"]
-    return names, before, after, sketch.weight, sketch.context.astype(np.intp)
+    place = sketch.context.astype(np.intp)
+    return _Compared(sketch.contexts, place, sketch.score, sketch.weight, before, after)
 
 
 def _on_a_grid(old: CalibrationModel, new: CalibrationModel) -> _Compared:
@@ -116,14 +136,14 @@ def _on_a_grid(old: CalibrationModel, new: CalibrationModel) -> _Compared:
     if not old.fields:
         place = np.zeros(_SCORES, dtype=np.intp)
         before, after = (model.predict(scores, score_type="probability") for model in (old, new))
-        return ["all rows"], before, after, np.ones(_SCORES), place
+        return _Compared(old.contexts, place, scores, np.ones(_SCORES), before, after)
     contexts, _, _ = old.contexts.united(new.contexts)
     number = len(contexts)
     place = np.repeat(np.arange(number, dtype=np.intp), _SCORES)
     columns: list[FieldColumn] = contexts.columns(place.astype(np.int32))
     every = np.tile(scores, number)
     before, after = (model.predict(every, columns, score_type="probability") for model in (old, new))
-    return _names(contexts), before, after, np.ones(len(every)), place
+    return _Compared(contexts, place, every, np.ones(len(every)), before, after)
 
 
 def _names(contexts: Contexts) -> list[str]:
@@ -137,27 +157,51 @@ def _names(contexts: Contexts) -> list[str]:
     return [", ".join(f"{name}={value}" for name, value in row.items()) for row in shown]
 
 
-def _table(
-    names: list[str], before: FloatArray, after: FloatArray, weight: FloatArray, place: "np.typing.NDArray[np.intp]"
-) -> "pl.DataFrame":
+def _by_context(found: _Compared) -> "tuple[pl.DataFrame, np.typing.NDArray[np.intp]]":
+    """Return the table of contexts, the largest change in expected positives first, and the context of each row."""
     import polars as pl
 
+    names = _names(found.contexts) or ["all rows"]
     number = len(names)
-    total = np.bincount(place, weights=weight, minlength=number)
-    old, new = (np.bincount(place, weights=weight * p, minlength=number) for p in (before, after))
-    relative = after / before - 1.0
+    total, old, new = (
+        np.bincount(found.place, weights=column, minlength=number)
+        for column in (found.weight, found.weight * found.before, found.weight * found.after)
+    )
     largest = np.zeros(number)
-    np.maximum.at(largest, place, np.abs(relative))
-    seen = total > 0.0
-    frame = pl.DataFrame(
+    np.maximum.at(largest, found.place, np.abs(found.after / found.before - 1.0))
+    seen = np.flatnonzero(total > 0.0)
+    order = seen[np.argsort(-np.abs(new - old)[seen], kind="stable")]
+    table = pl.DataFrame(
         {
-            "context": [name for name, there in zip(names, seen, strict=True) if there],
-            "weight": total[seen],
-            "old_rate": old[seen] / total[seen],
-            "new_rate": new[seen] / total[seen],
-            "shift": new[seen] / old[seen] - 1.0,
-            "largest": largest[seen],
-            "positives_moved": (new - old)[seen],
+            "context": [names[place] for place in order],
+            "weight": total[order],
+            "old_rate": old[order] / total[order],
+            "new_rate": new[order] / total[order],
+            "shift": new[order] / old[order] - 1.0,
+            "largest": largest[order],
+            "positives_moved": (new - old)[order],
         }
     )
-    return frame.sort(pl.col("positives_moved").abs(), descending=True)
+    return table, order
+
+
+def _by_score(found: _Compared) -> "pl.DataFrame":
+    """Return the change in bands of the score that have about equal weight."""
+    import polars as pl
+
+    order = np.argsort(found.score, kind="stable")
+    score, weight, before, after = (column[order] for column in (found.score, found.weight, found.before, found.after))
+    middle = np.cumsum(weight) - 0.5 * weight
+    band = np.minimum((middle / weight.sum() * _BANDS).astype(np.intp), _BANDS - 1)
+    first = np.flatnonzero(np.diff(band, prepend=-1))
+    total, old, new = (np.add.reduceat(column, first) for column in (weight, weight * before, weight * after))
+    return pl.DataFrame(
+        {
+            "score_low": score[first],
+            "score_high": score[np.append(first[1:], len(score)) - 1],
+            "weight": total,
+            "old_rate": old / total,
+            "new_rate": new / total,
+            "shift": new / old - 1.0,
+        }
+    )

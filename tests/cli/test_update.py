@@ -1,0 +1,78 @@
+"""`mcnet update`: exit codes that a scheduler can use, and what it prints."""
+
+import json
+
+import pytest
+from tests.loop.conftest import day_name, day_rows
+
+from mcnet.loop.folder import LoopFolder
+
+COLUMNS = ("--score", "pctr", "--label", "click", "--field", "country", "--time", "ts", "--every", "1d")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "logs").mkdir()
+    return tmp_path
+
+
+def write_days(folder, first, last, **world):
+    for day in range(first, last + 1):
+        day_rows(day, **world).write_parquet(folder / "logs" / f"{day_name(day)}.parquet")
+
+
+def test_exit_codes_from_the_first_day_to_an_alarm(mcnet, folder):
+    words = ("update", "history", "logs/*.parquet", "--registry", "registry", *COLUMNS)
+    write_days(folder, 1, 2)
+    done = mcnet(*words, "--nothing-new-code", "99")
+    assert (done.code, "waiting: no version is served yet" in done.out) == (99, True)
+    write_days(folder, 3, 6)
+    done = mcnet(*words)
+    assert (done.code, "published: version 1 is served" in done.out) == (0, True)
+    again = mcnet(*words, "--json")
+    assert (again.code, again.document["outcome"]) == (0, "nothing new")
+    assert again.document["added"] == {"rows": 0, "periods": [], "files": 0, "unchanged": 6}
+    assert mcnet(*words, "--nothing-new-code", "99", "-q").code == 99
+    write_days(folder, 7, 7, ratio=0.5)
+    refused = mcnet(*words, "--max-shift", "0.001")
+    assert (refused.code, "refused: version 1 is served" in refused.out) == (1, True)
+    write_days(folder, 8, 11, ratio=0.25, rows=20_000)
+    alarm = mcnet(*words, "--max-shift", "0.001", "--json")
+    assert alarm.code == 3
+    assert alarm.document["outcome"] == "refused"
+    assert "level" in [one["what"] for one in alarm.document["alarms"]]
+    forced = mcnet(*words, "--force", "--note", "checked by hand")
+    assert (forced.code, "published: version 2 is served, after 1" in forced.out) == (0, True)
+    runs = LoopFolder(folder / "registry").runs()
+    assert [run["outcome"] for run in runs] == [
+        *("waiting", "published", "nothing new", "nothing new", "refused", "refused", "published")
+    ]
+    assert mcnet("versions", "show", "registry").out.count("forced, although") >= 1
+    status = json.loads((folder / "registry" / "loop" / "status.json").read_text())
+    assert status["last_run"]["note"] == "checked by hand"
+
+
+def test_wrong_input_is_code_2_and_another_run_is_code_75(mcnet, folder):
+    write_days(folder, 1, 1, rows=200)
+    words = ("update", "history", "logs/*.parquet", "--registry", "registry", *COLUMNS)
+    wrong = mcnet("update", "history", "--registry", "registry")
+    assert (wrong.code, "there is no journal in history" in wrong.err) == (2, True)
+    wrong = mcnet("update", "history", "logs/*.parquet", "--registry", "registry", "--score", "pctr")
+    assert (wrong.code, wrong.err.count("\n")) == (2, 1)
+    assert mcnet(*words).code == 0
+    with LoopFolder(folder / "registry").locked(0.0):
+        busy = mcnet(*words, "--wait", "0")
+    assert (busy.code, "another process is at work" in busy.err) == (75, True)
+
+
+def test_the_configuration_file_gives_the_columns(mcnet, folder):
+    write_days(folder, 1, 1, rows=200)
+    (folder / "mcnet.toml").write_text(
+        'score = "pctr"\nlabel = "click"\nfield = "country"\n\n[update]\nregistry = "registry"\ntime = "ts"\n'
+        'every = "1d"\nmax_shift = 0.3\n'
+    )
+    done = mcnet("update", "history", "logs/*.parquet", "--json")
+    assert done.code == 0, done.err
+    assert done.document["added"]["rows"] == 200
+    assert mcnet("update", "history", "--json").document["outcome"] == "nothing new"

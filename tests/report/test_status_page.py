@@ -1,0 +1,163 @@
+"""The pages without scripts, of the loop and of a difference: their words, and their looks in a real browser."""
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.report.browser import LOADED, browse, find_chromium
+
+from mcnet.calibrators.platt_field import PlattField
+from mcnet.report.difference_page import write_difference_page
+from mcnet.report.status_page import write_status_page
+from mcnet.sketch.sketch import Sketch
+from mcnet.versions.difference import diff
+
+ODD = "<b>bold</b>"
+RUN = {
+    "time": "2026-11-16T13:05:09+00:00",
+    "seconds": 1.25,
+    "outcome": "published",
+    "reason": "log-loss -0.00100 beside version 1 (…)",
+    "version": "2",
+    "replaced": "1",
+    "forced": False,
+    "until": "2026-11-15",
+    "note": "",
+    "added": {"rows": 1234, "periods": ["2026-11-15"], "files": 1, "unchanged": 0},
+    "learnt": ["2026-11-15"],
+    "alarms": [],
+    "gate": {
+        "passed": True,
+        "problems": [],
+        "waiting": "",
+        "notes": [],
+        "comparison": {
+            "other": "version 1",
+            "periods": 5,
+            "first": "2026-11-10",
+            "last": "2026-11-15",
+            "difference": -0.001,
+            "low": -0.002,
+            "high": 0.0005,
+        },
+        "shift": {"overall": 0.02, "largest": -0.1, "where": ODD, "size": 0.111},
+    },
+}
+ALARM = {
+    "what": f"country={ODD}",
+    "raised": "2026-11-15",
+    "since": "2026-11-12",
+    "pcoc": 1.3,
+    "told": RUN["time"],
+    "advice": f"the probabilities of country={ODD} are over-predicted since 2026-11-12: update the model",
+}
+VERSION = {
+    "number": 2,
+    "added": RUN["time"],
+    "digest": "ab" * 32,
+    "method": "tracker",
+    "fields": ["country"],
+    "rows": 99_000,
+    "note": f"a long note about {ODD} " * 9,
+    "fitted_until": "2026-11-15",
+    "rows_digest": None,
+}
+
+
+def status(**changes):
+    rng = np.random.default_rng(0)
+    periods = []
+    for day in range(1, 16):
+        pcoc = float(np.exp(rng.normal(0.1, 0.2)))
+        ends = [pcoc, 0.9 * pcoc, 1.1 * pcoc]
+        periods.append({"period": f"2026-11-{day:02}", "base_pcoc": ends, "tracker_pcoc": ends, "served_pcoc": None})
+    line = {"what": f"country={ODD}", "log_evidence": 7.0, "since": "2026-11-12", "alarm": True, "excess": 31.0}
+    document = {
+        "time": RUN["time"],
+        "journal": {"path": "history", "periods": 15, "last_period": "2026-11-15", "rows": 99_000},
+        "registry": "registry",
+        "current": VERSION,
+        "versions": [VERSION, {**VERSION, "number": 1}],
+        "last_run": RUN,
+        "decision": RUN,
+        "runs": [{**{name: RUN[name] for name in RUN if name not in ("added", "gate")}, "rows": 1234, "alarms": 1}] * 9,
+        "periods": periods,
+        "alarms": [ALARM],
+        "monitor": {"alpha": 0.01, "table": [{**line, "pcoc": 1.3, "pcoc_low": None, "pcoc_high": 1.5}]},
+    }
+    return copy.deepcopy({**document, **changes})
+
+
+def test_the_status_says_what_is_served_and_why(tmp_path):
+    page = write_status_page(tmp_path / "status.html", status()).read_text(encoding="utf-8")
+    assert "Version 2 was published." in page
+    assert "-0.00100 (-0.00200 … +0.00050)" in page
+    assert "<title>✓ Calibration loop</title>" in page
+    assert "1,234 new rows, 1 period learnt" in page
+    assert ODD not in page
+    assert "&lt;b&gt;bold&lt;/b&gt;" in page
+    assert "<script" not in page
+
+
+def test_a_refusal_and_an_alarm_are_in_the_headline(tmp_path):
+    refused = {**RUN, "outcome": "refused", "gate": {**RUN["gate"], "problems": ["it moves too far"]}}
+    page = write_status_page(
+        tmp_path / "status.html", status(last_run={**refused, "alarms": [ALARM]}, decision=refused)
+    ).read_text(encoding="utf-8")
+    assert "The gate refused a new model: version 2 stays. One new alarm: the probabilities of country=" in page
+    assert "<title>! Calibration loop</title>" in page
+    assert "it moves too far." in page
+    nothing = {**RUN, "outcome": "nothing new", "gate": None}
+    page = write_status_page(tmp_path / "status.html", status(last_run=nothing, decision=refused)).read_text("utf-8")
+    assert "Nothing new: version 2 is served. The gate refused the last new model." in page
+
+
+def test_a_loop_that_has_just_begun_has_a_page(tmp_path):
+    run = {**RUN, "outcome": "waiting", "version": None, "gate": {**RUN["gate"], "comparison": None, "shift": None}}
+    page = write_status_page(
+        tmp_path / "status.html",
+        status(last_run=run, decision=run, current=None, versions=[], periods=[], alarms=[], monitor=None),
+    ).read_text(encoding="utf-8")
+    assert "Too few periods to judge a model by: no version is served." in page
+    assert "No period was predicted yet" in page
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    rng = np.random.default_rng(1)
+    field = {"country": rng.choice(["NL", ODD, "a value with a very long name " * 3], 5000)}
+    score = rng.uniform(0.02, 0.6, 5000)
+    old, new = (PlattField().fit(score, rng.random(5000) < factor * score, field=field).model_ for factor in (0.7, 0.9))
+    found = diff(old, new, Sketch.from_rows(score, rng.random(5000) < score, field=field))
+    return [
+        write_status_page(folder / "status.html", status()),
+        write_difference_page(folder / "diff.html", found, old, new, title="From a/very/long/path.json to " + "b" * 90),
+    ]
+
+
+def test_the_page_of_a_difference_names_what_moved(pages):
+    page = pages[1].read_text(encoding="utf-8")
+    assert "The mean probability changes by +" in page
+    assert ODD not in page
+    assert page.count("<figure>") == 3
+    assert page.count("<svg") == 3
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1100, False), (390, True)])
+def test_pages_without_scripts_in_a_browser(pages, width: int, dark: bool, tmp_path: Path):
+    chromium = find_chromium()
+    if chromium is None:
+        pytest.skip("Chromium is not installed: apt-get install chromium")
+    with browse(chromium) as browser:
+        for page in pages:
+            browser.open(page, width=width, dark=dark, ready=LOADED)
+            assert browser.complaints() == []
+            assert browser.requests() == []
+            assert browser.run("document.documentElement.scrollWidth") <= width
+            shown = "[...document.querySelectorAll('svg')].filter(e => e.getBoundingClientRect().width > 250).length"
+            assert browser.run(shown) >= 1
+            assert browser.run("getComputedStyle(document.body).backgroundColor") == (
+                "rgb(20, 23, 26)" if dark else "rgb(255, 255, 255)"
+            )
