@@ -12,6 +12,7 @@ from mcnet.loop.judged import period_pcoc
 from mcnet.loop.version_times import VersionTimes
 from mcnet.metrics.evaluate_sketch import predict_cells
 from mcnet.model.model import CalibrationModel
+from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.monitor import Monitor
 from mcnet.tracking.period import periods_between, sorted_periods
@@ -30,14 +31,16 @@ class Watched:
 
 
 class _Cells:
-    """Probabilities of the cells of one sketch, as a model that needs no field."""
-
-    fields: tuple[str, ...] = ()
+    """Probabilities of the cells of one sketch, in the place of a model."""
 
     def __init__(self, probability: FloatArray) -> None:
         self._probability = probability
 
     def predict(self, scores: Any, field: Any = None, *, score_type: ScoreType | None = None) -> FloatArray:
+        """Return the probabilities that were given."""
+        return self._probability
+
+    def predict_cells(self, _: Sketch) -> FloatArray:
         """Return the probabilities that were given."""
         return self._probability
 
