@@ -58,8 +58,8 @@ def auxiliary(settings: Settings) -> Page:
             "predictor knew all features too, the auxiliary network can only add what a quarter more rows still teach; "
             "where it knew half of them, as when features are newer than the model, it has something to add. No shift.",
             settings_note([contender for contender in ROSTER if contender.name in MODELS]),
-            f"{literal}. All others: the calibrator at its optimum, then `WithFeatures`: Adam at 0.001 on batches of 2048 or "
-            "a fiftieth of the rows, stopping early on a tenth of them held back.",
+            f"{literal}. All others: the calibrator at its optimum, then `WithFeatures`: Adam at 0.001 on batches of "
+            "2048 or a fiftieth of the rows, stopping early on a tenth of them held back.",
             *quick_note(settings),
         ),
     )
@@ -165,7 +165,7 @@ def _finding(results: Results) -> str:
             parts.append(f"{task}: {gains[low]:+.4f} ({low}) to {gains[high]:+.4f} ({high})")
         who = "knew all the features" if trained == "all" else "knew half of them"
         sentences.append(
-            f"Where the base predictor {who}, the AUC rises in {raised} of {cases} cases ({'; '.join(parts)}), and the PCOC "
-            f"moves away from 1 in {worse}."
+            f"Where the base predictor {who}, the AUC rises in {raised} of {cases} cases ({'; '.join(parts)}), and the "
+            f"PCOC moves away from 1 in {worse}."
         )
     return " ".join(sentences)

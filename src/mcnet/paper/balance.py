@@ -42,9 +42,10 @@ def balance(settings: Settings) -> Page:
         _finding(results),
         [_table(results, values, settings.source.simulated), seen.table()],
         notes=(
-            f"The paper does not give its coefficient α; here α = {ALPHA:g}. Models without the field are one curve for all "
-            "rows; the field weighs in the balance term alone. STD is the sample standard deviation over the field "
-            "values, as in the paper's table. Its regulariser divides by all rows, so a field value weighs by its share.",
+            f"The paper does not give its coefficient α; here α = {ALPHA:g}. Models without the field are one curve "
+            "for all rows; the field weighs in the balance term alone. STD is the sample standard deviation over the "
+            "field values, as in the paper's table. Its regulariser divides by all rows, so a field value weighs by "
+            "its share.",
             settings_note(MODELS),
             *quick_note(settings),
         ),
@@ -96,6 +97,6 @@ def _finding(results: Results) -> str:
         sum(change(name, figure) * sign > 0 for name in names) for figure, sign in (("pcoc", -1), ("log_loss", 1))
     )
     return (
-        f"The STD falls for {len(lower)} of {len(names)} models ({shown} percentage points); {verdict}. The overall PCOC falls "
-        f"for {falls} of them, and the log-loss gets worse for {worse}."
+        f"The STD falls for {len(lower)} of {len(names)} models ({shown} percentage points); {verdict}. The overall "
+        f"PCOC falls for {falls} of them, and the log-loss gets worse for {worse}."
     )

@@ -8,8 +8,8 @@ from mcnet.paper.setup import SeenTasks, quick_note
 __all__ = ["datasets"]
 
 CLAIM = (
-    "AliExpress has 9.1 M training, 3.0 M validation and 5.6 M test impressions in 4 fields, Huawei Browser 343 M, 49 M and "
-    "49 M in 3 fields."
+    "AliExpress has 9.1 M training, 3.0 M validation and 5.6 M test impressions in 4 fields, Huawei Browser 343 M, 49 "
+    "M and 49 M in 3 fields."
 )
 
 Sums = tuple[int, int, int]
@@ -48,9 +48,10 @@ def datasets(settings: Settings) -> Page:
         "calibrator that is right about the rows it is fitted to has a test PCOC near that.",
         tables,
         notes=(
-            "Scale 1 has as many rows as AliExpress; of Huawei Browser it has a sixteenth. The validation conversions of "
-            "the field values 1 and 2 of AliExpress (158 and 108 in print) are exchanged: as printed they lie four "
-            "standard errors from a random split, on either side. Seed 0; other seeds draw other rows and other truths.",
+            "Scale 1 has as many rows as AliExpress; of Huawei Browser it has a sixteenth. The validation conversions "
+            "of the field values 1 and 2 of AliExpress (158 and 108 in print) are exchanged: as printed they lie four "
+            "standard errors from a random split, on either side. Seed 0; other seeds draw other rows and other "
+            "truths.",
             *quick_note(settings),
         ),
     )

@@ -88,9 +88,10 @@ def efficiency(settings: Settings) -> Page:
         _finding(steps, times),
         [*tables, seen.table()],
         notes=(
-            f"Threads: {torch.get_num_threads()}. Evaluation: the compiled curve, but after literal training the network "
-            "itself, with T = 50 for every row. Literal fits take two epochs of these rows, all others the sketch of them. "
-            "NeuCalib and AdaCalib train on rows here for their time alone; elsewhere they are fitted on the sketch.",
+            f"Threads: {torch.get_num_threads()}. Evaluation: the compiled curve, but after literal training the "
+            "network itself, with T = 50 for every row. Literal fits take two epochs of these rows, all others the "
+            "sketch of them. NeuCalib and AdaCalib train on rows here for their time alone; elsewhere they are fitted "
+            "on the sketch.",
             settings_note(ROSTER),
             *quick_note(settings, f"{repeats} repetitions of a step"),
         ),
@@ -105,11 +106,12 @@ def _finding(steps: dict[str, tuple[float, int]], times: dict[str, float]) -> st
     ]
     return (
         f"An epoch of MCNet-None at T = 50 takes {slow[0] / steps['NeuCalib'][0]:.0f} times one of NeuCalib and "
-        f"{slow[0] / steps['AdaCalib'][0]:.0f} times one of AdaCalib (in the paper 9 and 4), and {slow[0] / quick[0]:.1f} times "
-        f"one at T = 10, where the paper's GPU shows no difference. Integrating the gradient (Algorithm 2) keeps "
-        f"{min(lean):.0f} to {max(lean):.0f} MiB for the backward pass at T = 10 to 50, autograd {min(plain):.0f} to "
-        f"{max(plain):.0f}. With nodes shared by the rows of a bin a step takes 1/{slow[0] / shared[0]:.0f} of the time. The "
-        f"network at T = 50 takes {1e9 * times['MCNet-None, literal']:,.0f} ns per row, the compiled curve "
+        f"{slow[0] / steps['AdaCalib'][0]:.0f} times one of AdaCalib (in the paper 9 and 4), and "
+        f"{slow[0] / quick[0]:.1f} times one at T = 10, where the paper's GPU shows no difference. Integrating the "
+        f"gradient (Algorithm 2) keeps {min(lean):.0f} to {max(lean):.0f} MiB for the backward pass at T = 10 to 50, "
+        f"autograd {min(plain):.0f} to {max(plain):.0f}. With nodes shared by the rows of a bin a step takes "
+        f"1/{slow[0] / shared[0]:.0f} of the time. The network at T = 50 takes "
+        f"{1e9 * times['MCNet-None, literal']:,.0f} ns per row, the compiled curve "
         f"{1e9 * times['MCNet-None, converged']:,.0f}, against 12,200 in the paper."
     )
 
@@ -124,8 +126,8 @@ def _functions(task: Task) -> dict[str, tuple[RowFunction, tuple[str, int | None
     line = fit_contender(contenders["NeuCalib"], task)
     adaptive = fit_contender(contenders["AdaCalib"], task)
     found: dict[str, tuple[RowFunction, tuple[str, int | None]]] = {
-        "NeuCalib": (LineFunction(line.network_.knots, line.network_.values), ("NeuCalib", None)),  # type: ignore[attr-defined]
-        "AdaCalib": (adaptive.network_.function, ("AdaCalib", None)),  # type: ignore[attr-defined]
+        "NeuCalib": (LineFunction(line.network_.knots, line.network_.values), ("NeuCalib", None)),
+        "AdaCalib": (adaptive.network_.function, ("AdaCalib", None)),
     }
     for steps in (10, 20, 50):
         for lean in (False, True):

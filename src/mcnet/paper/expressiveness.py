@@ -100,11 +100,11 @@ def _finding(
     steepest, bound = float(np.max(np.diff(toy_truth(SCORES)) / np.diff(SCORES))), slope_bound()
     printed, scaled = network["as printed, derivative below 1"][-1], network["with a scale, as in UMNN"][-1]
     return (
-        f"Largest error from {sizes[0]} to {sizes[-1]} bins: {falls}; at {sizes[-1]} bins the linear function errs {ratio:.1f} "
-        f"times as much as MCNet. The theorem fails as printed: a sigmoid derivative stays below 1 and the truth rises by up "
-        f"to {steepest:.2f}, so that in one bin no such function, however wide, comes nearer than {bound:.3f} (found: "
-        f"{printed:.3f} at width {widths[-1]}). With a scale, as UMNN has it, the error is {scaled:.3f}, "
-        f"{'below' if scaled < bound else 'not below'} that bound."
+        f"Largest error from {sizes[0]} to {sizes[-1]} bins: {falls}; at {sizes[-1]} bins the linear function errs "
+        f"{ratio:.1f} times as much as MCNet. The theorem fails as printed: a sigmoid derivative stays below 1 and the "
+        f"truth rises by up to {steepest:.2f}, so that in one bin no such function, however wide, comes nearer than "
+        f"{bound:.3f} (found: {printed:.3f} at width {widths[-1]}). With a scale, as UMNN has it, the error is "
+        f"{scaled:.3f}, {'below' if scaled < bound else 'not below'} that bound."
     )
 
 

@@ -19,7 +19,7 @@ __all__ = ["Forces", "bin_pcoc", "watch_forces"]
 
 @dataclass(frozen=True)
 class Forces:
-    """Mean gradients by the offset of each bin over an epoch, and the root mean square of each.
+    """Mean gradients by the offset of each bin over an epoch, and their usual size: the median bin's root mean square.
 
     A positive gradient pushes the bin down, a negative one up.
     """
@@ -52,7 +52,7 @@ def watch_forces(fit: BankFit, task: Task, recipe: LiteralRecipe) -> Forces:
         sum(terms.values(), torch.zeros(())).backward()  # type: ignore[no-untyped-call]
         adam.step(recipe.learning_rate)
     found = {name: np.array(values) for name, values in pulls.items()}
-    sizes = {name: float(np.sqrt(np.mean(values**2))) for name, values in found.items()}
+    sizes = {name: float(np.median(np.sqrt((values**2).mean(axis=0)))) for name, values in found.items()}
     return Forces(found["log_loss"].mean(0), found["order"].mean(0), sizes["log_loss"], sizes["order"])
 
 

@@ -1,11 +1,11 @@
 """The headline: what a PCOC of 0.9745 on shifted test rows takes, and what can give it."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Literal
 
-import numpy as np
-
+from mcnet._shared.typing import FloatArray
 from mcnet.networks.bank import BankFit
 from mcnet.paper.forces import Forces, bin_pcoc, watch_forces
 from mcnet.paper.literal import LiteralRecipe, follow_literal, predict_literal
@@ -42,10 +42,11 @@ FULL, QUICK = Grid(), Grid((0.0, 1.0), (1e-5, 1e-3), (2, 10))
 
 @dataclass(frozen=True)
 class Look:
-    """A literal fit after some epochs: its trial, its bins on the fitted rows, and the fit if it was the last."""
+    """A literal fit after some epochs: its trial, the PCOC of each bin on the fitted rows, and the fit itself."""
 
     trial: Trial
-    bins: np.ndarray
+    bins: FloatArray
+    fit: BankFit
 
 
 def headline(settings: Settings) -> Page:
@@ -61,12 +62,11 @@ def headline(settings: Settings) -> Page:
             anchors.setdefault(contender.name, []).append(run_trial(contender, task, seed, settings.progress))
         for recipe in _recipes(grid):
             settings.say(f"seed {seed}: {_short(recipe)}")
-            last: list[BankFit] = []
-            looks = follow_literal(task, replace(recipe, seed=seed), grid.epochs, lambda fit: _look(fit, task, last))
+            looks = follow_literal(task, replace(recipe, seed=seed), grid.epochs, partial(_look, task))
             for epochs, look in looks.items():
                 results.setdefault((recipe, epochs), []).append(look)
             if seed == 0 and _is_boldest(recipe, grid):
-                forces[recipe.order] = watch_forces(last[-1], task, recipe)
+                forces[recipe.order] = watch_forces(looks[grid.epochs[-1]].fit, task, recipe)
     ratio = Value.of(ratios).mean
     bins = {
         f"β = {recipe.order:g}": results[recipe, grid.epochs[-1]][0].bins
@@ -81,9 +81,9 @@ def headline(settings: Settings) -> Page:
         [_table(results, anchors), seen.table()],
         {"bins": draw_bins(bins, forces)},
         notes=(
-            f"The figure: after {grid.epochs[-1]} epochs at a learning rate of {grid.rates[-1]:g} from the identity, the "
-            "PCOC of the fitted rows of each bin, and the mean gradients by the offset of each bin over one more epoch "
-            "(above 0: the bin is pushed down).",
+            f"The figure: after {grid.epochs[-1]} epochs at a learning rate of {grid.rates[-1]:g} from the identity, "
+            "the PCOC of the fitted rows of each bin, and the mean gradients by the offset of each bin over one more "
+            "epoch (above 0: the bin is pushed down).",
             settings_note((*ANCHORS, mcnet_row(False, "literal"))),
             *quick_note(settings, f"β of {grid.orders}, learning rates {grid.rates}, epochs {grid.epochs}"),
         ),
@@ -108,10 +108,9 @@ def _short(recipe: LiteralRecipe) -> str:
     return f"from {recipe.start}, learning rate {recipe.learning_rate:g}{falling}, β = {recipe.order:g}"
 
 
-def _look(fit: BankFit, task: Task, last: list[BankFit]) -> Look:
-    last[:] = [fit]
+def _look(task: Task, fit: BankFit) -> Look:
     fitted, test = (predict_literal(fit, task, sample, False) for sample in (task.validation, task.test))
-    return Look(judge(task, test, fitted), bin_pcoc(fit, task, fitted))
+    return Look(judge(task, test, fitted), bin_pcoc(fit, task, fitted), fit)
 
 
 def _table(results: dict[tuple[LiteralRecipe, int], list[Look]], anchors: dict[str, list[Trial]]) -> Table:
@@ -146,8 +145,9 @@ def _finding(
         for key, looks in results.items()
     }
     text = (
-        f"The validation rate is {ratio:.3f} of the test rate, and the converged fit has a test PCOC of {converged:.3f}. "
-        f"{printed} on the test rows takes a PCOC of {printed / ratio:.2f} on the rows it was fitted to."
+        f"The validation rate is {ratio:.3f} of the test rate, and the converged fit has a test PCOC of "
+        f"{converged:.3f}. {printed} on the test rows takes a PCOC of {printed / ratio:.2f} on the rows it was fitted "
+        "to."
     )
     for start in STARTS:
         for order in dict.fromkeys(recipe.order for recipe, _ in means):
@@ -157,24 +157,24 @@ def _finding(
             text += f"{min(v[1] for v in chosen):.3f} to {max(v[1] for v in chosen):.3f}."
     (recipe, epochs), nearest = min(means.items(), key=lambda item: abs(item[1][1] - printed))
     return (
-        f"{text} Nearest to {printed} on the test rows is {nearest[1]:.3f}, {_short(recipe)}, {epochs} epochs; it predicts "
-        f"{nearest[0]:.2f} times the positives of its own rows."
+        f"{text} Nearest to {printed} on the test rows is {nearest[1]:.3f}, {_short(recipe)}, {epochs} epochs; it "
+        f"predicts {nearest[0]:.2f} times the positives of its own rows."
     )
 
 
-def _reason(forces: dict[float, Forces], bins: dict[str, np.ndarray], grid: Grid) -> str:
+def _reason(forces: dict[float, Forces], bins: dict[str, FloatArray], grid: Grid) -> str:
     """Return why the penalty moves the level, in figures of this run."""
     strong, order = forces[grid.orders[-1]], grid.orders[-1]
     pcoc = bins[f"β = {order:g}"]
     higher = int((pcoc[1:] > 1.0).sum())
     return (
-        f"Why β = {order:g} moves the level: at an edge out of order the penalty pulls the bin on the left down and the one on "
-        f"the right up, by β each, however small the fault and however many the rows; over the bins its pulls sum to "
-        f"{strong.order.sum():+.4f}, so it can only pass a pull on from bin to bin. The log-loss pulls at an offset in "
-        "probability space by (p − y) / p(1 − p), a relative error, and what comes to rest is the sum of relative errors, "
-        f"not of errors. The lowest bin is pushed down ({strong.order[0]:+.3f} from the penalty, {strong.log_loss[0]:+.3f} "
-        f"from the log-loss of its few positives) and predicts {pcoc[0]:.2f} of its positives, which are few; the bins above "
-        f"are pushed up in return, {higher} of {len(pcoc) - 1} over-predict. Per step the penalty's pull is "
-        f"{strong.order_size / strong.log_loss_size:.0f} times that of the log-loss, so Adam's step length follows the "
-        "penalty, and how far it goes depends on learning rate and epochs."
+        f"Why β = {order:g} moves the level: at an edge out of order the penalty pulls the bin on the left down and "
+        "the one on the right up, by β each, however small the fault and however many the rows; over the bins its "
+        f"pulls sum to {strong.order.sum():+.4f}, so it can only pass a pull on from bin to bin. The log-loss pulls at "
+        "an offset in probability space by (p − y) / p(1 − p), a relative error, and what comes to rest is the sum of "
+        f"relative errors, not of errors. The lowest bin is pushed down ({strong.order[0]:+.3f} from the penalty, "
+        f"{strong.log_loss[0]:+.3f} from the log-loss of its few positives) and predicts {pcoc[0]:.2f} of its "
+        f"positives, which are few; the bins above are pushed up in return, {higher} of {len(pcoc) - 1} over-predict. "
+        f"Per step the penalty's pull is {strong.order_size / strong.log_loss_size:.0f} times that of the log-loss, so "
+        "Adam's step length follows the penalty, and how far it goes depends on learning rate and epochs."
     )

@@ -54,8 +54,8 @@ class LiteralRecipe:
         balance = f", α = {self.balance:g}" if self.balance else ""
         return (
             f"{self.bins} bins, ReLU networks of {widths}, embedding 128, probability space, integrals from 0, "
-            f"Adam at {self.learning_rate:g}, batches of {self.batch}, {self.epochs} epochs, β = {self.order:g}{balance}, "
-            f"from {'the identity' if self.start == 'identity' else 'random weights'}"
+            f"Adam at {self.learning_rate:g}, batches of {self.batch}, {self.epochs} epochs, β = "
+            f"{self.order:g}{balance}, from {'the identity' if self.start == 'identity' else 'random weights'}"
         )
 
 
@@ -67,8 +67,8 @@ def train_literal(
 ) -> BankFit:
     """Train on the validation rows of a task.
 
-    The rows of a bin share the nodes of their integrals: the values of the paper's T = 50 nodes per row up to 1e-6, at a
-    hundredth of the time.
+    The rows of a bin share the nodes of their integrals: the values of the paper's T = 50 nodes per row up to 1e-6, at
+    a hundredth of the time.
     """
     config, schedule = paper_config(field=recipe.field)
     config = replace(

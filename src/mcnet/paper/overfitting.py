@@ -53,8 +53,8 @@ def overfitting(settings: Settings) -> Page:
         _finding(results, list(followed)),
         [*(_table(results, figure, place) for place, figure in enumerate(("pcoc", "auc"))), seen.table()],
         notes=(
-            "The scores are those of a base predictor trained on features of the training rows; test rows have the paper's "
-            "shift.",
+            "The scores are those of a base predictor trained on features of the training rows; test rows have the "
+            "paper's shift.",
             f"{settings_note((mcnet_row(False, 'literal'), *ANCHORS))} {'; '.join(recipes)}. None of them stops early; "
             "`WithFeatures` does.",
             *quick_note(settings),

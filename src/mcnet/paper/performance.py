@@ -13,8 +13,8 @@ from mcnet.paper.trials import BAYES, BAYES_NONE, MCNETS, ROSTER, Trial, column,
 __all__ = ["performance"]
 
 CLAIM = (
-    "MCNet has the best PCOC and F-RCE on AliExpress (MCNet-None, by a paired t-test against the best baseline) and the "
-    "best F-RCE on Huawei Browser (MCNet-Field), and keeps the AUC of the base predictor."
+    "MCNet has the best PCOC and F-RCE on AliExpress (MCNet-None, by a paired t-test against the best baseline) and "
+    "the best F-RCE on Huawei Browser (MCNet-Field), and keeps the AUC of the base predictor."
 )
 STILL, MOVED = "without a shift between validation and test rows", "with the paper's shift"
 TESTED = {"pcoc": ("PCOC − 1, absolute", 4), "f_rce": ("F-RCE", 4), "log_loss": ("log-loss", 6)}
@@ -162,8 +162,9 @@ def _finding(runs: dict[str, Results], settings: Settings) -> str:
         for a, b in zip(methods["MCNet-None, converged"], methods["Base"], strict=True)
     )
     sentences.append(
-        f"With the order guaranteed (converged MCNet, BayesMCNet) the order of scores is broken {guaranteed} times, after "
-        f"literal training up to {literal} times in a test set; converged MCNet-None moves the AUC by at most {moved:.5f}."
+        f"With the order guaranteed (converged MCNet, BayesMCNet) the order of scores is broken {guaranteed} times, "
+        f"after literal training up to {literal} times in a test set; converged MCNet-None moves the AUC by at most "
+        f"{moved:.5f}."
     )
     if simulated:
         sentences.append(_shift_sentence(runs[MOVED]))

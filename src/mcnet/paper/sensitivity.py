@@ -116,7 +116,8 @@ def _finding(results: Results, grid: Grid) -> str:
             best[TITLES[parameter]] = min(f_rce, key=lambda value: f_rce[value])
         widest = max(spans, key=lambda name: spans[name])
         parts.append(
-            f"The test PCOC of {variant} spans {', '.join(f'{span:.3f} over {name}' for name, span in spans.items())}, most "
-            f"over {widest}; its F-RCE is lowest at {', '.join(f'{value:g} ({name})' for name, value in best.items())}."
+            f"The test PCOC of {variant} spans {', '.join(f'{span:.3f} over {name}' for name, span in spans.items())}, "
+            f"most over {widest}; its F-RCE is lowest at "
+            f"{', '.join(f'{value:g} ({name})' for name, value in best.items())}."
         )
     return " ".join(parts)

@@ -76,8 +76,8 @@ class Contender:
 def _converged(parameters: Mapping[str, Any]) -> str:
     widths = " × ".join(map(str, parameters["hidden"]))
     return (
-        f"SiLU networks of {widths}, embedding {parameters['embedding']}, {parameters['space']} space, full batch on the "
-        "sketch until it has converged, order guaranteed"
+        f"SiLU networks of {widths}, embedding {parameters['embedding']}, {parameters['space']} space, full batch on "
+        "the sketch until it has converged, order guaranteed"
     )
 
 
@@ -122,9 +122,10 @@ ROSTER = (
 """The methods of the paper's Table 1, its networks in both trainings, and BayesMCNet without and with the field."""
 
 SHARED_NODES = (
-    "Literal training: the rows of a bin share the nodes of their integrals, which gives the values and gradients of the "
-    "paper's T = 50 nodes per row (to 1e-5 and 1e-3 of their size) at a hundredth of the time; L2 regularisation, whose "
-    "coefficient the paper does not give, is off; the start, which it does not give either, is the identity unless said."
+    "Literal training: the rows of a bin share the nodes of their integrals, which gives the values and gradients of "
+    "the paper's T = 50 nodes per row (to 1e-5 and 1e-3 of their size) at a hundredth of the time; L2 regularisation, "
+    "whose coefficient the paper does not give, is off; the start, which it does not give either, is the identity "
+    "unless said."
 )
 
 

@@ -28,8 +28,9 @@ class BesideRecipe:
     """How to train beside an auxiliary network.
 
     "literal": the paper's network on logits, as its variant with features has it, from the identity, with the paper's
-    learning rate for both networks, β = 1 and batches of 2048. "converged": the network at its optimum without features,
-    then both trained at 1e-3. `WithFeatures` holds rows back and stops in time; here the point is not to stop.
+    learning rate for both networks, β = 1 and batches of 2048. "converged": the network at its optimum without
+    features, then both trained at 1e-3. `WithFeatures` holds rows back and stops in time; here the point is not to
+    stop.
     """
 
     field: bool = False
@@ -42,7 +43,7 @@ class BesideRecipe:
         if self.training == "literal":
             rate = paper_config(field=self.field)[1].rate
             return f"logit space from the identity, Adam at {rate:g} for both networks, β = 1, batches of 2048"
-        return "from the optimum without features, Adam at 0.001 for both networks, batches of 2048 or a fiftieth of the rows"
+        return "from the optimum without features, Adam at 0.001 for both, batches of 2048 or a fiftieth of the rows"
 
 
 @dataclass(frozen=True)
