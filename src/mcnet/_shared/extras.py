@@ -4,10 +4,11 @@ from importlib.util import find_spec
 
 from mcnet.errors import NotSupportedError
 
-__all__ = ["has_networks", "has_serve", "need_networks", "need_serve"]
+__all__ = ["has_networks", "has_serve", "has_spark", "need_networks", "need_serve", "need_spark"]
 
 _NETWORK_LIBRARIES = ("torch", "safetensors")
 _SERVE_LIBRARIES = ("granian", "pyarrow")
+_SPARK_LIBRARIES = ("pyspark", "pyarrow")
 
 
 def has_networks() -> bool:
@@ -33,6 +34,21 @@ def has_serve() -> bool:
 def need_serve() -> None:
     """Raise NotSupportedError unless the libraries of the extra `serve` are installed."""
     _need("the service", _SERVE_LIBRARIES, "serve")
+
+
+def has_spark() -> bool:
+    """Tell whether the libraries of the extra `spark` are installed."""
+    return all(map(_is_installed, _SPARK_LIBRARIES))
+
+
+def need_spark(what: str) -> None:
+    """Raise NotSupportedError unless the libraries of the extra `spark` are installed.
+
+    Parameters
+    ----------
+    what : what needs them, as the message names it.
+    """
+    _need(what, _SPARK_LIBRARIES, "spark")
 
 
 def _need(what: str, libraries: tuple[str, ...], extra: str) -> None:

@@ -27,7 +27,7 @@ PIECE = 1_000_000
 
 @dataclass(frozen=True)
 class Table:
-    """Cells merged to one per context and panel: `[contexts, panels]` arrays.
+    """Cells merged to one a context and panel: `[contexts, panels]` arrays.
 
     `place` is the mean signed distance of the merged rows from the panel's edge towards the origin, so that
 

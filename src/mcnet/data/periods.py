@@ -12,10 +12,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_PERIODS",
+    "Every",
     "cut_to_periods",
     "divisor_of_coarser_periods",
     "duration_seconds",
     "fitting_period",
+    "parse_every",
     "truncation_unit",
     "typed_moments",
 ]
@@ -36,21 +38,22 @@ _EPOCH = (1e9, 3e9)
 
 
 @dataclass(frozen=True)
-class _Every:
+class Every:
     """A step: so many of a unit of time, or of a plain number where there is no unit."""
 
     number: int
     unit: str | None
 
 
-def _parsed(every: str) -> _Every:
+def parse_every(every: str) -> Every:
+    """Return a period such as "15m" or "100" in its parts."""
     match = _EVERY.fullmatch(every)
     if match is None:
         raise InputError(
             f"{every!r} is no period; write a number and m, h, d, w, mo or y, as in 15m or 1d, or a plain number for "
             "a column that counts"
         )
-    return _Every(int(match["number"]), match["unit"])
+    return Every(int(match["number"]), match["unit"])
 
 
 def duration_seconds(every: str) -> float:
@@ -59,7 +62,7 @@ def duration_seconds(every: str) -> float:
     >>> duration_seconds("2d")
     172800.0
     """
-    step = _parsed(every)
+    step = parse_every(every)
     if step.unit is None:
         raise InputError(f"{every!r} has no unit; write how long it is as in 36h or 2d")
     return float(step.number * _UNIT_SECONDS[step.unit])
@@ -71,7 +74,7 @@ def truncation_unit(every: str) -> str | None:
     >>> truncation_unit("6h"), truncation_unit("2w"), truncation_unit("100")
     ('hour', 'day', None)
     """
-    return _CALENDAR[_parsed(every).unit]
+    return _CALENDAR[parse_every(every).unit]
 
 
 def cut_to_periods(column: "pl.Series", every: str) -> "pl.Series":
@@ -88,7 +91,7 @@ def cut_to_periods(column: "pl.Series", every: str) -> "pl.Series":
     """
     import polars as pl
 
-    step = _parsed(every)
+    step = parse_every(every)
     column = typed_moments(column)
     if column.dtype.is_numeric():
         numbers = column.fill_nan(None).floor().cast(pl.Int64) if column.dtype.is_float() else column.cast(pl.Int64)

@@ -7,7 +7,7 @@ from mcnet.export.context_map import ContextMap
 from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, Pieces
 from mcnet.sql.dialects import Dialect
 
-__all__ = ["Columns", "case_expression"]
+__all__ = ["Columns", "case_expression", "sigmoid_expression"]
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class Columns:
         if logits or dialect.name == "postgresql":
             # Beside a score that is numeric, PostgreSQL leaves every literal numeric: slow, and other digits.
             x = f"CAST({number} AS {dialect.double_type})"
-            x = _sigmoid(x, dialect) if logits else x
+            x = sigmoid_expression(x, dialect) if logits else x
             joined, number = dialect.computed
             rows = f"{rows} {joined.format(x)}"
         return Columns(number, tuple(f"r.{dialect.column(name)}" for name in fields), rows)
 
 
-def _sigmoid(logit: str, dialect: Dialect) -> str:
+def sigmoid_expression(logit: str, dialect: Dialect) -> str:
     """Return the probability of a logit; beyond ±50 it is 0 or 1 to every digit that is used, and exp is safe."""
     near = f"LEAST(GREATEST({logit}, -50e0), 50e0)"
     nothing = f"{logit} IS NULL OR {dialect.is_nan.format(logit)}"  # GREATEST leaves NULL out

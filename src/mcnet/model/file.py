@@ -33,7 +33,7 @@ from mcnet.model.schema import (
 )
 from mcnet.model.version_1 import upgraded
 
-__all__ = ["SCHEMA", "checksum", "load", "model_document", "model_of", "read_model", "save_model"]
+__all__ = ["SCHEMA", "checksum", "load", "model_document", "model_of", "parse_model", "read_model", "save_model"]
 
 SCHEMA = 2
 _MOST_EXPLICIT_KNOTS = 30_000
@@ -147,7 +147,16 @@ def read_model(path: str | PathLike[str]) -> CalibrationModel:
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        text = ""
+    return parse_model(text, str(path))
+
+
+def parse_model(text: str, path: str) -> CalibrationModel:
+    """Return the model in the text of a file; `path` is what messages call it."""
+    try:
+        document = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise FileFormatError(
             f"{path} is not complete JSON: it is damaged or not a model; save the model again"

@@ -1,0 +1,153 @@
+"""Apply a model to a Spark table: through Arrow with the compiled loop, or as a Spark SQL expression."""
+
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import replace as replaced
+from hashlib import sha256
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet.calibrators.base import Calibrator
+from mcnet.errors import InputError, NotSupportedError
+from mcnet.model.file import load
+from mcnet.model.model import CalibrationModel
+from mcnet.spark.expression import with_calibrated
+from mcnet.spark.tables import column_named, number_column, require_columns, unused_name
+
+__all__ = ["apply"]
+
+_MODELS_KEPT = 4
+"""How many models a Python process of an executor keeps, so that its next task need not read them again."""
+
+
+def apply(
+    df: DataFrame,
+    model: CalibrationModel | Calibrator | str | PathLike[str],
+    *,
+    score: str | None = None,
+    column: str = "calibrated",
+    replace: bool = False,
+    score_type: ScoreType | None = None,
+    interval: float | None = None,
+    sql: bool = False,
+) -> DataFrame:
+    """Return a Spark table with one more column, the calibrated probability of each row; or three, with its interval.
+
+    The probabilities are those of `predict`, to the last bit. A missing score gives a missing probability; a score
+    outside [0, 1] ends the job with a message.
+
+    Parameters
+    ----------
+    df : the rows; the fields of the model are columns of it.
+    model : a model, a fitted calibrator, or the path of a saved model.
+    score : the column of scores; by default the one that the model was fitted on. Of a vector of Spark ML, such as
+        `probability`, the entry of class 1 is taken.
+    column : the name of the new column; one that exists is refused unless `replace` is set.
+    score_type : "probability" or "logit"; by default what the model was fitted on.
+    interval : the level of a credible interval, such as 0.9: its bounds are two more columns, named like the first one
+        with `_low` and `_high` added.
+    sql : write the model as a Spark SQL expression, so that executors run no Python and need no mcnet. Logits then go
+        through Spark's exponential, which may differ from NumPy's in the last digit.
+
+    Returns
+    -------
+    The table with the columns added; like any table of Spark it is computed when it is used.
+    """
+    chosen = as_model(model)
+    score = score or chosen.provenance.get("columns", {}).get("score", "score")
+    require_columns(df, (score, *chosen.fields))
+    added = [column] if interval is None else [column, f"{column}_low", f"{column}_high"]
+    for new in added:
+        if new in (score, *chosen.fields):
+            raise InputError(f"the new column cannot be {new!r}: the model reads that one")
+        if new in df.columns and not replace:
+            raise InputError(f"the Spark table has a column {new!r} already; name another, or pass replace=True")
+    takes = score_type or chosen.score_type
+    number = number_column(df, score).cast("double")
+    if sql:
+        if interval is not None:
+            raise NotSupportedError("an interval cannot be written as SQL; leave interval or sql out")
+        return with_calibrated(df, chosen, number, takes, column)
+    if interval is not None:
+        chosen.interval([], None, interval)  # refused now, and not in the middle of a job
+    fields = [column_named(name) for name in chosen.fields]
+    made = _arrow_function(chosen, takes, interval)(number, *fields)
+    if interval is None:
+        return df.withColumn(column, made)
+    together = unused_name("interval", [*df.columns, *added])
+    whole = df.withColumn(together, made)
+    for part, name in zip(("served", "low", "high"), added, strict=True):
+        whole = whole.withColumn(name, F.col(together)[part])
+    return whole.drop(together)
+
+
+def as_model(model: Any) -> CalibrationModel:
+    """Return the model of what a user may call one."""
+    if isinstance(model, str | PathLike):
+        return load(model)
+    found = getattr(model, "model_", model)
+    if not isinstance(found, CalibrationModel):
+        raise InputError(f"model is {type(model).__name__}; give a model, a fitted calibrator or the path of a model")
+    return found
+
+
+def _arrow_function(model: CalibrationModel, score_type: ScoreType, interval: float | None) -> Callable[..., Column]:
+    """Return a function of columns that executors compute in Python, batch by batch.
+
+    The model travels inside the function, once per job and executor: Spark itself broadcasts functions above 1 MB. Its
+    curves go as they are, since executors with another processor might compile them to other last digits.
+    """
+    packed = pickle.dumps(replaced(model, provenance={}), protocol=5)
+    digest = sha256(packed).hexdigest()
+    names = model.fields
+
+    def calibrated(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        served = unpacked(digest, packed)
+        for scores, *fields in batches:
+            yield calibrated_batch(served, scores, dict(zip(names, fields, strict=True)), score_type, interval)
+
+    def calibrated_alone(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        yield from calibrated((scores,) for scores in batches)
+
+    kind = "double" if interval is None else "struct<served: double, low: double, high: double>"
+    function: Callable[..., Column] = F.arrow_udf(calibrated if names else calibrated_alone, kind)
+    return function
+
+
+def unpacked(digest: str, packed: bytes) -> CalibrationModel:
+    """Return a model in a Python process of an executor, from those that it has already if it is one of them."""
+    found = _unpacked.get(digest)
+    if found is None:
+        while len(_unpacked) >= _MODELS_KEPT:
+            _unpacked.pop(next(iter(_unpacked)))
+        found = _unpacked[digest] = pickle.loads(packed)
+    return found
+
+
+_unpacked: dict[str, CalibrationModel] = {}
+
+
+def calibrated_batch(
+    model: CalibrationModel, scores: Any, fields: dict[str, Any], score_type: ScoreType, interval: float | None
+) -> Any:
+    """Return the calibrated probabilities of one batch of Arrow columns; a missing score stays missing."""
+    missing = scores.is_null().to_numpy(zero_copy_only=False) if scores.null_count else None
+    numbers = np.asarray(scores.fill_null(0.5) if missing is not None else scores, dtype=np.float64)
+    columns = fields or None
+    made = [model.predict(numbers, columns, score_type=score_type)]
+    if interval is not None and len(numbers):
+        made += model.interval(numbers, columns, interval, score_type=score_type)
+    parts = [_arrow(part, missing) for part in made]
+    if interval is None:
+        return parts[0]
+    return pa.StructArray.from_arrays(parts if len(parts) == 3 else parts * 3, names=["served", "low", "high"])
+
+
+def _arrow(numbers: FloatArray, missing: Any) -> Any:
+    return pa.array(numbers, mask=missing, type=pa.float64())

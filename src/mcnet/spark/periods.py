@@ -1,0 +1,143 @@
+"""A sketch per period: moments of any kind are cut to periods in Spark, and written as text as everywhere else."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import polars as pl
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from mcnet._shared.typing import ScoreType
+from mcnet.data.fields import MISSING_LABEL
+from mcnet.data.periods import Every, cut_to_periods, duration_seconds, parse_every
+from mcnet.errors import InputError
+from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
+from mcnet.sketch.sketch import Sketch
+from mcnet.sketch.split import sketches_by
+from mcnet.spark.sketching import sketch
+from mcnet.spark.tables import column_named, names_of, require_columns
+
+__all__ = ["cut_moments", "journal"]
+
+_DAY_SECONDS = 86_400
+_CALENDAR = {"w": "week", "mo": "month", "y": "year"}
+"""The units that are cut by the calendar, by their names in Spark."""
+
+_COUNTED = (1_000_000_000, 3_000_000_000)
+"""Numbers in this range are seconds since 1970; a thousand times that, milliseconds. See `cut_to_periods`."""
+
+_MOMENT = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?$"
+_NUMBERS = ("byte", "short", "integer", "long", "float", "double", "decimal")
+
+
+def journal(
+    df: DataFrame,
+    *,
+    time: str,
+    every: str,
+    score: str,
+    label: str,
+    field: str | Sequence[str] | None = None,
+    weight: str | None = None,
+    resolution: Resolution = DEFAULT_RESOLUTION,
+    score_type: ScoreType = "probability",
+    negatives_kept: float = 1.0,
+) -> dict[str, Sketch]:
+    """Sketch a Spark table in one pass, with one sketch per period.
+
+    The periods are those of `Journal.add_files` on the same rows; `journal.add_parts(parts, source=…)` adds them to a
+    journal as a whole.
+
+    Parameters
+    ----------
+    df : the rows.
+    time : the column of moments: timestamps (taken in UTC), days, texts such as 2026-11-16T13:05, or numbers that
+        count.
+    every : the length of a period, such as "1h" or "1d"; a plain number for a column that counts.
+    score, label, field, weight, resolution, score_type, negatives_kept : as in `mcnet.spark.sketch`.
+
+    Returns
+    -------
+    The sketch of each period, in the order of the periods.
+    """
+    fields = names_of(field)
+    require_columns(df, [time])
+    if time in fields:
+        raise InputError(f"the column {time!r} is used twice; leave it out of the fields")
+    whole = sketch(
+        df.withColumn(time, cut_moments(df, time, every)),
+        score=score,
+        label=label,
+        field=[*fields, time],
+        weight=weight,
+        resolution=resolution,
+        score_type=score_type,
+        negatives_kept=negatives_kept,
+    )
+    parts = sketches_by(whole.in_periods(time, every), time)
+    if MISSING_LABEL in parts:
+        raise InputError(f"the Spark table has rows without a moment in {time}; drop these rows, or give them one")
+    return parts
+
+
+def cut_moments(df: DataFrame, time: str, every: str) -> Column:
+    """Return moments cut in Spark, never more coarsely than `cut_to_periods` cuts them.
+
+    So a shuffle carries a few moments per period instead of all of them, and `cut_to_periods` alone decides what a
+    period is.
+    """
+    step = parse_every(every)
+    kind, moments = df.schema[time].dataType.typeName(), column_named(time)
+    if kind in ("date", "timestamp", "timestamp_ntz"):
+        cut_to_periods(pl.Series(time, [datetime(2026, 1, 1)]), every)  # refuses a step without a unit
+    if kind in _NUMBERS:
+        return _cut_numbers(moments, kind, step, every)
+    if kind == "date" and step.unit in _CALENDAR:
+        return F.trunc(moments, _CALENDAR[step.unit])
+    if kind == "timestamp":
+        return _cut_timestamps(moments, step)
+    if kind in ("string", "timestamp_ntz"):
+        return _cut_texts(moments.cast("string"), step)
+    return moments
+
+
+def _cut_timestamps(moments: Column, step: Every) -> Column:
+    """Cut moments by their microseconds since 1970, which no time zone of a session changes."""
+    micros = F.unix_micros(moments)
+    if step.unit in ("m", "h"):
+        length = step.number * (60 if step.unit == "m" else 3600) * 1_000_000
+        return F.timestamp_micros(micros - F.pmod(micros, F.lit(length)))
+    length = _DAY_SECONDS * 1_000_000
+    days = F.date_from_unix_date(((micros - F.pmod(micros, F.lit(length))) / length).cast("int"))
+    return F.trunc(days, _CALENDAR[step.unit]) if step.unit in _CALENDAR else days
+
+
+def _cut_texts(texts: Column, step: Every) -> Column:
+    """Cut texts that are moments as `typed_moments` reads them: as they are written, whatever their zone."""
+    if step.unit is None:
+        return texts
+    if step.unit == "m":
+        cut = F.substring(texts, 1, 16)
+    elif step.unit == "h":
+        cut = F.concat(F.substring(texts, 1, 13), F.lit(":00"))
+    else:
+        cut = F.substring(texts, 1, 10)
+    return F.when(texts.rlike(_MOMENT), cut).otherwise(texts)
+
+
+def _cut_numbers(moments: Column, kind: str, step: Every, every: str) -> Column:
+    if kind in ("float", "double"):
+        moments = F.when(~F.isnan(moments), moments)
+    numbers = F.floor(moments).cast("long")
+    if step.unit is None:
+        return numbers - F.pmod(numbers, F.lit(step.number))
+    length = min(int(duration_seconds(every)), _DAY_SECONDS) if step.unit in ("m", "h") else _DAY_SECONDS
+    if _DAY_SECONDS % length:
+        length = 60
+    cut = numbers
+    for factor in (1, 1000):
+        first, last = (end * factor for end in _COUNTED)
+        # The first period has begun before its first second that counts.
+        begins = F.greatest(numbers - F.pmod(numbers, F.lit(length * factor)), F.lit(first))
+        cut = F.when(numbers.between(first, last), begins).otherwise(cut)
+    return cut

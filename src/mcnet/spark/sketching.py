@@ -1,0 +1,91 @@
+"""Sketch a Spark table: the query of `mcnet.sketch_query`, run where the rows are, in Spark SQL expressions alone."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from mcnet._shared.typing import ScoreType
+from mcnet.sketch.folds import check_folds
+from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution, make_grid
+from mcnet.sketch.query import sketch_query
+from mcnet.sketch.query_result import ABOUT, About
+from mcnet.sketch.sketch import Sketch
+from mcnet.spark.tables import names_of, number_column, require_columns
+
+__all__ = ["sketch"]
+
+
+def sketch(
+    df: DataFrame,
+    *,
+    score: str,
+    label: str,
+    field: str | Sequence[str] | None = None,
+    weight: str | None = None,
+    folds: int | str = 1,
+    resolution: Resolution = DEFAULT_RESOLUTION,
+    score_type: ScoreType = "probability",
+    negatives_kept: float = 1.0,
+    drop_missing: bool = False,
+) -> Sketch:
+    """Sketch a Spark table in one pass; only the cells of the sketch come to the driver.
+
+    The sketch is that of `mcnet.scan` on the same rows, bit for bit, whatever the partitions, their order, and tasks
+    that run twice, as long as scores are probabilities and weights whole numbers. Executors run no Python.
+
+    Parameters
+    ----------
+    df : the rows, a table of Spark or of Spark Connect.
+    score, label, weight : names of columns. Of a score that is a vector of Spark ML, such as `probability`, the entry
+        of class 1 is taken.
+    field : the name of a field column, or a list of names.
+    folds : into how many folds to split the rows, or the name of a column of fold numbers. Rows in Spark have no order,
+        so a number splits the rows behind each cell at random, the same way every time.
+    resolution : cells per unit of logit, or "exact" to keep every distinct score.
+    score_type : "probability" or "logit". Logits go through Spark's exponential: a score within its rounding of an edge
+        of the grid may fall into the neighbouring cell.
+    negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
+    drop_missing : leave out rows whose score, label or weight is missing instead of refusing them; the sketch counts
+        them in `dropped_rows`.
+
+    Returns
+    -------
+    The sketch of the rows.
+    """
+    fields = names_of(field)
+    given = [name for name in (weight, folds) if isinstance(name, str)]
+    require_columns(df, (score, label, *fields, *given))
+    names = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
+    number = None if isinstance(folds, str) else check_folds(folds)
+    about = About(make_grid(resolution).resolution, names, tuple(fields), number, score_type, negatives_kept)
+    with _view(df.withColumn(score, number_column(df, score))) as view:
+        query = sketch_query(
+            view,
+            dialect="spark",
+            score=score,
+            label=label,
+            field=fields,
+            weight=weight,
+            folds=folds,
+            resolution=resolution,
+            score_type=score_type,
+            negatives_kept=negatives_kept,
+        )
+        # What the query says of itself is the same in every row: it need not travel with each of them.
+        cells = df.sparkSession.sql(query).drop(ABOUT).toArrow()
+    said = pa.DictionaryArray.from_arrays(pa.nulls(len(cells), pa.int8()).fill_null(0), [about.text()])
+    return Sketch.from_table(cells.append_column(ABOUT, said), drop_missing=drop_missing)
+
+
+@contextmanager
+def _view(df: DataFrame) -> Iterator[str]:
+    """Give a table a name of its own for a query."""
+    name = f"mcnet_rows_{uuid4().hex}"
+    df.createOrReplaceTempView(name)
+    try:
+        yield name
+    finally:
+        df.sparkSession.catalog.dropTempView(name)

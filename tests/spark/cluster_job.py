@@ -1,0 +1,43 @@
+"""A driver on a cluster: `cluster_job.py MASTER FOLDER`; says when tasks are done, and saves the sketch."""
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+from tests.spark.sessions import start_session
+
+from mcnet.spark import apply, sketch
+
+master, folder = sys.argv[1], Path(sys.argv[2])
+spark = start_session(
+    folder / "spark",
+    master,
+    spark_executor_memory="500m",
+    spark_speculation="true",
+    spark_task_maxFailures="20",
+    spark_executorEnv_PYTHONPATH=":".join(sys.path),
+)
+tracker = spark.sparkContext.statusTracker()
+
+
+def tell_when_tasks_are_done():
+    while True:
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        if any(stage is not None and stage.numTasks == 24 and stage.numCompletedTasks >= 4 for stage in stages):
+            print("midway", flush=True)
+            return
+        time.sleep(0.02)
+
+
+while len(tracker._jtracker.getExecutorInfos()) < 3:  # the driver is one of them
+    time.sleep(0.1)
+rows = spark.read.parquet(str(folder / "log")).repartition(24)
+# Every task waits a little, so that a worker dies while there is work left.
+slow = rows.where("score >= 0 OR reflect('java.lang.Thread', 'sleep', 1L) IS NOT NULL")
+slow = slow.where("row_in_task > 0 OR reflect('java.lang.Thread', 'sleep', 300L) IS NOT NULL")
+threading.Thread(target=tell_when_tasks_are_done, daemon=True).start()
+sketch(slow, score="score", label="label", field="country").save(folder / "sketch.parquet")
+print("executors", len(tracker._jtracker.getExecutorInfos()) - 1, flush=True)
+apply(rows, folder / "model.json").write.parquet(str(folder / "applied"))
+spark.stop()

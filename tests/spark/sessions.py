@@ -1,0 +1,39 @@
+"""How the tests start Spark: on loopback, with few partitions and no web pages."""
+
+import os
+import sys
+import warnings
+from pathlib import Path
+
+LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+"""What every process of Spark is told."""
+
+
+def settings(folder):
+    """Return the settings of a session whose files lie in a folder."""
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(Path(folder) / "warehouse"),
+        "spark.local.dir": str(Path(folder) / "local"),
+        "spark.sql.session.timeZone": "America/New_York",
+    }
+
+
+def start_session(folder, master, **more):
+    """Start a session, the JVM being a process of its own; `more` are settings with _ for the dots."""
+    os.environ |= LOOPBACK
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.master(master).appName("mcnet")
+        for name, value in (settings(folder) | {name.replace("_", "."): value for name, value in more.items()}).items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

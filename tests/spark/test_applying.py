@@ -1,0 +1,123 @@
+"""A model applied by Spark gives what `predict` gives, bit for bit."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+import mcnet
+
+
+@pytest.fixture(scope="module")
+def rows():
+    generator = np.random.default_rng(3)
+    scores = np.concatenate([[0.0, 1.0, 0.5, 1e-9], generator.beta(1.0, 12.0, 4_000)])
+    country = generator.choice(np.array(["NL", "FR", "DE", "unseen", "a'b`{x}"]), len(scores))
+    labels = (generator.random(len(scores)) < scores * 0.7).astype(np.int8)
+    return pl.DataFrame({"score": scores, "label": labels, "country": country}).with_columns(
+        pl.when(pl.col("country") == "DE").then(None).otherwise(pl.col("country")).alias("country")
+    )
+
+
+@pytest.fixture(scope="module")
+def model(rows):
+    known = rows.filter(pl.col("country").is_null() | (pl.col("country") != "unseen"))
+    return mcnet.BayesMCNet().fit_sketch(mcnet.scan(known, score="score", label="label", field="country")).model_
+
+
+def collected(df, *columns):
+    return pl.from_arrow(df.toArrow()).select(columns)
+
+
+def test_arrow_gives_the_bits_of_predict_and_keeps_the_rows(spark, rows, model):
+    from mcnet.spark import apply
+
+    df = spark.createDataFrame(rows.to_arrow()).repartition(3)
+    found = pl.from_arrow(apply(df, model).toArrow())
+    assert found.columns == ["score", "label", "country", "calibrated"]
+    assert np.array_equal(found["calibrated"], model.predict(found["score"], {"country": found["country"]}))
+    assert found.drop("calibrated").sort(pl.all()).equals(rows.sort(pl.all()))
+
+
+def test_intervals_are_two_more_columns(spark, rows, model):
+    from mcnet.spark import apply
+
+    df = spark.createDataFrame(rows.head(500).to_arrow())
+    found = pl.from_arrow(apply(df, model, interval=0.9, column="p").toArrow())
+    low, high = model.interval(found["score"], {"country": found["country"]}, 0.9)
+    assert found.columns[3:] == ["p", "p_low", "p_high"]
+    assert np.array_equal(found["p_low"], low)
+    assert np.array_equal(found["p_high"], high)
+
+
+def test_missing_scores_stay_missing_and_impossible_ones_end_the_job(spark, model):
+    from mcnet.spark import apply
+
+    df = spark.createDataFrame([(None, "NL"), (0.25, "NL")], "score double, country string")
+    assert [row.calibrated is None for row in apply(df, model).collect()] == [True, False]
+    bad = spark.createDataFrame([(1.5, "NL")], "score double, country string")
+    with pytest.raises(Exception, match=r"outside \[0, 1\]"):
+        apply(bad, model).collect()
+
+
+def test_what_cannot_be_applied_is_refused_at_once(spark, model):
+    from mcnet.spark import apply
+
+    df = spark.createDataFrame([(0.5, "NL", 1.0)], "score double, country string, calibrated double")
+    with pytest.raises(mcnet.InputError, match="has a column 'calibrated' already"):
+        apply(df, model)
+    assert apply(df, model, replace=True).columns == df.columns
+    with pytest.raises(mcnet.InputError, match="no column 'country'"):
+        apply(df.drop("country"), model)
+    with pytest.raises(mcnet.InputError, match="give a Spark DataFrame"):
+        apply(pl.DataFrame({"score": [0.5]}), model)
+
+
+def test_the_expression_gives_the_bits_of_predict_too(spark, rows, model):
+    from mcnet.spark import apply
+
+    df = spark.createDataFrame(rows.to_arrow()).repartition(3)
+    found = pl.from_arrow(apply(df, model, sql=True).toArrow())
+    assert found.columns == ["score", "label", "country", "calibrated"]
+    assert np.array_equal(found["calibrated"], model.predict(found["score"], {"country": found["country"]}))
+
+
+def test_a_large_model_is_joined_and_gives_the_same_bits(spark):
+    from mcnet.spark import apply
+
+    generator = np.random.default_rng(1)
+    scores = generator.beta(1.0, 5.0, 6_000)
+    value = pl.Series([None if v == 0 else f"v{v}" for v in generator.integers(0, 40, 6_000)], dtype=pl.String)
+    device = pl.Series(generator.choice(["phone", "tablet"], 6_000))
+    fields = {"value": value, "device": device}
+    labels = (generator.random(6_000) < scores).astype(int)
+    model = mcnet.BayesMCNet().fit(scores, labels, field=fields).model_
+    unseen = pl.DataFrame({"value": ["never", None], "device": ["phone", "never"], "score": [0.25, 0.5]})
+    table = pl.DataFrame({**fields, "score": scores}).head(500)
+    df = spark.createDataFrame(pl.concat([table, unseen]).to_arrow())
+    found = pl.from_arrow(apply(df, model, score="score", sql=True, column="high").toArrow())
+    assert found.columns == ["value", "device", "score", "high"]
+    assert len(found) == 502
+    expected = model.predict(found["score"], {"value": found["value"], "device": found["device"]})
+    assert np.array_equal(found["high"], expected)
+
+
+def test_fields_that_spark_writes_differently_are_refused_as_sql(spark, model):
+    from mcnet.spark import apply
+
+    df = spark.createDataFrame([(0.5, 7.0)], "score double, country double")
+    with pytest.raises(mcnet.NotSupportedError, match="cast it to a string"):
+        apply(df, model, sql=True)
+    bad = spark.createDataFrame([(1.5, "NL")], "score double, country string")
+    with pytest.raises(Exception, match=r"outside \[0, 1\]"):
+        apply(bad, model, sql=True).collect()
+
+
+def test_the_entry_of_class_1_of_a_vector_is_the_score(spark, model):
+    from pyspark.ml.linalg import Vectors
+
+    from mcnet.spark import apply
+
+    df = spark.createDataFrame([(Vectors.dense([0.75, 0.25]), "NL")], ["probability", "country"])
+    served = model.predict([0.25], {"country": ["NL"]})[0]
+    for sql in (False, True):
+        assert apply(df, model, score="probability", sql=sql).first().calibrated == served

@@ -1,0 +1,52 @@
+"""A real cluster of processes, in which a worker dies in the middle of a job."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+import mcnet
+
+
+def test_a_worker_that_dies_changes_no_bit(tmp_path):
+    from tests.spark.cluster import cluster
+
+    generator = np.random.default_rng(4)
+    rows = 24_000
+    scores = generator.beta(1.0, 9.0, rows)
+    log = pl.DataFrame(
+        {
+            "score": scores,
+            "label": (generator.random(rows) < 0.5 * scores).astype(np.int64),
+            "country": generator.choice(["NL", "FR", "DE"], rows),
+            "row_in_task": np.arange(rows) % 1_000,
+        }
+    )
+    (tmp_path / "log").mkdir()
+    for part in range(6):
+        log[part * 4_000 : (part + 1) * 4_000].write_parquet(tmp_path / "log" / f"{part}.parquet")
+    expected = mcnet.scan(tmp_path / "log", score="score", label="label", field="country")
+    model = mcnet.BayesMCNet().fit_sketch(expected).model_
+    model.save(tmp_path / "model.json")
+    with cluster(tmp_path) as (master, workers):
+        driver = subprocess.Popen(
+            [sys.executable, str(Path(__file__).parent / "cluster_job.py"), master, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=(tmp_path / "driver.log").open("w"),
+            text=True,
+        )
+        try:
+            said = driver.stdout.readline()
+            assert said == "midway\n", (tmp_path / "driver.log").read_text()[-3000:]
+            workers[0].kill()
+            assert driver.stdout.readline() == "executors 1\n"
+            assert driver.wait(timeout=240) == 0, (tmp_path / "driver.log").read_text()[-3000:]
+        finally:
+            driver.kill()
+            driver.stdout.close()
+    assert mcnet.Sketch.load(tmp_path / "sketch.parquet") == expected
+    applied = pl.read_parquet(tmp_path / "applied" / "*.parquet")
+    assert len(applied) == rows
+    assert np.array_equal(applied["calibrated"], model.predict(applied["score"], {"country": applied["country"]}))

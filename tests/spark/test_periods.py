@@ -1,0 +1,90 @@
+"""Periods in Spark are the periods of `Journal.add_files`; streams count every batch once."""
+
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import mcnet
+
+COLUMNS = {"score": "score", "label": "label", "field": "country"}
+
+
+def table_of(moments):
+    generator = np.random.default_rng(5)
+    rows = len(moments)
+    return pl.DataFrame(
+        {
+            "time": moments,
+            "score": generator.beta(1.0, 9.0, rows),
+            "label": generator.integers(0, 2, rows),
+            "country": generator.choice(["NL", "FR"], rows),
+        }
+    )
+
+
+MOMENTS = [datetime(2025, 12, 30, 20, 7, 3) + timedelta(minutes=41 * i) for i in range(150)]
+KINDS = {
+    "timestamps in UTC": (pl.Series(MOMENTS).dt.replace_time_zone("UTC"), ("45m", "7h", "1d", "2w", "1mo")),
+    "timestamps without a zone": (pl.Series(MOMENTS), ("1h", "1d")),
+    "texts": (pl.Series([m.isoformat(" ") for m in MOMENTS]), ("15m", "1d")),
+    "seconds": (pl.Series([int((m - datetime(1970, 1, 1)).total_seconds()) for m in MOMENTS]), ("6h", "1w")),
+    "numbers": (pl.Series(range(-20, 130)), ("40",)),
+    "days": (pl.Series([m.date() for m in MOMENTS]), ("1w", "2d")),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_periods_are_those_of_a_journal(spark, kind, tmp_path):
+    from mcnet.spark import journal
+
+    moments, steps = KINDS[kind]
+    table_of(moments).write_parquet(tmp_path / "log.parquet")
+    df = spark.read.parquet(str(tmp_path / "log.parquet")).repartition(2)
+    for every in steps:
+        expected = mcnet.Journal(tmp_path / every)
+        expected.add_files(tmp_path / "log.parquet", time="time", every=every, **COLUMNS)
+        found = mcnet.Journal(tmp_path / f"spark {every}")
+        found.add_parts(journal(df, time="time", every=every, **COLUMNS), source="spark")
+        assert found.periods == expected.periods
+        assert [s for _, s in found.sketches()] == [s for _, s in expected.sketches()]
+
+
+def test_rows_without_a_moment_and_steps_without_a_unit_are_refused(spark):
+    from mcnet.spark import journal
+
+    df = spark.createDataFrame(
+        [(None, 0.5, 1, "NL"), (datetime(2026, 1, 1), 0.5, 1, "NL")],
+        "time timestamp, score double, label int, country string",
+    )
+    with pytest.raises(mcnet.InputError, match="rows without a moment"):
+        journal(df, time="time", every="1d", **COLUMNS)
+    with pytest.raises(mcnet.InputError, match="a period has a unit"):
+        journal(df, time="time", every="10", **COLUMNS)
+
+
+def test_a_stream_that_is_killed_and_started_again_counts_every_row_once(tmp_path):
+    """The driver dies after the journal has a batch and before Spark knows it: the batch comes again."""
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    for part in range(3):
+        table_of(MOMENTS[50 * part : 50 * part + 50]).write_parquet(inbox / f"{part}.parquet")
+    job = [sys.executable, str(Path(__file__).parent / "stream_job.py"), str(tmp_path)]
+    first = subprocess.run([*job, "killed"], capture_output=True, text=True, timeout=240, check=False)
+    assert first.returncode == 9, first.stderr[-3000:]
+    journal = mcnet.Journal(tmp_path / "journal")
+    assert {entry.source for batch in journal.batches() for entry in batch.entries} == {
+        "clicks, batch 0",
+        "clicks, batch 1",
+    }
+    again = subprocess.run([*job, "whole"], capture_output=True, text=True, timeout=240, check=False)
+    assert again.returncode == 0, again.stderr[-3000:]
+    assert "batch 1" in again.stdout, "the batch that Spark had not noted must come again"
+    expected = mcnet.Journal(tmp_path / "expected")
+    expected.add_files(inbox, time="time", every="1d", **COLUMNS)
+    assert mcnet.Journal(tmp_path / "journal").periods == expected.periods
+    assert mcnet.Journal(tmp_path / "journal").sketch() == expected.sketch()

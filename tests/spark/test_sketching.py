@@ -1,0 +1,135 @@
+"""A sketch made by Spark is the sketch that `scan` makes, bit for bit."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+import mcnet
+
+ROWS = 30_000
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """Return a folder of Parquet files with every kind of row that must not be lost or moved."""
+    generator = np.random.default_rng(11)
+    scores = np.concatenate([[0.0, 1.0, 0.5, 5e-324, 1.0 - 2.0**-53], generator.beta(0.8, 14.0, ROWS - 5)])
+    # Scores on edges of the grid and one step beside them.
+    edges = mcnet.Sketch.from_rows([0.5], [0]).grid.edges[4_000:4_300]
+    scores[100:400], scores[400:700] = edges, np.nextafter(edges, 0.0)
+    values = np.array(["NL", "Ünï'c\\ödé`{x}", "7", "7.0", "", "\n"])
+    country = pl.Series(values[generator.integers(0, len(values), ROWS)])
+    table = pl.DataFrame(
+        {
+            "score": scores,
+            "label": generator.random(ROWS) < 0.6 * scores,
+            "country": pl.Series([None if i % 17 == 0 else text for i, text in enumerate(country)]),
+            "shop": generator.integers(0, 50, ROWS).astype(np.float64) / 2,
+            "weight": generator.integers(0, 4, ROWS),
+            "fold": generator.integers(0, 3, ROWS),
+        }
+    )
+    folder = tmp_path_factory.mktemp("log")
+    for part in range(4):
+        table[part * ROWS // 4 : (part + 1) * ROWS // 4].write_parquet(folder / f"{part}.parquet")
+    return folder
+
+
+def both(spark, log, shape=lambda df: df, **columns):
+    from mcnet.spark import sketch
+
+    columns = {"score": "score", "label": "label", **columns}
+    return sketch(shape(spark.read.parquet(str(log))), **columns), mcnet.scan(str(log), **columns)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {},
+        {"field": "country"},
+        {"field": ["country", "shop"], "weight": "weight"},
+        {"field": "country", "weight": "weight", "folds": "fold", "negatives_kept": 0.25},
+        {"field": "shop", "resolution": "exact"},
+        {"field": "country", "resolution": 64},
+    ],
+    ids=lambda columns: " ".join(map(str, columns)) or "score and label alone",
+)
+def test_the_cells_are_those_of_scan(spark, log, columns):
+    found, expected = both(spark, log, **columns)
+    assert found == expected
+    assert found.rows == expected.rows
+    assert (found.columns, found.negatives_kept) == (expected.columns, expected.negatives_kept)
+
+
+@pytest.mark.parametrize("partitions", [1, 19])
+def test_partitions_and_order_change_nothing(spark, log, partitions):
+    found, expected = both(
+        spark, log, lambda df: df.orderBy("shop").repartition(partitions, "label"), field="country", weight="weight"
+    )
+    assert found == expected
+
+
+def test_only_cells_come_to_the_driver(spark, log):
+    """Rows and partitions do not change what is collected: one row per cell."""
+    from mcnet.spark import sketch
+
+    collected, kind = [], type(spark.range(1))
+    whole = kind.toArrow
+
+    def counted(frame):
+        table = whole(frame)
+        collected.append((table.num_rows, table.nbytes))
+        return table
+
+    df = spark.read.parquet(str(log))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "toArrow", counted)
+        once = sketch(df, score="score", label="label", field="country")
+        more = sketch(df.union(df).union(df).repartition(31), score="score", label="label", field="country")
+    assert more.total_weight == 3 * once.total_weight
+    assert collected[0][0] == collected[1][0] == len(once)
+    assert collected[0][1] == collected[1][1]
+
+
+def test_folds_by_number_split_every_cell_the_same_way_every_time(spark, log):
+    from mcnet.spark import sketch
+
+    df = spark.read.parquet(str(log))
+    first = sketch(df, score="score", label="label", folds=3)
+    again = sketch(df.repartition(7), score="score", label="label", folds=3)
+    assert first == again
+    assert first.unfolded() == mcnet.scan(str(log), score="score", label="label")
+
+
+def test_rows_that_cannot_be_used_are_counted_and_refused(spark):
+    from mcnet.spark import sketch
+
+    rows = [(0.5, 1), (None, 0), (float("nan"), 0), (0.25, None)]
+    df = spark.createDataFrame(rows, "score double, label int")
+    with pytest.raises(mcnet.InputError, match="label has 1 value missing"):
+        sketch(df, score="score", label="label")
+    assert sketch(df, score="score", label="label", drop_missing=True).rows == 1
+    with pytest.raises(mcnet.InputError, match=r"score has 1 value outside \[0, 1\]"):
+        sketch(spark.createDataFrame([(1.5, 1)], "score double, label int"), score="score", label="label")
+    with pytest.raises(mcnet.InputError, match="no column 'click'; it has score, label"):
+        sketch(df, score="score", label="click")
+    with pytest.raises(mcnet.InputError, match="no rows"):
+        sketch(df.where("false"), score="score", label="label")
+
+
+def test_metrics_are_those_of_the_rows(spark, log):
+    from mcnet.spark import evaluate
+
+    table = pl.read_parquet(f"{log}/*.parquet")
+    found = evaluate(spark.read.parquet(str(log)), probability="score", label="label", field="country")
+    scores = table["score"].clip(1e-7, 1.0 - 1e-7)  # as in every sketch
+    expected = mcnet.evaluate(scores, table["label"], field={"country": table["country"]})
+    assert found.rows == expected.rows
+    for name in ("pcoc", "auc", "log_loss", "f_rce"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=2e-3)
+
+
+def test_no_view_is_left_behind(spark, log):
+    before = {table.name for table in spark.catalog.listTables()}
+    both(spark, log)
+    assert {table.name for table in spark.catalog.listTables()} == before
