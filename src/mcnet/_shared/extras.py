@@ -4,11 +4,21 @@ from importlib.util import find_spec
 
 from mcnet.errors import NotSupportedError
 
-__all__ = ["has_networks", "has_serve", "has_spark", "need_networks", "need_serve", "need_spark"]
+__all__ = [
+    "has_mlflow",
+    "has_networks",
+    "has_serve",
+    "has_spark",
+    "need_mlflow",
+    "need_networks",
+    "need_serve",
+    "need_spark",
+]
 
 _NETWORK_LIBRARIES = ("torch", "safetensors")
 _SERVE_LIBRARIES = ("granian", "pyarrow")
 _SPARK_LIBRARIES = ("pyspark", "pyarrow")
+_MLFLOW_LIBRARIES = ("mlflow", "pandas")
 
 
 def has_networks() -> bool:
@@ -49,6 +59,16 @@ def need_spark(what: str) -> None:
     what : what needs them, as the message names it.
     """
     _need(what, _SPARK_LIBRARIES, "spark")
+
+
+def has_mlflow() -> bool:
+    """Tell whether the libraries of the extra `mlflow` are installed."""
+    return all(map(_is_installed, _MLFLOW_LIBRARIES))
+
+
+def need_mlflow() -> None:
+    """Raise NotSupportedError unless the libraries of the extra `mlflow` are installed."""
+    _need("mcnet.mlflow", _MLFLOW_LIBRARIES, "mlflow")
 
 
 def _need(what: str, libraries: tuple[str, ...], extra: str) -> None:
