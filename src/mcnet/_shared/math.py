@@ -1,5 +1,6 @@
 """Small mathematics that every package uses: logits, sigmoids, clipping, sums by group."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ from mcnet._shared.typing import FloatArray
 
 __all__ = [
     "PROBABILITY_FLOOR",
+    "ROWS_AT_A_TIME",
     "SCORE_FLOOR",
+    "by_pieces",
     "clip_scores",
     "inside_unit",
     "logit",
@@ -22,6 +25,10 @@ SCORE_FLOOR = 1e-7
 
 PROBABILITY_FLOOR = 1e-12
 """Calibrated probabilities stay inside [PROBABILITY_FLOOR, 1 - PROBABILITY_FLOOR]."""
+
+
+ROWS_AT_A_TIME = 1_000_000
+"""Rows or cells that are computed together, where there may be so many that their memory counts."""
 
 
 def sigmoid(logits: FloatArray) -> FloatArray:
@@ -41,7 +48,28 @@ def sums_by(places: NDArray[Any], values: FloatArray, number: int) -> FloatArray
     >>> sums_by(np.array([0, 2, 0]), np.array([1.0, 2.0, 3.0]), 3)
     array([4., 0., 2.])
     """
-    return np.bincount(places, weights=values, minlength=number).astype(np.float64, copy=False)
+    size = max(ROWS_AT_A_TIME, number)
+    total = np.bincount(places[:size], weights=values[:size], minlength=number).astype(np.float64, copy=False)
+    for start in range(size, len(places), size):
+        piece = slice(start, start + size)
+        total += np.bincount(places[piece], weights=values[piece], minlength=number)
+    return total
+
+
+def by_pieces(function: Callable[..., FloatArray], *columns: NDArray[Any]) -> FloatArray:
+    """Return function(*columns), which works number by number, computed in pieces that need little memory.
+
+    >>> by_pieces(np.sqrt, np.array([4.0, 9.0]))
+    array([2., 3.])
+    """
+    number = len(columns[0])
+    if number <= ROWS_AT_A_TIME:
+        return function(*columns)
+    result = np.empty(number)
+    for start in range(0, number, ROWS_AT_A_TIME):
+        piece = slice(start, start + ROWS_AT_A_TIME)
+        result[piece] = function(*(column[piece] for column in columns))
+    return result
 
 
 def clip_scores(scores: FloatArray) -> FloatArray:

@@ -12,14 +12,14 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from mcnet._shared.math import sums_by
+from mcnet._shared.math import ROWS_AT_A_TIME, sums_by
 from mcnet._shared.numba_loops import numba_installed
 from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.bayes.balance import Balance, refine_balance
 from mcnet.bayes.block_solver import Arrow, Information, joint_information
 from mcnet.bayes.field_pairs import Combination, combine
 from mcnet.bayes.incidence import Incidence
-from mcnet.bayes.likelihood import PIECE, make_table
+from mcnet.bayes.likelihood import make_table
 from mcnet.bayes.newton import Posterior, Search
 from mcnet.bayes.panels import Shape, make_panels, shape_basis
 from mcnet.bayes.posterior_model import BayesFit, Covariance, JointCovariance
@@ -133,6 +133,7 @@ def fit_bayes(
     )
     if not lift:
         return model
+    del reached, arrow  # with very many contexts a lot of memory
     of_panels = posterior.table.expected(*posterior.contexts(state))
     return _lifted(model, model.calibrate_contexts(given, where, x), w, of_panels)
 
@@ -143,7 +144,7 @@ def _lifted(model: BayesFit, calibrated: FloatArray, weight: FloatArray, expecte
     A panel's cells were fitted as one, at their mean score; on a bent curve they expect a little more or less.
     """
     offset = 0.0
-    pieces = [slice(start, start + PIECE) for start in range(0, len(weight), PIECE)]
+    pieces = [slice(start, start + ROWS_AT_A_TIME) for start in range(0, len(weight), ROWS_AT_A_TIME)]
     for _ in range(3):
         slope, excess = 0.0, -expected
         for piece in pieces:

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from mcnet._shared.math import sums_by
+from mcnet._shared.math import ROWS_AT_A_TIME, sums_by
 from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.bayes.panels import Panels
 
-__all__ = ["PIECE", "Table", "log_slopes_beyond", "make_table", "merged_cells"]
+__all__ = ["Table", "log_slopes_beyond", "make_table", "merged_cells"]
 
 
 # Log-slopes (of raw logits) beyond ± this are penalised as strongly as all rows of the context weigh: a curve is a step
@@ -21,8 +21,6 @@ __all__ = ["PIECE", "Table", "log_slopes_beyond", "make_table", "merged_cells"]
 STEEPEST_LOG_SLOPE = 8.0
 # Numbers in the largest temporary array of one chunk of contexts: few enough to stay in the cache.
 CHUNK = 24_000
-# Cells that are merged at a time.
-PIECE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -199,7 +197,7 @@ def merged_cells(
     """
     rows, clicks, places = (np.zeros(count * panels.count) for _ in range(3))
     # A piece at least as long as the sums, or adding these up would take longer than the piece itself.
-    size = max(PIECE, len(rows))
+    size = max(ROWS_AT_A_TIME, len(rows))
     for start in range(0, len(logits), size):
         piece = slice(start, start + size)
         panel, place = panels.locate(logits[piece])

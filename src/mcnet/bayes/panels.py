@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from scipy.interpolate import BSpline
 
-from mcnet._shared.math import sums_by
+from mcnet._shared.math import ROWS_AT_A_TIME, sums_by
 from mcnet._shared.typing import FloatArray, IntArray
 
 __all__ = ["Panels", "Shape", "make_panels", "shape_basis"]
@@ -18,9 +18,8 @@ Shape = Literal["step", "linear", "cubic", "network"]
 
 # A panel narrower than this many standard deviations has no say of its own about the slope.
 NARROWEST = 1e-3
-# More cells than this are not sorted by their score to be cut into panels …
-MOST_SORTED = 1_000_000
-# … but counted in steps of so many logits.
+# More cells than ROWS_AT_A_TIME are not sorted by their score to be cut into panels, but counted in steps of so many
+# logits.
 POINT_WIDTH = 1e-3
 
 
@@ -118,14 +117,14 @@ def _points(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> tu
 
     Of very many cells, those within a thousandth of a logit are one point: sorting them would take longer than a fit.
     """
-    if len(logits) <= MOST_SORTED:
+    if len(logits) <= ROWS_AT_A_TIME:
         points, point = np.unique(logits, return_inverse=True)
         return points, sums_by(point, weight, len(points)), sums_by(point, positives, len(points))
     lowest = float(logits.min())
     number = int((float(logits.max()) - lowest) / POINT_WIDTH) + 1
     total, clicks, summed = (np.zeros(number) for _ in range(3))
-    for start in range(0, len(logits), MOST_SORTED):
-        piece = slice(start, start + MOST_SORTED)
+    for start in range(0, len(logits), ROWS_AT_A_TIME):
+        piece = slice(start, start + ROWS_AT_A_TIME)
         point = ((logits[piece] - lowest) / POINT_WIDTH).astype(np.int64)
         total += sums_by(point, weight[piece], number)
         clicks += sums_by(point, positives[piece], number)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from mcnet._shared.math import ROWS_AT_A_TIME
 from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.bayes.field_pairs import Combination
 from mcnet.bayes.panels import Panels
@@ -17,9 +18,6 @@ from mcnet.bayes.structure import Shapes, State
 from mcnet.errors import NotFittedError
 
 __all__ = ["BayesFit", "Covariance", "JointCovariance"]
-
-ROWS_AT_A_TIME = 1_000_000
-"""Rows whose logits are calibrated together, to bound the memory."""
 
 
 @dataclass(frozen=True)

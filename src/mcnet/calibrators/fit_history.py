@@ -24,7 +24,7 @@ def fit_history(sketch: Sketch) -> dict[str, Any]:
         "lowest_score": float(sketch.score.min()),
         "highest_score": float(sketch.score.max()),
         "resolution": sketch.resolution,
-        "base_pcoc": _ratio(float((sketch.weight * sketch.score).sum()), sketch.total_positives),
+        "base_pcoc": _ratio(float(sketch.weight @ sketch.score), sketch.total_positives),
         "columns": {**sketch.columns, **_reading(sketch)},
         "largest_contexts": largest_contexts(sketch),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

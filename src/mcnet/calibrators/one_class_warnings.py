@@ -1,9 +1,9 @@
 """Warnings that name what the rows do not tell: field values, or ranges of scores, with one class only."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mcnet._shared.typing import IntArray
+from mcnet._shared.math import ROWS_AT_A_TIME, sums_by
+from mcnet._shared.typing import FloatArray
 from mcnet._shared.user_warnings import warn
 from mcnet.sketch.sketch import Sketch
 
@@ -17,27 +17,33 @@ _FEWEST_EXPECTED = 10.0
 def warn_of_gaps(method: str, sketch: Sketch) -> None:
     """Warn of field values and of low or high ranges of scores that have one class only."""
     _warn_of_values(method, sketch)
-    keys, place = _numbered(sketch.cells.key)
-    columns = (sketch.weight, sketch.positives, sketch.weight * sketch.score)
-    weight, positives, expected = (np.bincount(place, column) for column in columns)
+    weight, positives, expected = _sums_by_key(sketch)
     score = expected / weight
     below = int(np.argmax(positives > 0.0))
     if expected[:below].sum() >= _FEWEST_EXPECTED:
         warn(f"{method}: no positives below score {score[below]:.3g} ({weight[:below].sum():,.0f} rows)")
-    above = len(keys) - int(np.argmax((weight - positives)[::-1] > 0.0))
+    above = len(weight) - int(np.argmax((weight - positives)[::-1] > 0.0))
     if (weight - expected)[above:].sum() >= _FEWEST_EXPECTED:
         warn(f"{method}: no negatives above score {score[above - 1]:.3g} ({weight[above:].sum():,.0f} rows)")
 
 
-def _numbered(key: IntArray) -> tuple[IntArray, NDArray[np.int64]]:
-    """Return the distinct keys in order, and the number of each cell's key among them."""
+def _sums_by_key(sketch: Sketch) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return weight, positives and summed scores of the cells of each key, in order of the keys."""
+    key = sketch.cells.key
     lowest = int(key.min())
     width = int(key.max()) - lowest + 1
-    if width > len(key):
-        keys, place = np.unique(key, return_inverse=True)
-        return keys, place
-    there = np.bincount(key - lowest, minlength=width) > 0
-    return np.flatnonzero(there) + lowest, (np.cumsum(there) - 1)[key - lowest]
+    if width > len(key):  # the keys of a sketch of exact scores
+        keys, key = np.unique(key, return_inverse=True)
+        lowest, width = 0, len(keys)
+    sums = np.zeros((3, width))
+    for start in range(0, len(key), ROWS_AT_A_TIME):
+        cells = slice(start, start + ROWS_AT_A_TIME)
+        weight, place = sketch.weight[cells], key[cells] - lowest
+        sums[0] += sums_by(place, weight, width)
+        sums[1] += sums_by(place, sketch.positives[cells], width)
+        sums[2] += sums_by(place, weight * sketch.score[cells], width)
+    weight, positives, expected = sums[:, sums[0] > 0.0]
+    return weight, positives, expected
 
 
 def _warn_of_values(method: str, sketch: Sketch) -> None:

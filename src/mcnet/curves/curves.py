@@ -117,7 +117,7 @@ class Curves:
 
     def largest_drop(self) -> float:
         """Return by how much, at most, a curve falls anywhere from a lower score to a higher one."""
-        falls = np.diff(self.probabilities) < 0.0
+        falls = self.probabilities[1:] < self.probabilities[:-1]
         falls[self.value_start[1:-1] - 1] = False  # from one curve to the next is no fall
         worst = 0.0
         for curve in np.unique(np.searchsorted(self.value_start, np.flatnonzero(falls), side="right") - 1):

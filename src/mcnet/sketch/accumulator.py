@@ -8,7 +8,7 @@ from mcnet._shared.typing import FloatArray
 from mcnet.data.contexts import Contexts
 from mcnet.data.fields import FieldColumn
 from mcnet.sketch.accumulate import NUMBA_FROM, accumulate, accumulate_numpy
-from mcnet.sketch.cells import Cells
+from mcnet.sketch.cells import CellParts, Cells
 from mcnet.sketch.grid import Grid, LogitGrid
 from mcnet.sketch.running_contexts import RunningContexts
 
@@ -34,7 +34,7 @@ class Accumulator:
         self._folds = folds
         self._contexts = RunningContexts()
         self._dense: FloatArray | None = None
-        self._sparse = Cells.empty()
+        self._sparse = CellParts()
         self._compact = 0
 
     def add(
@@ -63,7 +63,7 @@ class Accumulator:
         if isinstance(self._grid, LogitGrid) and self._worth_a_block(needed * len(self._grid)):
             return self._add_dense(self._grid, scores, labels, weights, slots, needed)
         if self._dense is not None:
-            self._sparse = Cells.concatenate(self._sparse, self._dense_cells())
+            self._sparse.add(self._dense_cells())
             self._dense = None
         return self._add_sparse(scores, labels, weights, slots)
 
@@ -73,7 +73,7 @@ class Accumulator:
     def has_more_cells(self, number: int) -> bool:
         """Tell whether there are more cells than this, and adding up equal ones does not leave half as many."""
         if len(self._sparse) > number:
-            self._sparse = self._sparse.added_up()
+            self._sparse.add_up()
             self._compact = len(self._sparse)
             if 2 * len(self._sparse) > number:  # else every further batch would have to be added up anew
                 return True
@@ -81,11 +81,12 @@ class Accumulator:
 
     def finish(self) -> tuple[Contexts, Cells]:
         """Return the contexts that have rows, in canonical order, and their cells."""
-        cells = self._sparse
         if self._dense is not None:
-            cells = Cells.concatenate(cells, self._dense_cells()) if len(cells) else self._dense_cells()
+            self._sparse.add(self._dense_cells())
+            self._dense = None
+        cells = self._sparse.together()
         contexts, places = self._contexts.finish(cells.context)
-        return contexts, Cells(places[cells.context], cells.key, cells.fold, cells.sums).added_up()
+        return contexts, Cells(places[cells.context], cells.key, cells.fold, cells.sums).added_up_in_place()
 
     def _add_dense(
         self,
@@ -114,9 +115,9 @@ class Accumulator:
         keys, positions = self._grid.locate(clip_scores(scores))
         sums = np.column_stack([weights, weights * labels, weights * positions])
         part = Cells(slots // self._folds, keys, (slots % self._folds).astype(np.int16), sums).added_up()
-        self._sparse = Cells.concatenate(self._sparse, part)
+        self._sparse.add(part)
         if len(self._sparse) > 2 * self._compact + _SPARSE_CELLS_BEFORE_SORTING:
-            self._sparse = self._sparse.added_up()
+            self._sparse.add_up()
             self._compact = len(self._sparse)
         return True
 

@@ -1,13 +1,14 @@
 """Cells as plain columns, and adding up those that are the same."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.typing import FloatArray, IntArray
 
-__all__ = ["Cells", "scaled_cells"]
+__all__ = ["CellParts", "Cells", "scaled_cells"]
 
 _LEAST_WEIGHT = 1e-250
 """Cells below this weight are dropped when they are scaled."""
@@ -41,25 +42,57 @@ class Cells:
             np.concatenate([part.sums for part in parts]),
         )
 
-    def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> "Cells":
+    def take(self, rows: NDArray[np.integer] | NDArray[np.bool_] | slice) -> "Cells":
         """Return the rows chosen."""
         return Cells(self.context[rows], self.key[rows], self.fold[rows], self.sums[rows])
 
     def added_up(self) -> "Cells":
         """Return the table ordered by context, key and fold, equal cells added up, cells without weight dropped."""
+        return self.take(self._order())._equal_ones_added() if len(self) else self
+
+    def added_up_in_place(self) -> "Cells":
+        """Do the same, with the memory of these columns: their contents are gone afterwards.
+
+        Beside the table there is never more than two more columns.
+        """
         if len(self) == 0:
             return self
-        table = self.take(self._order())
-        starts = np.ones(len(table), dtype=bool)
-        starts[1:] = (
-            (table.context[1:] != table.context[:-1])
-            | (table.key[1:] != table.key[:-1])
-            | (table.fold[1:] != table.fold[:-1])
-        )
+        order = self._order()
+        columns = (self.context, self.key, self.fold, *self.sums.T)
+        for column in columns:
+            column[:] = column[order]
+        del order
+        first = np.flatnonzero(self._starts())
+        if 2 * len(first) <= len(self):
+            return self._equal_ones_added()  # smaller columns are worth their memory
+        if len(first) < len(self):
+            for column in columns[:3]:
+                column[: len(first)] = column[first]
+            for column in columns[3:]:
+                column[: len(first)] = np.add.reduceat(column, first)
+        return self.take(slice(len(first)))._with_weight()
+
+    def _equal_ones_added(self) -> "Cells":
+        """Return an ordered table with equal cells, which are next to each other, added up."""
+        starts = self._starts()
+        if starts.all():
+            return self._with_weight()
         first = np.flatnonzero(starts)
-        sums = table.sums if len(first) == len(table) else np.add.reduceat(table.sums, first, axis=0)
-        table = Cells(table.context[first], table.key[first], table.fold[first], sums)
-        return table.take(sums[:, 0] > 0.0)
+        sums = np.add.reduceat(self.sums, first, axis=0)
+        return Cells(self.context[first], self.key[first], self.fold[first], sums)._with_weight()
+
+    def _starts(self) -> NDArray[np.bool_]:
+        """Return where a cell differs from the one before it."""
+        starts = np.ones(len(self), dtype=bool)
+        np.not_equal(self.context[1:], self.context[:-1], out=starts[1:])
+        starts[1:] |= self.key[1:] != self.key[:-1]
+        starts[1:] |= self.fold[1:] != self.fold[:-1]
+        return starts
+
+    def _with_weight(self) -> "Cells":
+        """Return the cells that have a weight."""
+        weighty = self.sums[:, 0] > 0.0
+        return self if weighty.all() else self.take(weighty)
 
     def _order(self) -> NDArray[np.int64]:
         """Return the places of the cells ordered by context, key and fold; equal ones stay in their order."""
@@ -69,8 +102,57 @@ class Cells:
         if (int(self.context.max()) + 1) * keys * folds << bits > 2**63:
             return np.lexsort((self.fold, self.key, self.context))
         # One number per cell, its place in the last bits: whole numbers are sorted faster than places are.
-        number = (self.context.astype(np.int64) * keys + (self.key - lowest)) * folds + self.fold
-        return np.sort((number << bits) + np.arange(len(self))) & ((1 << bits) - 1)
+        number = self.context.astype(np.int64)
+        number *= keys
+        number += self.key
+        number -= lowest
+        number *= folds
+        number += self.fold
+        number <<= bits
+        number += np.arange(len(self))
+        number.sort()
+        number &= (1 << bits) - 1
+        return number
+
+
+class CellParts:
+    """Parts of a table that is still growing; they become one table column by column, each part's memory freed."""
+
+    def __init__(self) -> None:
+        """Start without a part."""
+        self._columns: list[list[NDArray[Any]]] = [[] for _ in range(6)]
+        self._cells = 0
+
+    def __len__(self) -> int:
+        return self._cells
+
+    def add(self, part: Cells) -> None:
+        """Take over a part."""
+        sums = [np.ascontiguousarray(column) for column in part.sums.T]
+        for parts, column in zip(self._columns, [part.context, part.key, part.fold, *sums], strict=True):
+            parts.append(np.asarray(column))
+        self._cells += len(part)
+
+    def together(self) -> Cells:
+        """Return all parts as one table, nothing added up; nothing is left here, so its memory may be reused."""
+        context, key, fold = (_joined(parts) for parts in self._columns[:3])
+        sums = np.empty((3, self._cells))
+        for row, parts in zip(sums, self._columns[3:], strict=True):
+            row[:] = _joined(parts)
+        self._cells = 0
+        return Cells(context, key, fold, sums.T)
+
+    def add_up(self) -> None:
+        """Add up equal cells."""
+        together = self.together().added_up_in_place()
+        self.add(together)
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Return the parts one after the other; the list is emptied."""
+    joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    parts.clear()
+    return joined
 
 
 def scaled_cells(cells: Cells, factor: float) -> Cells:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.math import logit
+from mcnet._shared.math import by_pieces, logit
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.data.contexts import Contexts
 from mcnet.data.fields import field_columns
@@ -166,12 +166,13 @@ class Sketch:
     @cached_property
     def score(self) -> FloatArray:
         """Return the weighted mean score of each cell."""
-        return self.grid.scores(self.cells.key, self.cells.sums[:, 2] / self.weight)
+        position, grid = self.cells.sums[:, 2], self.grid
+        return by_pieces(lambda key, at, weight: grid.scores(key, at / weight), self.cells.key, position, self.weight)
 
     @cached_property
     def logit(self) -> FloatArray:
         """Return the logit of each cell's mean score."""
-        return logit(self.score)
+        return by_pieces(logit, self.score)
 
     @property
     def rate(self) -> FloatArray:
