@@ -45,5 +45,7 @@ def test_weights_of_any_size_are_fitted_by_networks(method, weight):
 
 @pytest.mark.parametrize("method", ["platt", "isotonic"])
 def test_sums_beyond_a_float_are_refused(method):
-    with np.errstate(over="ignore"), pytest.raises(InputError, match="weight"):
-        fit(method, np.full(len(LOG), 1e307))
+    # One sentence, and no line of NumPy's beside it.
+    with warnings.catch_warnings(), pytest.raises(InputError, match="weight"):
+        warnings.simplefilter("error", RuntimeWarning)
+        calibrator(method).fit(LOG.score, LOG.label, weight=np.full(len(LOG), 1e307))

@@ -8,6 +8,7 @@ import numpy as np
 
 from mcnet._shared.math import sigmoid
 from mcnet._shared.typing import FloatArray, IntArray, ScoreType
+from mcnet._shared.user_warnings import warn
 from mcnet.bayes.fit_sketch import belief_limit, family_of, fit_bayes_sketch, fit_one_curve, fit_quickly
 from mcnet.bayes.isotonic_mixture import earned_share, mixed_with_isotonic
 from mcnet.bayes.period_tempering import PeriodEvidence, cells_of
@@ -31,6 +32,9 @@ from mcnet.errors import InputError, NotSupportedError
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["BayesMCNet"]
+
+LARGE_MEAN_WEIGHT = 10.0
+"""From this mean weight on, weights are hardly numbers of rows."""
 
 
 class BayesMCNet(Calibrator):
@@ -277,6 +281,7 @@ class BayesMCNet(Calibrator):
             )
         else:
             self.posterior_ = fit_one_curve(tempered, **given)
+        _warn_if_unfinished(self.posterior_, sketch)
         level_variance = 0.0
         if evidence is not None:
             variance = evidence.level_variance(self.posterior_)
@@ -330,3 +335,17 @@ class BayesMCNet(Calibrator):
     def _provenance(self, sketch: Sketch) -> dict[str, Any]:
         pooled = vars(self).get("pooled_values_")
         return super()._provenance(sketch) | ({"pooled_values": pooled} if pooled else {})
+
+
+def _warn_if_unfinished(fit: BayesFit, sketch: Sketch) -> None:
+    """Warn of a fit that has not reached its maximum, which weights far above 1 may cause."""
+    if fit.finished:
+        return
+    mean = sketch.total_weight / max(sketch.rows, 1)
+    why = ""
+    if mean >= LARGE_MEAN_WEIGHT:
+        why = (
+            f": the mean weight is {mean:,.6g}, and a weight counts as so many rows; if weights are amounts, divide "
+            "them by their mean"
+        )
+    warn(f"mcnet-bayes: the fit ended after {fit.iterations} iterations, before its maximum{why}")

@@ -19,6 +19,9 @@ from mcnet.errors import NotFittedError
 
 __all__ = ["BayesFit", "Covariance", "JointCovariance"]
 
+WORTH_ANOTHER_STEP = 1.0
+"""A fit with a larger decrement is not at its maximum: it could gain half of it in log-posterior."""
+
 
 @dataclass(frozen=True)
 class JointCovariance:
@@ -79,6 +82,11 @@ class BayesFit:
     def fields(self) -> int:
         """The number of fields a row of `codes` must have."""
         return len(self.state.values) - len(self.combinations)
+
+    @property
+    def finished(self) -> bool:
+        """Whether what is left to be gained (half of the decrement) is less than data can tell."""
+        return self.decrement < WORTH_ANOTHER_STEP
 
     def recentred(self, fields: Sequence[bool] | None = None) -> BayesFit:
         """Return the same curves, with what all (chosen) values of a field have in common moved into the shared one.

@@ -65,6 +65,11 @@ class Strengths:
         values = tuple(three * factors[3 * field : 3 * field + 3] for field, three in enumerate(self.values))
         return replace(self, values=values, shared=self.shared * float(factors[-1]))
 
+    def bounded(self) -> Strengths:
+        """Every variance within what may be learnt."""
+        values = tuple(np.clip(three, SMALLEST, LARGEST) for three in self.values)
+        return replace(self, values=values, shared=float(np.clip(self.shared, SMALLEST, LARGEST_SHARED)))
+
 
 def default_strengths(fields: int, combinations: int) -> Strengths:
     """Return what is expected before any data; the last `combinations` fields are combinations of others."""
@@ -124,7 +129,7 @@ class Learner:
         ratio = np.divide(change, self._last, out=np.zeros_like(change), where=np.abs(self._last) > 1e-12)
         self._last = None
         ratio = np.where((ratio > 0) & (ratio < 1), np.minimum(ratio, 0.8), 0.0)
-        return after.scaled(np.exp(np.clip(change * ratio / (1.0 - ratio), -2.0, 2.0)))
+        return after.scaled(np.exp(np.clip(change * ratio / (1.0 - ratio), -2.0, 2.0))).bounded()
 
 
 @runtime_checkable

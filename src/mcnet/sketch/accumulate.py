@@ -37,9 +37,10 @@ def accumulate_numpy(
     flat = slots.astype(np.int64) * len(grid) + (keys - grid.first)
     table = cells.reshape(-1, 3)
     each: FloatArray | float = 1.0 if weights is None else weights
-    np.add.at(table[:, 0], flat, each)
-    np.add.at(table[:, 1], flat, each * labels)
-    np.add.at(table[:, 2], flat, each * positions)
+    with np.errstate(over="ignore"):  # which a fit refuses, with the reason
+        np.add.at(table[:, 0], flat, each)
+        np.add.at(table[:, 1], flat, each * labels)
+        np.add.at(table[:, 2], flat, each * positions)
     return True
 
 

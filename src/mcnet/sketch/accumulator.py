@@ -113,7 +113,8 @@ class Accumulator:
             return False
         weights = np.ones(len(scores)) if weights is None else weights
         keys, positions = self._grid.locate(clip_scores(scores))
-        sums = np.column_stack([weights, weights * labels, weights * positions])
+        with np.errstate(over="ignore"):  # which a fit refuses, with the reason
+            sums = np.column_stack([weights, weights * labels, weights * positions])
         part = Cells(slots // self._folds, keys, (slots % self._folds).astype(np.int16), sums).added_up()
         self._sparse.add(part)
         if len(self._sparse) > 2 * self._compact + _SPARSE_CELLS_BEFORE_SORTING:

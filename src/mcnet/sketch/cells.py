@@ -68,8 +68,9 @@ class Cells:
         if len(first) < len(self):
             for column in columns[:3]:
                 column[: len(first)] = column[first]
-            for column in columns[3:]:
-                column[: len(first)] = np.add.reduceat(column, first)
+            with np.errstate(over="ignore"):  # which a fit refuses, with the reason
+                for column in columns[3:]:
+                    column[: len(first)] = np.add.reduceat(column, first)
         return self.take(slice(len(first)))._with_weight()
 
     def _equal_ones_added(self) -> "Cells":
@@ -78,7 +79,8 @@ class Cells:
         if starts.all():
             return self._with_weight()
         first = np.flatnonzero(starts)
-        sums = np.add.reduceat(self.sums, first, axis=0)
+        with np.errstate(over="ignore"):  # which a fit refuses, with the reason
+            sums = np.add.reduceat(self.sums, first, axis=0)
         return Cells(self.context[first], self.key[first], self.fold[first], sums)._with_weight()
 
     def _starts(self) -> NDArray[np.bool_]:
