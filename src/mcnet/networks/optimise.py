@@ -9,6 +9,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
 
 __all__ = [
     "Descent",
@@ -130,10 +131,10 @@ def _cycle_rate(schedule: Schedule, cycle: int, fraction: float) -> float:
 
 
 class FlatAdam:
-    """Adam over all parameters as one long vector.
+    """Adam over all parameters as one long vector, by torch's fused loop.
 
-    A few operations a step however many parameters there are, and none of the two seconds that the first
-    optimiser of torch.optim spends importing a compiler.
+    On 358,000 numbers a step takes 0.2 ms, written in tensor operations 0.7 ms. The function behind `torch.optim.Adam`
+    is called, not the class: making its first object imports a compiler, which takes 2 to 6 seconds.
     """
 
     def __init__(
@@ -143,12 +144,13 @@ class FlatAdam:
         epsilon: float = 1e-12,
         decay: float = 0.0,
     ) -> None:
-        self.parameters, self.betas, self.count = list(parameters), betas, 0
+        self.parameters, self.betas = list(parameters), betas
         self.epsilon, self.decay = epsilon, decay
         first = self.parameters[0]
         size = sum(p.numel() for p in self.parameters)
         self.values = torch.empty(size, dtype=first.dtype, device=first.device)
         self.gradient, self.mean, self.square = (torch.zeros_like(self.values) for _ in range(3))
+        self.count = torch.zeros((), dtype=torch.float32, device=first.device)
         at = 0
         for p in self.parameters:
             part = slice(at, at + p.numel())
@@ -164,14 +166,23 @@ class FlatAdam:
     @torch.no_grad()
     def step(self, rate: float) -> None:
         """Move every parameter once."""
-        self.count += 1
         first, second = self.betas
-        if self.decay > 0:
-            self.gradient.add_(self.values, alpha=self.decay)
-        self.mean.lerp_(self.gradient, 1.0 - first)
-        self.square.mul_(second).addcmul_(self.gradient, self.gradient, value=1.0 - second)
-        spread = (self.square / (1.0 - second**self.count)).sqrt_().add_(self.epsilon)
-        self.values.addcdiv_(self.mean, spread, value=-rate / (1.0 - first**self.count))
+        adam(
+            [self.values],
+            [self.gradient],
+            [self.mean],
+            [self.square],
+            [],
+            [self.count],
+            fused=True,
+            amsgrad=False,
+            beta1=first,
+            beta2=second,
+            lr=rate,
+            weight_decay=self.decay,
+            eps=self.epsilon,
+            maximize=False,
+        )
 
     def release(self) -> None:
         """Give every parameter memory of its own again."""

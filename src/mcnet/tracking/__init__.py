@@ -4,8 +4,8 @@
   `journal_additions`, `journal_parts`: adding. `journal_sketches`, `journal_snapshot`: reading. `compaction`: merging.
   `arrival`, `known_counts`: positives that arrive late. `period`: the names of periods.
 - `tracker`: a calibrator for the coming period. `learner`: what it knows. `memories`, `experts`, `stack`, `switching`:
-  how it weighs the past. `effects`, `seasons`, `forecast`, `coming_period`: what it expects. `clock`, `replay`: when it learns.
-  `tracker_explanation`, `tracker_file`: what it believes, and where that is saved.
+  how it weighs the past. `effects`, `seasons`, `forecast`, `coming_period`: what it expects. `clock`, `replay`:
+  when it learns. `tracker_explanation`, `tracker_file`: what it believes, and where that is saved.
 - `backtest`: the past predicted anew. `backtest_run`, `backtest_forecasters`, `backtest_memories`, `backtest_judge`,
   `backtest_intervals`: its steps. `backtest_result`: its tables.
 - `monitor`: is the served model still calibrated? `evidence`: the test behind it.
