@@ -5,6 +5,7 @@ import inspect
 import pkgutil
 import re
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -91,3 +92,14 @@ def test_a_package_says_what_lies_in_which_file(package):
     package = import_module(package)
     modules = {found.name for found in pkgutil.iter_modules(package.__path__) if not found.name.startswith("__")}
     assert modules - set(re.findall(r"`(\w+)`", package.__doc__)) == set()
+
+
+def test_every_place_that_the_architecture_names_is_there():
+    text = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    sources = Path(mcnet.__file__).parent
+    named = re.findall(r"`([\w.]+)` \(`([a-z_]+/[a-z_0-9]+\.py)`\)", " ".join(text.split()))
+    assert len(named) > 30
+    for name, file in named:
+        code = (sources / file).read_text(encoding="utf-8")
+        last = name.split(".")[-1]
+        assert re.search(rf"\b(def|class) {last}\b|^ *{last}\b", code, re.MULTILINE), (name, file)

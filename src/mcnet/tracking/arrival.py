@@ -55,6 +55,14 @@ class ArrivalCurve:
         time, with a Beta posterior. The share by an age is the product of the q from there to the last age. The
         positives of a period between two of its counts are interpolated. How much periods differ from the common q adds
         to the variance.
+
+        Parameters
+        ----------
+        entries : the counts of a journal, as `Journal.counts_by_age` gives them.
+
+        Returns
+        -------
+        ArrivalCurve : what was learnt; None if no period was counted at several ages.
         """
         counts: dict[tuple[str, str], dict[float, float]] = defaultdict(dict)
         for entry in entries:
@@ -78,7 +86,12 @@ class ArrivalCurve:
         return ArrivalCurve(ages, share, np.append(np.cumsum(variance[::-1])[::-1], 0.0))
 
     def at(self, age: float | None) -> tuple[float, float]:
-        """Return the share that has arrived by an age, and the variance of its logarithm; None is complete."""
+        """Return the share that has arrived by an age, and the variance of its logarithm; None is complete.
+
+        Parameters
+        ----------
+        age : in periods; None is complete.
+        """
         if age is None or age >= self.ages[-1]:
             return 1.0, 0.0
         finite = np.isfinite(self.ages)
