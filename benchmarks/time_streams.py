@@ -19,8 +19,8 @@ import mcnet
 from benchmarks import data, report
 from benchmarks.time_peers import peer_lines
 
-HALF_LIVES = (1.0, 2.0, 4.0, 8.0, 16.0, np.inf)
-FEWER_HALF_LIVES = (2.0, 8.0, 32.0, np.inf)
+HALF_LIVES = (2.0, 4.0, 8.0, np.inf)
+FEWER_HALF_LIVES = (2.0, 8.0, np.inf)
 """In periods, for the further streams."""
 OPTIONS = {"mcnet-bayes": {"isotonic_share": 0.0}, "platt-field": {}, "platt": {}}
 QUICK_PERIODS = 20

@@ -13,9 +13,9 @@ import mcnet
 from benchmarks import report
 from mcnet.datasets.worlds import WORLDS, World, WorldName, WorldPeriod, make_world
 
-PERIODS, FIRST_JUDGED, EVERY = 100, 40, 3
-SEEDS, QUICK_SEEDS = 6, 2
-OTHER_SEEDS, QUICK_OTHER_SEEDS = 2, 1
+PERIODS, FIRST_JUDGED, EVERY = 100, 40, 5
+SEEDS, QUICK_SEEDS = 4, 2
+OTHER_SEEDS, QUICK_OTHER_SEEDS = 1, 1
 REPEATED: tuple[WorldName, ...] = ("still", "day-effects", "jump")
 """Worlds for which a figure was asked: more seeds."""
 JUMP_AT, AFTER = 60, (1, 2, 3, 4, 5, 10)

@@ -57,7 +57,7 @@ def figures() -> tuple[str, list[dict[str, object]]]:
     ]
 
 
-def draw(specs: list[dict[str, object]]) -> list[str]:
+def draw(specs: list[dict[str, object]], width: int = WIDTH, height: int = HEIGHT) -> list[str]:
     """Return each figure as SVG, drawn by Plotly in Chromium."""
     chromium = find_chromium()
     if chromium is None:
@@ -66,7 +66,7 @@ def draw(specs: list[dict[str, object]]) -> list[str]:
         page = Path(folder) / "page.html"
         page.write_text(PAGE.format(packed=packed_plotly()), encoding="utf-8")
         browser.open(page)
-        options = json.dumps({"format": "svg", "width": WIDTH, "height": HEIGHT})
+        options = json.dumps({"format": "svg", "width": width, "height": height})
         urls = [browser.run(f"Plotly.toImage({json.dumps(spec)}, {options})") for spec in specs]
     return [unquote(url.partition(",")[2]) for url in urls]
 

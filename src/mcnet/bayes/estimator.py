@@ -282,13 +282,13 @@ class BayesMCNet(Calibrator):
         else:
             self.posterior_ = fit_one_curve(tempered, **given)
         _warn_if_unfinished(self.posterior_, sketch)
-        level_variance = 0.0
+        coming = 0.0
         if evidence is not None:
             variance = evidence.level_variance(self.posterior_)
             shift = evidence.level_shift(self.posterior_, variance.lasting)
-            level_variance = variance.total
+            coming = variance.coming
             self.posterior_ = self.posterior_.shifted(shift)
-            level_error = float(np.sqrt(level_variance))
+            level_error = float(np.sqrt(variance.total))
             self._learnt = {"tempering": evidence.tempering, "level_error": level_error, "level_shift": shift}
         family = family_of(self.posterior_, belief_limit(sketch.total_weight)).rounded()
         contexts = (
@@ -309,7 +309,7 @@ class BayesMCNet(Calibrator):
             isotonic_share=self.isotonic_share_,
             balanced_by=() if self.field_aware else sketch.contexts.names,
             # The level of the time to come has the same variance once more.
-            uncertainty=FitUncertainty(self.posterior_, family, 2.0 * level_variance),
+            uncertainty=FitUncertainty(self.posterior_, family, coming),
         )
 
     def _evidence(self, rows: PeriodBlocks, sketch: Sketch) -> PeriodEvidence:

@@ -61,8 +61,20 @@ class LevelVariance:
     """The variance of the common level that comes from periods."""
 
     total: float
+    """Of the mean over all periods."""
     lasting: float
     """The part of effects that last for several periods: of a level that wanders."""
+    wandering: float = 0.0
+    """Of the level of a coming period beside the mean, where effects last; 0 where they do not."""
+
+    @property
+    def coming(self) -> float:
+        """The variance of the level of the coming time beside the fit's.
+
+        Where no effect lasts, the coming time is a mean over periods as the past is. Where effects last, it may be far
+        from the mean for as long as a model is used.
+        """
+        return self.total + max(self.total, self.wandering)
 
 
 Fit = Callable[[Cells], BayesFit]
@@ -138,8 +150,12 @@ class PeriodEvidence:
                 levels.append(fitted_level(np.concatenate([logits[place] for place in group]), *part.labels))
             return level_error(levels)
 
-        total, single = variance(round(np.sqrt(len(self.blocks)))), variance(len(self.blocks))
-        return LevelVariance(total, total - single if total > LASTING * single else 0.0)
+        groups = round(np.sqrt(len(self.blocks)))
+        total, single = variance(groups), variance(len(self.blocks))
+        if total <= LASTING * single:
+            return LevelVariance(total, 0.0)
+        lasting = total - single
+        return LevelVariance(total, lasting, max(groups * lasting, len(self.blocks) * single))
 
     def level_shift(self, fit: BayesFit, variance: float) -> float:
         """Return how far to move the level towards the base scores, which know the time that they were trained on.
