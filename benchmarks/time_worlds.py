@@ -50,7 +50,7 @@ def run(name: WorldName, seed: int) -> tuple[float, float, float, float]:
             fitted = static_fit(mcnet.Sketch.merged(past))
             line = [divergence(fresh.expected, one.predict(fresh.score, fresh.field)) for one in (fitted, tracker)]
             for one in (fitted, tracker):
-                low, high = one.interval(fresh.score, fresh.field, LEVEL)
+                low, high = one.interval(fresh.score, fresh.field, level=LEVEL)
                 line.append(float(np.mean((low <= fresh.probability) & (fresh.probability <= high))))
             found.append(line)
         tracker.update(rows.score, rows.label, field=rows.field, period=t)
