@@ -31,6 +31,7 @@ PARTS = {
     "hot_loops": ("evaluating and sketching against a copy and a count", True),
     "export_c": ("the C header", True),
     "instructions": ("instructions a score in C", True),
+    "engines": ("Spark against its own group-by and its own writing (needs Java)", False),
     "foundation": ("sketching, predicting, starting", False),
 }
 

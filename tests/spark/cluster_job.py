@@ -18,13 +18,14 @@ spark = start_session(
     spark_task_maxFailures="20",
     spark_executorEnv_PYTHONPATH=":".join(sys.path),
 )
+TASKS = 24
 tracker = spark.sparkContext.statusTracker()
 
 
 def tell_when_tasks_are_done():
     while True:
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        if any(stage is not None and stage.numTasks == 24 and stage.numCompletedTasks >= 4 for stage in stages):
+        if any(stage is not None and stage.numTasks == TASKS and stage.numCompletedTasks >= 4 for stage in stages):
             print("midway", flush=True)
             return
         time.sleep(0.02)
@@ -32,10 +33,9 @@ def tell_when_tasks_are_done():
 
 while len(tracker._jtracker.getExecutorInfos()) < 3:  # the driver is one of them
     time.sleep(0.1)
-rows = spark.read.parquet(str(folder / "log")).repartition(24)
-# Every task waits a little, so that a worker dies while there is work left.
-slow = rows.where("score >= 0 OR reflect('java.lang.Thread', 'sleep', 1L) IS NOT NULL")
-slow = slow.where("row_in_task > 0 OR reflect('java.lang.Thread', 'sleep', 300L) IS NOT NULL")
+rows = spark.read.parquet(str(folder / "log")).repartition(TASKS)
+# Tasks wait now and then, so that a worker dies while there is work left.
+slow = rows.where("number % 250 > 0 OR reflect('java.lang.Thread', 'sleep', 100L) IS NOT NULL")
 threading.Thread(target=tell_when_tasks_are_done, daemon=True).start()
 sketch(slow, score="score", label="label", field="country").save(folder / "sketch.parquet")
 print("executors", len(tracker._jtracker.getExecutorInfos()) - 1, flush=True)

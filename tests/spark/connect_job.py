@@ -41,7 +41,7 @@ assert sketch(df, **names) == expected
 print("sketch")
 assert sum(journal(df, time="day", every="1d", **names).values()) == expected
 print("journal")
-model = mcnet.BayesMCNet().fit_sketch(expected).model_
+model = mcnet.PlattField().fit_sketch(expected).model_
 
 
 def same(found):
@@ -55,7 +55,7 @@ assert same(apply(df, model, sql=True))
 print("sql")
 assert evaluate(apply(df, model, sql=True), field="country").rows == 4_000
 print("evaluate")
-fitted = CalibrationEstimator(scoreCol="score", fieldCols=["country"]).fit(df)
+fitted = CalibrationEstimator(scoreCol="score", fieldCols=["country"], method="platt-field").fit(df)
 fitted.write().overwrite().save(str(folder / "stage"))
 assert same(CalibrationEstimatorModel.load(str(folder / "stage")).transform(df))
 print("estimator")

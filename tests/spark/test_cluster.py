@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pytest
 
 import mcnet
 
 
+@pytest.mark.timeout(900)
 def test_a_worker_that_dies_changes_no_bit(tmp_path):
     from tests.spark.cluster import cluster
 
@@ -21,20 +23,20 @@ def test_a_worker_that_dies_changes_no_bit(tmp_path):
             "score": scores,
             "label": (generator.random(rows) < 0.5 * scores).astype(np.int64),
             "country": generator.choice(["NL", "FR", "DE"], rows),
-            "row_in_task": np.arange(rows) % 1_000,
+            "number": np.arange(rows),
         }
     )
     (tmp_path / "log").mkdir()
     for part in range(6):
         log[part * 4_000 : (part + 1) * 4_000].write_parquet(tmp_path / "log" / f"{part}.parquet")
     expected = mcnet.scan(tmp_path / "log", score="score", label="label", field="country")
-    model = mcnet.BayesMCNet().fit_sketch(expected).model_
+    model = mcnet.PlattField().fit_sketch(expected).model_
     model.save(tmp_path / "model.json")
-    with cluster(tmp_path) as (master, workers):
+    with cluster(tmp_path) as (master, workers), (tmp_path / "driver.log").open("w") as log_of_driver:
         driver = subprocess.Popen(
             [sys.executable, str(Path(__file__).parent / "cluster_job.py"), master, str(tmp_path)],
             stdout=subprocess.PIPE,
-            stderr=(tmp_path / "driver.log").open("w"),
+            stderr=log_of_driver,
             text=True,
         )
         try:
@@ -42,9 +44,10 @@ def test_a_worker_that_dies_changes_no_bit(tmp_path):
             assert said == "midway\n", (tmp_path / "driver.log").read_text()[-3000:]
             workers[0].kill()
             assert driver.stdout.readline() == "executors 1\n"
-            assert driver.wait(timeout=240) == 0, (tmp_path / "driver.log").read_text()[-3000:]
+            assert driver.wait(timeout=600) == 0, (tmp_path / "driver.log").read_text()[-3000:]
         finally:
             driver.kill()
+            driver.wait()
             driver.stdout.close()
     assert mcnet.Sketch.load(tmp_path / "sketch.parquet") == expected
     applied = pl.read_parquet(tmp_path / "applied" / "*.parquet")

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.timeout(900)
 def test_a_client_of_spark_connect_does_all_that_a_session_does(tmp_path):
     pytest.importorskip("grpc_status", reason="Spark Connect needs grpcio-status: pip install 'pyspark[connect]'")
     job = [sys.executable, str(Path(__file__).parent / "connect_job.py"), str(tmp_path)]
-    done = subprocess.run(job, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(job, capture_output=True, text=True, timeout=800, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     assert done.stdout.split() == ["remote", "sketch", "journal", "apply", "sql", "evaluate", "estimator"]

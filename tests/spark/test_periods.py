@@ -67,6 +67,7 @@ def test_rows_without_a_moment_and_steps_without_a_unit_are_refused(spark):
         journal(df, time="time", every="10", **COLUMNS)
 
 
+@pytest.mark.timeout(900)
 def test_a_stream_that_is_killed_and_started_again_counts_every_row_once(tmp_path):
     """The driver dies after the journal has a batch and before Spark knows it: the batch comes again."""
     inbox = tmp_path / "inbox"
@@ -74,14 +75,14 @@ def test_a_stream_that_is_killed_and_started_again_counts_every_row_once(tmp_pat
     for part in range(3):
         table_of(MOMENTS[50 * part : 50 * part + 50]).write_parquet(inbox / f"{part}.parquet")
     job = [sys.executable, str(Path(__file__).parent / "stream_job.py"), str(tmp_path)]
-    first = subprocess.run([*job, "killed"], capture_output=True, text=True, timeout=240, check=False)
+    first = subprocess.run([*job, "killed"], capture_output=True, text=True, timeout=400, check=False)
     assert first.returncode == 9, first.stderr[-3000:]
     journal = mcnet.Journal(tmp_path / "journal")
     assert {entry.source for batch in journal.batches() for entry in batch.entries} == {
         "clicks, batch 0",
         "clicks, batch 1",
     }
-    again = subprocess.run([*job, "whole"], capture_output=True, text=True, timeout=240, check=False)
+    again = subprocess.run([*job, "whole"], capture_output=True, text=True, timeout=400, check=False)
     assert again.returncode == 0, again.stderr[-3000:]
     assert "batch 1" in again.stdout, "the batch that Spark had not noted must come again"
     expected = mcnet.Journal(tmp_path / "expected")

@@ -1,0 +1,156 @@
+"""Engines that have the rows: sketching and calibrating in Spark, against Spark's own work on the same files."""
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import mcnet
+from benchmarks import report
+from benchmarks.measure import DATA, click_log_file, in_turn, machine, peak_memory
+from mcnet.spark import apply, sketch
+
+ROWS = 50_000_000
+COLUMNS = {"score": "score", "label": "label", "field": "country"}
+
+
+@contextlib.contextmanager
+def local_spark() -> Iterator[Any]:
+    """Run Spark on two cores of this machine."""
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    from pyspark.sql import SparkSession
+
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "3g",
+        "spark.local.dir": str(DATA / "spark"),
+    }
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def stages_of(spark: Any, work: Callable[[], Any]) -> dict[str, float]:
+    """Return the CPU seconds of the JVM's tasks and the bytes they shuffled, of one piece of work."""
+    context = spark.sparkContext
+    group = f"measured {id(work)}"
+    context.setJobGroup(group, group)
+    work()
+    tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = [store.lastStageAttempt(stage) for stage in sorted({s for job in jobs if job for s in job.stageIds})]
+    return {
+        "cpu": sum(stage.executorCpuTime() for stage in stages) / 1e9,
+        "shuffled": sum(stage.shuffleWriteBytes() for stage in stages),
+    }
+
+
+def plain(df: Any) -> None:
+    """Let Spark group by the field, as it does for everybody."""
+    from pyspark.sql import functions as F
+
+    df.groupBy("country").agg(F.count("*"), F.sum("label"), F.sum("score")).collect()
+
+
+def written(df: Any, path: Path) -> None:
+    df.write.mode("overwrite").parquet(str(path))
+
+
+def sketching(spark: Any, log: Path, repeats: int) -> dict[str, Any]:
+    df = spark.read.parquet(str(log))
+    times = in_turn({"plain": lambda: plain(df), "sketch": lambda: sketch(df, **COLUMNS)}, repeats)
+    work = {
+        "plain": stages_of(spark, lambda: plain(df)),
+        "sketch": stages_of(spark, lambda: sketch(df, **COLUMNS)),
+    }
+    return {"times": times, "work": work}
+
+
+def applying(spark: Any, log: Path, model: Any, repeats: int) -> dict[str, float]:
+    from pyspark.sql import functions as F
+
+    df, path = spark.read.parquet(str(log)), DATA / "spark-written"
+    try:
+        return in_turn(
+            {
+                "constant": lambda: written(df.withColumn("calibrated", F.lit(0.5)), path),
+                "arrow": lambda: written(apply(df, model), path),
+                "sql": lambda: written(apply(df, model, sql=True), path),
+            },
+            repeats,
+        )
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def growing(spark: Any, log: Path, partitions: tuple[int, ...]) -> dict[int, float]:
+    """Return the time of a sketch by the number of partitions of its shuffle, and of pieces that files are read in."""
+    times = {}
+    for number in partitions:
+        spark.conf.set("spark.sql.shuffle.partitions", str(number))
+        spark.conf.set("spark.sql.files.maxPartitionBytes", str(max(log.stat().st_size // number, 1 << 20)))
+        df = spark.read.parquet(str(log))
+        times[number] = in_turn({"sketch": lambda df=df: sketch(df, **COLUMNS)}, 2)["sketch"]
+    spark.conf.unset("spark.sql.shuffle.partitions")
+    spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    return times
+
+
+def main(full: bool) -> None:
+    """Measure, print, and keep the section of the page."""
+    rows, repeats = (ROWS, 3) if full else (ROWS // 10, 3)
+    rows = int(os.environ.get("MCNET_ENGINE_ROWS", rows))
+    log, tenth = click_log_file(rows), click_log_file(rows // 10)
+    expected = mcnet.scan(log, **COLUMNS)
+    model = mcnet.BayesMCNet().fit_sketch(expected).model_
+    with local_spark() as spark:
+        small = sketch(spark.read.parquet(str(tenth)), **COLUMNS)
+        before = peak_memory()
+        found = sketching(spark, log, repeats)
+        equal = sketch(spark.read.parquet(str(log)), **COLUMNS) == expected
+        after = peak_memory()
+        applied = applying(spark, log, model, repeats)
+        partitions = growing(spark, log, (2, 16, 128))
+    times, work = found["times"], found["work"]
+    lines = [
+        ["group by country: count, sum of labels, sum of scores", report.seconds(times["plain"]), "1"],
+        ["sketch", report.seconds(times["sketch"]), f"{times['sketch'] / times['plain']:.2f}"],
+        ["write the columns and a constant", report.seconds(applied["constant"]), "1"],
+        ["write the columns, calibrated through Arrow", report.seconds(applied["arrow"]),
+         f"{applied['arrow'] / applied['constant']:.2f}"],
+        ["write the columns, calibrated in Spark SQL", report.seconds(applied["sql"]),
+         f"{applied['sql'] / applied['constant']:.2f}"],
+    ]  # fmt: skip
+    text = "\n\n".join(
+        [
+            f"## Engines: Spark\n\n{rows:,} rows in one Parquet file, one field of 4 values, `local[2]`, the shortest "
+            f"of {repeats}. {machine(load=False)}.",
+            report.table(["work", "time", "ratio"], lines),
+            f"The sketch is {'equal' if equal else '**not equal**'} to that of `mcnet.scan`, bit for bit: "
+            f"{len(expected):,} cells. CPU of the tasks: {work['plain']['cpu']:.1f} s for the group-by, "
+            f"{work['sketch']['cpu']:.1f} s for the sketch, that is {rows / work['sketch']['cpu'] / 1e6:.1f} M rows "
+            f"per second and core. Shuffled: {report.size(work['sketch']['shuffled'])}, "
+            f"{work['sketch']['shuffled'] / len(expected):.0f} bytes per cell.",
+            f"The Python process of the driver grew by {after - before:.0f} MB from a sketch of {small.rows:,} rows to "
+            f"one of {rows:,}. Time by number of partitions: "
+            + ", ".join(f"{number}: {report.seconds(time)}" for number, time in partitions.items())
+            + ".",
+        ]
+    )
+    print(text)
+    report.keep("engines", text, full, {"rows": rows, **found, "applied": applied, "partitions": partitions})
+
+
+if __name__ == "__main__":
+    main(full=False)
