@@ -1,7 +1,10 @@
 """Models in MLflow, with a real file store: logged, loaded as pyfunc and as our own, without torch."""
 
+import re
 import subprocess
 import sys
+import types
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -118,3 +121,34 @@ def test_rows_without_a_column_are_refused_in_plain_words(model):
 
     with pytest.raises(InputError, match="lack the column 'slot'"):
         PyfuncCalibrator(model).predict(ROWS.drop(columns="slot"))
+
+
+def block(title):
+    page = (Path(__file__).parents[2] / "docs" / "platforms.md").read_text(encoding="utf-8")
+    return re.search(rf'^```python title="{re.escape(title)}"\n(.*?)^```$', page, re.MULTILINE | re.DOTALL)[1]
+
+
+@pytest.fixture
+def registry(store):
+    rng = np.random.default_rng(2)
+    score, country = rng.uniform(0.02, 0.4, 2000), rng.choice(["NL", "FR"], 2000)
+    calibrator = mcnet.PlattField().fit(score, rng.random(2000) < score, field={"country": country})
+    mcnet.Registry("registry").add(calibrator.model_)
+    return mcnet.Registry("registry")
+
+
+def test_the_example_of_the_page_runs(registry, capsys):
+    exec(compile(block("log_to_mlflow.py"), "log_to_mlflow.py", "exec"), {})
+    assert "calibrated" in capsys.readouterr().out
+
+
+def test_the_bento_of_the_page_calibrates(registry, monkeypatch):
+    """Its decorators are left out here: what is tested is what the class does with its columns."""
+    bentoml = types.ModuleType("bentoml")
+    bentoml.service = lambda **_: lambda made: made
+    bentoml.api = lambda function: function
+    monkeypatch.setitem(sys.modules, "bentoml", bentoml)
+    names = {}
+    exec(compile(block("service.py"), "service.py", "exec"), names)
+    found = names["Calibration"]().calibrate([0.1, 0.2], ["NL", "FR"])
+    assert found == registry.load().predict([0.1, 0.2], field={"country": ["NL", "FR"]}).tolist()

@@ -83,6 +83,20 @@ def show(
 
 
 @versions.command()
+def path(
+    registry: Folder,
+    version: Annotated[str, typer.Argument(metavar="VERSION", help="A number, latest or current.")] = "current",
+) -> None:
+    """Print the path of a version's model file, for other commands to read.
+
+    \b
+    Example:
+      mcnet versions path registry latest
+    """
+    typer.echo(_open(registry).model_file(version))
+
+
+@versions.command()
 def promote(registry: Folder, version: Name, note: Note = "", json: options.Json = False) -> None:
     """Make a version the current one.
 

@@ -234,6 +234,10 @@ class Registry:
             raise InputError(f"{self.path} has no version {str(name)!r}; it has {listed}")
         return known[str(name)]
 
+    def model_file(self, version: int | str = "current") -> Path:
+        """Return the model file of a version, for reading: a version never changes."""
+        return self._folder(self.version(version).number) / _MODEL
+
     def load(self, version: int | str = "current") -> CalibrationModel:
         """Load the model of a version, checked against the digest that it was added with.
 
