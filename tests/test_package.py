@@ -112,6 +112,9 @@ def test_every_public_name_is_there_and_none_is_called_like_a_room():
         assert getattr(mcnet, name) is not None
         assert name not in rooms
     assert dir(mcnet) == sorted(mcnet.__all__)
+    stub = ast.parse(Path(mcnet.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    listed = {alias.name for found in stub.body if isinstance(found, ast.ImportFrom) for alias in found.names}
+    assert set(mcnet.__all__) == listed
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         mcnet.nothing  # noqa: B018
 
