@@ -9,6 +9,7 @@ __all__ = [
     "has_networks",
     "has_serve",
     "has_spark",
+    "need_lake",
     "need_mlflow",
     "need_networks",
     "need_serve",
@@ -16,6 +17,7 @@ __all__ = [
 ]
 
 _NETWORK_LIBRARIES = ("torch", "safetensors")
+_LAKE_LIBRARIES = {"delta": ("deltalake",), "iceberg": ("pyiceberg",)}
 _SERVE_LIBRARIES = ("granian", "pyarrow")
 _SPARK_LIBRARIES = ("pyspark", "pyarrow")
 _MLFLOW_LIBRARIES = ("mlflow", "pandas")
@@ -69,6 +71,11 @@ def has_mlflow() -> bool:
 def need_mlflow() -> None:
     """Raise NotSupportedError unless the libraries of the extra `mlflow` are installed."""
     _need("mcnet.mlflow", _MLFLOW_LIBRARIES, "mlflow")
+
+
+def need_lake(kind: str) -> None:
+    """Raise NotSupportedError unless the library of the extra `delta` or `iceberg` is installed."""
+    _need(f"a table of {kind.capitalize()}", _LAKE_LIBRARIES[kind], kind)
 
 
 def _need(what: str, libraries: tuple[str, ...], extra: str) -> None:

@@ -31,6 +31,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+_EPILOG = (
+    "Options of every command: --config, --no-config, --debug; of reading logs: --where, --drop-missing, --separator, "
+    "--storage-option; see mcnet --help."
+)
+
 for command in (
     demo,
     compare,
@@ -48,7 +53,10 @@ for command in (
     diff,
     methods,
 ):
-    app.command(epilog="Options of every command: --config FILE, --no-config, --debug; see mcnet --help.")(command)
+    app.command(
+        epilog="Options of every command: --config, --no-config, --debug; of reading logs: --where, --drop-missing, "
+        "--separator, --storage-option; see mcnet --help."
+    )(command)
 app.add_typer(versions)
 app.add_typer(journal)
 app.add_typer(paper)
@@ -74,12 +82,27 @@ def mcnet(
     ] = None,
     no_config: Annotated[bool, typer.Option("--no-config", help="Do not read ./mcnet.toml.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", metavar="CONDITION", help='Read only these rows of logs: SQL, as in "day = 3".'),
+    ] = None,
+    drop_missing: Annotated[
+        bool, typer.Option("--drop-missing", help="Leave out rows without a score, label or weight; tell how many.")
+    ] = False,
+    separator: Annotated[
+        str | None, typer.Option("--separator", metavar="CHARACTER", help="What divides the columns of CSV logs.")
+    ] = None,
+    storage_option: Annotated[
+        list[str] | None,
+        typer.Option("--storage-option", metavar="KEY=VALUE", help="A setting of an object store; may be repeated."),
+    ] = None,
 ) -> None:
     """Turn ranking scores into true probabilities, overall and inside every field, without losing their order.
 
-    A LOG is a Parquet, CSV or Arrow file, a glob or a folder, with one row per impression. A saved sketch is accepted
-    in its place; fit, compare and evaluate also accept a journal, a folder of sketches by period. The options --config,
-    --no-config and --debug may also follow the command.
+    A LOG is a Parquet, CSV, JSONL or Arrow file, a glob or a folder, with one row per impression; an address such as
+    s3://bucket/log.parquet (gs://, az://, https://), a table of Delta or Iceberg, or - for standard input. A saved
+    sketch is accepted in its place; fit, compare and evaluate also accept a journal, a folder of sketches by period.
+    The options of this page may also follow the command.
 
     \b
     Exit codes:
@@ -96,5 +119,11 @@ def mcnet(
       mcnet compare log.parquet --score pctr --label click --field country
     """
     from mcnet.cli.config import read_config
+    from mcnet.cli.storage import storage_settings
+    from mcnet.data.read_options import read_with
 
+    settings = storage_settings(storage_option or [])
+    context.with_resource(
+        read_with(storage_options=settings, separator=separator, where=where, drop_missing=drop_missing)
+    )
     context.default_map = read_config(context, config, no_config)

@@ -1,5 +1,6 @@
 """`mcnet apply`: calibrate logs of any size with a saved model."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -38,6 +39,8 @@ def apply(
     rows with field values that the model has not seen is told; --fail-if 'unseen>0.05' makes it an exit code, after the
     output was written.
 
+    -o - writes to stdout, in the format of the log.
+
     \b
     Example:
       mcnet apply model.json log.parquet -o calibrated.parquet
@@ -48,6 +51,7 @@ def apply(
     from mcnet.cli.files import check_output, load_model, plain_interrupts, remembered, row_count, score_type
     from mcnet.cli.run import THRESHOLD_NOT_MET
     from mcnet.cli.sources import journal_of
+    from mcnet.cli.storage import STANDARD_OUTPUT, write_to_standard_output
     from mcnet.cli.thresholds import UNSEEN, Figures, broken_thresholds, parse_thresholds
     from mcnet.cli.unseen import unseen_note
     from mcnet.data.files import expand_paths
@@ -58,7 +62,10 @@ def apply(
 
     printer = printer_of(context, json, quiet)
     thresholds = parse_thresholds(fail_if, [UNSEEN])
-    check_output(output, [model, *logs], force=force)
+    if output == STANDARD_OUTPUT and json:
+        raise InputError("both the rows (-o -) and --json would go to stdout; name a file, or leave out --json")
+    if output != STANDARD_OUTPUT:
+        check_output(output, [model, *logs], force=force, elsewhere=True)
     loaded = load_model(model)
     if journal_of(logs) is not None:
         raise InputError(f"{logs[0]} is a journal: it has no rows to calibrate; give the logs it was made of")
@@ -68,11 +75,12 @@ def apply(
     plain_interrupts()
     unseen = UnseenValues(loaded)
     begin = time.perf_counter()
-    with printer.progress("calibrating", row_count(logs) if printer.lively else None) as advance:
-        rows = apply_to_files(
+
+    def write(target: str | Path) -> int:
+        return apply_to_files(
             loaded,
             logs,
-            output,
+            target,
             score=remembered(loaded, "score", score),
             column=column,
             replace=replace,
@@ -81,6 +89,12 @@ def apply(
             progress=advance,
             unseen=unseen,
         )
+
+    with printer.progress("calibrating", row_count(logs) if printer.lively else None) as advance:
+        if output == STANDARD_OUTPUT:
+            rows = write_to_standard_output(write, f".{_piped_format(logs[0])}")
+        else:
+            rows = write(output)
     seconds = time.perf_counter() - begin
     printer.note(f"{rows:,} rows in {seconds:.1f} s ({rows / seconds / 1e6:.1f} M rows/s) → {output}")
     unseen_note(printer, unseen)
@@ -91,3 +105,11 @@ def apply(
         printer.note(f"not met: {sentence}")
     if broken:
         raise typer.Exit(THRESHOLD_NOT_MET)
+
+
+def _piped_format(log: str) -> str:
+    """Return the format of what is written to stdout: that of the log, and Parquet for tables of lakes."""
+    from mcnet.data.files import expand_paths, file_format
+
+    kind = file_format(expand_paths(log)[0])
+    return "parquet" if kind in ("delta", "iceberg") else kind

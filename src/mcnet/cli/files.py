@@ -33,11 +33,32 @@ DEFAULT_PERIOD = "1d"
 """What a column of time is cut to unless --every says otherwise."""
 
 
-def check_output(path: str, inputs: Sequence[str], *, force: bool, endings: Sequence[str] = ()) -> None:
-    """Refuse, before any work is done, an output that is an input, exists, is no regular file or has another ending."""
+def check_output(
+    path: str, inputs: Sequence[str], *, force: bool, endings: Sequence[str] = (), elsewhere: bool = False
+) -> None:
+    """Refuse, before any work is done, an output that is an input, exists, is no regular file or has another ending.
+
+    Parameters
+    ----------
+    path : the output.
+    inputs : what the command reads.
+    force : whether an output that exists is replaced.
+    endings : the endings that its name may have; any if there are none.
+    elsewhere : whether the command writes to object stores, too.
+    """
     from mcnet.cli.sources import input_files
+    from mcnet.cli.storage import url_exists
+    from mcnet.data.locations import is_url
 
     target = Path(path)
+    if is_url(path):
+        if not elsewhere or path.startswith(("http:", "https:", "hf:")):
+            raise InputError(f"{path} cannot be written from here; write to a file, and copy it there")
+        if path in inputs:
+            raise InputError(f"{path} is one of the files to read; write to another file")
+        if not force and url_exists(path):
+            raise InputError(f"{path} exists already; pass --force to overwrite it")
+        return
     if path == "-":
         raise InputError("nothing is written to stdout but --json; name a file instead of -, or ./- if it is called so")
     if endings and target.suffix.lower() not in endings:

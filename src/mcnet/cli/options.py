@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "LOG_HELP",
     "Age",
     "Every",
     "Fields",
@@ -51,12 +52,11 @@ def _metrics(beginning: str) -> list[str]:
     return [name for name in (*threshold_names(), UNSEEN) if name.startswith(beginning)]
 
 
-Logs = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="LOG", help="Parquet, CSV or Arrow files, globs or folders; or saved sketches; or a journal."
-    ),
-]
+LOG_HELP = (
+    "Parquet, CSV, JSONL or Arrow files, globs, folders or addresses (s3://…); or - for stdin; or saved sketches; "
+    "or a journal."
+)
+Logs = Annotated[list[str], typer.Argument(metavar="LOG", help=LOG_HELP)]
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A saved model.", show_default=False)]
 Score = Annotated[str | None, typer.Option("--score", metavar="COLUMN", help="The column of scores.")]
 Label = Annotated[

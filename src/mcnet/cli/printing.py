@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.json_lines import finite
 from mcnet._shared.terminal_text import one_line, safe_text
+from mcnet.data.read_options import read_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,6 +31,10 @@ class Printer:
 
     def result(self, document: dict[str, Any], *shown: Any) -> None:
         """Print the result of a command: the document for scripts, the rest for people."""
+        reading = read_options()
+        if reading.drop_missing:
+            document = {**document, "dropped_rows": reading.dropped_rows}
+            self.note(f"{reading.dropped_rows:,} rows were left out: a score, label or weight is missing")
         if self.json:
             sys.stdout.write(_as_json({**document, "config": self.config} if self.config else document) + "\n")
         elif not self.quiet:

@@ -18,7 +18,15 @@ UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
 BUSY = 75  # EX_TEMPFAIL: trying again later will do
 INTERRUPTED = 130
 
-_ANYWHERE = {"--debug": 0, "--no-config": 0, "--config": 1}
+_ANYWHERE = {
+    "--debug": 0,
+    "--no-config": 0,
+    "--config": 1,
+    "--drop-missing": 0,
+    "--where": 1,
+    "--separator": 1,
+    "--storage-option": 1,
+}
 """Options of `mcnet` itself that may follow the command, too, and how many words they take."""
 
 

@@ -15,8 +15,10 @@ __all__ = ["merge", "sketch"]
 
 def sketch(
     context: typer.Context,
-    logs: options.Logs,
-    output: options.Output,
+    logs: Annotated[list[str] | None, typer.Argument(metavar="[LOG]...", help=options.LOG_HELP)] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="The file to write, or - for stdout.")
+    ] = None,
     score: options.Score = None,
     label: options.Label = None,
     field: options.Fields = None,
@@ -27,29 +29,117 @@ def sketch(
     ] = None,
     logits: options.Logits = None,
     negatives_kept: options.NegativesKept = 1.0,
+    sql: Annotated[
+        str | None,
+        typer.Option("--sql", metavar="DIALECT", help="Print the query that makes the sketch in a database instead."),
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", metavar="NAME", help="With --sql: the table or view with the rows.")
+    ] = None,
+    time: options.Time = None,
+    every: options.Every = None,
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Sketch logs: one pass, one small table.
 
-    The sketch stands for its logs in every other command, and sketches add up.
+    The sketch stands for its logs in every other command, and sketches add up. The result of a query that --sql
+    prints, saved as Parquet or CSV, is a LOG of this command, too. DIALECT is duckdb, postgresql, bigquery, snowflake,
+    spark, clickhouse or trino.
 
     \b
     Example:
       mcnet sketch log.parquet --score pctr --label click --field country \\
           -o part1.parquet
+      mcnet sketch --sql duckdb --table impressions --score pctr --label click
     """
     from mcnet.cli.config import printer_of
-    from mcnet.cli.files import check_output, columns_of, read_sketch
+    from mcnet.cli.files import check_output, columns_of, read_sketch, with_time
+    from mcnet.cli.storage import STANDARD_OUTPUT, write_to_standard_output
+    from mcnet.errors import InputError
 
+    if sql is not None or table is not None:
+        _print_query(context, sql, table, logs, output, resolution)
+        return
+    if not logs or output is None:
+        lacking = "the logs to read" if not logs else "the file to write with -o"
+        raise InputError(f"name {lacking}; or pass --sql and --table to get a query for a database")
     printer = printer_of(context, json, quiet)
-    check_output(output, logs, force=force, endings=[".parquet"])
-    columns = columns_of(context, logs)
-    columns["resolution"] = int(resolution) if resolution is not None and resolution.isdecimal() else resolution
-    made = read_sketch(printer, logs, **columns, folds=folds)
-    made.save(output)
+    if output == STANDARD_OUTPUT and json:
+        raise InputError("both the sketch (-o -) and --json would go to stdout; name a file, or leave out --json")
+    if output != STANDARD_OUTPUT:
+        check_output(output, logs, force=force, endings=[".parquet"])
+    made = _of_query_result(logs)
+    if made is None:
+        columns = columns_of(context, logs)
+        columns["resolution"] = _resolution(resolution)
+        columns = columns if time is None else with_time(columns, logs, time, every)
+        made = read_sketch(printer, logs, **columns, folds=folds)
+    if output == STANDARD_OUTPUT:
+        write_to_standard_output(made.save, ".parquet")
+    else:
+        made.save(output)
     _report(printer, made, output)
+
+
+def _resolution(typed: str | None) -> "int | str | None":
+    return int(typed) if typed is not None and typed.isdecimal() else typed
+
+
+def _of_query_result(logs: list[str]) -> "Sketch | None":
+    """Return the sketch of files that are results of a sketch query; None if they are logs."""
+    from mcnet.data.read_options import read_options
+    from mcnet.sketch.query_result import ABOUT
+    from mcnet.sketch.read import are_sketches, has_column
+    from mcnet.sketch.sketch import Sketch
+
+    if are_sketches(logs) or not has_column(logs, ABOUT):
+        return None
+    drop_missing = read_options().drop_missing
+    return Sketch.merged([Sketch.from_table(log, drop_missing=drop_missing) for log in logs])
+
+
+def _print_query(
+    context: typer.Context,
+    dialect: str | None,
+    table: str | None,
+    logs: list[str] | None,
+    output: str | None,
+    resolution: str | None,
+) -> None:
+    """Print the query that makes the sketch where the rows are."""
+    from mcnet.data.read_options import read_options
+    from mcnet.errors import InputError
+    from mcnet.sketch.grid import DEFAULT_RESOLUTION
+    from mcnet.sketch.query import sketch_query
+
+    if dialect is None or table is None:
+        raise InputError("--sql DIALECT and --table NAME go together: a query for a table of a database")
+    if logs or output is not None:
+        raise InputError("--sql prints a query and reads no logs; leave out the logs and -o")
+    given = context.params
+    if given["score"] is None or given["label"] is None:
+        raise InputError(f"name the columns of {table} with --score and --label")
+    fields, every = list(given["field"] or []), {}
+    if given["time"] is not None:
+        fields.append(given["time"])
+        every = {given["time"]: given["every"] or "1d"}
+    query = sketch_query(
+        table,
+        dialect=dialect,
+        score=given["score"],
+        label=given["label"],
+        field=fields,
+        weight=given["weight"],
+        folds=given["folds"],
+        resolution=DEFAULT_RESOLUTION if resolution is None else _resolution(resolution),  # type: ignore[arg-type]
+        score_type="logit" if given["logits"] else "probability",
+        negatives_kept=given["negatives_kept"],
+        every=every,
+        where=read_options().where,
+    )
+    typer.echo(query + ";")
 
 
 def merge(

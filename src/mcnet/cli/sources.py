@@ -55,12 +55,12 @@ def is_finished(files: Sequence[str]) -> bool:
 
 
 def input_files(files: Sequence[str]) -> list[Path]:
-    """Return the files that a command reads; those of a journal have names of its own, and are not listed."""
+    """Return the files on disk that a command reads; those of a journal have names of its own, and are not listed."""
     from mcnet.data.files import expand_paths
     from mcnet.tracking.journal_files import is_journal
 
     plain = [file for file in files if not is_journal(file)]
-    return expand_paths(plain) if plain else []
+    return [path for path in expand_paths(plain) if isinstance(path, Path)] if plain else []
 
 
 def read_journal(

@@ -3,16 +3,19 @@
 import csv
 import gzip
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from mcnet.data.locations import Location
+from mcnet.data.read_options import read_options
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
+    "ROWS_TO_GUESS_TYPES_FROM",
     "canonical_csv_text",
     "csv_separator",
     "guessed_csv_types",
@@ -21,20 +24,20 @@ __all__ = [
     "with_plain_names",
 ]
 
-_ROWS_TO_GUESS_TYPES_FROM = 10_000
+ROWS_TO_GUESS_TYPES_FROM = 10_000
 
 
 def csv_separator(kind: str) -> str:
-    """Return what parts the columns of a "csv" or "tsv" file."""
-    return "\t" if kind == "tsv" else ","
+    """Return what parts the columns of a "csv" or "tsv" file, if no other separator was asked for."""
+    return read_options().separator or ("\t" if kind == "tsv" else ",")
 
 
-def guessed_csv_types(paths: Sequence[Path], separator: str) -> "dict[str, pl.DataType]":
+def guessed_csv_types(sources: Sequence[str], separator: str, options: Mapping[str, Any]) -> "dict[str, pl.DataType]":
     """Return the type of each column, as the first rows suggest it."""
     import polars as pl
 
     guessed = pl.scan_csv(
-        list(paths), separator=separator, infer_schema_length=_ROWS_TO_GUESS_TYPES_FROM, glob=False
+        list(sources), separator=separator, infer_schema_length=ROWS_TO_GUESS_TYPES_FROM, **options
     ).collect_schema()
     return dict(guessed)
 
@@ -63,9 +66,11 @@ def canonical_csv_text(column: "pl.Expr") -> "pl.Expr":
     return zero.replace({"True": "true", "False": "false"})
 
 
-def refuse_repeated_names(paths: Sequence[Path], separator: str) -> None:
+def refuse_repeated_names(paths: Sequence[Location], separator: str) -> None:
     """Refuse a file with two columns of one name: Polars would rename the second."""
     for path in paths:
+        if not isinstance(path, Path):
+            continue  # a file elsewhere is not fetched for its header alone
         opened = gzip.open if path.name.lower().endswith(".gz") else open
         try:
             with opened(path, "rt", encoding="utf-8-sig", newline="") as lines:

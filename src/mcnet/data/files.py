@@ -4,12 +4,15 @@ import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.atomic_files import is_disk_full
+from mcnet._shared.extras import need_lake
 from mcnet.data.csv_files import (
+    ROWS_TO_GUESS_TYPES_FROM,
     canonical_csv_text,
     csv_separator,
     guessed_csv_types,
@@ -17,6 +20,8 @@ from mcnet.data.csv_files import (
     refuse_repeated_names,
     with_plain_names,
 )
+from mcnet.data.locations import STANDARD_INPUT, LakeTable, Location, RemoteFile, is_url, lake_table, standard_input
+from mcnet.data.read_options import read_options
 from mcnet.errors import FileFormatError, InputError
 
 if TYPE_CHECKING:
@@ -51,31 +56,59 @@ _FORMATS = {
     ".arrow": "arrow",
     ".ipc": "arrow",
     ".feather": "arrow",
+    ".jsonl": "jsonl",
+    ".jsonl.gz": "jsonl",
+    ".ndjson": "jsonl",
+    ".ndjson.gz": "jsonl",
 }
 
 
-def expand_paths(files: FilePaths) -> list[Path]:
-    """Return the files that paths, globs and folders name, each group sorted by name."""
+def expand_paths(files: FilePaths) -> list[Location]:
+    """Return what paths, globs and folders name, each group sorted by name.
+
+    Addresses of object stores, tables of lakes and `-` for standard input stay one entry each.
+    """
     given = [files] if isinstance(files, str | PathLike) else list(files)
     if not given:
         raise InputError("no file was given; name at least one")
-    found: list[Path] = []
+    found: list[Location] = []
     for item in given:
-        path = Path(item)
-        if path.is_file():
-            found.append(path)
-        elif path.is_dir():
-            inside = sorted(p for p in path.iterdir() if p.is_file() and _known_format(p))
-            if not inside:
-                raise InputError(f"the folder {path} has no Parquet, CSV or Arrow file")
-            found += inside
+        if isinstance(item, RemoteFile | LakeTable):
+            found.append(item)
+        elif fspath(item) == STANDARD_INPUT:
+            found.append(standard_input())
+        elif (table := lake_table(item)) is not None:
+            found.append(table)
+        elif is_url(item):
+            found.append(RemoteFile(fspath(item)))
         else:
-            matches = sorted(p for p in map(Path, glob.glob(fspath(item), recursive=True)) if p.is_file())
-            if not matches:
-                kind = "no file matches" if glob.has_magic(fspath(item)) else "there is no file"
-                raise InputError(f"{kind} {fspath(item)}")
-            found += matches
+            found += _expand_path(item)
     return found
+
+
+def _expand_path(item: str | PathLike[str]) -> list[Path]:
+    """Return the files on disk that a path, a glob or a folder names."""
+    path = Path(item)
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        inside = sorted(p for p in path.iterdir() if p.is_file() and _known_format(p))
+        inside += sorted(p for p in path.rglob("*") if p.is_file() and _known_format(p) and _partitions(p, path))
+        if not inside:
+            raise InputError(f"the folder {path} has no Parquet, CSV, JSONL or Arrow file")
+        return inside
+    matches = sorted(p for p in map(Path, glob.glob(fspath(item), recursive=True)) if p.is_file())
+    if not matches:
+        kind = "no file matches" if glob.has_magic(fspath(item)) else "there is no file"
+        raise InputError(f"{kind} {fspath(item)}")
+    return matches
+
+
+def _partitions(path: Path, below: Path | None = None) -> list[str]:
+    """Return the names of the columns that folders such as dt=2026-11-16 stand for; all of those below a folder."""
+    folders = path.parent.parts if below is None else path.parent.relative_to(below).parts
+    named = [part.partition("=")[0] for part in folders if "=" in part[1:]]
+    return named if below is None or len(named) == len(folders) else []
 
 
 def source_name(files: FilePaths) -> str:
@@ -83,17 +116,23 @@ def source_name(files: FilePaths) -> str:
     return fspath(files) if isinstance(files, str | PathLike) else ", ".join(str(file) for file in files)
 
 
-def _known_format(path: Path) -> str | None:
+def _known_format(path: Location) -> str | None:
+    if isinstance(path, LakeTable):
+        return path.kind
     return next((kind for suffix, kind in _FORMATS.items() if path.name.lower().endswith(suffix)), None)
 
 
-def file_format(path: Path) -> str:
-    """Return "parquet", "csv", "tsv" or "arrow", by the ending of the name.
+def file_format(path: Location) -> str:
+    """Return "parquet", "csv", "tsv", "jsonl", "arrow", "delta" or "iceberg"; of files, by the ending of the name.
+
+    A folder in an object store has no ending and is read as Parquet.
 
     >>> file_format(Path("log.csv.gz"))
     'csv'
     """
     kind = _known_format(path)
+    if kind is None and isinstance(path, RemoteFile) and "." not in path.name:
+        return "parquet"
     if kind is None:
         raise InputError(f"{path} is of no known format; files end in {', '.join(_FORMATS)}")
     return kind
@@ -108,7 +147,8 @@ def open_log(
 
     Parameters
     ----------
-    files : Parquet, CSV, TSV or Arrow files: paths, globs or folders, all of one format.
+    files : Parquet, CSV, TSV, JSONL or Arrow files: paths, globs, folders (of partitions such as dt=2026-11-16, too),
+        addresses in object stores (s3://, gs://, az://, https://), all of one format; or a table of Delta or Iceberg.
     numbers : columns of numbers. In CSV, where types are guessed from the first rows, they may have fractions later.
     texts : field columns. In CSV they are read as text and put into canonical form (see `canonical_csv_text`).
     typed : whether the other columns of CSV files get a guessed type; if not, they stay the text they are.
@@ -118,39 +158,104 @@ def open_log(
     if len(kinds) > 1:
         raise InputError(f"files of different formats ({', '.join(sorted(kinds))}); read one format at a time")
     kind = kinds.pop()
+    where = read_options().where
     with readable(source_name(files)):
         if kind in ("csv", "tsv"):
-            return _open_csv(paths, csv_separator(kind), numbers, texts, typed)
-        return _open_tables(paths, kind, texts)
+            frame = _open_csv(paths, csv_separator(kind), numbers, texts, typed)
+        elif kind == "jsonl":
+            frame = _open_jsonl(paths, numbers)
+        elif kind in ("delta", "iceberg"):
+            frame = _open_lake(paths, kind)
+        else:
+            frame = _open_tables(paths, kind, texts)
+        return frame if where is None else _filtered(frame, where)
+
+
+def _filtered(frame: "pl.LazyFrame", where: str) -> "pl.LazyFrame":
+    """Return the rows that meet a condition in SQL; partitions that cannot have any are not read."""
+    import polars as pl
+
+    try:
+        kept = frame.filter(pl.sql_expr(where))
+        kept.collect_schema()
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise InputError(f"the condition {where!r} cannot be used: {_first_line(error)}") from None
+    return kept
 
 
 def _open_csv(
-    paths: list[Path], separator: str, numbers: Sequence[str], texts: Sequence[str], typed: bool
+    paths: list[Location], separator: str, numbers: Sequence[str], texts: Sequence[str], typed: bool
 ) -> "pl.LazyFrame":
     import polars as pl
 
     refuse_repeated_names(paths, separator)
     if not typed:
-        return with_plain_names(pl.scan_csv(paths, separator=separator, infer_schema=False, glob=False))
-    types = guessed_csv_types(paths, separator)
+        return with_plain_names(
+            pl.scan_csv(_sources(paths), separator=separator, infer_schema=False, **_source_options(paths))
+        )
+    types = guessed_csv_types(_sources(paths), separator, _source_options(paths))
     names = [plain_name(name) for name in types]
     chosen = dict(zip(names, types.values(), strict=True))
     # A column of whole numbers in the first rows may have fractions, or other texts, in later ones.
     chosen |= {name: pl.Float64() for name in numbers if name in chosen and chosen[name].is_integer()}
     chosen |= {name: pl.String() for name in texts if name in chosen}
     schema = dict(zip(types, chosen.values(), strict=True))
-    frame = with_plain_names(pl.scan_csv(paths, separator=separator, schema=schema, glob=False))
+    frame = with_plain_names(pl.scan_csv(_sources(paths), separator=separator, schema=schema, **_source_options(paths)))
     return frame.with_columns(
         canonical_csv_text(column_at(names, name)).alias(name) for name in texts if name in chosen
     )
 
 
-def _open_tables(paths: list[Path], kind: str, texts: Sequence[str]) -> "pl.LazyFrame":
+def _sources(paths: Sequence[Location]) -> list[str]:
+    return [fspath(path) for path in paths]
+
+
+def _source_options(paths: Sequence[Location]) -> dict[str, Any]:
+    """Return what Polars is told of files: names on disk are no patterns; object stores have settings of their own."""
+    if all(isinstance(path, Path) for path in paths):
+        return {"glob": False}
+    return {"storage_options": dict(read_options().storage_options) or None}
+
+
+def _open_jsonl(paths: list[Location], numbers: Sequence[str]) -> "pl.LazyFrame":
+    import polars as pl
+
+    def scan(**types: Any) -> pl.LazyFrame:
+        # Polars takes names with a * or a ? for patterns here.
+        sources = [glob.escape(fspath(path)) if isinstance(path, Path) else fspath(path) for path in paths]
+        stored = {name: value for name, value in _source_options(paths).items() if name != "glob"}
+        return pl.scan_ndjson(sources, infer_schema_length=ROWS_TO_GUESS_TYPES_FROM, **types, **stored)
+
+    guessed = scan().collect_schema()
+    # Whole numbers in the first rows may have fractions in later ones.
+    floats = {name: pl.Float64() for name in numbers if name in guessed and guessed[name].is_integer()}
+    return scan(schema_overrides=floats) if floats else scan()
+
+
+def _open_lake(paths: list[Location], kind: str) -> "pl.LazyFrame":
+    import polars as pl
+
+    need_lake(kind)
+    if kind == "iceberg" and find_spec("polars_iceberg") is None:
+        # The extra has PyIceberg, which plans a scan as well; Polars would warn that a plugin of its own is faster.
+        os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    options = dict(read_options().storage_options) or None
+    scan = pl.scan_delta if kind == "delta" else pl.scan_iceberg
+    return pl.concat([scan(fspath(path), storage_options=options) for path in paths], how="vertical_relaxed")
+
+
+def _open_tables(paths: list[Location], kind: str, texts: Sequence[str]) -> "pl.LazyFrame":
     """Return Parquet or Arrow files as one table; where files disagree on a type, in one that has them all."""
     import polars as pl
 
-    def scan(source: Any) -> pl.LazyFrame:
-        return pl.scan_parquet(source, glob=False) if kind == "parquet" else pl.scan_ipc(source, glob=False)
+    partitioned = all(isinstance(path, Path) and _partitions(path) == _partitions(paths[0]) != [] for path in paths)  # type: ignore[arg-type]
+    # Days stay the text that the folder has: a condition may say dt = '2026-11-16'.
+    options = _source_options(paths) | {"try_parse_hive_dates": False}
+    options |= {"hive_partitioning": True} if partitioned else {}
+
+    def scan(source: Location | list[Location]) -> pl.LazyFrame:
+        given = _sources(source) if isinstance(source, list) else fspath(source)
+        return pl.scan_parquet(given, **options) if kind == "parquet" else pl.scan_ipc(given, **options)
 
     schemas = [scan(path).collect_schema() for path in paths] if len(paths) > 1 else []
     if all(schema == schemas[0] for schema in schemas) or len({frozenset(schema) for schema in schemas}) > 1:

@@ -10,6 +10,7 @@ from typing import Any
 
 from mcnet._shared.atomic_files import whole_file
 from mcnet.data.files import expand_paths
+from mcnet.data.locations import Location, fingerprint
 from mcnet.errors import InputError
 from mcnet.loop.folder import LoopFolder
 from mcnet.sketch.read import are_sketches, sketch_files
@@ -52,7 +53,7 @@ class Reading:
         return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
 
-def files_to_add(logs: Any, reading: Reading) -> list[Path]:
+def files_to_add(logs: Any, reading: Reading) -> list[Location]:
     """Return the files that were named; refuse options that do not fit them."""
     named = [logs] if isinstance(logs, str | PathLike) else list(logs)
     if not named:
@@ -77,7 +78,7 @@ def files_to_add(logs: Any, reading: Reading) -> list[Path]:
 def add_rows(
     journal: Journal,
     folder: LoopFolder,
-    paths: Sequence[Path],
+    paths: Sequence[Location],
     reading: Reading,
     progress: Callable[[int], Any] | None,
 ) -> NewRows:
@@ -102,7 +103,12 @@ def add_rows(
 
 
 def add_one_period(
-    journal: Journal, paths: Sequence[Path], period: str, columns: dict[str, Any], told: dict[str, Any], progress: Any
+    journal: Journal,
+    paths: Sequence[Location],
+    period: str,
+    columns: dict[str, Any],
+    told: dict[str, Any],
+    progress: Any,
 ) -> Added:
     """Add logs or saved sketches, all rows of which lie in one period; each file is a source."""
     periods: list[str] = []
@@ -117,7 +123,7 @@ def add_one_period(
     return Added(tuple(dict.fromkeys(periods)), rows, tuple(dict.fromkeys(known)))
 
 
-def _add(journal: Journal, path: Path, reading: Reading, progress: Callable[[int], Any] | None) -> Added:
+def _add(journal: Journal, path: Location, reading: Reading, progress: Callable[[int], Any] | None) -> Added:
     told: dict[str, Any] = {"source": reading.source, "age": reading.age, "replace": reading.replace}
     if reading.period is not None:
         return add_one_period(journal, [path], reading.period, reading.columns, told, progress)
@@ -125,8 +131,10 @@ def _add(journal: Journal, path: Path, reading: Reading, progress: Callable[[int
     return journal.add_files([path], **reading.columns, **cut, **told, progress=progress)
 
 
-def _look(path: Path, reading: Reading) -> list[Any]:
+def _look(path: Location, reading: Reading) -> list[Any]:
     """Return what tells whether a file is as it was."""
+    if not isinstance(path, Path):
+        return [fingerprint(path), reading.digest]  # read each time; the journal knows rows that it has
     found = path.stat()
     return [found.st_size, found.st_mtime_ns, found.st_ino, reading.digest]
 

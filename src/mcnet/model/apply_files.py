@@ -1,10 +1,11 @@
 """Calibrate log files of any size: keep every column and the order of the rows, add one column."""
 
 import threading
-from collections.abc import Callable, Collection, Sequence
-from os import PathLike
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -24,6 +25,8 @@ from mcnet.data.files import (
     require_columns,
     source_name,
 )
+from mcnet.data.locations import RemoteFile, is_url
+from mcnet.data.read_options import read_options
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.model.score_types import refuse_probabilities_read_as_logits
@@ -70,12 +73,15 @@ def apply_to_files(
     -------
     The number of rows.
     """
-    target = Path(output)
+    target: Path | RemoteFile = RemoteFile(fspath(output)) if is_url(output) else Path(output)
     source = source_name(files)
     paths = expand_paths(files)
     kind, read_kind = file_format(target), file_format(paths[0])
-    if target.exists() and any(target.samefile(path) for path in paths):
+    local = [path for path in paths if isinstance(path, Path)]
+    if isinstance(target, Path) and target.exists() and any(target.samefile(path) for path in local):
         raise InputError(f"{target} is one of the files to read; write to another file")
+    if read_options().drop_missing:
+        raise InputError("apply keeps every row of a log, so it cannot drop those without a score; fill or filter them")
     log = open_log(files, texts=model.fields, typed=False)
     require_columns(log, (score, *model.fields), source=source)
     known = log.collect_schema().names()
@@ -93,8 +99,9 @@ def apply_to_files(
         number = column_at(names, score).str.strip_chars().cast(pl.Float64)
         fields = (canonical_csv_text(column_at(names, name)).alias(name) for name in model.fields)
         result = result.with_columns(number.alias(score), *fields)
-    with whole_file(target) as part, readable(source):
-        work.run(lambda: _sink(result.drop(index), part, kind, target.name))
+    storage_options = dict(read_options().storage_options)  # which the thread that writes does not see
+    with _whole_output(target) as part, readable(source):
+        work.run(lambda: _sink(result.drop(index), part, kind, target.name, storage_options))
         if score_type is None and model.score_type == "logit":
             refuse_probabilities_read_as_logits(work.extremes(), work.rows, name=score)
     return work.rows
@@ -242,17 +249,38 @@ class _Work:
             raise (self._error or failures[0]) from None
 
 
-def _sink(frame: pl.LazyFrame, path: Path, kind: str, name: str) -> None:
+@contextmanager
+def _whole_output(target: Path | RemoteFile) -> Iterator[Path | RemoteFile]:
+    """Give what to write to; an object appears in a store when all of it was sent."""
+    if isinstance(target, RemoteFile):
+        yield target
+        return
+    with whole_file(target) as part:
+        yield part
+
+
+def _sink(
+    frame: pl.LazyFrame, target: Path | RemoteFile, kind: str, name: str, storage_options: dict[str, str]
+) -> None:
+    path = fspath(target)
+    stored: dict[str, Any] = {"maintain_order": True}
+    if isinstance(target, RemoteFile):
+        stored["storage_options"] = storage_options or None
     if kind == "parquet":
         # Snappy is what every engine reads, and takes half the time of the default.
-        frame.sink_parquet(path, compression="snappy", maintain_order=True)
+        frame.sink_parquet(path, compression="snappy", **stored)
     elif kind == "arrow":
-        frame.sink_ipc(path, maintain_order=True)
+        frame.sink_ipc(path, **stored)
+    elif kind == "jsonl":
+        compressed: Literal["gzip", "uncompressed"] = "gzip" if name.lower().endswith(".gz") else "uncompressed"
+        frame.sink_ndjson(path, compression=compressed, check_extension=False, **stored)
+    elif kind in ("delta", "iceberg"):
+        raise InputError(f"{name} is a table of {kind}, which is not written to; name a file")
     else:
         frame.sink_csv(
             path,
             separator=csv_separator(kind),
             compression="gzip" if name.lower().endswith(".gz") else "uncompressed",
             check_extension=False,
-            maintain_order=True,
+            **stored,
         )

@@ -21,6 +21,7 @@ from mcnet.data.columns import (
 )
 from mcnet.data.fields import FieldColumn
 from mcnet.data.negative_sampling import restore_negatives
+from mcnet.data.read_options import read_options
 from mcnet.errors import InputError
 from mcnet.sketch.accumulator import Accumulator
 from mcnet.sketch.folds import MOST_FOLDS, assign_folds, check_folds, folds_column
@@ -154,7 +155,9 @@ def sketch_parts(
     for batch in batches:
         if len(batch) == 0:
             continue
-        dropped += _add(accumulator, batch, names, reading)
+        missing = _add(accumulator, batch, names, reading)
+        dropped += missing
+        read_options().dropped_rows += missing
         rows += len(batch)
         if most_cells is not None and accumulator.has_more_cells(most_cells):
             yield finished(accumulator)

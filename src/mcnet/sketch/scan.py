@@ -11,6 +11,7 @@ from mcnet.data.automatic_period import AutomaticPeriod
 from mcnet.data.fields import FieldColumn, field_columns
 from mcnet.data.files import FilePaths, batches, describe_row_in, expand_paths, open_log, source_name
 from mcnet.data.periods import cut_to_periods
+from mcnet.data.read_options import read_options, read_with
 from mcnet.data.tables import column_names, is_lazy, is_table
 from mcnet.errors import InputError
 from mcnet.sketch.build import Batch, ColumnNames, RowReading, sketch_batches, sketch_parts
@@ -42,8 +43,10 @@ def scan(
     negatives_kept: float = 1.0,
     every: Mapping[str, str | AutomaticPeriod] | None = None,
     drop_missing: bool = False,
-    table: str | Sequence[str] | None = None,
     where: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    separator: str | None = None,
+    table: str | Sequence[str] | None = None,
     dialect: str | None = None,
     progress: Callable[[int], Any] | None = None,
 ) -> Sketch:
@@ -51,8 +54,9 @@ def scan(
 
     Parameters
     ----------
-    rows : Parquet, CSV, TSV or Arrow files (paths, globs, folders), or a table of Polars, pandas or Arrow, or a
-        LazyFrame of Polars, or a connection to a database (DuckDB, DB-API, ADBC), which then groups the rows itself.
+    rows : Parquet, CSV, TSV, JSONL or Arrow files (paths, globs, folders, addresses such as s3://bucket/log.parquet,
+        - for standard input), or a table of Delta or Iceberg, or a table of Polars, pandas or Arrow, or a LazyFrame of
+        Polars, or a connection to a database (DuckDB, DB-API, ADBC), which then groups the rows itself.
     score, label, weight : names of columns; see Sketch.from_rows.
     field : the name of a field column, or a list of names.
     folds : into how many folds to split the rows, or the name of a column of fold numbers.
@@ -63,8 +67,10 @@ def scan(
         plain number is for columns that count.
     drop_missing : leave out the rows whose score, label or weight is missing, and count them in `dropped_rows`,
         instead of refusing them.
+    where : a condition on the rows of files, in SQL as Polars reads it; with a connection, in the engine's own SQL.
+    storage_options : settings of object stores, as Polars takes them; the others come from the environment.
+    separator : what divides the columns of CSV files, if it is no comma.
     table : with a connection, the name of the table or view; see `sketch_query`.
-    where : with a connection, a condition on the rows in the engine's own SQL.
     dialect : with a connection, the engine's SQL, if the driver does not tell; see `sketch_query`.
     progress : a function that is called with the number of rows of each batch read from files.
 
@@ -93,8 +99,11 @@ def scan(
             where=where,
             drop_missing=drop_missing,
         )
-    if table is not None or where is not None or dialect is not None:
-        raise InputError("table, where and dialect are for connections to databases; leave them out")
+    if table is not None or dialect is not None:
+        raise InputError("table and dialect are for connections to databases; leave them out")
+    if where is not None and (is_table(rows) or is_lazy(rows)):
+        raise InputError("where is for files and databases; filter the table before it is scanned")
+    drop_missing = drop_missing or read_options().drop_missing
     names = ColumnNames(score, label, weight or "weight", folds if isinstance(folds, str) else "folds")
     remembered = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
     chosen = _Columns(score, label, weight, folds if isinstance(folds, str) else None, fields, every or {})
@@ -111,7 +120,8 @@ def scan(
         raise InputError(
             f"scan was given {type(rows).__name__}; give files or a table, or columns to mcnet.Sketch.from_rows"
         )
-    found, names, sources = chosen.file_batches(rows, names, progress)
+    with read_with(storage_options=storage_options, separator=separator, where=where):
+        found, names, sources = chosen.file_batches(rows, names, progress)
     return chosen.in_final_periods(sketch_batches(found, names, reading, columns=remembered, sources=sources))
 
 
@@ -144,7 +154,7 @@ def scan_in_parts(
     check_columns(score, label, weight, 1, fields, every)
     remembered = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
     chosen = _Columns(score, label, weight, None, fields, every)
-    reading = RowReading(1, resolution, score_type, negatives_kept)
+    reading = RowReading(1, resolution, score_type, negatives_kept, read_options().drop_missing)
     found, names, sources = chosen.file_batches(files, ColumnNames(score, label, weight or "weight"), progress)
     yield from sketch_parts(found, names, reading, columns=remembered, sources=sources, most_cells=most_cells)
 
@@ -193,12 +203,12 @@ class _Columns:
 
     def file_batches(
         self, files: FilePaths, names: ColumnNames, progress: Callable[[int], Any] | None
-    ) -> tuple[Iterator[Batch], ColumnNames, tuple[str, ...]]:
-        """Return the rows of log files, what messages call them, and a digest of each file."""
+    ) -> tuple[Iterator[Batch], ColumnNames, tuple[str, ...] | None]:
+        """Return the rows of log files, what messages call them, and a digest of each file if all are on disk."""
         paths = expand_paths(files)
         sources = file_digests(paths)
-        unique = tuple(dict.fromkeys(sources))
-        if len(unique) < len(sources):
+        unique = None if sources is None else tuple(dict.fromkeys(sources))
+        if sources is not None and unique is not None and len(unique) < len(sources):
             warn(f"{len(sources) - len(unique):,} of the {len(sources):,} files are copies of others; all are read")
         names = replace(names, source=source_name(files), describe_row=describe_row_in(paths))
         frame = open_log(paths, numbers=self.numbers, texts=self.fields)

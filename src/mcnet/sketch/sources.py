@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mcnet.data.locations import Location
+
 if TYPE_CHECKING:
     from mcnet.sketch.sketch import Sketch
 
@@ -20,9 +22,10 @@ _SAMPLED_BYTES = 1 << 16
 """Of a file, the first and the last bytes are read, and its size."""
 
 
-def file_digests(paths: Sequence[Path]) -> tuple[str, ...]:
-    """Return a digest per file: the same for copies of a file, whatever their names."""
-    return tuple(_file_digest(path) for path in paths)
+def file_digests(paths: Sequence[Location]) -> tuple[str, ...] | None:
+    """Return a digest per file: the same for copies of a file, whatever their names; None if some are not on disk."""
+    local = [path for path in paths if isinstance(path, Path)]
+    return tuple(_file_digest(path) for path in local) if len(local) == len(paths) else None
 
 
 def _file_digest(path: Path) -> str:

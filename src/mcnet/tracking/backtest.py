@@ -4,7 +4,7 @@ import hashlib
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from mcnet._shared.typing import ScoreType
 from mcnet.data.fields import MISSING_LABEL
 from mcnet.data.files import expand_paths
+from mcnet.data.locations import fingerprint
 from mcnet.data.tables import is_table
 from mcnet.errors import InputError
 from mcnet.sketch.grid import Resolution
@@ -191,7 +192,7 @@ def _read(
         journal.add_parts(parts, source="table")
         return hashlib.sha256(asked.encode()).hexdigest()[:32]
     files = expand_paths(log)
-    asked += repr([(fspath(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files])
+    asked += repr([fingerprint(path) for path in files])
     digest = hashlib.sha256(asked.encode()).hexdigest()[:32]
     mark = home / "log-was-read"
     if not (mark.is_file() and mark.read_text(encoding="utf-8") == digest):

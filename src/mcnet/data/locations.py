@@ -1,0 +1,141 @@
+"""Where rows are, if not in a file on disk: in an object store, in a table of a lake, or on standard input."""
+
+import atexit
+import re
+import secrets
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from os import PathLike, fspath
+from pathlib import Path, PurePosixPath
+
+from mcnet.errors import InputError
+
+__all__ = [
+    "STANDARD_INPUT",
+    "LakeTable",
+    "Location",
+    "RemoteFile",
+    "fingerprint",
+    "is_url",
+    "lake_table",
+    "standard_input",
+]
+
+STANDARD_INPUT = "-"
+
+_URL = re.compile(r"(?:s3|s3a|gs|gcs|az|azure|abfs|abfss|adl|http|https|hf)://.")
+_NAMED_TABLE = re.compile(r"(?P<kind>delta|iceberg):(?P<path>.+)", re.DOTALL)
+_VERSION = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file, a folder or a glob in an object store or on a web server, read by Polars itself."""
+
+    url: str
+
+    def __fspath__(self) -> str:
+        return self.url
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def name(self) -> str:
+        """Return the last part of the address, without a query."""
+        return PurePosixPath(self.url.partition("?")[0]).name
+
+
+@dataclass(frozen=True)
+class LakeTable:
+    """A table of Delta Lake ("delta") or Apache Iceberg ("iceberg"); of the latter, a file of metadata."""
+
+    kind: str
+    path: str
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __str__(self) -> str:
+        return self.path
+
+    @property
+    def name(self) -> str:
+        """Return the name of its folder or file."""
+        return PurePosixPath(self.path).name
+
+
+Location = Path | RemoteFile | LakeTable
+
+
+def is_url(path: str | PathLike[str]) -> bool:
+    """Tell whether this is an address in an object store or on a web server.
+
+    >>> is_url("s3://bucket/log.parquet"), is_url("log.parquet")
+    (True, False)
+    """
+    return _URL.match(fspath(path)) is not None
+
+
+def lake_table(path: str | PathLike[str]) -> LakeTable | None:
+    """Return the table that a path names, by a prefix such as delta:s3://…, or by what is in the folder."""
+    named = _NAMED_TABLE.fullmatch(fspath(path))
+    if named is not None:
+        location = named["path"]
+        if named["kind"] == "iceberg" and not location.endswith(".json") and Path(location).is_dir():
+            return LakeTable("iceberg", _latest_metadata(Path(location)))
+        return LakeTable(named["kind"], location)
+    if is_url(path):
+        return LakeTable("iceberg", fspath(path)) if fspath(path).endswith(".metadata.json") else None
+    folder = Path(path)
+    if (folder / "_delta_log").is_dir():
+        return LakeTable("delta", str(folder))
+    if folder.name.endswith(".metadata.json") and folder.is_file():
+        return LakeTable("iceberg", str(folder))
+    if (folder / "metadata").is_dir() and any((folder / "metadata").glob("*.metadata.json")):
+        return LakeTable("iceberg", _latest_metadata(folder))
+    return None
+
+
+def _latest_metadata(folder: Path) -> str:
+    """Return the newest file of metadata of an Iceberg table: the one with the highest number in front."""
+    files = list((folder / "metadata").glob("*.metadata.json"))
+    if not files:
+        raise InputError(f"{folder} is no Iceberg table: it has no metadata/*.metadata.json")
+    return str(max(files, key=lambda file: (int((_VERSION.search(file.name) or ["0"])[0]), file.name)))
+
+
+@cache
+def standard_input() -> Path:
+    """Return a temporary file with all of standard input, of the format that its first bytes tell."""
+    folder = Path(tempfile.mkdtemp(prefix="mcnet-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if sys.stdin.isatty():
+        raise InputError("- stands for standard input, and nothing is piped into it; name a file, or pipe rows into it")
+    target = folder / "standard-input"
+    with target.open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    with target.open("rb") as file:
+        start = file.read(8)
+    if not start:
+        raise InputError("standard input is empty; pipe rows into it")
+    if start.startswith(b"PAR1"):
+        ending = ".parquet"
+    elif start.startswith(b"ARROW1"):
+        ending = ".arrow"
+    elif start.startswith(b"\x1f\x8b"):
+        ending = ".csv.gz"
+    else:
+        ending = ".jsonl" if start.lstrip().startswith(b"{") else ".csv"
+    return target.rename(target.with_name(target.name + ending))
+
+
+def fingerprint(location: Location) -> str:
+    """Return a text that changes when a file does; of what is not on disk, another one each time."""
+    if not isinstance(location, Path):
+        return secrets.token_hex(8)
+    found = location.stat()
+    return f"{fspath(location)!r} {found.st_size} {found.st_mtime_ns}"

@@ -1,0 +1,249 @@
+"""Rows that are not in plain files: object stores, partitioned folders, lakes, JSONL, standard input."""
+
+import gzip
+import http.server
+import io
+import sys
+import threading
+
+import polars as pl
+import pytest
+
+import mcnet
+from mcnet.data.files import expand_paths, open_log
+from mcnet.data.locations import LakeTable, RemoteFile, standard_input
+from mcnet.data.read_options import read_with
+from mcnet.model.apply_files import apply_to_files
+
+ROWS = pl.DataFrame(
+    {
+        "p": [0.1, 0.2, 0.4, 0.7, 0.9, 0.3],
+        "y": [0, 1, 1, 0, 1, 0],
+        "site": ["a", "b", "a", None, "é", "a"],
+        "dt": ["2026-11-15", "2026-11-15", "2026-11-16", "2026-11-16", "2026-11-16", "2026-11-16"],
+        "hour": [0, 7, 0, 0, 7, 7],
+    }
+)
+NAMES = {"score": "p", "label": "y", "field": "site"}
+EXPECTED = mcnet.scan(ROWS, **NAMES)
+
+
+@pytest.fixture(scope="module")
+def s3():
+    """Give a bucket on a server of this machine: the settings of it, and a function that puts files there."""
+    server = pytest.importorskip("moto.server", reason="moto is not installed: pip install 'moto[server]'")
+    boto3 = pytest.importorskip("boto3", reason="boto3 is not installed: pip install boto3")
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    try:
+        host, port = running.get_host_and_port()
+        keys = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
+        client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1", **keys)
+        client.create_bucket(Bucket="logs")
+        settings = {**keys, "aws_endpoint_url": f"http://{host}:{port}", "aws_region": "us-east-1"}
+        yield {**settings, "aws_allow_http": "true"}, client
+    finally:
+        running.stop()
+
+
+def _put(client, name, frame, write="write_parquet"):
+    buffer = io.BytesIO()
+    getattr(frame, write)(buffer)
+    client.put_object(Bucket="logs", Key=name, Body=buffer.getvalue())
+
+
+def test_an_object_store_is_read(s3):
+    settings, client = s3
+    _put(client, "one.parquet", ROWS)
+    _put(client, "one.csv", ROWS, "write_csv")
+    _put(client, "parts/dt=2026-11-15/a.parquet", ROWS[:2].drop("dt"))
+    _put(client, "parts/dt=2026-11-16/b.parquet", ROWS[2:].drop("dt"))
+    for address in ("one.parquet", "one.csv", "parts/", "parts/*/*.parquet"):
+        found = mcnet.scan(f"s3://logs/{address}", storage_options=settings, **NAMES)
+        assert found == EXPECTED, address
+    by_day = {**NAMES, "field": "dt"}
+    assert mcnet.scan("s3://logs/parts/", storage_options=settings, **by_day) == mcnet.scan(ROWS, **by_day)
+    one = mcnet.scan("s3://logs/parts/", storage_options=settings, where="dt = '2026-11-15'", **NAMES)
+    assert one == mcnet.scan(ROWS[:2], **NAMES)
+
+
+def test_a_log_in_an_object_store_is_calibrated_into_it(s3):
+    settings, client = s3
+    _put(client, "raw.parquet", ROWS)
+    model = mcnet.calibrator("platt").fit_sketch(EXPECTED.pooled()).model_
+    with read_with(storage_options=settings):
+        assert apply_to_files(model, "s3://logs/raw.parquet", "s3://logs/out/calibrated.parquet", score="p") == 6
+        written = open_log("s3://logs/out/calibrated.parquet").collect()
+    assert written["calibrated"].to_list() == model.predict(ROWS["p"]).tolist()
+    assert written.drop("calibrated").equals(ROWS)
+
+
+def test_what_is_not_in_an_object_store_is_one_error(s3):
+    settings, _ = s3
+    with pytest.raises(mcnet.FileFormatError, match=r"s3://logs/nowhere.parquet cannot be read"):
+        mcnet.scan("s3://logs/nowhere.parquet", storage_options=settings, **NAMES)
+
+
+def test_a_web_server_is_read():
+    content = io.BytesIO()
+    ROWS.write_parquet(content)
+    body = content.getvalue()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_HEAD(self):
+            self._answer(body, send=False)
+
+        def do_GET(self):
+            self._answer(body, send=True)
+
+        def _answer(self, content, *, send):
+            wanted = self.headers.get("Range")
+            if wanted:
+                first, _, last = wanted.removeprefix("bytes=").partition("-")
+                begin = int(first) if first else max(0, len(content) - int(last))
+                end = min(int(last) if last and first else len(content) - 1, len(content) - 1)
+                part = content[begin : end + 1]
+                self.send_response(206)
+                self.send_header("Content-Range", f"bytes {begin}-{end}/{len(content)}")
+            else:
+                part = content
+                self.send_response(200)
+            self.send_header("Content-Length", str(len(part)))
+            self.send_header("Accept-Ranges", "bytes")
+            self.send_header("Last-Modified", "Mon, 16 Nov 2026 00:00:00 GMT")
+            self.end_headers()
+            if send:
+                self.wfile.write(part)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        address = f"http://127.0.0.1:{server.server_port}/log.parquet"
+        assert mcnet.scan(address, storage_options={"allow_http": "true"}, **NAMES) == EXPECTED
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def partitioned(tmp_path):
+    folder = tmp_path / "log"
+    for (day, hour), part in ROWS.partition_by(["dt", "hour"], as_dict=True).items():
+        inside = folder / f"dt={day}" / f"hour={hour}"
+        inside.mkdir(parents=True)
+        part.drop("dt", "hour").write_parquet(inside / "part.parquet")
+    return folder
+
+
+def test_folders_of_partitions_are_columns_and_are_pruned(partitioned):
+    assert mcnet.scan(partitioned, **NAMES) == EXPECTED
+    fields = {**NAMES, "field": ["dt", "hour"]}
+    assert mcnet.scan(partitioned, **fields) == mcnet.scan(ROWS, **fields)
+    assert mcnet.scan(f"{partitioned}/*/*/*.parquet", **fields) == mcnet.scan(ROWS, **fields)
+    (partitioned / "dt=2026-11-15" / "hour=7" / "part.parquet").write_bytes(b"no Parquet at all")
+    # Only the footers of files are looked at before the condition decides; a damaged partition fails if it is read.
+    with pytest.raises(mcnet.FileFormatError):
+        mcnet.scan(partitioned, **fields)
+
+
+def test_a_condition_keeps_rows_and_is_refused_if_it_is_none(partitioned):
+    found = mcnet.scan(partitioned, where="dt = '2026-11-16' AND hour = 7", **NAMES)
+    assert found == mcnet.scan(ROWS.filter(pl.col("dt") == "2026-11-16", pl.col("hour") == 7), **NAMES)
+    for condition in ("nothing = 3", "dt ="):
+        with pytest.raises(mcnet.InputError, match="cannot be used"):
+            mcnet.scan(partitioned, where=condition, **NAMES)
+
+
+def test_jsonl_is_read(tmp_path):
+    later = pl.DataFrame({"p": [0.5] * 12_000, "y": [0] * 12_000, "site": ["a"] * 12_000, "w": [1.0] * 11_999 + [0.5]})
+    for name in ("log.jsonl", "log.ndjson", "log.jsonl.gz"):
+        buffer = io.BytesIO()
+        ROWS.write_ndjson(buffer)
+        content = buffer.getvalue()
+        (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        assert mcnet.scan(tmp_path / name, **NAMES) == EXPECTED
+    text = "".join(f'{{"p": 0.5, "y": 0, "w": {1 if row < 11_999 else 0.5}}}\n' for row in range(len(later)))
+    (tmp_path / "weights [1].jsonl").write_text(text, encoding="utf-8")
+    found = mcnet.scan(tmp_path / "weights [1].jsonl", score="p", label="y", weight="w")
+    assert found.total_weight == 11_999.5
+
+
+def test_other_separators_are_read(tmp_path):
+    ROWS.write_csv(tmp_path / "log.csv", separator=";")
+    assert mcnet.scan(tmp_path / "log.csv", separator=";", **NAMES) == EXPECTED
+    with pytest.raises(mcnet.InputError, match="one character"):
+        mcnet.scan(tmp_path / "log.csv", separator=";;", **NAMES)
+
+
+def test_a_delta_table_is_read(tmp_path):
+    pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'mcnet[delta]'")
+    ROWS[:3].write_delta(tmp_path / "table", delta_write_options={"partition_by": ["dt"]})
+    ROWS[3:].write_delta(tmp_path / "table", mode="append")
+    assert mcnet.scan(tmp_path / "table", **NAMES) == EXPECTED
+    assert mcnet.scan(f"delta:{tmp_path / 'table'}", **NAMES) == EXPECTED
+    part = mcnet.scan(tmp_path / "table", where="dt = '2026-11-15'", **NAMES)
+    assert part == mcnet.scan(ROWS[:2], **NAMES)
+
+
+def test_an_iceberg_table_is_read(tmp_path):
+    catalogs = pytest.importorskip("pyiceberg.catalog.sql", reason="pyiceberg is not installed: pip install pyiceberg")
+    catalog = catalogs.SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/lake")
+    try:
+        catalog.create_namespace("ads")
+        table = catalog.create_table("ads.log", schema=ROWS.to_arrow().schema)
+        table.append(ROWS[:3].to_arrow())
+        table.append(ROWS[3:].to_arrow())
+    finally:
+        catalog.close()
+    folder = next(path.parent for path in tmp_path.rglob("metadata"))
+    assert mcnet.scan(folder, **NAMES) == EXPECTED
+    assert mcnet.scan(f"iceberg:{table.metadata_location}", **NAMES) == EXPECTED
+
+
+def test_paths_are_told_apart(tmp_path):
+    assert expand_paths("s3://b/x.parquet") == [RemoteFile("s3://b/x.parquet")]
+    assert expand_paths("delta:s3://b/table") == [LakeTable("delta", "s3://b/table")]
+    assert expand_paths("https://h/v2.metadata.json") == [LakeTable("iceberg", "https://h/v2.metadata.json")]
+    with pytest.raises(mcnet.InputError, match="there is no file"):
+        expand_paths(tmp_path / "nowhere.parquet")
+
+
+@pytest.mark.parametrize("write", ["write_parquet", "write_ipc", "write_csv", "write_ndjson"])
+def test_standard_input_is_read_whatever_its_format(monkeypatch, write):
+    buffer = io.BytesIO()
+    getattr(ROWS, write)(buffer)
+    standard_input.cache_clear()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(buffer.getvalue())))
+    try:
+        assert mcnet.scan("-", **NAMES) == EXPECTED
+    finally:
+        standard_input.cache_clear()
+
+
+def test_missing_values_are_dropped_and_counted(tmp_path):
+    rows = pl.DataFrame(
+        {
+            "p": [0.1, None, 0.3, float("nan"), 0.5, 0.6, 0.7],
+            "y": [0, 1, None, 1, 0, 1, 1],
+            "w": [1.0, 1.0, 1.0, 1.0, None, 2.0, 0.0],
+            "site": ["a", "a", "b", "b", None, None, "a"],
+        }
+    )
+    rows.write_parquet(tmp_path / "log.parquet")
+    for given in (rows, rows.lazy(), tmp_path / "log.parquet"):
+        found = mcnet.scan(given, weight="w", drop_missing=True, **NAMES)
+        assert found == mcnet.scan(rows[[0, 5, 6]], weight="w", **NAMES)
+        assert (found.rows, found.dropped_rows) == (2, 4)
+    found.save(tmp_path / "sketch.parquet")
+    assert mcnet.Sketch.load(tmp_path / "sketch.parquet").dropped_rows == 4
+    with pytest.raises(mcnet.InputError, match="missing"):
+        mcnet.scan(rows, weight="w", **NAMES)
+    with pytest.raises(mcnet.InputError, match=r"p has 1 value outside \[0, 1\] \(first: row 2, 3\)"):
+        mcnet.scan(pl.DataFrame({"p": [None, 0.5, 3.0], "y": [1, 0, 1]}), score="p", label="y", drop_missing=True)
+    with pytest.raises(mcnet.InputError, match="missing in each of the 2 rows"):
+        mcnet.scan(pl.DataFrame({"p": [None, 0.5], "y": [1, None]}), score="p", label="y", drop_missing=True)
