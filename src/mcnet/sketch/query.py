@@ -129,7 +129,10 @@ class _Query:
                 f"  {self._position()} AS position_in_cell\n"
                 "  FROM proposed LEFT JOIN grid ON proposed.k = grid.k)"
             )
-        rows, cell, position = ("proposed", "k", "0") if exact else ("placed", "cell", "position_in_cell")
+        many, most = self.dialect.number(POSITION_UNITS), self.dialect.number(POSITION_UNITS - 1)
+        # Engines are slower at LEAST and GREATEST than at CASE.
+        position = "0" if exact else f"CASE WHEN position_in_cell < {many} THEN position_in_cell ELSE {most} END"
+        rows, cell = ("proposed", "k") if exact else ("placed", "cell")
         groups = [*(f"f{place}" for place in range(len(self.about.fields))), cell]
         groups += [] if self.folds is None else ["fold"]
         return (
@@ -173,7 +176,10 @@ class _Query:
             near = f"LEAST(GREATEST(s, {number(-_LARGEST_LOGIT)}), {number(_LARGEST_LOGIT)})"
             small = f"EXP(-ABS({near}))"
             score = f"CASE WHEN s >= 0 THEN {number(1.0)} ELSE {small} END / ({number(1.0)} + {small})"
-        return f"LEAST(GREATEST({score}, {number(SCORE_FLOOR)}), {number(1.0 - SCORE_FLOOR)})"
+        low, high = number(SCORE_FLOOR), number(1.0 - SCORE_FLOOR)
+        if score != "s":
+            return f"LEAST(GREATEST({score}, {low}), {high})"
+        return f"CASE WHEN s > {low} THEN CASE WHEN s < {high} THEN s ELSE {high} END ELSE {low} END"
 
     def _proposed(self) -> str:
         """Return the cell that a logarithm proposes (the score itself if all are kept), or why a row has none."""
@@ -235,10 +241,8 @@ class _Query:
         return [f"{counts} * y / NULLIF({restored}, 0) AS label_of_row", f"{restored} AS weight_of_row"]
 
     def _position(self) -> str:
-        """Return the position of the score inside its cell, as a whole number."""
-        above, below = "FLOOR((x - low) * units)", "FLOOR((x - below) * units_below)"
-        highest = self.dialect.number(POSITION_UNITS - 1)
-        return f"LEAST(CASE WHEN x < low THEN {below} ELSE {above} END, {highest})"
+        """Return the position of the score inside its cell, as a whole number; rounding may give one too many."""
+        return "FLOOR(CASE WHEN x < low THEN (x - below) * units_below ELSE (x - low) * units END)"
 
     def _carried(self) -> list[str]:
         """Return the columns that are grouped and added up beside the cell."""
