@@ -32,6 +32,7 @@ PARTS = {
     "export_c": ("the C header", True),
     "instructions": ("instructions a score in C", True),
     "engines": ("Spark against its own group-by and its own writing (needs Java)", False),
+    "engines_sql": ("the sketch query in DuckDB against its own group-by", True),
     "foundation": ("sketching, predicting, starting", False),
 }
 
