@@ -26,6 +26,7 @@ PARTS = {
     "coverage": ("coverage of 90 % intervals over several kinds of truth", True),
     "monitoring": ("the monitor's false alarms and delay", True),
     "many_contexts": ("thousands of contexts", True),
+    "service": ("the service: requests per second, bulk, reloads, kills, fuzzing", True),
     "compiled": ("the compiled curve against the exact model", True),
     "growth": ("how time and memory grow", True),
     "hot_loops": ("evaluating and sketching against a copy and a count", True),

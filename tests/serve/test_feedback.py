@@ -80,6 +80,7 @@ def test_a_sketch_and_a_stream_are_feedback_too(shared, journal, tmp_path):
         ({"key": "x" * 201}, "key"),
         ({"period": None}, "period"),
         ({"period": " 13 "}, "period"),
+        ({"period": "x" * 100}, "shortly"),
         ({"field": None}, "needs country"),
         ({"field": {"land": ["NL"] * 50}}, "needs country"),
         ({"label": [2.0] * 50}, "label"),

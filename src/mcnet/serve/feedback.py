@@ -26,7 +26,7 @@ from mcnet.tracking.period import period_text
 __all__ = ["SKETCH", "Feedback", "Inbox"]
 
 SKETCH = "application/vnd.apache.parquet"
-_LONGEST_KEY = 200
+_LONGEST_KEY, _LONGEST_PERIOD = 200, 60
 
 Value = str | int | float | bool | None
 
@@ -93,6 +93,8 @@ class Inbox:
             if self._settings.every is None:
                 raise Problem(400, "the period of the rows is needed, such as 2026-11-16T13", at="$.period")
             period = present(self._settings.every).period
+        if isinstance(period, str) and len(period) > _LONGEST_PERIOD:
+            raise Problem(400, f"the period has {len(period):,} characters; name it shortly", at="$.period")
         self._check(sketch, served)
         try:
             added = self._journal.add(sketch, period, source=f"feedback {key}", age=told.get("age"))
@@ -101,6 +103,8 @@ class Inbox:
                 detail = f"the key {key!r} came with other rows for {period_text(period)} before; use another key"
                 raise Problem(409, detail, at="$.key") from None
             raise
+        except OSError as error:
+            raise Problem(503, f"the journal cannot be written ({error.strerror}); nothing was added") from None
         return self._told(added, key, period_text(period))
 
     def _told(self, added: Added, key: str, period: str) -> dict[str, Any]:

@@ -68,6 +68,10 @@ def problem_of(error: Exception) -> Problem | None:
         return Problem(400, _plain(detail), at=where.strip("`") or "$")
     if isinstance(error, msgspec.DecodeError):
         return Problem(400, f"the body is not JSON: {error}")
+    if isinstance(error, UnicodeDecodeError):
+        return Problem(400, f"the body is not JSON: a text in it is not UTF-8 ({error.reason})")
+    if isinstance(error, RecursionError):
+        return Problem(400, "the body is not JSON that can be read: it is nested too deeply")
     if isinstance(error, FileFormatError):
         return Problem(409, str(error))  # a version or a period on disk is damaged; the request is not at fault
     if isinstance(error, McnetError):

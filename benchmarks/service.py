@@ -1,0 +1,285 @@
+"""The service: requests per second beside the same server answering a constant, bulk, reloads, kills and fuzzing."""
+
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import os
+import random
+import signal
+import socket
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tests.serve.running import TOKEN, Running, begin, free_port, is_ready, running
+
+import mcnet
+from benchmarks import report
+from benchmarks.service_fuzz import ARROW, fuzz
+from benchmarks.service_load import latencies, most_requests, start_constant
+from mcnet.tracking.journal import Journal
+from mcnet.versions.registry import Registry
+
+COUNTRIES = ["NL", "FR", "US", "DE"]
+
+
+def make_registry(folder: Path, versions: int = 3) -> tuple[Registry, list[Any]]:
+    """Return a registry of models that differ."""
+    rng, registry, models = np.random.default_rng(1), Registry(folder / "registry"), []
+    for place in range(versions):
+        score = 1.0 / (1.0 + np.exp(3.0 - rng.normal(size=40_000)))
+        country = rng.choice(COUNTRIES, len(score))
+        label = rng.random(len(score)) < score * np.where(country == "NL", 0.4 + 0.1 * place, 0.9)
+        models.append(mcnet.BayesMCNet().fit(score, label, field={"country": country}).model_)
+        registry.add(models[-1])
+    return registry, models
+
+
+@contextlib.contextmanager
+def constant_server(folder: Path) -> Iterator[int]:
+    """Run the server that answers a constant, and give its port."""
+    port = free_port()
+    process = start_constant(folder, port)
+    try:
+        until = time.monotonic() + 60.0
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def cpu_seconds(root: int) -> float:
+    """Return the CPU time of a process and of those it started."""
+    listed = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True, check=True).stdout.split()[2:]
+    parents = dict(zip(map(int, listed[::2]), map(int, listed[1::2]), strict=True))
+    family, total, ticks = {root}, 0.0, os.sysconf("SC_CLK_TCK")
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    for pid in family:
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += (int(fields[11]) + int(fields[12])) / ticks
+    return total
+
+
+def memory_mb(service: Running) -> float:
+    """Return the resident memory of the workers."""
+    total = 0.0
+    for pid in service.workers():
+        with contextlib.suppress(OSError):
+            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return total
+
+
+def throughput(folder: Path, registry: Registry, rounds: int, seconds: int) -> list[list[str]]:
+    """Compare one worker with the constant server, in turns: requests per second, and the 99 % latency at half load."""
+    rates: dict[str, list[float]] = {"constant": [], "service": []}
+    late: dict[str, list[float]] = {"constant": [], "service": []}
+    with constant_server(folder) as port, running(registry.path, folder) as service:
+        ports = {"constant": port, "service": service.port}
+        for _ in range(rounds):
+            for name in ports:
+                rates[name].append(most_requests(ports[name], seconds))
+        half = statistics.median(rates["service"]) / 2.0
+        for _ in range(rounds):
+            for name in ports:
+                late[name].append(float(np.quantile(latencies(ports[name], half, seconds), 0.99)))
+    ratios = [ours / theirs for ours, theirs in zip(rates["service"], rates["constant"], strict=True)]
+    slower = [ours / theirs for ours, theirs in zip(late["service"], late["constant"], strict=True)]
+    middle = {name: statistics.median(found) for name, found in (rates | {}).items()}
+    tail = {name: statistics.median(found) for name, found in late.items()}
+    spread = f"{min(ratios):.0%} … {max(ratios):.0%}"
+    return [
+        [
+            "one-row `/calibrate`, requests/s",
+            f"{middle['service']:,.0f}; constant {middle['constant']:,.0f}",
+            f"{statistics.median(ratios):.0%} of the constant's ({spread})",
+            "60 % or more",
+        ],
+        [
+            f"99 % latency at half load ({half:,.0f} requests/s)",
+            f"{report.seconds(tail['service'])}; constant {report.seconds(tail['constant'])}",
+            f"{statistics.median(slower):.1f}× ({min(slower):.1f} … {max(slower):.1f})",
+            "below 5×",
+        ],
+    ]
+
+
+def bulk(folder: Path, registry: Registry, models: list[Any], rounds: int) -> list[str]:
+    """Send a million rows as Arrow, and read the answer: rows per second end to end."""
+    import pyarrow as pa
+
+    rng, rows = np.random.default_rng(2), 1_000_000
+    score, country = rng.random(rows), rng.choice(COUNTRIES, rows)
+    encoded = pa.array(country.tolist()).dictionary_encode()
+    times = []
+    with running(registry.path, folder) as service:
+        connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
+        for _ in range(rounds + 2):
+            start = time.perf_counter()
+            sink = pa.BufferOutputStream()
+            table = pa.table({"score": score, "country": encoded})
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+            connection.request("POST", "/calibrate", sink.getvalue().to_pybytes(), {"Content-Type": ARROW})
+            found = pa.ipc.open_stream(connection.getresponse().read()).read_all()["calibrated"].to_numpy()
+            times.append(time.perf_counter() - start)
+        assert (found == models[0].predict(score, {"country": country})).all()
+    fastest, middle = rows / min(times[2:]) / 1e6, rows / statistics.median(times[2:]) / 1e6
+    return ["Arrow, 1 M rows, end to end", f"{middle:.1f} M rows/s", f"fastest {fastest:.1f} M rows/s", "5 M rows/s"]
+
+
+def reloads(folder: Path, registry: Registry, models: list[Any], requests: int, moves: int, backs: int) -> list[str]:
+    """Ask under load while versions change; every answer must be one of a published version."""
+    rng = np.random.default_rng(3)
+    score, country = rng.random(5).tolist(), ["NL", "FR", "US", "DE", "other"]
+    expected = {str(1 + n): m.predict(score, {"country": country}).tolist() for n, m in enumerate(models)}
+    body = json.dumps({"score": score, "field": {"country": country}})
+    wrong, failed, counted, moved = [], [], [0], threading.Event()
+    seen: set[str] = set()
+
+    with running(registry.path, folder, "--workers", "2", "--poll", "0.05") as service:
+
+        def ask() -> None:
+            connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
+            while counted[0] < requests or not moved.is_set():
+                try:
+                    connection.request("POST", "/calibrate", body, {"Content-Type": "application/json"})
+                    answer = connection.getresponse()
+                    found = json.loads(answer.read())
+                except (OSError, http.client.HTTPException) as error:
+                    failed.append(repr(error))
+                    connection.close()
+                    continue
+                counted[0] += 1
+                if answer.status != 200:
+                    failed.append(str(found))
+                elif found["calibrated"] != expected[found["version"]]:
+                    wrong.append(found["version"])
+                else:
+                    seen.add(found["version"])
+
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            asking = [pool.submit(ask) for _ in range(4)]
+            step = max(1, (moves + backs) // max(backs, 1))
+            for move in range(moves + backs):
+                path = "/rollback" if move % step == step - 1 else f"/versions/{1 + move % len(models)}/promote"
+                assert service.change(path).status == 200
+            moved.set()
+            for each in asking:
+                each.result()
+    said = f"{counted[0]:,} requests, {moves} reloads, {backs} rollbacks, {len(seen)} versions seen"
+    return ["requests while versions change", said, f"{len(failed)} failed, {len(wrong)} of no version", "0 and 0"]
+
+
+def kills(folder: Path, registry: Registry, number: int) -> list[str]:
+    """Kill a worker at random moments while feedback arrives; the client sends again what was not acknowledged."""
+    rng, path = random.Random(5), folder / "journal"
+    acknowledged: set[str] = set()
+    asked: set[str] = set()
+    killed, lost_service = 0, 0
+
+    def send(service: Running, client: int, stop: threading.Event) -> None:
+        place = 0
+        while not stop.is_set():
+            key = f"{client}-{killed}-{place}"
+            asked.add(key)
+            columns = {"score": [0.1, 0.2, 0.3], "label": [0, 1, 0], "field": {"country": ["NL", "FR", "US"]}}
+            # A thousand keys per period: the journal of a real service is compacted by the update job.
+            period = f"2026-11-16T{killed // 9 % 24:02}"
+            try:
+                answer = service.change("/feedback", {**columns, "period": period, "key": key}, timeout=30)
+            except OSError:
+                if stop.wait(0.02):
+                    return
+                continue
+            assert answer.status in (200, 201), answer.body
+            acknowledged.add(key)
+            place += 1
+
+    while killed < number:
+        service = begin(registry.path, folder, "--journal", str(path), "--workers", "3")
+        stop = threading.Event()
+        try:
+            service.wait_for("the service to answer", lambda one=service: is_ready(one))
+            service.wait_for("all workers", lambda one=service: len(one.workers()) == 3)
+            senders = [threading.Thread(target=send, args=(service, client, stop)) for client in range(3)]
+            for sender in senders:
+                sender.start()
+            # Each worker once: the supervisor gives up on a worker that dies again at once. The last kill takes all.
+            for victim in (*service.workers(), None):
+                enough = len(acknowledged) + 3
+                service.wait_for("feedback", lambda enough=enough: len(acknowledged) >= enough)
+                time.sleep(rng.uniform(0.0, 0.1))
+                if victim is None:
+                    os.killpg(service.process.pid, signal.SIGKILL)
+                    lost_service += 1
+                else:
+                    os.kill(victim, signal.SIGKILL)
+                killed += 1
+        finally:
+            stop.set()
+            for sender in senders:
+                sender.join()
+            service.process.wait()
+    journal = Journal(path)
+    sources = [(entry.source.removeprefix("feedback "), entry.rows) for entry in journal.entries()]
+    names = [name for name, _ in sources]
+    lost, twice = acknowledged - set(names), len(names) - len(set(names)) + sum(rows != 3 for _, rows in sources)
+    assert set(names) <= asked
+    figures = f"{killed} kills ({lost_service} of the whole service), {len(acknowledged):,} acknowledged"
+    found = f"{len(lost)} lost, {twice} counted twice, {len(journal.verify())} unreadable files"
+    return ["kill -9 while feedback arrives", figures, found, "0, 0 and 0"]
+
+
+def fuzzed(folder: Path, registry: Registry, number: int) -> list[str]:
+    """Send requests that no client should, and look at the memory meanwhile."""
+    with running(registry.path, folder, "--journal", str(folder / "fuzzed"), "--timeout", "2") as service:
+        fuzz(service.port, max(number // 5, 1), TOKEN, seed=0)
+        before = memory_mb(service)
+        total: dict[str, int] = {}
+        for part in range(4):
+            for status, times in fuzz(service.port, max(number // 5, 1), TOKEN, seed=1 + part).items():
+                total[status] = total.get(status, 0) + times
+        after = memory_mb(service)
+        errors = len(service.events("unexpected error"))
+        alive = len(service.workers()) == 1 and service.process.poll() is None
+    said = ", ".join(f"{status}: {times:,}" for status, times in sorted(total.items()))
+    found = f"{errors} answers of 5xx, {'no' if alive else 'a'} worker lost, {after - before:+.0f} MB"
+    return [f"{number:,} fuzzed requests", said, found, "no 5xx, memory flat"]
+
+
+def main(full: bool = False) -> None:
+    lines: list[list[str]] = []
+
+    def told(*more: list[str]) -> None:
+        for line in more:
+            print("  ".join(line), flush=True)
+            lines.append(line)
+
+    with tempfile.TemporaryDirectory(prefix="mcnet-benchmark-") as name:
+        folder = Path(name)
+        registry, models = make_registry(folder)
+        told(*throughput(folder, registry, 15 if full else 5, 3 if full else 2))
+        told(bulk(folder, registry, models, 20 if full else 8))
+        told(reloads(folder, registry, models, *((10_000, 50, 10) if full else (1_000, 10, 2))))
+        told(kills(folder, Registry(registry.path), 200 if full else 4))
+        told(fuzzed(folder, registry, 100_000 if full else 3_000))
+    text = (
+        "## Service\n\nOne worker unless said otherwise, client and server on the same machine. The constant is the "
+        "same server (granian, RSGI) with an application that always answers the same; the two are measured in turns, "
+        f"and the ratio is the median over the turns.\n\n{report.table(['what', 'figure', 'found', 'asked'], lines)}"
+    )
+    report.keep("service", text, full, lines)
