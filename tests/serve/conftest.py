@@ -1,4 +1,4 @@
-"""A registry of three versions, and a service on it that the tests of one file share."""
+"""A registry of three versions, and services on it that tests share, since starting one takes seconds."""
 
 import shutil
 from collections.abc import Iterator
@@ -12,6 +12,14 @@ import mcnet
 from mcnet._shared.extras import has_serve
 from mcnet.model.model import CalibrationModel
 from mcnet.versions.registry import Registry
+
+
+@pytest.fixture(autouse=True, scope="session")
+def what_the_service_needs() -> None:
+    """Leave these tests out where the extra `serve` is not installed."""
+    if not has_serve():
+        pytest.skip("granian or pyarrow is not installed: pip install 'mcnet[serve]'")
+
 
 COUNTRIES = ["DE", "FR", "NL", "US"]
 
@@ -50,10 +58,17 @@ def registry(template: Path, tmp_path: Path) -> Registry:
 
 
 @pytest.fixture(scope="module")
+def pair(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A service of two workers, for tests that change its versions."""
+    folder = tmp_path_factory.mktemp("pair")
+    shutil.copytree(template, folder / "registry")
+    with running(folder / "registry", folder, "--workers", "2", "--poll", "0.1") as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
 def shared(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A service of two workers with a journal, shared by the tests of a file."""
-    if not has_serve():
-        pytest.skip("granian or pyarrow is not installed: pip install 'mcnet[serve]'")
+    """A service of two workers with a journal, for tests that leave its versions as they are."""
     folder = tmp_path_factory.mktemp("service")
     shutil.copytree(template, folder / "registry")
     words = ("--workers", "2", "--max-rows", "500000", "--timeout", "2", "--journal", str(folder / "journal"))

@@ -92,7 +92,7 @@ class Running:
     def events(self, name: str) -> list[dict[str, Any]]:
         return [line for line in self.log() if line["event"] == name]
 
-    def wait_for(self, what: str, condition: Any, seconds: float = 60.0) -> None:
+    def wait_for(self, what: str, condition: Any, seconds: float = 200.0) -> None:
         until = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < until, f"waited in vain for {what}: {self.log_file.read_text()[-3000:]}"

@@ -86,13 +86,14 @@ def test_limits_on_rows_and_bytes(shared):
     assert "64,000,000 bytes" in large.document["detail"]
 
 
-def test_a_body_of_unknown_length_is_limited_too(registry, tmp_path):
-    with running(registry.path, tmp_path, "--max-body", "5000") as service:
-        pieces = iter([b'{"score": [0.1], "field": {"country": ["NL"]}', b"}"])
-        answer = service.ask("POST", "/calibrate", pieces)
-        assert answer.status == 200
-        endless = service.ask("POST", "/calibrate", iter([b" " * 1000] * 6))
-        assert endless.status == 413
+def test_a_body_of_unknown_length_is_limited_too(shared):
+    pieces = iter([b'{"score": [0.1], "field": {"country": ["NL"]}', b"}"])
+    assert shared.ask("POST", "/calibrate", pieces).status == 200
+    try:
+        status = shared.ask("POST", "/calibrate", iter([b" " * 1_000_000] * 70)).status
+    except OSError:
+        status = 413  # the service hung up while the rest was being sent
+    assert status == 413
 
 
 def test_a_client_that_sends_too_slowly_is_answered_and_let_go(shared):

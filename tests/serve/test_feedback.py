@@ -99,13 +99,12 @@ def test_feedback_that_cannot_be_used_changes_nothing(shared, journal, change, s
     assert journal.entries() == []
 
 
-def test_feedback_needs_the_token_and_a_journal(shared, journal, registry, tmp_path):
+def test_feedback_needs_the_token_and_a_journal(shared, journal, pair):
     assert shared.post("/feedback", feedback(1, "x")).status == 401
     assert journal.entries() == []
-    with running(registry.path, tmp_path, "--every", "1h") as service:
-        answer = service.change("/feedback", feedback(1, "x"))
-        assert answer.status == 404
-        assert "--journal" in answer.document["detail"]
+    answer = pair.change("/feedback", feedback(1, "x"))
+    assert answer.status == 404
+    assert "--journal" in answer.document["detail"]
 
 
 def test_feedback_of_many_clients_at_once_adds_up(shared, journal):

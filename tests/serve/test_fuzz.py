@@ -26,6 +26,6 @@ def test_requests_made_from_the_description(shared):
     # The change of versions is tested elsewhere: here it would change what other tests of this file expect.
     words += ["--exclude-path-regex", "promote|rollback|reload", "-H", f"Authorization: Bearer {TOKEN}"]
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{shared.url}/openapi.json", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert shared.events("unexpected error") == []

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from tests.serve.running import TOKEN, begin, free_port, is_ready, running
+from tests.serve.running import TOKEN, free_port, running
 
 ONE = {"score": [0.1], "field": {"country": ["NL"]}}
 
@@ -59,7 +59,7 @@ def test_metrics_add_up_over_workers_and_survive_one(registry, tmp_path):
 def test_requests_in_flight_are_finished_before_the_end(registry, tmp_path):
     with running(registry.path, tmp_path) as service:
         body = b'{"score": [0.1], "field": {"country": ["NL"]}}'
-        with socket.create_connection(("127.0.0.1", service.port), 30) as slow:
+        with socket.create_connection(("127.0.0.1", service.port), 120) as slow:
             slow.sendall(
                 f"POST /calibrate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body[:5]
             )
@@ -68,23 +68,15 @@ def test_requests_in_flight_are_finished_before_the_end(registry, tmp_path):
             time.sleep(0.5)
             slow.sendall(body[5:])
             assert slow.recv(4096).startswith(b"HTTP/1.1 200 ")
-        assert service.process.wait(30) == 0
+        assert service.process.wait(120) == 0
         assert service.events("worker stopped")
         assert service.events("service stopped")
-
-
-def test_an_interrupt_ends_it_in_good_order(registry, tmp_path):
-    service = begin(registry.path, tmp_path)
-    service.wait_for("the service to answer", lambda: is_ready(service))
-    service.process.send_signal(signal.SIGINT)
-    assert service.process.wait(30) in (0, 130)
-    assert "Traceback" not in service.log_file.read_text()
 
 
 def start(*words, **environment):
     known = {name: value for name, value in os.environ.items() if name != "MCNET_TOKEN"} | environment
     command = [sys.executable, "-m", "mcnet", "serve", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, env=known, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, env=known, timeout=200)
 
 
 def test_a_wrong_start_is_one_line_for_a_person(registry, tmp_path):
@@ -150,21 +142,22 @@ def test_tricks_with_paths_reach_no_file_outside_the_registry(registry, tmp_path
         refused = service.change("/versions/4/promote")
         assert refused.status in (404, 409)
         assert service.post("/calibrate", ONE).document["version"] == "1"
+        service.process.send_signal(signal.SIGINT)
+        assert service.process.wait(120) in (0, 130)
+        assert "Traceback" not in service.log_file.read_text()
 
 
-def test_slow_clients_do_not_keep_others_waiting(registry, tmp_path):
-    with running(registry.path, tmp_path, "--timeout", "3") as service:
-        slow = [socket.create_connection(("127.0.0.1", service.port), 30) for _ in range(60)]
-        try:
-            for place, one in enumerate(slow):
-                one.sendall(
-                    b"POST /calibrate HTTP/1.1\r\nHost: x\r\n" + (b"Content-Length: 9\r\n\r\n{" if place % 2 else b"")
-                )
-            with concurrent.futures.ThreadPoolExecutor(4) as pool:
-                answers = list(pool.map(lambda _: service.post("/calibrate", ONE).status, range(100)))
-            assert answers == [200] * 100
-            for one in slow[1::2]:
-                assert one.recv(100).startswith(b"HTTP/1.1 408")
-        finally:
-            for one in slow:
-                one.close()
+def test_slow_clients_do_not_keep_others_waiting(shared):
+    slow = [socket.create_connection(("127.0.0.1", shared.port), 30) for _ in range(60)]
+    try:
+        for place, one in enumerate(slow):
+            rest = b"Content-Length: 9\r\n\r\n{" if place % 2 else b""
+            one.sendall(b"POST /calibrate HTTP/1.1\r\nHost: x\r\n" + rest)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda _: shared.post("/calibrate", ONE).status, range(100)))
+        assert answers == [200] * 100
+        for one in slow[1::2]:
+            assert one.recv(100).startswith(b"HTTP/1.1 408")
+    finally:
+        for one in slow:
+            one.close()

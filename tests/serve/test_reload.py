@@ -3,34 +3,48 @@
 import concurrent.futures
 import threading
 
+import pytest
 from tests.serve.running import TOKEN, running
+
+from mcnet.versions.registry import Registry
 
 ONE = {"score": [0.1], "field": {"country": ["NL"]}}
 
 
-def test_a_version_promoted_elsewhere_is_served_by_every_worker(registry, models, tmp_path):
-    with running(registry.path, tmp_path, "--workers", "2", "--poll", "0.1") as service:
-        registry.promote(2)
-        service.wait_for("two reloads", lambda: len(service.events("version loaded")) == 2)
-        expected = models[1].predict([0.1], {"country": ["NL"]}).tolist()
-        for _ in range(20):
-            assert service.post("/calibrate", ONE).document == {"calibrated": expected, "version": "2"}
-        registry.rollback()
-        service.wait_for("two more", lambda: len(service.events("version loaded")) == 4)
-        assert {service.post("/calibrate", ONE).document["version"] for _ in range(20)} == {"1"}
+@pytest.fixture
+def registry_of(pair):
+    """The registry of the service that the tests share, with its first version current."""
+    found = Registry(pair.log_file.parent / "registry")
+    assert pair.change("/versions/1/promote").status == 200
+    return found
 
 
-def test_promote_and_rollback_are_answered_when_every_worker_serves_the_version(registry, tmp_path):
-    with running(registry.path, tmp_path, "--workers", "2", "--poll", "0.3") as service:
-        for version in ("3", "2", "3"):
-            answer = service.change(f"/versions/{version}/promote?note=why")
-            assert answer.document == {"version": version, "workers": [version, version]}
-            assert {service.post("/calibrate", ONE).document["version"] for _ in range(10)} == {version}
-        assert service.change("/rollback").document["version"] == "2"
-        assert registry.current.name == "2"
-        assert registry.history()[-2]["note"] == "why"
-        assert service.change("/versions/latest/promote").document["version"] == "3"
-        assert service.change("/versions/9/promote").status == 404
+def served(service, times=20):
+    return {service.post("/calibrate", ONE).document["version"] for _ in range(times)}
+
+
+def test_a_version_promoted_elsewhere_is_served_by_every_worker(pair, registry_of, models):
+    before = len(pair.events("version loaded"))
+    registry_of.promote(2)
+    pair.wait_for("two reloads", lambda: len(pair.events("version loaded")) == before + 2)
+    expected = models[1].predict([0.1], {"country": ["NL"]}).tolist()
+    for _ in range(20):
+        assert pair.post("/calibrate", ONE).document == {"calibrated": expected, "version": "2"}
+    registry_of.rollback()
+    pair.wait_for("two more", lambda: len(pair.events("version loaded")) == before + 4)
+    assert served(pair) == {"1"}
+
+
+def test_promote_and_rollback_are_answered_when_every_worker_serves_the_version(pair, registry_of):
+    for version in ("3", "2", "3"):
+        answer = pair.change(f"/versions/{version}/promote?note=why")
+        assert answer.document == {"version": version, "workers": [version, version]}
+        assert served(pair, 10) == {version}
+    assert pair.change("/rollback").document["version"] == "2"
+    assert registry_of.current.name == "2"
+    assert registry_of.history()[-2]["note"] == "why"
+    assert pair.change("/versions/latest/promote").document["version"] == "3"
+    assert pair.change("/versions/9/promote").status == 404
 
 
 def test_a_version_that_cannot_be_served_is_refused_counted_and_reported(registry, tmp_path):
@@ -57,51 +71,48 @@ def test_a_version_that_cannot_be_served_is_refused_counted_and_reported(registr
         assert service.post("/calibrate", ONE).document["version"] == "2"
 
 
-def test_no_request_fails_while_versions_change(registry, models, tmp_path):
-    expected = {
-        str(1 + place): model.predict([0.1, 0.3], {"country": ["NL", "FR"]}).tolist()
-        for place, model in enumerate(models)
-    }
+def test_no_request_fails_while_versions_change(pair, registry_of, models):
     asked = {"score": [0.1, 0.3], "field": {"country": ["NL", "FR"]}}
+    expected = {str(1 + place): m.predict(asked["score"], asked["field"]).tolist() for place, m in enumerate(models)}
     done = threading.Event()
-    with running(registry.path, tmp_path, "--workers", "2", "--poll", "0.05") as service:
 
-        def ask() -> tuple[int, set[str]]:
-            number, seen = 0, set()
-            while not done.is_set():
-                answer = service.post("/calibrate", asked)
-                assert answer.status == 200, answer.body
-                found = answer.document
-                assert found["calibrated"] == expected[found["version"]]
-                seen.add(found["version"])
-                number += 1
-            return number, seen
+    def ask() -> tuple[int, set[str]]:
+        number, seen = 0, set()
+        while not done.is_set():
+            answer = pair.post("/calibrate", asked)
+            assert answer.status == 200, answer.body
+            found = answer.document
+            assert found["calibrated"] == expected[found["version"]]
+            seen.add(found["version"])
+            number += 1
+        return number, seen
 
-        with concurrent.futures.ThreadPoolExecutor(3) as pool:
-            asking = [pool.submit(ask) for _ in range(3)]
-            try:
-                for step in range(12):
-                    path = "/rollback" if step % 4 == 3 else f"/versions/{1 + step % 3}/promote"
-                    assert service.change(path).status == 200
-            finally:
-                done.set()
-            found = [each.result() for each in asking]
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        asking = [pool.submit(ask) for _ in range(3)]
+        try:
+            for step in range(12):
+                path = "/rollback" if step % 4 == 3 else f"/versions/{1 + (1 + step) % 3}/promote"
+                assert pair.change(path).status == 200
+        finally:
+            done.set()
+        found = [each.result() for each in asking]
     assert sum(number for number, _ in found) > 20
     assert set.union(*(seen for _, seen in found)) == {"1", "2", "3"}
 
 
-def test_without_the_token_nothing_changes(registry, tmp_path):
-    before = (registry.path / "history.jsonl").read_bytes()
+def test_without_the_token_nothing_changes(shared, registry, tmp_path):
+    own = Registry(shared.log_file.parent / "registry")
+    before = (own.path / "history.jsonl").read_bytes()
     changes = ("/versions/2/promote", "/rollback", "/reload")
-    with running(registry.path, tmp_path) as service:
-        for path in changes:
-            for token in (None, "", "wrong", TOKEN[:-1], TOKEN + "x", "Bearer " + TOKEN):
-                answer = service.post(path, token=token)
-                assert answer.status == 401
-                assert answer.headers["www-authenticate"].startswith("Bearer")
-            assert service.ask("POST", path, Authorization=f"Basic {TOKEN}").status == 401
-            assert service.get(f"{path}?token={TOKEN}").status == 405
-        assert TOKEN not in service.log_file.read_text()
+    for path in changes:
+        for token in (None, "", "wrong", TOKEN[:-1], TOKEN + "x", "Bearer " + TOKEN):
+            answer = shared.post(path, token=token)
+            assert answer.status == 401
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert shared.ask("POST", path, Authorization=f"Basic {TOKEN}").status == 401
+        assert shared.get(f"{path}?token={TOKEN}").status == 405
+    assert TOKEN not in shared.log_file.read_text()
+    assert (own.path / "history.jsonl").read_bytes() == before
     with running(registry.path, tmp_path, token=None) as service:
         assert service.events("read-only")
         for path in changes:
@@ -109,4 +120,4 @@ def test_without_the_token_nothing_changes(registry, tmp_path):
             assert answer.status == 403
             assert "--token-file" in answer.document["detail"]
     assert (registry.path / "history.jsonl").read_bytes() == before
-    assert registry.current.name == "1"
+    assert (own.current.name, registry.current.name) == ("1", "1")
