@@ -1,7 +1,6 @@
 """The hot loop of serving: scores to probabilities, with numba, and the same in NumPy without it."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -162,6 +161,8 @@ class Evaluator:
         workers = min(os.cpu_count() or 1, 8, -(-len(scores) // _ROWS_PER_THREAD))
         if workers == 1:
             return out if evaluate(slice(None)) else None
+        from concurrent.futures import ThreadPoolExecutor  # a small batch is served sooner without it
+
         bounds = np.linspace(0, len(scores), workers + 1).astype(int)
         with ThreadPoolExecutor(workers) as pool:
             done = list(pool.map(evaluate, [slice(a, b) for a, b in pairwise(bounds)]))
