@@ -25,9 +25,7 @@ def page(template, tmp_path_factory):
         score, label, country = rows(hour, 3_000)
         journal.add(Sketch.from_rows(score, label, field={"country": country}), f"2026-11-16T{hour:02}", source="shop")
     with (
-        running(
-            folder / "registry", folder, "--journal", str(folder / "journal"), "--name", "<b>clicks</b>"
-        ) as service,
+        running(folder / "registry", folder, "--journal", str(folder / "journal"), "--name", "clicks") as service,
         browse(chromium) as browser,
     ):
         service.calibrate([0.1] * 4, {"country": ["NL", "NL", "NL", "XX"]})
@@ -45,7 +43,7 @@ def go(service, browser, path="/", width=1280, dark=False):
 def test_the_page_shows_the_state_on_every_screen(page, width, dark):
     service, browser = page
     go(service, browser, width=width, dark=dark)
-    assert browser.run("document.getElementById('name').textContent") == "<b>clicks</b>"
+    assert browser.run("document.getElementById('name').textContent") == "clicks"
     assert browser.run("document.querySelectorAll('#version-rows tr').length") == 3
     assert browser.run("document.querySelectorAll('#curve-plot path.line').length") == 5
     assert browser.run("document.querySelectorAll('#pcoc-plot circle.m1').length") == 5
@@ -79,10 +77,10 @@ def test_promote_and_roll_back_need_the_token(page):
     browser.wait("!document.getElementById('wrong').hidden")
     assert "token is wrong" in browser.run("document.getElementById('wrong').textContent")
     assert service.calibrate([0.1], {"country": ["NL"]})["version"] == "1"
-    browser.run("document.getElementById('note').value = 'better'; " + fill.format(TOKEN))
+    browser.run("document.getElementById('note').value = '<b>better</b>'; " + fill.format(TOKEN))
     browser.wait("document.documentElement.dataset.served === '3'")
     assert service.calibrate([0.1], {"country": ["NL"]})["version"] == "3"
-    assert "Version 3 promoted: better" in browser.run("document.getElementById('events').textContent")
+    assert "Version 3 promoted: <b>better</b>" in browser.run("document.getElementById('events').textContent")
     browser.run("document.getElementById('rollback').click()")
     browser.wait("document.getElementById('confirm').open")
     browser.run("document.getElementById('go').click()")

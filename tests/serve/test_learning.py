@@ -36,6 +36,11 @@ def test_feedback_is_learnt_and_what_is_published_is_served(registry, tmp_path):
         assert "mcnet_monitor_alarms 0" in metrics
         assert "mcnet_update_age_seconds" in metrics
         assert service.change("/rollback").document["version"] == "1"
+        # Rows without a period belong to the present one.
+        row = {"score": [0.1], "label": [1], "field": {"country": ["NL"]}, "key": "now"}
+        hours = {present("1h").period}
+        found = service.change("/feedback", row).document["period"]
+        assert found in hours | {present("1h").period}
         assert service.stop() == 0
 
 

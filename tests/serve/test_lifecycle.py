@@ -93,6 +93,9 @@ def test_a_wrong_start_is_one_line_for_a_person(registry, tmp_path):
     assert short.returncode == 2
     assert "16" in short.stderr
     assert "short" not in short.stderr.replace("secrets", "")
+    lacking = start(registry.path, "--learn", "--every", "1h")
+    assert lacking.returncode == 2
+    assert "--journal" in lacking.stderr
     (registry.path / "versions" / "000001" / "model.json").write_text("{}")
     damaged = start(registry.path)
     assert damaged.returncode == 2

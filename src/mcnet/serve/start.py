@@ -1,6 +1,7 @@
 """Start a service: check what it needs, then run its workers until a signal ends them."""
 
 import multiprocessing
+import re
 import shutil
 import socket
 import tempfile
@@ -22,6 +23,7 @@ from mcnet.versions.registry import Registry
 
 __all__ = ["run_service"]
 
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _STOP_SECONDS = 30
 """How long requests in flight may take to finish once the service was asked to stop."""
 
@@ -39,6 +41,10 @@ def run_service(settings: Settings) -> None:
     from granian.server import Server
 
     Registry(settings.registry).load()  # what cannot be served is said here, once, for a person
+    if not _NAME.fullmatch(settings.name):
+        raise InputError(
+            f"the name {settings.name!r} is part of an address; make it of letters, digits, '.', '_' and '-'"
+        )
     _check_times(settings)
     _check_free(settings.host, settings.port)
     # A fork would copy threads of other libraries half; a fresh process has none.
