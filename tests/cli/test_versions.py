@@ -48,3 +48,21 @@ def test_the_difference_of_two_models(models, capsys):
     assert "Mean probability -" in capsys.readouterr().out
     assert run(["diff", *models, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["shift"] < 0
+
+
+def test_a_difference_as_a_page_and_by_score(models, tmp_path, capsys):
+    page = str(tmp_path / "diff.html")
+    assert run(["diff", *models, "--report", page, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["scores"]) == 10
+    assert "The mean probability changes by -" in (tmp_path / "diff.html").read_text(encoding="utf-8")
+    assert run(["diff", *models, "--report", page]) == 2
+    assert "exists already; pass --force" in capsys.readouterr().err
+    assert run(["diff", *models, "--report", str(tmp_path / "diff.txt")]) == 2
+
+
+def test_the_path_of_a_version_is_a_model_file(models, tmp_path, capsys):
+    folder = str(tmp_path / "registry")
+    run(["versions", "add", folder, models[0]])
+    capsys.readouterr()
+    assert run(["versions", "path", folder]) == 0
+    assert run(["show", capsys.readouterr().out.strip()]) == 0

@@ -54,3 +54,17 @@ def test_models_that_need_different_fields_are_refused():
     score = np.linspace(0.1, 0.9, 50)
     with pytest.raises(InputError, match="different fields"):
         diff(fitted(1), Platt().fit(score, score > 0.5).model_)
+
+
+def test_the_bands_of_the_score_have_equal_weight_and_add_up_to_the_whole():
+    rng = np.random.default_rng(5)
+    field = {"country": rng.choice(["NL", "FR"], 5000)}
+    rows = Sketch.from_rows(rng.uniform(0.05, 0.5, 5000), rng.integers(0, 2, 5000), field=field)
+    found = diff(fitted(1), fitted(2, ratio=0.8), rows)
+    bands = found.by_score
+    assert bands.height == 10
+    assert bands["weight"].sum() == 5000
+    assert bands["weight"].min() > 400
+    assert (bands["score_low"][1:] >= bands["score_high"][:-1]).all()
+    moved = (bands["weight"] * bands["new_rate"]).sum() / (bands["weight"] * bands["old_rate"]).sum() - 1.0
+    assert moved == pytest.approx(found.shift, rel=1e-9)

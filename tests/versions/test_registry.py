@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -107,6 +108,29 @@ def test_a_folder_with_other_things_is_no_registry(tmp_path):
     (tmp_path / "no" / "registry.json").write_text(json.dumps({"format": "other"}))
     with pytest.raises(FileFormatError, match="does not describe a registry"):
         Registry(tmp_path / "no").current  # noqa: B018
+
+
+def test_a_version_whose_writer_was_killed_before_it_pointed_is_served_after_the_next_try(registry):
+    registry.add(model(1))
+    (registry.path / "current.json").unlink()  # as if the process had ended right after the rename
+    (registry.path / ".writing-1-dead").mkdir()
+    with (registry.path / "history.jsonl").open("a") as file:
+        file.write('{"time": "2026-11-')
+    assert registry.add(model(1)).name == "1"
+    assert registry.current.name == "1"
+    assert not list(registry.path.glob(".writing*"))
+    assert [line["event"] for line in registry.history()] == ["added", "promoted", "promoted"]
+
+
+def test_a_version_tells_until_when_it_was_fitted(registry):
+    told = {"fitted_periods": {"first": "2026-11-01", "last": "2026-11-07", "number": 7}, "journal_digest": "abc"}
+    first = model(1)
+    registry.add(replace(first, provenance={**first.provenance, **told}))
+    assert (registry.current.fitted_until, registry.current.rows_digest) == ("2026-11-07", "abc")
+    assert registry.add(model(2)).fitted_until is None
+    registry.promote(2)
+    assert [version.number for version in registry.promoted] == [1, 2]
+    assert registry.model_file().read_bytes() == registry.model_file("latest").read_bytes()
 
 
 WRITER = """
