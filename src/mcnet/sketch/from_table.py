@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mcnet._shared.math import SCORE_FLOOR
 from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.data.columns import as_floats
 from mcnet.data.contexts import Contexts
@@ -17,10 +18,13 @@ from mcnet.errors import FileFormatError, InputError
 from mcnet.sketch.build import ColumnNames, warn_of_mistakes
 from mcnet.sketch.cells import Cells
 from mcnet.sketch.file import problem_of_cells
+from mcnet.sketch.grid import make_grid
 from mcnet.sketch.query_result import (
     ABOUT,
     CELL,
     FOLD,
+    HIGHEST_SCORES,
+    LOWEST_SCORES,
     POSITION,
     POSITIVES,
     PROBLEMS,
@@ -44,16 +48,18 @@ def sketch_of_table(table: Any, *, drop_missing: bool = False) -> Sketch:
     cell = as_floats(columns[CELL], CELL)
     rows = columns.numbers(ROWS)
     dropped = _check_rows(about, cell, rows, drop_missing=drop_missing)
-    used = cell >= 0 if about.resolution == "exact" else cell > WITHOUT_WEIGHT
+    ends = np.isin(cell, (LOWEST_SCORES, HIGHEST_SCORES))
+    used = ends | (cell > (0 if about.resolution == "exact" else WITHOUT_WEIGHT))
     if not used.any():
         raise InputError("the result of the query has no row with a weight; at least one is needed")
     fields = field_columns({name: columns[name] for name in about.fields}) if about.fields else []
     contexts, codes = Contexts.of([column[used] for column in fields], int(used.sum()))
     folds = columns.numbers(FOLD)[used] if about.folds is None else np.zeros(int(used.sum()))
     sums = np.column_stack([columns.numbers(name)[used] for name in (WEIGHT, POSITIVES, POSITION)])
+    keys = _keys(about, cell[used], sums)
     sketch = Sketch(
         contexts,
-        Cells(codes, _keys(about, cell[used]), folds.astype(np.int16), sums),
+        Cells(codes, keys, folds.astype(np.int16), sums),
         about.resolution,
         int(folds.max()) + 1,
         int(rows[used].sum()),
@@ -74,9 +80,18 @@ def sketch_of_table(table: Any, *, drop_missing: bool = False) -> Sketch:
     return sketch
 
 
-def _keys(about: About, cell: FloatArray) -> IntArray:
-    """Return the keys of cells: their numbers, or the bits of scores that are kept as they are."""
-    return cell.view(np.int64) if about.resolution == "exact" else cell.astype(np.int64)
+def _keys(about: About, cell: FloatArray, sums: FloatArray) -> IntArray:
+    """Return the keys of cells: their numbers, or the bits of scores that are kept as they are.
+
+    Scores at the ends of the grid have numbers of their own; their positions are put into the sums.
+    """
+    keys = cell.view(np.int64).copy() if about.resolution == "exact" else cell.astype(np.int64)
+    ends, positions = make_grid(about.resolution).locate(np.array([SCORE_FLOOR, 1.0 - SCORE_FLOOR]))
+    for number, key, position in zip((LOWEST_SCORES, HIGHEST_SCORES), ends, positions, strict=True):
+        there = cell == number
+        keys[there] = key
+        sums[there, 2] = sums[there, 0] * position
+    return keys
 
 
 def _check_rows(about: About, cell: FloatArray, rows: FloatArray, *, drop_missing: bool) -> int:

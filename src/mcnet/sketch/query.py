@@ -18,6 +18,8 @@ from mcnet.sketch.query_result import (
     ABOUT,
     CELL,
     FOLD,
+    HIGHEST_SCORES,
+    LOWEST_SCORES,
     POSITION,
     POSITIVES,
     PROBLEMS,
@@ -111,14 +113,15 @@ class _Query:
     def text(self, source: str, grid: LogitGrid | None) -> str:
         """Return the whole query."""
         exact = grid is None
-        tables = [] if grid is None else grid_tables(grid, self.dialect)
+        no_cells = [*(problem.number for problem in PROBLEMS), WITHOUT_WEIGHT, LOWEST_SCORES, HIGHEST_SCORES]
+        tables = [] if grid is None else grid_tables(grid, self.dialect, no_cells)
         carried = self._carried()
         kept = [name for name in carried if not name.endswith("_of_row")]
         tables += [
             f"numbers AS (SELECT {', '.join(self._columns())}\n  FROM {source})",
-            f"clipped AS (SELECT {', '.join((*kept, *self._checked(), *self._weights()))},\n"
-            f"  {self._clipped()} AS x FROM numbers)",
-            f"proposed AS (SELECT {', '.join(carried)}, x,\n  {self._proposed()} AS k FROM clipped)",
+            f"scored AS (SELECT {', '.join((*kept, *self._checked(), *self._weights()))},\n"
+            f"  {self._probability()} AS x FROM numbers)",
+            f"proposed AS (SELECT {', '.join(carried)}, x,\n  {self._proposed()} AS k FROM scored)",
         ]
         if not exact:
             hint = self.dialect.small_join_hint.format("grid")
@@ -127,12 +130,9 @@ class _Query:
                 f"placed AS (SELECT {hint}{others},\n"
                 "  CASE WHEN x < low THEN proposed.k - 1 ELSE proposed.k END AS cell,\n"
                 f"  {self._position()} AS position_in_cell\n"
-                "  FROM proposed LEFT JOIN grid ON proposed.k = grid.k)"
+                "  FROM proposed JOIN grid ON proposed.k = grid.k)"
             )
-        many, most = self.dialect.number(POSITION_UNITS), self.dialect.number(POSITION_UNITS - 1)
-        # Engines are slower at LEAST and GREATEST than at CASE.
-        position = "0" if exact else f"CASE WHEN position_in_cell < {many} THEN position_in_cell ELSE {most} END"
-        rows, cell = ("proposed", "k") if exact else ("placed", "cell")
+        rows, cell, position = ("proposed", "k", "0") if exact else ("placed", "cell", "position_in_cell")
         groups = [*(f"f{place}" for place in range(len(self.about.fields))), cell]
         groups += [] if self.folds is None else ["fold"]
         return (
@@ -169,17 +169,14 @@ class _Query:
         moment = f"CAST({column} AS {self.dialect.moment_type})"
         return self.dialect.truncated.format(unit=unit, moment=moment)
 
-    def _clipped(self) -> str:
-        """Return the score as a probability inside the grid."""
-        number, score = self.dialect.number, "s"
-        if self.about.score_type == "logit":
-            near = f"LEAST(GREATEST(s, {number(-_LARGEST_LOGIT)}), {number(_LARGEST_LOGIT)})"
-            small = f"EXP(-ABS({near}))"
-            score = f"CASE WHEN s >= 0 THEN {number(1.0)} ELSE {small} END / ({number(1.0)} + {small})"
-        low, high = number(SCORE_FLOOR), number(1.0 - SCORE_FLOOR)
-        if score != "s":
-            return f"LEAST(GREATEST({score}, {low}), {high})"
-        return f"CASE WHEN s > {low} THEN CASE WHEN s < {high} THEN s ELSE {high} END ELSE {low} END"
+    def _probability(self) -> str:
+        """Return the score as a probability."""
+        if self.about.score_type == "probability":
+            return "s"
+        number = self.dialect.number
+        near = f"LEAST(GREATEST(s, {number(-_LARGEST_LOGIT)}), {number(_LARGEST_LOGIT)})"
+        small = f"EXP(-ABS({near}))"
+        return f"CASE WHEN s >= 0 THEN {number(1.0)} ELSE {small} END / ({number(1.0)} + {small})"
 
     def _proposed(self) -> str:
         """Return the cell that a logarithm proposes (the score itself if all are kept), or why a row has none."""
@@ -191,31 +188,28 @@ class _Query:
             logit = f"LN(x / ({number(1.0)} - x))"
             cell = self.dialect.as_whole(f"FLOOR({number(resolution)} * {logit} + {number(LOGIT_RAISE)})")
             code = str
-        usable = ["y >= 0 AND y <= 1", self._score_is_usable()]
+        inside = [f"y >= 0 AND y <= 1 AND x > {number(SCORE_FLOOR)} AND x < {number(1.0 - SCORE_FLOOR)}"]
         found = {("label", True): self._missing("y"), ("label", False): "y < 0 OR y > 1"}
         if self.about.score_type == "probability":
             found |= {("score", True): self._missing("s"), ("score", False): "s < 0 OR s > 1"}
         else:
-            found |= {("score", True): f"NOT ({self._score_is_usable()})"}
+            found |= {("score", True): f"s IS NULL OR {self.dialect.is_nan.format('s')}"}
         if self._weighted_by_column:
-            usable.append(f"w > 0 AND w <= {number(sys.float_info.max)}")
+            inside.append(f"w > 0 AND w <= {number(sys.float_info.max)}")
             found |= {("weight", True): self._missing("w"), ("weight", False): "w < 0"}
         if self.folds is not None:
-            fine = f"fold IS NOT NULL AND fold >= 0 AND fold < {MOST_FOLDS} AND fold = FLOOR(fold)"
-            usable.append(fine)
-            found["folds", False] = f"NOT ({fine})"
-        cases = [f"WHEN {' AND '.join(usable)} THEN {cell}"]
+            fold = f"fold IS NOT NULL AND fold >= 0 AND fold < {MOST_FOLDS} AND fold = FLOOR(fold)"
+            inside.append(fold)
+            found["folds", False] = f"NOT ({fold})"
+        cases = [f"WHEN {' AND '.join(inside)} THEN {cell}"]
         cases += [
             f"WHEN {found[problem.column, problem.missing]} THEN {code(problem.number)}"
             for problem in PROBLEMS
             if (problem.column, problem.missing) in found
         ]
-        return "CASE " + "\n    ".join(cases) + f"\n    ELSE {code(WITHOUT_WEIGHT)} END"
-
-    def _score_is_usable(self) -> str:
-        if self.about.score_type == "probability":
-            return "s >= 0 AND s <= 1"
-        return f"s IS NOT NULL AND NOT {self.dialect.is_nan.format('s')}"
+        cases += [f"WHEN w = 0 THEN {code(WITHOUT_WEIGHT)}"] if self._weighted_by_column else []
+        cases += [f"WHEN x < {number(0.5)} THEN {code(LOWEST_SCORES)} ELSE {code(HIGHEST_SCORES)} END"]
+        return "CASE " + "\n    ".join(cases)
 
     def _missing(self, column: str) -> str:
         """Return the condition that a number is NULL, NaN or infinite; NaN is above every number in some engines."""
@@ -241,8 +235,11 @@ class _Query:
         return [f"{counts} * y / NULLIF({restored}, 0) AS label_of_row", f"{restored} AS weight_of_row"]
 
     def _position(self) -> str:
-        """Return the position of the score inside its cell, as a whole number; rounding may give one too many."""
-        return "FLOOR(CASE WHEN x < low THEN (x - below) * units_below ELSE (x - low) * units END)"
+        """Return the position of the score inside its cell, as a whole number."""
+        # A score so near the upper edge that its position is rounded up beyond the cell was proposed the cell above.
+        most = self.dialect.number(POSITION_UNITS - 1)
+        below = f"LEAST((x - below) * units_below, {most})"
+        return f"FLOOR(CASE WHEN x < low THEN {below} ELSE (x - low) * units END)"
 
     def _carried(self) -> list[str]:
         """Return the columns that are grouped and added up beside the cell."""

@@ -7,6 +7,7 @@ is written, and is a digit or two per edge.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,11 +64,17 @@ def _corrected(about: FloatArray, correction: int) -> FloatArray:
     return np.clip(about + correction * _HALF_STEP * about, SCORE_FLOOR, 1.0 - SCORE_FLOOR)
 
 
-def grid_tables(grid: LogitGrid, dialect: Dialect) -> list[str]:
-    """Return the common table expressions that end in `grid`: one row per cell.
+def grid_tables(grid: LogitGrid, dialect: Dialect, others: Sequence[int]) -> list[str]:
+    """Return the common table expressions that end in `grid`: one row per cell, and one per number that is no cell.
 
     Its columns are the number k of the cell, its lower edge `low`, the position units per unit of score inside it
     (`units`), and the same of the cell below it (`below`, `units_below`).
+
+    Parameters
+    ----------
+    grid : the grid.
+    dialect : the words of the engine.
+    others : numbers that rows without a cell have in its place, so that each row finds one line in `grid`.
     """
     factors, number = _factors(grid), dialect.number
     size = len(factors.places) - 2
@@ -92,7 +99,7 @@ def grid_tables(grid: LogitGrid, dialect: Dialect) -> list[str]:
         exact = f"e{which} + c{which} * e{which}"
         return f"LEAST(GREATEST({exact}, {number(SCORE_FLOOR)}), {number(1.0 - SCORE_FLOOR)})"
 
-    units = number(POSITION_UNITS)
+    units, nothing = number(POSITION_UNITS), dialect.as_double("NULL")
     return [
         "blocks AS (SELECT * FROM "
         + dialect.inline_table([("i", "whole"), ("a", "double"), ("digits", "text")], blocks)
@@ -105,5 +112,8 @@ def grid_tables(grid: LogitGrid, dialect: Dialect) -> list[str]:
         + f"\n  FROM blocks CROSS JOIN places WHERE {size} * i + j < {len(grid)})",
         f"edges AS (SELECT k, {edge(0)} AS below,\n  {edge(1)} AS low,\n  {edge(2)} AS high\n  FROM factored)",
         f"grid AS (SELECT k, below, low, {units} / NULLIF(low - below, {number(0.0)}) AS units_below,\n"
-        f"  {units} / (high - low) AS units FROM edges)",
+        f"  {units} / (high - low) AS units FROM edges\n"
+        f"  UNION ALL SELECT k, {nothing}, {nothing}, {nothing}, {nothing} FROM "
+        + dialect.inline_table([("k", "whole")], [[str(other)] for other in others])
+        + ")",
     ]

@@ -13,6 +13,8 @@ __all__ = [
     "ABOUT",
     "CELL",
     "FOLD",
+    "HIGHEST_SCORES",
+    "LOWEST_SCORES",
     "POSITION",
     "POSITIVES",
     "PROBLEMS",
@@ -32,6 +34,9 @@ _QUERY_VERSION = 1
 
 WITHOUT_WEIGHT = -1_000_000
 """The number that stands in the column of cells for rows of weight 0."""
+
+LOWEST_SCORES, HIGHEST_SCORES = -1_000_010, -1_000_011
+"""The numbers that stand there for scores at or beyond the ends of the grid, which are clipped to them."""
 
 
 @dataclass(frozen=True)
