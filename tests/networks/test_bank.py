@@ -100,6 +100,18 @@ def test_unseen_values_get_the_pooled_curve(fit: BankFit, cells: TrainingCells) 
     assert (pooled * cells.weight).sum() == pytest.approx(cells.positives.sum(), rel=0.02)
 
 
+def test_values_beyond_the_largest_share_networks_and_keep_their_own_level(cells: TrainingCells) -> None:
+    shape = BankShape(hidden=(8, 8), embedding=4)
+    fit = fit_bank(cells, BankConfig(bins=4, shape=shape, own_shapes=2, schedule=Schedule(steps=20, cycles=1)))
+    table = fit.bank.tables[0].detach().numpy()
+    for value in (2, 3):  # the two with the fewest rows
+        np.testing.assert_array_equal(table[:, value], table[:, 4])
+    assert not np.array_equal(table[:, 0], table[:, 4])
+    p = fit.predict(cells.logit, cells.codes[cells.context])
+    expected, observed = (np.bincount(cells.context, weights=x) for x in (cells.weight * p, cells.positives))
+    np.testing.assert_allclose(expected, observed, rtol=0.02)
+
+
 def test_two_fields_add_up(cells: TrainingCells) -> None:
     codes = np.array([[c % 2, c // 2] for c in range(4)])
     two = TrainingCells.of(cells.logit, cells.weight, cells.positives, cells.context, codes)

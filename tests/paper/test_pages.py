@@ -21,7 +21,7 @@ def test_a_page_is_markdown_csv_and_pictures(tmp_path):
     score = np.linspace(0.01, 0.3, 5)
     figures = {
         "curves": draw_curves(score, {"A": score, "B": score**2}, bars=(np.linspace(0, 0.3, 4), np.full(3, 0.1))),
-        "lines": draw_lines([("bins", [5, 10], {"A": [0.1, 0.2]})], "F-RCE"),
+        "lines": draw_lines({"F-RCE": [("bins", [5, 10], {"A": [0.1, 0.2]})]}),
         "errors": draw_error([2, 4], {"A": [0.1, 0.01]}, "bins", "error"),
     }
     path = write_page(Page("p", "Title", "claim", "finding", [table], figures, ("note",)), tmp_path / "new", "setting")

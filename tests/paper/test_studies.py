@@ -1,9 +1,11 @@
 """Every study runs at a tiny scale and writes its page."""
 
+import re
+
 import pytest
 
 from mcnet.errors import InputError
-from mcnet.paper import auxiliary, balance, curves, efficiency, overfitting, performance, sensitivity, study
+from mcnet.paper import auxiliary, balance, efficiency, headline, overfitting, performance, sensitivity, study
 from mcnet.paper.settings import Settings
 from mcnet.paper.sources import open_source
 from mcnet.paper.tasks import write_tasks
@@ -12,14 +14,16 @@ from mcnet.paper.tasks import write_tasks
 @pytest.fixture
 def settings(tmp_path, monkeypatch):
     # AdaCalib takes seconds wherever it is trained; one study shows that it takes part.
-    for module, name in ((performance, "ROSTER"), (efficiency, "ROSTER"), (balance, "MODELS")):
+    for module, name in ((performance, "ROSTER"), (balance, "MODELS")):
         monkeypatch.setattr(module, name, tuple(c for c in getattr(module, name) if c.name != "AdaCalib"))
-    monkeypatch.setattr(auxiliary, "MODELS", ("NeuCalib", "MCNet-None"))
+    kept = ("NeuCalib", "AdaCalib", "MCNet-None, literal", "MCNet-None, converged")
+    monkeypatch.setattr(efficiency, "ROSTER", tuple(c for c in efficiency.ROSTER if c.name in kept))
+    monkeypatch.setattr(auxiliary, "MODELS", ("NeuCalib", "MCNet-None, literal", "MCNet-None, converged"))
     monkeypatch.setattr(auxiliary, "TASKS", ("CTR (AliExpress)",))
+    monkeypatch.setattr(overfitting, "TASKS", ("CVR (AliExpress)",))
+    monkeypatch.setattr(headline, "QUICK", headline.Grid((0.0, 1.0), (1e-3,), (1, 2)))
     monkeypatch.setattr(overfitting, "EPOCHS", (2, 10))
-    monkeypatch.setattr(curves, "BINS", 5)
     monkeypatch.setattr(sensitivity, "QUICK_GRID", {"bins": (5,), "rate": (1e-4,), "order": (1.0,)})
-    monkeypatch.setattr(sensitivity, "QUICK_ROWS", 5000)
     monkeypatch.setattr(efficiency, "BATCH", 256)
     return Settings(open_source("simulated", scale=0.004), tmp_path, seeds=1, quick=True, scale=0.004)
 
@@ -33,6 +37,16 @@ def test_a_study_writes_a_page_with_claim_finding_and_table(settings, name):
     assert "| ---" in text
     assert list(settings.out.glob(f"{name}-*.csv"))
     assert "nan" not in text
+    assert "Quick form; it changes: " in text
+    if name != "datasets":
+        assert_says_what_it_used(text)
+
+
+def assert_says_what_it_used(text):
+    assert re.search(
+        r"MCNet-None, literal = \d+ bins, ReLU networks of 128 × 128, .* Adam at 1e-05, .* from the identity", text
+    )
+    assert "Rows and positives used" in text
 
 
 def test_the_whole_study_on_scores_leaves_out_what_needs_features_and_writes_an_index(tmp_path, settings):
@@ -43,9 +57,13 @@ def test_the_whole_study_on_scores_leaves_out_what_needs_features_and_writes_an_
     assert set(written) == {"performance", "index"}
     index = written["index"].read_text()
     assert "(performance.md)" in index
+    page = written["performance"].read_text()
+    assert_says_what_it_used(page)
+    assert "p –" in page  # one seed has no t-test
+    assert "p < 0.05" not in page
     assert "Not run: scores.parquet has no features" in index
 
 
 def test_an_unknown_study_is_refused(settings):
-    with pytest.raises(InputError, match="there are performance, headline"):
+    with pytest.raises(InputError, match="there are datasets, performance"):
         study.run_studies(["tables"], settings)

@@ -227,7 +227,7 @@ class _AdaptiveObjective:
         return Step(loss)
 
     @torch.no_grad()
-    def solve(self) -> None:
+    def solve(self, enough: float = 1e-2) -> None:
         """Bring every candidate's level to its optimum, so that its probabilities sum to the positives."""
         for _ in range(8):
             logits = self.function.candidates(self.points, self.context, self.function.node_values())

@@ -4,7 +4,7 @@ p = sigmoid(f(l, c) + g(x)). It starts at zero, so training starts from the cali
 the order of rows: that is its purpose.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -157,13 +157,15 @@ def fit_with_auxiliary(
     progress: Progress | None = None,
     device: str = "cpu",
     groups: NDArray[np.integer] | None = None,
+    after_epoch: Callable[[int, AuxiliaryFit], Any] | None = None,
 ) -> AuxiliaryFit:
     """Train a calibration function and an auxiliary network together, on rows.
 
     `numbers` is a dense feature matrix, `categories` integer codes with `sizes` values a column. The function
     is trained in place; give it one already fitted without features and only what features add is left to
     learn. With rows held out, what is returned is never worse on them than the start. `groups` are what the balance
-    term compares, the field codes if not given.
+    term compares, the field codes if not given. `after_epoch` is called with the number of epochs done and the fit as
+    it is then, which goes on changing.
     """
     schedule = schedule or RowSchedule(epochs=10, rate=1e-3, decay=1e-5, held_out=0.1, unseen=0.02)
     dense = np.empty((len(logit), 0)) if numbers is None else np.asarray(numbers, dtype=np.float64)
@@ -173,5 +175,12 @@ def fit_with_auxiliary(
     )
     network, _ = network.to(device), function.module.to(device)
     rows = Rows.of(np.asarray(logit), label, codes, weight, dense, categories, device, groups)
-    descent = descend_on_rows(function, rows, schedule, penalties or Penalties(), field_sizes, network, progress)
-    return AuxiliaryFit(function, network, descent, split_rows(len(rows), schedule)[0].numpy())
+    held = split_rows(len(rows), schedule)[0].numpy()
+
+    def tell(epoch: int, descent: Descent) -> None:
+        if after_epoch is not None:
+            after_epoch(epoch, AuxiliaryFit(function, network, descent, held))
+
+    given = penalties or Penalties()
+    descent = descend_on_rows(function, rows, schedule, given, field_sizes, network, progress, tell)
+    return AuxiliaryFit(function, network, descent, held)

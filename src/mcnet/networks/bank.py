@@ -35,7 +35,9 @@ class BankConfig:
     `bins` is the number of bins wanted; there are fewer when scores are few, or when a bin would have fewer
     than `least_positives` positives (or negatives). `cells` is the most points per bin and context,
     `nodes` the number of quadrature nodes in each half of a bin (half as many from ten bins on, which are
-    narrow), `unseen` the share of mass that teaches the curve of unseen field values.
+    narrow), `unseen` the share of mass that teaches the curve of unseen field values. The `own_shapes` values of a
+    field with the most rows have networks of their own; all others share those of unseen values, and differ from them
+    by the offset and scale of each bin.
     """
 
     bins: int = 20
@@ -45,7 +47,8 @@ class BankConfig:
     schedule: Schedule = field(default_factory=Schedule)
     least_positives: float = 100.0
     cells: int = 24
-    nodes: int = 6
+    nodes: int = 4
+    own_shapes: int = 32
     unseen: float = 0.03
     seed: int = 0
     device: str = "cpu"
@@ -215,8 +218,10 @@ def fit_bank(
     ends = {"left": bank.left.cpu().numpy(), "right": bank.right.cpu().numpy()}
     grid = dataclasses.replace(grid, **ends)
     nodes = config.nodes if bank.bins < _MANY_BINS else -(-config.nodes // 2)
-    objective = BankObjective(bank, full, grid, len(cells.codes), config.priors, config.penalties, nodes)
+    terms = (config.priors, config.penalties, nodes, config.own_shapes)
+    objective = BankObjective(bank, full, grid, len(cells.codes), *terms)
     descent = descend(objective, bank.parameters(), config.schedule, progress)
+    objective.settle()
     return BankFit(bank, config, descent, order_violation(bank, cells.codes if cells.sizes else cells.codes[:1], nodes))
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from mcnet.networks.adaptive import AdaptiveFit, AdaptiveFunction
 from mcnet.networks.bank import BankFit, order_violation
-from mcnet.networks.literal import BankOnRows
+from mcnet.networks.shared_nodes import BankOnSharedNodes
 from mcnet.networks.training import RowFunction
 
 __all__ = ["FixedFunction", "row_function", "with_function"]
@@ -37,16 +37,16 @@ class FixedFunction:
         return torch.zeros(())
 
 
-def row_function(fit: AdaptiveFit | BankFit, codes: NDArray[np.int64], steps: int) -> RowFunction:
+def row_function(fit: AdaptiveFit | BankFit, codes: NDArray[np.int64]) -> RowFunction:
     """Return a copy of a fitted function, to be trained on rows with these field codes `[rows, fields]`.
 
-    A bank integrates with `steps` steps per row; its order is watched in the contexts that occur.
+    The order of a bank is watched in the contexts that occur.
     """
     if isinstance(fit, AdaptiveFit):
         return copy.deepcopy(fit.function)
     contexts = np.unique(codes, axis=0) if codes.shape[1] else np.empty((1, 0), dtype=np.int64)
     bank = copy.deepcopy(fit.bank)
-    return BankOnRows(bank, torch.as_tensor(contexts, device=bank.left.device), steps)
+    return BankOnSharedNodes(bank, torch.as_tensor(contexts, device=bank.left.device))
 
 
 @torch.no_grad()
@@ -55,6 +55,6 @@ def with_function(fit: Fit, function: RowFunction) -> Fit:
     if isinstance(fit, AdaptiveFit):
         assert isinstance(function, AdaptiveFunction)
         return dataclasses.replace(fit, function=function, order_loss=float(function.order_penalty()))
-    assert isinstance(function, BankOnRows)
+    assert isinstance(function, BankOnSharedNodes)
     violation = order_violation(function.bank, function.contexts.cpu().numpy())
     return dataclasses.replace(fit, bank=function.bank, order_loss=violation)

@@ -17,7 +17,7 @@ from mcnet.networks.losses import (
 )
 from mcnet.networks.monotone import MonotoneBank
 from mcnet.networks.optimise import Step
-from mcnet.networks.training_points import PaddedCells, TrainingCells
+from mcnet.networks.training_points import PaddedCells, TrainingCells, shared_codes
 
 __all__ = ["BankObjective", "Penalties", "Priors"]
 
@@ -105,6 +105,7 @@ class BankObjective:
         priors: Priors,
         penalties: Penalties,
         nodes: int,
+        own_shapes: int,
     ) -> None:
         self.bank, self.priors, self.penalties = bank, priors, penalties
         self.originals = originals
@@ -122,6 +123,11 @@ class BankObjective:
         # Without fields the contexts are groups of rows, for the balance term, that share one function.
         self.one_function = not cells.sizes
         self.codes = torch.as_tensor(cells.codes[:1] if self.one_function else cells.codes, device=device)
+        shared = shared_codes(cells, own_shapes)[: len(self.codes)]
+        self.shared = torch.as_tensor(shared, device=device)
+        shapes, shape_of = np.unique(shared, axis=0, return_inverse=True) if cells.sizes else (shared, np.zeros(1))
+        self.shapes = torch.as_tensor(shapes, device=device)
+        self.shape_of = torch.as_tensor(shape_of.reshape(-1), dtype=torch.int64, device=device)
         self.fixed = _Fixed(
             matrix=tensor(bank.rule(points, bins, nodes)),
             origin=bank.origin.to(dtype)[:, None],
@@ -131,25 +137,37 @@ class BankObjective:
         self.context = torch.arange(len(cells.codes), device=device)[None, :, None].expand_as(self.fixed.weight)
         self.mass = float(grid.weight.sum())
         layers = zip(bank.shape.hidden, (*bank.shape.hidden[1:], 1), strict=True)
-        self.work = float(self.nodes.numel() * len(cells.codes) * sum(a * b for a, b in layers))
+        self.work = float(self.nodes.numel() * len(self.shapes) * sum(a * b for a, b in layers))
+
+    def _functions(self) -> tuple[Tensor, Tensor]:
+        """Return offset and log-scale `[K, C, 2]` and derivative `[K, C, n]`; contexts may share their networks."""
+        context = self.bank.embed(self.shapes)
+        bias = self.bank.bias(context)[:, self.shape_of]
+        for i, table in enumerate(self.bank.direct):
+            bias = bias + table[:, self.codes[:, i]]
+        return bias, self.bank.derivative(self.nodes, context)[:, self.shape_of]
 
     def evaluate(self) -> Step:
         """Return the loss now; its handle is the offset and log-scale of every bin and context."""
-        context = self.bank.embed(self.codes)
-        bias = self.bank.offset_and_scale(self.codes, context)
-        derivative = self.bank.derivative(self.nodes, context)
+        bias, derivative = self._functions()
         loss, curvature = self._loss(bias, _Shapes.of(derivative, self.fixed))
         return Step(loss, (bias,), (curvature,))
 
-    def solve(self) -> None:
-        """Bring what the field values add directly to offset and scale to its optimum, in float64."""
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Give the field values that shared the networks of unseen ones in training their embedding for good."""
+        for i, table in enumerate(self.bank.tables):
+            moved = self.codes[self.shared[:, i] != self.codes[:, i], i]
+            if len(moved):
+                table[:, moved] = table[:, -1:].clone()
+
+    def solve(self, enough: float = 1e-2) -> None:
+        """Bring what the field values add directly to offset and scale to their optimum, in float64."""
         tables = list(self.bank.direct) or [self.bank.bias_weights[-1]]
         if not self.bank.shape.scale:
             return
         with torch.no_grad():
-            context = self.bank.embed(self.codes)
-            bias = self.bank.offset_and_scale(self.codes, context).double()
-            derivative = self.bank.derivative(self.nodes, context).double()
+            bias, derivative = (part.double() for part in self._functions())
         rows = [self.codes[:, i] for i in range(len(self.bank.direct))] or [self.codes.new_zeros(len(self.codes))]
         shapes = _Shapes.of(derivative, self.fixed.double())
 
@@ -168,6 +186,7 @@ class BankObjective:
             [torch.zeros_like(t, dtype=torch.float64) for t in tables],
             self.mass,
             model_at if self.bank.shape.space == "logit" and self.penalties.balance == 0 else None,
+            enough=enough,
         )
         with torch.no_grad():
             for table, move in zip(tables, moves, strict=True):

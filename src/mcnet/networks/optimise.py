@@ -54,8 +54,8 @@ class Objective(Protocol):
     def evaluate(self) -> Step:
         """Return the loss at the current parameters."""
 
-    def solve(self) -> None:
-        """Bring those parameters that can be solved for to their optimum, given all others."""
+    def solve(self, enough: float = 1e-2) -> None:
+        """Bring those parameters that can be solved for to within `enough` nats of their optimum, given all others."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,15 @@ class Schedule:
     Adam in cycles of `steps`, each rising to its peak learning rate and then falling to zero along a cosine;
     every cycle after the first has half the steps and half the peak. Without cycles nothing is trained, only
     what can be solved for is. Descent has converged when the handles could gain less than `tolerance` nats per
-    row, or less than one nat in all, if that is more.
+    row, or less than one nat in all, if that is more. What can be solved for is solved to `solved` nats in all.
     """
 
-    steps: int = 100
+    steps: int = 200
     peak: float = 3e-3
     cycles: int = 6
     tolerance: float = 1e-7
     rise: float = 0.15
+    solved: float = 1e-2
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ def descend(
     enough = max(1.0, schedule.tolerance * objective.mass)
     done, loss, remaining = 0, float("inf"), float("inf")
     with flush_denormals(), threads_for(objective.work):
-        objective.solve()
+        objective.solve(schedule.solved)
         for cycle, length in enumerate(lengths):
             for i in range(length):
                 step = _backward(objective, adam)
@@ -210,7 +211,7 @@ def descend(
                 done += 1
                 if progress is not None and (done % 10 == 0 or i + 1 == length):
                     progress(done, sum(lengths), float(step.loss.detach()))
-            objective.solve()
+            objective.solve(schedule.solved)
             step = _backward(objective, adam)
             before, loss = loss, float(step.loss.detach())
             if step.handles:

@@ -1,6 +1,6 @@
 """Training on rows in mini-batches: as the paper does it, and for whatever needs the features of a row."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -120,12 +120,13 @@ class RowSchedule:
     `decay` is the coefficient of the L2 term. With `held_out` > 0 that share of the rows judges every epoch;
     training stops after `patience` epochs without a better log-loss and returns to the best. `unseen` is the
     chance that a row's field value or category is hidden, which teaches the networks what to do with values
-    they have never seen. `max_steps` cuts training short.
+    they have never seen. With `falling` the learning rate falls to zero along a line. `max_steps` cuts training short.
     """
 
     epochs: int = 2
     batch: int = 2048
     rate: float = 1e-4
+    falling: bool = False
     decay: float = 0.0
     held_out: float = 0.0
     patience: int = 2
@@ -150,8 +151,12 @@ def descend_on_rows(
     sizes: tuple[int, ...],
     auxiliary: FeatureNetwork | None = None,
     progress: Progress | None = None,
+    after_epoch: Callable[[int, Descent], None] | None = None,
 ) -> Descent:
-    """Train a function, and an auxiliary network beside it if given, in place."""
+    """Train a function, and an auxiliary network beside it if given, in place.
+
+    `after_epoch` is called with the number of epochs done and how the training went until then.
+    """
     if auxiliary is not None and function.space != "logit":
         raise InputError("an auxiliary network adds to logits: the function must live in logit space")
     modules = [function.module] if auxiliary is None else [function.module, auxiliary]
@@ -195,7 +200,7 @@ def descend_on_rows(
                         chance, batch.weight, positives, batch.group, groups, penalties.normalise
                     )
                 step.backward()  # type: ignore[no-untyped-call]
-                adam.step(schedule.rate)
+                adam.step(schedule.rate * (1.0 - done / total if schedule.falling else 1.0))
                 done += 1
                 if progress is not None and (done % 10 == 0 or done == total):
                     progress(done, total, float(step.detach()))
@@ -209,6 +214,8 @@ def descend_on_rows(
                     best, best_values, waited = loss, adam.values.clone(), 0
                 else:
                     waited += 1
+            if after_epoch is not None:
+                after_epoch(epoch + 1, Descent(loss, done, False, remaining))
             if done >= total or waited >= schedule.patience:
                 break
     if len(held):

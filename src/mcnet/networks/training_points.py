@@ -9,7 +9,7 @@ from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.errors import InputError
 from mcnet.sketch.equal_mass import equal_mass_cuts
 
-__all__ = ["PaddedCells", "TrainingCells", "as_codes", "midpoint_edges", "pad_cells", "with_unseen"]
+__all__ = ["PaddedCells", "TrainingCells", "as_codes", "midpoint_edges", "pad_cells", "shared_codes", "with_unseen"]
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,23 @@ def with_unseen(cells: TrainingCells, share: float) -> TrainingCells:
         codes=np.concatenate(codes),
         sizes=cells.sizes,
     )
+
+
+def shared_codes(cells: TrainingCells, own: int) -> IntArray:
+    """Return the codes `[contexts, fields]` with all but the `own` values of each field that have the most mass unseen.
+
+    >>> cells = TrainingCells.of([0.0, 1.0, 2.0], [5.0, 1.0, 3.0], [1.0, 0.0, 1.0], [0, 1, 2])
+    >>> shared_codes(cells, 2).ravel()
+    array([0, 3, 2])
+    """
+    result = cells.codes.copy()
+    for i, size in enumerate(cells.sizes):
+        mass = np.bincount(cells.codes[cells.context, i], weights=cells.weight, minlength=size + 1)[:size]
+        if size > own:
+            small = np.ones(size + 1, dtype=bool)
+            small[np.argsort(-mass, kind="stable")[:own]] = False
+            result[small[result[:, i]], i] = size
+    return result
 
 
 def midpoint_edges(points: FloatArray, weight: FloatArray, bins: int) -> FloatArray:

@@ -14,7 +14,6 @@ from mcnet.networks.compiled_curves import TrainedFunction
 from mcnet.networks.training_points import as_codes
 from mcnet.neural.fit_rows import FitRows
 from mcnet.neural.line_plot import LinePlot
-from mcnet.neural.mcnet import MCNet
 from mcnet.neural.network_calibrator import NetworkCalibrator
 
 if TYPE_CHECKING:
@@ -25,8 +24,6 @@ __all__ = ["FeatureTraining", "feature_schedule", "fit_features"]
 
 _HELD_OUT = 0.1
 _STEPS_PER_EPOCH = 50
-_STEPS_WITHIN_BIN = 16
-"""The quadrature steps per row of a network that integrates over part of a bin, which is short and smooth."""
 
 
 def feature_schedule(rows: int, seed: int) -> "RowSchedule":
@@ -125,8 +122,7 @@ def _row_function(calibrator: Any, codes: IntArray) -> "RowFunction":
 
     if isinstance(calibrator.network_, LinePlot):
         return LineFunction(calibrator.network_.knots, calibrator.network_.values)
-    whole = isinstance(calibrator, MCNet) and calibrator.lower == "zero"
-    return row_function(calibrator.network_, codes, calibrator.steps if whole else _STEPS_WITHIN_BIN)
+    return row_function(calibrator.network_, codes)
 
 
 def _with_function(calibrator: Any, function: Any) -> TrainedFunction:

@@ -5,18 +5,8 @@ import numpy as np
 from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.published import BALANCE
 from mcnet.paper.settings import Settings
-from mcnet.paper.trials import (
-    BAYES,
-    BAYES_NONE,
-    MCNET_FIELD,
-    MCNET_NONE,
-    Contender,
-    Trial,
-    column,
-    contenders,
-    run_trial,
-    settings_note,
-)
+from mcnet.paper.setup import SeenTasks, quick_note
+from mcnet.paper.trials import BAYES, BAYES_NONE, MCNETS, Contender, Trial, column, run_trial, settings_note
 
 __all__ = ["balance"]
 
@@ -24,42 +14,45 @@ CLAIM = "The field-balance regulariser lowers the standard deviation of the fiel
 
 ALPHA = 1.0
 MODELS = (
-    MCNET_NONE,
-    MCNET_FIELD,
-    Contender("NeuCalib", "neucalib", parameters={"bins": 20}),
-    Contender("AdaCalib", "adacalib", sees_field=True),
+    *MCNETS,
+    Contender("NeuCalib", "neucalib", parameters={"bins": 20}, published="NeuCalib"),
+    Contender("AdaCalib", "adacalib", sees_field=True, published="AdaCalib"),
     BAYES_NONE,
     BAYES,
 )
 
+Results = dict[tuple[str, bool], list[Trial]]
+
 
 def balance(settings: Settings) -> Page:
     """Fit every model with and without the regulariser, and compare the PCOCs of the field values."""
-    results: dict[tuple[str, bool], list[Trial]] = {}
+    results: Results = {}
+    seen = SeenTasks()
     for seed in range(settings.seeds):
-        task = settings.source.tasks(seed, wanted=("CTR (AliExpress)",), shift=True)[0]
-        for contender in contenders(MODELS, settings.quick):
+        task = seen.add(settings.source.tasks(seed, wanted=("CTR (AliExpress)",), shift=True)[0], seed)
+        for contender in MODELS:
             for on in (False, True):
-                alpha = ALPHA if on else 0.0
-                trial = run_trial(contender, task, seed, settings.progress, alpha_balance=alpha)
+                trial = run_trial(contender, task, seed, settings.progress, alpha=ALPHA if on else 0.0)
                 results.setdefault((contender.name, on), []).append(trial)
-    values = len(results["MCNet-None", False][0].fields)
+    values = len(next(iter(results.values()))[0].fields)
     return Page(
         "balance",
         "The field-balance regulariser (Table 3)",
         CLAIM,
         _finding(results),
-        [_table(results, values, settings.source.simulated)],
+        [_table(results, values, settings.source.simulated), seen.table()],
         notes=(
-            f"The paper does not give its coefficient α; here α = {ALPHA:g}. STD is the sample standard deviation over "
-            "the field values, as in the paper's table. Its regulariser divides by all rows, so a value with "
-            "nine tenths of them outweighs the others: it mostly lowers the overall bias.",
-            settings_note(contenders(MODELS, settings.quick)),
+            f"The paper does not give its coefficient α; here α = {ALPHA:g}. Models without the field are one curve "
+            "for all rows; the field weighs in the balance term alone. STD is the sample standard deviation over the "
+            "field values, as in the paper's table. Its regulariser divides by all rows, so a field value weighs by "
+            "its share.",
+            settings_note(MODELS),
+            *quick_note(settings),
         ),
     )
 
 
-def _table(results: dict[tuple[str, bool], list[Trial]], values: int, simulated: bool) -> Table:
+def _table(results: Results, values: int, simulated: bool) -> Table:
     headings = (
         "Model",
         "balance",
@@ -71,6 +64,7 @@ def _table(results: dict[tuple[str, bool], list[Trial]], values: int, simulated:
         "STD",
     )
     headings = (*headings, "paper STD") if simulated else headings
+    published = {contender.name: contender.published for contender in MODELS}
     lines: list[tuple[Cell, ...]] = []
     for (name, on), trials in results.items():
         line: tuple[Cell, ...] = (
@@ -83,21 +77,26 @@ def _table(results: dict[tuple[str, bool], list[Trial]], values: int, simulated:
             *(Value.of([float(t.fields[i]) for t in trials], digits=3) for i in range(values)),
             Value.percent(column(trials, "pcoc_std")),
         )
-        printed = f"{BALANCE[name, on][-1]:.2%}" if (name, on) in BALANCE else "–"
+        key = (published[name] or "", on)
+        printed = f"{BALANCE[key][-1]:.2%}" if key in BALANCE else "–"
         lines.append((*line, printed) if simulated else line)
     return Table("fields", "PCOC by field value, with and without the regulariser", headings, lines)
 
 
-def _finding(results: dict[tuple[str, bool], list[Trial]]) -> str:
-    changes = {
-        contender.name: float(
-            np.mean(column(results[contender.name, True], "pcoc_std"))
-            - np.mean(column(results[contender.name, False], "pcoc_std"))
-        )
-        for contender in MODELS
-    }
-    lower = [name for name, change in changes.items() if change < 0]
-    shown = ", ".join(f"{name} {100 * change:+.2f}" for name, change in changes.items())
-    kept = len(lower) == len(changes)
-    verdict = "as the paper says" if kept else "not for every model, as the paper says"
-    return f"The STD falls for {len(lower)} of {len(changes)} models ({shown} percentage points): {verdict}."
+def _finding(results: Results) -> str:
+    """Return, from the table, for how many models STD, level and log-loss change, and how."""
+    names = list(dict.fromkeys(name for name, _ in results))
+
+    def change(name: str, figure: str) -> float:
+        return float(np.mean(column(results[name, True], figure)) - np.mean(column(results[name, False], figure)))
+
+    lower = [name for name in names if change(name, "pcoc_std") < 0]
+    shown = ", ".join(f"{name} {100 * change(name, 'pcoc_std'):+.2f}" for name in names)
+    verdict = "as the paper says" if len(lower) == len(names) else "the paper says that it falls for all of its models"
+    falls, worse = (
+        sum(change(name, figure) * sign > 0 for name in names) for figure, sign in (("pcoc", -1), ("log_loss", 1))
+    )
+    return (
+        f"The STD falls for {len(lower)} of {len(names)} models ({shown} percentage points); {verdict}. The overall "
+        f"PCOC falls for {falls} of them, and the log-loss gets worse for {worse}."
+    )

@@ -2,11 +2,13 @@
 
 import numpy as np
 
+from mcnet._shared.typing import FloatArray
 from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.plots import draw_curves
 from mcnet.paper.settings import Settings
-from mcnet.paper.tasks import Task
-from mcnet.paper.trials import BAYES_NONE, QUICK_NETWORKS, Contender, contenders, fit_contender, settings_note
+from mcnet.paper.setup import SeenTasks, quick_note
+from mcnet.paper.tasks import Sample, Task
+from mcnet.paper.trials import BAYES_NONE, Contender, fit_task, mcnet_row, settings_note
 
 __all__ = ["curves"]
 
@@ -17,51 +19,71 @@ DRAWN = (
     Contender("SIR", "sir", parameters={"bins": BINS}),
     Contender("NeuCalib", "neucalib", parameters={"bins": BINS}),
     Contender("AdaCalib", "adacalib", parameters={"candidates": (BINS,)}),
-    Contender("MCNet-None", "mcnet", parameters={"field_aware": False, "bins": BINS}, quick=QUICK_NETWORKS),
+    mcnet_row(False, "literal", BINS),
+    mcnet_row(False, "converged", BINS),
     BAYES_NONE,
 )
 
 
 def curves(settings: Settings) -> Page:
     """Draw the functions that were learned on the validation rows over what the test rows turned out to be."""
-    figures, tables, gaps = {}, [], {}
-    compared = contenders(DRAWN, settings.quick)
-    shifts = (False, True) if settings.source.simulated else (True,)
-    for shift in shifts:
-        task = settings.source.tasks(0, wanted=("CTR (AliExpress)",), shift=shift)[0]
-        name = "figure" if len(shifts) == 1 else "shift" if shift else "no-shift"
+    figures, errors, ratios, seen = {}, {}, {}, SeenTasks()
+    shifts = {"no shift": False, "shift": True} if settings.source.simulated else {"test rows": True}
+    for name, shift in shifts.items():
+        task = seen.add(settings.source.tasks(0, wanted=("CTR (AliExpress)",), shift=shift)[0], 0, name)
         edges, posterior = bin_posterior(task)
         score = np.linspace(edges[0], edges[-1], 400)
         drawn = {}
-        settings.say(f"{task.name}: calibration functions")
-        for contender in compared:
-            fitted = fit_contender(contender, task)
-            drawn[contender.name] = fitted.predict(score)
-            inside = fitted.predict(task.test.score)
-            gaps[contender.name, name] = bin_gap(task, inside, edges, posterior)
-        figures[name] = draw_curves(score, drawn, bars=(edges, posterior))
+        for contender in DRAWN:
+            settings.say(f"{task.name}: calibration function of {contender.name}")
+            predict, _ = fit_task(contender, task)
+            drawn[contender.name] = predict(_unlabelled(score))
+            ratio = bin_ratios(task, predict(task.test), edges, posterior)
+            errors[contender.name, name] = float(np.abs(ratio - 1.0).mean())
+            ratios[contender.name, name] = float(ratio.mean())
+        figures[name.replace(" ", "-")] = draw_curves(score, drawn, bars=(edges, posterior))
     lines: list[tuple[Cell, ...]] = [
-        (contender.name, *(Value.percent([gaps[contender.name, name]]) for name in figures)) for contender in compared
+        (
+            contender.name,
+            *(Value.percent([errors[contender.name, name]]) for name in shifts),
+            *(Value.of([ratios[contender.name, name]], digits=3) for name in shifts),
+        )
+        for contender in DRAWN
     ]
-    headings = ("Method", *(f"error by bin, {name}" for name in figures))
-    tables.append(
-        Table("errors", "Mean relative error of the bins' predicted mean, 10 bins of test rows", headings, lines)
+    headings = ("Method", *(f"error, {name}" for name in shifts), *(f"predicted / rate, {name}" for name in shifts))
+    return Page(
+        "curves",
+        "Calibration functions (figure)",
+        CLAIM,
+        _finding(errors, ratios, list(shifts)),
+        [
+            Table("errors", "10 bins of test rows: mean relative error, and mean ratio", headings, lines),
+            seen.table(),
+        ],
+        figures,
+        (settings_note(DRAWN), *quick_note(settings)),
     )
-    closest = [min(compared, key=lambda c, n=name: gaps[c.name, n]).name for name in figures]  # type: ignore[misc]
-    places = " and ".join(f"{best} ({name})" for best, name in zip(closest, figures, strict=True))
-    finding = (
-        f"The mean relative distance to the bins' test posterior is smallest for {places}; under a shift all functions "
-        "lie below the bars by the same factor, because none of them can know the rows to come."
-        if settings.source.simulated
-        else f"The mean relative distance to the bins' test posterior is smallest for {places}."
-    )
-    return Page("curves", "Calibration functions (figure)", CLAIM, finding, tables, figures, (settings_note(compared),))
 
 
-def bin_posterior(task: Task) -> tuple[np.ndarray, np.ndarray]:
+def _finding(errors: dict[tuple[str, str], float], ratios: dict[tuple[str, str], float], names: list[str]) -> str:
+    parts = []
+    for name in names:
+        order = sorted((error, method) for (method, how), error in errors.items() if how == name)
+        found = [ratio for (_, how), ratio in ratios.items() if how == name]
+        parts.append(
+            f"{name}: {order[0][1]} is nearest to the bins' test rates ({order[0][0]:.1%} off on average), then "
+            f"{order[1][1]} ({order[1][0]:.1%}); the functions lie at {min(found):.2f} to {max(found):.2f} of the bars"
+        )
+    return f"{'. '.join(part[0].upper() + part[1:] for part in parts)}."
+
+
+def _unlabelled(score: FloatArray) -> Sample:
+    return Sample(score, np.zeros(len(score), dtype=np.int8), np.zeros(len(score), dtype=np.int32))
+
+
+def bin_posterior(task: Task) -> tuple[FloatArray, FloatArray]:
     """Ten equal-mass bins of the test rows and the positive rate in each; the last hundredth is not drawn."""
-    edges = np.quantile(task.test.score, np.linspace(0.0, 1.0, BINS + 1))
-    edges = np.unique(edges)
+    edges = np.unique(np.quantile(task.test.score, np.linspace(0.0, 1.0, BINS + 1)))
     place = np.clip(np.searchsorted(edges, task.test.score, side="right") - 1, 0, len(edges) - 2)
     rate = np.bincount(place, task.test.label, len(edges) - 1) / np.bincount(place, minlength=len(edges) - 1)
     edges = edges.copy()
@@ -69,12 +91,12 @@ def bin_posterior(task: Task) -> tuple[np.ndarray, np.ndarray]:
     return edges, rate
 
 
-def bin_gap(task: Task, probability: np.ndarray, edges: np.ndarray, posterior: np.ndarray) -> float:
-    """Return the mean over bins of |predicted − observed| / observed."""
+def bin_ratios(task: Task, probability: FloatArray, edges: FloatArray, posterior: FloatArray) -> FloatArray:
+    """Return predicted over observed rate of each bin; where the truth is known, it stands for the observed rate."""
     place = np.clip(np.searchsorted(edges, task.test.score, side="right") - 1, 0, len(edges) - 2)
-    mean = np.bincount(place, probability, len(edges) - 1) / np.bincount(place, minlength=len(edges) - 1)
+    rows = np.bincount(place, minlength=len(edges) - 1)
+    mean = np.bincount(place, probability, len(edges) - 1) / rows
     if task.test.truth is not None:
-        # Simulated rows know what the bars would be without noise.
-        posterior = np.bincount(place, task.test.truth, len(edges) - 1) / np.bincount(place, minlength=len(edges) - 1)
+        posterior = np.bincount(place, task.test.truth, len(edges) - 1) / rows
     kept = posterior > 0
-    return float(np.mean(np.abs(mean[kept] - posterior[kept]) / posterior[kept]))
+    return np.asarray(mean[kept] / posterior[kept])

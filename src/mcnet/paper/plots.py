@@ -11,7 +11,9 @@ from mcnet.errors import InputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw_curves", "draw_error", "draw_lines"]
+    from mcnet.paper.forces import Forces
+
+__all__ = ["draw_bins", "draw_curves", "draw_error", "draw_lines"]
 
 COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568")
 
@@ -60,20 +62,39 @@ def draw_curves(
 
 
 def draw_lines(
-    panels: Sequence[tuple[str, Sequence[float], Mapping[str, Sequence[float]]]], ylabel: str, log: bool = False
+    rows: Mapping[str, Sequence[tuple[str, Sequence[float], Mapping[str, Sequence[float]]]]],
 ) -> "Figure":
-    """Draw one panel per parameter: lines of a figure over its values."""
-    figure, axes = _figure(len(panels))
-    for axis, (title, values, lines) in zip(axes, panels, strict=True):
+    """Draw one row per figure of merit and one panel per parameter: lines over its values."""
+    figure, axes = _figure(len(next(iter(rows.values()))), len(rows))
+    panels = [(ylabel if i == 0 else "", *panel) for ylabel, row in rows.items() for i, panel in enumerate(row)]
+    for axis, (ylabel, title, values, lines) in zip(axes, panels, strict=True):
         places = np.arange(len(values))
         for (name, heights), colour in zip(lines.items(), COLOURS, strict=False):
             axis.plot(places, heights, marker="o", color=colour, label=name)
         axis.set_xticks(places, [f"{value:g}" for value in values])
         axis.set_title(title)
-        if log:
-            axis.set_yscale("log")
-    axes[0].set_ylabel(ylabel)
+        axis.set_ylabel(ylabel)
     axes[0].legend(frameon=False)
+    return figure
+
+
+def draw_bins(pcoc: Mapping[str, FloatArray], forces: Mapping[float, "Forces"]) -> "Figure":
+    """Draw the PCOC of each bin, and the mean gradients by the offset of each bin."""
+    figure, axes = _figure(2, width=5.5, height=3.6)
+    for (name, heights), colour in zip(pcoc.items(), COLOURS, strict=False):
+        axes[0].plot(np.arange(1, len(heights) + 1), heights, marker="o", markersize=4, color=colour, label=name)
+    axes[0].axhline(1.0, color="#1a202c", linewidth=0.8)
+    axes[0].set_title("PCOC of the fitted rows")
+    order, found = max(forces.items())
+    width = 0.4
+    for place, (name, heights) in enumerate((("log-loss", found.log_loss), (f"order, β = {order:g}", found.order))):
+        at = np.arange(1, len(heights) + 1) + width * (place - 0.5)
+        axes[1].bar(at, heights, width, color=COLOURS[place], label=name)
+    axes[1].axhline(0.0, color="#1a202c", linewidth=0.8)
+    axes[1].set_title("mean gradient by the bin's offset")
+    for axis in axes:
+        axis.set_xlabel("bin, from low scores to high")
+        axis.legend(frameon=False)
     return figure
 
 

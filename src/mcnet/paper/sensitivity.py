@@ -9,8 +9,9 @@ from mcnet.paper.literal import LiteralRecipe, predict_literal, train_literal
 from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.plots import draw_lines
 from mcnet.paper.settings import Settings
+from mcnet.paper.setup import SeenTasks, quick_note
 from mcnet.paper.tasks import Task
-from mcnet.paper.trials import MCNET_FIELD, MCNET_NONE, Contender, Trial, column, contenders, judge, run_trial
+from mcnet.paper.trials import BAYES, MCNETS, Contender, Trial, column, judge, mcnet_row, run_trial, settings_note
 
 __all__ = ["sensitivity"]
 
@@ -19,70 +20,77 @@ CLAIM = (
     "and better with a larger learning rate. The best learning rates are 1e-5 (None) and 1e-3 (Field)."
 )
 
-QUICK_GRID: dict[str, tuple[float, ...]] = {"bins": (5, 20), "rate": (1e-5, 1e-3), "order": (0.1, 1.0)}
-FULL_GRID: dict[str, tuple[float, ...]] = {
-    "bins": (5, 10, 20, 40),
-    "rate": (1e-5, 1e-4, 1e-3),
-    "order": (0.1, 0.5, 1.0, 5.0),
-}
+Grid = dict[str, tuple[float, ...]]
+QUICK_GRID: Grid = {"bins": (5, 20), "rate": (1e-5, 1e-3), "order": (0.1, 1.0)}
+FULL_GRID: Grid = {"bins": (5, 10, 20, 40), "rate": (1e-5, 1e-4, 1e-3), "order": (0.1, 0.5, 1.0, 5.0)}
 TITLES = {"bins": "bins", "rate": "learning rate", "order": "β"}
-QUICK_ROWS, FULL_ROWS = 40_000, 1_000_000
+ANCHORS = (Contender("Base", "base"), *(row for row in MCNETS if row.recipe is None), BAYES)
+VARIANTS = ("MCNet-None", "MCNet-Field")
+
+Results = dict[tuple[str, str, float], list[Trial]]
 
 
 def sensitivity(settings: Settings) -> Page:
     """Train literally over a grid of each parameter, the others at the paper's values."""
     grid = QUICK_GRID if settings.quick else FULL_GRID
-    results: dict[tuple[str, str, float], list[Trial]] = {}
-    anchors: dict[tuple[str, str], list[Trial]] = {}
-    converged = {made.name: made for made in contenders((MCNET_NONE, MCNET_FIELD), settings.quick)}
+    results: Results = {}
+    anchors: dict[str, list[Trial]] = {}
+    seen = SeenTasks()
     for seed in range(settings.seeds):
-        task = settings.source.tasks(seed, wanted=("CTR (AliExpress)",))[0]
-        task = task.first(QUICK_ROWS if settings.quick else FULL_ROWS)
-        for field in (False, True):
-            variant = "MCNet-Field" if field else "MCNet-None"
+        task = seen.add(settings.source.tasks(seed, wanted=("CTR (AliExpress)",))[0], seed)
+        for variant in VARIANTS:
+            known: dict[LiteralRecipe, Trial] = {}
             for parameter, values in grid.items():
                 for value in values:
                     settings.say(f"{variant}, {TITLES[parameter]} = {value:g}, seed {seed}")
-                    trial = _trial(task, field, parameter, value, seed, settings)
-                    results.setdefault((variant, parameter, value), []).append(trial)
-            anchors.setdefault((variant, "converged"), []).append(run_trial(converged[variant], task, seed))
-        anchors.setdefault(("Base", "scores"), []).append(run_trial(Contender("Base", "base"), task, seed))
+                    recipe = _recipe(variant == "MCNet-Field", parameter, value, seed)
+                    if recipe not in known:  # the paper's own values are part of every grid
+                        known[recipe] = _trial(task, recipe)
+                    results.setdefault((variant, parameter, value), []).append(known[recipe])
+        for contender in ANCHORS:
+            anchors.setdefault(contender.name, []).append(run_trial(contender, task, seed, settings.progress))
     lines: list[tuple[Cell, ...]] = []
     for (variant, parameter, value), trials in results.items():
-        lines.append((variant, TITLES[parameter], f"{value:g}", *_figures(trials)))
-    for (variant, what), trials in anchors.items():
-        lines.append((variant, what, "–", *_figures(trials)))
-    headings = ("Variant", "parameter", "value", "PCOC", "F-RCE", "log-loss", "PCOC fitted")
-    panels = [
-        (
-            TITLES[parameter],
-            values,
-            {
-                variant: [float(np.mean(column(results[variant, parameter, value], "f_rce"))) for value in values]
-                for variant in ("MCNet-None", "MCNet-Field")
-            },
-        )
-        for parameter, values in grid.items()
-    ]
+        lines.append((f"{variant}, literal", TITLES[parameter], f"{value:g}", *_figures(trials)))
+    lines += [(name, "–", "–", *_figures(trials)) for name, trials in anchors.items()]
+    headings = ("Method", "parameter", "value", "PCOC", "F-RCE", "log-loss", "PCOC fitted")
+    rows = {"F-RCE": _panels(results, grid, "f_rce"), "PCOC": _panels(results, grid, "pcoc")}
     return Page(
         "sensitivity",
         "Sensitivity to bins, learning rate and β (figure)",
         CLAIM,
         _finding(results, grid),
-        [Table("grid", "Literal training on CTR (AliExpress), test rows", headings, lines)],
-        {"f-rce": draw_lines(panels, "F-RCE")},
+        [Table("grid", "CTR (AliExpress), test rows, with the paper's shift", headings, lines), seen.table()],
+        {"lines": draw_lines(rows)},
         notes=(
-            f"Trained on the first {len(task.validation):,} validation rows for two epochs from the identity"
-            + (", with networks of 2 × 32 and T = 8." if settings.quick else "."),
+            "One parameter varies, the others have the paper's values: "
+            + settings_note((mcnet_row(False, "literal"), mcnet_row(True, "literal"), *ANCHORS)),
+            *quick_note(settings, *(f"{TITLES[name]} of {values}" for name, values in grid.items())),
         ),
     )
 
 
-def _trial(task: Task, field: bool, parameter: str, value: float, seed: int, settings: Settings) -> Trial:
+def _recipe(field: bool, parameter: str, value: float, seed: int) -> LiteralRecipe:
+    usual = LiteralRecipe(field=field, seed=seed)
     change: dict[str, Any] = {parameter: int(value) if parameter == "bins" else value}
-    recipe = replace(LiteralRecipe(field=field, seed=seed, steps=10), **change)
-    fit = train_literal(task, recipe.smaller() if settings.quick else recipe)
-    return judge(task, predict_literal(fit, task, task.test, field), predict_literal(fit, task, task.validation, field))
+    return replace(usual, rate=usual.learning_rate, **change) if parameter != "rate" else replace(usual, **change)
+
+
+def _trial(task: Task, recipe: LiteralRecipe) -> Trial:
+    fit = train_literal(task, recipe)
+    test, fitted = (predict_literal(fit, task, sample, recipe.field) for sample in (task.test, task.validation))
+    return judge(task, test, fitted)
+
+
+def _panels(results: Results, grid: Grid, name: str) -> list[tuple[str, tuple[float, ...], dict[str, list[float]]]]:
+    return [
+        (
+            TITLES[parameter],
+            values,
+            {v: [float(np.mean(column(results[v, parameter, x], name))) for x in values] for v in VARIANTS},
+        )
+        for parameter, values in grid.items()
+    ]
 
 
 def _figures(trials: list[Trial]) -> tuple[Cell, ...]:
@@ -94,22 +102,22 @@ def _figures(trials: list[Trial]) -> tuple[Cell, ...]:
     )
 
 
-def _finding(results: dict[tuple[str, str, float], list[Trial]], grid: dict[str, tuple[float, ...]]) -> str:
-    parts, widest = [], {}
-    for variant in ("MCNet-None", "MCNet-Field"):
-        spans = {}
+def _finding(results: Results, grid: Grid) -> str:
+    """Return, from the table, how far each parameter moves the PCOC and which value has the lowest F-RCE."""
+    parts = []
+    for variant in VARIANTS:
+        spans, best = {}, {}
         for parameter, values in grid.items():
-            found = [float(np.mean(column(results[variant, parameter, value], "pcoc"))) for value in values]
-            spans[TITLES[parameter]] = max(found) - min(found)
-        parts.append(f"{variant} ({', '.join(f'{name} {span:.3f}' for name, span in spans.items())})")
-        widest[variant] = max(spans, key=lambda name: spans[name])
-    text = f"The PCOC of the test rows spans {' and '.join(parts)}."
-    if set(widest.values()) == {TITLES["rate"]}:
-        text += (
-            " The learning rate, that is how far training gets, matters most for both: what is tuned is how "
-            "under-trained the model is, and with it where between base and converged fit its PCOC comes to lie."
+            pcoc, f_rce = (
+                {value: float(np.mean(column(results[variant, parameter, value], name))) for value in values}
+                for name in ("pcoc", "f_rce")
+            )
+            spans[TITLES[parameter]] = max(pcoc.values()) - min(pcoc.values())
+            best[TITLES[parameter]] = min(f_rce, key=lambda value: f_rce[value])
+        widest = max(spans, key=lambda name: spans[name])
+        parts.append(
+            f"The test PCOC of {variant} spans {', '.join(f'{span:.3f} over {name}' for name, span in spans.items())}, "
+            f"most over {widest}; its F-RCE is lowest at "
+            f"{', '.join(f'{value:g} ({name})' for name, value in best.items())}."
         )
-    else:
-        most = " and ".join(f"{name} for {variant}" for variant, name in widest.items())
-        text += f" What matters most is {most}."
-    return text
+    return " ".join(parts)

@@ -13,6 +13,7 @@ from mcnet.paper.settings import Settings
 __all__ = ["STUDIES", "run_studies"]
 
 STUDIES = (
+    "datasets",
     "performance",
     "headline",
     "auxiliary",

@@ -4,7 +4,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,35 +13,46 @@ from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.registry import calibrator
 from mcnet.errors import CalibrationWarning
 from mcnet.metrics import auc, f_rce, group_pcoc, group_sums, kl_to_truth, log_loss, pcoc, pcoc_std
+from mcnet.paper.literal import LiteralRecipe, predict_literal, train_literal
 from mcnet.paper.tasks import Sample, Task
 
 __all__ = [
     "BAYES",
     "BAYES_NONE",
-    "MCNET_FIELD",
-    "MCNET_NONE",
+    "MCNETS",
     "ROSTER",
     "Contender",
+    "Predict",
     "Trial",
-    "contenders",
+    "column",
     "fit_contender",
+    "fit_task",
+    "judge",
     "measure",
     "order_violations",
     "run_trial",
     "settings_note",
 ]
 
+Predict = Callable[[Sample], FloatArray]
+"""Gives the calibrated probabilities of a sample."""
+
+Training = Literal["literal", "converged"]
+
 
 @dataclass(frozen=True)
 class Contender:
-    """A line of a table: a method of the registry, its parameters, and whether it sees the field."""
+    """A line of a table: a method of the registry with its parameters, or a literal training of the published network.
+
+    `published` is the name under which the paper prints its figures.
+    """
 
     name: str
     method: str
     sees_field: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    quick: Mapping[str, Any] = field(default_factory=dict)
-    """Parameters that a quick run changes, so that it takes seconds."""
+    recipe: LiteralRecipe | None = None
+    published: str | None = None
 
     def build(self, seed: int = 0, **changes: Any) -> Calibrator:
         """Return an unfitted calibrator; the seed matters only to methods that have one."""
@@ -49,51 +60,80 @@ class Contender:
         return made.set_params(seed=seed) if "seed" in made.get_params() else made
 
     def settings(self) -> str:
-        """Return the method with the parameters that differ from its defaults.
+        """Return the settings of a training in words, or a method with the parameters that differ from its defaults.
 
         >>> Contender("SIR", "sir", parameters={"bins": 20}).settings()
         'SIR = sir(bins=20)'
         """
+        if self.recipe is not None:
+            return f"{self.name} = {self.recipe.sentence()}"
         given = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
+        if self.method == "mcnet":
+            return f"{self.name} = mcnet({given}), {_converged(self.build().get_params())}"
         return f"{self.name} = {self.method}({given})"
 
 
-QUICK_NETWORKS: Mapping[str, Any] = {"bins": 5, "hidden": (16,), "embedding": 4}
-"""The networks of a quick run: a few small ones instead of 20 of 2 × 128."""
+def _converged(parameters: Mapping[str, Any]) -> str:
+    widths = " × ".join(map(str, parameters["hidden"]))
+    return (
+        f"SiLU networks of {widths}, embedding {parameters['embedding']}, {parameters['space']} space, full batch on "
+        "the sketch until it has converged, order guaranteed"
+    )
 
-MCNET_NONE = Contender("MCNet-None", "mcnet", parameters={"field_aware": False, "bins": 20}, quick=QUICK_NETWORKS)
-MCNET_FIELD = Contender("MCNet-Field", "mcnet", sees_field=True, parameters={"bins": 20}, quick=QUICK_NETWORKS)
+
+def mcnet_row(field: bool, training: Training, bins: int = 20) -> Contender:
+    """Return a row of the published network: MCNet-None or MCNet-Field, in one of its two trainings.
+
+    >>> mcnet_row(True, "literal").name
+    'MCNet-Field, literal'
+    """
+    variant = "MCNet-Field" if field else "MCNet-None"
+    name, shared = f"{variant}, {training}", {"sees_field": field, "published": variant}
+    if training == "literal":
+        return Contender(name, "mcnet", recipe=LiteralRecipe(field=field, bins=bins), **shared)  # type: ignore[arg-type]
+    return Contender(name, "mcnet", parameters={"bins": bins, "field_aware": field}, **shared)  # type: ignore[arg-type]
+
+
+MCNETS = tuple(mcnet_row(field, training) for field in (False, True) for training in ("literal", "converged"))
+"""The published networks: without and with the field, trained literally and to their optimum."""
+
 BAYES_NONE = Contender("BayesMCNet, no field", "mcnet-bayes", parameters={"field_aware": False})
 BAYES = Contender("BayesMCNet", "mcnet-bayes", sees_field=True)
 
+
+def _baseline(name: str, method: str, sees_field: bool = False, **parameters: Any) -> Contender:
+    return Contender(name, method, sees_field, parameters, published=name)
+
+
 ROSTER = (
-    Contender("Base", "base"),
-    Contender("Histogram Binning", "histogram", parameters={"bins": 20}),
-    Contender("Isotonic Regression", "isotonic"),
-    Contender("Platt Scaling", "platt"),
-    Contender("Gaussian Scaling", "gaussian"),
-    Contender("Gamma Scaling", "gamma"),
-    Contender("SIR", "sir", parameters={"bins": 20}),
-    Contender("NeuCalib", "neucalib", parameters={"bins": 20}),
-    Contender("AdaCalib", "adacalib", sees_field=True),
-    MCNET_NONE,
-    MCNET_FIELD,
+    _baseline("Base", "base"),
+    _baseline("Histogram Binning", "histogram", bins=20),
+    _baseline("Isotonic Regression", "isotonic"),
+    _baseline("Platt Scaling", "platt"),
+    _baseline("Gaussian Scaling", "gaussian"),
+    _baseline("Gamma Scaling", "gamma"),
+    _baseline("SIR", "sir", bins=20),
+    _baseline("NeuCalib", "neucalib", bins=20),
+    _baseline("AdaCalib", "adacalib", sees_field=True),
+    *MCNETS,
     BAYES_NONE,
     BAYES,
 )
-"""The methods of the paper's Table 1, and BayesMCNet without and with the field."""
+"""The methods of the paper's Table 1, its networks in both trainings, and BayesMCNet without and with the field."""
 
-
-def contenders(roster: Sequence[Contender], quick: bool) -> list[Contender]:
-    """Return the contenders of a run, with their smaller settings if it is quick."""
-    if not quick:
-        return list(roster)
-    return [replace(contender, parameters={**contender.parameters, **contender.quick}) for contender in roster]
+SHARED_NODES = (
+    "Literal training: the rows of a bin share the nodes of their integrals, which gives the values and gradients of "
+    "the paper's T = 50 nodes per row (to 1e-5 and 1e-3 of their size) at a hundredth of the time; L2 regularisation, "
+    "whose coefficient the paper does not give, is off; the start, which it does not give either, is the identity "
+    "unless said."
+)
 
 
 def settings_note(roster: Sequence[Contender]) -> str:
-    """Return a sentence with the settings of those contenders whose parameters are not all defaults."""
-    return f"Settings: {'; '.join(contender.settings() for contender in roster if contender.parameters)}."
+    """Return the settings of the contenders that have any."""
+    given = [c.settings() for c in roster if c.recipe is not None or c.parameters]
+    note = f"Settings: {'; '.join(given)}; everything else as the library has it."
+    return f"{note} {SHARED_NODES}" if any(c.recipe is not None for c in roster) else note
 
 
 @dataclass(frozen=True)
@@ -125,16 +165,30 @@ def predict(fitted: Calibrator, sample: Sample) -> FloatArray:
     return fitted.predict(sample.score, field=sample.field if needs_field else None)
 
 
+def fit_task(contender: Contender, task: Task, seed: int = 0, alpha: float = 0.0) -> tuple[Predict, float]:
+    """Fit a contender on a task, with the balance term if `alpha` > 0; return what it predicts and the seconds."""
+    start = time.perf_counter()
+    if contender.recipe is not None:
+        recipe = replace(contender.recipe, balance=alpha, seed=seed)
+        fit = train_literal(task, recipe)
+        seconds = time.perf_counter() - start
+        return lambda sample: predict_literal(fit, task, sample, recipe.field), seconds
+    fitted = fit_contender(contender, task, seed, **({"alpha_balance": alpha} if alpha else {}))
+    return lambda sample: predict(fitted, sample), time.perf_counter() - start
+
+
 def run_trial(
-    contender: Contender, task: Task, seed: int = 0, progress: Callable[[str], Any] | None = None, **changes: Any
+    contender: Contender,
+    task: Task,
+    seed: int = 0,
+    progress: Callable[[str], Any] | None = None,
+    alpha: float = 0.0,
 ) -> Trial:
     """Fit a contender on a task and judge it on the test rows."""
     if progress is not None:
         progress(f"{task.name}, seed {seed}: {contender.name}")
-    start = time.perf_counter()
-    fitted = fit_contender(contender, task, seed, **changes)
-    seconds = time.perf_counter() - start
-    return judge(task, predict(fitted, task.test), predict(fitted, task.validation), seconds)
+    predicted, seconds = fit_task(contender, task, seed, alpha)
+    return judge(task, predicted(task.test), predicted(task.validation), seconds)
 
 
 def judge(task: Task, test: FloatArray, validation: FloatArray, seconds: float = 0.0) -> Trial:

@@ -1,8 +1,8 @@
-"""MCNet-None with an auxiliary network, trained for as many epochs as one likes, without early stopping."""
+"""MCNet with an auxiliary network, trained on rows for a number of epochs, without early stopping."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,14 +12,38 @@ from mcnet._shared.math import clip_scores, logit
 from mcnet._shared.typing import FloatArray
 from mcnet.errors import InputError
 from mcnet.networks.auxiliary import AuxiliaryFit, fit_with_auxiliary
-from mcnet.networks.bank import BankConfig, fit_bank
-from mcnet.networks.literal import BankOnRows
-from mcnet.networks.monotone import BankShape
+from mcnet.networks.bank import BankConfig, fit_bank, place_bins
+from mcnet.networks.literal import paper_config
+from mcnet.networks.monotone import MonotoneBank
+from mcnet.networks.shared_nodes import BankOnSharedNodes
 from mcnet.networks.training import RowSchedule
 from mcnet.networks.training_points import TrainingCells
 from mcnet.paper.tasks import Features, Sample, Task
 
-__all__ = ["FittedBeside", "batch_for", "fit_epochs"]
+__all__ = ["BesideRecipe", "FittedBeside", "fit_beside"]
+
+
+@dataclass(frozen=True)
+class BesideRecipe:
+    """How to train beside an auxiliary network.
+
+    "literal": the paper's network on logits, as its variant with features has it, from the identity, with the paper's
+    learning rate for both networks, β = 1 and batches of 2048. "converged": the network at its optimum without
+    features, then both trained at 1e-3. `WithFeatures` holds rows back and stops in time; here the point is not to
+    stop.
+    """
+
+    field: bool = False
+    training: Literal["literal", "converged"] = "literal"
+    epochs: int = 2
+    seed: int = 0
+
+    def sentence(self) -> str:
+        """Return the settings in words."""
+        if self.training == "literal":
+            rate = paper_config(field=self.field)[1].rate
+            return f"logit space from the identity, Adam at {rate:g} for both networks, β = 1, batches of 2048"
+        return "from the optimum without features, Adam at 0.001 for both, batches of 2048 or a fiftieth of the rows"
 
 
 @dataclass(frozen=True)
@@ -28,50 +52,60 @@ class FittedBeside:
 
     fit: AuxiliaryFit
     known: tuple[NDArray[np.int32], ...]
+    field: bool
 
     def predict(self, sample: Sample) -> FloatArray:
         """Return the probabilities of rows with features."""
-        features = _features(sample)
+        features, points = _features(sample), logit(clip_scores(sample.score))
         places = _places(features.categories, self.known)
-        return self.fit.predict(logit(clip_scores(sample.score)), _no_field(sample), features.numbers, places)
+        return self.fit.predict(points, _codes(sample, self.field), features.numbers, places)
 
 
-def fit_epochs(task: Task, epochs: int, seed: int = 0, progress: Callable[[str], Any] | None = None) -> FittedBeside:
-    """Fit MCNet-None on the scores of the validation rows, then for some epochs with a network on their features.
-
-    `WithFeatures` holds rows back and stops in time; here the point is not to stop.
-    """
+def fit_beside(
+    task: Task, recipe: BesideRecipe, after_epoch: Callable[[int, FittedBeside], Any] | None = None
+) -> FittedBeside:
+    """Train MCNet and a network on the features of the validation rows; `after_epoch` sees what is there so far."""
     sample = task.validation
     features = _features(sample)
     known = tuple(np.unique(features.categories[:, i]) for i in range(features.categories.shape[1]))
-
-    def tell(done: int, total: int, loss: float) -> None:
-        if progress is not None:
-            progress(f"{task.name}, seed {seed}: MCNet-None-Aux, step {done} of {total}")
-
-    pooled = task.sketch.pooled()
-    cells = TrainingCells.of(pooled.logit, pooled.weight, pooled.positives)
-    bank = fit_bank(cells, BankConfig(shape=BankShape(hidden=(32, 32), embedding=1), seed=seed)).bank
-    fit = fit_with_auxiliary(
-        BankOnRows(bank, torch.as_tensor(cells.codes), steps=8),
+    points, label, codes = (
         logit(clip_scores(sample.score)),
         sample.label.astype(np.float64),
-        _no_field(sample),
-        (),
+        _codes(sample, recipe.field),
+    )
+    sizes = (int(codes.max()) + 1,) if recipe.field else ()
+    paper, schedule = paper_config(field=recipe.field)
+    if recipe.training == "literal":
+        config = replace(paper, shape=replace(paper.shape, space="logit"), seed=recipe.seed)
+        bank = MonotoneBank(config.shape, sizes, place_bins(points, np.ones(len(points)), label, config), recipe.seed)
+        schedule = replace(schedule, epochs=recipe.epochs, seed=recipe.seed)
+    else:
+        ones = np.ones(len(points))
+        cells = TrainingCells.of(points, ones, label, *((codes[:, 0], None, sizes) if recipe.field else ()))
+        config = BankConfig(least_positives=25.0, seed=recipe.seed)
+        bank = fit_bank(cells, config).bank
+        batch = int(np.clip(len(sample) // 50, 64, 2048))
+        schedule = RowSchedule(epochs=recipe.epochs, batch=batch, rate=1e-3, decay=1e-5, seed=recipe.seed)
+    contexts = np.unique(codes, axis=0) if recipe.field else np.empty((1, 0), dtype=np.int64)
+
+    def tell(epoch: int, fit: AuxiliaryFit) -> None:
+        if after_epoch is not None:
+            after_epoch(epoch, FittedBeside(fit, known, recipe.field))
+
+    fit = fit_with_auxiliary(
+        BankOnSharedNodes(bank, torch.as_tensor(contexts)),
+        points,
+        label,
+        codes,
+        sizes,
         features.numbers,
         _places(features.categories, known),
         tuple(len(ids) for ids in known),
-        hidden=(64, 64),
-        embedding=8,
-        schedule=RowSchedule(epochs=epochs, batch=batch_for(len(sample)), rate=1e-3, decay=1e-5, seed=seed),
-        progress=tell,
+        penalties=config.penalties,
+        schedule=schedule,
+        after_epoch=tell,
     )
-    return FittedBeside(fit, known)
-
-
-def batch_for(rows: int) -> int:
-    """Return the batch size: 2048 as in the paper, smaller for few rows, so that an epoch still has steps."""
-    return int(np.clip(rows // 50, 64, 2048))
+    return FittedBeside(fit, known, recipe.field)
 
 
 def _features(sample: Sample) -> Features:
@@ -80,8 +114,8 @@ def _features(sample: Sample) -> Features:
     return sample.features
 
 
-def _no_field(sample: Sample) -> NDArray[np.int64]:
-    return np.zeros((len(sample), 0), dtype=np.int64)
+def _codes(sample: Sample, field: bool) -> NDArray[np.int64]:
+    return sample.field[:, None].astype(np.int64) if field else np.zeros((len(sample), 0), dtype=np.int64)
 
 
 def _places(categories: NDArray[np.int32], known: tuple[NDArray[np.int32], ...]) -> NDArray[np.int64]:
