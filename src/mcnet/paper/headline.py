@@ -163,18 +163,22 @@ def _finding(
 
 
 def _reason(forces: dict[float, Forces], bins: dict[str, FloatArray], grid: Grid) -> str:
-    """Return why the penalty moves the level, in figures of this run."""
+    """Return what the penalty does to the level, in figures of this run; what they do not show is not said."""
     strong, order = forces[grid.orders[-1]], grid.orders[-1]
     pcoc = bins[f"β = {order:g}"]
     higher = int((pcoc[1:] > 1.0).sum())
-    return (
-        f"Why β = {order:g} moves the level: at an edge out of order the penalty pulls the bin on the left down and "
-        "the one on the right up, by β each, however small the fault and however many the rows; over the bins its "
-        f"pulls sum to {strong.order.sum():+.4f}, so it can only pass a pull on from bin to bin. The log-loss pulls at "
-        "an offset in probability space by (p − y) / p(1 − p), a relative error, and what comes to rest is the sum of "
-        f"relative errors, not of errors. The lowest bin is pushed down ({strong.order[0]:+.3f} from the penalty, "
-        f"{strong.log_loss[0]:+.3f} from the log-loss of its few positives) and predicts {pcoc[0]:.2f} of its "
-        f"positives, which are few; the bins above are pushed up in return, {higher} of {len(pcoc) - 1} over-predict. "
-        f"Per step the penalty's pull is {strong.order_size / strong.log_loss_size:.0f} times that of the log-loss, so "
-        "Adam's step length follows the penalty, and how far it goes depends on learning rate and epochs."
+    text = (
+        f"What β = {order:g} does to the level: at an edge out of order the penalty pulls the bin on the left down and "
+        "the one on the right up, by β each, however small the fault and however many the rows. Over all bins its "
+        f"pulls sum to {abs(strong.order.sum()):.4f}: it can only pass a pull on from bin to bin. The log-loss pulls "
+        "at an offset in probability space by (p − y) / p(1 − p): it balances relative errors, not errors. Per step "
+        f"the penalty's pull on a bin is {strong.order_size / max(strong.log_loss_size, 1e-12):.0f} times that of the "
+        "log-loss, so Adam's step length follows the penalty."
     )
+    if strong.order[0] > 0.0 and strong.log_loss[0] < 0.0 and pcoc[0] < 1.0:
+        text += (
+            f" The lowest bin is pushed down by the penalty ({strong.order[0]:+.3f}) and pulled up by the log-loss of "
+            f"its few positives ({strong.log_loss[0]:+.3f}); it predicts {pcoc[0]:.2f} of them. The bins above have to "
+            f"stay above it: {higher} of {len(pcoc) - 1} over-predict, and they have nearly all of the positives."
+        )
+    return text

@@ -1,0 +1,88 @@
+"""The sentences beside a table say what the table says."""
+
+import numpy as np
+import pytest
+
+from mcnet.paper import balance, curves, headline, overfitting, performance, sensitivity
+from mcnet.paper.forces import Forces
+from mcnet.paper.settings import Settings
+from mcnet.paper.sources import open_source
+from mcnet.paper.trials import ROSTER, Trial
+
+
+def trial(**figures):
+    usual = {"pcoc": 1.0, "f_rce": 0.1, "auc": 0.7, "log_loss": 0.1, "distance": 1e-4, "violations": 0.0}
+    usual |= {"fitted_pcoc": 1.0, "pcoc_std": 0.05}
+    return Trial(usual | figures, np.ones(4), 0.1)
+
+
+def test_sensitivity_names_the_parameter_that_moves_the_pcoc_most_and_the_best_values():
+    grid = {"bins": (5, 20), "rate": (1e-5, 1e-3), "order": (0.1, 1.0)}
+    results = {}
+    for variant in sensitivity.VARIANTS:
+        for parameter, values in grid.items():
+            for place, value in enumerate(values):
+                moved = 0.2 if (variant, parameter) == ("MCNet-None", "order") else 0.01
+                results[variant, parameter, value] = [trial(pcoc=1.0 + place * moved, f_rce=0.1 - place * 0.01)]
+    text = sensitivity._finding(results, grid)
+    assert "MCNet-None spans 0.010 over bins, 0.010 over learning rate, 0.200 over β, most over β" in text
+    assert "lowest at 20 (bins), 0.001 (learning rate), 1 (β)" in text
+    assert "converged" not in text
+
+
+@pytest.mark.parametrize("rises", [False, True])
+def test_balance_agrees_with_the_paper_only_if_every_std_falls(rises):
+    results = {}
+    for place, model in enumerate(balance.MODELS):
+        results[model.name, False] = [trial(pcoc_std=0.05)]
+        results[model.name, True] = [trial(pcoc_std=0.06 if rises and place == 0 else 0.04, log_loss=0.2, pcoc=0.9)]
+    text = balance._finding(results)
+    count = len(balance.MODELS)
+    assert f"The STD falls for {count - rises} of {count} models" in text
+    assert ("as the paper says" in text) is not rises
+    assert f"falls for {count} of them, and the log-loss gets worse for {count}" in text
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_performance_speaks_of_significance_from_two_seeds_on(tmp_path, seeds):
+    settings = Settings(open_source("simulated"), tmp_path, seeds=seeds)
+    methods = {c.name: [trial(f_rce=0.1 + 0.001 * seed) for seed in range(seeds)] for c in ROSTER}
+    methods["BayesMCNet"] = [trial(f_rce=0.05 + 0.0012 * seed, log_loss=0.05, distance=1e-5) for seed in range(seeds)]
+    methods["MCNet-Field, literal"] = [trial(violations=7.0) for _ in range(seeds)]
+    runs = {how: {"CTR (AliExpress)": methods} for how in (performance.STILL, performance.MOVED)}
+    text = performance._finding(runs, settings)
+    assert "BayesMCNet has the lowest log-loss on 1 of 1 tasks and is nearest to the truth on 1" in text
+    assert ("p < 0.05" in text) is (seeds > 1)
+    assert "broken 0 times, after literal training up to 7 times" in text
+    assert "nan" not in text
+
+
+def test_curves_names_the_nearest_function_and_how_far_all_are_below():
+    errors = {("SIR", "shift"): 0.2, ("NeuCalib", "shift"): 0.1}
+    ratios = {("SIR", "shift"): 0.8, ("NeuCalib", "shift"): 0.9}
+    text = curves._finding(errors, ratios, ["shift"])
+    assert text.startswith(
+        "Shift: NeuCalib is nearest to the bins' test rates (10.0% off on average), then SIR (20.0%)"
+    )
+    assert "0.80 to 0.90 of the bars" in text
+
+
+def test_overfitting_is_named_where_an_auc_falls():
+    def follow(last):
+        return {epochs: [trial(auc=0.8 if epochs < 10 else last)] for epochs in overfitting.EPOCHS}
+
+    results = {("CVR (A)", "steady"): follow(0.7995), ("CVR (A)", "over"): follow(0.75)}
+    text = overfitting._finding(results, ["steady", "over"])
+    assert "by more than 0.002 for over on CVR (A) (0.0500)." in text
+    assert overfitting._finding({("CVR (A)", "steady"): follow(0.7995)}, ["steady"]).endswith("No AUC falls by 0.002.")
+
+
+@pytest.mark.parametrize("low", [0.4, 1.2])
+def test_the_headline_tells_of_the_lowest_bin_only_if_it_is_low(low):
+    grid = headline.QUICK
+    forces = {1.0: Forces(np.array([-0.2, 0.1, 0.1]), np.array([0.2, -0.1, -0.1]), 0.05, 0.5)}
+    text = headline._reason(forces, {"β = 1": np.array([low, 1.1, 0.9])}, grid)
+    assert "is 10 times that of the log-loss" in text
+    assert "sum to 0.0000" in text
+    assert ("it predicts 0.40 of them" in text) is (low < 1.0)
+    assert ("1 of 2 over-predict" in text) is (low < 1.0)
