@@ -47,7 +47,7 @@ class BankConfig:
     schedule: Schedule = field(default_factory=Schedule)
     least_positives: float = 100.0
     cells: int = 24
-    nodes: int = 4
+    nodes: int = 6
     own_shapes: int = 32
     unseen: float = 0.03
     seed: int = 0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["USUAL_BINS", "choose_bins", "fit_on_rows", "fit_on_sketch", "warn_of_literal_fit"]
 
 USUAL_BINS = 20
-_CANDIDATE_BINS = (5, 10)
+_CANDIDATE_BINS = (5, 10, 20)
 _FOLDS = 5
 _NATS_TO_COMPARE = 0.5
 """How far from its optimum, in nats over all rows, a candidate may be left."""
@@ -48,8 +48,9 @@ def choose_bins(sketch: Sketch, config_of: Callable[[int], "BankConfig"], *, fie
     """Return the number of bins with the lowest log-loss on one fold of rows held back.
 
     The candidates are compared by what can be solved for, the offset and scale of every bin and field value: training
-    their networks lowers the loss of each by about as much and takes ten times as long. More than 10 bins are no
-    candidates: solved alone they look better, but once trained, 10 networks are nearer to the truth in half the time.
+    their networks lowers the loss of each by about as much and takes ten times as long. Where field values are so many
+    that the smaller ones share networks, 20 bins are no candidate: they look better while nothing is trained, but once
+    trained, 10 bins have the lower loss in half the time.
     """
     from mcnet.networks.bank import affordable_bins
     from mcnet.networks.optimise import Schedule
@@ -58,7 +59,9 @@ def choose_bins(sketch: Sketch, config_of: Callable[[int], "BankConfig"], *, fie
     if not 0.0 < train.total_positives < train.total_weight or len(held) == 0:
         return USUAL_BINS
     rows = (train.total_weight, train.total_positives)
-    candidates = sorted({affordable_bins(*rows, config_of(bins)) for bins in _CANDIDATE_BINS})
+    many = field_aware and len(sketch.contexts) > config_of(USUAL_BINS).own_shapes
+    known = _CANDIDATE_BINS[:-1] if many else _CANDIDATE_BINS
+    candidates = sorted({affordable_bins(*rows, config_of(bins)) for bins in known})
     if len(candidates) == 1:
         return candidates[0]
     codes = held.contexts.table[held.context].astype(np.int64) if field_aware else None
