@@ -11,7 +11,7 @@ import polars as pl
 from benchmarks import report
 from mcnet.datasets.worlds import make_world
 
-HOURS, QUICK_HOURS = 8760, 300
+HOURS, QUICK_HOURS = 8760, 1000
 ROWS = 1_000
 _RUN = """
 import json, resource, sys, time

@@ -338,8 +338,9 @@ def test_every_world_can_be_followed(name):
     assert (np.diff(p) >= 0).all()
 
 
-def test_intervals_cover_the_coming_period_of_a_drifting_world():
-    world = make_world("day-effects", seed=5, periods=60, rows=800, values=4)
+@pytest.mark.parametrize("name", ["day-effects", "slow"])
+def test_intervals_cover_the_coming_period_of_a_drifting_world(name):
+    world = make_world(name, seed=5, periods=60, rows=800, values=4)
     tracker, inside = mcnet.Tracker(), []
     for t in range(60):
         rows = world.period(t)

@@ -16,7 +16,9 @@ __all__ = ["Memory", "coarse", "pruned"]
 RESOLUTION = 64
 """Cells per logit of what a tracker keeps."""
 REFIT_SHARE = 1.0 / 40.0
-"""A memory is fitted again when this share of its weight is new since its last fit."""
+"""A memory is fitted again when this share of its weight is new since its last fit …"""
+REFIT_SHARE_OF_EVERYTHING = 1.0 / 100.0
+"""… and this one of everything, which in a still world is to be as good as a fit of all rows."""
 FITS_FROM_ONE_START = 16
 """Every so many fits one starts afresh, with new panels and strengths of priors; the others start from the last."""
 EARLY_FITS_AFRESH = (0, 1, 2, 4, 8)
@@ -56,7 +58,8 @@ class Memory:
             if np.isfinite(self.half_life):
                 self.sketch = pruned(self.sketch)
         self.fresh += new.total_weight
-        if self.expert is None or self.fresh >= REFIT_SHARE * self.sketch.total_weight:
+        share = REFIT_SHARE if np.isfinite(self.half_life) else REFIT_SHARE_OF_EVERYTHING
+        if self.expert is None or self.fresh >= share * self.sketch.total_weight:
             self._fit(self.sketch, method)
 
     def _fit(self, sketch: Sketch, method: str) -> None:
