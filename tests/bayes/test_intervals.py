@@ -65,9 +65,9 @@ def test_an_interval_is_no_wider_than_its_standard_deviations(one_field, level):
     reach = ndtri(0.5 + level / 2.0) * one_field.posterior_.deviation_of_logits(codes, logits)
     curve = one_field.posterior_.calibrate(codes, logits)
     low, high = one_field.interval(SCORES, ["0"] * len(SCORES), level=level)
-    # The strengths of the priors are estimates: that widens an interval by up to a quarter here.
-    assert np.all(low >= 0.97 * expit(curve - 1.25 * reach))
-    assert np.all(high <= 1.03 * expit(curve + 1.25 * reach))
+    # The strengths of the priors are estimates: that widens an interval by up to two fifths here.
+    assert np.all(low >= 0.97 * expit(curve - 1.4 * reach))
+    assert np.all(high <= 1.03 * expit(curve + 1.4 * reach))
     middle = len(SCORES) // 2
     assert logit(high[middle]) - logit(low[middle]) > 1.2 * reach[middle]
 

@@ -29,6 +29,9 @@ FLAT = 0.1
 RIDGE = 1e-9
 # The curvature is computed anew once an offset or a log-slope has moved by so much.
 STALE = 0.05
+# How closely Newton's directions are computed, as squared errors: far from the maximum they are no more than a guess.
+ROUGHLY = 1e-4
+CLOSELY = 1e-6
 # The matrix that helps to solve the Newton system is made anew once that takes more iterations than this.
 MOST_ITERATIONS = 10
 
@@ -215,6 +218,6 @@ class Search:
         if self._system is None:
             arrow = self.arrow  # which may change the curvature
             self._system = NewtonSystem(self.information, arrow, self._joint)
-        solution = self._system.solve(gradient)
+        solution = self._system.solve(gradient, CLOSELY if self.near else ROUGHLY)
         self._joint = self._system.joint if self._system.iterations <= MOST_ITERATIONS else None
         return solution

@@ -88,18 +88,18 @@ class NewtonSystem:
         self._reduced: Information | None = None
         self._condition: Preconditioner | None = None
 
-    def solve(self, right: State) -> State:
-        """Return the solution; exact at once when there is but one field."""
+    def solve(self, right: State, tolerance: float = 1e-6) -> State:
+        """Return the solution, to a tolerance of its squared error; exact at once when there is but one field."""
         if self.information.incidence.fields <= 1:
             return self.arrow.solve(right)
         if self._field is None:
-            return self._iterate(self.information, self.arrow, right)
-        return self._solve_without(self._field, right)
+            return self._iterate(self.information, self.arrow, right, tolerance)
+        return self._solve_without(self._field, right, tolerance)
 
-    def _iterate(self, information: Information, otherwise: Arrow | None, right: State) -> State:
+    def _iterate(self, information: Information, otherwise: Arrow | None, right: State, tolerance: float) -> State:
         if self._condition is None:
             self._condition = self._preconditioner(information, otherwise)
-        solution, self.iterations = conjugate_gradients(information, self._condition, right)
+        solution, self.iterations = conjugate_gradients(information, self._condition, right, tolerance)
         return solution
 
     def _preconditioner(self, information: Information, otherwise: Arrow | None) -> Preconditioner:
@@ -111,7 +111,7 @@ class NewtonSystem:
                 self.joint = None
         return otherwise or Arrow(information)
 
-    def _solve_without(self, field: int, right: State) -> State:
+    def _solve_without(self, field: int, right: State, tolerance: float) -> State:
         """Eliminate a field whose values are one context each, solve for the others, and substitute back.
 
         With B = own + D, D the precision of a value, its context is left with own − own·B⁻¹·own = D − D·B⁻¹·D and
@@ -132,7 +132,7 @@ class NewtonSystem:
             right.shared - known.reshape(-1) @ cross.reshape(-1, len(right.shared)),
             [part - total for part, total in zip(others, totals, strict=True)],
         )
-        found = self._iterate(self._reduced, None, left)
+        found = self._iterate(self._reduced, None, left, tolerance)
         moved = self._reduced.incidence.gather(found.values, known.shape[1])[context]
         felt_back = cross @ found.shared + np.einsum("vpq,vq->vp", own, moved)
         numbers = known - np.einsum("vpq,vq->vp", inverse, felt_back)
