@@ -43,11 +43,9 @@ def test_neither_a_kind_nor_a_file_is_refused(mcnet, model):
     assert (done.code, "--to" in done.err, "--output" in done.err) == (2, True, True)
 
 
-@pytest.mark.parametrize("command", ["export", "apply"])
-def test_a_dash_is_no_file(mcnet, model, log, tmp_path, monkeypatch, command):
+def test_a_dash_is_no_file(mcnet, model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ("--to", "c") if command == "export" else (log,)
-    done = mcnet(command, model, *words, "-o", "-")
+    done = mcnet("export", model, "--to", "c", "-o", "-")
     assert (done.code, "name a file" in done.err) == (2, True)
     assert not (tmp_path / "-").exists()
 

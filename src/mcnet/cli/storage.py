@@ -42,6 +42,8 @@ def url_exists(url: str) -> bool:
 
 def write_to_standard_output(write: Callable[[Path], Any], ending: str) -> Any:
     """Let a file be written as a whole, then pass it on to standard output; return what the function returned."""
+    if sys.stdout.isatty() and ending in (".parquet", ".arrow"):
+        raise InputError(f"stdout is a terminal, and {ending[1:]} is not for reading; pipe it on, or name a file")
     with tempfile.TemporaryDirectory(prefix="mcnet-") as folder:
         target = Path(folder) / f"output{ending}"
         result = write(target)
