@@ -4,7 +4,8 @@
 - Commands, one file each: `fit`, `apply`, `evaluate`, `compare`, `sketch` (and merge), `show`, `export`, `methods`,
   `demo`, `journal`, `backtest`, `monitor`, `versions` (and diff), `update`, `serve`, `paper`.
 - What commands share: `options`, `config` (`mcnet.toml`), `parameters`, `thresholds` (`--fail-if`).
-- Rows of a command: `sources` (logs, sketches, journals), `files` (reading and writing), `over_time`, `unseen`.
+- Rows of a command: `sources` (logs, sketches, journals), `files` (reading and writing), `storage` (object stores,
+  standard output), `over_time`, `unseen`.
 - What is printed: `printing`, `encoding` (terminals that cannot show every character).
 """
 

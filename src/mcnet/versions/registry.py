@@ -235,7 +235,12 @@ class Registry:
         return known[str(name)]
 
     def model_file(self, version: int | str = "current") -> Path:
-        """Return the model file of a version, for reading: a version never changes."""
+        """Return the model file of a version, for reading: a version never changes.
+
+        Parameters
+        ----------
+        version : its number, "latest" or "current".
+        """
         return self._folder(self.version(version).number) / _MODEL
 
     def load(self, version: int | str = "current") -> CalibrationModel:
