@@ -130,7 +130,7 @@ class Attack:
         """Run commands, kill the process at a random moment, and check everything."""
         commands = self.commands(2)
         done = self._run(commands, float(self.rng.uniform(0.0, self.seconds)))
-        cut = commands[done] if done < len(commands) else "nothing, it had ended"
+        cut = commands[done] if done < len(commands) else "nothing"  # it had ended before
         self.met["journal add" if cut.startswith("journal") else cut.split()[0]] += 1
         self.check()
 
