@@ -1,5 +1,9 @@
 """A model applied by Spark gives what `predict` gives, bit for bit."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import polars as pl
 import pytest
@@ -121,3 +125,25 @@ def test_the_entry_of_class_1_of_a_vector_is_the_score(spark, model):
     served = model.predict([0.25], {"country": ["NL"]})[0]
     for sql in (False, True):
         assert apply(df, model, score="probability", sql=sql).first().calibrated == served
+
+
+def test_executors_import_little(spark, model, tmp_path):
+    """What travels to an executor needs neither PySpark's ML nor the packages that fit."""
+    from pyspark import cloudpickle
+
+    from mcnet.spark.applying import _arrow_function
+
+    function = _arrow_function(model, "probability", None)
+    (tmp_path / "function").write_bytes(cloudpickle.dumps(getattr(function, "func", function)))
+    code = (
+        "import sys, pickle; pickle.load(open(sys.argv[1], 'rb'));"
+        "print(sorted({'mcnet.spark', 'mcnet.calibrators', 'polars', 'scipy', 'sklearn'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "function")],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.stdout == "[]\n"

@@ -5,5 +5,6 @@
   `curve_deviations`: the uncertainty of curves that are no family.
 - `file`: save and load with a checksum. `schema`: what a file may contain. `version_1`: files of the old schema.
 - `apply_files`: calibrate log files of any size. `unseen`: count the rows whose field values are unknown.
+- `arrow_batches`: a packed model on batches of Arrow columns, for the executors of Spark.
 - `drawing`: lines for plots.
 """

@@ -1,29 +1,24 @@
 """Apply a model to a Spark table: through Arrow with the compiled loop, or as a Spark SQL expression."""
 
-import pickle
 from collections.abc import Callable, Iterator
-from dataclasses import replace as replaced
 from hashlib import sha256
 from os import PathLike
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet._shared.typing import ScoreType
 from mcnet.calibrators.base import Calibrator
 from mcnet.errors import InputError, NotSupportedError
+from mcnet.model.arrow_batches import calibrated_batch, packed_model, unpacked_model
 from mcnet.model.file import load
 from mcnet.model.model import CalibrationModel
 from mcnet.spark.expression import with_calibrated
 from mcnet.spark.tables import column_named, number_column, require_columns, unused_name
 
-__all__ = ["apply"]
-
-_MODELS_KEPT = 4
-"""How many models a Python process of an executor keeps, so that its next task need not read them again."""
+__all__ = ["apply", "as_model"]
 
 
 def apply(
@@ -100,15 +95,13 @@ def as_model(model: Any) -> CalibrationModel:
 def _arrow_function(model: CalibrationModel, score_type: ScoreType, interval: float | None) -> Callable[..., Column]:
     """Return a function of columns that executors compute in Python, batch by batch.
 
-    The model travels inside the function, once per job and executor: Spark itself broadcasts functions above 1 MB. Its
-    curves go as they are, since executors with another processor might compile them to other last digits.
+    The model travels inside the function, once per job and executor: Spark itself broadcasts functions above 1 MB.
     """
-    packed = pickle.dumps(replaced(model, provenance={}), protocol=5)
-    digest = sha256(packed).hexdigest()
-    names = model.fields
+    packed = packed_model(model)
+    digest, names = sha256(packed).digest(), model.fields
 
     def calibrated(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
-        served = unpacked(digest, packed)
+        served = unpacked_model(digest, packed)
         for scores, *fields in batches:
             yield calibrated_batch(served, scores, dict(zip(names, fields, strict=True)), score_type, interval)
 
@@ -118,36 +111,3 @@ def _arrow_function(model: CalibrationModel, score_type: ScoreType, interval: fl
     kind = "double" if interval is None else "struct<served: double, low: double, high: double>"
     function: Callable[..., Column] = F.arrow_udf(calibrated if names else calibrated_alone, kind)
     return function
-
-
-def unpacked(digest: str, packed: bytes) -> CalibrationModel:
-    """Return a model in a Python process of an executor, from those that it has already if it is one of them."""
-    found = _unpacked.get(digest)
-    if found is None:
-        while len(_unpacked) >= _MODELS_KEPT:
-            _unpacked.pop(next(iter(_unpacked)))
-        found = _unpacked[digest] = pickle.loads(packed)
-    return found
-
-
-_unpacked: dict[str, CalibrationModel] = {}
-
-
-def calibrated_batch(
-    model: CalibrationModel, scores: Any, fields: dict[str, Any], score_type: ScoreType, interval: float | None
-) -> Any:
-    """Return the calibrated probabilities of one batch of Arrow columns; a missing score stays missing."""
-    missing = scores.is_null().to_numpy(zero_copy_only=False) if scores.null_count else None
-    numbers = np.asarray(scores.fill_null(0.5) if missing is not None else scores, dtype=np.float64)
-    columns = fields or None
-    made = [model.predict(numbers, columns, score_type=score_type)]
-    if interval is not None and len(numbers):
-        made += model.interval(numbers, columns, interval, score_type=score_type)
-    parts = [_arrow(part, missing) for part in made]
-    if interval is None:
-        return parts[0]
-    return pa.StructArray.from_arrays(parts if len(parts) == 3 else parts * 3, names=["served", "low", "high"])
-
-
-def _arrow(numbers: FloatArray, missing: Any) -> Any:
-    return pa.array(numbers, mask=missing, type=pa.float64())
