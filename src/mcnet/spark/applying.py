@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, StructField, StructType
 
 from mcnet._shared.typing import ScoreType
 from mcnet.calibrators.base import Calibrator
@@ -19,6 +20,9 @@ from mcnet.spark.expression import with_calibrated
 from mcnet.spark.tables import column_named, number_column, require_columns, unused_name
 
 __all__ = ["apply", "as_model"]
+
+_PARTS = ("served", "low", "high")
+"""The parts of what `calibrated_batch` returns for an interval."""
 
 
 def apply(
@@ -77,7 +81,7 @@ def apply(
         return df.withColumn(column, made)
     together = unused_name("interval", [*df.columns, *added])
     whole = df.withColumn(together, made)
-    for part, name in zip(("served", "low", "high"), added, strict=True):
+    for part, name in zip(_PARTS, added, strict=True):
         whole = whole.withColumn(name, F.col(together)[part])
     return whole.drop(together)
 
@@ -108,6 +112,7 @@ def _arrow_function(model: CalibrationModel, score_type: ScoreType, interval: fl
     def calibrated_alone(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         yield from calibrated((scores,) for scores in batches)
 
-    kind = "double" if interval is None else "struct<served: double, low: double, high: double>"
+    double = DoubleType()
+    kind = double if interval is None else StructType([StructField(part, double) for part in _PARTS])
     function: Callable[..., Column] = F.arrow_udf(calibrated if names else calibrated_alone, kind)
     return function
