@@ -56,7 +56,7 @@ print("sql")
 assert evaluate(apply(df, model, sql=True), field="country").rows == 4_000
 print("evaluate")
 fitted = CalibrationEstimator(scoreCol="score", fieldCols=["country"], method="platt-field").fit(df)
-fitted.write().overwrite().save(str(folder / "stage"))
+fitted.save(str(folder / "stage"))
 assert same(CalibrationEstimatorModel.load(str(folder / "stage")).transform(df))
 print("estimator")
 spark.stop()
