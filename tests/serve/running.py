@@ -139,6 +139,8 @@ def running(
     """Start a service, wait until it answers, and end it with all its processes."""
     service = begin(registry, folder, *words, token=token, **environment)
     try:
+        wanted = int(words[words.index("--workers") + 1]) if "--workers" in words else 1
+        service.wait_for("all workers", lambda: len(service.workers()) >= wanted)
         service.wait_for("the service to answer", lambda: is_ready(service))
         yield service
     finally:
