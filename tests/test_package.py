@@ -47,7 +47,7 @@ def test_importing_mcnet_loads_nothing_heavy():
     assert loaded == "[]"
 
 
-def test_a_numba_that_cannot_be_imported_is_done_without_and_said_once(tmp_path):
+def test_a_numba_that_cannot_be_imported_is_skipped_with_one_warning(tmp_path):
     (tmp_path / "numba").mkdir()
     (tmp_path / "numba" / "__init__.py").write_text("raise ImportError('Numba needs NumPy 2.3 or less')")
     code = """
@@ -106,11 +106,11 @@ def test_large_arrays_are_served_where_numba_has_no_place_for_its_cache(model):
     assert run(code, PATH=model) == "True"
 
 
-def test_every_public_name_is_there_and_none_is_called_like_a_room():
-    rooms = {path.name for path in Path(mcnet.__file__).parent.iterdir() if path.is_dir()}
+def test_every_public_name_is_there_and_none_is_called_like_a_package():
+    packages = {path.name for path in Path(mcnet.__file__).parent.iterdir() if path.is_dir()}
     for name in mcnet.__all__:
         assert getattr(mcnet, name) is not None
-        assert name not in rooms
+        assert name not in packages
     assert dir(mcnet) == sorted(mcnet.__all__)
     stub = ast.parse(Path(mcnet.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     listed = {alias.name for found in stub.body if isinstance(found, ast.ImportFrom) for alias in found.names}

@@ -109,7 +109,7 @@ def test_the_share_is_checked():
 def test_contexts_of_one_cell_and_several_fields():
     score, label, value, _ = stairs(3_000)
     second = np.where(np.arange(3_000) == 7, "once", "often")
-    with pytest.warns(CalibrationWarning, match="leans on the common one"):
+    with pytest.warns(CalibrationWarning, match="stays near the common one"):
         fitted = mcnet.BayesMCNet(isotonic_share=0.5).fit(score, label, field={"a": value, "b": second})
     p = fitted.predict(np.linspace(0.0, 1.0, 101), field={"a": np.full(101, value[7]), "b": np.full(101, "once")})
     assert np.all(np.diff(p) >= 0.0)

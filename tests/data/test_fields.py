@@ -162,7 +162,7 @@ def test_whole_numbers_keep_every_digit(values):
 
 @pytest.mark.parametrize("field", ["NL", b"NL", 7, iter(["NL"]), object()])
 def test_what_is_not_a_column_is_refused(field):
-    with pytest.raises(mcnet.InputError, match="not a column; pass one value a row"):
+    with pytest.raises(mcnet.InputError, match="not a column; pass one value per row"):
         field_columns(field)
 
 

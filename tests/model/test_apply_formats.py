@@ -213,3 +213,15 @@ def test_names_with_the_characters_of_globs_are_files(tmp_path):
     write(frame, tmp_path / "log[1].parquet")
     write(frame[:10], tmp_path / "log1.parquet")
     assert scan(tmp_path / "log[1].parquet", score="s", label="y").rows == len(frame)
+
+
+def test_a_csv_has_no_types_so_every_spelling_of_zero_is_zero(tmp_path):
+    (tmp_path / "log.csv").write_text(
+        "s,y,zone\n" + "".join(f"0.{n},{n % 2},{zone}\n" for n in range(1, 9) for zone in ("0", "0.0", "-0", "-0.0"))
+    )
+    pl.DataFrame({"s": [0.1, 0.2], "y": [0, 1], "zone": [0.0, -0.0]}).write_parquet(tmp_path / "log.parquet")
+    for kind in ("csv", "parquet"):
+        sketch = scan(tmp_path / f"log.{kind}", score="s", label="y", field="zone")
+        assert sketch.contexts.values == (("0",),)
+    texts = pl.DataFrame({"s": [0.1, 0.2], "y": [0, 1], "zone": ["0.0", "-0.0"]})
+    assert scan(texts, score="s", label="y", field="zone").contexts.values == (("-0.0", "0.0"),)

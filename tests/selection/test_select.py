@@ -1,6 +1,7 @@
 """Selection: rows held back in turn, the one-standard-error rule, ties, methods that fail, with fields and without."""
 
 import warnings
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -383,3 +384,17 @@ def test_the_comparison_is_plain_data(with_field):
 def test_a_field_without_its_name_is_refused():
     with pytest.raises(mcnet.InputError, match=r"by position; name the rest: field=…, weight=…"):
         mcnet.select([0.1, 0.2], [0, 1], ["NL", "FR"])
+
+
+def test_the_table_is_as_wide_for_slow_fits_and_large_errors():
+    rng = np.random.default_rng(0)
+    score, country = rng.uniform(0.02, 0.4, 400), rng.choice(["NL", "FR"], 400)
+    found = mcnet.select(score, rng.random(400) < score, field={"c": country}, methods=["mcnet-bayes", "platt"])
+    slow = [
+        replace(r, fit_seconds=1234.5, difference=replace(r.difference, value=0.3, standard_error=0.2))
+        for r in found.results
+    ]
+    wide = replace(found, results=tuple(slow), chosen=next(r for r in slow if r.method == "mcnet-bayes"))
+    assert "30000 ± 20000" in str(wide)
+    assert "1234" in str(wide)
+    assert max(map(len, str(wide).splitlines())) <= 80

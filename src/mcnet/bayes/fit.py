@@ -152,7 +152,7 @@ def _lifted(model: BayesFit, calibrated: FloatArray, weight: FloatArray, expecte
             excess += float(weight[piece] @ chance)
             slope += float(weight[piece] @ (chance * (1.0 - chance)))
         offset -= excess / max(slope, 1e-300)
-    if not abs(offset) < 0.1:  # nothing that this could mend
+    if not abs(offset) < 0.1:  # an offset cannot correct this
         return model
     shared = model.state.shared.copy()
     shared[0] += offset

@@ -25,7 +25,7 @@ CHUNK = 24_000
 
 @dataclass(frozen=True)
 class Table:
-    """Cells merged to one a context and panel: `[contexts, panels]` arrays.
+    """Cells merged to one per context and panel: `[contexts, panels]` arrays.
 
     `place` is the mean signed distance of the merged rows from the panel's edge towards the origin, so that
 

@@ -57,4 +57,4 @@ def _warn_of_values(method: str, sketch: Sketch) -> None:
         kind = "positives" if positives[one_sided[0]] <= 0.0 else "negatives"
         name = sketch.contexts.labels()[one_sided[0]]
         more = f" (and {len(one_sided) - 1} more of one class only)" if len(one_sided) > 1 else ""
-        warn(f"{method}: {name} has no {kind}{more}; its curve leans on the common one")
+        warn(f"{method}: {name} has no {kind}{more}; its curve stays near the common one")

@@ -56,13 +56,14 @@ def with_plain_names(frame: "pl.LazyFrame") -> "pl.LazyFrame":
 def canonical_csv_text(column: "pl.Expr") -> "pl.Expr":
     """Return the canonical text of a field that is read from CSV.
 
-    The text stays as it is (007, 1e5, 1.10, 0x1F) but for two things that typed files have, too: pandas writes whole
-    numbers beside missing ones with ".0", so 7.0 is 7 and -0.0 is 0; and True and False are true and false.
+    A CSV file has no types, so a value is what a typed file would have for it. The text stays as it is (007, 1e5, 1.10,
+    0x1F) but for two things: pandas writes whole numbers beside missing ones with ".0", so 7.0 is 7, and -0 and -0.0
+    are 0; True and False are true and false. A text column of a typed file keeps its text.
     """
     import polars as pl
 
     text = column.str.replace(r"^(-?(?:0|[1-9]\d*))\.0$", "${1}")
-    zero = pl.when(column == "-0.0").then(pl.lit("0")).otherwise(text)
+    zero = pl.when(column.is_in(["-0", "-0.0"])).then(pl.lit("0")).otherwise(text)
     return zero.replace({"True": "true", "False": "false"})
 
 

@@ -170,7 +170,7 @@ def _from_objects(name: str, items: Sequence[Any]) -> FieldColumn:
         place = {value: code for code, value in enumerate(dict.fromkeys(items))}
     except TypeError:
         raise InputError(
-            f"field {name!r} holds values that cannot be compared (lists?); pass one value a row"
+            f"field {name!r} holds values that cannot be compared (lists?); pass one value per row"
         ) from None
     codes = np.fromiter(map(place.__getitem__, items), dtype=np.int32, count=len(items))
     return _canonical(name, codes, place)
@@ -178,7 +178,7 @@ def _from_objects(name: str, items: Sequence[Any]) -> FieldColumn:
 
 def _from_numpy(name: str, array: NDArray[Any]) -> FieldColumn:
     if array.ndim != 1:
-        raise InputError(f"field {name!r} has shape {array.shape}; pass one column a field")
+        raise InputError(f"field {name!r} has shape {array.shape}; pass one column per field")
     if array.dtype.kind == "b":
         return _canonical(name, array.view(np.uint8), (False, True))
     if len(array) and array.dtype.kind in "iufM":
@@ -264,7 +264,7 @@ def _column(name: str, values: Any) -> FieldColumn:
     if isinstance(values, np.ndarray):
         return _from_numpy(name, values)
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
-        raise InputError(f"field {name!r} is {type(values).__name__} {values!r}, not a column; pass one value a row")
+        raise InputError(f"field {name!r} is {type(values).__name__} {values!r}, not a column; pass one value per row")
     return _from_objects(name, list(values))
 
 

@@ -98,7 +98,7 @@ PRESETS = {
 
 @dataclass(frozen=True)
 class Impressions:
-    """One split of simulated impressions, a row each.
+    """One split of simulated impressions, one per row.
 
     `click` and `conversion` are logs over the same rows: score, truth and label. A conversion is a label of
     clicked rows only (`clicked`); its truth is the probability of converting once clicked. `day` counts from 1

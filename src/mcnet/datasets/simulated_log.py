@@ -80,7 +80,7 @@ class SimulatedLog:
         return len(self.score)
 
     def text(self, name: str) -> NDArray[np.str_]:
-        """Return the values of one field as text, a row each."""
+        """Return the values of one field as text, one per row."""
         return np.asarray(self.names[name])[self.fields[name]]
 
     def calibration(self) -> SimulatedLog:

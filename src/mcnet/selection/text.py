@@ -35,11 +35,21 @@ def method_lines(selection: "Selection") -> list[tuple[str, ...]]:
             (
                 f"{result.method} ←" if result.method == selection.chosen.method else result.method,
                 f"{result.log_loss:.5f}",
-                f"{1e5 * gap.value:.1f} ± {1e5 * gap.standard_error:.1f}" if gap.value else "best",
-                f"{ev.pcoc:.3f}",
+                f"{_narrow(1e5 * gap.value, 1)} ± {_narrow(1e5 * gap.standard_error, 1)}" if gap.value else "best",
+                _narrow(ev.pcoc, 3),
                 *((f"{ev.f_rce:.4f}", f"{ev.floor('f_rce'):.4f}") if fields else ()),
                 f"{ev.auc:.4f}",
-                f"{result.fit_seconds:.2f}",
+                _narrow(result.fit_seconds, 2),
             )
         )
     return lines
+
+
+def _narrow(number: float, decimals: int) -> str:
+    """Return a number with fewer decimals the larger it is, so that a column keeps its width.
+
+    >>> _narrow(3.14159, 2), _narrow(314.159, 2), _narrow(31415.9, 1)
+    ('3.14', '314.2', '31416')
+    """
+    whole = len(f"{abs(number):.0f}")
+    return f"{number:.{min(decimals, max(4 - whole, 0))}f}"
