@@ -8,6 +8,9 @@ from tests.spark.sessions import start_session
 
 from mcnet._shared.extras import has_spark
 
+collect_ignore_glob = ["*_job.py"]
+"""Programs that the tests start, which need Spark to be imported at all."""
+
 NEEDS_SPARK = "PySpark or Java is not installed: pip install 'mcnet[spark]', apt-get install openjdk-17-jre-headless"
 
 
