@@ -1,5 +1,6 @@
 """Spark for the tests: one session per process, on the loopback interface alone."""
 
+import gc
 import shutil
 import warnings
 
@@ -28,6 +29,7 @@ def quiet():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
         warnings.filterwarnings("ignore", category=ResourceWarning)
         yield
+        gc.collect()  # PySpark's CrossValidator leaves a pool of threads open, which must not warn in another test
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,13 @@ from pathlib import Path
 LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
 """What every process of Spark is told."""
 
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def job(name):
+    """Return the command that runs a program of these tests as a process of its own, and where it is run."""
+    return [sys.executable, "-m", f"tests.spark.{name}"], ROOT
+
 
 def settings(folder):
     """Return the settings of a session whose files lie in a folder."""

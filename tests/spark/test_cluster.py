@@ -1,12 +1,11 @@
 """A real cluster of processes, in which a worker dies in the middle of a job."""
 
 import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from tests.spark.sessions import job
 
 import mcnet
 
@@ -33,8 +32,10 @@ def test_a_worker_that_dies_changes_no_bit(tmp_path):
     model = mcnet.PlattField().fit_sketch(expected).model_
     model.save(tmp_path / "model.json")
     with cluster(tmp_path) as (master, workers), (tmp_path / "driver.log").open("w") as log_of_driver:
+        command, root = job("cluster_job")
         driver = subprocess.Popen(
-            [sys.executable, str(Path(__file__).parent / "cluster_job.py"), master, str(tmp_path)],
+            [*command, master, str(tmp_path)],
+            cwd=root,
             stdout=subprocess.PIPE,
             stderr=log_of_driver,
             text=True,

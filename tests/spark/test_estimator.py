@@ -28,7 +28,7 @@ def test_a_pipeline_is_fitted_saved_and_loaded(spark, frame, tmp_path):
     stages = [
         VectorAssembler(inputCols=["feature"], outputCol="features"),
         LogisticRegression(maxIter=3),
-        CalibrationEstimator(fieldCols=["country"], method="per-field", methodParams={"method": "platt"}),
+        CalibrationEstimator(fieldCols=["country"], method="per-field", methodParams={"inner": "platt"}),
     ]
     pipeline = Pipeline(stages=stages)
     pipeline.write().overwrite().save(str(tmp_path / "pipeline"))
@@ -59,6 +59,7 @@ def test_the_fit_is_that_of_mcnet_on_the_same_rows(spark, frame):
     model.calibration.save  # noqa: B018 (the model can be saved, exported and served)
 
 
+@pytest.mark.filterwarnings("ignore:base has no use for the field")
 def test_cross_validation_chooses_a_method(spark, frame):
     from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
     from pyspark.sql import functions as F
@@ -67,7 +68,7 @@ def test_cross_validation_chooses_a_method(spark, frame):
 
     scored = frame.withColumn("raw", F.expr("1 / (1 + exp(3 - 2 * feature))"))
     estimator = CalibrationEstimator(scoreCol="raw", fieldCols=["country"])
-    grid = ParamGridBuilder().addGrid(estimator.method, ["identity", "platt-field"]).build()
+    grid = ParamGridBuilder().addGrid(estimator.method, ["base", "platt-field"]).build()
     judge = CalibrationEvaluator(fieldCols=["country"])
     assert not judge.isLargerBetter()
     chosen = CrossValidator(estimator=estimator, estimatorParamMaps=grid, evaluator=judge, numFolds=2, seed=1).fit(

@@ -1,13 +1,12 @@
 """Periods in Spark are the periods of `Journal.add_files`; streams count every batch once."""
 
 import subprocess
-import sys
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from tests.spark.sessions import job
 
 import mcnet
 
@@ -74,15 +73,16 @@ def test_a_stream_that_is_killed_and_started_again_counts_every_row_once(tmp_pat
     inbox.mkdir()
     for part in range(3):
         table_of(MOMENTS[50 * part : 50 * part + 50]).write_parquet(inbox / f"{part}.parquet")
-    job = [sys.executable, str(Path(__file__).parent / "stream_job.py"), str(tmp_path)]
-    first = subprocess.run([*job, "killed"], capture_output=True, text=True, timeout=400, check=False)
+    command, root = job("stream_job")
+    command = [*command, str(tmp_path)]
+    first = subprocess.run([*command, "killed"], cwd=root, capture_output=True, text=True, timeout=400, check=False)
     assert first.returncode == 9, first.stderr[-3000:]
     journal = mcnet.Journal(tmp_path / "journal")
     assert {entry.source for batch in journal.batches() for entry in batch.entries} == {
         "clicks, batch 0",
         "clicks, batch 1",
     }
-    again = subprocess.run([*job, "whole"], capture_output=True, text=True, timeout=400, check=False)
+    again = subprocess.run([*command, "whole"], cwd=root, capture_output=True, text=True, timeout=400, check=False)
     assert again.returncode == 0, again.stderr[-3000:]
     assert "batch 1" in again.stdout, "the batch that Spark had not noted must come again"
     expected = mcnet.Journal(tmp_path / "expected")

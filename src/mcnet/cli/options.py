@@ -53,7 +53,7 @@ def _metrics(beginning: str) -> list[str]:
 
 
 LOG_HELP = (
-    "Parquet, CSV, JSONL or Arrow files, globs, folders or addresses (s3://…); or - for stdin; or saved sketches; "
+    "Parquet, CSV, JSONL or Arrow files, globs, folders or addresses (s3://...); or - for stdin; or saved sketches; "
     "or a journal."
 )
 Logs = Annotated[list[str], typer.Argument(metavar="LOG", help=LOG_HELP)]
