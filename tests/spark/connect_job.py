@@ -44,7 +44,7 @@ print("journal")
 model = mcnet.PlattField().fit_sketch(expected).model_
 
 
-def same(found):
+def same(found, model=model):
     table = pl.from_arrow(found.toArrow())
     return np.array_equal(table["calibrated"], model.predict(table["score"], {"country": table["country"]}))
 
@@ -57,6 +57,6 @@ assert evaluate(apply(df, model, sql=True), field="country").rows == 4_000
 print("evaluate")
 fitted = CalibrationEstimator(scoreCol="score", fieldCols=["country"], method="platt-field").fit(df)
 fitted.save(str(folder / "stage"))
-assert same(CalibrationEstimatorModel.load(str(folder / "stage")).transform(df))
+assert same(CalibrationEstimatorModel.load(str(folder / "stage")).transform(df), fitted.calibration)
 print("estimator")
 spark.stop()
