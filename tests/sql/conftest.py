@@ -36,14 +36,18 @@ def postgresql() -> Iterator[str]:
     as_other = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     if as_other:
         shutil.chown(folder, "postgres")
-    port, data = _free_port(), folder / "data"
+    data = folder / "data"
     quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
-    options = f"-c listen_addresses=127.0.0.1 -p {port} -k {folder} -c fsync=off -c jit=off"
     made = [initdb, "-D", str(data), "-U", "mcnet", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
     subprocess.run([*as_other, *made], **quiet)
     run = [*as_other, server, "-D", str(data), "-w"]
     try:
-        subprocess.run([*run, "-l", str(folder / "log"), "-o", options, "start"], **quiet)
+        for last in (False, False, False, True):  # another process may take a free port before the server does
+            port = _free_port()
+            options = f"-c listen_addresses=127.0.0.1 -p {port} -k {folder} -c fsync=off -c jit=off"
+            start = [*run, "-l", str(folder / "log"), "-o", options, "start"]
+            if subprocess.run(start, **{**quiet, "check": last}).returncode == 0:
+                break
         yield f"postgresql://mcnet@127.0.0.1:{port}/postgres"
     finally:
         subprocess.run([*run, "-m", "immediate", "stop"], **{**quiet, "check": False})
