@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.extras import need_mlflow
 from mcnet.errors import FileFormatError, InputError
+from mcnet.model.as_model import as_model
 from mcnet.model.file import load, model_document
 from mcnet.model.file import save_model as save_model_file
 from mcnet.model.model import CalibrationModel
@@ -69,7 +70,7 @@ def save_model(model: Any, path: str | PathLike[str], **options: Any) -> None:
 @contextmanager
 def _described(model: Any, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Give the arguments of MLflow: the model file, its columns, rows that show how to call it, what to install."""
-    found = _model(model)
+    found = as_model(model, "logged")
     told = {"method": found.method, "score_type": found.score_type, "checksum": model_document(found)["checksum"]}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / _FILE
@@ -145,17 +146,6 @@ def example_rows(model: CalibrationModel) -> "pd.DataFrame":
 def _load_pyfunc(data_path: str) -> PyfuncCalibrator:
     """Load what MLflow serves; it calls this with the path of the model file."""
     return PyfuncCalibrator(load(data_path))
-
-
-def _model(model: Any) -> CalibrationModel:
-    if isinstance(model, str | PathLike):
-        return load(model)
-    found = getattr(model, "model_", model)
-    if not isinstance(found, CalibrationModel):
-        raise InputError(f"this is a {type(model).__name__}; pass a model, a fitted calibrator or the path of a model")
-    if found.without_features:
-        raise InputError("a calibrator with features has no curve of its own; log it with mlflow.pyfunc instead")
-    return found
 
 
 def _signature(model: CalibrationModel) -> Any:

@@ -110,7 +110,7 @@ def test_a_model_file_and_a_calibrator_are_accepted_and_other_things_are_not(mod
     for place, given in enumerate((calibrator, store / "model.json")):
         mcnet.mlflow.save_model(given, store / f"saved{place}")
         assert mcnet.mlflow.load_model(str(store / f"saved{place}")).method == "platt"
-    with pytest.raises(InputError, match="this is a dict"):
+    with pytest.raises(InputError, match="dict cannot be logged; pass a model"):
         mcnet.mlflow.save_model({}, store / "other")
     with pytest.raises(InputError, match="exists already"):
         mcnet.mlflow.save_model(calibrator, store / "saved0")

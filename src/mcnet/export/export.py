@@ -4,10 +4,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from mcnet.errors import InputError, NotFittedError, NotSupportedError
+from mcnet.errors import InputError
 from mcnet.export.options import check_options
 from mcnet.export.targets import targets
-from mcnet.model.model import CalibrationModel
+from mcnet.model.as_model import as_model
 
 __all__ = ["default_path", "export_model", "export_options", "target_of"]
 
@@ -29,7 +29,7 @@ def export_model(model: Any, path: str | PathLike[str], to: str | None = None, *
         known = ", ".join(target.options)
         raise InputError(f"the export to {target.name} has no option {', '.join(unknown)}; it has {known}")
     check_options(options)
-    target.write(_served(model), path, **options)
+    target.write(as_model(model, "exported"), path, **options)
 
 
 def target_of(path: str | PathLike[str], to: str | None = None) -> str:
@@ -72,18 +72,3 @@ def export_options(to: str) -> dict[str, Any]:
 
 def _listed() -> str:
     return " or ".join(repr(target) for target in sorted(targets()))
-
-
-def _served(model: Any) -> CalibrationModel:
-    """Return the model of a fitted calibrator, or the model itself."""
-    if getattr(model, "needs_features", False):
-        raise NotSupportedError(
-            "with features a probability depends on more than the score, so no curve of the score gives it; "
-            "export calibrator.model_, the calibrator without features"
-        )
-    served = getattr(model, "model_", model)
-    if isinstance(served, CalibrationModel):
-        return served
-    if hasattr(model, "fit_sketch"):
-        raise NotFittedError(f"this {type(model).__name__} is not fitted yet; call fit or fit_sketch first")
-    raise InputError(f"{type(model).__name__} cannot be exported; pass a fitted calibrator or mcnet.load(path)")

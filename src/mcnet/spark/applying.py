@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from os import PathLike
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -14,12 +13,12 @@ from mcnet._shared.typing import ScoreType
 from mcnet.calibrators.base import Calibrator
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.model.arrow_batches import calibrated_batch, packed_model, unpacked_model
-from mcnet.model.file import load
+from mcnet.model.as_model import as_model
 from mcnet.model.model import CalibrationModel
 from mcnet.spark.expression import with_calibrated
 from mcnet.spark.tables import column_named, number_column, require_columns, unused_name
 
-__all__ = ["apply", "as_model"]
+__all__ = ["apply"]
 
 _PARTS = ("served", "low", "high")
 """The parts of what `calibrated_batch` returns for an interval."""
@@ -58,7 +57,7 @@ def apply(
     -------
     The table with the columns added; like any table of Spark it is computed when it is used.
     """
-    chosen = as_model(model)
+    chosen = as_model(model, "applied")
     score = score or chosen.provenance.get("columns", {}).get("score", "score")
     require_columns(df, (score, *chosen.fields))
     added = [column] if interval is None else [column, f"{column}_low", f"{column}_high"]
@@ -84,16 +83,6 @@ def apply(
     for part, name in zip(_PARTS, added, strict=True):
         whole = whole.withColumn(name, F.col(together)[part])
     return whole.drop(together)
-
-
-def as_model(model: Any) -> CalibrationModel:
-    """Return the model of what a user may call one."""
-    if isinstance(model, str | PathLike):
-        return load(model)
-    found = getattr(model, "model_", model)
-    if not isinstance(found, CalibrationModel):
-        raise InputError(f"model is {type(model).__name__}; give a model, a fitted calibrator or the path of a model")
-    return found
 
 
 def _arrow_function(model: CalibrationModel, score_type: ScoreType, interval: float | None) -> Callable[..., Column]:
