@@ -5,26 +5,25 @@ import contextlib
 import http.client
 import json
 import os
-import random
-import signal
 import socket
 import statistics
 import subprocess
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.serve.running import TOKEN, Running, begin, free_port, is_ready, running
+from tests.serve.running import TOKEN, Running, free_port, running
 
 import mcnet
 from benchmarks import report
 from benchmarks.service_fuzz import ARROW, fuzz
+from benchmarks.service_kills import feedback_kills
 from benchmarks.service_load import latencies, most_requests, start_constant
-from mcnet.tracking.journal import Journal
 from mcnet.versions.registry import Registry
 
 COUNTRIES = ["NL", "FR", "US", "DE"]
@@ -184,80 +183,20 @@ def reloads(folder: Path, registry: Registry, models: list[Any], requests: int, 
     return ["requests while versions change", said, f"{len(failed)} failed, {len(wrong)} of no version", "0 and 0"]
 
 
-def kills(folder: Path, registry: Registry, number: int) -> list[str]:
-    """Kill a worker at random moments while feedback arrives; the client sends again what was not acknowledged."""
-    rng, path = random.Random(5), folder / "journal"
-    acknowledged: set[str] = set()
-    asked: set[str] = set()
-    killed, lost_service = 0, 0
-
-    def send(service: Running, client: int, stop: threading.Event) -> None:
-        place = 0
-        while not stop.is_set():
-            key = f"{client}-{killed}-{place}"
-            asked.add(key)
-            columns = {"score": [0.1, 0.2, 0.3], "label": [0, 1, 0], "field": {"country": ["NL", "FR", "US"]}}
-            # A thousand keys per period: the journal of a real service is compacted by the update job.
-            period = f"2026-11-16T{killed // 9 % 24:02}"
-            try:
-                answer = service.change("/feedback", {**columns, "period": period, "key": key}, timeout=30)
-            except OSError:
-                if stop.wait(0.02):
-                    return
-                continue
-            assert answer.status in (200, 201), answer.body
-            acknowledged.add(key)
-            place += 1
-
-    while killed < number:
-        service = begin(registry.path, folder, "--journal", str(path), "--workers", "3")
-        stop = threading.Event()
-        try:
-            service.wait_for("the service to answer", lambda one=service: is_ready(one))
-            service.wait_for("all workers", lambda one=service: len(one.workers()) == 3)
-            senders = [threading.Thread(target=send, args=(service, client, stop)) for client in range(3)]
-            for sender in senders:
-                sender.start()
-            # Each worker once: the supervisor gives up on a worker that dies again at once. The last kill takes all.
-            for victim in (*service.workers(), None):
-                enough = len(acknowledged) + 3
-                service.wait_for("feedback", lambda enough=enough: len(acknowledged) >= enough)
-                time.sleep(rng.uniform(0.0, 0.1))
-                if victim is None:
-                    os.killpg(service.process.pid, signal.SIGKILL)
-                    lost_service += 1
-                else:
-                    os.kill(victim, signal.SIGKILL)
-                killed += 1
-        finally:
-            stop.set()
-            for sender in senders:
-                sender.join()
-            service.process.wait()
-    journal = Journal(path)
-    sources = [(entry.source.removeprefix("feedback "), entry.rows) for entry in journal.entries()]
-    names = [name for name, _ in sources]
-    lost, twice = acknowledged - set(names), len(names) - len(set(names)) + sum(rows != 3 for _, rows in sources)
-    assert set(names) <= asked
-    figures = f"{killed} kills ({lost_service} of the whole service), {len(acknowledged):,} acknowledged"
-    found = f"{len(lost)} lost, {twice} counted twice, {len(journal.verify())} unreadable files"
-    return ["kill -9 while feedback arrives", figures, found, "0, 0 and 0"]
-
-
 def fuzzed(folder: Path, registry: Registry, number: int) -> list[str]:
     """Send requests that no client should, and look at the memory meanwhile."""
+    parts, total, memory = 20, Counter[str](), []
     with running(registry.path, folder, "--journal", str(folder / "fuzzed"), "--timeout", "2") as service:
-        fuzz(service.port, max(number // 5, 1), TOKEN, seed=0)
-        before = memory_mb(service)
-        total: dict[str, int] = {}
-        for part in range(4):
-            for status, times in fuzz(service.port, max(number // 5, 1), TOKEN, seed=1 + part).items():
-                total[status] = total.get(status, 0) + times
-        after = memory_mb(service)
+        for part in range(parts):
+            total += fuzz(service.port, max(number // parts, 1), TOKEN, seed=part)
+            memory.append(memory_mb(service))
+            print(f"{(part + 1) * number // parts:,} requests: {memory[-1]:.0f} MB", flush=True)
         errors = len(service.events("unexpected error"))
         alive = len(service.workers()) == 1 and service.process.poll() is None
     said = ", ".join(f"{status}: {times:,}" for status, times in sorted(total.items()))
-    found = f"{errors} answers of 5xx, {'no' if alive else 'a'} worker lost, {after - before:+.0f} MB"
+    half = memory[parts // 2 - 1]
+    found = f"{errors} answers of 5xx, {'no' if alive else 'a'} worker lost, memory {memory[-1] - half:+.0f} MB "
+    found += f"over the second half ({half:.0f} MB)"
     return [f"{number:,} fuzzed requests", said, found, "no 5xx, memory flat"]
 
 
@@ -275,7 +214,7 @@ def main(full: bool = False) -> None:
         told(*throughput(folder, registry, 15 if full else 5, 3 if full else 2))
         told(bulk(folder, registry, models, 20 if full else 8))
         told(reloads(folder, registry, models, *((10_000, 50, 10) if full else (1_000, 10, 2))))
-        told(kills(folder, Registry(registry.path), 200 if full else 4))
+        told(feedback_kills(folder, Registry(registry.path), 200 if full else 4))
         told(fuzzed(folder, registry, 100_000 if full else 3_000))
     text = (
         "## Service\n\nOne worker unless said otherwise, client and server on the same machine. The constant is the "

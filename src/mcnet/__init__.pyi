@@ -49,7 +49,8 @@ from mcnet.tracking.tracker import Tracker
 from mcnet.tracking.tracker_explanation import TrackerExplanation
 from mcnet.version import __version__
 from mcnet.versions.difference import ModelDifference, diff
-from mcnet.versions.registry import Registry, Version
+from mcnet.versions.registry import Registry
+from mcnet.versions.version import Version
 
 __all__ = [
     "SIR",

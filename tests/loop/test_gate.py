@@ -13,7 +13,7 @@ from mcnet.loop.gate import Current, Gate, invalid, later_than_fit, shift_betwee
 from mcnet.loop.judged import Judged, log_loss_sum
 from mcnet.metrics.evaluate_sketch import predict_cells
 from mcnet.sketch.sketch import Sketch
-from mcnet.versions.registry import Version
+from mcnet.versions.version import Version
 
 NO_PCOC = (None, None, None)
 

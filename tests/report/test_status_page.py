@@ -78,6 +78,7 @@ def status(**changes):
         "journal": {"path": "history", "periods": 15, "last_period": "2026-11-15", "rows": 99_000},
         "registry": "registry",
         "current": VERSION,
+        "held": None,
         "versions": [VERSION, {**VERSION, "number": 1}],
         "last_run": RUN,
         "decision": RUN,

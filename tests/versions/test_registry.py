@@ -54,6 +54,70 @@ def test_promote_and_rollback_walk_the_same_way(registry):
     ]
 
 
+def test_going_back_holds_the_version_until_it_is_released(registry):
+    for seed in (1, 2, 3):
+        registry.promote(registry.add(model(seed)).number)
+    assert registry.held is None, "the newest version is no hold"
+    registry.rollback("NL is too high")
+    assert str(registry.held).endswith("UTC: rolled back from version 3 (NL is too high)")
+    assert registry.withdrawn == (3,)
+    newer = registry.add(model(4))
+    assert not registry.publish(newer, after=registry.version(2)), "a job does not undo what a person did"
+    assert registry.current.name == "2"
+    assert registry.release("fixed")
+    assert not registry.release()
+    assert registry.publish(newer, after=registry.version(2))
+    assert (registry.current.name, registry.held) == ("4", None)
+    assert [line["event"] for line in registry.history(4)] == ["rolled back", "added", "released", "promoted"]
+
+
+def test_an_older_version_that_is_promoted_is_held_and_the_latest_is_free(registry):
+    for seed in (1, 2, 3):
+        registry.add(model(seed))
+    registry.promote(2, "as it was")
+    assert registry.held.reason == "version 2 was promoted, older than version 3"
+    assert registry.promote(2).name == "2"
+    assert registry.held.note == "as it was", "the same again changes nothing"
+    registry.promote("latest")
+    assert registry.held is None
+    assert registry.hold("sale").reason == "version 3 was held"
+    assert registry.hold("again").note == "sale"
+    registry.promote("latest")
+    assert (registry.held, registry.history()[-1]["event"]) == (None, "released")
+
+
+def test_a_job_does_not_publish_over_a_version_that_it_did_not_see(registry):
+    for seed in (1, 2, 3):
+        registry.add(model(seed))
+    seen = registry.current
+    registry.promote("latest")
+    assert not registry.publish(registry.version(2), after=seen)
+    assert registry.current.name == "3"
+
+
+def test_a_version_promoted_again_is_no_longer_withdrawn(registry):
+    for seed in (1, 2):
+        registry.promote(registry.add(model(seed)).number)
+    registry.rollback()
+    registry.promote(2)
+    assert (registry.withdrawn, registry.held) == ((), None)
+
+
+def test_a_damaged_pointer_is_written_anew_by_a_promotion(registry):
+    registry.add(model(1))
+    (registry.path / "current.json").write_text("{")
+    with pytest.raises(FileFormatError, match="promote a version to write it anew"):
+        registry.current  # noqa: B018
+    registry.promote(1)
+    assert registry.current.name == "1"
+
+
+def test_a_pointer_of_an_earlier_mcnet_is_read(registry):
+    registry.add(model(1))
+    (registry.path / "current.json").write_text('{"versions": [1], "since": "2026-11-16T13:00:00+00:00"}')
+    assert (registry.current.name, registry.held, registry.withdrawn) == ("1", None, ())
+
+
 def test_the_same_model_again_is_no_new_version(registry, tmp_path):
     model(1).save(tmp_path / "model.json")
     first = registry.add(tmp_path / "model.json")
@@ -111,12 +175,13 @@ def test_a_folder_with_other_things_is_no_registry(tmp_path):
 
 
 def test_a_version_whose_writer_was_killed_before_it_pointed_is_served_after_the_next_try(registry):
-    registry.add(model(1))
+    first = model(1)  # the file of a fit has its time: the same one is added twice
+    registry.add(first)
     (registry.path / "current.json").unlink()  # as if the process had ended right after the rename
     (registry.path / ".writing-1-dead").mkdir()
     with (registry.path / "history.jsonl").open("a") as file:
         file.write('{"time": "2026-11-')
-    assert registry.add(model(1)).name == "1"
+    assert registry.add(first).name == "1"
     assert registry.current.name == "1"
     assert not list(registry.path.glob(".writing*"))
     assert [line["event"] for line in registry.history()] == ["added", "promoted", "promoted"]

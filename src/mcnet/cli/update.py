@@ -90,11 +90,11 @@ def update(
 
     A new model is published if it is valid, is not worse than the current one on periods that neither was fitted on,
     and moves no mean probability farther than --max-shift. Otherwise the current version stays, and the history tells
-    why.
+    why. A version that somebody has gone back to is held: nothing takes its place until `mcnet versions release`.
 
     \b
     Exit codes, besides those of every command:
-      0   a version was published, or there was nothing new
+      0   a version was published, there was nothing new, or the current version is held
       1   the gate refused the new model; the current version stays
       3   the monitor raised an alarm that no earlier run has told
       75  another run was still at work after --wait seconds
@@ -168,5 +168,7 @@ def _lines(done: "Update") -> list[str]:
     followed = f", after {done.replaced}" if done.replaced else ""
     lines.append(f"outcome    {done.outcome}: {served}{followed}")
     lines.append(f"why        {done.reason}")
+    if done.held and done.outcome != "held":
+        lines.append(f"held       version {done.version} is {done.held}")
     lines += [f"alarm      {alarm.what}: {alarm.advice()}" for alarm in done.alarms]
     return [*lines, f"status     {done.status}"]

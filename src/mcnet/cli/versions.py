@@ -1,5 +1,6 @@
 """`mcnet versions` and `mcnet diff`: immutable versions of a model, which one is served, and what a change changes."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -57,8 +58,14 @@ def list_versions(registry: Folder, json: options.Json = False) -> None:
         (version.name + (" ←" if version == current else ""), version.added, version.method, version.note)
         for version in opened.versions
     ]
-    document = {"current": current.name, "versions": [_document(version, opened) for version in opened.versions]}
-    Printer(json).result(document, table(("version", "added", "method", "note"), rows, left=4))
+    held = opened.held
+    document = {
+        "current": current.name,
+        "held": None if held is None else asdict(held),
+        "versions": [_document(version, opened) for version in opened.versions],
+    }
+    more = [] if held is None else [f"version {current.name} is {held}; {_until_released(registry)}"]
+    Printer(json).result(document, table(("version", "added", "method", "note"), rows, left=4), *more)
 
 
 @versions.command()
@@ -98,7 +105,7 @@ def path(
 
 @versions.command()
 def promote(registry: Folder, version: Name, note: Note = "", json: options.Json = False) -> None:
-    """Make a version the current one.
+    """Make a version the current one; one that is not the latest is held.
 
     \b
     Example:
@@ -106,12 +113,13 @@ def promote(registry: Folder, version: Name, note: Note = "", json: options.Json
     """
     opened = _open(registry)
     chosen = opened.promote(version, note)
-    Printer(json).result(_document(chosen, opened), f"version {chosen.name} is current")
+    held = f", and held: {_until_released(registry)}" if opened.held else ""
+    Printer(json).result(_moved(chosen, opened), f"version {chosen.name} is current{held}")
 
 
 @versions.command()
 def rollback(registry: Folder, note: Note = "", json: options.Json = False) -> None:
-    """Go back to the version that was current before.
+    """Go back to the version that was current before, and hold it: `mcnet update` does not undo this.
 
     \b
     Example:
@@ -119,7 +127,36 @@ def rollback(registry: Folder, note: Note = "", json: options.Json = False) -> N
     """
     opened = _open(registry)
     chosen = opened.rollback(note)
-    Printer(json).result(_document(chosen, opened), f"version {chosen.name} is current again")
+    said = f"version {chosen.name} is current again, and held: {_until_released(registry)}"
+    Printer(json).result(_moved(chosen, opened), said)
+
+
+@versions.command()
+def hold(registry: Folder, note: Note = "", json: options.Json = False) -> None:
+    """Keep the current version: `mcnet update` learns and judges, but publishes nothing until the hold is released.
+
+    \b
+    Example:
+      mcnet versions hold registry --note "no changes before the sale"
+    """
+    opened = _open(registry)
+    held, current = opened.hold(note), opened.current
+    said = f"version {current.name} is {held}; {_until_released(registry)}"
+    Printer(json).result(_moved(current, opened), said)
+
+
+@versions.command()
+def release(registry: Folder, note: Note = "", json: options.Json = False) -> None:
+    """Let `mcnet update` publish again; the current version stays until it does.
+
+    \b
+    Example:
+      mcnet versions release registry --note "the labels of NL are correct again"
+    """
+    opened = _open(registry)
+    was = opened.release(note)
+    said = "was held, and may be replaced now" if was else "was not held"
+    Printer(json).result(_moved(opened.current, opened), f"version {opened.current.name} {said}")
 
 
 def diff(
@@ -200,6 +237,16 @@ def _open(folder: str) -> "Registry":
     from mcnet.versions.registry import Registry
 
     return Registry(folder)
+
+
+def _until_released(folder: str) -> str:
+    return f"mcnet update publishes nothing until `mcnet versions release {folder}`"
+
+
+def _moved(version: "Version", registry: "Registry") -> dict[str, Any]:
+    """Return the current version after a change, and whether it is held."""
+    held = registry.held
+    return _document(version, registry) | {"held": None if held is None else asdict(held)}
 
 
 def _document(version: "Version", registry: "Registry") -> dict[str, Any]:

@@ -21,7 +21,7 @@ from mcnet.tracking.journal import Journal
 from mcnet.tracking.memories import coarse
 from mcnet.tracking.period import periods_between
 from mcnet.versions.difference import diff
-from mcnet.versions.registry import Version
+from mcnet.versions.version import Version
 
 __all__ = ["Current", "Gate", "Shift", "Verdict"]
 

@@ -26,11 +26,12 @@ from mcnet.tracking.journal_files import require_journal
 from mcnet.tracking.journal_snapshot import JournalSnapshot
 from mcnet.tracking.monitor import Alarm
 from mcnet.tracking.period import delay_in_periods, period_text
-from mcnet.versions.registry import Registry, Version
+from mcnet.versions.registry import Registry
+from mcnet.versions.version import Version
 
 __all__ = ["Outcome", "Update", "update"]
 
-Outcome = Literal["published", "nothing new", "waiting", "refused"]
+Outcome = Literal["published", "nothing new", "waiting", "refused", "held"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Update:
 
     outcome: Outcome
     """ "published"; "nothing new": no rows since the last run; "waiting": too few periods to judge a model by;
-    "refused": the gate kept the current version."""
+    "refused": the gate kept the current version; "held": somebody went back to the current version, or holds it."""
     reason: str
     """Why, in one line."""
     version: str | None
@@ -58,6 +59,8 @@ class Update:
     """What the gate found, if it was asked."""
     alarms: tuple[Alarm, ...] = ()
     """Alarms of the monitor that no earlier run has told."""
+    held: str | None = None
+    """Since when and why the current version is held, if it is."""
     status: Path | None = None
     """The status page; `status.json` is beside it."""
 
@@ -74,6 +77,7 @@ class Update:
             "until": self.until,
             "gate": None if self.verdict is None else self.verdict.to_dict(),
             "alarms": [{**asdict(alarm), "advice": alarm.advice()} for alarm in self.alarms],
+            "held": self.held,
             "status": None if self.status is None else str(self.status),
         }
 
@@ -113,7 +117,7 @@ def update(
 
     Run it after every period, by whatever schedules jobs. It may be killed at any moment and run again, also twice at
     once: rows count once, the served version is always a whole one, and a run that was cut off is completed by the
-    next.
+    next. A version that somebody went back to is held: nothing takes its place until it is released.
 
     Parameters
     ----------
@@ -132,7 +136,7 @@ def update(
     tolerance : the log-loss per row by which a new model may be worse than the current one.
     min_periods : so many periods must have been predicted and judged before a model is published.
     alpha : the monitor's chance of ever raising a false alarm.
-    force : publish whatever the gate says; the history tells.
+    force : publish whatever the gate says, also in the place of a version that is held; the history tells.
     note : goes into the history.
     wait_seconds : how long to wait for another run that is at work.
     reading, progress : functions that are called with the rows of each batch read, and with the periods done and to do.
@@ -203,9 +207,12 @@ class _Run:
         until = learnt.learner.clock.last
         assert until is not None
         told: dict[str, Any] = {"added": added, "learnt": tuple(learnt.new), "until": until}
-        if self._was_decided(last, learnt.digest):
+        made_current = before is not None and before.rows_digest == learnt.digest
+        if self._was_decided(last, learnt.digest, made_current):
             done = Update("nothing new", f"everything until {until} was learnt before", _name(before), **told)
-        elif before is not None and before.rows_digest == learnt.digest:
+        elif before is not None and made_current and self.registry.held is not None:
+            done = Update("nothing new", f"version {before.name} is made of these very rows", before.name, **told)
+        elif before is not None and made_current:
             why = "an earlier run, which was cut off, has published it"
             done = Update("published", why, before.name, _name(promoted[-2] if promoted[1:] else None), **told)
         else:
@@ -224,12 +231,15 @@ class _Run:
         new = [alarm for alarm in watched.monitor.alarms if (alarm.what, alarm.raised) not in told_before]
         return self._told(dataclasses.replace(done, alarms=tuple(new)), learnt, watched, last)
 
-    def _was_decided(self, last: dict[str, Any], digest: str) -> bool:
+    def _was_decided(self, last: dict[str, Any], digest: str, made_current: bool) -> bool:
         """Tell whether the last run has decided about these very rows, under these limits."""
         decided = last.get("decided") or {}
         if decided.get("digest") != digest:
             return False
-        return decided["outcome"] == "published" or not (self.force or decided["gate"] != asdict(self.gate))
+        if decided["outcome"] == "published":
+            return made_current or not self.force  # by force, a version that was rolled back from is published again
+        released = decided["outcome"] == "held" and self.registry.held is None
+        return not (self.force or released or decided["gate"] != asdict(self.gate))
 
     def _decided(self, learnt: Learnt, before: Version | None, told: dict[str, Any]) -> Update:
         """Ask the gate, and publish the candidate if it may be."""
@@ -239,26 +249,51 @@ class _Run:
             candidate, current, learnt.judged, self.journal, delay=self.delay, until=told["until"]
         )
         name = _name(before)
-        if verdict.passed or self.force:
-            forced = not verdict.passed
-            why = f"forced, although: {verdict.reason}" if forced else verdict.reason
-            version = self._publish(candidate, learnt.digest, f"{self.note}: {why}" if self.note else why)
-            return Update("published", why, version.name, name, forced, verdict=verdict, **told)
+        kept = self._kept(learnt.digest)
+        if self.force or (verdict.passed and not kept):
+            against = [] if verdict.passed else [verdict.reason]
+            against += [kept] if kept else []
+            why = f"forced, although: {'; '.join(against)}" if against else verdict.reason
+            kept = self._publish(candidate, learnt.digest, before, f"{self.note}: {why}" if self.note else why)
+            if not kept:
+                version = self.registry.current.name
+                return Update("published", why, version, name, bool(against), verdict=verdict, **told)
+        if kept:
+            return Update("held", kept, self.registry.current.name, verdict=verdict, **told)
         if verdict.waiting:
             return Update("waiting", verdict.waiting, name, verdict=verdict, **told)
         save_model(candidate, self.folder.refused_model)
         self.registry.record("refused", reason=verdict.reason, until=told["until"])
         return Update("refused", verdict.reason, name, verdict=verdict, **told)
 
-    def _publish(self, candidate: CalibrationModel, digest: str, note: str) -> Version:
-        """Add the candidate, unless a run that was cut off has added it, and point to it."""
+    def _kept(self, digest: str) -> str:
+        """Return why nothing may be published, whatever the gate says: somebody wants what is current now."""
+        held, made = self.registry.held, self._made_of(digest)
+        if held is not None:
+            release = f"mcnet versions release {self.registry.path}"
+            return f"version {self.registry.current.name} is {held}; `{release}` lets updates publish again"
+        if made is not None and made.number in self.registry.withdrawn:
+            return f"version {made.name}, which was rolled back from, is made of these very rows"
+        return ""
+
+    def _publish(self, candidate: CalibrationModel, digest: str, before: Version | None, note: str) -> str:
+        """Add the candidate, unless a run that was cut off has added it, and point to it; return why not."""
+        added = self._made_of(digest) or self.registry.add(candidate, note)
+        if self.force:
+            self.registry.promote(added.number, note)
+        elif not self.registry.publish(added, note, after=before) and self.registry.current != added:
+            return self._kept(digest) or f"version {self.registry.current.name} was promoted while this run was at work"
+        return ""
+
+    def _made_of(self, digest: str) -> Version | None:
+        """Return the newest version, if it was made of these rows."""
         there = self.registry.versions
-        added = there[-1] if there and there[-1].rows_digest == digest else self.registry.add(candidate, note)
-        return self.registry.promote(added.number, note)
+        return there[-1] if there and there[-1].rows_digest == digest else None
 
     def _told(self, done: Update, learnt: Learnt | None, watched: Watched | None, last: dict[str, Any]) -> Update:
         """Write the line of the run, and then the status."""
-        done = dataclasses.replace(done, status=self.folder.status_page)
+        held = self.registry.held
+        done = dataclasses.replace(done, status=self.folder.status_page, held=None if held is None else str(held))
         decided = last.get("decided")
         if done.outcome != "nothing new" and learnt is not None:
             decided = {"digest": learnt.digest, "outcome": done.outcome, "gate": asdict(self.gate)}

@@ -51,6 +51,7 @@ def status_document(
             },
             "registry": str(registry.path),
             "current": asdict(promoted[-1]) if promoted else None,
+            "held": None if registry.held is None else str(registry.held),
             "versions": [asdict(version) for version in reversed(registry.versions[-SHOWN_VERSIONS:])],
             "last_run": runs[-1],
             "decision": next((run for run in reversed(runs) if run["gate"] is not None), None),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from mcnet.errors import InputError
 from mcnet.tracking.period import elapsed_periods, sorted_periods
-from mcnet.versions.registry import Version
+from mcnet.versions.version import Version
 
 __all__ = ["VersionTimes"]
 

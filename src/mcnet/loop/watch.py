@@ -16,7 +16,8 @@ from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.monitor import Monitor
 from mcnet.tracking.period import periods_between, sorted_periods
-from mcnet.versions.registry import Registry, Version
+from mcnet.versions.registry import Registry
+from mcnet.versions.version import Version
 
 __all__ = ["Watched", "watch"]
 

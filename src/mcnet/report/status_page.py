@@ -30,7 +30,9 @@ def write_status_page(path: str | PathLike[str], status: dict[str, Any]) -> Path
     decision = status["decision"]
     gate = None if decision is None else decision["gate"]
     page = template("status.html.j2").render(
-        headline=_headline(run, decision),
+        headline=_headline(run, decision, status["held"]),
+        held=status["held"],
+        registry=status["registry"],
         good=not run["alarms"] and (decision is None or decision["outcome"] != "refused"),
         run=run,
         decision=decision,
@@ -67,16 +69,19 @@ def _moment(text: str) -> str:
     return text[:16].replace("T", " ")
 
 
-def _headline(run: dict[str, Any], decision: dict[str, Any] | None) -> str:
+def _headline(run: dict[str, Any], decision: dict[str, Any] | None, held: str | None) -> str:
     version = f"version {run['version']}" if run["version"] else "no version"
     said = {
         "published": f"Version {run['version']} was published" + (" by force." if run["forced"] else "."),
         "nothing new": f"Nothing new: {version} is served.",
         "waiting": f"Too few periods to judge a model by: {version} is served.",
         "refused": f"The gate refused a new model: {version} stays.",
+        "held": f"Nothing was published: {version} stays.",
     }[run["outcome"]]
     if run["outcome"] == "nothing new" and decision is not None and decision["outcome"] == "refused":
         said += " The gate refused the last new model."
+    if held:
+        said += f" It is {held}."
     number = len(run["alarms"])
     if number:
         said += f" {'One new alarm' if number == 1 else f'{number} new alarms'}: {run['alarms'][0]['advice']}."

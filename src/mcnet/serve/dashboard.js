@@ -166,7 +166,8 @@ function showSummary() {
   document.title = `${state.name}: version ${s.version}`;
   at("summary").textContent = `Version ${s.version} serves (${s.method}, ${what})` + (alarms ? `; ${alarms} ${alarms > 1 ? "alarms" : "alarm"}` : "");
   const notices = [];
-  if (state.refused) notices.push(make("p", { class: "notice" }, `Version ${state.current} was refused, and version ${s.version} serves on: ${state.refused.reason}`));
+  if (state.refused) notices.push(make("p", { class: "notice" }, `${state.current ? "Version " + state.current : "The current version of the registry"} was refused, and version ${s.version} serves on: ${state.refused.reason}`));
+  if (state.held) notices.push(make("p", { class: "notice warn", id: "held" }, `Version ${state.current} is ${state.held}. Updates publish nothing until it is released, or the latest version is promoted.`));
   if (state.journal && state.journal.problem) notices.push(make("p", { class: "notice warn" }, state.journal.problem));
   fill("notices", ...notices);
 }
@@ -187,7 +188,8 @@ function showMonitor() {
 
 function showVersions() {
   at("change-text").textContent = state.may_change ? "" : "The service was started without a token, so nothing can be changed here.";
-  at("rollback").disabled = !state.may_change;
+  at("rollback").disabled = at("release").disabled = !state.may_change;
+  at("release").hidden = !state.held;
   fill("version-rows", ...state.versions.map((v) => {
     const current = v.version === state.served.version;
     const button = make("button", { type: "button", "data-version": v.version, "aria-label": `Promote version ${v.version}` }, "Promote");
@@ -252,7 +254,8 @@ function confirmChange(title, text, target) {
   at(at("token").value ? "note" : "token").focus();
 }
 at("cancel").addEventListener("click", () => at("confirm").close());
-at("rollback").addEventListener("click", () => confirmChange("Roll back?", `The version that was current before ${state.current} serves again.`, "rollback"));
+at("rollback").addEventListener("click", () => confirmChange("Roll back?", `The version that was current before ${state.current} serves again, and is held: updates publish nothing until it is released.`, "rollback"));
+at("release").addEventListener("click", () => confirmChange("Release?", `Version ${state.current} stays until the next update publishes another one.`, "release"));
 at("confirm-form").addEventListener("submit", async (event) => {
   event.preventDefault();
   at("go").disabled = true;

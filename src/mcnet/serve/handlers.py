@@ -1,6 +1,7 @@
 """What answers each route: thin functions from a request to an answer."""
 
 import asyncio
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -58,6 +59,7 @@ class Handlers:
             Route("GET", "/versions", "versions", self.list_versions),
             Route("POST", "/versions/{version}/promote", "versions", self.promote, changes=True),
             Route("POST", "/rollback", "versions", self.rollback, changes=True),
+            Route("POST", "/release", "versions", self.release, changes=True),
             Route("POST", "/reload", "versions", self.reload, changes=True),
             Route("GET", "/", "dashboard", self.dashboard),
             Route("GET", "/docs", "dashboard", self.docs),
@@ -132,7 +134,9 @@ class Handlers:
             }
             for version in registry.versions
         ]
-        return {"current": registry.current.name, "served": served, "versions": listed}
+        held = registry.held
+        told = None if held is None else asdict(held)
+        return {"current": registry.current.name, "served": served, "held": told, "versions": listed}
 
     async def promote(self, request: Request) -> Response:
         """Make a version the current one, everywhere."""
@@ -152,6 +156,11 @@ class Handlers:
             raise Problem(409, str(error)) from None
         return await self._moved(chosen.name)
 
+    async def release(self, request: Request) -> Response:
+        """Let updates publish again."""
+        await asyncio.to_thread(self.versions.registry.release, _note(request))
+        return await self._moved(None)
+
     async def _known(self, name: str) -> None:
         """Refuse the name of a version that is not in the registry."""
         try:
@@ -170,7 +179,8 @@ class Handlers:
         if refused is not None:
             said = f"the current version of the registry was refused, and {self.versions.current.name} serves on: "
             raise Problem(409, said + refused["reason"])
-        return Response.json({"version": wanted or self.versions.current.name, "workers": served})
+        held = await asyncio.to_thread(lambda: self.versions.registry.held is not None)
+        return Response.json({"version": wanted or self.versions.current.name, "workers": served, "held": held})
 
     # -- for people -----------------------------------------------------------------------------------------------
 

@@ -56,6 +56,7 @@ def metrics_text(board: Board, versions: ServedVersions, status: dict[str, Any] 
     one("mcnet_model_version", "gauge", "The version served.", served.version.number)
     one("mcnet_model_versions_served", "gauge", "Different versions served by the workers now.", len(distinct))
     one("mcnet_model_age_seconds", "gauge", "Time since the served version was added.", _age(served.version.added))
+    one("mcnet_model_held", "gauge", "1 while the current version is held and updates publish nothing.", versions.held)
     one("mcnet_reloads_total", "counter", "Versions loaded in place of another, in all workers.", total["reloads"])
     one(
         "mcnet_reload_failures_total",

@@ -61,12 +61,16 @@ _SCHEMAS: dict[str, Schema] = {
         known={"type": "boolean"},
     ),
     "Moved": _object(
-        ["version", "workers"], version={"type": "string"}, workers={"type": "array", "items": {"type": "string"}}
+        ["version", "workers", "held"],
+        version={"type": "string"},
+        workers={"type": "array", "items": {"type": "string"}},
+        held={"type": "boolean"},
     ),
     "Versions": _object(
-        ["current", "served", "versions"],
+        ["current", "served", "held", "versions"],
         current={"type": "string"},
         served={"type": "string"},
+        held={"type": ["object", "null"]},
         versions={"type": "array", "items": {"type": "object"}},
     ),
     "Inference": _object(
@@ -204,7 +208,8 @@ def describe() -> Schema:
         "/versions/{version}/promote": {
             "post": _route(
                 "Serve another version",
-                "Make a version the current one. Answered when every worker serves it.",
+                "Make a version the current one. Answered when every worker serves it. A version that is not the "
+                "latest is held, as after a rollback.",
                 _answer("What each worker serves.", "Moved"),
                 parameters=(_VERSION, _NOTE),
                 changes=True,
@@ -214,11 +219,23 @@ def describe() -> Schema:
         "/rollback": {
             "post": _route(
                 "Go back",
-                "Make the version current that was current before.",
+                "Make the version current that was current before, and hold it: updates publish nothing until it is "
+                "released, or the latest version is promoted.",
                 _answer("What each worker serves.", "Moved"),
                 parameters=(_NOTE,),
                 changes=True,
                 example="curl -X POST -H 'Authorization: Bearer TOKEN' URL/rollback",
+            )
+        },
+        "/release": {
+            "post": _route(
+                "Let updates publish again",
+                "End the hold that a rollback, or the promotion of an older version, has set. The current version "
+                "stays until an update publishes another one.",
+                _answer("What each worker serves.", "Moved"),
+                parameters=(_NOTE,),
+                changes=True,
+                example="curl -X POST -H 'Authorization: Bearer TOKEN' URL/release",
             )
         },
         "/reload": {

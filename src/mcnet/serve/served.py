@@ -10,7 +10,8 @@ from mcnet.data.contexts import ANY
 from mcnet.data.fields import FieldColumn
 from mcnet.errors import FileFormatError
 from mcnet.model.model import CalibrationModel
-from mcnet.versions.registry import Registry, Version
+from mcnet.versions.registry import Registry
+from mcnet.versions.version import Version
 
 __all__ = ["Served", "load_served"]
 

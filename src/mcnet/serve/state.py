@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import defaultdict
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -50,13 +51,9 @@ class State:
 
     def document(self) -> dict[str, Any]:
         """Return the state as JSON-able values."""
-        served, registry = self._versions.current, self._versions.registry
+        served = self._versions.current
         total, living = self._board.total(), self._board.living()
         status = self._loop.read() or {}
-        versions = [
-            {"version": v.name, "added": v.added, "method": v.method, "rows": v.rows, "note": v.note}
-            for v in reversed(registry.versions[-_VERSIONS:])
-        ]
         return {
             "time": time.time(),
             "mcnet": __version__,
@@ -64,10 +61,8 @@ class State:
             "may_change": self._settings.token_digest is not None,
             "served": _about(served),
             "refused": self._versions.refused,
-            "current": registry.current.name,
+            **self._registry(),
             "workers": [str(int(each["version"])) for each in living],
-            "versions": versions,
-            "events": list(reversed(registry.history()[-_EVENTS:])),
             "traffic": _traffic(total),
             "feedback": {"rows": total["feedback_rows"], "known": total["feedback_known"]},
             "journal": self._periods(served),
@@ -75,6 +70,20 @@ class State:
             "alarms": (status.get("alarms") or [])[:_ALARMS],
             "last_run": _last_run(status),
         }
+
+    def _registry(self) -> dict[str, Any]:
+        """Return what the registry tells, as far as it can be read: `refused` says why a version is not served."""
+        registry = self._versions.registry
+        found: dict[str, Any] = {"current": None, "held": None, "versions": []}
+        with suppress(McnetError):
+            found["versions"] = [
+                {"version": v.name, "added": v.added, "method": v.method, "rows": v.rows, "note": v.note}
+                for v in reversed(registry.versions[-_VERSIONS:])
+            ]
+        with suppress(McnetError):
+            held = registry.held
+            found |= {"current": registry.current.name, "held": None if held is None else str(held)}
+        return found | {"events": list(reversed(registry.history(_EVENTS)))}
 
     def _periods(self, served: Served) -> dict[str, Any] | None:
         """Return the last periods of the journal, and the PCOC of the served version in each."""

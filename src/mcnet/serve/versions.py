@@ -52,6 +52,14 @@ class ServedVersions:
         board.own["version"] = self.current.version.number
         board.own["looked_at"] = time.monotonic()
 
+    @property
+    def held(self) -> bool:
+        """Whether updates must leave the current version as it is; False, too, where the pointer cannot be read."""
+        try:
+            return self.registry.held is not None
+        except McnetError:
+            return False
+
     def _read_pointer(self) -> bytes:
         try:
             return (self.registry.path / "current.json").read_bytes()

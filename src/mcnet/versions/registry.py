@@ -1,60 +1,25 @@
 """The registry: a folder of immutable model versions and a pointer to the one that is served."""
 
-import hashlib
 import json
-import os
-import shutil
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from mcnet._shared.atomic_files import flush, whole_file
+from mcnet._shared.atomic_files import whole_file
 from mcnet._shared.file_lock import exclusive_lock
-from mcnet._shared.json_lines import append_json_line, read_json_lines
+from mcnet._shared.json_lines import append_json_line, last_json_lines, read_json_lines
 from mcnet.errors import FileFormatError, InputError
-from mcnet.model.file import load, save_model
 from mcnet.model.model import CalibrationModel
+from mcnet.versions.pointer import Hold, Pointer
+from mcnet.versions.store import VersionStore
+from mcnet.versions.version import Version, now
 
-__all__ = ["Registry", "Version"]
+__all__ = ["Registry"]
 
 _FORMAT = "mcnet registry"
-_MODEL, _ABOUT, _CURRENT, _HISTORY = "model.json", "about.json", "current.json", "history.jsonl"
-
-
-@dataclass(frozen=True)
-class Version:
-    """One immutable version of a model.
-
-    Attributes
-    ----------
-    number : counts up from 1.
-    method, fields, rows : what the model was fitted with, and on how many rows.
-    note : what was said when it was added.
-    """
-
-    number: int
-    added: str
-    """When, in UTC."""
-    digest: str
-    """SHA-256 of the model file."""
-    method: str
-    fields: tuple[str, ...]
-    rows: int | None
-    note: str = ""
-    fitted_until: str | None = None
-    """The last period that the model was fitted on, if it tells."""
-    rows_digest: str | None = None
-    """A digest of the journal that the model was fitted on, if it tells."""
-
-    @property
-    def name(self) -> str:
-        """Return the name that commands take."""
-        return str(self.number)
+_CURRENT, _HISTORY = "current.json", "history.jsonl"
 
 
 class Registry:
@@ -62,7 +27,7 @@ class Registry:
 
     A version never changes after it was added. The pointer moves by one atomic rename, so a reader always finds one
     whole version, and a process killed at any moment leaves a registry that opens. Every act is a line in
-    `history.jsonl`.
+    `history.jsonl`. Who goes back to an older version holds it: updates publish nothing until the hold is released.
 
     Parameters
     ----------
@@ -79,6 +44,7 @@ class Registry:
     def __init__(self, path: str | PathLike[str]) -> None:
         """Name the folder; nothing is read or written yet."""
         self.path = Path(path)
+        self._store = VersionStore(self.path)
 
     def __repr__(self) -> str:
         return f"Registry({fspath(self.path)!r})"
@@ -102,38 +68,18 @@ class Registry:
         """
         self.create()
         with self._locked():
-            self._remove_leftovers()
-            writing = self.path / f".writing-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-            writing.mkdir()
-            try:
-                if isinstance(model, CalibrationModel):
-                    save_model(model, writing / _MODEL)
-                else:
-                    load(model)  # refuses what is damaged, before anything is copied
-                    shutil.copyfile(model, writing / _MODEL)
-                checked = load(writing / _MODEL)
-                digest = hashlib.sha256((writing / _MODEL).read_bytes()).hexdigest()
-                latest = self._latest()
-                if latest is not None and latest.digest == digest:
-                    version = latest
-                else:
-                    version = _described(1 + (0 if latest is None else latest.number), digest, checked, note)
-                    (writing / _ABOUT).write_text(json.dumps(asdict(version), indent=1), encoding="utf-8")
-                    flush(writing / _MODEL)
-                    flush(writing / _ABOUT)
-                    flush(writing)
-                    writing.rename(self._folder(version.number))
-                    flush(self.path / "versions")
-                    self._record("added", version.number, note=note)
-            finally:
-                shutil.rmtree(writing, ignore_errors=True)
-            if not self._stack():  # the first one, or a process was killed before it could point to it
-                self._point([version.number])
+            version, new = self._store.put(model, note)
+            if new:
+                self._record("added", version.number, note=note)
+            if self._pointer().current is None:  # the first one, or a process was killed before it could point to it
+                self._point(Pointer((version.number,)))
                 self._record("promoted", version.number, note="the first version")
         return version
 
     def promote(self, version: int | str, note: str = "") -> Version:
         """Make a version, or the "latest", the current one.
+
+        The newest version is free to be replaced by the next update; an older one is held.
 
         Parameters
         ----------
@@ -148,15 +94,44 @@ class Registry:
         with self._locked():
             chosen = self.version(version)
             self.load(chosen.number)  # a version that cannot be served is never pointed to
-            stack = self._stack()
-            if stack and stack[-1] == chosen.number:
-                return chosen
-            self._point([*stack, chosen.number])
-            self._record("promoted", chosen.number, note=note)
+            try:
+                pointer = self._pointer()
+            except FileFormatError:
+                pointer = Pointer()  # damaged: it is written anew
+            newest = self._store.numbers()[-1]
+            held = pointer.held
+            if chosen.number == newest:
+                held = None
+            elif chosen.number != pointer.current:
+                held = Hold(now(), f"version {chosen.name} was promoted, older than version {newest}", note)
+            moved = pointer.promoted(chosen.number, held)
+            if moved != pointer:
+                self._point(moved)
+                event = "released" if chosen.number == pointer.current else "promoted"
+                self._record(event, chosen.number, note=note)
         return chosen
 
+    def publish(self, version: Version, note: str = "", *, after: Version | None) -> bool:
+        """Make a version current, unless somebody has held or moved the pointer meanwhile; tell whether it is.
+
+        Parameters
+        ----------
+        version : the version to publish.
+        note : words for the history.
+        after : what was current when it was decided to publish; None if nothing was.
+        """
+        self._require()
+        with self._locked():
+            pointer = self._pointer()
+            if pointer.held is not None or pointer.current != (None if after is None else after.number):
+                return False
+            self.load(version.number)
+            self._point(pointer.promoted(version.number, None))
+            self._record("promoted", version.number, note=note)
+        return True
+
     def rollback(self, note: str = "") -> Version:
-        """Make the version that was current before the current one.
+        """Make the version that was current before the current one, and hold it there.
 
         Parameters
         ----------
@@ -168,14 +143,53 @@ class Registry:
         """
         self._require()
         with self._locked():
-            stack = self._stack()
-            if len(stack) < 2:
+            pointer = self._pointer()
+            if len(pointer.versions) < 2:
                 raise InputError(f"no version of {self.path} was current before this one; promote one by number")
-            chosen = self.version(stack[-2])
+            chosen = self.version(pointer.versions[-2])
             self.load(chosen.number)
-            self._point(stack[:-1])
-            self._record("rolled back", chosen.number, note=note, was=stack[-1])
+            self._point(pointer.rolled_back(note))
+            self._record("rolled back", chosen.number, note=note, was=pointer.current)
         return chosen
+
+    def hold(self, note: str = "") -> Hold:
+        """Keep the current version: updates publish nothing until `release`, or until the latest is promoted.
+
+        Parameters
+        ----------
+        note : words for the history, and for whoever wonders.
+
+        Returns
+        -------
+        Hold : since when and why it is held; an earlier hold stays as it is.
+        """
+        self._require()
+        with self._locked():
+            current, pointer = self.current, self._pointer()
+            if pointer.held is not None:
+                return pointer.held
+            held = Hold(now(), f"version {current.name} was held", note)
+            self._point(pointer.with_hold(held))
+            self._record("held", current.number, note=note)
+        return held
+
+    def release(self, note: str = "") -> bool:
+        """Let updates publish again; tell whether the current version was held.
+
+        A version that was rolled back from does not come back by this: the next one is made of newer rows.
+
+        Parameters
+        ----------
+        note : words for the history.
+        """
+        self._require()
+        with self._locked():
+            pointer = self._pointer()
+            if pointer.held is None:
+                return False
+            self._point(pointer.with_hold(None))
+            self._record("released", pointer.current, note=note)
+        return True
 
     def record(self, event: str, version: int | None = None, **details: Any) -> None:
         """Add a line to the history, such as why a version was not published.
@@ -195,24 +209,34 @@ class Registry:
     @property
     def versions(self) -> list[Version]:
         """Return every version, oldest first."""
-        if not (self.path / "versions").is_dir():
-            return []
-        return [self._read(number) for number in self._numbers()]
+        return [self._store.read(number) for number in self._store.numbers()]
 
     @property
     def promoted(self) -> list[Version]:
         """Return the versions that were current one after the other, the current one last; at most the last 100."""
         self._require()
-        return [self._read(number) for number in self._stack()]
+        return [self._store.read(number) for number in self._pointer().versions]
 
     @property
     def current(self) -> Version:
         """Return the version that is served."""
         self._require()
-        stack = self._stack()
-        if not stack:
+        number = self._pointer().current
+        if number is None:
             raise InputError(f"no version of {self.path} is current; promote one")
-        return self._read(stack[-1])
+        return self._store.read(number)
+
+    @property
+    def held(self) -> Hold | None:
+        """Return why updates must leave the current version as it is; None if they need not."""
+        self._require()
+        return self._pointer().held
+
+    @property
+    def withdrawn(self) -> tuple[int, ...]:
+        """Return the numbers of versions that were rolled back from, and not promoted since."""
+        self._require()
+        return self._pointer().withdrawn
 
     def version(self, name: int | str) -> Version:
         """Return a version by its number, or the "latest" or the "current" one.
@@ -241,7 +265,7 @@ class Registry:
         ----------
         version : its number, "latest" or "current".
         """
-        return self._folder(self.version(version).number) / _MODEL
+        return self._store.model_file(self.version(version).number)
 
     def load(self, version: int | str = "current") -> CalibrationModel:
         """Load the model of a version, checked against the digest that it was added with.
@@ -254,67 +278,28 @@ class Registry:
         -------
         CalibrationModel : the model.
         """
-        chosen = self.version(version)
-        path = self._folder(chosen.number) / _MODEL
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise FileFormatError(f"{path} cannot be read ({error}); promote another version") from None
-        if hashlib.sha256(content).hexdigest() != chosen.digest:
-            raise FileFormatError(f"{path} was altered after it was added; promote another version")
-        return load(path)
+        return self._store.load(self.version(version))
 
-    def history(self) -> list[dict[str, Any]]:
-        """Return what was done, oldest first."""
+    def history(self, last: int | None = None) -> list[dict[str, Any]]:
+        """Return what was done, oldest first.
+
+        Parameters
+        ----------
+        last : how many lines, the latest; all if None.
+        """
         path = self.path / _HISTORY
-        return read_json_lines(path)
+        return read_json_lines(path) if last is None else last_json_lines(path, last)
 
     # -- files ----------------------------------------------------------------------------------------------------
 
-    def _remove_leftovers(self) -> None:
-        """Delete what writers that were killed have left; nobody else writes while the lock is held."""
-        for path in self.path.glob(".writing-*"):
-            shutil.rmtree(path, ignore_errors=True)
+    def _pointer(self) -> Pointer:
+        return Pointer.read(self.path / _CURRENT)
 
-    def _numbers(self) -> list[int]:
-        return sorted(int(path.name) for path in (self.path / "versions").iterdir() if path.name.isdigit())
-
-    def _latest(self) -> Version | None:
-        numbers = self._numbers()
-        return self._read(numbers[-1]) if numbers else None
-
-    def _folder(self, number: int) -> Path:
-        return self.path / "versions" / f"{number:06d}"
-
-    def _read(self, number: int) -> Version:
-        folder = self._folder(number)
-        try:
-            if folder.is_symlink() or (folder / _MODEL).is_symlink():
-                raise FileFormatError(f"{folder} is a link; versions are folders of the registry itself")
-            document = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
-            version = Version(**{**document, "fields": tuple(document["fields"])})
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise FileFormatError(f"{folder} is not a version that can be read ({error})") from None
-        if version.number != number:
-            raise FileFormatError(f"{folder} says that it is version {version.number}; it was moved or altered")
-        return version
-
-    def _stack(self) -> list[int]:
-        path = self.path / _CURRENT
-        if not path.is_file():
-            return []
-        try:
-            return [int(number) for number in json.loads(path.read_text(encoding="utf-8"))["versions"]]
-        except (ValueError, KeyError, TypeError) as error:
-            raise FileFormatError(f"{path} cannot be read ({error}); promote a version to write it anew") from None
-
-    def _point(self, stack: list[int]) -> None:
-        """Write the pointer: the current version last, those it followed before it."""
-        with whole_file(self.path / _CURRENT) as part:
-            part.write_text(json.dumps({"versions": stack[-100:], "since": _now()}), encoding="utf-8")
+    def _point(self, pointer: Pointer) -> None:
+        pointer.write(self.path / _CURRENT)
 
     def _record(self, event: str, version: int | None, **details: Any) -> None:
-        line = {"time": _now(), "event": event, "version": version} | {k: v for k, v in details.items() if v != ""}
+        line = {"time": now(), "event": event, "version": version} | {k: v for k, v in details.items() if v != ""}
         append_json_line(self.path / _HISTORY, line)
 
     @contextmanager
@@ -329,7 +314,7 @@ class Registry:
         if not (self.path / "registry.json").is_file():
             if self.path.is_dir() and any(not path.name.startswith(".") for path in self.path.iterdir()):
                 raise InputError(f"the folder {self.path} holds other things and is not a registry; name a new folder")
-            (self.path / "versions").mkdir(parents=True, exist_ok=True)
+            self._store.path.mkdir(parents=True, exist_ok=True)
             with whole_file(self.path / "registry.json") as part:
                 part.write_text(json.dumps({"format": _FORMAT, "version": 1}) + "\n", encoding="utf-8")
         self._require()
@@ -345,24 +330,3 @@ class Registry:
             fine = False
         if not fine:
             raise FileFormatError(f"{marker} does not describe a registry that this mcnet can read")
-
-
-def _described(number: int, digest: str, model: CalibrationModel, note: str) -> Version:
-    told = model.provenance
-    periods = told.get("fitted_periods") or {}
-    until, rows = periods.get("last") or told.get("last_period"), told.get("journal_digest")
-    return Version(
-        number,
-        _now(),
-        digest,
-        model.method,
-        model.fields,
-        told.get("rows"),
-        note,
-        until if isinstance(until, str) else None,
-        rows if isinstance(rows, str) else None,
-    )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,90 @@
+"""The pointer of a registry: which version is served, which ones it followed, and whether updates may move it."""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from mcnet._shared.atomic_files import flush, whole_file
+from mcnet.errors import FileFormatError
+from mcnet.versions.version import now
+
+__all__ = ["Hold", "Pointer"]
+
+MOST_REMEMBERED = 100
+"""Versions that were current before, or were rolled back from; older ones are forgotten."""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Why updates must leave the current version as it is: somebody went back to it, or asked for it."""
+
+    since: str
+    """When, in UTC."""
+    reason: str
+    """What was done, such as "rolled back from version 8"."""
+    note: str = ""
+    """What was said when it was done."""
+
+    def __str__(self) -> str:
+        said = f" ({self.note})" if self.note else ""
+        return f"held since {self.since[:16].replace('T', ' ')} UTC: {self.reason}{said}"
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """One state of the pointer; a change makes another one."""
+
+    versions: tuple[int, ...] = ()
+    """The versions that were current one after the other, the current one last."""
+    held: Hold | None = None
+    withdrawn: tuple[int, ...] = ()
+    """Versions that were rolled back from, and not promoted since."""
+
+    @property
+    def current(self) -> int | None:
+        """The number of the current version; None before the first one."""
+        return self.versions[-1] if self.versions else None
+
+    def promoted(self, number: int, held: Hold | None) -> "Pointer":
+        """Return the pointer after a promotion."""
+        versions = self.versions if self.current == number else (*self.versions, number)
+        return Pointer(versions, held, tuple(other for other in self.withdrawn if other != number))
+
+    def rolled_back(self, note: str) -> "Pointer":
+        """Return the pointer after a rollback, which holds the version that it leads to."""
+        left = self.versions[-1]
+        hold = Hold(now(), f"rolled back from version {left}", note)
+        return Pointer(self.versions[:-1], hold, (*(other for other in self.withdrawn if other != left), left))
+
+    def with_hold(self, held: Hold | None) -> "Pointer":
+        """Return the pointer to the same version, held or not."""
+        return replace(self, held=held)
+
+    @staticmethod
+    def read(path: Path) -> "Pointer":
+        """Read the pointer; there is none before the first version."""
+        if not path.is_file():
+            return Pointer()
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            held = document.get("held")
+            return Pointer(
+                tuple(int(number) for number in document["versions"]),
+                None if held is None else Hold(**held),
+                tuple(int(number) for number in document.get("withdrawn", ())),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FileFormatError(f"{path} cannot be read ({error}); promote a version to write it anew") from None
+
+    def write(self, path: Path) -> None:
+        """Write the pointer by one atomic rename."""
+        document = {
+            "versions": self.versions[-MOST_REMEMBERED:],
+            "since": now(),
+            "held": None if self.held is None else asdict(self.held),
+            "withdrawn": self.withdrawn[-MOST_REMEMBERED:],
+        }
+        with whole_file(path) as part:
+            part.write_text(json.dumps(document), encoding="utf-8")
+            flush(part)
+        flush(path.parent)

@@ -1,0 +1,108 @@
+"""The immutable versions of a registry on disk: one folder each, checked whenever it is read."""
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from dataclasses import asdict
+from os import PathLike
+from pathlib import Path
+
+from mcnet._shared.atomic_files import flush
+from mcnet.errors import FileFormatError
+from mcnet.model.file import load, save_model
+from mcnet.model.model import CalibrationModel
+from mcnet.versions.version import Version, described
+
+__all__ = ["VersionStore"]
+
+_MODEL, _ABOUT, _HIDDEN = "model.json", "about.json", ".writing-"
+
+
+class VersionStore:
+    """The folder `versions` of a registry; whoever adds to it holds the registry's lock.
+
+    Parameters
+    ----------
+    registry : the folder of the registry.
+    """
+
+    def __init__(self, registry: Path) -> None:
+        self._registry = registry
+        self.path = registry / "versions"
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all versions, the oldest first."""
+        if not self.path.is_dir():
+            return []
+        return sorted(int(path.name) for path in self.path.iterdir() if path.name.isdigit())
+
+    def latest(self) -> Version | None:
+        """Return the newest version."""
+        numbers = self.numbers()
+        return self.read(numbers[-1]) if numbers else None
+
+    def put(self, model: CalibrationModel | str | PathLike[str], note: str) -> tuple[Version, bool]:
+        """Add a model as a whole, or nothing; tell whether it is a new version, not the newest one again."""
+        self._remove_leftovers()
+        writing = self._registry / f"{_HIDDEN}{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        writing.mkdir()
+        try:
+            if isinstance(model, CalibrationModel):
+                save_model(model, writing / _MODEL)
+            else:
+                load(model)  # refuses what is damaged, before anything is copied
+                shutil.copyfile(model, writing / _MODEL)
+            checked = load(writing / _MODEL)
+            digest = hashlib.sha256((writing / _MODEL).read_bytes()).hexdigest()
+            latest = self.latest()
+            if latest is not None and latest.digest == digest:
+                return latest, False
+            version = described(1 + (0 if latest is None else latest.number), digest, checked, note)
+            (writing / _ABOUT).write_text(json.dumps(asdict(version), indent=1), encoding="utf-8")
+            flush(writing / _MODEL)
+            flush(writing / _ABOUT)
+            flush(writing)
+            writing.rename(self._folder(version.number))
+            flush(self.path)
+            return version, True
+        finally:
+            shutil.rmtree(writing, ignore_errors=True)
+
+    def read(self, number: int) -> Version:
+        """Return what is told of a version."""
+        folder = self._folder(number)
+        try:
+            if folder.is_symlink() or (folder / _MODEL).is_symlink():
+                raise FileFormatError(f"{folder} is a link; versions are folders of the registry itself")
+            document = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
+            version = Version(**{**document, "fields": tuple(document["fields"])})
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise FileFormatError(f"{folder} is not a version that can be read ({error})") from None
+        if version.number != number:
+            raise FileFormatError(f"{folder} says that it is version {version.number}; it was moved or altered")
+        return version
+
+    def model_file(self, number: int) -> Path:
+        """Return the model file of a version."""
+        return self._folder(number) / _MODEL
+
+    def load(self, version: Version) -> CalibrationModel:
+        """Load the model of a version, checked against the digest that it was added with."""
+        path = self.model_file(version.number)
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise FileFormatError(f"{path} cannot be read ({error}); promote another version") from None
+        if hashlib.sha256(content).hexdigest() != version.digest:
+            raise FileFormatError(f"{path} was altered after it was added; promote another version")
+        return load(path)
+
+    def _folder(self, number: int) -> Path:
+        return self.path / f"{number:06d}"
+
+    def _remove_leftovers(self) -> None:
+        """Delete what writers that were killed have left; nobody else writes while the lock is held."""
+        for path in self._registry.glob(f"{_HIDDEN}*"):
+            shutil.rmtree(path, ignore_errors=True)
