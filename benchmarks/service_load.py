@@ -10,6 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.ending import end_with_parent
+
 BODY = b'{"score": [0.1], "field": {"country": ["NL"]}}'
 CONSTANT = """
 class Constant:
@@ -25,7 +27,7 @@ def start_constant(folder: Path, port: int) -> subprocess.Popen[bytes]:
     (folder / "constant_app.py").write_text(CONSTANT)
     words = ["--interface", "rsgi", "--http", "1", "--no-ws", "--log-level", "error", "--port", str(port)]
     command = [sys.executable, "-m", "granian", *words, "constant_app:constant"]
-    return subprocess.Popen(command, cwd=folder)
+    return subprocess.Popen(command, cwd=folder, preexec_fn=end_with_parent())
 
 
 def most_requests(port: int, seconds: int, connections: int = 16) -> float:

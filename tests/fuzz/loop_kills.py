@@ -163,7 +163,7 @@ class Attack:
     def end(self) -> None:
         """Run everything once more to its end: nothing is lost, nothing counts twice, the model is the right one."""
         words = f"update {self.journal} {self.folder}/hour*.parquet --registry {self.registry} --method platt-field"
-        ((code, _),) = self.starter.run([f"{words} {' '.join(COLUMNS)} --max-shift 9"], None)
+        ((code, _),) = self.starter.run([f"{words} {' '.join(COLUMNS)} --max-shift 9 --tolerance 9"], None)
         assert code in ("0", "3"), code
         self.acknowledged = {str(path) for path in self.folder.glob("hour*.parquet")}
         self.check()

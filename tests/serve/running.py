@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.ending import end_with_parent
+
 TOKEN = "a-token-of-tests-0123456789"
 
 
@@ -120,6 +122,7 @@ def begin(registry: Path, folder: Path, *words: str, token: str | None = TOKEN, 
             stderr=log,
             env={**known, "OMP_NUM_THREADS": "1", **environment},
             start_new_session=True,
+            preexec_fn=end_with_parent(),
         )
     return Running(process, port, log_file, token)
 

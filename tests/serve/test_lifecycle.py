@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from tests.serve.running import TOKEN, free_port, running
@@ -54,6 +55,38 @@ def test_metrics_add_up_over_workers_and_survive_one(registry, tmp_path):
         last = samples(service)
         assert last[("mcnet_requests_total", *calibrate)] == 40
         assert last["mcnet_workers",] == 2
+
+
+STARTER = """
+import sys
+from pathlib import Path
+from tests.serve.running import begin
+service = begin(Path(sys.argv[1]), Path(sys.argv[2]), "--workers", "2")
+service.wait_for("all workers", lambda: len(service.workers()) == 2)
+print(service.process.pid, *service.workers(), flush=True)
+input()
+"""
+
+
+def test_all_processes_end_when_whoever_started_them_is_killed(registry, tmp_path):
+    command = [sys.executable, "-c", STARTER, str(registry.path), str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as starter:
+        pids = [int(word) for word in starter.stdout.readline().split()]
+        assert len(pids) == 3
+        starter.kill()
+    until = time.monotonic() + 100.0
+    while any(is_alive(pid) for pid in pids):
+        assert time.monotonic() < until, [pid for pid in pids if is_alive(pid)]
+        time.sleep(0.05)
+    (log,) = tmp_path.glob("log-*.jsonl")
+    assert log.read_text().count("worker left alone") == 2
+
+
+def is_alive(pid):
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
 
 
 def test_requests_in_flight_are_finished_before_the_end(registry, tmp_path):

@@ -1,6 +1,9 @@
 """The service of one worker: reads a request, has it answered, and counts it."""
 
 import asyncio
+import multiprocessing
+import os
+import signal
 import traceback
 from time import perf_counter
 from typing import Any
@@ -18,12 +21,24 @@ from mcnet.serve.versions import ServedVersions
 
 __all__ = ["Service", "make_service"]
 
+_PARENT_SECONDS = 1.0
+"""How often a worker looks whether the process that started it is there."""
+
 _CALIBRATE, _OTHER = ROUTES.index("calibrate"), ROUTES.index("other")
 
 
 def make_service(settings: Settings) -> "Service":
     """Return the service of one worker; called in the worker's process."""
     return Service(settings)
+
+
+async def _end_with_parent() -> None:
+    """End this worker, as a signal would, once the process that started it is gone: nobody else could stop it."""
+    parent = multiprocessing.parent_process()
+    while parent is None or os.getppid() == parent.pid:
+        await asyncio.sleep(_PARENT_SECONDS)
+    log_event("worker left alone", "warning", reason="the process of the service is gone")
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Service:
@@ -43,6 +58,7 @@ class Service:
         self._tasks = [
             loop.create_task(self.versions.follow(self.settings.poll_seconds)),
             loop.create_task(self.bodies.watch()),
+            loop.create_task(_end_with_parent()),
         ]
         log_event("worker started", version=self.versions.current.name)
 
