@@ -1,4 +1,4 @@
-"""The service: requests per second beside the same server answering a constant, bulk, reloads, kills and fuzzing."""
+"""The service: requests per second beside the same server answering a constant, bulk, reloads under load."""
 
 import concurrent.futures
 import contextlib
@@ -11,18 +11,16 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.serve.running import TOKEN, Running, free_port, running
+from tests.serve.running import free_port, running
 
 import mcnet
 from benchmarks import report
-from benchmarks.service_fuzz import ARROW, fuzz
-from benchmarks.service_kills import feedback_kills
+from benchmarks.service_fuzz import ARROW
 from benchmarks.service_load import latencies, most_requests, start_constant
 from mcnet.versions.registry import Registry
 
@@ -70,15 +68,6 @@ def cpu_seconds(root: int) -> float:
         with contextlib.suppress(OSError):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             total += (int(fields[11]) + int(fields[12])) / ticks
-    return total
-
-
-def memory_mb(service: Running) -> float:
-    """Return the resident memory of the workers."""
-    total = 0.0
-    for pid in service.workers():
-        with contextlib.suppress(OSError):
-            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
     return total
 
 
@@ -183,23 +172,6 @@ def reloads(folder: Path, registry: Registry, models: list[Any], requests: int, 
     return ["requests while versions change", said, f"{len(failed)} failed, {len(wrong)} of no version", "0 and 0"]
 
 
-def fuzzed(folder: Path, registry: Registry, number: int) -> list[str]:
-    """Send requests that no client should, and look at the memory meanwhile."""
-    parts, total, memory = 20, Counter[str](), []
-    with running(registry.path, folder, "--journal", str(folder / "fuzzed"), "--timeout", "2") as service:
-        for part in range(parts):
-            total += fuzz(service.port, max(number // parts, 1), TOKEN, seed=part)
-            memory.append(memory_mb(service))
-            print(f"{(part + 1) * number // parts:,} requests: {memory[-1]:.0f} MB", flush=True)
-        errors = len(service.events("unexpected error"))
-        alive = len(service.workers()) == 1 and service.process.poll() is None
-    said = ", ".join(f"{status}: {times:,}" for status, times in sorted(total.items()))
-    half = memory[parts // 2 - 1]
-    found = f"{errors} answers of 5xx, {'no' if alive else 'a'} worker lost, memory {memory[-1] - half:+.0f} MB "
-    found += f"over the second half ({half:.0f} MB)"
-    return [f"{number:,} fuzzed requests", said, found, "no 5xx, memory flat"]
-
-
 def main(full: bool = False) -> None:
     lines: list[list[str]] = []
 
@@ -214,11 +186,9 @@ def main(full: bool = False) -> None:
         told(*throughput(folder, registry, 15 if full else 5, 3 if full else 2))
         told(bulk(folder, registry, models, 20 if full else 8))
         told(reloads(folder, registry, models, *((10_000, 50, 10) if full else (1_000, 10, 2))))
-        told(feedback_kills(folder, Registry(registry.path), 200 if full else 4))
-        told(fuzzed(folder, registry, 100_000 if full else 3_000))
     text = (
         "## Service\n\nOne worker unless said otherwise, client and server on the same machine. The constant is the "
         "same server (granian, RSGI) with an application that always answers the same; the two are measured in turns, "
         f"and the ratio is the median over the turns.\n\n{report.table(['what', 'figure', 'found', 'asked'], lines)}"
     )
-    report.keep("service", text, full, lines)
+    report.keep("service", text, full, {"lines": lines})

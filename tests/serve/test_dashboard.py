@@ -86,6 +86,15 @@ def test_promote_and_roll_back_need_the_token(page):
     browser.run("document.getElementById('go').click()")
     browser.wait("document.documentElement.dataset.served === '1'")
     assert service.calibrate([0.1], {"country": ["NL"]})["version"] == "1"
+    browser.wait("!document.getElementById('release').hidden")
+    shown = browser.run("document.getElementById('held').textContent")
+    assert "Version 1 is held since" in shown
+    assert "rolled back from version 3" in shown
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    browser.run("document.getElementById('release').click()")
+    browser.wait("document.getElementById('confirm').open")
+    browser.run("document.getElementById('go').click()")
+    browser.wait("document.getElementById('held') === null && document.getElementById('release').hidden")
     assert TOKEN not in service.log_file.read_text()
 
 

@@ -38,11 +38,15 @@ def test_a_version_promoted_elsewhere_is_served_by_every_worker(pair, registry_o
 def test_promote_and_rollback_are_answered_when_every_worker_serves_the_version(pair, registry_of):
     for version in ("3", "2", "3"):
         answer = pair.change(f"/versions/{version}/promote?note=why")
-        assert answer.document == {"version": version, "workers": [version, version]}
+        assert answer.document == {"version": version, "workers": [version, version], "held": version == "2"}
         assert served(pair, 10) == {version}
-    assert pair.change("/rollback").document["version"] == "2"
+    assert pair.change("/rollback").document == {"version": "2", "workers": ["2", "2"], "held": True}
     assert registry_of.current.name == "2"
-    assert registry_of.history()[-2]["note"] == "why"
+    assert pair.get("/versions").document["held"]["reason"] == "rolled back from version 3"
+    assert "\nmcnet_model_held 1\n" in pair.get("/metrics").body.decode()
+    assert pair.change("/release?note=looked+at").document == {"version": "2", "workers": ["2", "2"], "held": False}
+    assert (registry_of.held, registry_of.history()[-1]["note"]) == (None, "looked at")
+    assert registry_of.history()[-3]["note"] == "why"
     assert pair.change("/versions/latest/promote").document["version"] == "3"
     assert pair.change("/versions/9/promote").status == 404
 
@@ -65,10 +69,14 @@ def test_a_version_that_cannot_be_served_is_refused_counted_and_reported(registr
         assert "1 serves on" in refused.document["detail"]
         assert str(tmp_path) not in refused.document["detail"]
         model.write_bytes(whole)
-        assert service.change("/reload").document == {"version": "2", "workers": ["2"]}
+        assert service.change("/reload").document == {"version": "2", "workers": ["2"], "held": False}
         (registry.path / "current.json").write_text("{")
         service.wait_for("the pointer", lambda: len(service.events("version refused")) > 2)
         assert service.post("/calibrate", ONE).document["version"] == "2"
+        found = service.get("/status").document
+        assert (found["current"], found["served"]["version"], len(found["versions"])) == (None, "2", 3)
+        assert "cannot be read" in found["refused"]["reason"]
+        assert service.change("/versions/1/promote").document["version"] == "1", "a promotion writes it anew"
 
 
 def test_no_request_fails_while_versions_change(pair, registry_of, models):
@@ -103,7 +111,7 @@ def test_no_request_fails_while_versions_change(pair, registry_of, models):
 def test_without_the_token_nothing_changes(shared, registry, tmp_path):
     own = Registry(shared.log_file.parent / "registry")
     before = (own.path / "history.jsonl").read_bytes()
-    changes = ("/versions/2/promote", "/rollback", "/reload")
+    changes = ("/versions/2/promote", "/rollback", "/release", "/reload")
     for path in changes:
         for token in (None, "", "wrong", TOKEN[:-1], TOKEN + "x", "Bearer " + TOKEN):
             answer = shared.post(path, token=token)

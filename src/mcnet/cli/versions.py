@@ -9,7 +9,8 @@ from mcnet.cli import options
 from mcnet.cli.printing import Printer, table
 
 if TYPE_CHECKING:
-    from mcnet.versions.registry import Registry, Version
+    from mcnet.versions.registry import Registry
+    from mcnet.versions.version import Version
 
 __all__ = ["diff", "versions"]
 

@@ -1,0 +1,81 @@
+"""The service under attack: kill -9 while feedback arrives, requests that no client should send. Nothing is timed."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from tests.serve.running import TOKEN, Running, running
+
+from benchmarks import report
+from benchmarks.service import make_registry
+from benchmarks.service_fuzz import fuzz
+from benchmarks.service_kills import feedback_kills
+from mcnet.versions.registry import Registry
+
+
+def memory_mb(service: Running) -> float:
+    """Return the resident memory of the workers."""
+    total = 0.0
+    for pid in service.workers():
+        with contextlib.suppress(OSError):
+            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return total
+
+
+def fuzzed(folder: Path, registry: Registry, number: int) -> list[str]:
+    """Send requests that no client should, and look at the memory meanwhile."""
+    parts, total, memory = 20, Counter[str](), []
+    with running(registry.path, folder, "--journal", str(folder / "fuzzed"), "--timeout", "2") as service:
+        for part in range(parts):
+            total += fuzz(service.port, max(number // parts, 1), TOKEN, seed=part)
+            memory.append(memory_mb(service))
+            print(f"{(part + 1) * number // parts:,} requests: {memory[-1]:.0f} MB", flush=True)
+        errors = len(service.events("unexpected error"))
+        alive = len(service.workers()) == 1 and service.process.poll() is None
+    said = ", ".join(f"{status}: {times:,}" for status, times in sorted(total.items()))
+    half = memory[parts // 2 - 1]
+    found = f"{errors} answers of 5xx, {'no' if alive else 'a'} worker lost, memory {memory[-1] - half:+.0f} MB "
+    found += f"over the second half ({half:.0f} MB)"
+    return [f"{number:,} fuzzed requests", said, found, "no 5xx, memory flat"]
+
+
+def described(folder: Path, registry: Registry, examples: int) -> list[str]:
+    """Let schemathesis make requests from the OpenAPI page, for every route, and check the answers by it."""
+    checks = "not_a_server_error,response_schema_conformance,content_type_conformance"
+    words = ["--checks", checks, "--phases", "examples,fuzzing", "--max-examples", str(examples), "--no-color"]
+    words += ["-H", f"Authorization: Bearer {TOKEN}"]
+    with running(registry.path, folder, "--journal", str(folder / "described")) as service:
+        command = [sys.executable, "-m", "schemathesis.cli", "run", f"{service.url}/openapi.json", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        asked = sum(
+            int(float(line.rpartition(" ")[2]))
+            for line in service.get("/metrics").body.decode().splitlines()
+            if line.startswith("mcnet_requests_total")
+        )
+        errors = len(service.events("unexpected error"))
+    said = "no answer against the description" if done.returncode == 0 else done.stdout[-500:]
+    return ["requests made from the OpenAPI page (schemathesis)", f"{asked:,}", f"{errors} answers of 5xx, {said}", "0"]
+
+
+def main(full: bool = False) -> None:
+    lines: list[list[str]] = []
+    with tempfile.TemporaryDirectory(prefix="mcnet-benchmark-") as name:
+        folder = Path(name)
+        registry, _ = make_registry(folder)
+        for line in (
+            fuzzed(folder, registry, 100_000 if full else 3_000),
+            feedback_kills(folder, registry, 200 if full else 4),
+            described(folder, registry, 300 if full else 5),
+        ):
+            print("  ".join(line), flush=True)
+            lines.append(line)
+    text = (
+        "## Service under attack\n\nFuzzed requests have wrong types, damaged JSON and Arrow, random bytes, huge "
+        "bodies and slow clients, all on one worker. A client whose feedback was not answered sends it again under the same "
+        f"key.\n\n{report.table(['what', 'figure', 'found', 'asked'], lines)}"
+    )
+    report.keep("service_attacks", text, full, {"lines": lines})
