@@ -75,7 +75,7 @@ def main(full: bool = False) -> None:
             lines.append(line)
     text = (
         "## Service under attack\n\nFuzzed requests have wrong types, damaged JSON and Arrow, random bytes, huge "
-        "bodies and slow clients, all on one worker. A client whose feedback was not answered sends it again under the same "
-        f"key.\n\n{report.table(['what', 'figure', 'found', 'asked'], lines)}"
+        "bodies and slow clients, all on one worker. A client whose feedback was not answered sends it again "
+        f"under the same key.\n\n{report.table(['what', 'figure', 'found', 'asked'], lines)}"
     )
     report.keep("service_attacks", text, full, {"lines": lines})

@@ -75,6 +75,7 @@ def test_the_unit_of_systemd_publishes(home):
 
 
 def test_the_tasks_of_airflow_publish_and_export(home, monkeypatch, tmp_path):
+    # Airflow itself is not installed here: stand-ins read the file, and its commands are run as Airflow runs them.
     tasks = []
 
     class Operator:
