@@ -12,6 +12,7 @@ import mcnet
 from mcnet.calibrators.platt_field import PlattField
 from mcnet.errors import BusyError, InputError
 from mcnet.loop.folder import LoopFolder
+from mcnet.sketch.sketch import Sketch
 
 
 def last_run(registry):
@@ -217,3 +218,21 @@ def test_a_run_that_was_cut_off_is_completed_by_the_next(add_days, registry, mon
     assert (done.outcome, done.version, done.replaced) == ("published", "2", "1")
     assert len(mcnet.Registry(registry).versions) == 2
     assert mcnet.update(journal, registry).outcome == "nothing new"
+
+
+def test_a_day_of_wrong_labels_makes_the_candidate_worse_and_the_gate_says_so(add_days, registry):
+    mcnet.update(add_days(1, 6), registry, method="platt-field")
+    wrong = day_rows(7)
+    label = np.random.default_rng(1).permutation(wrong["click"].to_numpy())  # as many clicks, on other rows
+    sketch = Sketch.from_rows(wrong["pctr"], label, field={"country": wrong["country"]}, resolution=64)
+    add_days(8, 7).add(sketch, day_name(7), source="wrong")
+    # No run came before the labels were right again: what the tracker forecast for these days was spoilt by day 7.
+    done = mcnet.update(add_days(8, 14), registry, method="platt-field")
+    assert (done.outcome, done.version) == ("refused", "1")
+    found = done.verdict.comparison
+    assert (found.other, found.first, found.last, found.periods) == ("version 1", day_name(8), day_name(14), 7)
+    assert 0.0 < found.low < found.difference < found.high
+    assert "beside version 1 (" in done.reason
+    assert ": worse) on 7 periods that neither was fitted on" in done.reason
+    assert mcnet.Registry(registry).history()[-1]["reason"] == done.reason
+    assert mcnet.update(registry=registry, journal=add_days(9, 8), method="platt-field", tolerance=0.01).version == "2"

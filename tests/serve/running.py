@@ -121,7 +121,7 @@ def begin(registry: Path, folder: Path, *words: str, token: str | None = TOKEN, 
             stdout=log,
             stderr=log,
             env={**known, "OMP_NUM_THREADS": "1", **environment},
-            start_new_session=True,
+            process_group=0,  # so that all its processes can be ended at once
             preexec_fn=end_with_parent(),
         )
     return Running(process, port, log_file, token)
