@@ -21,7 +21,7 @@ from tests.serve.running import free_port, running
 import mcnet
 from benchmarks import report
 from benchmarks.service_fuzz import ARROW
-from benchmarks.service_load import latencies, most_requests, start_constant
+from benchmarks.service_load import most_requests, start_constant, tail_latency
 from mcnet.versions.registry import Registry
 
 COUNTRIES = ["NL", "FR", "US", "DE"]
@@ -83,7 +83,7 @@ def throughput(folder: Path, registry: Registry, rounds: int, seconds: int) -> l
         half = statistics.median(rates["service"]) / 2.0
         for _ in range(rounds):
             for name in ports:
-                late[name].append(float(np.quantile(latencies(ports[name], half, seconds), 0.99)))
+                late[name].append(tail_latency(ports[name], half, seconds))
     ratios = [ours / theirs for ours, theirs in zip(rates["service"], rates["constant"], strict=True)]
     slower = [ours / theirs for ours, theirs in zip(late["service"], late["constant"], strict=True)]
     middle = {name: statistics.median(found) for name, found in (rates | {}).items()}

@@ -1,7 +1,6 @@
 """Load on a service: as much as it takes (wrk), or at a fixed rate, with the time that each answer took."""
 
 import asyncio
-import json
 import re
 import shutil
 import subprocess
@@ -45,15 +44,14 @@ def most_requests(port: int, seconds: int, connections: int = 16) -> float:
     return float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])  # type: ignore[index]
 
 
-def latencies(port: int, rate: float, seconds: float, connections: int = 16) -> list[float]:
-    """Return the time to each answer when requests are due at a fixed rate, from a process of its own.
+def tail_latency(port: int, rate: float, seconds: float, connections: int = 16) -> float:
+    """Return the time within which 99 % of the answers come when requests are due at a fixed rate.
 
     A request that had to wait for its turn counts from when it was due: a server that stalls is not spared.
     """
     words = [str(port), str(rate), str(seconds), str(connections)]
-    done = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, check=True)
-    found: list[float] = json.loads(done.stdout)
-    return found
+    command = [sys.executable, "-m", "benchmarks.service_load", *words]  # a process of its own
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 async def _send(port: int, rate: float, seconds: float, connections: int) -> list[float]:
@@ -89,4 +87,5 @@ if __name__ == "__main__":
         run = uvloop.run
     except ImportError:
         run = asyncio.run
-    print(json.dumps(run(_send(port, rate, seconds, connections))))
+    times = sorted(run(_send(port, rate, seconds, connections)))
+    print(times[int(0.99 * (len(times) - 1))])
