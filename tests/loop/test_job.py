@@ -89,7 +89,7 @@ def test_a_jump_is_refused_by_max_shift_and_published_by_force(add_days, registr
     journal = add_days(7, 7, ratio=0.05, rows=40_000)  # as if most labels were lost on their way
     done = mcnet.update(journal, registry, max_shift=0.2)
     assert (done.outcome, done.version) == ("refused", "1")
-    assert "no more than 20% is allowed (--max-shift)" in done.reason
+    assert "; allowed is -16.7% to +20.0% (--max-shift)" in done.reason
     assert mcnet.Registry(registry).history()[-1]["event"] == "refused"
     assert mcnet.load(registry / "loop" / "refused.json").fields == ("country",)
     assert mcnet.update(journal, registry, max_shift=0.2).outcome == "nothing new", "the same is not judged twice"

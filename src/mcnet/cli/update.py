@@ -163,7 +163,8 @@ def _lines(done: "Update") -> list[str]:
     known = f" ({done.added.unchanged:,} files unchanged)" if done.added.unchanged else ""
     lines = [f"rows       {done.added.rows:,} new{known}"]
     if done.until is not None:
-        lines.append(f"learnt     {len(done.learnt):,} periods, until {done.until}")
+        number = len(done.learnt)
+        lines.append(f"learnt     {number:,} {'period' if number == 1 else 'periods'}, until {done.until}")
     served = f"version {done.version} is served" if done.version else "no version is served yet"
     followed = f", after {done.replaced}" if done.replaced else ""
     lines.append(f"outcome    {done.outcome}: {served}{followed}")

@@ -159,7 +159,8 @@ class Gate:
             said = f"the mean probability of {shift.where} moves by {shift.largest:+.1%}"
             notes.append(said)
             if shift.size > self.max_shift:
-                problems.append(f"{said}, and no more than {self.max_shift:.0%} is allowed (--max-shift)")
+                least = 1.0 / (1.0 + self.max_shift) - 1.0
+                problems.append(f"{said}; allowed is {least:+.1%} to {self.max_shift:+.1%} (--max-shift)")
         return Verdict(tuple(problems), "", comparison, shift, tuple(notes))
 
     def _comparison(

@@ -119,6 +119,10 @@ class Registry:
         version : the version to publish.
         note : words for the history.
         after : what was current when it was decided to publish; None if nothing was.
+
+        Returns
+        -------
+        bool : whether the version is current now.
         """
         self._require()
         with self._locked():
@@ -181,6 +185,10 @@ class Registry:
         Parameters
         ----------
         note : words for the history.
+
+        Returns
+        -------
+        bool : whether there was a hold.
         """
         self._require()
         with self._locked():
