@@ -51,7 +51,10 @@ def test_performance_speaks_of_significance_from_two_seeds_on(tmp_path, seeds):
     methods["MCNet-Field, literal"] = [trial(violations=7.0) for _ in range(seeds)]
     runs = {how: {"CTR (AliExpress)": methods} for how in (performance.STILL, performance.MOVED)}
     text = performance._finding(runs, settings)
-    assert "BayesMCNet has the lowest log-loss on 1 of 1 tasks and is nearest to the truth on 1" in text
+    assert "Lowest log-loss: BayesMCNet on CTR (AliExpress). Nearest to the truth: BayesMCNet on CTR" in text
+    assert "of 1 tasks: MCNet-None, literal on 0" in text
+    assert "BayesMCNet on 1" in text
+    assert "Nearest to 1 of all methods: Base on CTR (AliExpress) (1.000, on its own rows 1.000)." in text
     assert ("p < 0.05" in text) is (seeds > 1)
     assert "broken 0 times, after literal training up to 7 times" in text
     assert "nan" not in text

@@ -59,7 +59,8 @@ def test_the_whole_study_on_scores_leaves_out_what_needs_features_and_writes_an_
     assert "(performance.md)" in index
     page = written["performance"].read_text()
     assert_says_what_it_used(page)
-    assert "p –" in page  # one seed has no t-test
+    assert "one seed has no t-test" in page
+    assert "standard deviation)" not in page.split("**The paper")[0]
     assert "p < 0.05" not in page
     assert "Not run: scores.parquet has no features" in index
 

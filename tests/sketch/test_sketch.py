@@ -10,7 +10,7 @@ from mcnet._shared.math import SCORE_FLOOR, sigmoid
 from mcnet.sketch import accumulator
 from mcnet.sketch.accumulate import accumulate, accumulate_numpy
 from mcnet.sketch.cells import Cells
-from mcnet.sketch.equal_mass import bin_of, equal_mass_edges
+from mcnet.sketch.equal_mass import bin_of, equal_mass_cuts, equal_mass_edges
 from mcnet.sketch.grid import POSITION_UNITS, ExactGrid, LogitGrid, make_grid
 
 QUICK = settings(max_examples=40, deadline=None)
@@ -312,3 +312,11 @@ def test_bad_rows_are_named_wherever_they_are(rows, resolution):
             with pytest.raises(mcnet.InputError, match=rf"{name} has 1 value .* \(first: row {rows - 2}, {bad:g}\)"):
                 mcnet.Sketch.from_rows(scores, labels, resolution=resolution)
             column[rows - 2] = kept
+
+
+def test_bins_of_equal_mass_are_the_same_however_many_pieces_the_values_are_summed_in(monkeypatch):
+    places, weight = np.random.default_rng(0).permutation(5_000), np.ones(5_000)
+    whole = equal_mass_cuts(places, weight, 20)
+    # Pieces of unlike largest place: their sums have unlike lengths unless the number of places is told.
+    monkeypatch.setattr("mcnet._shared.math.ROWS_AT_A_TIME", 1_000)
+    np.testing.assert_array_equal(equal_mass_cuts(places, weight, 20), whole)

@@ -4,8 +4,8 @@
 - The networks: `monotone` (a bank of monotone functions), `quadrature` (their integrals), `adaptive` (AdaCalib),
   `statistics` (what AdaCalib observes), `line_function` (NeuCalib's line plot), `auxiliary` (a network on features).
 - Training on a sketch: `bank`, `objective`, `optimise`, `chain_newton`, `training_points`.
-- Training on rows: `training`, `losses`, `literal` (as published), `shared_nodes` (the same with integrals that share
-  their nodes), `joint` (beside an auxiliary network).
+- Training on rows: `training`, `losses`, `bank_of_contexts`, `literal` (as published), `shared_nodes` (the
+  same with integrals that share their nodes), `joint` (beside an auxiliary network).
 - `compiled_curves`: from a trained function to curves. `devices`: what torch can use here.
 """
 

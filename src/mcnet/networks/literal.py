@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit
-from torch import Tensor, nn
+from torch import Tensor
 
 from mcnet.networks.bank import BankConfig, BankFit, order_violation, place_bins
+from mcnet.networks.bank_of_contexts import BankOfContexts
 from mcnet.networks.losses import order_loss
 from mcnet.networks.monotone import BankShape, MonotoneBank
 from mcnet.networks.objective import Penalties, Priors
@@ -24,23 +25,11 @@ __all__ = ["BankOnRows", "fit_bank_on_rows", "paper_config"]
 
 
 @dataclass
-class BankOnRows:
+class BankOnRows(BankOfContexts):
     """A bank as a function of rows: `steps` + 1 Clenshaw–Curtis nodes for each of them."""
 
-    bank: MonotoneBank
-    contexts: Tensor
     steps: int = 50
     lean: bool = False
-
-    @property
-    def space(self) -> str:
-        """The space the bank lives in."""
-        return self.bank.shape.space
-
-    @property
-    def module(self) -> nn.Module:
-        """The bank."""
-        return self.bank
 
     @property
     def work(self) -> float:

@@ -11,10 +11,10 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from mcnet.networks.bank_of_contexts import BankOfContexts
 from mcnet.networks.losses import order_loss
-from mcnet.networks.monotone import MonotoneBank
 
 __all__ = ["BankOnSharedNodes"]
 
@@ -23,24 +23,12 @@ Functions = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass
-class BankOnSharedNodes:
+class BankOnSharedNodes(BankOfContexts):
     """A bank as a function of rows; `nodes` Gauss nodes in each of a bin's two panels, shared by its rows."""
 
-    bank: MonotoneBank
-    contexts: Tensor
     nodes: int = 6
     # The functions of the contexts as the last call of `at_rows` found them: the order penalty of the same step.
     _kept: Functions | None = field(default=None, init=False, repr=False)
-
-    @property
-    def space(self) -> str:
-        """The space the bank lives in."""
-        return self.bank.shape.space
-
-    @property
-    def module(self) -> nn.Module:
-        """The bank."""
-        return self.bank
 
     @property
     def work(self) -> float:

@@ -16,7 +16,7 @@ from mcnet.networks.training_points import TrainingCells
 from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.plots import draw_curves, draw_error
 from mcnet.paper.settings import Settings
-from mcnet.paper.setup import quick_note
+from mcnet.paper.setup import listed, quick_note
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["expressiveness"]
@@ -87,7 +87,7 @@ def expressiveness(settings: Settings) -> Page:
             f"A known truth without noise at {len(SCORES):,} scores; the same at every scale and seed. MCNet by bins: "
             f"networks of 32 × 32 trained to their optimum on the sketch (converged). By width: one bin in probability "
             "space, integrals from 0, as published, trained full batch for up to 400 steps.",
-            *quick_note(settings, f"numbers of bins {sizes}, widths {widths}"),
+            *quick_note(settings, f"{listed(sizes)} bins; widths of {listed(widths)}"),
         ),
     )
 

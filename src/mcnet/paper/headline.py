@@ -13,7 +13,7 @@ from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.plots import draw_bins
 from mcnet.paper.published import PERFORMANCE
 from mcnet.paper.settings import Settings
-from mcnet.paper.setup import SeenTasks, quick_note
+from mcnet.paper.setup import SeenTasks, listed, quick_note
 from mcnet.paper.tasks import Task
 from mcnet.paper.trials import BAYES_NONE, Contender, Trial, column, judge, mcnet_row, run_trial, settings_note
 
@@ -85,7 +85,10 @@ def headline(settings: Settings) -> Page:
             "the PCOC of the fitted rows of each bin, and the mean gradients by the offset of each bin over one more "
             "epoch (above 0: the bin is pushed down).",
             settings_note((*ANCHORS, mcnet_row(False, "literal"))),
-            *quick_note(settings, f"β of {grid.orders}, learning rates {grid.rates}, epochs {grid.epochs}"),
+            *quick_note(
+                settings,
+                f"β of {listed(grid.orders)}; learning rates of {listed(grid.rates)}; {listed(grid.epochs)} epochs",
+            ),
         ),
     )
 

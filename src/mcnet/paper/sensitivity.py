@@ -9,7 +9,7 @@ from mcnet.paper.literal import LiteralRecipe, predict_literal, train_literal
 from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.plots import draw_lines
 from mcnet.paper.settings import Settings
-from mcnet.paper.setup import SeenTasks, quick_note
+from mcnet.paper.setup import SeenTasks, listed, quick_note
 from mcnet.paper.tasks import Task
 from mcnet.paper.trials import BAYES, MCNETS, Contender, Trial, column, judge, mcnet_row, run_trial, settings_note
 
@@ -63,9 +63,9 @@ def sensitivity(settings: Settings) -> Page:
         [Table("grid", "CTR (AliExpress), test rows, with the paper's shift", headings, lines), seen.table()],
         {"lines": draw_lines(rows)},
         notes=(
-            "One parameter varies, the others have the paper's values: "
-            + settings_note((mcnet_row(False, "literal"), mcnet_row(True, "literal"), *ANCHORS)),
-            *quick_note(settings, *(f"{TITLES[name]} of {values}" for name, values in grid.items())),
+            "One parameter varies, the others have the paper's values.",
+            settings_note((mcnet_row(False, "literal"), mcnet_row(True, "literal"), *ANCHORS)),
+            *quick_note(settings, *(f"{TITLES[name]} of {listed(values)}" for name, values in grid.items())),
         ),
     )
 

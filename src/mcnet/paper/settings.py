@@ -29,5 +29,5 @@ class Settings:
     def sentence(self) -> str:
         """Return the settings in one line, for the head of a page."""
         size = f" at scale {self.scale:g}" if self.source.simulated else ""
-        count = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
-        return f"Data: {self.source.title}{size}; {count}; mean (standard deviation)."
+        count = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds; mean (standard deviation)"
+        return f"Data: {self.source.title}{size}; {count}."

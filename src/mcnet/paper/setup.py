@@ -1,12 +1,13 @@
 """What a page says of how it was made: rows and positives of every split, and what a quick run changed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mcnet.paper.pages import Cell, Table
 from mcnet.paper.settings import Settings
 from mcnet.paper.tasks import Task
 
-__all__ = ["SeenTasks", "quick_note"]
+__all__ = ["SeenTasks", "listed", "quick_note"]
 
 
 @dataclass
@@ -28,11 +29,19 @@ class SeenTasks:
         return Table("rows", "Rows and positives used", headings, list(self.lines.values()))
 
 
+def listed(values: Sequence[float]) -> str:
+    """Return numbers as people list them.
+
+    >>> listed((1e-5, 0.001, 1.0))
+    '1e-05, 0.001 and 1'
+    """
+    *first, last = (f"{value:g}" for value in values)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def quick_note(settings: Settings, *changes: str) -> tuple[str, ...]:
     """Return a note of what a quick run changed, if this is one."""
     if not settings.quick:
         return ()
     usual = ["a smaller scale and fewer seeds (above)"] if settings.source.simulated else ["fewer seeds (above)"]
-    return (
-        f"Quick form; it changes: {'; '.join([*usual, *changes])}. Networks and training are those of the full form.",
-    )
+    return (f"Quick form; it changes: {'; '.join([*usual, *changes])}. Everything else is as in the full form.",)

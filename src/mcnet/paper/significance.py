@@ -21,8 +21,8 @@ class PairedTest:
 
     def text(self, digits: int) -> str:
         """Return the test as a cell of a table."""
-        p = "p –" if np.isnan(self.p_value) else f"p = {self.p_value:.2g}"
-        return f"{self.difference:+.{digits}f} ({self.baseline}), {p}"
+        p = "" if np.isnan(self.p_value) else f", p = {self.p_value:.2g}"
+        return f"{self.difference:+.{digits}f} ({self.baseline}){p}"
 
 
 def errors(trials: Sequence[Trial], figure: str) -> list[float]:

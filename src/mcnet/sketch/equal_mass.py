@@ -20,7 +20,7 @@ def equal_mass_cuts(places: NDArray[Any], weight: FloatArray, bins: int) -> NDAr
     >>> equal_mass_cuts(np.array([0, 1, 2, 3]), np.ones(4), 2)
     array([1])
     """
-    mass = np.cumsum(sums_by(places, weight, 0))
+    mass = np.cumsum(sums_by(places, weight, int(places.max()) + 1))
     wanted = mass[-1] * np.arange(1, bins) / bins
     # A tiny slack: the cut belongs after the value whose mass reaches the target, rounding or not.
     last = np.unique(np.searchsorted(mass, wanted * (1.0 - 1e-12)))
