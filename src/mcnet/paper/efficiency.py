@@ -88,10 +88,10 @@ def efficiency(settings: Settings) -> Page:
         _finding(steps, times),
         [*tables, seen.table()],
         notes=(
-            f"Threads: {torch.get_num_threads()}. Times of a step and of a row are the quickest of some. Evaluation: the "
-            "compiled curve, but after literal training the network itself, with T = 50 for every row. Literal fits take two epochs of these rows, all others the "
-            "sketch of them. NeuCalib and AdaCalib train on rows here for their time alone; elsewhere they are fitted "
-            "on the sketch.",
+            f"Threads: {torch.get_num_threads()}. Times of a step and of a row are the quickest of some. Evaluation: "
+            "the compiled curve, but after literal training the network itself, with T = 50 for every row. Literal "
+            "fits take two epochs of these rows, all others the sketch of them. NeuCalib and AdaCalib train on rows "
+            "here for their time alone; elsewhere they are fitted on the sketch.",
             settings_note(ROSTER),
             *quick_note(settings, f"{repeats} repetitions of a step"),
         ),
