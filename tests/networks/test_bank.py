@@ -8,6 +8,7 @@ from sklearn.isotonic import IsotonicRegression
 import mcnet
 from mcnet.datasets.simulator import simulate
 from mcnet.errors import InputError
+from mcnet.networks import bank
 from mcnet.networks.adaptive import AdaptiveConfig, fit_adaptive
 from mcnet.networks.bank import BankConfig, BankFit, fit_bank, restore_bank
 from mcnet.networks.monotone import BankShape
@@ -270,3 +271,29 @@ def test_candidates_for_the_number_of_bins_are_tried_once_each(monkeypatch):
     assert len(tried) == 3
     assert 5 == tried[0] < tried[1] < 10
     assert tried[2] in tried[:2]
+
+
+def test_few_rows_get_half_the_steps(cells: TrainingCells) -> None:
+    shape = BankShape(hidden=(4,), embedding=2)
+    for few_rows, steps in ((cells.mass / 2, 8), (cells.mass * 2, 4)):
+        config = BankConfig(bins=2, shape=shape, schedule=Schedule(steps=8, cycles=1, few_rows=few_rows))
+        assert fit_bank(cells, config).descent.steps == steps
+
+
+def test_untrained_networks_are_the_same_function_whatever_their_size(cells: TrainingCells) -> None:
+    # The number of bins is chosen with the smallest ones.
+    logit, value = np.linspace(-6.0, -1.0, 50), np.tile([0, 4], 25)
+    schedule = Schedule(cycles=0)
+    small, large = (
+        fit_bank(cells, BankConfig(bins=4, shape=shape, schedule=schedule)).predict(logit, value)
+        for shape in (BankShape(hidden=(1,), embedding=1), SHAPE)
+    )
+    np.testing.assert_allclose(small, large, rtol=1e-4)
+
+
+@pytest.mark.parametrize("sizes", [(3,), (3, 2), (2_000, 2_000)])
+def test_the_contexts_of_rows_are_found_by_number_or_by_sorting(sizes) -> None:
+    table = np.random.default_rng(0).integers(0, np.array(sizes) + 1, (500, len(sizes)))
+    contexts, which = bank._distinct(table, sizes)
+    np.testing.assert_array_equal(contexts[which], table)
+    assert len(np.unique(contexts, axis=0)) == len(contexts) == len(np.unique(table, axis=0))

@@ -154,8 +154,25 @@ def test_the_state_comes_back(log):
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [({"sizes": (0,)}, "sizes is"), ({"quadrature": "exact"}, "quadrature is 'exact'"), ({"sizes": 4}, "give their")],
+    [
+        ({"sizes": (0,)}, "sizes is"),
+        ({"sizes": 4}, "give their"),
+        ({"quadrature": "exact"}, "quadrature is 'exact'; it is one of plain, lean"),
+        ({"space": "prob"}, "space is 'prob'"),
+        ({"start": "zero"}, "start is 'zero'"),
+        ({"derivative": "exp"}, "derivative is 'exp'"),
+        ({"activation": "gelu"}, "activation is 'gelu'"),
+        ({"lower": "left"}, "lower is 'left'"),
+        ({"balance": "row"}, "balance is 'row'"),
+        ({"hidden": ()}, r"hidden is \(\)"),
+        ({"bins": 0}, "bins is 0"),
+        ({"steps": 0}, "steps is 0"),
+        ({"embedding": 0}, "embedding is 0"),
+        ({"beta_order": -1.0}, "beta_order is -1.0"),
+        ({"alpha_balance": "x"}, "alpha_balance is 'x'"),
+        ({"alpha_balance": 1.0}, "alpha_balance > 0 compares field values; pass sizes="),
+    ],
 )
 def test_wrong_use_is_refused_in_words(arguments, said):
     with pytest.raises(mcnet.InputError, match=said):
-        MonotonicCalibration([0.1, 0.2, 0.3], **SMALL, **arguments)(torch.tensor([0.2]))
+        MonotonicCalibration([0.1, 0.2, 0.3], **(SMALL | arguments))(torch.tensor([0.2]))

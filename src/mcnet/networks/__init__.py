@@ -6,7 +6,8 @@
 - Training on a sketch: `bank`, `objective`, `optimise`, `chain_newton`, `training_points`.
 - Training on rows: `training`, `losses`, `bank_of_contexts`, `literal` (as published), `shared_nodes` (the
   same with integrals that share their nodes), `joint` (beside an auxiliary network).
-- `compiled_curves`: from a trained function to curves. `devices`: what torch can use here.
+- `compiled_curves`: from a trained function to curves. `setting_checks`: settings
+  refused in words. `devices`: what torch can use here.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,6 +1,7 @@
 """Fit a monotone bank on weighted cells, and use what was fitted: `fit_bank(cells)` → `BankFit`."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,7 +45,7 @@ class BankConfig:
     shape: BankShape = field(default_factory=BankShape)
     priors: Priors = field(default_factory=Priors)
     penalties: Penalties = field(default_factory=Penalties)
-    schedule: Schedule = field(default_factory=Schedule)
+    schedule: Schedule = field(default_factory=lambda: Schedule(few_rows=100_000.0))
     least_positives: float = 100.0
     cells: int = 24
     nodes: int = 6
@@ -106,7 +107,7 @@ class BankFit:
         logit = np.asarray(logit, dtype=np.float64)
         nodes = nodes or _NODES_TO_PREDICT[self.bank.shape.activation]
         table = as_codes(codes, len(logit), self.bank.sizes)
-        contexts, context = _distinct(table)
+        contexts, context = _distinct(table, self.bank.sizes)
         points = logit if self.bank.shape.space == "logit" else expit(logit)
         bins = np.searchsorted(self.bank.edges.cpu().numpy(), points, side="right").astype(np.int64)
         derivative, offset, scale = self._at_nodes(contexts, nodes)
@@ -175,12 +176,22 @@ def _ranges_of(bank: MonotoneBank) -> Ranges:
     return Ranges(edges, left, right, shift, stretch)
 
 
-def _distinct(table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct contexts among rows, and which one each row has."""
-    if table.shape[1] == 0:
-        return np.empty((1, 0), dtype=np.int64), np.zeros(len(table), dtype=np.int64)
-    contexts, inverse = np.unique(table, axis=0, return_inverse=True)
-    return contexts, inverse.reshape(-1)
+def _distinct(
+    table: NDArray[np.int64], sizes: tuple[int, ...]
+) -> tuple[NDArray[np.int64], NDArray[np.int64] | NDArray[np.intp]]:
+    """Return the distinct contexts among rows, and which one each row has; codes lie in 0 … size."""
+    shape = tuple(size + 1 for size in sizes)
+    if math.prod(shape) > 1_000_000:
+        contexts, inverse = np.unique(table, axis=0, return_inverse=True)
+        return contexts, inverse.reshape(-1)
+    # One number per context: looking it up takes a tenth of the time of sorting rows.
+    number = np.ravel_multi_index(tuple(table.T), shape) if shape else np.zeros(len(table), dtype=np.intp)
+    present = np.zeros(math.prod(shape), dtype=bool)
+    present[number] = True
+    place = np.cumsum(present) - 1
+    found = np.unravel_index(np.flatnonzero(present), shape) if shape else ()
+    contexts = np.stack(found, axis=1).astype(np.int64) if shape else np.empty((1, 0), dtype=np.int64)
+    return contexts, place[number]
 
 
 def restore_bank(state: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> BankFit:

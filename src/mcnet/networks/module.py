@@ -23,6 +23,14 @@ from mcnet.networks.monotone import BankShape, MonotoneBank, Positive
 from mcnet.networks.objective import Penalties
 from mcnet.networks.optimise import Descent
 from mcnet.networks.quadrature import integrate, integrate_lean
+from mcnet.networks.setting_checks import (
+    check_choices,
+    check_count,
+    check_rate,
+    check_seed,
+    check_switch,
+    check_widths,
+)
 from mcnet.sketch.sketch import Sketch
 from mcnet.version import __version__
 
@@ -84,8 +92,16 @@ class MonotonicCalibration(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        if quadrature not in ("plain", "lean"):
-            raise InputError(f"quadrature is {quadrature!r}; it is 'plain' or 'lean'")
+        check_choices(space=space, start=start, quadrature=quadrature, balance=balance)
+        check_choices(derivative=derivative, activation=activation, lower=lower)
+        for name, count in (("bins", bins), ("steps", steps), ("embedding", embedding)):
+            check_count(name, count)
+        check_switch("share_embedding", share_embedding)
+        check_switch("scale", scale)
+        check_widths("hidden", hidden)
+        check_rate("alpha_balance", alpha_balance)
+        check_rate("beta_order", 0.0 if beta_order is None else beta_order)
+        check_seed(seed)
         self.sketch = _sketch_of(scores, weight, score_type)
         self.contexts: Contexts | None = None
         if isinstance(scores, Sketch):
@@ -93,6 +109,8 @@ class MonotonicCalibration(nn.Module):
             self.contexts = scores.contexts if sizes is None else None
             sizes = [len(known) for known in scores.contexts.values] if sizes is None else sizes
         self.sizes = _sizes(sizes)
+        if alpha_balance > 0 and not self.sizes:
+            raise InputError("alpha_balance > 0 compares field values; pass sizes=, or set alpha_balance=0")
         self.score_type, self.quadrature, self.steps = score_type, quadrature, steps
         shape = BankShape(
             hidden=tuple(hidden),
@@ -154,7 +172,7 @@ class MonotonicCalibration(nn.Module):
         order = penalties.order_in(space)
         if order > 0 and self.bank.bins > 1:
             total = total + order * order_loss(*self.bank.edge_values(self._all_contexts(codes)))
-        if penalties.balance > 0 and self.sizes:
+        if penalties.balance > 0:
             chance = torch.sigmoid(values) if space == "logit" else values
             _, group = torch.unique(codes, dim=0, return_inverse=True)
             groups = int(group.max()) + 1

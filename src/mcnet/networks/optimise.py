@@ -64,11 +64,13 @@ class Schedule:
 
     Adam in cycles of `steps`, each rising to its peak learning rate and then falling to zero along a cosine;
     every cycle after the first has half the steps and half the peak. Without cycles nothing is trained, only
-    what can be solved for is. Descent has converged when the handles could gain less than `tolerance` nats per
-    row, or less than one nat in all, if that is more. What can be solved for is solved to `solved` nats in all.
+    what can be solved for is. Below `few_rows` rows a cycle has half the steps: they tell too little for the other half
+    to gain anything on rows held back. Descent has converged when the handles could gain less than `tolerance` nats
+    per row, or less than one nat in all, if that is more. What can be solved for is solved to `solved` nats in all.
     """
 
     steps: int = 200
+    few_rows: float = 0.0
     peak: float = 3e-3
     cycles: int = 6
     tolerance: float = 1e-7
@@ -199,7 +201,8 @@ def descend(
 ) -> Descent:
     """Minimise the objective over the parameters, in place."""
     adam = FlatAdam(parameters)
-    lengths = ([schedule.steps] + [max(schedule.steps // 2, 1)] * (schedule.cycles - 1))[: schedule.cycles]
+    first = schedule.steps if objective.mass >= schedule.few_rows else -(-schedule.steps // 2)
+    lengths = ([first] + [-(-first // 2)] * (schedule.cycles - 1))[: schedule.cycles]
     enough = max(1.0, schedule.tolerance * objective.mass)
     done, loss, remaining = 0, float("inf"), float("inf")
     with flush_denormals(), threads_for(objective.work):

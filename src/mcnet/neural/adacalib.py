@@ -9,8 +9,8 @@ from mcnet.calibrators.parameter_checks import check_beta_order, check_penalties
 from mcnet.calibrators.training_state import TrainingState
 from mcnet.errors import InputError
 from mcnet.networks.compiled_curves import TrainedFunction
+from mcnet.networks.setting_checks import check_device, check_seed
 from mcnet.neural.network_calibrator import NetworkCalibrator
-from mcnet.neural.network_settings import check_device, check_seed
 from mcnet.neural.training_cells import training_cells
 from mcnet.sketch.sketch import Sketch
 

@@ -67,8 +67,12 @@ def choose_bins(sketch: Sketch, config_of: Callable[[int], "BankConfig"], *, fie
     codes = held.contexts.table[held.context].astype(np.int64) if field_aware else None
     losses = {}
     for bins in candidates:
-        # The networks start constant, so one node per half of a bin measures their integrals exactly.
-        config = replace(config_of(bins), schedule=Schedule(cycles=0, solved=_NATS_TO_COMPARE), nodes=1)
+        # The networks start constant and are not trained here: the smallest are the same function, and one node per
+        # half of a bin measures their integrals exactly.
+        config = config_of(bins)
+        smallest = replace(config.shape, hidden=(1,), embedding=1)
+        untrained = Schedule(cycles=0, solved=_NATS_TO_COMPARE)
+        config = replace(config, shape=smallest, schedule=untrained, nodes=1)
         fitted = fit_on_sketch(train, config, field_aware=field_aware)
         predicted = logit(clip_scores(fitted.predict(held.logit, codes, nodes=1)))
         losses[bins] = log_loss_sum(predicted, held.weight, held.positives)

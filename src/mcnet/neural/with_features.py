@@ -19,11 +19,11 @@ from mcnet.data.columns import as_array, check_lengths
 from mcnet.data.row_overlap import refuse_overlap
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.networks.compiled_curves import compiled_curves
+from mcnet.networks.setting_checks import check_device, check_seed
 from mcnet.neural.feature_gain import FeatureGain
 from mcnet.neural.feature_model import FeatureModel
 from mcnet.neural.fit_rows import FitRows
 from mcnet.neural.joint_training import FeatureTraining, fit_features
-from mcnet.neural.network_settings import check_device, check_seed
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
 
