@@ -273,11 +273,12 @@ def test_candidates_for_the_number_of_bins_are_tried_once_each(monkeypatch):
     assert tried[2] in tried[:2]
 
 
-def test_few_rows_get_half_the_steps(cells: TrainingCells) -> None:
+def test_more_rows_get_more_steps(cells: TrainingCells) -> None:
     shape = BankShape(hidden=(4,), embedding=2)
-    for few_rows, steps in ((cells.mass / 2, 8), (cells.mass * 2, 4)):
-        config = BankConfig(bins=2, shape=shape, schedule=Schedule(steps=8, cycles=1, few_rows=few_rows))
-        assert fit_bank(cells, config).descent.steps == steps
+    for rows_per_step, steps in ((cells.mass, 100), (cells.mass / 110, 110), (1.0, 120)):
+        schedule = Schedule(steps=120, cycles=1, rows_per_step=rows_per_step)
+        done = fit_bank(cells, BankConfig(bins=2, shape=shape, unseen=0.0, schedule=schedule)).descent.steps
+        assert done == steps
 
 
 def test_untrained_networks_are_the_same_function_whatever_their_size(cells: TrainingCells) -> None:

@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +20,7 @@ __all__ = [
     "Step",
     "descend",
     "flush_denormals",
+    "one_thread",
     "threads_for",
 ]
 
@@ -64,18 +65,29 @@ class Schedule:
 
     Adam in cycles of `steps`, each rising to its peak learning rate and then falling to zero along a cosine;
     every cycle after the first has half the steps and half the peak. Without cycles nothing is trained, only
-    what can be solved for is. Below `few_rows` rows a cycle has half the steps: they tell too little for the other half
-    to gain anything on rows held back. Descent has converged when the handles could gain less than `tolerance` nats
-    per row, or less than one nat in all, if that is more. What can be solved for is solved to `solved` nats in all.
+    what can be solved for is. With `rows_per_step` the first cycle has one step per so many rows, at least 100 and at
+    most `steps`: few rows tell too little for more steps to gain anything on rows held back. Descent has converged when
+    the handles could gain less than `tolerance` nats per row, or less than one nat in all, if that is more. What can be
+    solved for is solved to `solved` nats in all.
     """
 
     steps: int = 200
-    few_rows: float = 0.0
+    rows_per_step: float | None = None
     peak: float = 3e-3
     cycles: int = 6
     tolerance: float = 1e-7
     rise: float = 0.15
     solved: float = 1e-2
+
+    def first_steps(self, rows: float) -> int:
+        """Return the steps of the first cycle on so many rows.
+
+        >>> [Schedule(steps=400, rows_per_step=1000).first_steps(rows) for rows in (5_000, 250_000, 3e6)]
+        [100, 250, 400]
+        """
+        if self.rows_per_step is None:
+            return self.steps
+        return min(max(round(rows / self.rows_per_step), 100), self.steps)
 
 
 @dataclass(frozen=True)
@@ -89,17 +101,22 @@ class Descent:
 
 
 @contextmanager
-def threads_for(work: float) -> Iterator[None]:
-    """Use one thread meanwhile if a step has little work: threads would mostly wait for each other.
-
-    `work` is the number of multiplications a forward pass takes.
-    """
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread meanwhile."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1 if work < 2e8 else before)
+    torch.set_num_threads(1)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def threads_for(work: float) -> AbstractContextManager[None]:
+    """Use one thread meanwhile if a step has little work: threads would mostly wait for each other.
+
+    `work` is the number of multiplications a forward pass takes.
+    """
+    return one_thread() if work < 2e8 else nullcontext()
 
 
 @contextmanager
@@ -201,7 +218,7 @@ def descend(
 ) -> Descent:
     """Minimise the objective over the parameters, in place."""
     adam = FlatAdam(parameters)
-    first = schedule.steps if objective.mass >= schedule.few_rows else -(-schedule.steps // 2)
+    first = schedule.first_steps(objective.mass)
     lengths = ([first] + [-(-first // 2)] * (schedule.cycles - 1))[: schedule.cycles]
     enough = max(1.0, schedule.tolerance * objective.mass)
     done, loss, remaining = 0, float("inf"), float("inf")
