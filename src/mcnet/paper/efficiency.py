@@ -95,9 +95,9 @@ def _timed(settings: Settings) -> Page:
         [*tables, seen.table()],
         notes=(
             "CPU seconds on one thread; those of a step and of a row are the quickest of some. Evaluation: the "
-            "compiled curve, but after literal training the network itself, with T = 50 for every row. Literal fits take two "
-            "epochs of these rows, all others the sketch of them. NeuCalib and AdaCalib train on rows here for their "
-            "time alone; elsewhere they are fitted on the sketch.",
+            "compiled curve, but after literal training the network itself, with T = 50 for every row. Literal fits "
+            "take two epochs of these rows, all others the sketch of them. NeuCalib and AdaCalib train on rows here "
+            "for their time alone; elsewhere they are fitted on the sketch.",
             settings_note(ROSTER),
             *quick_note(settings, f"{repeats} repetitions of a step"),
         ),
