@@ -13,7 +13,7 @@ from mcnet.errors import InputError
 from mcnet.sketch.column_checks import check_columns
 from mcnet.sketch.folds import MOST_FOLDS, check_folds
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, POSITION_UNITS, LogitGrid, Resolution, make_grid
-from mcnet.sketch.query_grid import LOGIT_RAISE, grid_tables
+from mcnet.sketch.query_grid import EDGE_LIST, LOGIT_RAISE, edge_list_table, grid_tables
 from mcnet.sketch.query_result import (
     ABOUT,
     CELL,
@@ -30,7 +30,7 @@ from mcnet.sketch.query_result import (
 )
 from mcnet.sql.dialects import Dialect, dialect_named
 
-__all__ = ["LabelType", "sketch_query"]
+__all__ = ["LabelType", "describe_rows", "query_text", "sketch_query"]
 
 LabelType = Literal["number", "boolean"]
 
@@ -80,24 +80,73 @@ def sketch_query(
     -------
     The text of the query, without a semicolon.
     """
+    about = describe_rows(
+        score=score,
+        label=label,
+        field=field,
+        weight=weight,
+        folds=folds,
+        resolution=resolution,
+        score_type=score_type,
+        negatives_kept=negatives_kept,
+        every=every,
+    )
+    if label_type not in ("number", "boolean"):
+        raise InputError(f"label_type is {label_type!r}; it is 'number' or 'boolean'")
+    words = dialect_named(dialect)
+    source = words.table(table) + ("" if where is None else f"\n  WHERE {where}")
+    return query_text(about, source, words, folds=folds, label_type=label_type)
+
+
+def describe_rows(
+    *,
+    score: str,
+    label: str,
+    field: str | Sequence[str] | None = None,
+    weight: str | None = None,
+    folds: int | str = 1,
+    resolution: Resolution = DEFAULT_RESOLUTION,
+    score_type: ScoreType = "probability",
+    negatives_kept: float = 1.0,
+    every: Mapping[str, str] | None = None,
+) -> About:
+    """Check how rows are to be read, and return it; see `sketch_query` for the parameters."""
     fields = [] if field is None else [field] if isinstance(field, str) else list(field)
     every = dict(every or {})
     check_columns(score, label, weight, folds, fields, every)
     check_negatives_kept(negatives_kept)
     if score_type not in ("probability", "logit"):
         raise InputError(f"score_type is {score_type!r}; it is 'probability' or 'logit'")
-    if label_type not in ("number", "boolean"):
-        raise InputError(f"label_type is {label_type!r}; it is 'number' or 'boolean'")
     for name in fields:
         if name.lower() in (CELL, FOLD, ROWS, WEIGHT, POSITIVES, POSITION, ABOUT):
             raise InputError(f"the field {name!r} has the name of a column of the result; rename it in a view")
     columns = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
     number = None if isinstance(folds, str) else check_folds(folds)
-    grid = make_grid(resolution)
-    about = About(grid.resolution, columns, tuple(fields), number, score_type, negatives_kept, every)
-    words = dialect_named(dialect)
-    query = _Query(words, about, folds if isinstance(folds, str) else None, label_type)
-    source = words.table(table) + ("" if where is None else f"\n  WHERE {where}")
+    return About(make_grid(resolution).resolution, columns, tuple(fields), number, score_type, negatives_kept, every)
+
+
+def query_text(
+    about: About,
+    source: str,
+    dialect: Dialect,
+    *,
+    folds: int | str = 1,
+    label_type: LabelType = "number",
+    edge_list: str | None = None,
+) -> str:
+    """Return the text of the query.
+
+    Parameters
+    ----------
+    about : how the rows are read.
+    source : what FROM takes.
+    dialect : the words of the engine.
+    folds, label_type : as in `sketch_query`.
+    edge_list : a table of one row with two arrays, the `edges` of the grid and its `units_per_score` as `units`, if
+        there is one; otherwise the query makes its own.
+    """
+    grid = make_grid(about.resolution)
+    query = _Query(dialect, about, folds if isinstance(folds, str) else None, label_type, edge_list)
     return query.text(source, grid if isinstance(grid, LogitGrid) else None)
 
 
@@ -109,37 +158,72 @@ class _Query:
     about: About
     folds: str | None
     label_type: LabelType
+    edge_list: str | None
 
     def text(self, source: str, grid: LogitGrid | None) -> str:
         """Return the whole query."""
-        exact = grid is None
-        no_cells = [*(problem.number for problem in PROBLEMS), WITHOUT_WEIGHT, LOWEST_SCORES, HIGHEST_SCORES]
-        tables = [] if grid is None else grid_tables(grid, self.dialect, no_cells)
         carried = self._carried()
         kept = [name for name in carried if not name.endswith("_of_row")]
-        tables += [
+        proposed = self._proposed(grid.first if grid and self._finds_by_array else 0)
+        tables = [
+            *self._grid(grid),
             f"numbers AS (SELECT {', '.join(self._columns())}\n  FROM {source})",
             f"scored AS (SELECT {', '.join((*kept, *self._checked(), *self._weights()))},\n"
             f"  {self._probability()} AS x FROM numbers)",
-            f"proposed AS (SELECT {', '.join(carried)}, x,\n  {self._proposed()} AS k FROM scored)",
+            f"proposed AS (SELECT {', '.join(carried)}, x,\n  {proposed} AS k FROM scored)",
         ]
-        if not exact:
-            hint = self.dialect.small_join_hint.format("grid")
-            others = ", ".join(carried)
-            tables.append(
-                f"placed AS (SELECT {hint}{others},\n"
-                "  CASE WHEN x < low THEN proposed.k - 1 ELSE proposed.k END AS cell,\n"
-                f"  {self._position()} AS position_in_cell\n"
-                "  FROM proposed JOIN grid ON proposed.k = grid.k)"
-            )
-        rows, cell, position = ("proposed", "k", "0") if exact else ("placed", "cell", "position_in_cell")
-        groups = [*(f"f{place}" for place in range(len(self.about.fields))), cell]
+        rows, position = "proposed", "0"
+        if grid is not None:
+            tables += self._placed_by_array() if self._finds_by_array else self._placed_by_join()
+            rows, position = "placed", "position_in_cell"
+        grouped = "k" if grid is None else "n"
+        cell = f"CASE WHEN n < 0 THEN n ELSE n + {grid.first} END" if grid and self._finds_by_array else grouped
+        groups = [*(f"f{place}" for place in range(len(self.about.fields))), grouped]
         groups += [] if self.folds is None else ["fold"]
         return (
             f"-- A sketch for mcnet.Sketch.from_table, in the words of {self.dialect.name}.\nWITH "
             + ",\n".join(tables)
             + f"\nSELECT {self._results(cell, position)}\nFROM {rows} GROUP BY {', '.join(groups)}"
         )
+
+    @property
+    def _finds_by_array(self) -> bool:
+        return self.dialect.sorted_array is not None
+
+    def _grid(self, grid: LogitGrid | None) -> list[str]:
+        """Return the tables that have the edges of the grid."""
+        if grid is None or self.edge_list is not None:
+            return []
+        if self._finds_by_array:
+            return edge_list_table(grid, self.dialect)
+        no_cells = [*(problem.number for problem in PROBLEMS), WITHOUT_WEIGHT, LOWEST_SCORES, HIGHEST_SCORES]
+        return grid_tables(grid, self.dialect, no_cells)
+
+    # A score so near an edge that its position would be rounded up beyond its cell was proposed the cell above. So only
+    # where that has happened need the position be limited.
+
+    def _placed_by_join(self) -> list[str]:
+        """Return the table of rows in their cells: each row finds the edges of the proposed cell in `grid`."""
+        below = f"LEAST((x - below) * units_below, {self.dialect.number(POSITION_UNITS - 1)})"
+        return [
+            f"placed AS (SELECT {', '.join(self._carried())},\n"
+            "  CASE WHEN x < low THEN proposed.k - 1 ELSE proposed.k END AS n,\n"
+            f"  FLOOR(CASE WHEN x < low THEN {below} ELSE (x - low) * units END) AS position_in_cell\n"
+            "  FROM proposed JOIN grid ON proposed.k = grid.k)"
+        ]
+
+    def _placed_by_array(self) -> list[str]:
+        """Return the tables of rows in their cells, numbered from 0: numbers below 0 are no cells."""
+        carried, most = ", ".join(self._carried()), self.dialect.number(POSITION_UNITS - 1)
+        edges, units = (f"(SELECT {name} FROM {self.edge_list or EDGE_LIST})" for name in ("edges", "units"))
+        position = f"(x - {edges}[n]) * {units}[n]"
+        return [
+            f"decided AS (SELECT {carried}, x, k,\n"
+            f"  CASE WHEN k < 0 THEN k WHEN x < {edges}[k] THEN k - 1 ELSE k END AS n FROM proposed)",
+            f"placed AS (SELECT {carried}, n,\n"
+            f"  CASE WHEN n < 0 THEN 0 WHEN n < k THEN FLOOR(LEAST({position}, {most}))\n"
+            f"    ELSE FLOOR({position}) END AS position_in_cell FROM decided)",
+        ]
 
     def _columns(self) -> list[str]:
         """Return the columns of the rows under names of the query's own."""
@@ -178,8 +262,11 @@ class _Query:
         small = f"EXP(-ABS({near}))"
         return f"CASE WHEN s >= 0 THEN {number(1.0)} ELSE {small} END / ({number(1.0)} + {small})"
 
-    def _proposed(self) -> str:
-        """Return the cell that a logarithm proposes (the score itself if all are kept), or why a row has none."""
+    def _proposed(self, first: int) -> str:
+        """Return the cell that a logarithm proposes (the score itself if all are kept), or why a row has none.
+
+        The first cell has the number `first` in the grid, and 0 here.
+        """
         number, resolution = self.dialect.number, self.about.resolution
         code: Callable[[int], str]
         if resolution == "exact":
@@ -187,6 +274,7 @@ class _Query:
         else:
             logit = f"LN(x / ({number(1.0)} - x))"
             cell = self.dialect.as_whole(f"FLOOR({number(resolution)} * {logit} + {number(LOGIT_RAISE)})")
+            cell += f" + {-first}" if first else ""
             code = str
         inside = [f"y >= 0 AND y <= 1 AND x > {number(SCORE_FLOOR)} AND x < {number(1.0 - SCORE_FLOOR)}"]
         found = {("label", True): self._missing("y"), ("label", False): "y < 0 OR y > 1"}
@@ -233,13 +321,6 @@ class _Query:
             return ["y AS label_of_row", "w AS weight_of_row"]
         restored = f"{counts} * (y + ({number(1.0)} - y) / {number(self.about.negatives_kept)})"
         return [f"{counts} * y / NULLIF({restored}, 0) AS label_of_row", f"{restored} AS weight_of_row"]
-
-    def _position(self) -> str:
-        """Return the position of the score inside its cell, as a whole number."""
-        # A score so near the upper edge that its position is rounded up beyond the cell was proposed the cell above.
-        most = self.dialect.number(POSITION_UNITS - 1)
-        below = f"LEAST((x - below) * units_below, {most})"
-        return f"FLOOR(CASE WHEN x < low THEN {below} ELSE (x - low) * units END)"
 
     def _carried(self) -> list[str]:
         """Return the columns that are grouped and added up beside the cell."""

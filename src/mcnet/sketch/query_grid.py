@@ -7,7 +7,7 @@ is written, and is a digit or two per edge.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from mcnet._shared.typing import FloatArray
 from mcnet.sketch.grid import POSITION_UNITS, LogitGrid
 from mcnet.sql.dialects import Dialect
 
-__all__ = ["LOGIT_RAISE", "grid_tables"]
+__all__ = ["EDGE_LIST", "LOGIT_RAISE", "edge_list_table", "grid_tables"]
 
 LOGIT_RAISE = 3e-5
 """A logarithm, raised by this part of a cell, proposes the cell of a score, or the one above it.
@@ -26,6 +26,9 @@ LOGIT_RAISE = 3e-5
 It covers the rounding of edges near 1 (2.3e-6 of a cell at resolution 4096) and of any engine's logarithm (below 1e-9).
 The last cell of every resolution ends 7e-4 of a cell or more below the next edge: no cell beyond it is proposed.
 """
+
+EDGE_LIST = "edge_list"
+"""The name of the table of one row that has all edges as one array."""
 
 _HALF_STEP = 2.0**-53
 """A correction is a number of these parts of the edge itself."""
@@ -76,6 +79,41 @@ def grid_tables(grid: LogitGrid, dialect: Dialect, others: Sequence[int]) -> lis
     dialect : the words of the engine.
     others : numbers that rows without a cell have in its place, so that each row finds one line in `grid`.
     """
+    number, nothing = dialect.number, dialect.as_double("NULL")
+    units = number(POSITION_UNITS)
+    return [
+        *_edge_tables(grid, dialect, {"below": 0, "low": 1, "high": 2}),
+        f"grid AS (SELECT k, below, low, {units} / NULLIF(low - below, {number(0.0)}) AS units_below,\n"
+        f"  {units} / (high - low) AS units FROM edges\n"
+        f"  UNION ALL SELECT k, {nothing}, {nothing}, {nothing}, {nothing} FROM "
+        + dialect.inline_table([("k", "whole")], [[str(other)] for other in others])
+        + ")",
+    ]
+
+
+def edge_list_table(grid: LogitGrid, dialect: Dialect) -> list[str]:
+    """Return the common table expressions that end in EDGE_LIST: one row with two arrays in the order of cells.
+
+    `edges` are the lower edges of cells, `units` the position units per unit of score inside them.
+    """
+    array = dialect.sorted_array or ""
+    columns = [
+        f"{array.format(key='low', value=value)} AS {name}"
+        for value, name in {"low": "edges", "units": "units"}.items()
+    ]
+    units = f"{dialect.number(POSITION_UNITS)} / (high - low)"
+    return [
+        *_edge_tables(grid, dialect, {"low": 1, "high": 2}),
+        f"{EDGE_LIST} AS (SELECT {', '.join(columns)}\n  FROM (SELECT low, {units} AS units FROM edges) AS t)",
+    ]
+
+
+def _edge_tables(grid: LogitGrid, dialect: Dialect, columns: Mapping[str, int]) -> list[str]:
+    """Return the common table expressions that end in `edges`: one row per cell, with its number k and its edges.
+
+    The columns are named, each with its place in relation to the cell: 0 is the edge before its own, 1 its own, 2 the
+    one after it.
+    """
     factors, number = _factors(grid), dialect.number
     size = len(factors.places) - 2
     bias = int(np.abs(factors.corrections).max())
@@ -84,8 +122,9 @@ def grid_tables(grid: LogitGrid, dialect: Dialect, others: Sequence[int]) -> lis
         (str(block), number(factor), dialect.text("".join(f"{c + bias:0{width}d}" for c in corrections)))
         for block, (factor, corrections) in enumerate(zip(factors.blocks, factors.corrections.tolist(), strict=True))
     ]
-    three = zip(factors.places, factors.places[1:], factors.places[2:], strict=False)
-    places = [(str(place), *map(number, near)) for place, near in enumerate(three)]
+    places = [
+        (str(place), *(number(factors.places[place + which]) for which in columns.values())) for place in range(size)
+    ]
 
     def about(factor: str) -> str:
         product = f"{dialect.as_double('a')} * {dialect.as_double(factor)}"
@@ -99,21 +138,17 @@ def grid_tables(grid: LogitGrid, dialect: Dialect, others: Sequence[int]) -> lis
         exact = f"e{which} + c{which} * e{which}"
         return f"LEAST(GREATEST({exact}, {number(SCORE_FLOOR)}), {number(1.0 - SCORE_FLOOR)})"
 
-    units, nothing = number(POSITION_UNITS), dialect.as_double("NULL")
     return [
         "blocks AS (SELECT * FROM "
         + dialect.inline_table([("i", "whole"), ("a", "double"), ("digits", "text")], blocks)
         + ")",
         "places AS (SELECT * FROM "
-        + dialect.inline_table([("j", "whole"), ("b0", "double"), ("b1", "double"), ("b2", "double")], places)
+        + dialect.inline_table([("j", "whole"), *((f"b{n}", "double") for n in columns.values())], places)
         + ")",
         f"factored AS (SELECT {size} * i + j + {grid.first} AS k,\n"
-        + ",\n".join(f"  {about(f'b{n}')} AS e{n}, {correction(n)} AS c{n}" for n in range(3))
+        + ",\n".join(f"  {about(f'b{n}')} AS e{n}, {correction(n)} AS c{n}" for n in columns.values())
         + f"\n  FROM blocks CROSS JOIN places WHERE {size} * i + j < {len(grid)})",
-        f"edges AS (SELECT k, {edge(0)} AS below,\n  {edge(1)} AS low,\n  {edge(2)} AS high\n  FROM factored)",
-        f"grid AS (SELECT k, below, low, {units} / NULLIF(low - below, {number(0.0)}) AS units_below,\n"
-        f"  {units} / (high - low) AS units FROM edges\n"
-        f"  UNION ALL SELECT k, {nothing}, {nothing}, {nothing}, {nothing} FROM "
-        + dialect.inline_table([("k", "whole")], [[str(other)] for other in others])
-        + ")",
+        "edges AS (SELECT k, "
+        + ",\n  ".join(f"{edge(n)} AS {name}" for name, n in columns.items())
+        + "\n  FROM factored)",
     ]

@@ -8,12 +8,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from mcnet._shared.typing import ScoreType
-from mcnet.sketch.folds import check_folds
-from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution, make_grid
-from mcnet.sketch.query import sketch_query
-from mcnet.sketch.query_result import ABOUT, About
+from mcnet.sketch.grid import DEFAULT_RESOLUTION, LogitGrid, Resolution, make_grid
+from mcnet.sketch.query import describe_rows, query_text
+from mcnet.sketch.query_result import ABOUT
 from mcnet.sketch.sketch import Sketch
 from mcnet.spark.tables import names_of, number_column, require_columns
+from mcnet.sql.dialects import dialect_named
 
 __all__ = ["sketch"]
 
@@ -58,26 +58,33 @@ def sketch(
     fields = names_of(field)
     given = [name for name in (weight, folds) if isinstance(name, str)]
     require_columns(df, (score, label, *fields, *given))
-    names = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
-    number = None if isinstance(folds, str) else check_folds(folds)
-    about = About(make_grid(resolution).resolution, names, tuple(fields), number, score_type, negatives_kept)
-    with _view(df.withColumn(score, number_column(df, score))) as view:
-        query = sketch_query(
-            view,
-            dialect="spark",
-            score=score,
-            label=label,
-            field=fields,
-            weight=weight,
-            folds=folds,
-            resolution=resolution,
-            score_type=score_type,
-            negatives_kept=negatives_kept,
-        )
+    about = describe_rows(
+        score=score,
+        label=label,
+        field=fields,
+        weight=weight,
+        folds=folds,
+        resolution=resolution,
+        score_type=score_type,
+        negatives_kept=negatives_kept,
+    )
+    rows = df.withColumn(score, number_column(df, score))
+    with _view(rows) as view, _view(_edge_list(df, about.resolution)) as edges:
+        query = query_text(about, view, dialect_named("spark"), folds=folds, edge_list=edges)
         # What the query says of itself is the same in every row: it need not travel with each of them.
         cells = df.sparkSession.sql(query).drop(ABOUT).toArrow()
     said = pa.DictionaryArray.from_arrays(pa.nulls(len(cells), pa.int8()).fill_null(0), [about.text()])
     return Sketch.from_table(cells.append_column(ABOUT, said), drop_missing=drop_missing)
+
+
+def _edge_list(df: DataFrame, resolution: Resolution) -> DataFrame:
+    """Return a table of one row with the edges of a grid as an array: Spark need not work them out."""
+    grid = make_grid(resolution)
+    arrays = {"edges": grid.edges, "units": grid.units_per_score} if isinstance(grid, LogitGrid) else {}
+    # Spark reads arrays faster when it knows that nothing in them is missing.
+    kind = pa.list_(pa.field("item", pa.float64(), nullable=False))
+    table = pa.table({name: pa.array([array], kind) for name, array in arrays.items()} or {"edges": [None]})
+    return df.sparkSession.createDataFrame(table)
 
 
 @contextmanager
