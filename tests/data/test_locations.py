@@ -3,8 +3,13 @@
 import gzip
 import http.server
 import io
+import os
+import ssl
+import subprocess
 import sys
 import threading
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 
 import polars as pl
 import pytest
@@ -14,6 +19,7 @@ from mcnet.data.files import expand_paths, open_log
 from mcnet.data.locations import LakeTable, RemoteFile, standard_input
 from mcnet.data.read_options import read_with
 from mcnet.model.apply_files import apply_to_files
+from mcnet.sketch.read import sketch_files
 
 ROWS = pl.DataFrame(
     {
@@ -78,13 +84,85 @@ def test_a_log_in_an_object_store_is_calibrated_into_it(s3):
     assert written.drop("calibrated").equals(ROWS)
 
 
+def test_partitions_that_a_condition_leaves_out_are_not_read_from_an_object_store(s3):
+    settings, client = s3
+    _put(client, "pruned/dt=2026-11-15/a.parquet", ROWS[:2].drop("dt"))
+    client.put_object(Bucket="logs", Key="pruned/dt=2026-11-16/b.parquet", Body=b"no Parquet at all")
+    found = mcnet.scan("s3://logs/pruned/", storage_options=settings, where="dt = '2026-11-15'", **NAMES)
+    assert found == mcnet.scan(ROWS[:2], **NAMES)
+    with pytest.raises(mcnet.FileFormatError):
+        mcnet.scan("s3://logs/pruned/", storage_options=settings, **NAMES)
+
+
+def test_what_is_kept_on_a_disk_is_refused_in_an_object_store(s3, tmp_path, monkeypatch):
+    settings, client = s3
+    monkeypatch.chdir(tmp_path)
+    EXPECTED.save(tmp_path / "sketch.parquet")
+    client.put_object(Bucket="logs", Key="sketch.parquet", Body=(tmp_path / "sketch.parquet").read_bytes())
+    address = "s3://logs/sketch.parquet"
+    with read_with(storage_options=settings), pytest.raises(mcnet.InputError, match="a saved sketch is kept on a disk"):
+        sketch_files(address)
+    model = mcnet.calibrator("platt").fit_sketch(EXPECTED.pooled()).model_
+    for use in (
+        lambda: mcnet.Sketch.load(address),
+        lambda: EXPECTED.save(address),
+        lambda: mcnet.Journal("s3://logs/journal"),
+        lambda: mcnet.Registry("s3://logs/registry"),
+        lambda: model.save("gs://logs/model.json"),
+        lambda: mcnet.load("az://logs/model.json"),
+    ):
+        with pytest.raises(mcnet.InputError, match=r"is an address, and .* is kept on a disk"):
+            use()
+    assert [path.name for path in tmp_path.iterdir()] == ["sketch.parquet"]
+
+
+@pytest.mark.parametrize("address", ["gs://logs/a.parquet", "az://logs/a.parquet", "abfss://c@a.dfs.x/a.parquet"])
+@pytest.mark.parametrize("reader", ["scan_parquet", "scan_csv", "scan_ndjson"])
+def test_every_object_store_is_read_by_polars_with_its_settings(monkeypatch, address, reader):
+    """Google's and Microsoft's stores have no server that a test could start: this is what Polars is asked."""
+    asked = []
+
+    def read(source, **options):
+        asked.append((source, options["storage_options"]))
+        return ROWS.lazy()
+
+    monkeypatch.setattr(pl, reader, read)
+    address = address.replace("parquet", reader.removeprefix("scan_"))
+    with read_with(storage_options={"token": "secret"}):
+        open_log(address).collect()
+    assert {(*([source] if isinstance(source, str) else source),) for source, _ in asked} == {(address,)}
+    assert all(options == {"token": "secret"} for _, options in asked)
+
+
 def test_what_is_not_in_an_object_store_is_one_error(s3):
     settings, _ = s3
     with pytest.raises(mcnet.FileFormatError, match=r"s3://logs/nowhere.parquet cannot be read"):
         mcnet.scan("s3://logs/nowhere.parquet", storage_options=settings, **NAMES)
 
 
-def test_a_web_server_is_read():
+@pytest.fixture
+def certificate(tmp_path):
+    """Return a file with a key and a certificate for 127.0.0.1 that no authority has signed."""
+    x509 = pytest.importorskip("cryptography.x509", reason="cryptography is not installed: pip install cryptography")
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, today = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    signed = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(today - timedelta(days=1))
+        .not_valid_after(today + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (tmp_path / "server.pem").write_bytes(private + signed.public_bytes(pem))
+    return tmp_path / "server.pem"
+
+
+def test_a_web_server_is_read(certificate, tmp_path):
     content = io.BytesIO()
     ROWS.write_parquet(content)
     body = content.getvalue()
@@ -120,14 +198,24 @@ def test_a_web_server_is_read():
         def log_message(self, *_):
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        address = f"http://127.0.0.1:{server.server_port}/log.parquet"
-        assert mcnet.scan(address, storage_options={"allow_http": "true"}, **NAMES) == EXPECTED
-    finally:
-        server.shutdown()
-        server.server_close()
+    code = f"import mcnet, sys; mcnet.scan(sys.argv[1], **{NAMES!r}).save('sketch.parquet')"
+    for scheme in ("http", "https"):
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if scheme == "https":
+            safe = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            safe.load_cert_chain(certificate)
+            server.socket = safe.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            address = f"{scheme}://127.0.0.1:{server.server_port}/log.parquet"
+            # Certificates are read when a process first needs them: one of its own trusts this one.
+            environment = {**os.environ, "SSL_CERT_FILE": str(certificate), "PYTHONPATH": os.pathsep.join(sys.path)}
+            command = [sys.executable, "-c", code, address]
+            subprocess.run(command, check=True, timeout=120, env=environment, cwd=tmp_path)
+            assert mcnet.Sketch.load(tmp_path / "sketch.parquet") == EXPECTED
+        finally:
+            server.shutdown()
+            server.server_close()
 
 
 @pytest.fixture
@@ -145,10 +233,15 @@ def test_folders_of_partitions_are_columns_and_are_pruned(partitioned):
     fields = {**NAMES, "field": ["dt", "hour"]}
     assert mcnet.scan(partitioned, **fields) == mcnet.scan(ROWS, **fields)
     assert mcnet.scan(f"{partitioned}/*/*/*.parquet", **fields) == mcnet.scan(ROWS, **fields)
-    (partitioned / "dt=2026-11-15" / "hour=7" / "part.parquet").write_bytes(b"no Parquet at all")
-    # Only the footers of files are looked at before the condition decides; a damaged partition fails if it is read.
+    # Only the footers of files on a disk are looked at before the condition decides; here the columns are damaged.
+    damaged = partitioned / "dt=2026-11-15" / "hour=7" / "part.parquet"
+    content = bytearray(damaged.read_bytes())
+    content[4 : len(content) // 3] = bytes(len(content) // 3 - 4)
+    damaged.write_bytes(content)
     with pytest.raises(mcnet.FileFormatError):
         mcnet.scan(partitioned, **fields)
+    found = mcnet.scan(partitioned, where="dt = '2026-11-16' OR hour = 0", **fields)
+    assert found == mcnet.scan(ROWS.filter((pl.col("dt") == "2026-11-16") | (pl.col("hour") == 0)), **fields)
 
 
 def test_a_condition_keeps_rows_and_is_refused_if_it_is_none(partitioned):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from mcnet._shared.disk_paths import disk_path
 from mcnet.errors import InputError
 
 if sys.platform != "win32":
@@ -40,7 +41,7 @@ def output_file(path: str | os.PathLike[str]) -> Path:
     ------
     InputError : its folder does not exist, or there is something else than a regular file in its place.
     """
-    target = Path(path)
+    target = disk_path(path, "what is written here")
     if target.is_symlink():
         target = Path(os.path.realpath(target))
         if target.is_symlink():

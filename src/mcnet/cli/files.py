@@ -46,9 +46,9 @@ def check_output(
     endings : the endings that its name may have; any if there are none.
     elsewhere : whether the command writes to object stores, too.
     """
+    from mcnet._shared.disk_paths import is_url
     from mcnet.cli.sources import input_files
     from mcnet.cli.storage import url_exists
-    from mcnet.data.locations import is_url
 
     target = Path(path)
     if is_url(path):

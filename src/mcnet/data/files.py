@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.atomic_files import is_disk_full
+from mcnet._shared.disk_paths import is_url
 from mcnet._shared.extras import need_lake
 from mcnet.data.csv_files import (
     ROWS_TO_GUESS_TYPES_FROM,
@@ -20,7 +21,7 @@ from mcnet.data.csv_files import (
     refuse_repeated_names,
     with_plain_names,
 )
-from mcnet.data.locations import STANDARD_INPUT, LakeTable, Location, RemoteFile, is_url, lake_table, standard_input
+from mcnet.data.locations import STANDARD_INPUT, LakeTable, Location, RemoteFile, lake_table, standard_input
 from mcnet.data.read_options import read_options
 from mcnet.errors import FileFormatError, InputError
 

@@ -11,6 +11,7 @@ from functools import cache
 from os import PathLike, fspath
 from pathlib import Path, PurePosixPath
 
+from mcnet._shared.disk_paths import is_url
 from mcnet.errors import InputError
 
 __all__ = [
@@ -19,14 +20,12 @@ __all__ = [
     "Location",
     "RemoteFile",
     "fingerprint",
-    "is_url",
     "lake_table",
     "standard_input",
 ]
 
 STANDARD_INPUT = "-"
 
-_URL = re.compile(r"(?:s3|s3a|gs|gcs|az|azure|abfs|abfss|adl|http|https|hf)://.")
 _NAMED_TABLE = re.compile(r"(?P<kind>delta|iceberg):(?P<path>.+)", re.DOTALL)
 _VERSION = re.compile(r"\d+")
 
@@ -69,15 +68,6 @@ class LakeTable:
 
 
 Location = Path | RemoteFile | LakeTable
-
-
-def is_url(path: str | PathLike[str]) -> bool:
-    """Tell whether this is an address in an object store or on a web server.
-
-    >>> is_url("s3://bucket/log.parquet"), is_url("log.parquet")
-    (True, False)
-    """
-    return _URL.match(fspath(path)) is not None
 
 
 def lake_table(path: str | PathLike[str]) -> LakeTable | None:

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.disk_paths import is_url
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.data.columns import DescribeRow, scores_column
 from mcnet.data.csv_files import canonical_csv_text, csv_separator
@@ -25,7 +26,7 @@ from mcnet.data.files import (
     require_columns,
     source_name,
 )
-from mcnet.data.locations import RemoteFile, is_url
+from mcnet.data.locations import RemoteFile
 from mcnet.data.read_options import read_options
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel

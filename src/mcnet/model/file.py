@@ -5,7 +5,6 @@ import json
 import warnings
 from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.disk_paths import disk_path
 from mcnet.curves.compile import family_curves
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily
@@ -143,7 +143,7 @@ def load(path: str | PathLike[str]) -> CalibrationModel:
 
 def read_model(path: str | PathLike[str]) -> CalibrationModel:
     """Return the model in a file, as it is."""
-    path = Path(path)
+    path = disk_path(path, "a model")
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     try:

@@ -1,11 +1,12 @@
 """Sketches as Parquet files: one row per cell, plain columns, and a checksum of the whole file."""
 
+import glob
 import hashlib
 import io
 import json
 import re
 from dataclasses import replace
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ import numpy as np
 import polars as pl
 
 from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.disk_paths import disk_path, is_url
 from mcnet.data.contexts import Contexts
 from mcnet.data.fields import field_columns
 from mcnet.data.files import readable
+from mcnet.data.locations import RemoteFile
+from mcnet.data.read_options import read_options
 from mcnet.errors import FileFormatError, InputError
 from mcnet.sketch.cells import Cells
 from mcnet.sketch.grid import POSITION_UNITS
@@ -89,7 +93,10 @@ def _checksum_place(content: bytes | bytearray) -> int:
 
 
 def is_sketch_file(path: str | PathLike[str]) -> bool:
-    """Tell whether a file is a saved sketch (and not a log of rows)."""
+    """Tell whether a file is a saved sketch (and not a log of rows); refuse one that is not on a disk."""
+    if is_url(path):
+        _refuse_remote_sketch(RemoteFile(fspath(path)))
+        return False
     path = Path(path)
     if path.suffix != ".parquet" or not path.is_file():
         return False
@@ -101,6 +108,15 @@ def is_sketch_file(path: str | PathLike[str]) -> bool:
         return _METADATA_START.search(file.read()) is not None
 
 
+def _refuse_remote_sketch(file: RemoteFile) -> None:
+    """Refuse a saved sketch in an object store, which would be taken for a log of rows."""
+    if file.name.endswith(".parquet") and not glob.has_magic(file.url):
+        with readable(file.url):
+            about = pl.read_parquet_metadata(file.url, storage_options=dict(read_options().storage_options) or None)
+        if _METADATA in about:
+            disk_path(file, "a saved sketch")
+
+
 def load_sketch(path: str | PathLike[str]) -> Sketch:
     """Load a sketch.
 
@@ -109,7 +125,7 @@ def load_sketch(path: str | PathLike[str]) -> Sketch:
     InputError : there is no such file.
     FileFormatError : the file is no sketch, is damaged, or was saved by another version of mcnet.
     """
-    path = Path(path)
+    path = disk_path(path, "a saved sketch")
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     with readable(str(path)):

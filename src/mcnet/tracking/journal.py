@@ -6,6 +6,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mcnet._shared.disk_paths import disk_path
 from mcnet._shared.typing import ScoreType
 from mcnet.data.fields import MISSING_LABEL
 from mcnet.data.files import FilePaths, expand_paths
@@ -58,7 +59,7 @@ class Journal:
 
     def __init__(self, path: str | PathLike[str]) -> None:
         """Name the folder; nothing is read or written yet."""
-        self.path = Path(path)
+        self.path = disk_path(path, "a journal")
         self._read: dict[Path, Batch] = {}
 
     def __repr__(self) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.disk_paths import disk_path
 from mcnet._shared.file_lock import exclusive_lock
 from mcnet._shared.json_lines import append_json_line, last_json_lines, read_json_lines
 from mcnet.errors import FileFormatError, InputError
@@ -45,6 +46,7 @@ class Registry:
         """Name the folder; nothing is read or written yet."""
         self.path = Path(path)
         self._store = VersionStore(self.path)
+from mcnet._shared.disk_paths import disk_path
 
     def __repr__(self) -> str:
         return f"Registry({fspath(self.path)!r})"

@@ -1,0 +1,35 @@
+"""Paths on a disk, told from addresses in an object store or on a web server."""
+
+import re
+from os import PathLike, fspath
+from pathlib import Path
+
+from mcnet.errors import InputError
+
+__all__ = ["disk_path", "is_url"]
+
+# A Path of an address has one slash where the address had two.
+_URL = re.compile(r"(?:s3|s3a|gs|gcs|az|azure|abfs|abfss|adl|http|https|hf):/{1,2}[^/]")
+
+
+def is_url(path: str | PathLike[str]) -> bool:
+    """Tell whether this is an address in an object store or on a web server.
+
+    >>> is_url("s3://bucket/log.parquet"), is_url("log.parquet")
+    (True, False)
+    """
+    return _URL.match(fspath(path)) is not None
+
+
+def disk_path(path: str | PathLike[str], what: str) -> Path:
+    """Return the path of what is kept on a disk alone; refuse an address.
+
+    >>> disk_path("hours.parquet", "a sketch").name
+    'hours.parquet'
+    """
+    if is_url(path):
+        raise InputError(
+            f"{fspath(path)} is an address, and {what} is kept on a disk: copy it there with the tools of the store, "
+            "or name a path on a disk"
+        )
+    return Path(path)
