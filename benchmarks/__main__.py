@@ -33,7 +33,8 @@ PARTS = {
     "hot_loops": ("evaluating and sketching against a copy and a count", True),
     "export_c": ("the C header", True),
     "instructions": ("instructions a score in C", True),
-    "engines": ("Spark against its own group-by and its own writing (needs Java)", False),
+    "engines": ("sketching in Spark against its own group-by (needs Java)", False),
+    "engines_apply": ("calibrating in Spark against its own writing (needs Java)", False),
     "engines_sql": ("the sketch query in DuckDB against its own group-by", True),
     "foundation": ("sketching, predicting, starting", False),
 }

@@ -1,8 +1,7 @@
-"""Engines that have the rows: sketching and calibrating in Spark, against Spark's own work on the same files."""
+"""Engines that have the rows: sketching in Spark, against Spark's own group-by of the same file."""
 
 import contextlib
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import mcnet
 from benchmarks import report
 from benchmarks.measure import DATA, click_log_file, in_turn, machine, peak_memory
-from mcnet.spark import apply, sketch
+from mcnet.spark import sketch
 
 ROWS = 50_000_000
 COLUMNS = {"score": "score", "label": "label", "field": "country"}
@@ -63,10 +62,6 @@ def plain(df: Any) -> None:
     df.groupBy("country").agg(F.count("*"), F.sum("label"), F.sum("score")).collect()
 
 
-def written(df: Any, path: Path) -> None:
-    df.write.mode("overwrite").parquet(str(path))
-
-
 def sketching(spark: Any, log: Path, repeats: int) -> dict[str, Any]:
     df = spark.read.parquet(str(log))
     times = in_turn({"plain": lambda: plain(df), "sketch": lambda: sketch(df, **COLUMNS)}, repeats)
@@ -75,23 +70,6 @@ def sketching(spark: Any, log: Path, repeats: int) -> dict[str, Any]:
         "sketch": stages_of(spark, lambda: sketch(df, **COLUMNS)),
     }
     return {"times": times, "work": work}
-
-
-def applying(spark: Any, log: Path, model: Any, repeats: int) -> dict[str, float]:
-    from pyspark.sql import functions as F
-
-    df, path = spark.read.parquet(str(log)), DATA / "spark-written"
-    try:
-        return in_turn(
-            {
-                "constant": lambda: written(df.withColumn("calibrated", F.lit(0.5)), path),
-                "arrow": lambda: written(apply(df, model), path),
-                "sql": lambda: written(apply(df, model, sql=True), path),
-            },
-            repeats,
-        )
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def growing(spark: Any, log: Path, partitions: tuple[int, ...]) -> dict[int, float]:
@@ -110,32 +88,24 @@ def growing(spark: Any, log: Path, partitions: tuple[int, ...]) -> dict[int, flo
 def main(full: bool) -> None:
     """Measure, print, and keep the section of the page."""
     rows, repeats = (ROWS, 3) if full else (ROWS // 10, 3)
-    rows = int(os.environ.get("MCNET_ENGINE_ROWS", rows))
     log, tenth = click_log_file(rows), click_log_file(rows // 10)
     expected = mcnet.scan(log, **COLUMNS)
-    model = mcnet.BayesMCNet().fit_sketch(expected).model_
     with local_spark() as spark:
         small = sketch(spark.read.parquet(str(tenth)), **COLUMNS)
         before = peak_memory()
         found = sketching(spark, log, repeats)
         equal = sketch(spark.read.parquet(str(log)), **COLUMNS) == expected
         after = peak_memory()
-        applied = applying(spark, log, model, repeats)
         partitions = growing(spark, log, (2, 16, 128))
     times, work = found["times"], found["work"]
     lines = [
         ["group by country: count, sum of labels, sum of scores", report.seconds(times["plain"]), "1"],
         ["sketch", report.seconds(times["sketch"]), f"{times['sketch'] / times['plain']:.2f}"],
-        ["write the columns and a constant", report.seconds(applied["constant"]), "1"],
-        ["write the columns, calibrated through Arrow", report.seconds(applied["arrow"]),
-         f"{applied['arrow'] / applied['constant']:.2f}"],
-        ["write the columns, calibrated in Spark SQL", report.seconds(applied["sql"]),
-         f"{applied['sql'] / applied['constant']:.2f}"],
-    ]  # fmt: skip
+    ]
     text = "\n\n".join(
         [
-            f"## Engines: Spark\n\n{rows:,} rows in one Parquet file, one field of 4 values, `local[2]`, the shortest "
-            f"of {repeats}. {machine(load=False)}.",
+            f"## Engines: sketching in Spark\n\n{rows:,} rows in one Parquet file, one field of 4 values, `local[2]`, "
+            f"the shortest of {repeats}. {machine(load=False)}.",
             report.table(["work", "time", "ratio"], lines),
             f"The sketch is {'equal' if equal else '**not equal**'} to that of `mcnet.scan`, bit for bit: "
             f"{len(expected):,} cells. CPU of the tasks: {work['plain']['cpu']:.1f} s for the group-by, "
@@ -149,7 +119,7 @@ def main(full: bool) -> None:
         ]
     )
     print(text)
-    report.keep("engines", text, full, {"rows": rows, **found, "applied": applied, "partitions": partitions})
+    report.keep("engines", text, full, {"rows": rows, **found, "partitions": partitions})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,61 @@
+"""Engines that have the rows: calibrating in Spark, against a pass that writes the same columns and a constant."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import mcnet
+from benchmarks import report
+from benchmarks.engines import COLUMNS, ROWS, local_spark
+from benchmarks.measure import DATA, click_log_file, in_turn, machine
+from mcnet.spark import apply
+
+
+def written(df: Any, path: Path) -> None:
+    df.write.mode("overwrite").parquet(str(path))
+
+
+def applying(spark: Any, log: Path, model: Any, repeats: int) -> dict[str, float]:
+    """Return the time of writing a log with a constant, and with probabilities made in both ways."""
+    from pyspark.sql import functions as F
+
+    df, path = spark.read.parquet(str(log)), DATA / "spark-written"
+    try:
+        return in_turn(
+            {
+                "constant": lambda: written(df.withColumn("calibrated", F.lit(0.5)), path),
+                "arrow": lambda: written(apply(df, model), path),
+                "sql": lambda: written(apply(df, model, sql=True), path),
+            },
+            repeats,
+        )
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def main(full: bool) -> None:
+    """Measure, print, and keep the section of the page."""
+    rows, repeats = (ROWS, 2) if full else (ROWS // 10, 3)
+    log = click_log_file(rows)
+    model = mcnet.BayesMCNet().fit_sketch(mcnet.scan(log, **COLUMNS)).model_
+    with local_spark() as spark:
+        times = applying(spark, log, model, repeats)
+    names = {
+        "constant": "write the columns and a constant",
+        "arrow": "write the columns, calibrated through Arrow",
+        "sql": "write the columns, calibrated in Spark SQL",
+    }
+    lines = [[name, report.seconds(times[key]), f"{times[key] / times['constant']:.2f}"] for key, name in names.items()]
+    text = "\n\n".join(
+        [
+            f"## Engines: calibrating in Spark\n\n{rows:,} rows in one Parquet file, one field of 4 values, "
+            f"`local[2]`, the shortest of {repeats}. {machine(load=False)}.",
+            report.table(["work", "time", "ratio"], lines),
+        ]
+    )
+    print(text)
+    report.keep("engines_apply", text, full, {"rows": rows, "times": times})
+
+
+if __name__ == "__main__":
+    main(full=False)
