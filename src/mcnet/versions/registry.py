@@ -44,9 +44,8 @@ class Registry:
 
     def __init__(self, path: str | PathLike[str]) -> None:
         """Name the folder; nothing is read or written yet."""
-        self.path = Path(path)
+        self.path = disk_path(path, "a registry")
         self._store = VersionStore(self.path)
-from mcnet._shared.disk_paths import disk_path
 
     def __repr__(self) -> str:
         return f"Registry({fspath(self.path)!r})"
