@@ -73,9 +73,13 @@ def main(full: bool = False) -> None:
         ):
             print("  ".join(line), flush=True)
             lines.append(line)
-    text = (
+    report.keep("service_attacks", section(lines), full, {"lines": lines})
+
+
+def section(lines: list[list[str]]) -> str:
+    """Return the section of the page."""
+    return (
         "## Service under attack\n\nFuzzed requests have wrong types, damaged JSON and Arrow, random bytes, huge "
         "bodies and slow clients, all on one worker. A client whose feedback was not answered sends it again "
         f"under the same key.\n\n{report.table(['what', 'figure', 'found', 'asked'], lines)}"
     )
-    report.keep("service_attacks", text, full, {"lines": lines})

@@ -87,6 +87,7 @@ def test_promote_and_roll_back_need_the_token(page):
     browser.wait("document.documentElement.dataset.served === '1'")
     assert service.calibrate([0.1], {"country": ["NL"]})["version"] == "1"
     browser.wait("!document.getElementById('release').hidden")
+    assert "Rolled back from version 3 to version 1" in browser.run("document.getElementById('events').textContent")
     shown = browser.run("document.getElementById('held').textContent")
     assert "Version 1 is held since" in shown
     assert "rolled back from version 3" in shown

@@ -85,7 +85,8 @@ def show(
     chosen = opened.version(version)
     events = [line for line in opened.history() if line.get("version") == chosen.number]
     facts = _document(chosen, opened) | {"history": events}
-    lines = [f"{name:<10}{value}" for name, value in facts.items() if name != "history" and value not in (None, "")]
+    told = facts | {"fields": ", ".join(chosen.fields), "current": "yes" if facts["current"] else "no"}
+    lines = [f"{name:<10}{value}" for name, value in told.items() if name != "history" and value not in (None, "")]
     lines += [f"{line['time']}  {line['event']}  {line.get('note', '')}".rstrip() for line in events]
     Printer(json).result(facts, "\n".join(lines))
 

@@ -186,6 +186,12 @@ function showMonitor() {
   fill("alarms", ...found);
 }
 
+function happened(e) {
+  if (e.event === "rolled back") return `Rolled back from version ${e.was} to version ${e.version}`;
+  if (e.version === null || e.version === undefined) return e.event[0].toUpperCase() + e.event.slice(1);
+  return `Version ${e.version} ${e.event}`;
+}
+
 function showVersions() {
   at("change-text").textContent = state.may_change ? "" : "The service was started without a token, so nothing can be changed here.";
   at("rollback").disabled = at("release").disabled = !state.may_change;
@@ -201,7 +207,7 @@ function showVersions() {
       make("td", { class: "text note-cell", title: v.note || null }, make("span", {}, v.note)), make("td", { class: "act" }, ...(current ? [] : [button])));
   }));
   fill("events", ...state.events.map((e) => make("li", {}, make("time", {}, moment(e.time)),
-    make("span", {}, `${e.version === null || e.version === undefined ? "" : "Version " + e.version + " "}${e.event}${e.note ? ": " + e.note : ""}${e.reason ? ": " + e.reason : ""}`))));
+    make("span", {}, [happened(e), e.note, e.reason].filter(Boolean).join(": ")))));
 }
 
 function showJournal() {
