@@ -1,11 +1,14 @@
 """`mcnet apply`: calibrate logs of any size with a saved model."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mcnet.cli import options
+
+if TYPE_CHECKING:
+    from mcnet.data.locations import Location
 
 __all__ = ["apply"]
 
@@ -48,30 +51,27 @@ def apply(
     import time
 
     from mcnet.cli.config import printer_of
-    from mcnet.cli.files import check_output, load_model, plain_interrupts, remembered, row_count, score_type
+    from mcnet.cli.files import check_output, load_model, remembered, score_type
     from mcnet.cli.run import THRESHOLD_NOT_MET
-    from mcnet.cli.sources import journal_of
+    from mcnet.cli.signals import plain_interrupts
+    from mcnet.cli.sources import source_of
     from mcnet.cli.storage import STANDARD_OUTPUT, write_to_standard_output
     from mcnet.cli.thresholds import UNSEEN, Figures, broken_thresholds, parse_thresholds
     from mcnet.cli.unseen import unseen_note
-    from mcnet.data.files import expand_paths
     from mcnet.errors import InputError
     from mcnet.model.apply_files import apply_to_files
     from mcnet.model.unseen import UnseenValues
-    from mcnet.sketch.file import is_sketch_file
 
     printer = printer_of(context, json, quiet)
     thresholds = parse_thresholds(fail_if, [UNSEEN])
     if output == STANDARD_OUTPUT and json:
         raise InputError("both the rows (-o -) and --json would go to stdout; name a file, or leave out --json")
+    loaded, source = load_model(model), source_of(logs)
     if output != STANDARD_OUTPUT:
-        check_output(output, [model, *logs], force=force, elsewhere=True)
-    loaded = load_model(model)
-    if journal_of(logs) is not None:
-        raise InputError(f"{logs[0]} is a journal: it has no rows to calibrate; give the logs it was made of")
-    sketches = [path for path in expand_paths(logs) if is_sketch_file(path)]
-    if sketches:
-        raise InputError(f"{sketches[0]} is a sketch: it has no rows to calibrate; give the log it was made of")
+        check_output(output, [model, source], force=force, elsewhere=True)
+    if source.finished:
+        kind = "sketch" if source.sketched else "journal"
+        raise InputError(f"{logs[0]} is a {kind}: it has no rows to calibrate; give the logs it was made of")
     plain_interrupts()
     unseen = UnseenValues(loaded)
     begin = time.perf_counter()
@@ -79,7 +79,7 @@ def apply(
     def write(target: str | Path) -> int:
         return apply_to_files(
             loaded,
-            logs,
+            source.paths,
             target,
             score=remembered(loaded, "score", score),
             column=column,
@@ -90,9 +90,9 @@ def apply(
             unseen=unseen,
         )
 
-    with printer.progress("calibrating", row_count(logs) if printer.lively else None) as advance:
+    with printer.progress("calibrating", source.row_count if printer.lively else None) as advance:
         if output == STANDARD_OUTPUT:
-            rows = write_to_standard_output(write, f".{_piped_format(logs[0])}")
+            rows = write_to_standard_output(write, f".{_piped_format(source.paths[0])}")
         else:
             rows = write(output)
     seconds = time.perf_counter() - begin
@@ -107,9 +107,9 @@ def apply(
         raise typer.Exit(THRESHOLD_NOT_MET)
 
 
-def _piped_format(log: str) -> str:
+def _piped_format(log: "Location") -> str:
     """Return the format of what is written to stdout: that of the log, and Parquet for tables of lakes."""
-    from mcnet.data.files import expand_paths, file_format
+    from mcnet.data.files import file_format
 
-    kind = file_format(expand_paths(log)[0])
+    kind = file_format(log)
     return "parquet" if kind in ("delta", "iceberg") else kind

@@ -92,22 +92,24 @@ def backtest(
     from pathlib import Path
 
     from mcnet.cli.config import from_config, printer_of
-    from mcnet.cli.files import check_output, plain_interrupts, row_count
+    from mcnet.cli.files import check_output
     from mcnet.cli.printing import table
+    from mcnet.cli.signals import plain_interrupts
+    from mcnet.cli.sources import source_of
     from mcnet.errors import InputError
     from mcnet.tracking.backtest import backtest as run_backtest
     from mcnet.tracking.backtest_memories import DEFAULT_MEMORIES
-    from mcnet.tracking.journal_files import is_journal
 
     printer = printer_of(context, json, quiet)
     if tracker_only and (method or memory):
         raise InputError("--tracker-only compares no methods; leave out --method and --memory")
     if report is not None and output is not None and Path(report).resolve() == Path(output).resolve():
         raise InputError(f"--report and --output both name {report}; give each a file of its own")
-    in_journal = len(logs) == 1 and is_journal(logs[0])
+    source = source_of(logs)
+    in_journal = source.journal is not None
     for path, endings in ((report, (".html", ".htm")), (output, (".parquet",))):
         if path is not None:
-            check_output(path, [] if in_journal else logs, force=force, endings=endings)
+            check_output(path, [source], force=force, endings=endings)
     columns = {"score": score, "label": label, "weight": weight, "time": time, "every": every, "field": field}
     if in_journal:  # it knows its columns: what the configuration file says of logs does not concern it
         columns = {name: None if from_config(context, name) else given for name, given in columns.items()}
@@ -116,9 +118,9 @@ def backtest(
         if lacking:
             raise InputError(f"--{lacking[0]} is missing; a log needs --score, --label, --time and --every")
     plain_interrupts()
-    with _Bars(printer, row_count(logs) if printer.lively and not in_journal else None) as bars:
+    with _Bars(printer, source.row_count if printer.lively else None) as bars:
         found = run_backtest(
-            logs[0] if in_journal else logs,
+            source.journal or source.paths,
             **columns,  # type: ignore[arg-type]
             delay=delay,
             methods=[] if tracker_only else method,

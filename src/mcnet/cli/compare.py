@@ -9,6 +9,7 @@ from mcnet.cli import options
 from mcnet.cli.printing import Printer
 
 if TYPE_CHECKING:
+    from mcnet.cli.sources import Source
     from mcnet.data.automatic_period import AutomaticPeriod
     from mcnet.sketch.sketch import Sketch
 
@@ -64,9 +65,9 @@ def compare(
           --save-best model.json
     """
     from mcnet.cli.config import printer_of
-    from mcnet.cli.files import check_output, columns_of, read_sketch
+    from mcnet.cli.files import check_output
     from mcnet.cli.run import THRESHOLD_NOT_MET
-    from mcnet.cli.sources import journal_of
+    from mcnet.cli.sources import source_of
     from mcnet.cli.thresholds import Figures, broken_thresholds, parse_thresholds
     from mcnet.data.automatic_period import AutomaticPeriod
     from mcnet.errors import InputError
@@ -74,9 +75,10 @@ def compare(
 
     printer = printer_of(context, json, quiet)
     thresholds = parse_thresholds(fail_if)
-    for given in (logs, test or []):
-        if time is not None and journal_of(given) is not None:
-            raise InputError(f"{given[0]} is a journal: its periods are known, so leave out --time")
+    source, judged = source_of(logs), source_of(test) if test else None
+    sources = [source] if judged is None else [source, judged]
+    for given in sources:
+        given.refuse_time(time)
     if time is not None and report is None:
         raise InputError("--time is for the drift shown in the report; pass --report too")
     if every is not None and time is None:
@@ -85,19 +87,19 @@ def compare(
         raise InputError(f"--report and --save-best both name {report}; give each a file of its own")
     for path, endings in ((report, (".html", ".htm")), (save_best, ())):
         if path is not None:
-            check_output(path, [*logs, *(test or [])], force=force, endings=endings)
-    if test:
-        _warn_of_common_files(printer, logs, test)
-    columns = columns_of(context, logs)
+            check_output(path, sources, force=force, endings=endings)
+    if judged is not None:
+        _warn_of_common_files(printer, source, judged)
+    columns = source.columns(context)
     # Without --every, the period is found while the rows are read.
     found = AutomaticPeriod()
-    timed = read_sketch(printer, logs, **_with_time(columns, logs, time, every or found), folds=1 if test else folds)
+    timed = source.read(printer, **source.with_time(columns, time, every or found), folds=1 if test else folds)
     if time is not None:
         _warn_of_texts(printer, timed, time)
     timed_test = None
-    if test:
+    if judged is not None:
         before = every or found.every
-        timed_test = _read_test(printer, test, columns, timed, time, before or found)
+        timed_test = _read_test(printer, judged, columns, timed, time, before or found)
         if time is not None and before is None and found.every is not None:
             timed = timed.in_periods(time, found.every)
     if time is not None and found.every is not None:
@@ -117,10 +119,10 @@ def compare(
         with printer.steps("drawing the report"):
             title = f"Calibration of {timed.columns['score']}" if "score" in timed.columns else None
             fitted, fresh = (
-                _journal_periods(printer, files, sketch)
+                _journal_periods(printer, given, sketch)
                 if part is None or time not in part.contexts.names
                 else sketches_by(part.unfolded(), time)
-                for part, files in ((timed, logs), (timed_test, test or []))
+                for part, given in ((timed, source), (timed_test, judged))
             )
             write_report(report, selection, sketch, title=title, drift=fitted, test_drift=fresh)
         printer.note(f"report → {report}")
@@ -131,26 +133,20 @@ def compare(
         raise typer.Exit(THRESHOLD_NOT_MET)
 
 
-def _journal_periods(printer: Printer, files: list[str], like: "Sketch") -> "dict[str, Sketch] | None":
+def _journal_periods(printer: Printer, source: "Source | None", like: "Sketch") -> "dict[str, Sketch] | None":
     """Return the sketch of each period of a journal; None for other files, and where there are too many to show."""
-    from mcnet.cli.sources import journal_of
     from mcnet.data.periods import MOST_PERIODS
 
-    journal = journal_of(files)
-    if journal is None:
+    if source is None or source.journal is None:
         return None
-    if len(journal.periods) > MOST_PERIODS:
+    if len(source.journal.periods) > MOST_PERIODS:
         printer.note(f"the journal has more than {MOST_PERIODS} periods: the report does not show the drift")
         return None
-    return {period: sketch.only(*like.contexts.names) for period, sketch in journal.sketches()}
+    return source.periods(like.contexts.names)
 
 
-def _warn_of_common_files(printer: Printer, logs: list[str], test: list[str]) -> None:
-    from mcnet.cli.sources import input_files, journal_of
-
-    fitted = input_files(logs) if journal_of(logs) is None else [Path(logs[0])]
-    judged = input_files(test) if journal_of(test) is None else [Path(test[0])]
-    common = [path for path in judged if any(path.samefile(other) for other in fitted)]
+def _warn_of_common_files(printer: Printer, fitted: "Source", judged: "Source") -> None:
+    common = [path for path in judged.on_disk if any(path.samefile(other) for other in fitted.on_disk)]
     if common:
         printer.warn(
             f"{common[0]} is read both to fit and as --test: methods are judged on rows they have seen, "
@@ -185,21 +181,19 @@ def _say_period(printer: Printer, time: str, period: str) -> None:
 
 def _read_test(
     printer: Printer,
-    test: list[str],
+    test: "Source",
     columns: dict[str, Any],
     fitted: "Sketch",
     time: str | None,
     period: "str | AutomaticPeriod",
 ) -> "Sketch":
     """Return the test rows, read as the fitted ones were; with their time, if they have one."""
-    from mcnet.cli.files import read_sketch
-    from mcnet.cli.sources import is_finished
     from mcnet.sketch.read import has_column
 
-    has_time = time is not None and has_column(test, time)
+    has_time = time is not None and has_column(test.paths, time)
     if time is not None and not has_time:
         printer.note(f"the test rows have no column {time}: the report shows the drift of the fitted rows alone")
-    if is_finished(test):
+    if test.finished:
         words = {"field": columns["field"]}  # the rest was settled when it was made
     else:
         # Where the fitted rows were a sketch, it tells which columns are meant.
@@ -208,25 +202,8 @@ def _read_test(
         reading = {"score_type": fitted.score_type} | ({} if kept is None else {"negatives_kept": kept})
         words = {**columns, **fitted.columns, **reading, **given}
         words["field"] = [name for name in fitted.contexts.names if name != time]
-    return read_sketch(
-        printer,
-        test,
-        title="reading the test rows",
-        **_with_time(words, test, time if has_time else None, period),
-    )
-
-
-def _with_time(
-    columns: dict[str, Any], files: list[str], time: str | None, period: "str | AutomaticPeriod"
-) -> dict[str, Any]:
-    """Return the columns to read, with the time as one more field."""
-    from mcnet.cli.sources import is_finished
-
-    if time is None:
-        return columns
-    # A saved sketch keeps all of its fields unless some are named.
-    fields = None if is_finished(files) and not columns["field"] else [*(columns["field"] or []), time]
-    return {**columns, "field": fields, "every": {time: period}}
+    timed = test.with_time(words, time if has_time else None, period)
+    return test.read(printer, title="reading the test rows", **timed)
 
 
 def _without(sketch: "Sketch", time: str | None) -> "Sketch":

@@ -68,10 +68,10 @@ def evaluate(
           --fail-if 'field.pcoc.low>1.5 where positives>100'
     """
     from mcnet.cli.config import printer_of
-    from mcnet.cli.files import check_output, columns_of, load_model, read_sketch, remembered, score_type
+    from mcnet.cli.files import check_output, load_model, remembered, score_type
     from mcnet.cli.over_time import check_time, period_evaluations, write_table
     from mcnet.cli.run import THRESHOLD_NOT_MET
-    from mcnet.cli.sources import is_finished, journal_of, periods_of
+    from mcnet.cli.sources import source_of
     from mcnet.cli.thresholds import UNSEEN, Figures, broken_thresholds, parse_thresholds, threshold_names
     from mcnet.cli.unseen import unseen_note
     from mcnet.metrics.evaluate_sketch import evaluate_cells, predict_cells
@@ -82,13 +82,13 @@ def evaluate(
     printer = printer_of(context, json, quiet)
     known = threshold_names() if model is None else [*threshold_names(), UNSEEN]
     thresholds = parse_thresholds(fail_if, known)
-    journal = journal_of(logs)
-    check_time(journal, time, every, table)
+    source = source_of(logs)
+    check_time(source, time, every, table)
     if table is not None:
-        check_output(table, logs, force=force, endings=[".parquet", ".csv"])
+        check_output(table, [source], force=force, endings=[".parquet", ".csv"])
     loaded = None if model is None else load_model(model)
     judged = False
-    if loaded is not None and not is_finished(logs):
+    if loaded is not None and not source.finished:
         score, label = remembered(loaded, "score", score), remembered(loaded, "label", label)
         judged = logits is None and loaded.score_type == "logit"
         logits = score_type(loaded, logits) == "logit"
@@ -100,18 +100,14 @@ def evaluate(
                 f"negatives count {1.0 / negatives_kept:.6g} times, as in the fit of the model; "
                 "pass --negatives-kept 1 if this log has them all"
             )
-    columns = columns_of(
-        context, logs, score=score, label=label, weight=weight, logits=logits, negatives_kept=negatives_kept
+    columns = source.columns(
+        context, score=score, label=label, weight=weight, logits=logits, negatives_kept=negatives_kept
     )
-    inside = columns.pop("field") or None
+    inside = columns["field"] or None
     needed = loaded.fields if loaded is not None else ()
-    fields = list(dict.fromkeys([*(inside or ()), *needed]))
-    chosen = periods_of(logs, since=since, until=until)
-    if time is not None:
-        # Saved sketches keep all of their fields unless some are named.
-        chosen = {"every": {time: every}}
-        fields = fields if is_finished(logs) and not fields else [*fields, time]
-    timed = read_sketch(printer, logs, **columns, field=fields, **chosen)
+    columns["field"] = list(dict.fromkeys([*(inside or ()), *needed]))
+    chosen = source.chosen_periods(since=since, until=until)
+    timed = source.read(printer, **source.with_time(columns, time, every), **chosen)
     sketch = timed if time is None else timed.only(*(name for name in timed.contexts.names if name != time))
     if judged:
         refuse_probabilities_read_as_logits(sketch.score, sketch.rows, name=str(score))
@@ -119,7 +115,7 @@ def evaluate(
     p = predict_cells(loaded, sketch) if loaded is not None else sketch.score
     found = evaluate_cells(p, sketch, Settings(level=level), by=inside)
     periods = period_evaluations(
-        journal, timed, time, every, loaded, Settings(level=level), inside or (needed or None), since, until
+        source.journal, timed, time, every, loaded, Settings(level=level), inside or (needed or None), since, until
     )
     document = {"model": model, **found.to_dict(), **({} if periods is None else {"periods": periods.to_dicts()})}
     share = None

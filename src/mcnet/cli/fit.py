@@ -41,27 +41,22 @@ def fit(
     """
     from mcnet.calibrators.registry import calibrator
     from mcnet.cli.config import printer_of
-    from mcnet.cli.files import by_period, check_output, columns_of, read_sketch, with_time
+    from mcnet.cli.files import by_period, check_output
     from mcnet.cli.parameters import parse_parameters
-    from mcnet.cli.sources import journal_of, journal_periods, periods_of, remember_periods
+    from mcnet.cli.sources import remember_periods, source_of
     from mcnet.errors import InputError
 
     printer = printer_of(context, json, quiet)
-    check_output(output, logs, force=force)
+    source = source_of(logs)
+    source.refuse_time(time)
+    check_output(output, [source], force=force)
     chosen = calibrator(method, **parse_parameters(parameters))
-    columns = columns_of(context, logs)
-    journal = journal_of(logs)
-    if journal is not None and time is not None:
-        raise InputError(f"{logs[0]} is a journal: its periods are known, so leave out --time")
-    if time is not None:
-        columns = with_time(columns, logs, time, every)
-    elif every is not None:
+    if every is not None and time is None:
         raise InputError("--every cuts a column of time to periods; pass --time too")
-    chosen_periods = periods_of(logs, since=since, until=until, half_life=half_life)
-    sketch = read_sketch(printer, logs, **columns, **chosen_periods)
-    parts = None if time is None else by_period(sketch, time)
-    if journal is not None:
-        parts = journal_periods(journal, columns["field"], since, until)
+    columns = source.with_time(source.columns(context), time, every)
+    chosen_periods = source.chosen_periods(since=since, until=until, half_life=half_life)
+    sketch = source.read(printer, **columns, **chosen_periods)
+    parts = source.periods(columns["field"], since, until) if time is None else by_period(sketch, time)
     with printer.steps(f"fitting {chosen.method}"):
         # Rows that count less with age are no blocks of independent rows: they are fitted as their sum.
         alike = parts is None or half_life is not None

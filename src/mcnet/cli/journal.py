@@ -67,35 +67,35 @@ def add(
       mcnet journal add hourly part0.parquet --period 2026-11-16T13
     """
     from mcnet.cli.config import printer_of
-    from mcnet.cli.files import columns_of, plain_interrupts, row_count
-    from mcnet.data.files import expand_paths
+    from mcnet.cli.signals import plain_interrupts
+    from mcnet.cli.sources import source_of
     from mcnet.errors import InputError
     from mcnet.loop.new_rows import add_one_period
-    from mcnet.sketch.read import are_sketches
     from mcnet.tracking.journal import Journal
 
     printer = printer_of(context, json, quiet)
-    finished = are_sketches(logs)
-    if finished and (time is not None or every is not None):
+    given = source_of(logs)
+    if given.journal is not None:
+        raise InputError(f"{logs[0]} is a journal: give the logs or sketches that it was made of")
+    if given.sketched and (time is not None or every is not None):
         raise InputError(f"{logs[0]} is a sketch and has no rows to split by time; name its period with --period")
     if (time is None) == (period is None) or (time is None) != (every is None):
         raise InputError("name the column of time with --time and --every, or one period of all rows with --period")
-    columns = columns_of(context, logs)
+    columns = given.columns(context)
     plain_interrupts()
     opened = Journal(folder)
     told: dict[str, Any] = {"source": source, "age": age, "replace": replace}
-    total = row_count(logs) if printer.lively and not finished else None
+    total = given.row_count if printer.lively else None
     with printer.progress("reading", total) as advance:
         if time is None:
-            paths = expand_paths(logs)
-            if source is not None and len(paths) > 1:
-                raise InputError(f"--source names one file, but {len(paths)} were given; add one at a time")
-            found = add_one_period(opened, paths, str(period), columns, told, advance)
+            if source is not None and len(given.paths) > 1:
+                raise InputError(f"--source names one file, but {len(given.paths)} were given; add one at a time")
+            found = add_one_period(opened, list(given.paths), str(period), columns, told, advance)
         else:
             for name in ("score", "label"):
                 if columns[name] is None:
                     raise InputError(f"{logs[0]} is a log: name its column of {name}s")
-            found = opened.add_files(logs, **columns, time=time, every=str(every), **told, progress=advance)
+            found = opened.add_files(given.paths, **columns, time=time, every=str(every), **told, progress=advance)
     printer.note(_what_changed(found, folder))
     printer.result({"journal": folder, "rows": found.rows, "periods": found.periods, "known": found.known})
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
+    from mcnet.cli.sources import Source
     from mcnet.metrics.periods import PeriodEvaluations
     from mcnet.metrics.settings import Settings
     from mcnet.model.model import CalibrationModel
@@ -16,11 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["check_time", "period_evaluations", "write_table"]
 
 
-def check_time(journal: "Journal | None", time: str | None, every: str | None, table: str | None) -> None:
+def check_time(source: "Source", time: str | None, every: str | None, table: str | None) -> None:
     """Refuse options of time that do not fit together, before anything is read."""
-    if journal is not None:
-        if time is not None:
-            raise InputError(f"{journal.path} is a journal: its periods are known, so leave out --time")
+    source.refuse_time(time)
+    if source.journal is not None:
         return
     if (time is None) != (every is None):
         lacking = "--every, the length of a period," if every is None else "--time, the column of time,"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["Terminated", "orderly_termination"]
+__all__ = ["Terminated", "orderly_termination", "plain_interrupts"]
 
 _GRACE_SECONDS = 5.0
 """How long the main thread has to end by itself before the process is ended."""
@@ -73,3 +73,11 @@ def _end_later(reader: int, number: int) -> None:
 
     remove_unfinished_files()
     os._exit(128 + number)
+
+
+def plain_interrupts() -> None:
+    """Let Python alone hear Ctrl-C: Polars hears it too, and aborts its threads with a page of backtraces."""
+    if threading.current_thread() is threading.main_thread():
+        import polars  # noqa: F401  (it listens from when it is imported)
+
+        signal.signal(signal.SIGINT, signal.getsignal(signal.SIGINT))

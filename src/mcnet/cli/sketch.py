@@ -8,6 +8,7 @@ from mcnet.cli import options
 from mcnet.cli.printing import Printer
 
 if TYPE_CHECKING:
+    from mcnet.cli.sources import Source
     from mcnet.sketch.sketch import Sketch
 
 __all__ = ["merge", "sketch"]
@@ -55,7 +56,8 @@ def sketch(
       mcnet sketch --sql duckdb --table impressions --score pctr --label click
     """
     from mcnet.cli.config import printer_of
-    from mcnet.cli.files import check_output, columns_of, read_sketch, with_time
+    from mcnet.cli.files import check_output
+    from mcnet.cli.sources import source_of
     from mcnet.cli.storage import STANDARD_OUTPUT, write_to_standard_output
     from mcnet.errors import InputError
 
@@ -68,14 +70,13 @@ def sketch(
     printer = printer_of(context, json, quiet)
     if output == STANDARD_OUTPUT and json:
         raise InputError("both the sketch (-o -) and --json would go to stdout; name a file, or leave out --json")
+    source = source_of(logs)
     if output != STANDARD_OUTPUT:
-        check_output(output, logs, force=force, endings=[".parquet"])
-    made = _of_query_result(logs)
+        check_output(output, [source], force=force, endings=[".parquet"])
+    made = _of_query_result(source)
     if made is None:
-        columns = columns_of(context, logs)
-        columns["resolution"] = _resolution(resolution)
-        columns = columns if time is None else with_time(columns, logs, time, every)
-        made = read_sketch(printer, logs, **columns, folds=folds)
+        columns = source.columns(context) | {"resolution": _resolution(resolution)}
+        made = source.read(printer, **source.with_time(columns, time, every), folds=folds)
     if output == STANDARD_OUTPUT:
         write_to_standard_output(made.save, ".parquet")
     else:
@@ -87,17 +88,17 @@ def _resolution(typed: str | None) -> "int | str | None":
     return int(typed) if typed is not None and typed.isdecimal() else typed
 
 
-def _of_query_result(logs: list[str]) -> "Sketch | None":
+def _of_query_result(source: "Source") -> "Sketch | None":
     """Return the sketch of files that are results of a sketch query; None if they are logs."""
     from mcnet.data.read_options import read_options
     from mcnet.sketch.query_result import ABOUT
-    from mcnet.sketch.read import are_sketches, has_column
+    from mcnet.sketch.read import has_column
     from mcnet.sketch.sketch import Sketch
 
-    if are_sketches(logs) or not has_column(logs, ABOUT):
+    if source.finished or not has_column(source.paths, ABOUT):
         return None
     drop_missing = read_options().drop_missing
-    return Sketch.merged([Sketch.from_table(log, drop_missing=drop_missing) for log in logs])
+    return Sketch.merged([Sketch.from_table(path, drop_missing=drop_missing) for path in source.paths])
 
 
 def _print_query(
@@ -156,12 +157,13 @@ def merge(
       mcnet merge part*.parquet -o all.parquet
     """
     from mcnet.cli.files import check_output
-    from mcnet.data.files import expand_paths
+    from mcnet.cli.sources import source_of
     from mcnet.sketch.sketch import Sketch
 
     printer = Printer(json, quiet)
-    check_output(output, sketches, force=force, endings=[".parquet"])
-    total = Sketch.merged([Sketch.load(path) for path in expand_paths(sketches)])
+    source = source_of(sketches)
+    check_output(output, [source], force=force, endings=[".parquet"])
+    total = Sketch.merged([Sketch.load(path) for path in source.paths])
     total.save(output)
     _report(printer, total, output)
 

@@ -1,41 +1,155 @@
 """Where the rows of a command come from: log files, saved sketches, or a journal."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mcnet.cli.config import SHARED_KEYS, from_config
+from mcnet.cli.printing import Printer
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
+    from mcnet.data.automatic_period import AutomaticPeriod
+    from mcnet.data.locations import Location
     from mcnet.model.model import CalibrationModel
     from mcnet.sketch.sketch import Sketch
     from mcnet.tracking.journal import Journal
 
-__all__ = [
-    "input_files",
-    "is_finished",
-    "journal_of",
-    "journal_periods",
-    "open_journal",
-    "periods_of",
-    "read_journal",
-    "remember_periods",
-]
+__all__ = ["Source", "open_journal", "remember_periods", "source_of"]
+
+DEFAULT_PERIOD = "1d"
+"""What a column of time is cut to unless --every says otherwise."""
 
 
-def journal_of(files: Sequence[str]) -> "Journal | None":
-    """Return the journal that the files are; None for logs and sketches. A journal is read alone."""
+@dataclass(frozen=True)
+class Source:
+    """The rows that a command was given, looked at once."""
+
+    names: tuple[str, ...]
+    """As they were typed."""
+    paths: "tuple[Location, ...]"
+    """The files behind the names; none for a journal, whose files have names of their own."""
+    journal: "Journal | None" = None
+    sketched: bool = False
+    """Whether the files are saved sketches."""
+
+    @property
+    def finished(self) -> bool:
+        """Tell whether the rows were sketched before, so that how they are read was settled then."""
+        return self.sketched or self.journal is not None
+
+    @property
+    def on_disk(self) -> list[Path]:
+        """The files on disk, or the folder of the journal."""
+        if self.journal is not None:
+            return [Path(self.journal.path)]
+        return [path for path in self.paths if isinstance(path, Path)]
+
+    @cached_property
+    def row_count(self) -> int | None:
+        """The number of rows if the files tell it without being read, for the length of a progress bar."""
+        import polars as pl
+
+        from mcnet.data.files import file_format, open_log, readable, source_name
+
+        if self.finished or any(file_format(path) not in ("parquet", "arrow") for path in self.paths):
+            return None
+        with readable(source_name(self.names)):
+            return int(open_log(self.paths).select(pl.len()).collect().item())
+
+    def columns(self, context: Any, **found: Any) -> dict[str, Any]:
+        """Return the options that say how logs are read, under the names that `read` takes.
+
+        A saved sketch or a journal knows how its logs were read: what the configuration file says of logs is ignored.
+
+        Parameters
+        ----------
+        context : the context of the command, which has its options.
+        found : options that the command itself has found out, instead of those that were given.
+        """
+        options = {name: context.params[name] for name in SHARED_KEYS} | found
+        if self.finished:
+            options = {name: None if from_config(context, name) else value for name, value in options.items()}
+        logits, negatives_kept = options.pop("logits", None), options.pop("negatives_kept", None)
+        return {
+            **options,
+            "score_type": "logit" if logits else "probability",
+            "negatives_kept": 1.0 if negatives_kept is None else negatives_kept,
+        }
+
+    def with_time(
+        self, columns: dict[str, Any], time: str | None, every: "str | AutomaticPeriod | None"
+    ) -> dict[str, Any]:
+        """Return the options of `read` with a column of time, if any, as a further field, cut to periods (days)."""
+        if time is None:
+            return columns
+        fields = list(columns.get("field") or [])
+        if time in fields:
+            raise InputError(f"{time} is the column of time and a field; name it once, with --time")
+        cut = {} if every is None and self.finished else {time: every or DEFAULT_PERIOD}
+        # A saved sketch keeps all its fields unless some are named.
+        return {**columns, "field": [*fields, time] if fields or not self.finished else None, "every": cut}
+
+    def refuse_time(self, time: str | None) -> None:
+        """Refuse a column of time for a journal."""
+        if self.journal is not None and time is not None:
+            raise InputError(f"{self.journal.path} is a journal: its periods are known, so leave out --time")
+
+    def chosen_periods(self, **options: Any) -> dict[str, Any]:
+        """Return the options that choose periods of a journal; refuse them for logs, which have none."""
+        given = {name: value for name, value in options.items() if value is not None}
+        if given and self.journal is None:
+            option = next(iter(given)).replace("_", "-")
+            raise InputError(
+                f"--{option} is for journals, and {self.names[0]} is none; make one with mcnet journal add"
+            )
+        return given
+
+    def read(self, printer: Printer, *, title: str = "reading", **columns: Any) -> "Sketch":
+        """Sketch logs, or add up saved sketches or the periods of a journal, with a progress bar.
+
+        Parameters
+        ----------
+        printer : draws the progress bar.
+        title : what the bar is called.
+        columns : how logs are read, and which periods of a journal.
+        """
+        from mcnet.cli.signals import plain_interrupts
+        from mcnet.sketch.read import sketch_files
+
+        plain_interrupts()
+        if self.journal is not None:
+            return _sum_of_periods(self.journal, **columns)
+        with printer.progress(title, self.row_count if printer.lively else None) as advance:
+            return sketch_files(self.paths, **columns, progress=advance)
+
+    def periods(
+        self, field: Sequence[str] | None, since: str | None = None, until: str | None = None
+    ) -> "dict[str, Sketch] | None":
+        """Return the sketch of each period of a journal, with these fields alone if any are named; None for logs."""
+        if self.journal is None:
+            return None
+        found = self.journal.sketches(since, until)
+        return {period: sketch.only(*field) if field else sketch for period, sketch in found}
+
+
+def source_of(names: Sequence[str]) -> Source:
+    """Find out what the names of a command stand for. A journal is read alone."""
+    from mcnet.data.files import expand_paths
+    from mcnet.sketch.file import is_sketch_file
     from mcnet.tracking.journal import Journal
     from mcnet.tracking.journal_files import is_journal
 
-    journals = [file for file in files if is_journal(file)]
+    journals = [name for name in names if is_journal(name)]
     if not journals:
-        return None
-    if len(files) > 1:
-        other = next(file for file in files if file != journals[0])
+        paths = tuple(expand_paths(list(names)))
+        return Source(tuple(names), paths, sketched=any(is_sketch_file(path) for path in paths))
+    if len(names) > 1:
+        other = next(name for name in names if name != journals[0])
         raise InputError(f"{journals[0]} is a journal and is read alone; leave out {other}, or add it to the journal")
-    return Journal(journals[0])
+    return Source(tuple(names), (), Journal(journals[0]))
 
 
 def open_journal(path: str) -> "Journal":
@@ -47,23 +161,7 @@ def open_journal(path: str) -> "Journal":
     return Journal(path)
 
 
-def is_finished(files: Sequence[str]) -> bool:
-    """Tell whether the rows were sketched before, so that how they are read was settled then."""
-    from mcnet.sketch.read import are_sketches
-
-    return bool(files) and (journal_of(files) is not None or are_sketches(list(files)))
-
-
-def input_files(files: Sequence[str]) -> list[Path]:
-    """Return the files on disk that a command reads; those of a journal have names of its own, and are not listed."""
-    from mcnet.data.files import expand_paths
-    from mcnet.tracking.journal_files import is_journal
-
-    plain = [file for file in files if not is_journal(file)]
-    return [path for path in expand_paths(plain) if isinstance(path, Path)] if plain else []
-
-
-def read_journal(
+def _sum_of_periods(
     journal: "Journal",
     *,
     field: Sequence[str] | None = None,
@@ -73,15 +171,7 @@ def read_journal(
     half_life: float | None = None,
     **settled: Any,
 ) -> "Sketch":
-    """Return one sketch of a journal's periods.
-
-    Parameters
-    ----------
-    field : the fields to keep; all if none are named.
-    folds : into how many folds to split the rows.
-    since, until, half_life : as in `Journal.sketch`.
-    settled : options that say how logs are read; refused unless they have their usual values.
-    """
+    """Return one sketch of a journal's periods; `settled` are options that say how logs are read."""
     _refuse_settled(journal, **settled)
     total = journal.sketch(since, until, half_life=half_life)
     if field:
@@ -105,22 +195,6 @@ def _refuse_settled(
             f"{journal.path} is a journal: weight, logits, sampling and resolution were settled when its rows were "
             "added; leave them out"
         )
-
-
-def periods_of(files: Sequence[str], **options: Any) -> dict[str, Any]:
-    """Return the options that choose periods of a journal; refuse them for logs, which have none."""
-    given = {name: value for name, value in options.items() if value is not None}
-    if given and journal_of(files) is None:
-        option = next(iter(given)).replace("_", "-")
-        raise InputError(f"--{option} is for journals, and {files[0]} is none; make one with mcnet journal add")
-    return given
-
-
-def journal_periods(
-    journal: "Journal", field: Sequence[str] | None, since: str | None, until: str | None
-) -> "dict[str, Sketch]":
-    """Return the sketch of each period of a journal, with these fields alone if some are named."""
-    return {period: sketch.only(*field) if field else sketch for period, sketch in journal.sketches(since, until)}
 
 
 def remember_periods(model: "CalibrationModel", periods: Sequence[str]) -> "CalibrationModel":

@@ -105,17 +105,16 @@ def update(
           --label click --field country --time ts --every 1d
     """
     from mcnet.cli.config import printer_of
-    from mcnet.cli.files import columns_of, plain_interrupts, row_count
+    from mcnet.cli.signals import plain_interrupts
+    from mcnet.cli.sources import source_of
     from mcnet.loop.job import update as run_update
-    from mcnet.sketch.read import are_sketches
 
     printer = printer_of(context, json, quiet)
-    paths = logs or []
+    given = source_of(logs) if logs else None
     columns = {}  # without logs, those of the configuration file concern nobody
-    if paths:
-        columns = columns_of(
+    if given is not None:
+        columns = given.columns(
             context,
-            paths,
             score=score,
             label=label,
             field=field,
@@ -124,12 +123,12 @@ def update(
             negatives_kept=negatives_kept,
         )
     plain_interrupts()
-    total = row_count(paths) if paths and printer.lively and not are_sketches(paths) else None
+    total = given.row_count if given is not None and printer.lively else None
     with printer.progress("reading", total) as advance:
         done = run_update(
             folder,
             registry,
-            paths,
+            [] if given is None else given.paths,
             **columns,
             time=time,
             every=every,

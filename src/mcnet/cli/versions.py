@@ -190,11 +190,11 @@ def diff(
     before, after = load_model(old), load_model(new)
     sketch = None
     if log:
-        from mcnet.cli.files import read_sketch
+        from mcnet.cli.sources import source_of
 
         known: dict[str, Any] = before.provenance.get("columns", {})
         columns: dict[str, Any] = {"score": score or known.get("score"), "label": label or known.get("label")}
-        sketch = read_sketch(printer, log, field=list(before.fields) or None, **columns)
+        sketch = source_of(log).read(printer, field=list(before.fields) or None, **columns)
     found = compare_models(before, after, sketch)
     shown = found.table.head(contexts)
     rows = [
