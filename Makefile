@@ -37,18 +37,21 @@ test: $(STAMPS)/test ## run the tests; the last lines say what was left out for 
 test-all: system $(STAMPS)/engines $(STAMPS)/docs ## install what the tests can use (Chromium, PostgreSQL, Spark, …) and run every test, none skipped
 	@MCNET_SKIP_NOTHING=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-numerics: $(STAMPS)/test ## run the numerical tests as on another processor (other BLAS kernels, plain NumPy loops)
-	@OPENBLAS_CORETYPE=Nehalem NPY_DISABLE_CPU_FEATURES="$$($(BIN)/python .ci/cpu_features.py)" \
-	  $(BIN)/python -m pytest -n 2 --dist worksteal tests/bayes tests/calibrators tests/curves tests/metrics tests/model \
-	  tests/networks tests/neural tests/sketch
+# The settings under which BLAS and NumPy compute as on an older processor.
+OTHER_PROCESSOR = OPENBLAS_CORETYPE=Nehalem NPY_DISABLE_CPU_FEATURES="$$($(1)/python .ci/cpu_features.py)"
+NUMERICAL = tests/bayes tests/calibrators tests/curves tests/metrics tests/model tests/sketch
+NETWORKS = tests/networks tests/neural
 
-test-core: $(STAMPS)/build ## install mcnet without any extra into .venv-core, and run the tests that need none
+test-numerics: $(STAMPS)/test ## run the numerical tests as on another processor (other BLAS kernels, plain NumPy loops)
+	@$(call OTHER_PROCESSOR,$(BIN)) $(BIN)/python -m pytest -n 2 --dist worksteal $(NUMERICAL) $(NETWORKS)
+
+test-core: $(STAMPS)/build ## install mcnet without any extra into .venv-core; run the tests that need none, as on another processor
 	@test -x .venv-core/bin/pip || $(PYTHON) -m venv .venv-core
 	@.venv-core/bin/pip --quiet --disable-pip-version-check install --require-hashes --no-deps -r requirements/build.txt
 	@.venv-core/bin/pip --quiet --disable-pip-version-check $(LOCKED) -r requirements/core.txt
 	@.venv-core/bin/pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation -e .
-	@.venv-core/bin/python -m pytest -n 2 --dist worksteal tests/calibrators tests/cli tests/data tests/model tests/selection \
-	  tests/sketch --ignore tests/calibrators/test_oracles.py --ignore tests/cli/test_export.py
+	@$(call OTHER_PROCESSOR,.venv-core/bin) .venv-core/bin/python -m pytest -n 2 --dist worksteal $(NUMERICAL) tests/cli tests/data \
+	  tests/selection --ignore tests/calibrators/test_oracles.py --ignore tests/cli/test_export.py
 
 fuzz: $(STAMPS)/test ## attack formats, files, signals and weights for MINUTES (default 10), and print the counts
 	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)
