@@ -188,6 +188,10 @@ def test_a_monitor_survives_saving(tmp_path):
     loaded.update(more, 5)
     assert loaded.alarms == monitor.alarms
     assert loaded.table().equals(monitor.table())
+    text = (tmp_path / "monitor.json").read_text()
+    (tmp_path / "monitor.json").write_text(text.replace('"alpha": 0.05', '"alpha": 0.06'))
+    with pytest.raises(FileFormatError, match="was altered: its checksum does not fit"):
+        Monitor.load(tmp_path / "monitor.json")
     (tmp_path / "monitor.json").write_text('{"format": "mcnet monitor"}')
     with pytest.raises(FileFormatError, match="cannot be read as a monitor"):
         Monitor.load(tmp_path / "monitor.json")

@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.json_files import write_json
 from mcnet.data.files import expand_paths
 from mcnet.data.locations import Location, fingerprint
 from mcnet.errors import InputError
@@ -155,5 +155,4 @@ def _remembered(memory: Path) -> dict[str, list[Any]]:
 
 
 def _remember(memory: Path, known: dict[str, list[Any]]) -> None:
-    with whole_file(memory) as part:
-        part.write_text(json.dumps(known), encoding="utf-8")
+    write_json(memory, known)

@@ -1,13 +1,12 @@
 """The status of the loop: what is served, what the last run decided and why, and whether it is calibrated."""
 
-import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 import polars as pl
 
-from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.json_files import write_json
 from mcnet._shared.json_lines import finite
 from mcnet.loop.folder import LoopFolder
 from mcnet.loop.learning import Learnt
@@ -109,6 +108,5 @@ def _monitor(monitor: Monitor) -> dict[str, Any]:
 
 def write_status(folder: LoopFolder, status: dict[str, Any]) -> None:
     """Write the status for programs and for people, each file whole or not at all."""
-    with whole_file(folder.status_file) as part:
-        part.write_text(json.dumps(status, indent=1, allow_nan=False), encoding="utf-8")
+    write_json(folder.status_file, status, indent=1)
     write_status_page(folder.status_page, status)

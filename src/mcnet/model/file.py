@@ -1,6 +1,5 @@
 """The model file: plain JSON with a schema version and a checksum, readable by a person, never pickle."""
 
-import hashlib
 import json
 import warnings
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from mcnet._shared.atomic_files import whole_file
 from mcnet._shared.disk_paths import disk_path
+from mcnet._shared.json_files import checksum
 from mcnet.curves.compile import family_curves
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily
@@ -33,18 +33,11 @@ from mcnet.model.schema import (
 )
 from mcnet.model.version_1 import upgraded
 
-__all__ = ["SCHEMA", "checksum", "load", "model_document", "model_of", "parse_model", "read_model", "save_model"]
+__all__ = ["SCHEMA", "load", "model_document", "model_of", "parse_model", "read_model", "save_model"]
 
 SCHEMA = 2
 _MOST_EXPLICIT_KNOTS = 30_000
 """Up to so many knots the curves of a family are written one by one."""
-
-
-def checksum(document: dict[str, Any]) -> str:
-    """Return the SHA-256 of a document's content, whatever its layout and order of keys."""
-    content = {key: value for key, value in document.items() if key != "checksum"}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
 def model_document(model: CalibrationModel) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.json_files import write_json
 from mcnet._shared.typing import FloatArray
 from mcnet.errors import FileFormatError, InputError
 from mcnet.sketch.sketch import Sketch
@@ -210,8 +211,7 @@ def _begin(folder: Path, plan: Plan, digests: dict[str, str]) -> int:
     path = folder / _SETTINGS
     document = {"format": _FORMAT, "version": _VERSION, "plan": json.loads(json.dumps(asdict(plan)))}
     if not path.exists():
-        with whole_file(path) as part:
-            part.write_text(json.dumps(document, indent=1), encoding="utf-8")
+        write_json(path, document, indent=1)
         (folder / _LINES).write_text("", encoding="utf-8")
         return 0
     try:

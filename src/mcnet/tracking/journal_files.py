@@ -5,12 +5,11 @@ it is there whole or not at all, whatever kills the writer. What counts is decid
 batches with the same source and period the newest counts, and what a compacted batch includes counts no more by itself.
 """
 
-import hashlib
 import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +18,7 @@ from urllib.parse import quote
 
 from mcnet._shared.atomic_files import flush
 from mcnet._shared.file_lock import exclusive_lock
+from mcnet._shared.json_files import checksum
 from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal_entries import Batch, Entry, sketch_digest
@@ -51,12 +51,6 @@ def locked(root: Path) -> Iterator[None]:
     """Let one writer at a time decide what to commit; the lock goes with its process, however that ends."""
     with exclusive_lock(root / ".lock"):
         yield
-
-
-def _checksum(document: Mapping[str, Any]) -> str:
-    content = {key: value for key, value in document.items() if key != "checksum"}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
 def file_name(period: str) -> str:
@@ -94,7 +88,7 @@ def commit_batch(
             "entries": [asdict(entry) for entry in entries],
             "includes": [list(item) for item in includes],
         }
-        document["checksum"] = _checksum(document)
+        document["checksum"] = checksum(document)
         (writing / MANIFEST).write_text(json.dumps(document, indent=1, allow_nan=False), encoding="utf-8")
         for path in writing.iterdir():
             flush(path)
@@ -120,7 +114,7 @@ def read_batch(folder: Path) -> Batch | None:
         raise FileFormatError(f"{path} cannot be read ({error}); {advice}") from None
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         raise FileFormatError(f"{path} is not a manifest of a journal; {advice}")
-    if document.get("checksum") != _checksum(document):
+    if document.get("checksum") != checksum(document):
         raise FileFormatError(f"{path} was altered: its checksum does not fit; {advice}")
     if document["version"] > _VERSION:
         raise FileFormatError(f"{path} is of version {document['version']}; upgrade mcnet to read it")

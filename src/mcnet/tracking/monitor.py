@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.json_files import checksum, write_json
 from mcnet._shared.math import logit
 from mcnet._shared.typing import FloatArray
 from mcnet.errors import FileFormatError, InputError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Alarm", "Monitor"]
 
-_FORMAT = "mcnet monitor"
+_FORMAT, _VERSION = "mcnet monitor", 2
 _OVERALL, _SLOPE, _VALUES = 0.7, 0.07, 0.23
 """How the chance of a false alarm is shared out: to the level of all rows, their slope, and all field values."""
 
@@ -229,7 +229,7 @@ class Monitor:
         """
         document = {
             "format": _FORMAT,
-            "version": 1,
+            "version": _VERSION,
             "alpha": self.alpha,
             "period_effects": self.period_effects,
             "last_period": self.last_period,
@@ -245,8 +245,7 @@ class Monitor:
                 for what, watched in self._watched.items()
             },
         }
-        with whole_file(path) as part:
-            part.write_text(json.dumps(document, allow_nan=False), encoding="utf-8")
+        write_json(path, {**document, "checksum": checksum(document)})
 
     @staticmethod
     def load(path: str | PathLike[str]) -> "Monitor":
@@ -262,8 +261,10 @@ class Monitor:
         """
         try:
             document = json.loads(Path(path).read_text(encoding="utf-8"))
-            if document["format"] != _FORMAT or document["version"] != 1:
-                raise FileFormatError(f"{path} is not a monitor that this mcnet can read")
+            if document["format"] != _FORMAT or document["version"] != _VERSION:
+                raise FileFormatError(f"{path} is not a monitor that this mcnet can read; start a new one")
+            if document["checksum"] != checksum(document):
+                raise FileFormatError(f"{path} was altered: its checksum does not fit; start a new one")
             monitor = Monitor(document["alpha"], document["period_effects"])
             monitor.last_period = document["last_period"]
             monitor._values = int(document["values"])

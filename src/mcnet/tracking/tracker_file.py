@@ -5,7 +5,6 @@ the last one in a single step; then sketches that it does not name are removed. 
 has the old tracker or the new one.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from os import PathLike
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.json_files import checksum, write_json
 from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.clock import Clock
@@ -53,9 +52,8 @@ def save_tracker(learner: Learner, folder: str | PathLike[str]) -> None:
             memory.sketch.save(folder / name)
         files.append(name)
     document = _document(learner, files)
-    document["checksum"] = _checksum(document)
-    with whole_file(folder / DOCUMENT) as part:
-        part.write_text(json.dumps(document, allow_nan=False), encoding="utf-8")
+    document["checksum"] = checksum(document)
+    write_json(folder / DOCUMENT, document)
     for path in folder.glob("memory-*.parquet"):
         if path.name not in files:
             path.unlink(missing_ok=True)
@@ -118,7 +116,7 @@ def load_tracker(folder: str | PathLike[str]) -> Learner:
     version = document.get("version")
     if type(version) is not int or not 1 <= version <= _VERSION:
         raise FileFormatError(f"{path} is of version {version}; this mcnet reads {_VERSION}: upgrade mcnet")
-    if document.get("checksum") != _checksum(document):
+    if document.get("checksum") != checksum(document):
         raise FileFormatError(f"{path} does not match its checksum: it was altered or damaged; {advice}")
     try:
         return _learner(document, Path(folder))
@@ -166,9 +164,3 @@ def _memory(state: Mapping[str, Any], folder: Path, experts: list[Expert]) -> Me
         float(state["age"]),
         int(state["fits"]),
     )
-
-
-def _checksum(document: Mapping[str, Any]) -> str:
-    content = {key: value for key, value in document.items() if key != "checksum"}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
