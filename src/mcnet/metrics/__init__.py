@@ -5,7 +5,7 @@
   `periods`: a few metrics per period.
 - Metrics: `field_error` (PCOC, F-RCE, F-ECE, MF-RCE), `ranking` (AUC, GAUC), `scoring` (log-loss, Brier, distance to a
   known truth), `binned` (Prob-ECE, Cal-N, reliability), `mvce`, `smooth_error` (smECE).
-- What they work on: `probability_columns`, `judged_rows`, `group_sums`, `fields`.
+- What they work on: `probability_columns`, `judged_rows`, `group_sums`, `fold_sums`, `fields`.
 - How sure they are: `estimate`, `estimates`, `intervals`, `noise_floor`, `truth_interval`, `bootstrap`.
 """
 

@@ -30,15 +30,27 @@ def predict_cells(predictor: Predictor, sketch: Sketch) -> FloatArray:
 
 
 def evaluate_cells(
-    probabilities: FloatArray, sketch: Sketch, settings: Settings | None = None, *, by: Sequence[str] | None = None
+    probabilities: FloatArray,
+    sketch: Sketch,
+    settings: Settings | None = None,
+    *,
+    by: Sequence[str] | None = None,
+    within_folds: bool = False,
 ) -> Evaluation:
     """Evaluate one probability per cell against the labels of the cells.
 
-    `by` names the fields to evaluate inside of; all those of the sketch if it is not given.
+    Parameters
+    ----------
+    probabilities : of each cell.
+    sketch : the cells.
+    settings : of the metrics.
+    by : the fields to evaluate inside of; all those of the sketch if not given.
+    within_folds : whether each fold was predicted by a fit on the other ones, see `evaluate_columns`.
     """
     columns = sketch.contexts.columns(sketch.context)
     fields = coded_fields([column for column in columns if by is None or column.name in by])
-    found = evaluate_columns(probabilities, sketch.rate, sketch.weight, fields, settings=settings)
+    folds = sketch.fold if within_folds else None
+    found = evaluate_columns(probabilities, sketch.rate, sketch.weight, fields, folds=folds, settings=settings)
     return replace(found, rows=sketch.rows)
 
 

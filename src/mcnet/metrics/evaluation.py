@@ -14,6 +14,7 @@ from mcnet.errors import InputError
 from mcnet.metrics.binned import Reliability, reliability_of_bins
 from mcnet.metrics.estimates import Estimates
 from mcnet.metrics.fields import CodedField, FieldEvaluation, combine, compact, evaluate_field
+from mcnet.metrics.fold_sums import FoldSums
 from mcnet.metrics.group_sums import group_sums
 from mcnet.metrics.judged_rows import JudgedRows
 from mcnet.metrics.probability_columns import Floats, columns, order_by_probability
@@ -215,17 +216,28 @@ def evaluate_columns(
     fields: Mapping[str, CodedField],
     *,
     truth: Floats | None = None,
+    folds: npt.NDArray[np.integer] | None = None,
     settings: Settings | None = None,
 ) -> Evaluation:
     """Evaluate columns that are valid already, with fields as codes: rows, or the cells of a sketch.
 
     Each metric is computed when it is first asked for.
+
+    Parameters
+    ----------
+    p, y, w : probabilities, labels and weights.
+    fields : the fields.
+    truth : the true probabilities, if they are known.
+    folds : the fold of each row, if each fold was predicted by a fit on the other ones: field values are then compared
+        within folds (see `FoldSums`).
+    settings : of the metrics.
     """
     chosen = settings or Settings()
     p, y, w = columns(p, y, w)
     if not w.all():
         used = w > 0
         p, y, w, truth = p[used], y[used], w[used], None if truth is None else truth[used]
+        folds = None if folds is None else folds[used]
         fields = {name: CodedField(coded.codes[used], coded.values) for name, coded in fields.items()}
     # Most metrics need the rows in the order of p; sorting once makes it free for all of them.
     order = order_by_probability(p)
@@ -233,12 +245,20 @@ def evaluate_columns(
     fields = {name: _seen(coded.codes[order], coded.values) for name, coded in fields.items()}
     contexts, members = combine(fields, p.size)
     sums = group_sums(p, y, contexts.codes, w, count=len(contexts.values))
-    whole = evaluate_field(" × ".join(fields) or "all rows", contexts.values, sums, chosen)
+    folded = None if folds is None else FoldSums.of(p, y, w, contexts.codes, folds[order])
+    compared = None if folded is None else folded.sums
+    whole = evaluate_field(" × ".join(fields) or "all rows", contexts.values, sums, chosen, compared)
     if len(fields) == 1:
         evaluated = dict.fromkeys(fields, whole)
     else:
         evaluated = {
-            name: evaluate_field(name, coded.values, sums.merged(members[name], len(coded.values)), chosen)
+            name: evaluate_field(
+                name,
+                coded.values,
+                sums.merged(members[name], len(coded.values)),
+                chosen,
+                None if folded is None else folded.of_values(members[name]),
+            )
             for name, coded in fields.items()
         }
     rows = JudgedRows(chosen, sums, p, y, w, contexts.codes, truth)

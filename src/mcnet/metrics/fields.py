@@ -71,12 +71,24 @@ class FieldEvaluation:
         return self.estimates["pcoc_std"].value
 
 
-def evaluate_field(name: str, values: tuple[str, ...], sums: GroupSums, settings: Settings) -> FieldEvaluation:
-    """Return the table and the estimates of a field from the sums of its values."""
+def evaluate_field(
+    name: str, values: tuple[str, ...], sums: GroupSums, settings: Settings, compared: GroupSums | None = None
+) -> FieldEvaluation:
+    """Return the table and the estimates of a field from the sums of its values.
+
+    Parameters
+    ----------
+    name, values : of the field.
+    sums : the sums of each value.
+    settings : of the metrics.
+    compared : the sums of each value in each fold, if the estimates are to compare these instead.
+    """
     pcoc, low, high = group_pcoc(sums, level=settings.level)
     mean = sums.predicted / sums.weight
     table = FieldTable(values, sums.weight, sums.positives, mean, pcoc, low, high)
-    return FieldEvaluation(name, table, Estimates(JudgedSums(settings, sums), field_metrics()))
+    return FieldEvaluation(
+        name, table, Estimates(JudgedSums(settings, sums if compared is None else compared), field_metrics())
+    )
 
 
 def compact(codes: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:

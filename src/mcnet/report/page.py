@@ -77,7 +77,7 @@ def write_report(
         sums_by(rows.judged_contexts, judged.weight, len(rows.contexts)),
         limit=max(1, views // len(shown)),
     )
-    before = evaluate_cells(judged.score, judged)
+    before = evaluate_cells(judged.score, judged, within_folds=test is None and judged.folds > 1)
     evaluated = {r.method: r.evaluation if test is None else evaluate_cells(after[r.method], judged) for r in shown}
     judged_on = selection.judged_on if test is None else "the test rows"
     page = template("page.html.j2").render(

@@ -133,7 +133,7 @@ def _rows(data: Any, labels: Any, field: Any, weight: Any, how: dict[str, Any]) 
 
 def _test_rows(test: Any, how: dict[str, Any]) -> Sketch:
     if isinstance(test, Sketch):
-        return test
+        return test.unfolded()
     if not isinstance(test, tuple) or len(test) not in (2, 3):
         raise InputError("test is a sketch, or a tuple (scores, labels) or (scores, labels, field)")
     scores, labels, *field = test

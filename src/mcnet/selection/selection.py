@@ -36,7 +36,7 @@ class MethodResult:
     @cached_property
     def evaluation(self) -> Evaluation:
         """Return all metrics on the rows it was judged on, each computed when first asked for."""
-        return evaluate_cells(self.probabilities, self.judged)
+        return evaluate_cells(self.probabilities, self.judged, within_folds=self.judged.folds > 1)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ def explanation(selection: "Selection") -> str:
     """Return what the lines show."""
     said = f"Judged on {selection.judged_on}; ← is chosen."
     if selection.judged.contexts.names:
-        said += "\nF-RCE includes noise; its floor is what noise alone gives."
+        of = "F-RCE, of each fold," if selection.judged.folds > 1 else "F-RCE"
+        said += f"\n{of} includes noise; its floor is what noise alone gives."
     return said
 
 
