@@ -77,7 +77,8 @@ def write_report(
         sums_by(rows.judged_contexts, judged.weight, len(rows.contexts)),
         limit=max(1, views // len(shown)),
     )
-    before = evaluate_cells(judged.score, judged, within_folds=test is None and judged.folds > 1)
+    within_folds = test is None and judged.folds > 1
+    before = evaluate_cells(judged.score, judged, within_folds=within_folds)
     evaluated = {r.method: r.evaluation if test is None else evaluate_cells(after[r.method], judged) for r in shown}
     judged_on = selection.judged_on if test is None else "the test rows"
     page = template("page.html.j2").render(
@@ -91,6 +92,7 @@ def write_report(
         judged_on=judged_on,
         comparison=prepare_comparison(selection),
         compared_on=selection.judged_on,
+        within_folds=selection.judged.folds > 1,
         failed=selection.failed,
         groups=_grouped(offered),
         tables={name: (forest, prepare_values(forest)) for name, forest in _forests(before, evaluated).items()},
