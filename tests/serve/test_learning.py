@@ -1,5 +1,6 @@
 """`--learn`: the update job learns from the journal, and the service serves what it publishes."""
 
+import queue
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,7 +8,9 @@ from tests.serve.conftest import rows
 from tests.serve.running import running
 
 from mcnet.errors import InputError
-from mcnet.serve.periods import present
+from mcnet.serve.learning import Learning
+from mcnet.serve.periods import Present, present
+from mcnet.serve.settings import Settings
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
 
@@ -42,6 +45,24 @@ def test_feedback_is_learnt_and_what_is_published_is_served(registry, tmp_path):
         found = service.change("/feedback", row).document["period"]
         assert found in hours | {present("1h").period}
         assert service.stop() == 0
+
+
+def test_the_job_runs_at_the_start_and_at_the_end_of_every_period(monkeypatch, tmp_path):
+    # The shortest period of a journal is a minute, too long for a test: here the calendar has periods of 0.2 seconds.
+    length, begin = timedelta(seconds=0.2), datetime.now(UTC).replace(tzinfo=None)
+
+    def quick(every, now):
+        number = (now - begin) // length
+        return Present(str(number), str(number - 1), begin + (number + 1) * length)
+
+    jobs = queue.Queue()
+    monkeypatch.setattr("mcnet.serve.learning.present", quick)
+    monkeypatch.setattr(Learning, "_update", lambda self, until: jobs.put(int(until)))
+    learning = Learning(Settings(tmp_path, tmp_path, every="1m", learn=True, learn_after_seconds=0.0))
+    learning.start()
+    found = [jobs.get(timeout=60) for _ in range(4)]
+    learning.stop()
+    assert found == sorted(set(found)), "each period once, after its end"
 
 
 @pytest.mark.parametrize(
