@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from mcnet.serve.board import ROUTES
 from mcnet.serve.problem import Problem
 from mcnet.serve.request import Request, Response
 
@@ -67,6 +66,3 @@ def _matched(pattern: list[str], parts: list[str]) -> dict[str, str] | None:
         elif wanted != part:
             return None
     return found
-
-
-OTHER = ROUTES.index("other")
