@@ -76,10 +76,10 @@ def main(full: bool = False) -> None:
     report.keep("service_attacks", section(lines), full, {"lines": lines})
 
 
-def section(lines: list[list[str]]) -> str:
-    """Return the section of the page."""
+def section(lines: list[list[str]], remark: str = "") -> str:
+    """Return the section of the page; a remark says what was not run as the form of the section has it."""
     return (
         "## Service under attack\n\nFuzzed requests have wrong types, damaged JSON and Arrow, random bytes, huge "
         "bodies and slow clients, all on one worker. A client whose feedback was not answered sends it again "
-        f"under the same key.\n\n{report.table(['what', 'figure', 'found', 'asked'], lines)}"
+        f"under the same key.\n\n{report.table(['what', 'figure', 'found', 'asked'], lines)}\n\n{remark}"
     )
