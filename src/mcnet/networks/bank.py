@@ -45,7 +45,7 @@ class BankConfig:
     shape: BankShape = field(default_factory=BankShape)
     priors: Priors = field(default_factory=Priors)
     penalties: Penalties = field(default_factory=Penalties)
-    schedule: Schedule = field(default_factory=lambda: Schedule(steps=400, rows_per_step=1000.0))
+    schedule: Schedule = field(default_factory=lambda: Schedule(steps=200, rows_per_step=1000.0))
     least_positives: float = 100.0
     cells: int = 24
     nodes: int = 6

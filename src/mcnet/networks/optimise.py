@@ -82,8 +82,8 @@ class Schedule:
     def first_steps(self, rows: float) -> int:
         """Return the steps of the first cycle on so many rows.
 
-        >>> [Schedule(steps=400, rows_per_step=1000).first_steps(rows) for rows in (5_000, 250_000, 3e6)]
-        [100, 250, 400]
+        >>> [Schedule(steps=200, rows_per_step=1000).first_steps(rows) for rows in (5_000, 150_000, 3e6)]
+        [100, 150, 200]
         """
         if self.rows_per_step is None:
             return self.steps
