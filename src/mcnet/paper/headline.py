@@ -84,6 +84,7 @@ def headline(settings: Settings) -> Page:
             f"The figure: after {grid.epochs[-1]} epochs at a learning rate of {grid.rates[-1]:g} from the identity, "
             "the PCOC of the fitted rows of each bin, and the mean gradients by the offset of each bin over one more "
             "epoch (above 0: the bin is pushed down).",
+            "β, learning rate, epochs and start of literal trainings are those of the table.",
             settings_note((*ANCHORS, mcnet_row(False, "literal"))),
             *quick_note(
                 settings,
