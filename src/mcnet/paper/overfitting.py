@@ -55,8 +55,8 @@ def overfitting(settings: Settings) -> Page:
         notes=(
             "The scores are those of a base predictor trained on features of the training rows; test rows have the "
             "paper's shift.",
-            f"{settings_note((mcnet_row(False, 'literal'), *ANCHORS))} {'; '.join(recipes)}. Literal trainings go on to "
-            f"{EPOCHS[-1]} epochs. None of them stops early; `WithFeatures` does.",
+            f"{settings_note((mcnet_row(False, 'literal'), *ANCHORS))} {'; '.join(recipes)}. Literal trainings go on "
+            f"to {EPOCHS[-1]} epochs. None of them stops early; `WithFeatures` does.",
             *quick_note(settings),
         ),
     )
