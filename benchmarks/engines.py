@@ -72,14 +72,14 @@ def sketching(spark: Any, log: Path, repeats: int) -> dict[str, Any]:
     return {"times": times, "work": work}
 
 
-def growing(spark: Any, log: Path, partitions: tuple[int, ...]) -> dict[int, float]:
-    """Return the time of a sketch by the number of partitions of its shuffle, and of pieces that files are read in."""
+def growing(spark: Any, log: Path, partitions: tuple[int, ...]) -> dict[int, dict[str, float]]:
+    """Return the times of a sketch and of the group-by, by the number of partitions of its shuffle, and of pieces that files are read in."""
     times = {}
     for number in partitions:
         spark.conf.set("spark.sql.shuffle.partitions", str(number))
         spark.conf.set("spark.sql.files.maxPartitionBytes", str(max(log.stat().st_size // number, 1 << 20)))
         df = spark.read.parquet(str(log))
-        times[number] = in_turn({"sketch": lambda df=df: sketch(df, **COLUMNS)}, 2)["sketch"]
+        times[number] = in_turn({"sketch": lambda df=df: sketch(df, **COLUMNS), "plain": lambda df=df: plain(df)}, 2)
     spark.conf.unset("spark.sql.shuffle.partitions")
     spark.conf.unset("spark.sql.files.maxPartitionBytes")
     return times
@@ -113,8 +113,11 @@ def main(full: bool) -> None:
             f"per second and core. Shuffled: {report.size(work['sketch']['shuffled'])}, "
             f"{work['sketch']['shuffled'] / len(expected):.0f} bytes per cell.",
             f"The Python process of the driver grew by {after - before:.0f} MB from a sketch of {small.rows:,} rows to "
-            f"one of {rows:,}. Time by number of partitions: "
-            + ", ".join(f"{number}: {report.seconds(time)}" for number, time in partitions.items())
+            f"one of {rows:,}. Time of the sketch by number of partitions, and in parentheses of the group-by: "
+            + ", ".join(
+                f"{number}: {report.seconds(time['sketch'])} ({report.seconds(time['plain'])})"
+                for number, time in partitions.items()
+            )
             + ".",
         ]
     )

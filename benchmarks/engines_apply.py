@@ -1,8 +1,11 @@
 """Engines that have the rows: calibrating in Spark, against a pass that writes the same columns and a constant."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 import mcnet
 from benchmarks import report
@@ -15,6 +18,18 @@ def written(df: Any, path: Path) -> None:
     df.write.mode("overwrite").parquet(str(path))
 
 
+def scores_as_they_are() -> Any:
+    """Return a function of Arrow columns that does nothing: what Spark takes to send rows to Python and back."""
+    from pyspark.sql import functions as F
+
+    def same(batches):
+        for score, _ in batches:
+            yield score
+
+    same.__annotations__ = {"batches": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
+    return F.arrow_udf(same, "double")
+
+
 def applying(spark: Any, log: Path, model: Any, repeats: int) -> dict[str, float]:
     """Return the time of writing a log with a constant, and with probabilities made in both ways."""
     from pyspark.sql import functions as F
@@ -24,6 +39,7 @@ def applying(spark: Any, log: Path, model: Any, repeats: int) -> dict[str, float
         return in_turn(
             {
                 "constant": lambda: written(df.withColumn("calibrated", F.lit(0.5)), path),
+                "nothing": lambda: written(df.withColumn("calibrated", scores_as_they_are()("score", "country")), path),
                 "arrow": lambda: written(apply(df, model), path),
                 "sql": lambda: written(apply(df, model, sql=True), path),
             },
@@ -42,6 +58,7 @@ def main(full: bool) -> None:
         times = applying(spark, log, model, repeats)
     names = {
         "constant": "write the columns and a constant",
+        "nothing": "write the columns and one that Python returns as it is",
         "arrow": "write the columns, calibrated through Arrow",
         "sql": "write the columns, calibrated in Spark SQL",
     }

@@ -8,7 +8,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.spark.sessions import LOOPBACK
+from tests.spark.sessions import LOOPBACK, QUICK_START
 
 MASTER, WORKER = (f"org.apache.spark.deploy.{name}" for name in ("master.Master", "worker.Worker"))
 SECONDS = 120
@@ -28,6 +28,7 @@ class Daemon:
             **LOOPBACK,
             "SPARK_HOME": str(home),
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
             "SPARK_WORKER_DIR": str(folder / name),
             "SPARK_LOCAL_DIRS": str(folder / f"{name}-local"),
         }

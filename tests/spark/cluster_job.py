@@ -35,7 +35,7 @@ while len(tracker._jtracker.getExecutorInfos()) < 3:  # the driver is one of the
     time.sleep(0.1)
 rows = spark.read.parquet(str(folder / "log")).repartition(TASKS)
 # Tasks wait now and then, so that a worker dies while there is work left.
-slow = rows.where("number % 250 > 0 OR reflect('java.lang.Thread', 'sleep', 100L) IS NOT NULL")
+slow = rows.where("number % 250 > 0 OR reflect('java.lang.Thread', 'sleep', 60L) IS NOT NULL")
 threading.Thread(target=tell_when_tasks_are_done, daemon=True).start()
 sketch(slow, score="score", label="label", field="country").save(folder / "sketch.parquet")
 print("executors", len(tracker._jtracker.getExecutorInfos()) - 1, flush=True)

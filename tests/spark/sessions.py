@@ -8,6 +8,9 @@ from pathlib import Path
 LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
 """What every process of Spark is told."""
 
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""How a JVM is told not to optimise code that runs for some seconds only."""
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -24,6 +27,8 @@ def settings(folder):
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": QUICK_START,
+        "spark.executor.extraJavaOptions": QUICK_START,
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(Path(folder) / "warehouse"),
         "spark.local.dir": str(Path(folder) / "local"),

@@ -85,9 +85,13 @@ def test_the_expression_gives_the_bits_of_predict_too(spark, rows, model):
     assert np.array_equal(found["calibrated"], model.predict(found["score"], {"country": found["country"]}))
 
 
-def test_a_large_model_is_joined_and_gives_the_same_bits(spark):
-    from mcnet.spark import apply
+@pytest.mark.parametrize("found_by", ["arrays", "joins"])
+def test_a_large_model_gives_the_same_bits(spark, found_by, monkeypatch):
+    """Pieces are found in arrays, or by joins where arrays would be too long."""
+    from mcnet.spark import apply, piece_arrays
 
+    if found_by == "joins":
+        monkeypatch.setattr(piece_arrays, "_MOST_CELLS", 0)
     generator = np.random.default_rng(1)
     scores = generator.beta(1.0, 5.0, 6_000)
     value = pl.Series([None if v == 0 else f"v{v}" for v in generator.integers(0, 40, 6_000)], dtype=pl.String)

@@ -273,10 +273,14 @@ class _Query:
             cell, code = "x", number
         else:
             logit = f"LN(x / ({number(1.0)} - x))"
-            cell = self.dialect.as_whole(f"FLOOR({number(resolution)} * {logit} + {number(LOGIT_RAISE)})")
-            cell += f" + {-first}" if first else ""
+            place = f"{number(resolution)} * {logit} + {number(LOGIT_RAISE - first)}"
+            # A number above 0 is cut off where others are rounded down.
+            cell = self.dialect.as_whole(place if first else f"FLOOR({place})")
             code = str
-        inside = [f"y >= 0 AND y <= 1 AND x > {number(SCORE_FLOOR)} AND x < {number(1.0 - SCORE_FLOOR)}"]
+        # Nearly all labels are 0: engines that test one thing after the other need not test more.
+        inside = [
+            f"(y = 0 OR y = 1 OR y > 0 AND y < 1) AND x > {number(SCORE_FLOOR)} AND x < {number(1.0 - SCORE_FLOOR)}"
+        ]
         found = {("label", True): self._missing("y"), ("label", False): "y < 0 OR y > 1"}
         if self.about.score_type == "probability":
             found |= {("score", True): self._missing("s"), ("score", False): "s < 0 OR s > 1"}

@@ -1,4 +1,4 @@
-"""A model as Spark SQL: one expression for a small model, joins with broadcast tables for a large one."""
+"""A model as Spark SQL: joins find the curve of a row, arrays the piece of its score."""
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +10,9 @@ from mcnet.errors import NotSupportedError
 from mcnet.export.contents import Exported
 from mcnet.export.context_map import ContextMap
 from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, Pieces
-from mcnet.export.sql import MOST_CASES
-from mcnet.export.sql_case import Columns, case_expression, sigmoid_expression
+from mcnet.export.sql_case import sigmoid_expression
 from mcnet.model.model import CalibrationModel
+from mcnet.spark.piece_arrays import PieceArrays
 from mcnet.spark.tables import column_named, unused_name
 from mcnet.sql.dialects import dialect_named
 
@@ -53,11 +53,10 @@ def with_calibrated(
         rows = rows.withColumn(x, F.expr(sigmoid_expression(quoted, words)))
     else:
         rows = rows.withColumn(x, _checked(column_named(x)))
-    if len(pieces) <= MOST_CASES:
-        columns = Columns(quoted, tuple(map(words.column, known.names)), "")
-        made = F.expr(case_expression(pieces, known, columns, words)).cast("double")
-        return rows.withColumn(column, made).drop(x)
-    return _joined(rows, pieces, known, x, column).drop(x)
+    curve = unused_name("curve_number", [*df.columns, column, x])
+    rows, arrays = _with_curve(rows, known, curve, column), PieceArrays.of(pieces)
+    made = _joined(rows, pieces, x, curve, column) if arrays is None else arrays.applied(rows, x, curve, column)
+    return made.drop(x, curve)
 
 
 def _checked(score: Column) -> Column:
@@ -66,11 +65,11 @@ def _checked(score: Column) -> Column:
     return F.when((score >= 0.0) & (score <= 1.0), score).when(score.isNotNull(), F.raise_error(message).cast("double"))
 
 
-def _joined(rows: DataFrame, pieces: Pieces, known: ContextMap, x: str, column: str) -> DataFrame:
-    """Find the digit of each field value, the curve of the digits, and the piece of the curve, by hash joins."""
-    columns, spark = rows.columns, rows.sparkSession
-    taken = [*columns, column]
-    key, curve = (unused_name(name, taken) for name in ("context_key", "curve_number"))
+def _with_curve(rows: DataFrame, known: ContextMap, curve: str, column: str) -> DataFrame:
+    """Find the digit of each field value and the curve of the digits, by hash joins."""
+    spark, columns = rows.sparkSession, rows.columns
+    taken = [*columns, column, curve]
+    key = unused_name("context_key", taken)
     parts = []
     for place, (name, digits) in enumerate(zip(known.names, known.digits, strict=True)):
         value, digit = unused_name(f"value_{place}", taken), unused_name(f"digit_{place}", taken)
@@ -87,13 +86,18 @@ def _joined(rows: DataFrame, pieces: Pieces, known: ContextMap, x: str, column: 
     rows = rows.withColumn(key, total)
     contexts = pa.table({key: pa.array(known.curves, pa.int64()), curve: pa.array(known.curves.values(), pa.int64())})
     rows = rows.join(F.broadcast(spark.createDataFrame(contexts)), key, "left")
-    rows = rows.withColumn(curve, F.coalesce(F.col(curve), F.lit(0)))
+    return rows.select(*map(column_named, columns), F.coalesce(F.col(curve), F.lit(0)).cast("int").alias(curve))
+
+
+def _joined(rows: DataFrame, pieces: Pieces, x: str, curve: str, column: str) -> DataFrame:
+    """Find the piece of each score among those of its curve by a join: slow, and right for any number of pieces."""
+    columns, taken = rows.columns, [*rows.columns, column]
     score = F.least(F.greatest(column_named(x), F.lit(LOWEST_SCORE)), F.lit(HIGHEST_SCORE))
     names = {name: unused_name(f"piece_{name}", taken) for name in _PIECE}
     piece = {name: F.col(of_piece) for name, of_piece in names.items()}
     table = _pieces_table(pieces).rename_columns(names)
     inside = (piece["curve"] == F.col(curve)) & (score >= piece["low"]) & (score < piece["high"])
-    rows = rows.join(F.broadcast(spark.createDataFrame(table)), inside, "left")
+    rows = rows.join(F.broadcast(rows.sparkSession.createDataFrame(table)), inside, "left")
     line = piece["slope"] * (score - piece["low"]) + piece["value"]
     made = F.when(column_named(x).isNotNull(), F.least(line, piece["ceiling"]))
     return rows.select(*(column_named(name) for name in columns if name != column), made.alias(column))
