@@ -62,18 +62,23 @@ def plain(df: Any) -> None:
     df.groupBy("country").agg(F.count("*"), F.sum("label"), F.sum("score")).collect()
 
 
+def by_logit(df: Any) -> None:
+    """Let Spark group by the field and the logit in as many cells as a sketch has, without deciding edges."""
+    from pyspark.sql import functions as F
+
+    cell = F.floor(512 * F.ln(F.col("score") / (1 - F.col("score"))))
+    df.groupBy("country", cell).agg(F.count("*"), F.sum("label"), F.sum("score")).toArrow()
+
+
 def sketching(spark: Any, log: Path, repeats: int) -> dict[str, Any]:
     df = spark.read.parquet(str(log))
-    times = in_turn({"plain": lambda: plain(df), "sketch": lambda: sketch(df, **COLUMNS)}, repeats)
-    work = {
-        "plain": stages_of(spark, lambda: plain(df)),
-        "sketch": stages_of(spark, lambda: sketch(df, **COLUMNS)),
-    }
-    return {"times": times, "work": work}
+    works = {"plain": lambda: plain(df), "logit": lambda: by_logit(df), "sketch": lambda: sketch(df, **COLUMNS)}
+    times = in_turn(works, repeats)
+    return {"times": times, "work": {name: stages_of(spark, one) for name, one in works.items()}}
 
 
 def growing(spark: Any, log: Path, partitions: tuple[int, ...]) -> dict[int, dict[str, float]]:
-    """Return the times of a sketch and of the group-by, by the number of partitions of its shuffle, and of pieces that files are read in."""
+    """Return the times of a sketch and of the group-by, by the number of partitions that are read and shuffled."""
     times = {}
     for number in partitions:
         spark.conf.set("spark.sql.shuffle.partitions", str(number))
@@ -98,10 +103,12 @@ def main(full: bool) -> None:
         after = peak_memory()
         partitions = growing(spark, log, (2, 16, 128))
     times, work = found["times"], found["work"]
-    lines = [
-        ["group by country: count, sum of labels, sum of scores", report.seconds(times["plain"]), "1"],
-        ["sketch", report.seconds(times["sketch"]), f"{times['sketch'] / times['plain']:.2f}"],
-    ]
+    names = {
+        "plain": "group by country: count, sum of labels, sum of scores",
+        "logit": "group by country and floor(512 · logit)",
+        "sketch": "sketch",
+    }
+    lines = [[name, report.seconds(times[key]), f"{times[key] / times['plain']:.2f}"] for key, name in names.items()]
     text = "\n\n".join(
         [
             f"## Engines: sketching in Spark\n\n{rows:,} rows in one Parquet file, one field of 4 values, `local[2]`, "
@@ -109,6 +116,7 @@ def main(full: bool) -> None:
             report.table(["work", "time", "ratio"], lines),
             f"The sketch is {'equal' if equal else '**not equal**'} to that of `mcnet.scan`, bit for bit: "
             f"{len(expected):,} cells. CPU of the tasks: {work['plain']['cpu']:.1f} s for the group-by, "
+            f"{work['logit']['cpu']:.1f} s with the logit, "
             f"{work['sketch']['cpu']:.1f} s for the sketch, that is {rows / work['sketch']['cpu'] / 1e6:.1f} M rows "
             f"per second and core. Shuffled: {report.size(work['sketch']['shuffled'])}, "
             f"{work['sketch']['shuffled'] / len(expected):.0f} bytes per cell.",
