@@ -133,3 +133,29 @@ def test_no_view_is_left_behind(spark, log):
     before = {table.name for table in spark.catalog.listTables()}
     both(spark, log)
     assert {table.name for table in spark.catalog.listTables()} == before
+
+
+def test_names_types_and_values_of_every_kind_give_the_cells_of_scan(spark, tmp_path):
+    """Reserved words as names, float scores and -0.0, boolean labels, decimal weights, texts that only look alike."""
+    from mcnet.spark import sketch
+
+    generator = np.random.default_rng(6)
+    values = ["é", "e\u0301", "É", " é", "NULL", "\u0130", None]
+    table = pl.DataFrame(
+        {
+            "select": pl.Series([-0.0, 0.0, 1.0, *generator.beta(1.0, 9.0, 697)], dtype=pl.Float32),
+            "order by": generator.random(700) < 0.1,
+            "Group": pl.Series(generator.integers(0, 9, 700)).cast(pl.Decimal(12, 2)),
+            "from`x": pl.Series([values[i % 7] for i in range(700)]),
+            "day": pl.Series(generator.integers(20_000, 20_005, 700), dtype=pl.Int32).cast(pl.Date),
+        }
+    )
+    table.write_parquet(tmp_path / "log.parquet")
+    df = spark.read.parquet(str(tmp_path / "log.parquet"))
+    columns = {"score": "select", "label": "order by", "weight": "Group", "field": ["from`x", "day"]}
+    assert sketch(df, **columns) == mcnet.scan(tmp_path / "log.parquet", **columns)
+    with pytest.raises(mcnet.InputError, match="no column 'group'"):
+        sketch(df, **{**columns, "weight": "group"})
+    bad = spark.createDataFrame([(0.5, float("nan")), (0.5, 1.0)], "score double, label double")
+    with pytest.raises(mcnet.InputError, match="label has 1 value missing, NaN or infinite"):
+        sketch(bad, score="score", label="label")
