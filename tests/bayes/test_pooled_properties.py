@@ -53,6 +53,15 @@ def test_curves_of_kept_and_pooled_values_rise_inside_0_and_1(fields, seed, numb
 
 
 @pytest.mark.filterwarnings("ignore::mcnet.errors.CalibrationWarning")
+def test_a_field_of_rare_values_alone_is_served_by_the_common_curve():
+    scores, labels, field = rows_of(178, 73, 52)
+    fitted = mcnet.BayesMCNet().fit(scores, labels, field=field)
+    assert fitted.pooled_values_ == {"f0": 30}
+    seen = fitted.predict(GRID, {"f0": [int(field["f0"][0])] * len(GRID)})
+    assert np.array_equal(seen, fitted.predict(GRID, {"f0": ["unseen"] * len(GRID)}))
+
+
+@pytest.mark.filterwarnings("ignore::mcnet.errors.CalibrationWarning")
 @fits
 @drawn
 def test_merged_sketches_and_weights_give_the_fit_of_all_rows(seed, number, values):

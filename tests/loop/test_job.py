@@ -211,7 +211,7 @@ def test_a_run_that_was_cut_off_is_completed_by_the_next(add_days, registry, mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(*((mcnet.Registry, "promote", cut) if "pointer" in moment else (LoopFolder, "add_run", cut)))
+        patch.setattr(*((mcnet.Registry, "publish", cut) if "pointer" in moment else (LoopFolder, "add_run", cut)))
         with pytest.raises(KeyboardInterrupt):
             mcnet.update(journal, registry)
     done = mcnet.update(journal, registry)

@@ -62,7 +62,7 @@ def test_an_interrupted_save_leaves_the_tracker_before(world, tmp_path, monkeypa
     tracker.save(tmp_path / "state")
     before = tracker.predict(SCORES, FIELD)
     learn(tracker, world, [2])
-    monkeypatch.setattr("mcnet.tracking.tracker_file._checksum", lambda _: 1 / 0)
+    monkeypatch.setattr("mcnet.tracking.tracker_file.checksum", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         tracker.save(tmp_path / "state")
     monkeypatch.undo()

@@ -163,7 +163,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         self.model_ = CalibrationModel(
             method=self.method,
             parameters=self._plain_parameters(),
-            contexts=fitted.contexts or sketch.contexts,
+            contexts=sketch.contexts if fitted.contexts is None else fitted.contexts,
             curves=fitted.curves.bounded(),
             monotone=self._monotone_curves(),
             family=fitted.family,
