@@ -51,7 +51,7 @@ test-core: $(STAMPS)/build ## install mcnet without any extra into .venv-core; r
 	@.venv-core/bin/pip --quiet --disable-pip-version-check $(LOCKED) -r requirements/core.txt
 	@.venv-core/bin/pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation -e .
 	@$(call OTHER_PROCESSOR,.venv-core/bin) .venv-core/bin/python -m pytest -n 2 --dist worksteal $(NUMERICAL) tests/cli tests/data \
-	  tests/selection --ignore tests/calibrators/test_oracles.py --ignore tests/cli/test_export.py
+	  tests/selection --ignore tests/calibrators/test_oracles.py --ignore tests/cli/test_export.py --ignore tests/metrics/test_binned.py
 
 fuzz: $(STAMPS)/test ## attack formats, files, signals and weights for MINUTES (default 10), and print the counts
 	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)

@@ -118,6 +118,35 @@ def test_half_is_as_far_as_double(candidate, rows):
     assert down.size == pytest.approx(up.size, rel=0.05)
 
 
+def test_a_context_that_rises_from_few_positives_moves():
+    rng = np.random.default_rng(2)
+    score, country = rng.uniform(0.01, 0.03, 40_000), rng.choice(["NL", "FR"], 40_000, p=[0.9, 0.1])
+    rate = {"old": np.where(country == "FR", 0.4, 1.0), "new": np.where(country == "FR", 6.0, 1.0)}
+    old, new = (
+        PlattField().fit(score, rng.random(40_000) < rate[name] * score, field={"country": country}).model_
+        for name in rate
+    )
+    found = Sketch.from_rows(score, np.zeros(40_000), field={"country": country})
+    moved = shift_between(old, new, found)
+    assert moved.where == "FR"
+    assert moved.largest > 3.0
+
+
+def test_fields_in_another_order_or_more_of_them_can_be_judged():
+    rng = np.random.default_rng(4)
+    score = rng.uniform(0.05, 0.3, 8_000)
+    field = {name: rng.choice(["a", "b"], 8_000) for name in ("slot", "mobile")}
+    label = rng.random(8_000) < score
+    turned = {name: field[name] for name in ("mobile", "slot")}
+    old, new = (PlattField().fit(score, label, field=given).model_ for given in (field, turned))
+    seen = Sketch.from_rows(score, label, field=turned)
+    assert invalid(new, seen, old) == ""
+    assert abs(shift_between(old, new, seen).largest) < 0.01
+    fewer = PlattField().fit(score, label, field={"slot": field["slot"]}).model_
+    assert invalid(new, seen, fewer) == ""
+    assert abs(shift_between(fewer, new, seen).overall) < 0.01
+
+
 def test_what_cannot_be_served_is_invalid(candidate, rows):
     assert invalid(candidate, rows, None) == ""
     assert "lacks the field 'country' of the rows" in invalid(model(field="site"), rows, None)

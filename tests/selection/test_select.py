@@ -356,7 +356,8 @@ def test_rows_that_are_not_complete_are_refused(with_field):
 def test_full_metrics_are_computed_only_for_what_is_reported(monkeypatch, with_field):
     evaluated = []
     monkeypatch.setattr(
-        "mcnet.selection.selection.evaluate_cells", lambda p, judged, **how: evaluated.append(p) or evaluate_cells(p, judged, **how)
+        "mcnet.selection.selection.evaluate_cells",
+        lambda p, judged, **how: evaluated.append(p) or evaluate_cells(p, judged, **how),
     )
     found = mcnet.select(with_field, methods=["base", "platt", "isotonic"])
     assert evaluated == []

@@ -4,12 +4,14 @@ import concurrent.futures
 import os
 import signal
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from tests.serve.conftest import rows
 from tests.serve.running import TOKEN, running
 
+from mcnet.serve.feedback import Inbox
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
 
@@ -97,6 +99,24 @@ def test_feedback_that_cannot_be_used_changes_nothing(shared, journal, change, s
     assert answer.status == 400, answer.body
     assert said in answer.document["detail"]
     assert journal.entries() == []
+
+
+def test_what_is_sent_again_in_the_next_period_counts_once(tmp_path, monkeypatch):
+    hours = iter(["2026-11-16T13:00", "2026-11-16T14:00", "2026-11-16T15:00"])
+    monkeypatch.setattr("mcnet.serve.feedback.present", lambda _: SimpleNamespace(period=next(hours)))
+    taken = Inbox(SimpleNamespace(journal=tmp_path / "journal", every="1h"), SimpleNamespace(add=lambda *_: None))
+    score, label, country = rows(5, 40)
+    sent = {
+        name: Sketch.from_rows(score, label * one, field={"country": country}) for name, one in (("a", 1), ("b", 0))
+    }
+    monkeypatch.setattr(taken, "_check", lambda *_: None)
+    monkeypatch.setattr(taken, "_read", lambda request, _: (sent[request], {"key": "hourly"}))
+    first, again, other = (taken._take(request, None) for request in ("a", "a", "b"))
+    assert (first["period"], first["known"]) == ("2026-11-16T13:00", False)
+    assert (again["period"], again["known"]) == ("2026-11-16T13:00", True)
+    assert (other["period"], other["known"]) == ("2026-11-16T14:00", False)
+    assert Journal(tmp_path / "journal").sketch().rows == 80
+    taken.close()
 
 
 def test_feedback_needs_the_token_and_a_journal(shared, journal, pair):

@@ -51,6 +51,19 @@ def test_promote_and_rollback_are_answered_when_every_worker_serves_the_version(
     assert pair.change("/versions/9/promote").status == 404
 
 
+def test_latest_and_current_are_looked_up_in_every_request(pair, registry_of):
+    tensors = [
+        {"name": "score", "datatype": "FP64", "shape": [1], "data": [0.1]},
+        {"name": "country", "datatype": "BYTES", "shape": [1], "data": ["NL"]},
+    ]
+    for version in ("2", "1", "3"):
+        assert pair.change(f"/versions/{version}/promote").status == 200
+        for name, expected in (("current", version), ("latest", "3")):
+            path = f"/v2/models/calibration/versions/{name}/infer"
+            said = {pair.post(path, {"inputs": tensors}).document["model_version"] for _ in range(8)}
+            assert said == {expected}
+
+
 def test_a_version_that_cannot_be_served_is_refused_counted_and_reported(registry, tmp_path):
     with running(registry.path, tmp_path, "--poll", "0.1") as service:
         model = registry.path / "versions" / "000002" / "model.json"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from mcnet.errors import InputError, McnetError
 from mcnet.loop.comparison import Comparison, compared
@@ -261,7 +262,9 @@ def shift_between(current: CalibrationModel, candidate: CalibrationModel, rows: 
     found = diff(current, candidate, rows)
     table = found.table
     moved = [("all rows", found.shift)]
-    for line in table.filter(table["weight"] * table["old_rate"] >= LEAST_POSITIVES).iter_rows(named=True):
+    # By either model: a context that rises from few positives to many moves, too.
+    expected = table["weight"] * table.select(pl.max_horizontal("old_rate", "new_rate")).to_series()
+    for line in table.filter(expected >= LEAST_POSITIVES).iter_rows(named=True):
         moved.append((line["context"], line["shift"]))
     where, largest = max(moved, key=lambda one: abs(math.log1p(one[1])))
     return Shift(found.shift, largest, where)

@@ -21,6 +21,7 @@ from mcnet.serve.settings import Settings
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.journal_additions import Added
+from mcnet.tracking.journal_entries import sketch_digest
 from mcnet.tracking.period import period_text
 
 __all__ = ["SKETCH", "Feedback", "Inbox"]
@@ -92,7 +93,7 @@ class Inbox:
         if period is None:
             if self._settings.every is None:
                 raise Problem(400, "the period of the rows is needed, such as 2026-11-16T13", at="$.period")
-            period = present(self._settings.every).period
+            period = self._period_of(f"feedback {key}", sketch) or present(self._settings.every).period
         if isinstance(period, str) and len(period) > _LONGEST_PERIOD:
             raise Problem(400, f"the period has {len(period):,} characters; name it shortly", at="$.period")
         self._check(sketch, served)
@@ -106,6 +107,13 @@ class Inbox:
         except OSError as error:
             raise Problem(503, f"the journal cannot be written ({error.strerror}); nothing was added") from None
         return self._told(added, key, period_text(period))
+
+    def _period_of(self, source: str, sketch: Sketch) -> str | None:
+        """Return the period in which a request without one came before: sent again, it may come in the next one."""
+        assert self._journal is not None
+        digest = sketch_digest(sketch)
+        entries = (entry for entry in self._journal.entries() if (entry.source, entry.digest) == (source, digest))
+        return next((entry.period for entry in entries), None)
 
     def _told(self, added: Added, key: str, period: str) -> dict[str, Any]:
         known = not added.rows

@@ -197,6 +197,15 @@ def _kind(tensor: Tensor, at: str) -> str:
     return _TYPES[tensor.datatype]
 
 
+def _is_of(datatype: str, value: Any) -> bool:
+    """Tell whether a value in JSON is of a datatype; a number must not lose its fraction, nor a truth become one."""
+    if value is None or datatype == "BYTES":
+        return not isinstance(value, list | dict)
+    if datatype == "BOOL" or isinstance(value, bool):
+        return datatype == "BOOL" and isinstance(value, bool)
+    return isinstance(value, int) or (isinstance(value, float) and (datatype[:2] == "FP" or value.is_integer()))
+
+
 def _listed(tensor: Tensor, rows: int, at: str) -> NDArray[Any]:
     if tensor.data is None:
         raise Problem(400, f"the input {tensor.name!r} has no data", at=f"{at}.data")
@@ -210,7 +219,7 @@ def _listed(tensor: Tensor, rows: int, at: str) -> NDArray[Any]:
     texts = tensor.datatype == "BYTES"
     kind = "O" if texts else _kind(tensor, at)
     for place, value in enumerate(flat):
-        if isinstance(value, list | dict) or (isinstance(value, str) and not texts):
+        if not _is_of(tensor.datatype, value):
             raise Problem(400, f"{value!r:.80} is not of {tensor.datatype}", at=f"{at}.data[{place}]")
     if None in flat:
         if tensor.name == "score":

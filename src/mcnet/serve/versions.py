@@ -124,7 +124,10 @@ class ServedVersions:
         if name == current.name:
             return current
         if name not in self._others:
-            self._others[name] = await asyncio.to_thread(load_served, self.registry, name)
+            loaded = await asyncio.to_thread(load_served, self.registry, name)
+            if loaded.name != name:  # "latest" and "current" mean another version tomorrow
+                return loaded
+            self._others[name] = loaded
             while len(self._others) > _OTHERS:
                 self._others.popitem(last=False)
         self._others.move_to_end(name)

@@ -70,7 +70,7 @@ def diff(old: CalibrationModel, new: CalibrationModel, sketch: Sketch | None = N
 
     Parameters
     ----------
-    old, new : the models; they must need the same fields.
+    old, new : the models; without a sketch they must need the same fields, in the same order.
     sketch : rows that say which scores and field values occur, and how often.
 
     Returns
@@ -83,9 +83,11 @@ def diff(old: CalibrationModel, new: CalibrationModel, sketch: Sketch | None = N
     >>> diff(one, other).shift > 0
     True
     """
-    if old.fields != new.fields:
+    if sketch is None and old.fields != new.fields:
         names = [", ".join(model.fields) or "none" for model in (old, new)]
-        raise InputError(f"the models need different fields ({names[0]} and {names[1]}): they cannot be compared")
+        raise InputError(
+            f"the models need different fields ({names[0]} and {names[1]}): compare them on rows that have all of them"
+        )
     if old.score_type != new.score_type:
         raise InputError(f"the old model takes {old.score_type}s and the new one {new.score_type}s as scores")
     found = _on_a_grid(old, new) if sketch is None else _on_rows(old, new, sketch)
@@ -95,8 +97,8 @@ def diff(old: CalibrationModel, new: CalibrationModel, sketch: Sketch | None = N
         float(found.weight @ found.after / (found.weight @ found.before) - 1.0),
         float(np.abs(found.after / found.before - 1.0)[found.weight > 0.0].max()),
         table,
-        tuple(sorted(set(_names(old.contexts)) - set(_names(new.contexts)))),
-        tuple(sorted(set(_names(new.contexts)) - set(_names(old.contexts)))),
+        _only_in(old.contexts, new.contexts),
+        _only_in(new.contexts, old.contexts),
         _by_score(found),
         found.contexts,
         order,
@@ -118,10 +120,11 @@ class _Compared:
 
 def _on_rows(old: CalibrationModel, new: CalibrationModel, sketch: Sketch) -> _Compared:
     sketch = sketch.unfolded()
-    lacking = [name for name in old.fields if name not in sketch.contexts.names]
+    needed = list(dict.fromkeys([*old.fields, *new.fields]))
+    lacking = [name for name in needed if name not in sketch.contexts.names]
     if lacking:
         raise InputError(f"the models need the field {lacking[0]!r}, which the rows do not have")
-    sketch = sketch.only(*old.fields)
+    sketch = sketch.only(*needed)
     before, after = (predict_cells(model, sketch) for model in (old, new))
     place = sketch.context.astype(np.intp)
     return _Compared(sketch.contexts, place, sketch.score, sketch.weight, before, after)
@@ -144,6 +147,14 @@ def _on_a_grid(old: CalibrationModel, new: CalibrationModel) -> _Compared:
     every = np.tile(scores, number)
     before, after = (model.predict(every, columns, score_type="probability") for model in (old, new))
     return _Compared(contexts, place, every, np.ones(len(every)), before, after)
+
+
+def _only_in(contexts: Contexts, others: Contexts) -> tuple[str, ...]:
+    """Return the names of contexts that others lack, in whatever order these have their fields."""
+    known = {frozenset(row.items()) for row in others.rows()} if others.names else set()
+    rows = contexts.rows() if contexts.names else []
+    named = zip(_names(contexts), rows, strict=True)
+    return tuple(sorted(name for name, row in named if frozenset(row.items()) not in known))
 
 
 def _names(contexts: Contexts) -> list[str]:
