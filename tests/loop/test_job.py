@@ -200,6 +200,7 @@ def test_wrong_input_is_refused_before_anything_changes(add_days, registry, tmp_
             tmp_path / "journal", registry, tmp_path / "log.parquet", score="x", label="click", time="ts", every="1d"
         )
     assert not mcnet.Registry(registry).versions
+    assert [(run["outcome"], "no column" in run["reason"]) for run in LoopFolder(registry).runs()] == [("failed", True)]
 
 
 @pytest.mark.parametrize("moment", ["before the pointer moved", "before the line was written"])

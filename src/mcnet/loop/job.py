@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from mcnet._shared.json_lines import finite
 from mcnet._shared.typing import ScoreType
+from mcnet.errors import McnetError
 from mcnet.loop.folder import LoopFolder
 from mcnet.loop.gate import Current, Gate, Verdict
 from mcnet.loop.learning import Learnt, learn_journal
@@ -31,7 +32,7 @@ from mcnet.versions.version import Version
 
 __all__ = ["Outcome", "Update", "update"]
 
-Outcome = Literal["published", "nothing new", "waiting", "refused", "held"]
+Outcome = Literal["published", "nothing new", "waiting", "refused", "held", "failed"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Update:
 
     outcome: Outcome
     """ "published"; "nothing new": no rows since the last run; "waiting": too few periods to judge a model by;
-    "refused": the gate kept the current version; "held": somebody went back to the current version, or holds it."""
+    "refused": the gate kept the current version; "held": somebody went back to the current version, or holds it;
+    "failed": only in the history, of a run that ended with an error."""
     reason: str
     """Why, in one line."""
     version: str | None
@@ -172,13 +174,16 @@ def update(
     versions.create()
     folder = LoopFolder(versions.path)
     with folder.locked(wait_seconds):
-        added = add_rows(opened, folder, paths, reads, reading)
-        past = JournalSnapshot(opened)
-        late = delay_in_periods(delay, past.periods, every)
-        last = None if until is None else period_text(until)
-        learnt = learn_journal(past, folder.checkpoints, method=method, delay=late, until=last, progress=progress)
-        run = _Run(past, versions, folder, gate, late, alpha, force, note, clock.monotonic() - started)
-        return run.ended(learnt, added)
+        try:
+            added = add_rows(opened, folder, paths, reads, reading)
+            past = JournalSnapshot(opened)
+            late = delay_in_periods(delay, past.periods, every)
+            last = None if until is None else period_text(until)
+            learnt = learn_journal(past, folder.checkpoints, method=method, delay=late, until=last, progress=progress)
+            return _Run(past, versions, folder, gate, late, alpha, force, note, started).ended(learnt, added)
+        except McnetError as error:
+            _add_failed_run(folder, error, note, clock.monotonic() - started)
+            raise
 
 
 @dataclass(frozen=True)
@@ -193,7 +198,7 @@ class _Run:
     alpha: float
     force: bool
     note: str
-    seconds: float
+    started: float
 
     def ended(self, learnt: Learnt | None, added: NewRows) -> Update:
         """Publish, watch and tell."""
@@ -300,7 +305,7 @@ class _Run:
         alarms = watched.monitor.alarms if watched is not None else []
         line = {
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "seconds": round(self.seconds, 3),
+            "seconds": round(clock.monotonic() - self.started, 3),
             **done.to_dict(),
             "note": self.note,
             "served": [] if watched is None else watched.served,
@@ -311,6 +316,22 @@ class _Run:
         monitor = None if watched is None else watched.monitor
         write_status(self.folder, status_document(self.journal, self.registry, self.folder, learnt, monitor))
         return done
+
+
+def _add_failed_run(folder: LoopFolder, error: McnetError, note: str, seconds: float) -> None:
+    """Write the line of a run that ended with an error; what earlier runs have decided stays."""
+    earlier = folder.last_runs(1)
+    last = earlier[0] if earlier else {}
+    line = {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 3),
+        **Update("failed", str(error), last.get("version"), until=last.get("until")).to_dict(),
+        "note": note,
+        "served": [],
+        "decided": last.get("decided"),
+        "alarms_told": last.get("alarms_told", []),
+    }
+    folder.add_run(finite(line))
 
 
 def _name(version: Version | None) -> str | None:
