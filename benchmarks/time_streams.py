@@ -6,6 +6,7 @@ that fade by a half-life. The first two streams are those that the tracker was d
 are further cuts of the same rows: another field, other periods, fewer rows, one field value.
 """
 
+import json
 import time
 import warnings
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import polars as pl
 
 import mcnet
 from benchmarks import data, report
+from benchmarks.peers import calling
 from benchmarks.time_peers import peer_lines
 
 HALF_LIVES = (2.0, 4.0, 8.0, np.inf)
@@ -185,18 +187,30 @@ def judged(stream: Stream, full: bool) -> tuple[list[list[str]], list[str]] | No
 
 
 def main(full: bool = False) -> None:
-    everybody: list[list[str]] = []
-    streams: list[list[str]] = []
+    """Judge every stream; what is measured is kept after each, and taken from there by a run with --resume."""
+    measured: dict[str, tuple[list[list[str]], list[str]]] = {}
     for stream in STREAMS:
-        found = judged(stream, full)
+        path = report.KEPT / f"time_streams-{STREAMS.index(stream)}-{'full' if full else 'quick'}.json"
+        found = json.loads(path.read_text()) if calling.RESUME and path.exists() else judged(stream, full)
         if found is not None:
-            everybody += found[0]
-            streams.append(found[1])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(found))
+            measured[stream.name] = found
+            keep(measured, full)
+
+
+def keep(measured: dict[str, tuple[list[list[str]], list[str]]], full: bool) -> None:
+    """Keep the section with the streams that are measured so far; it names the others."""
+    everybody = [line for lines, _ in measured.values() for line in lines]
+    streams = [summary for _, summary in measured.values()]
+    lacking = ", ".join(stream.name for stream in STREAMS if stream.name not in measured)
     head = ("stream", "periods judged", "rows per period", "base scores", "best method × memory in hindsight")
     head += ("Tracker()", "regret", "coverage of 90 % intervals: levels / values", "CPU of an update")
     text = f"""## Time: each period predicted from those before it
 
 {report.table(head, streams)}
+
+{f"Not measured in this run: {lacking}." if lacking else ""}
 
 Regret below 0 is better than the best of the methods and memories below, chosen in hindsight. Coverage is that of
 intervals for the coming period: of the level of all its rows, and of field values with at least
