@@ -190,7 +190,7 @@ def main(full: bool = False) -> None:
     """Judge every stream; what is measured is kept after each, and taken from there by a run with --resume."""
     measured: dict[str, tuple[list[list[str]], list[str]]] = {}
     for stream in STREAMS:
-        path = report.KEPT / f"time_streams-{STREAMS.index(stream)}-{'full' if full else 'quick'}.json"
+        path = report.KEPT / "streams" / f"{STREAMS.index(stream)}-{'full' if full else 'quick'}.json"
         found = json.loads(path.read_text()) if calling.RESUME and path.exists() else judged(stream, full)
         if found is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
