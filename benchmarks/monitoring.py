@@ -86,7 +86,7 @@ def delays(worlds: int) -> str:
         for name, reference, bound, effect in settings:
             found = days_until_found(worlds, over, reference, 20_261, bound, effect)
             middle, late = (f"{np.quantile(found, q, method='higher'):.0f}" for q in (0.5, 0.95))
-            lines.append([f"{over - 1.0:.0%}", name, middle, late.replace("inf", "> 120")])
+            lines.append([f"{over - 1.0:.0%}", name, *(figure.replace("inf", "> 120") for figure in (middle, late))])
             print("  ".join(lines[-1]), flush=True)
     return report.table(["over-prediction", "monitor", "median days", "95 % within"], lines)
 

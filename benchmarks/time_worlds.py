@@ -86,7 +86,7 @@ def worlds(full: bool) -> str:
     lines = []
     for name in WORLDS:
         seeds = (SEEDS if full else QUICK_SEEDS) if name in REPEATED else (OTHER_SEEDS if full else QUICK_OTHER_SEEDS)
-        static, ours, covered, covered_ours = np.mean([run(name, seed) for seed in range(FIRST_SEED, FIRST_SEED + seeds)], axis=0)
+        static, ours, covered, covered_ours = np.mean([run(name, FIRST_SEED + seed) for seed in range(seeds)], axis=0)
         lines.append(
             [name, seeds, f"{static:.2f}", f"{ours:.2f}", f"{ours / static - 1.0:+.1%}"]
             + [f"{share:.0%}" for share in (covered, covered_ours)]
@@ -97,7 +97,8 @@ def worlds(full: bool) -> str:
 
 
 def jumps(full: bool) -> str:
-    found = np.mean([list(after_jump(seed)) for seed in range(FIRST_SEED, FIRST_SEED + (SEEDS if full else QUICK_SEEDS))], axis=0)
+    seeds = SEEDS if full else QUICK_SEEDS
+    found = np.mean([list(after_jump(FIRST_SEED + seed)) for seed in range(seeds)], axis=0)
     lines = [
         [n, f"{ours:.1f}", f"{oracle:.1f}", f"{ours / oracle - 1.0:+.0%}"]
         for n, (ours, oracle) in zip(AFTER, found, strict=True)
