@@ -4,7 +4,6 @@ import dataclasses
 import time as clock
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +27,7 @@ from mcnet.tracking.journal_snapshot import JournalSnapshot
 from mcnet.tracking.monitor import Alarm
 from mcnet.tracking.period import delay_in_periods, period_text
 from mcnet.versions.registry import Registry
-from mcnet.versions.version import Version
+from mcnet.versions.version import Version, now
 
 __all__ = ["Outcome", "Update", "update"]
 
@@ -182,7 +181,7 @@ def update(
             learnt = learn_journal(past, folder.checkpoints, method=method, delay=late, until=last, progress=progress)
             return _Run(past, versions, folder, gate, late, alpha, force, note, started).ended(learnt, added)
         except McnetError as error:
-            _add_failed_run(folder, error, note, clock.monotonic() - started)
+            _add_failed_run(folder, error, note, started)
             raise
 
 
@@ -303,35 +302,27 @@ class _Run:
         if done.outcome != "nothing new" and learnt is not None:
             decided = {"digest": learnt.digest, "outcome": done.outcome, "gate": asdict(self.gate)}
         alarms = watched.monitor.alarms if watched is not None else []
-        line = {
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "seconds": round(clock.monotonic() - self.started, 3),
-            **done.to_dict(),
-            "note": self.note,
-            "served": [] if watched is None else watched.served,
-            "decided": decided,
-            "alarms_told": [[alarm.what, alarm.raised] for alarm in alarms],
-        }
-        self.folder.add_run(finite(line))
+        told = [[alarm.what, alarm.raised] for alarm in alarms]
+        served = [] if watched is None else watched.served
+        _add_line(self.folder, done, self.started, self.note, served=served, decided=decided, alarms_told=told)
         monitor = None if watched is None else watched.monitor
         write_status(self.folder, status_document(self.journal, self.registry, self.folder, learnt, monitor))
         return done
 
 
-def _add_failed_run(folder: LoopFolder, error: McnetError, note: str, seconds: float) -> None:
+def _add_failed_run(folder: LoopFolder, error: McnetError, note: str, started: float) -> None:
     """Write the line of a run that ended with an error; what earlier runs have decided stays."""
     earlier = folder.last_runs(1)
     last = earlier[0] if earlier else {}
-    line = {
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(seconds, 3),
-        **Update("failed", str(error), last.get("version"), until=last.get("until")).to_dict(),
-        "note": note,
-        "served": [],
-        "decided": last.get("decided"),
-        "alarms_told": last.get("alarms_told", []),
-    }
-    folder.add_run(finite(line))
+    done = Update("failed", str(error), last.get("version"), until=last.get("until"))
+    kept = {"decided": last.get("decided"), "alarms_told": last.get("alarms_told", [])}
+    _add_line(folder, done, started, note, served=[], **kept)
+
+
+def _add_line(folder: LoopFolder, done: Update, started: float, note: str, **more: Any) -> None:
+    """Write the line of a run, and what the next runs need to know of it."""
+    seconds = round(clock.monotonic() - started, 3)
+    folder.add_run(finite({"time": now(), "seconds": seconds, **done.to_dict(), "note": note, **more}))
 
 
 def _name(version: Version | None) -> str | None:
