@@ -1,6 +1,7 @@
 """Field values are compared within folds where each fold was predicted by a fit on the other ones."""
 
 import numpy as np
+import pytest
 
 import mcnet
 from mcnet.metrics.evaluate_sketch import evaluate_cells
@@ -72,3 +73,57 @@ def test_a_comparison_by_folds_has_no_errors_far_below_noise():
     found = mcnet.select(score, rng.random(12_000) < score, field=field, methods=["platt", "per-field"])
     for result in found.results:
         assert result.evaluation.f_rce > 0.8 * result.evaluation.floor("f_rce")
+
+
+def held_back_curve(seed, rows=20_000):
+    """Return calibrated rows, and what an isotonic fit on the other folds predicts for each cell."""
+    rng = np.random.default_rng(seed)
+    score = 1 / (1 + np.exp(-rng.normal(-2.0, 0.8, rows)))
+    field = rng.integers(0, 3, rows).astype(str)
+    sketch = mcnet.Sketch.from_rows(score, (rng.random(rows) < score).astype(float), field=field, folds=5)
+    return sketch, mcnet.select(sketch, methods=["isotonic"]).results[0].probabilities
+
+
+@pytest.mark.parametrize("metric", ["prob_ece", "prob_ece_width", "smooth_ece", "mvce", "auc", "gauc"])
+def test_errors_by_probability_and_the_order_of_rows_are_means_of_the_folds(metric):
+    sketch, p = held_back_curve(0)
+    whole = evaluate_cells(p, sketch, within_folds=True).estimates[metric]
+    parts = [evaluate_cells(p[sketch.fold == fold], sketch.fold_parts(fold)[1]) for fold in range(5)]
+    weight = [part.weight for part in parts]
+    for figure in ("value", "floor"):
+        expected = np.average([getattr(part.estimates[metric], figure) for part in parts], weights=weight)
+        np.testing.assert_allclose(getattr(whole, figure), expected, rtol=1e-9)
+    low, high = (
+        np.average([getattr(part.estimates[metric], end) for part in parts], weights=weight) for end in ("low", "high")
+    )
+    assert whole.high - whole.low < high - low  # five folds together know more than each one
+
+
+def test_folds_added_up_hide_errors_and_mix_orders():
+    ratios = {metric: [] for metric in ("prob_ece", "smooth_ece", "mvce")}
+    for seed in range(4):
+        sketch, p = held_back_curve(seed)
+        within, added_up = evaluate_cells(p, sketch, within_folds=True), evaluate_cells(p, sketch)
+        for metric, found in ratios.items():
+            found.append([ev.estimates[metric].value / ev.floor(metric) for ev in (within, added_up)])
+    for metric, found in ratios.items():
+        inside, together = np.mean(found, axis=0)
+        assert inside > 1.0, metric  # the noise of the rows, and that of the fit
+        assert together < inside, metric
+    # A rising curve keeps the order of scores but for ties, so its AUC is nearly theirs in every fold.
+    base = evaluate_cells(sketch.score, sketch, within_folds=True).auc
+    assert base - within.auc < 0.5 * (base - added_up.auc)
+
+
+def test_a_curve_without_ties_has_the_auc_of_the_scores_in_a_comparison_by_folds():
+    rng = np.random.default_rng(1)
+    score = rng.uniform(0.02, 0.3, 3000)
+    found = mcnet.select(score, rng.random(3000) < score, methods=["base", "platt"])
+    np.testing.assert_allclose(found["platt"].evaluation.auc, found["base"].evaluation.auc, rtol=1e-12)
+
+
+def test_pcoc_and_the_reliability_table_are_of_all_rows():
+    sketch, p = held_back_curve(2)
+    within, added_up = evaluate_cells(p, sketch, within_folds=True), evaluate_cells(p, sketch)
+    assert within.estimates["pcoc"] == added_up.estimates["pcoc"]
+    np.testing.assert_array_equal(within.reliability.observed, added_up.reliability.observed)

@@ -228,8 +228,8 @@ def evaluate_columns(
     p, y, w : probabilities, labels and weights.
     fields : the fields.
     truth : the true probabilities, if they are known.
-    folds : the fold of each row, if each fold was predicted by a fit on the other ones: field values are then compared
-        within folds (see `FoldSums`).
+    folds : the fold of each row, if each fold was predicted by a fit on the other ones: errors, and the order of rows,
+        are then measured within folds (see `FoldSums` and `JudgedRows`).
     settings : of the metrics.
     """
     chosen = settings or Settings()
@@ -261,7 +261,7 @@ def evaluate_columns(
             )
             for name, coded in fields.items()
         }
-    rows = JudgedRows(chosen, sums, p, y, w, contexts.codes, truth)
+    rows = JudgedRows(chosen, sums, p, y, w, contexts.codes, truth, None if folds is None else compact(folds[order])[0])
     return Evaluation(
         rows=p.size,
         weight=float(sums.weight.sum()),

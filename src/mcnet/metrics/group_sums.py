@@ -1,5 +1,6 @@
 """What a group of rows (a field value, a bin) leaves behind: five sums, enough for any calibration error."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy.typing as npt
 
 from mcnet.metrics.probability_columns import Codes, Floats, columns
 
-__all__ = ["GroupSums", "group_sums"]
+__all__ = ["GroupSums", "group_sums", "joined_sums"]
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,15 @@ class GroupSums:
 
     def merged(self, codes: Codes, count: int) -> "GroupSums":
         """Add groups together: group `i` goes into the new group `codes[i]`, out of `count`."""
-        return GroupSums(*(_added(codes, column, count) for column in self._columns()))
+        return GroupSums(*(_added(codes, column, count) for column in self.columns()))
 
     def total(self) -> "GroupSums":
         """Add all groups into one."""
-        return GroupSums(*(column.sum(keepdims=True) for column in self._columns()))
+        return GroupSums(*(column.sum(keepdims=True) for column in self.columns()))
 
     def where(self, kept: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> "GroupSums":
         """Keep only the groups marked true, or numbered."""
-        return GroupSums(*(column[kept] for column in self._columns()))
+        return GroupSums(*(column[kept] for column in self.columns()))
 
     @property
     def noise_variance(self) -> Floats:
@@ -55,7 +56,8 @@ class GroupSums:
         )
         return np.maximum(moment, 0.0)
 
-    def _columns(self) -> tuple[Floats, ...]:
+    def columns(self) -> tuple[Floats, ...]:
+        """Return the five sums."""
         return (
             self.weight,
             self.positives,
@@ -83,6 +85,11 @@ def group_sums(
     size = int(groups.max()) + 1 if count is None else count
     wp = w * p
     return GroupSums(*(_added(groups, column, size) for column in (w, w * y, wp, wp * p, wp * y)))
+
+
+def joined_sums(parts: Sequence[GroupSums]) -> GroupSums:
+    """Return the groups of several parts one after the other."""
+    return GroupSums(*(np.concatenate(columns) for columns in zip(*(part.columns() for part in parts), strict=True)))
 
 
 def _added(codes: Codes, column: Floats, count: int) -> Floats:

@@ -6,11 +6,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from mcnet.metrics.binned import equal_mass_bins
+from mcnet.metrics.binned import equal_mass_bins, equal_width_bins
 from mcnet.metrics.estimate import Estimate
-from mcnet.metrics.group_sums import GroupSums, group_sums
+from mcnet.metrics.group_sums import GroupSums, group_sums, joined_sums
 from mcnet.metrics.probability_columns import Floats
-from mcnet.metrics.ranking import auc
+from mcnet.metrics.ranking import auc, gauc, mean_auc
 from mcnet.metrics.settings import Settings
 
 __all__ = ["JudgedRows", "JudgedSums"]
@@ -28,7 +28,10 @@ class JudgedSums:
 class JudgedRows(JudgedSums):
     """Rows in the order of their probability; `sums` are those of the contexts, `codes` the context of each row.
 
-    A row of weight w and label y stands for w·y positives and w·(1 − y) negatives.
+    A row of weight w and label y stands for w·y positives and w·(1 − y) negatives. `folds` number the fold of each row
+    without gaps, if each fold was predicted by a fit on the other ones. Errors and the order of rows are then measured
+    within folds: added up, folds hide the errors of the fits (see `fold_sums`), and rows of different folds are
+    ordered by different fits.
     """
 
     p: Floats
@@ -36,6 +39,15 @@ class JudgedRows(JudgedSums):
     w: Floats
     codes: npt.NDArray[np.intp]
     truth: Floats | None = None
+    folds: npt.NDArray[np.intp] | None = None
+
+    @cached_property
+    def parts(self) -> list[tuple[Floats, Floats, Floats]]:
+        """Return probabilities, labels and weights of each fold; those of all rows if there are no folds."""
+        if self.folds is None:
+            return [(self.p, self.y, self.w)]
+        inside = (self.folds == fold for fold in range(int(self.folds.max()) + 1))
+        return [(self.p[rows], self.y[rows], self.w[rows]) for rows in inside]
 
     @cached_property
     def bins(self) -> npt.NDArray[np.intp]:
@@ -48,6 +60,27 @@ class JudgedRows(JudgedSums):
         return group_sums(self.p, self.y, self.bins, self.w)
 
     @cached_property
+    def compared_bins(self) -> GroupSums:
+        """Return the sums of the bins of equal mass of each fold."""
+        if self.folds is None:
+            return self.bin_sums
+        number = self.settings.bins
+        return joined_sums([group_sums(p, y, equal_mass_bins(p, w, number), w) for p, y, w in self.parts])
+
+    def width_sums(self) -> GroupSums:
+        """Return the sums of the bins of equal width of each fold."""
+        number = self.settings.width_bins
+        return joined_sums([group_sums(p, y, equal_width_bins(p, number), w) for p, y, w in self.parts])
+
+    @cached_property
     def auc(self) -> Estimate:
-        """Return the AUC over all rows."""
-        return auc(self.p, self.y, self.w, level=self.settings.level)
+        """Return the AUC over all rows, or the mean of those of the folds."""
+        if self.folds is None:
+            return auc(self.p, self.y, self.w, level=self.settings.level)
+        return mean_auc(self.p, self.y, self.w, self.folds, level=self.settings.level, of="fold")
+
+    @cached_property
+    def gauc(self) -> Estimate:
+        """Return the mean of the AUCs of the contexts, or of the contexts of each fold."""
+        codes = self.codes if self.folds is None else self.codes * (int(self.folds.max()) + 1) + self.folds
+        return gauc(self.p, self.y, codes, self.w, level=self.settings.level)

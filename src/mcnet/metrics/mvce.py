@@ -1,5 +1,7 @@
 """Multi-view calibration error: the mean error of random bins, and how much of it is noise."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
@@ -7,9 +9,9 @@ from scipy.special import ndtr
 from mcnet.errors import InputError
 from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.intervals import normal_interval
-from mcnet.metrics.probability_columns import columns
+from mcnet.metrics.probability_columns import Floats, columns
 
-__all__ = ["mvce"]
+__all__ = ["mean_mvce", "mvce"]
 
 
 def mvce(
@@ -28,9 +30,23 @@ def mvce(
     cells of a sketch count as their rows. As the bins are random, it sees the overall bias and noise,
     nothing else: read it against its floor `√(2/π) · √(mean p(1−p) / n)`.
     """
+    return mean_mvce([columns(probabilities, labels, weight)], bin_size=bin_size, level=level)
+
+
+def mean_mvce(parts: Sequence[tuple[Floats, Floats, Floats]], *, bin_size: int = 1000, level: float = 0.95) -> Estimate:
+    """Return the mean of the error over parts of the rows (p, y, w), each weighted by its rows."""
     if bin_size < 1:
         raise InputError(f"bin_size is {bin_size}; at least one row per bin is needed")
-    p, y, w = columns(probabilities, labels, weight)
+    share = np.array([w.sum() for _, _, w in parts])
+    share /= share.sum()
+    values, errors, floors = np.array([_error(p, y, w, bin_size) for p, y, w in parts]).T
+    value = float(share @ values)
+    low, high = normal_interval(value, float(np.sqrt(share**2 @ errors**2)), level)
+    return Estimate(value, max(low, 0.0), high, float(share @ floors))
+
+
+def _error(p: Floats, y: Floats, w: Floats, bin_size: int) -> tuple[float, float, float]:
+    """Return the error of random bins, its standard error and its noise floor."""
     total = w.sum()
     size = min(float(bin_size), float(total))
     positive = w * y
@@ -48,9 +64,7 @@ def mvce(
     first_order = (positive @ influence[0] ** 2 + negative @ influence[1] ** 2) / total**2
     second_order = 0.5 * (bend * noise) ** 2
     error = float(np.sqrt(first_order + second_order))
-    low, high = normal_interval(value, error, level)
-    floor = float(np.sqrt(2 / np.pi * (w @ (p * (1 - p))) / total / size))
-    return Estimate(value, max(low, 0.0), high, floor)
+    return value, error, float(np.sqrt(2 / np.pi * (w @ (p * (1 - p))) / total / size))
 
 
 def _folded(mean: float, variance: float) -> tuple[float, float, float, float]:

@@ -9,7 +9,7 @@ from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.intervals import normal_interval, two_sided
 from mcnet.metrics.probability_columns import Codes, Floats, columns, order_by_probability
 
-__all__ = ["GroupAuc", "auc", "gauc", "group_auc"]
+__all__ = ["GroupAuc", "auc", "gauc", "group_auc", "mean_auc"]
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,23 @@ def gauc(
     >>> gauc([0.1, 0.4, 0.35, 0.8], [0, 1, 1, 0], [0, 0, 1, 1]).value
     0.5
     """
-    p, y, w = columns(probabilities, labels, weight)
-    groups = np.asarray(codes)
+    return mean_auc(*columns(probabilities, labels, weight), np.asarray(codes), level=level)
+
+
+def mean_auc(
+    p: Floats, y: Floats, w: Floats, groups: npt.NDArray[np.integer], *, level: float = 0.95, of: str = "group"
+) -> Estimate:
+    """Return the mean of the AUCs of groups, each weighted by its rows; `of` says in the notes what they are."""
     result = group_auc(p, y, w, groups, int(groups.max()) + 1)
     known = ~np.isnan(result.auc)
     single = int(((result.positives + result.negatives > 0) & ~known).sum())
     if not known.any():
-        return Estimate(np.nan, note="GAUC needs a group with both classes, and there is none")
+        return Estimate(np.nan, note=f"AUC needs a {of} with both classes, and there is none")
     share = (result.positives + result.negatives)[known]
     share /= share.sum()
     value = float(share @ result.auc[known])
     low, high = normal_interval(value, float(np.sqrt(share**2 @ result.variance[known])), level)
-    note = f"{single} groups of one class left out" if single else ""
+    note = f"{single} {of}s of one class left out" if single else ""
     return Estimate(value, max(low, 0.0), min(high, 1.0), note=note)
 
 

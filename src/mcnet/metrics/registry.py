@@ -8,15 +8,14 @@ from math import nan
 from typing import Any, Literal
 
 from mcnet.errors import InputError
-from mcnet.metrics.binned import cal_n, prob_ece_width
+from mcnet.metrics.binned import cal_n
 from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.field_error import f_ece, f_rce, mf_rce, pcoc, pcoc_std
 from mcnet.metrics.judged_rows import JudgedRows, JudgedSums
-from mcnet.metrics.mvce import mvce
-from mcnet.metrics.ranking import gauc
+from mcnet.metrics.mvce import mean_mvce
 from mcnet.metrics.scoring import brier, excess_log_loss, kl_to_truth, log_loss
 from mcnet.metrics.settings import Settings
-from mcnet.metrics.smooth_error import smooth_ece
+from mcnet.metrics.smooth_error import mean_smooth_ece
 
 __all__ = ["METRICS", "Metric", "add_metric", "field_metrics", "find_metric"]
 
@@ -92,15 +91,6 @@ def _over_groups(of: Callable[..., Estimate]) -> Callable[[JudgedSums], Estimate
     return lambda judged: of(judged.sums, level=judged.settings.level, seed=judged.settings.seed)
 
 
-def _gauc(rows: JudgedRows) -> Estimate:
-    return rows.auc if len(rows.sums) == 1 else gauc(rows.p, rows.y, rows.codes, rows.w, level=rows.settings.level)
-
-
-def _prob_ece_width(rows: JudgedRows) -> Estimate:
-    chosen = rows.settings
-    return prob_ece_width(rows.p, rows.y, rows.w, bins=chosen.width_bins, level=chosen.level, seed=chosen.seed)
-
-
 _UNKNOWN_TRUTH = Estimate(nan, note="the true probabilities are not known: pass truth=")
 
 
@@ -129,7 +119,9 @@ METRICS: dict[str, Metric] = {
         Metric("mf_rce", "MF-RCE", _relative(mf_rce), "lower", needs="sums", compares_values=True),
         Metric("pcoc_std", "PCOC STD", _over_groups(pcoc_std), "lower", needs="sums", compares_values=True),
         Metric("auc", "AUC", lambda rows: rows.auc, "higher"),
-        Metric("gauc", "GAUC", _gauc, "higher", compares_values=True),
+        Metric(
+            "gauc", "GAUC", lambda rows: rows.auc if len(rows.sums) == 1 else rows.gauc, "higher", compares_values=True
+        ),
         Metric(
             "log_loss",
             "log-loss",
@@ -141,35 +133,35 @@ METRICS: dict[str, Metric] = {
         Metric(
             "prob_ece",
             "Prob-ECE",
-            lambda rows: f_ece(rows.bin_sums, level=rows.settings.level, seed=rows.settings.seed),
+            lambda rows: f_ece(rows.compared_bins, level=rows.settings.level, seed=rows.settings.seed),
             "lower",
             detail=lambda settings: f"{settings.bins} bins, equal mass",
         ),
         Metric(
             "prob_ece_width",
             "Prob-ECE-width",
-            _prob_ece_width,
+            lambda rows: f_ece(rows.width_sums(), level=rows.settings.level, seed=rows.settings.seed),
             "lower",
             detail=lambda settings: f"{settings.width_bins} bins, equal width",
         ),
         Metric(
             "cal_n",
             "Cal-N",
-            lambda rows: cal_n(rows.bin_sums, level=rows.settings.level, seed=rows.settings.seed),
+            lambda rows: cal_n(rows.compared_bins, level=rows.settings.level, seed=rows.settings.seed),
             "lower",
             detail=lambda settings: f"N = {settings.bins}",
         ),
         Metric(
             "mvce",
             "MVCE",
-            lambda rows: mvce(rows.p, rows.y, rows.w, bin_size=rows.settings.bin_size, level=rows.settings.level),
+            lambda rows: mean_mvce(rows.parts, bin_size=rows.settings.bin_size, level=rows.settings.level),
             "lower",
             detail=lambda settings: f"bins of {settings.bin_size}",
         ),
         Metric(
             "smooth_ece",
             "smECE",
-            lambda rows: smooth_ece(rows.p, rows.y, rows.w, level=rows.settings.level, seed=rows.settings.seed),
+            lambda rows: mean_smooth_ece(rows.parts, level=rows.settings.level, seed=rows.settings.seed),
             "lower",
         ),
         Metric("excess_log_loss", "log-loss over the truth", _excess_log_loss, "lower", needs="truth"),

@@ -1,6 +1,7 @@
 """Smooth calibration error (smECE): bins replaced by a kernel whose width the data choose."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.intervals import noise_aware_interval
 from mcnet.metrics.probability_columns import Floats, columns
 
-__all__ = ["smooth_ece", "smooth_ece_at"]
+__all__ = ["mean_smooth_ece", "smooth_ece", "smooth_ece_at"]
 
 _COARSEST, _FINEST = 2**12, 2**20
 _POINTS_PER_WIDTH = 10
@@ -31,7 +32,37 @@ def smooth_ece(
     coefficients, so the grid can be as fine as the width needs: at a click rate of 2 % the width is often
     below 0.001. The interval is that of the error at this width.
     """
-    p, y, w = _cells(*columns(probabilities, labels, weight))
+    return mean_smooth_ece([columns(probabilities, labels, weight)], level=level, seed=seed)
+
+
+def mean_smooth_ece(parts: Sequence[tuple[Floats, Floats, Floats]], *, level: float = 0.95, seed: int = 0) -> Estimate:
+    """Return the mean of the error over parts of the rows (p, y, w), each weighted by its rows."""
+    rng = np.random.default_rng(seed)
+    weights = [float(w.sum()) for _, _, w in parts]
+    found = [_smooth_error(*_cells(p, y, w), rng) for p, y, w in parts]
+    shares = [weight / sum(weights) for weight in weights]
+    value = sum(share * part.value for share, part in zip(shares, found, strict=True))
+    floor = sum(share * part.floor for share, part in zip(shares, found, strict=True))
+    differences = np.concatenate([share * part.differences for share, part in zip(shares, found, strict=True)])
+    noise = np.concatenate([share * part.noise for share, part in zip(shares, found, strict=True)], axis=1)
+    whole = float(np.abs(differences).sum())
+    low, high = noise_aware_interval(
+        whole, lambda step: step * whole, lambda step: np.abs(step * differences + noise).sum(axis=-1), level
+    )
+    return Estimate(value, low, high, floor)
+
+
+@dataclass(frozen=True)
+class _SmoothError:
+    """The smooth error of some rows: its value and floor, smoothed differences along [0, 1], draws of their noise."""
+
+    value: float
+    floor: float
+    differences: Floats
+    noise: Floats
+
+
+def _smooth_error(p: Floats, y: Floats, w: Floats, rng: np.random.Generator) -> _SmoothError:
     total = float(w.sum())
     share = w / total
     size = _COARSEST
@@ -44,8 +75,7 @@ def smooth_ece(
     value = float(np.abs(_smoothed(transformed, width)).sum())
     floor = _floor(p, share, total, size)
     # An error far below the floor is luck, and its width too small to describe noise with.
-    low, high = _interval(p, y, share, max(width, floor / 2), total, level, seed)
-    return Estimate(value, low, high, floor)
+    return _SmoothError(value, floor, *_noise(p, y, share, max(width, floor / 2), total, rng))
 
 
 def smooth_ece_at(
@@ -120,21 +150,18 @@ def _floor(p: Floats, share: Floats, total: float, size: int) -> float:
     return float(_fixed_point(error))
 
 
-def _interval(
-    p: Floats, y: Floats, share: Floats, width: float, total: float, level: float, seed: int
-) -> tuple[float, float]:
+def _noise(
+    p: Floats, y: Floats, share: Floats, width: float, total: float, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Return the smoothed differences on a grid, and draws of the noise in them."""
     size = _grid_size(width, 3, 2**8, 2**16)
     variance = _spread(p, share * (y * (1 - 2 * p) + p * p) / total, size)
     weights = _smoothed(dct(_spread(p, share, size), norm="ortho"), width)
     # Where hardly a row lies, there is hardly an error: the tail of the grid is not worth its draws.
     kept = weights > 1e-6 * weights.max()
     differences = _smoothed(dct(_spread(p, share * (y - p), size), norm="ortho"), width)[kept]
-    rng = np.random.default_rng(seed)
     deviation = np.sqrt(np.maximum(variance, 0.0))
     noise = np.stack(
         [_smoothed(dct(deviation * rng.standard_normal(size), norm="ortho"), width)[kept] for _ in range(_DRAWS)]
     )
-    whole = float(np.abs(differences).sum())
-    return noise_aware_interval(
-        whole, lambda step: step * whole, lambda step: np.abs(step * differences + noise).sum(axis=-1), level
-    )
+    return differences, noise
