@@ -23,7 +23,8 @@ from mcnet.errors import (
     NotFittedError,
     NotSupportedError,
 )
-from mcnet.loop.job import Update, update
+from mcnet.loop.job import update
+from mcnet.loop.outcome import Update
 from mcnet.metrics.evaluate_sketch import evaluate_sketch
 from mcnet.metrics.evaluation import Evaluation, evaluate
 from mcnet.model.file import load

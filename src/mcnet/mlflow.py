@@ -150,8 +150,9 @@ def _load_pyfunc(data_path: str) -> PyfuncCalibrator:
 
 def _signature(model: CalibrationModel) -> Any:
     from mlflow.models import ModelSignature
-    from mlflow.types.schema import ColSpec, DataType, Schema
+    from mlflow.types.schema import AnyType, ColSpec, DataType, Schema
 
     inputs: list[Any] = [ColSpec(DataType.double, score_column(model))]
-    inputs += [ColSpec(DataType.string, name) for name in model.fields]
+    # A field of whole numbers is as good as one of texts: predict knows 7 and "7" for the same value.
+    inputs += [ColSpec(AnyType(), name) for name in model.fields]
     return ModelSignature(Schema(inputs), Schema([ColSpec(DataType.double, OUTPUT)]))

@@ -12,6 +12,7 @@ import mcnet
 from mcnet.calibrators.platt_field import PlattField
 from mcnet.errors import BusyError, InputError
 from mcnet.loop.folder import LoopFolder
+from mcnet.loop.history import record_failed_run
 from mcnet.sketch.sketch import Sketch
 
 
@@ -237,3 +238,36 @@ def test_a_day_of_wrong_labels_makes_the_candidate_worse_and_the_gate_says_so(ad
     assert ": worse) on 7 periods that neither was fitted on" in done.reason
     assert mcnet.Registry(registry).history()[-1]["reason"] == done.reason
     assert mcnet.update(registry=registry, journal=add_days(9, 8), method="platt-field", tolerance=0.01).version == "2"
+
+
+def test_a_run_that_fails_is_told_in_the_status(add_days, registry, monkeypatch):
+    mcnet.update(add_days(1, 4), registry)
+    folder = LoopFolder(registry)
+    before = json.loads(folder.status_file.read_text())
+    assert before["last_ended"] == before["last_run"]["time"]
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    journal = add_days(5, 5)
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
+        patch.setattr("mcnet.loop.job.learn_journal", full)
+        mcnet.update(journal, registry)
+    after = json.loads(folder.status_file.read_text())
+    assert (after["last_run"]["outcome"], after["last_ended"]) == ("failed", before["last_ended"])
+    assert "No space left on device" in after["last_run"]["reason"]
+    assert after["monitor"] == before["monitor"]
+    assert "No space left on device" in folder.status_page.read_text()
+    record_failed_run(registry, "the update was ended by signal 9")
+    assert [run["outcome"] for run in json.loads(folder.status_file.read_text())["runs"]][:2] == ["failed", "failed"]
+    done = mcnet.update(journal, registry)
+    assert (done.outcome, done.learnt) == ("published", (day_name(5),))
+    assert json.loads(folder.status_file.read_text())["last_run"]["outcome"] == "published"
+
+
+def test_a_damaged_version_of_the_past_does_not_stop_the_loop(add_days, registry):
+    mcnet.update(add_days(1, 4), registry)
+    mcnet.update(add_days(5, 5), registry)
+    (registry / "versions" / "000001" / "about.json").write_text("{")
+    done = mcnet.update(add_days(6, 6), registry)
+    assert (done.outcome, done.version) == ("published", "3")

@@ -64,6 +64,8 @@ def test_a_logged_model_predicts_as_the_model_does(model, store):
     expected = model.predict(ROWS["score"], field={"country": ROWS["country"], "slot": ROWS["slot"]})
     assert found["calibrated"].tolist() == expected.tolist()
     assert found.index.tolist() == [7, 3, 5]
+    whole_numbers = served.predict(ROWS.assign(slot=[1, 2, 1]))
+    assert whole_numbers["calibrated"].tolist() == expected.tolist()
     again = mcnet.mlflow.load_model(logged.model_uri)
     assert isinstance(again, mcnet.CalibrationModel)
     assert again.predict_one(0.2, ("NL", 1)) == model.predict_one(0.2, ("NL", 1))

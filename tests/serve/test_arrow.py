@@ -45,6 +45,14 @@ def test_columns_of_every_text_type(shared, models, log, kind):
     assert (found["calibrated"].to_numpy() == models[0].predict(score, {"country": country})).all()
 
 
+def test_a_column_of_nothing_but_missing_values_and_one_of_numbers_in_a_dictionary(shared, models):
+    for column, meant in ((pa.nulls(2), [None, None]), (pa.array([7, 7]).dictionary_encode(), [7, 7])):
+        answer = ask(shared, stream(pa.table({"score": [0.1, 0.2], "country": column})))
+        assert answer.status == 200, answer.body
+        found = pa.ipc.open_stream(answer.body).read_all()["calibrated"].to_numpy()
+        assert (found == models[0].predict([0.1, 0.2], {"country": meant})).all()
+
+
 def test_a_stream_of_polars_with_missing_values_and_an_interval(shared, models):
     frame = pl.DataFrame({"score": [0.1, 0.2], "country": ["NL", None]})
     buffer = io.BytesIO()
@@ -67,7 +75,7 @@ def test_a_stream_of_polars_with_missing_values_and_an_interval(shared, models):
         ({"score": [None, 0.1], "country": ["NL", "NL"]}, "missing, NaN"),
         ({"score": [0.1, 7.0], "country": ["NL", "NL"]}, "outside"),
         ({"score": [0.1], "country": [["NL"]]}, "list<"),
-        ({"score": [0.1], "country": pa.nulls(1)}, "null"),
+        ({"score": pa.nulls(1), "country": ["NL"]}, "must be numbers"),
     ],
 )
 def test_streams_that_cannot_be_answered(shared, table, said):

@@ -1,10 +1,14 @@
 """`POST /calibrate` in JSON: what a model predicts, and errors that say what, where and what to do."""
 
+import asyncio
+
 import numpy as np
 import pytest
 from tests.serve.running import running
 
 import mcnet
+from mcnet.serve.request import BodyReader
+from mcnet.serve.settings import Limits
 from mcnet.versions.registry import Registry
 
 
@@ -94,6 +98,32 @@ def test_a_body_of_unknown_length_is_limited_too(shared):
     except OSError:
         status = 413  # the service hung up while the rest was being sent
     assert status == 413
+
+
+def test_large_bodies_in_memory_at_once_are_limited():
+    class Sent:
+        def __init__(self, size):
+            self.headers = {"content-length": str(size)}
+            self.arrived = asyncio.Event()
+
+        async def __call__(self):
+            await self.arrived.wait()
+            return b"x"
+
+    async def three():
+        reader = BodyReader(Limits(bytes_at_once=500_000))
+        bodies = [Sent(200_000), Sent(250_000), Sent(90_000), Sent(200_000)]
+        tasks = [asyncio.ensure_future(reader.read(body.headers, body)) for body in bodies]
+        await asyncio.sleep(0)
+        for body in bodies:
+            body.arrived.set()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)
+        return found, await asyncio.ensure_future(reader.read(bodies[3].headers, bodies[3]))
+
+    (*fine, refused), later = asyncio.run(three())
+    assert fine == [b"x"] * 3, "a short body is never in the way"
+    assert (refused.status, dict(refused.headers)["retry-after"], later) == (429, "1", b"x")
 
 
 def test_a_client_that_sends_too_slowly_is_answered_and_let_go(shared):

@@ -121,6 +121,8 @@ NO_DATA = {"name": "score", "datatype": "FP64", "shape": [1]}
         ([tensor("score", "BYTES", ["0.1"])], "must be of FP64"),
         ([tensor("score", "FP64", [0.1]), tensor("score", "FP64", [0.1])], "given twice"),
         ([NO_DATA], "no data"),
+        ([tensor("score", "FP64", []), tensor("country", "BYTES", ["NL"])], "score has 0 rows, country has 1"),
+        ([tensor("score", "FP64", [0.1, 0.2]), tensor("country", "BYTES", ["NL"])], "score has 2 rows, country has 1"),
         (
             [{"name": "score", "datatype": "FP64", "shape": [1], "parameters": {"binary_data_size": 8}}],
             "bytes are left",

@@ -1,6 +1,7 @@
 """`--learn`: the update job learns from the journal, and the service serves what it publishes."""
 
 import queue
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,8 +9,10 @@ from tests.serve.conftest import rows
 from tests.serve.running import running
 
 from mcnet.errors import InputError
+from mcnet.loop.folder import LoopFolder
+from mcnet.loop.history import record_failed_run
 from mcnet.serve.learning import Learning
-from mcnet.serve.periods import Present, present
+from mcnet.serve.periods import Present, named_period, present
 from mcnet.serve.settings import Settings
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
@@ -38,12 +41,18 @@ def test_feedback_is_learnt_and_what_is_published_is_served(registry, tmp_path):
         metrics = service.get("/metrics").body.decode()
         assert "mcnet_monitor_alarms 0" in metrics
         assert "mcnet_update_age_seconds" in metrics
+        assert "\nmcnet_update_failed 0\n" in metrics
         assert service.change("/rollback").document["version"] == "1"
         # Rows without a period belong to the present one.
         row = {"score": [0.1], "label": [1], "field": {"country": ["NL"]}, "key": "now"}
         hours = {present("1h").period}
         found = service.change("/feedback", row).document["period"]
         assert found in hours | {present("1h").period}
+        later = service.change("/feedback", row | {"period": "2962-11-16T13", "key": "later"})
+        assert (later.status, later.document["at"]) == (400, "$.period")
+        record_failed_run(registry.path, f"the disk of {registry.path} is full")
+        assert service.get("/status").document["last_run"]["reason"] == "the disk of the registry is full"
+        assert "\nmcnet_update_failed 1\n" in service.get("/metrics").body.decode()
         assert service.stop() == 0
 
 
@@ -63,6 +72,44 @@ def test_the_job_runs_at_the_start_and_at_the_end_of_every_period(monkeypatch, t
     found = [jobs.get(timeout=60) for _ in range(4)]
     learning.stop()
     assert found == sorted(set(found)), "each period once, after its end"
+
+
+@pytest.mark.parametrize(
+    ("period", "every", "said"),
+    [
+        ("2026-11-16T13", "1h", "2026-11-16T13:00"),
+        ("2026-11-16T14:00+01:00", "1h", "2026-11-16T13:00"),
+        ("2026-11-16", "1d", "2026-11-16"),
+        ("2026-11", "1mo", "2026-11"),
+        ("2026-11-16T13:28", "1m", "2026-11-16T13:28"),
+        (7, "1h", "named by the moment they begin, such as 2026-11-16T13:00"),
+        ("monday", "1d", "named by the moment they begin, such as 2026-11-16"),
+        ("2026-11-16", "1mo", "named by the moment they begin, such as 2026-11"),
+        ("2026-11-16T13:20", "1h", "lies in the period 2026-11-16T13:00"),
+        ("2026-11-16T13", "1d", "lies in the period 2026-11-16"),
+        ("2026-11-16T14", "1h", "has not begun: it is 2026-11-16T13:25 UTC"),
+        ("2062-11-16", "1d", "has not begun"),
+    ],
+)
+def test_the_period_of_feedback_is_one_of_the_service(period, every, said):
+    try:
+        found = named_period(period, every, datetime(2026, 11, 16, 13, 25))
+    except InputError as error:
+        found = str(error)
+    assert said in found
+
+
+def test_an_update_that_was_killed_is_told(registry, tmp_path, monkeypatch):
+    journal = Journal(tmp_path / "journal")
+    score, label, country = rows(1, 500)
+    journal.add(Sketch.from_rows(score, label, field={"country": country}), "2024-05-01", source="s")
+    killed = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    (tmp_path / "python").write_text(f'#!/bin/sh\nexec {sys.executable} -c "{killed}"\n')
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    Learning(Settings(registry.path, journal.path, every="1d", learn=True))._update("2024-05-01")
+    (run,) = LoopFolder(registry.path).runs()
+    assert (run["outcome"], run["reason"]) == ("failed", "the update was ended by signal 9")
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,15 @@
 """The service follows the registry: promote, rollback, a damaged version, several workers, and requests meanwhile."""
 
+import asyncio
 import concurrent.futures
 import threading
+import time
 
 import pytest
 from tests.serve.running import TOKEN, running
 
+from mcnet.serve.board import Board
+from mcnet.serve.versions import ServedVersions
 from mcnet.versions.registry import Registry
 
 ONE = {"score": [0.1], "field": {"country": ["NL"]}}
@@ -45,10 +49,35 @@ def test_promote_and_rollback_are_answered_when_every_worker_serves_the_version(
     assert pair.get("/versions").document["held"]["reason"] == "rolled back from version 3"
     assert "\nmcnet_model_held 1\n" in pair.get("/metrics").body.decode()
     assert pair.change("/release?note=looked+at").document == {"version": "2", "workers": ["2", "2"], "held": False}
+    assert pair.change("/hold").document["held"]
+    assert pair.change("/release?note=looked+at").document["held"] is False
     assert (registry_of.held, registry_of.history()[-1]["note"]) == (None, "looked at")
-    assert registry_of.history()[-3]["note"] == "why"
+    assert [line["note"] for line in registry_of.history() if line["event"] == "promoted"][-1] == "why"
     assert pair.change("/versions/latest/promote").document["version"] == "3"
     assert pair.change("/versions/9/promote").status == 404
+
+
+def test_a_worker_that_does_not_look_is_told_to_be_late(registry, tmp_path):
+    board, other = Board(tmp_path), Board(tmp_path)
+    found = ServedVersions(registry.path, board, lambda *_, **__: None)
+    assert asyncio.run(found.everywhere(0.05)) == (["1", "0"], 1)
+    other.own["version"], other.own["looked_at"] = 1, time.monotonic() + 60.0
+    assert asyncio.run(found.everywhere(0.05)) == (["1", "1"], 0)
+
+
+def test_a_damaged_version_that_is_not_served_is_only_listed(registry, tmp_path):
+    (registry.path / "versions" / "000002" / "about.json").write_text("{")
+    with running(registry.path, tmp_path) as service:
+        listed = service.get("/versions").document
+        assert [version["version"] for version in listed["versions"]] == ["1", "3"]
+        assert listed["damaged"][0]["version"] == "2"
+        assert str(registry.path) not in service.get("/versions").body.decode() + service.get("/status").body.decode()
+        assert service.change("/versions/latest/promote").document["version"] == "3"
+        refused = service.change("/versions/2/promote")
+        assert refused.status == 409
+        assert str(registry.path) not in refused.document["detail"]
+        assert service.change("/rollback").document["version"] == "1"
+        assert service.get("/v2/models/calibration").document["versions"] == ["1", "2", "3"]
 
 
 def test_latest_and_current_are_looked_up_in_every_request(pair, registry_of):

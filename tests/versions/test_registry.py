@@ -226,3 +226,52 @@ def test_kill_at_any_moment_leaves_a_registry_that_serves(registry):
         process.communicate()
         registry.load()
         assert [version.number for version in registry.versions] == list(range(1, len(registry.versions) + 1))
+
+
+def damage(registry, number):
+    (registry.path / "versions" / f"{number:06d}" / "about.json").write_text("{")
+
+
+def test_a_version_that_cannot_be_read_is_in_nobodys_way(registry):
+    for seed in (1, 2, 3):
+        registry.promote(registry.add(model(seed)).number)
+    damage(registry, 1)
+    assert [version.name for version in registry.versions] == ["2", "3"]
+    assert [version.name for version in registry.promoted] == ["2", "3"]
+    (lost,) = registry.damaged()
+    assert (lost.name, registry.numbers) == ("1", [1, 2, 3])
+    assert "is not a version that can be read" in lost.reason
+    assert registry.rollback().name == "2"
+    assert registry.add(model(4)).name == "4"
+    assert registry.promote("latest").name == "4"
+    with pytest.raises(FileFormatError, match="is not a version that can be read"):
+        registry.promote(1)
+
+
+def test_a_current_version_that_cannot_be_read_is_left_by_a_rollback(registry):
+    for seed in (1, 2):
+        registry.promote(registry.add(model(seed)).number)
+    damage(registry, 2)
+    with pytest.raises(FileFormatError):
+        registry.load()
+    assert registry.current_number == 2
+    assert registry.rollback().name == "1"
+    assert registry.add(model(3)).name == "3", "a number is never given twice"
+
+
+def test_old_versions_can_be_deleted_but_not_those_in_use(registry):
+    for seed in range(1, 9):
+        registry.add(model(seed))
+    for number in (2, 1, 3):
+        registry.promote(number)
+    with pytest.raises(InputError, match="at least 1"):
+        registry.prune(0)
+    assert registry.prune(3) == [2, 4, 5]
+    assert registry.numbers == [1, 3, 6, 7, 8]
+    assert [version.number for version in registry.promoted] == [1, 3]
+    assert registry.prune(3) == []
+    assert registry.rollback().name == "1"
+    assert registry.add(model(9)).name == "9"
+    assert [line["event"] for line in registry.history()][-3:] == ["pruned", "rolled back", "added"]
+    assert not list(registry.path.glob(".writing*"))
+    assert Registry(registry.path).load(8).method == "platt"

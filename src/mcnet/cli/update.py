@@ -7,7 +7,7 @@ import typer
 from mcnet.cli import options
 
 if TYPE_CHECKING:
-    from mcnet.loop.job import Update
+    from mcnet.loop.outcome import Update
 
 __all__ = ["ALARM", "REFUSED", "update"]
 

@@ -41,7 +41,9 @@ def add(registry: Folder, model: options.ModelFile, note: Note = "", json: optio
     """
     opened = _open(registry)
     version = opened.add(model, note)
-    state = "current" if opened.current == version else "not yet current: mcnet versions promote makes it so"
+    state = (
+        "current" if opened.current_number == version.number else "not yet current: mcnet versions promote makes it so"
+    )
     Printer(json).result(_document(version, opened), f"version {version.name} ({state})")
 
 
@@ -54,18 +56,21 @@ def list_versions(registry: Folder, json: options.Json = False) -> None:
       mcnet versions list registry
     """
     opened = _open(registry)
-    current = opened.current
+    there, damaged = opened.versions, opened.damaged()
+    current, held = opened.current_number, opened.held
+    cells = {version.number: (version.added, version.method, version.note) for version in there}
+    cells |= {version.number: ("", "damaged", version.reason) for version in damaged}
     rows = [
-        (version.name + (" ←" if version == current else ""), version.added, version.method, version.note)
-        for version in opened.versions
+        (f"{number}{' ←' if number == current else ''}", *told)
+        for number, told in sorted(cells.items(), key=lambda cell: cell[0])
     ]
-    held = opened.held
     document = {
-        "current": current.name,
+        "current": None if current is None else str(current),
         "held": None if held is None else asdict(held),
-        "versions": [_document(version, opened) for version in opened.versions],
+        "versions": [_document(version, opened) for version in there],
+        "damaged": [{"version": version.name, "reason": version.reason} for version in damaged],
     }
-    more = [] if held is None else [f"version {current.name} is {held}; {_until_released(registry)}"]
+    more = [] if held is None else [f"version {current} is {held}; {_until_released(registry)}"]
     Printer(json).result(document, table(("version", "added", "method", "note"), rows, left=4), *more)
 
 
@@ -161,6 +166,23 @@ def release(registry: Folder, note: Note = "", json: options.Json = False) -> No
     Printer(json).result(_moved(opened.current, opened), f"version {opened.current.name} {said}")
 
 
+@versions.command()
+def prune(
+    registry: Folder,
+    keep: Annotated[int, typer.Option("--keep", min=1, metavar="N", help="How many of the newest versions stay.")],
+    json: options.Json = False,
+) -> None:
+    """Delete old versions for good; the current one, and the one that a rollback leads to, stay.
+
+    \b
+    Example:
+      mcnet versions prune registry --keep 1000
+    """
+    gone = _open(registry).prune(keep)
+    said = f"{len(gone):,} version{'s' if len(gone) != 1 else ''} deleted"
+    Printer(json).result({"deleted": [str(number) for number in gone]}, said)
+
+
 def diff(
     old: Annotated[str, typer.Argument(metavar="OLD", help="A saved model.", show_default=False)],
     new: Annotated[str, typer.Argument(metavar="NEW", help="Another one.", show_default=False)],
@@ -254,7 +276,7 @@ def _moved(version: "Version", registry: "Registry") -> dict[str, Any]:
 def _document(version: "Version", registry: "Registry") -> dict[str, Any]:
     return {
         "version": version.name,
-        "current": registry.current == version,
+        "current": registry.current_number == version.number,
         "added": version.added,
         "method": version.method,
         "fields": list(version.fields),

@@ -5,16 +5,16 @@ import time as clock
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from mcnet._shared.json_lines import finite
 from mcnet._shared.typing import ScoreType
 from mcnet.errors import McnetError
 from mcnet.loop.folder import LoopFolder
-from mcnet.loop.gate import Current, Gate, Verdict
+from mcnet.loop.gate import Current, Gate
+from mcnet.loop.history import add_failed_run, add_run
 from mcnet.loop.learning import Learnt, learn_journal
 from mcnet.loop.new_rows import NewRows, Reading, add_rows, files_to_add
+from mcnet.loop.outcome import Update
 from mcnet.loop.status import status_document, write_status
 from mcnet.loop.watch import Watched, watch
 from mcnet.model.file import save_model
@@ -24,63 +24,11 @@ from mcnet.tracking.experts import BAYES, check_method
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.journal_files import require_journal
 from mcnet.tracking.journal_snapshot import JournalSnapshot
-from mcnet.tracking.monitor import Alarm
 from mcnet.tracking.period import delay_in_periods, period_text
 from mcnet.versions.registry import Registry
-from mcnet.versions.version import Version, now
+from mcnet.versions.version import Version
 
-__all__ = ["Outcome", "Update", "update"]
-
-Outcome = Literal["published", "nothing new", "waiting", "refused", "held", "failed"]
-
-
-@dataclass(frozen=True)
-class Update:
-    """What one run of the job did."""
-
-    outcome: Outcome
-    """ "published"; "nothing new": no rows since the last run; "waiting": too few periods to judge a model by;
-    "refused": the gate kept the current version; "held": somebody went back to the current version, or holds it;
-    "failed": only in the history, of a run that ended with an error."""
-    reason: str
-    """Why, in one line."""
-    version: str | None
-    """The current version after the run."""
-    replaced: str | None = None
-    """The version that was current before, if another one is now."""
-    forced: bool = False
-    """Whether it was published although the gate spoke against it."""
-    added: NewRows = dataclasses.field(default_factory=NewRows)
-    """The rows that this run added to the journal."""
-    learnt: tuple[str, ...] = ()
-    """The periods that the tracker learnt."""
-    until: str | None = None
-    """The last period that it has learnt."""
-    verdict: Verdict | None = None
-    """What the gate found, if it was asked."""
-    alarms: tuple[Alarm, ...] = ()
-    """Alarms of the monitor that no earlier run has told."""
-    held: str | None = None
-    """Since when and why the current version is held, if it is."""
-    status: Path | None = None
-    """The status page; `status.json` is beside it."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the run as JSON-able values."""
-        return {
-            "outcome": self.outcome,
-            "reason": self.reason,
-            "version": self.version,
-            "replaced": self.replaced,
-            "forced": self.forced,
-            "added": asdict(self.added),
-            "learnt": list(self.learnt),
-            "until": self.until,
-            "gate": None if self.verdict is None else self.verdict.to_dict(),
-            "alarms": [{**asdict(alarm), "advice": alarm.advice()} for alarm in self.alarms],
-            "held": self.held,
-            "status": None if self.status is None else str(self.status),
-        }
+__all__ = ["update"]
 
 
 def update(
@@ -180,8 +128,9 @@ def update(
             last = None if until is None else period_text(until)
             learnt = learn_journal(past, folder.checkpoints, method=method, delay=late, until=last, progress=progress)
             return _Run(past, versions, folder, gate, late, alpha, force, note, started).ended(learnt, added)
-        except McnetError as error:
-            _add_failed_run(folder, error, note, started)
+        except Exception as error:
+            reason = str(error) if isinstance(error, McnetError) else f"{type(error).__name__}: {error}"
+            add_failed_run(folder, reason, note, started)
             raise
 
 
@@ -291,8 +240,8 @@ class _Run:
 
     def _made_of(self, digest: str) -> Version | None:
         """Return the newest version, if it was made of these rows."""
-        there = self.registry.versions
-        return there[-1] if there and there[-1].rows_digest == digest else None
+        newest = self.registry.newest(1)
+        return newest[0] if newest and newest[0].rows_digest == digest else None
 
     def _told(self, done: Update, learnt: Learnt | None, watched: Watched | None, last: dict[str, Any]) -> Update:
         """Write the line of the run, and then the status."""
@@ -304,25 +253,10 @@ class _Run:
         alarms = watched.monitor.alarms if watched is not None else []
         told = [[alarm.what, alarm.raised] for alarm in alarms]
         served = [] if watched is None else watched.served
-        _add_line(self.folder, done, self.started, self.note, served=served, decided=decided, alarms_told=told)
+        add_run(self.folder, done, self.started, self.note, served=served, decided=decided, alarms_told=told)
         monitor = None if watched is None else watched.monitor
         write_status(self.folder, status_document(self.journal, self.registry, self.folder, learnt, monitor))
         return done
-
-
-def _add_failed_run(folder: LoopFolder, error: McnetError, note: str, started: float) -> None:
-    """Write the line of a run that ended with an error; what earlier runs have decided stays."""
-    earlier = folder.last_runs(1)
-    last = earlier[0] if earlier else {}
-    done = Update("failed", str(error), last.get("version"), until=last.get("until"))
-    kept = {"decided": last.get("decided"), "alarms_told": last.get("alarms_told", [])}
-    _add_line(folder, done, started, note, served=[], **kept)
-
-
-def _add_line(folder: LoopFolder, done: Update, started: float, note: str, **more: Any) -> None:
-    """Write the line of a run, and what the next runs need to know of it."""
-    seconds = round(clock.monotonic() - started, 3)
-    folder.add_run(finite({"time": now(), "seconds": seconds, **done.to_dict(), "note": note, **more}))
 
 
 def _name(version: Version | None) -> str | None:

@@ -1,7 +1,7 @@
 """The status of the loop: what is served, what the last run decided and why, and whether it is calibrated."""
 
+import json
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 import polars as pl
@@ -14,8 +14,9 @@ from mcnet.report.status_page import write_status_page
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.monitor import Monitor
 from mcnet.versions.registry import Registry
+from mcnet.versions.version import now
 
-__all__ = ["status_document", "write_status"]
+__all__ = ["status_document", "tell_failed_run", "write_status"]
 
 SHOWN_PERIODS, SHOWN_RUNS, SHOWN_VERSIONS, SHOWN_VALUES = 60, 20, 10, 12
 _OVERALL = ("level", "slope")
@@ -41,7 +42,7 @@ def status_document(
         {
             "format": "mcnet status",
             "version": 1,
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "time": now(),
             "journal": {
                 "path": str(journal.path),
                 "periods": len({entry.period for entry in entries}),
@@ -51,10 +52,9 @@ def status_document(
             "registry": str(registry.path),
             "current": asdict(promoted[-1]) if promoted else None,
             "held": None if registry.held is None else str(registry.held),
-            "versions": [asdict(version) for version in reversed(registry.versions[-SHOWN_VERSIONS:])],
-            "last_run": runs[-1],
+            "versions": [asdict(version) for version in reversed(registry.newest(SHOWN_VERSIONS))],
+            **_runs(runs),
             "decision": next((run for run in reversed(runs) if run["gate"] is not None), None),
-            "runs": [_shown(run) for run in reversed(runs[-SHOWN_RUNS:])],
             "periods": [] if learnt is None else _periods(learnt, runs),
             "alarms": [{**alarm, "told": run["time"]} for run in reversed(runs) for alarm in reversed(run["alarms"])][
                 :SHOWN_RUNS
@@ -63,6 +63,26 @@ def status_document(
         }
     )
     return document
+
+
+def _runs(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the last run, and the list of runs."""
+    ended = next((run["time"] for run in reversed(runs) if run["outcome"] != "failed"), None)
+    return {
+        "last_run": runs[-1],
+        "last_ended": ended,
+        "runs": [_shown(run) for run in reversed(runs[-SHOWN_RUNS:])],
+    }
+
+
+def tell_failed_run(folder: LoopFolder) -> None:
+    """Tell in the status of the run before, if there is one, that the last run has failed; its line is written."""
+    try:
+        document = json.loads(folder.status_file.read_text(encoding="utf-8"))
+        document |= finite({"time": now(), **_runs(folder.last_runs(RUNS_READ))})
+        write_status(folder, document)
+    except (OSError, ValueError, TypeError, KeyError):
+        return  # there is no status yet, or none that can be read: the history of runs has the line
 
 
 def _shown(run: dict[str, Any]) -> dict[str, Any]:
@@ -102,6 +122,7 @@ def _monitor(monitor: Monitor) -> dict[str, Any]:
         "alpha": monitor.alpha,
         "last_period": monitor.last_period,
         "watched": table.height,
+        "alarms": table.filter(pl.col("alarm")).height if table.height else 0,
         "table": table.head(SHOWN_VALUES).to_dicts(),
     }
 

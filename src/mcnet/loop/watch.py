@@ -80,15 +80,20 @@ def watch(
     times = VersionTimes(periods, promoted, delay)
 
     @cache
-    def model(number: int) -> CalibrationModel:
-        return registry.load(number)
+    def model(number: int) -> CalibrationModel | None:
+        try:
+            return registry.load(number)
+        except (FileFormatError, InputError):  # damaged, or pruned, since it served
+            return None
 
     for period, sketch in journal.sketches(new[0], new[-1]) if new else ():
         version = _served_in(period, promoted, times)
-        if version is not None and not set(version.fields) <= set(sketch.contexts.names):
-            monitor.last_period = period  # a model of other fields cannot be judged by these rows
-        elif version is not None:
-            probability = predict_cells(model(version.number), sketch.unfolded())
+        if version is not None:
+            loaded = model(version.number)
+            if loaded is None or not set(version.fields) <= set(sketch.contexts.names):
+                monitor.last_period = period  # a model of other fields cannot be judged by these rows
+                continue
+            probability = predict_cells(loaded, sketch.unfolded())
             monitor.update(sketch, period, _Cells(probability))
             pcoc = period_pcoc(sketch.unfolded(), probability)
             served.append({"period": period, "version": version.name, "pcoc": list(pcoc)})

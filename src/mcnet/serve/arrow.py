@@ -74,11 +74,13 @@ def read_arrow(body: bytes, most_rows: int) -> dict[str, Any]:
 
 
 def _column(column: Any) -> Any:
-    """Return one array; texts in views, which Polars sends, become plain ones."""
+    """Return one array; texts in views (from Polars), numbers in dictionaries and missing values become plain ones."""
     import pyarrow as pa
 
-    if pa.types.is_string_view(column.type):
+    if pa.types.is_string_view(column.type) or pa.types.is_null(column.type):
         column = column.cast(pa.large_string())
+    elif pa.types.is_dictionary(column.type) and not _is_text(column.type.value_type):
+        column = column.cast(column.type.value_type)
     return column.combine_chunks()
 
 
@@ -86,15 +88,20 @@ def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
+def _is_text(kind: Any) -> bool:
+    import pyarrow.types as known
+
+    return bool(known.is_string(kind) or known.is_large_string(kind) or known.is_string_view(kind))
+
+
 def _refuse_type(column: Any) -> None:
     import pyarrow.types as known
 
-    kind, scores = column.type, column.name == "score"
-    if known.is_integer(kind) or known.is_floating(kind) or (known.is_boolean(kind) and not scores):
+    scores = column.name == "score"
+    kind = column.type.value_type if known.is_dictionary(column.type) else column.type
+    if known.is_integer(kind) or known.is_floating(kind):
         return
-    if known.is_dictionary(kind):
-        kind = kind.value_type
-    if not scores and (known.is_string(kind) or known.is_large_string(kind) or known.is_string_view(kind)):
+    if not scores and (_is_text(kind) or known.is_boolean(kind) or known.is_null(kind)):
         return
     wanted = "numbers" if scores else "texts, numbers, or true and false"
     raise Problem(400, f"the column {column.name!r} is of type {column.type}; it must be {wanted}", at=column.name)

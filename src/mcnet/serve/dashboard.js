@@ -158,8 +158,9 @@ function showTiles() {
 function standing() { return ((state.monitor && state.monitor.table) || []).filter((line) => line.alarm); }
 
 function showSummary() {
-  const s = state.served, alarms = standing().length;
-  const level = state.refused ? "bad" : alarms ? "warn" : "good";
+  const s = state.served, alarms = (state.monitor && state.monitor.alarms) || 0;
+  const failed = state.last_run && state.last_run.outcome === "failed";
+  const level = state.refused || failed ? "bad" : alarms ? "warn" : "good";
   at("dot").className = "dot " + level;
   const what = s.fields.length ? `${count(s.contexts)} contexts of ${s.fields.join(" × ")}` : "one curve";
   at("name").textContent = state.name;
@@ -167,6 +168,8 @@ function showSummary() {
   at("summary").textContent = `Version ${s.version} serves (${s.method}, ${what})` + (alarms ? `; ${alarms} ${alarms > 1 ? "alarms" : "alarm"}` : "");
   const notices = [];
   if (state.refused) notices.push(make("p", { class: "notice" }, `${state.current ? "Version " + state.current : "The current version of the registry"} was refused, and version ${s.version} serves on: ${state.refused.reason}`));
+  if (failed) notices.push(make("p", { class: "notice", id: "failed" }, `The last update, ${moment(state.last_run.time)}, failed: ${state.last_run.reason}`));
+  if (state.damaged.length) notices.push(make("p", { class: "notice warn" }, `Versions that cannot be read: ${state.damaged.map((v) => v.number).join(", ")}`));
   if (state.held) notices.push(make("p", { class: "notice warn", id: "held" }, `Version ${state.current} is ${state.held}. Updates publish nothing until it is released, or the latest version is promoted.`));
   if (state.journal && state.journal.problem) notices.push(make("p", { class: "notice warn" }, state.journal.problem));
   fill("notices", ...notices);
@@ -176,6 +179,8 @@ function showMonitor() {
   const found = standing().map((line) => make("div", { class: "alarm" },
     make("p", {}, make("strong", {}, line.what === "level" ? "All rows" : line.what === "slope" ? "Slope" : line.what), ` since ${moment(line.since)}`),
     make("p", { class: "quiet" }, `PCOC ${Number(line.pcoc).toFixed(3)} (${Number(line.pcoc_low).toFixed(3)} … ${Number(line.pcoc_high).toFixed(3)}), ${count(Math.abs(line.excess))} positives ${line.excess > 0 ? "too many" : "too few"} predicted`)));
+  const more = state.monitor ? state.monitor.alarms - found.length : 0;
+  if (more > 0) found.push(make("p", { class: "how" }, `${count(more)} more; mcnet monitor lists them all.`));
   if (!found.length && state.monitor) {
     const watched = state.monitor.watched;
     found.push(make("div", { class: "alarm calm" }, make("p", {}, make("strong", {}, "No alarm")),
@@ -229,10 +234,10 @@ function choose(name, value, fields) {
 async function showCurves() {
   const key = state.served.version + JSON.stringify(chosen);
   if (key === curveKey) return;
-  curveKey = key;
   const given = Object.values(chosen).some((v) => v !== "");
   const query = given ? "?" + new URLSearchParams(chosen) : "";
   const found = await ask("curves" + query);
+  if (key !== state.served.version + JSON.stringify(chosen)) return showCurves();
   const names = Object.keys(found.fields);
   if ([...at("pick").querySelectorAll("select")].map((s) => s.dataset.field).join() !== names.join()) {
     chosen = Object.fromEntries(names.map((name) => [name, chosen[name] || ""]));
@@ -246,6 +251,7 @@ async function showCurves() {
   at("curve-text").textContent = (given ? "What a score becomes, with its 95 % interval." : "What a score becomes: pooled, and in the largest contexts.") + " The dotted line would leave it as it is.";
   window.lines = found.lines;
   drawCurves(found.lines);
+  curveKey = state.served.version + JSON.stringify(chosen);
 }
 
 /* -- changes ----------------------------------------------------------------------------------------------------- */

@@ -12,7 +12,7 @@ from mcnet._shared.typing import ScoreType
 from mcnet.errors import FileFormatError, InputError
 from mcnet.serve.arrow import ARROW, read_arrow
 from mcnet.serve.board import Numbers
-from mcnet.serve.periods import present
+from mcnet.serve.periods import named_period, present
 from mcnet.serve.problem import Problem
 from mcnet.serve.request import Request
 from mcnet.serve.rows import check_rows
@@ -20,7 +20,7 @@ from mcnet.serve.served import Served
 from mcnet.serve.settings import Settings
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
-from mcnet.tracking.journal_additions import Added
+from mcnet.tracking.journal_additions import Added, OtherRowsError
 from mcnet.tracking.journal_entries import sketch_digest
 from mcnet.tracking.period import period_text
 
@@ -89,24 +89,30 @@ class Inbox:
                 "once; send `key`, or the header Idempotency-Key",
                 at="$.key",
             )
-        period = told.get("period")
-        if period is None:
-            if self._settings.every is None:
-                raise Problem(400, "the period of the rows is needed, such as 2026-11-16T13", at="$.period")
-            period = self._period_of(f"feedback {key}", sketch) or present(self._settings.every).period
-        if isinstance(period, str) and len(period) > _LONGEST_PERIOD:
-            raise Problem(400, f"the period has {len(period):,} characters; name it shortly", at="$.period")
+        period = self._period(told.get("period"), f"feedback {key}", sketch)
         self._check(sketch, served)
         try:
             added = self._journal.add(sketch, period, source=f"feedback {key}", age=told.get("age"))
-        except InputError as error:
-            if "before" in str(error):
-                detail = f"the key {key!r} came with other rows for {period_text(period)} before; use another key"
-                raise Problem(409, detail, at="$.key") from None
-            raise
+        except OtherRowsError:
+            detail = f"the key {key!r} came with other rows for {period_text(period)} before; use another key"
+            raise Problem(409, detail, at="$.key") from None
         except OSError as error:
             raise Problem(503, f"the journal cannot be written ({error.strerror}); nothing was added") from None
         return self._told(added, key, period_text(period))
+
+    def _period(self, given: str | int | None, source: str, sketch: Sketch) -> str | int:
+        """Return the period of the rows: the one given, if it can be one, else the present one."""
+        every = self._settings.every
+        if given is None:
+            if every is None:
+                raise Problem(400, "the period of the rows is needed, such as 2026-11-16T13", at="$.period")
+            return self._period_of(source, sketch) or present(every).period
+        if isinstance(given, str) and len(given) > _LONGEST_PERIOD:
+            raise Problem(400, f"the period has {len(given):,} characters; name it shortly", at="$.period")
+        try:
+            return given if every is None else named_period(given, every)
+        except InputError as error:
+            raise Problem(400, str(error), at="$.period") from None
 
     def _period_of(self, source: str, sketch: Sketch) -> str | None:
         """Return the period in which a request without one came before: sent again, it may come in the next one."""

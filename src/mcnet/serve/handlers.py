@@ -16,7 +16,7 @@ from mcnet.serve.metrics import METRICS_TYPE, metrics_text
 from mcnet.serve.openapi import describe
 from mcnet.serve.pages import dashboard, docs
 from mcnet.serve.problem import Problem
-from mcnet.serve.request import JSON, Request, Response
+from mcnet.serve.request import JSON, LARGE_BODY, Request, Response
 from mcnet.serve.routes import Route
 from mcnet.serve.served import Served
 from mcnet.serve.settings import Settings
@@ -24,10 +24,7 @@ from mcnet.serve.state import State, curves_document
 from mcnet.serve.versions import ServedVersions
 from mcnet.version import __version__
 
-__all__ = ["IN_A_THREAD", "JSON_TYPES", "Handlers"]
-
-IN_A_THREAD = 100_000
-"""Bodies of more bytes than this are computed in a thread, so that short requests need not wait for them."""
+__all__ = ["JSON_TYPES", "Handlers"]
 
 JSON_TYPES = frozenset(("application/json", "", "application/x-www-form-urlencoded"))
 """Types under which clients send JSON; the last one is what curl says of `-d` unless it is told otherwise."""
@@ -59,6 +56,7 @@ class Handlers:
             Route("GET", "/versions", "versions", self.list_versions),
             Route("POST", "/versions/{version}/promote", "versions", self.promote, changes=True),
             Route("POST", "/rollback", "versions", self.rollback, changes=True),
+            Route("POST", "/hold", "versions", self.hold, changes=True),
             Route("POST", "/release", "versions", self.release, changes=True),
             Route("POST", "/reload", "versions", self.reload, changes=True),
             Route("GET", "/", "dashboard", self.dashboard),
@@ -99,7 +97,7 @@ class Handlers:
         """Answer an inference request of the Open Inference Protocol."""
         served = await self._served(request)
         work = (served, self.settings.name, request.body, request.header(BINARY_HEADER), self.settings.limits.rows)
-        if len(request.body) > IN_A_THREAD:
+        if len(request.body) > LARGE_BODY:
             body, headers = await asyncio.to_thread(answer_inference, *work, self.board.own)
         else:
             body, headers = answer_inference(*work, self.board.own)
@@ -134,9 +132,18 @@ class Handlers:
             }
             for version in registry.versions
         ]
-        held = registry.held
-        told = None if held is None else asdict(held)
-        return {"current": registry.current.name, "served": served, "held": told, "versions": listed}
+        damaged = [{"version": version.name, "reason": version.reason} for version in registry.damaged()]
+        held, current = registry.held, registry.current_number
+        found: dict[str, object] = self.settings.public(
+            {
+                "current": None if current is None else str(current),
+                "served": served,
+                "held": None if held is None else asdict(held),
+                "versions": listed,
+                "damaged": damaged,
+            }
+        )
+        return found
 
     async def promote(self, request: Request) -> Response:
         """Make a version the current one, everywhere."""
@@ -156,6 +163,11 @@ class Handlers:
             raise Problem(409, str(error)) from None
         return await self._moved(chosen.name)
 
+    async def hold(self, request: Request) -> Response:
+        """Keep the current version, whatever updates find."""
+        await asyncio.to_thread(self.versions.registry.hold, _note(request))
+        return await self._moved(None)
+
     async def release(self, request: Request) -> Response:
         """Let updates publish again."""
         await asyncio.to_thread(self.versions.registry.release, _note(request))
@@ -174,13 +186,14 @@ class Handlers:
         return await self._moved(None)
 
     async def _moved(self, wanted: str | None) -> Response:
-        served = await self.versions.everywhere(_EVERYWHERE_SECONDS)
+        served, late = await self.versions.everywhere(_EVERYWHERE_SECONDS)
         refused = self.versions.refused
         if refused is not None:
             said = f"the current version of the registry was refused, and {self.versions.current.name} serves on: "
             raise Problem(409, said + refused["reason"])
         held = await asyncio.to_thread(lambda: self.versions.registry.held is not None)
-        return Response.json({"version": wanted or self.versions.current.name, "workers": served, "held": held})
+        found = {"version": wanted or self.versions.current.name, "workers": served, "held": held}
+        return Response.json(found | ({"late": late} if late else {}), 202 if late else 200)
 
     # -- for people -----------------------------------------------------------------------------------------------
 
@@ -221,7 +234,8 @@ class Handlers:
     async def model(self, request: Request) -> Response:
         """Tell what the model takes and gives."""
         served = await self._served(request)
-        versions = [version.name for version in await asyncio.to_thread(lambda: self.versions.registry.versions)]
+        numbers = await asyncio.to_thread(lambda: self.versions.registry.numbers)
+        versions = [str(number) for number in numbers]
         return Response.json(model_metadata(served, self.settings.name, versions))
 
     async def model_ready(self, request: Request) -> Response:

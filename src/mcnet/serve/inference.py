@@ -110,6 +110,9 @@ def answer_inference(
             400, f"score is a tensor of {score.dtype}; it must be of FP64, FP32 or whole numbers", at="$.inputs"
         )
     check_fields(served, list(columns), at="$.inputs")
+    for field, column in columns.items():
+        if len(column) != len(score):
+            raise Problem(400, f"score has {len(score):,} rows, {field} has {len(column):,}", at="$.inputs")
     wanted = asked.outputs or [Output("calibrated", {"binary_data": asked.parameters.get("binary_data_output")})]
     unknown = [output.name for output in wanted if output.name not in ("calibrated", "low", "high")]
     if unknown:

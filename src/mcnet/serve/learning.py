@@ -4,9 +4,12 @@ import json
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from mcnet.errors import McnetError
+from mcnet.loop.history import record_failed_run
 from mcnet.serve.logs import log_event
 from mcnet.serve.periods import present
 from mcnet.serve.settings import Settings
@@ -81,7 +84,11 @@ class Learning:
             return
         done = _document(out)
         if done is None:
-            log_event("update failed", "error", until=until, code=self._job.returncode, reason=errors.strip()[-1000:])
+            code, reason = self._job.returncode, errors.strip()[-1000:]
+            log_event("update failed", "error", until=until, code=code, reason=reason)
+            if code < 0:  # it was killed, perhaps for want of memory, and could not write its line
+                with suppress(McnetError, OSError):
+                    record_failed_run(self._settings.registry, f"the update was ended by signal {-code}")
         else:
             told = {name: done.get(name) for name in ("outcome", "reason", "version", "replaced")}
             alarms = [alarm.get("what") for alarm in done.get("alarms") or []]

@@ -84,9 +84,11 @@ def _histograms(total: Any) -> Iterable[Sample]:
 
 def _put_monitor(put: Any, one: Any, status: dict[str, Any]) -> None:
     """Put what the update job found: the level and the slope of all rows, and the number of alarms."""
-    run = status.get("last_run") or {}
-    if isinstance(run.get("time"), str):
-        one("mcnet_update_age_seconds", "gauge", "Time since the last run of the update job.", _age(run["time"]))
+    run, ended = status.get("last_run") or {}, status.get("last_ended")
+    if isinstance(ended, str):
+        text = "Time since the last run of the update job that did not fail."
+        one("mcnet_update_age_seconds", "gauge", text, _age(ended))
+    one("mcnet_update_failed", "gauge", "1 if the last run of the update job failed.", run.get("outcome") == "failed")
     monitor = status.get("monitor")
     if not monitor:
         return
@@ -101,7 +103,7 @@ def _put_monitor(put: Any, one: Any, status: dict[str, Any]) -> None:
         if line.get("log_evidence") is not None
     ]
     put("mcnet_monitor_e_value", "gauge", "Evidence against calibration, weighted by its share of alpha.", evidence)
-    alarms = sum(bool(line.get("alarm")) for line in monitor.get("table", []))
+    alarms = monitor.get("alarms", math.nan)
     one("mcnet_monitor_alarms", "gauge", "Alarms that stand: of all rows, the slope, and field values.", alarms)
 
 

@@ -65,13 +65,15 @@ _SCHEMAS: dict[str, Schema] = {
         version={"type": "string"},
         workers={"type": "array", "items": {"type": "string"}},
         held={"type": "boolean"},
+        late={"type": "integer", "description": "Workers that have not looked at the registry yet."},
     ),
     "Versions": _object(
-        ["current", "served", "held", "versions"],
-        current={"type": "string"},
+        ["current", "served", "held", "versions", "damaged"],
+        current={"type": ["string", "null"]},
         served={"type": "string"},
         held={"type": ["object", "null"]},
         versions={"type": "array", "items": {"type": "object"}},
+        damaged={"type": "array", "items": {"type": "object"}},
     ),
     "Inference": _object(
         ["inputs"],
@@ -150,6 +152,11 @@ def _answer(text: str, name: str | None = None) -> dict[str, tuple[str, dict[str
     return {"200": (text, {"application/json": _schema(name) if name else {"type": "object"}})}
 
 
+_MOVED = {
+    "200": ("What each worker serves.", {"application/json": _schema("Moved")}),
+    "202": ("The pointer has moved; `late` workers follow when they answer again.",
+            {"application/json": _schema("Moved")}),
+}  # fmt: skip
 _VERSION = _parameter("version", "path", "The number of a version.", {"type": "string"})
 _NAME = _parameter("name", "path", "What the model is called (--name).", {"type": "string"})
 _NOTE = _parameter("note", "query", "Why; goes into the history.", {"type": "string", "maxLength": 1000})
@@ -210,7 +217,7 @@ def describe() -> Schema:
                 "Serve another version",
                 "Make a version the current one. Answered when every worker serves it. A version that is not the "
                 "latest is held, as after a rollback.",
-                _answer("What each worker serves.", "Moved"),
+                _MOVED,
                 parameters=(_VERSION, _NOTE),
                 changes=True,
                 example="curl -X POST -H 'Authorization: Bearer TOKEN' URL/versions/3/promote",
@@ -221,10 +228,20 @@ def describe() -> Schema:
                 "Go back",
                 "Make the version current that was current before, and hold it: updates publish nothing until it is "
                 "released, or the latest version is promoted.",
-                _answer("What each worker serves.", "Moved"),
+                _MOVED,
                 parameters=(_NOTE,),
                 changes=True,
                 example="curl -X POST -H 'Authorization: Bearer TOKEN' URL/rollback",
+            )
+        },
+        "/hold": {
+            "post": _route(
+                "Keep the current version",
+                "Updates learn and judge, but publish nothing until it is released, or the latest version is promoted.",
+                _MOVED,
+                parameters=(_NOTE,),
+                changes=True,
+                example="curl -X POST -H 'Authorization: Bearer TOKEN' URL/hold",
             )
         },
         "/release": {
@@ -232,7 +249,7 @@ def describe() -> Schema:
                 "Let updates publish again",
                 "End the hold that a rollback, or the promotion of an older version, has set. The current version "
                 "stays until an update publishes another one.",
-                _answer("What each worker serves.", "Moved"),
+                _MOVED,
                 parameters=(_NOTE,),
                 changes=True,
                 example="curl -X POST -H 'Authorization: Bearer TOKEN' URL/release",
@@ -242,7 +259,7 @@ def describe() -> Schema:
             "post": _route(
                 "Look at the registry now",
                 "Every worker looks at the pointer of the registry, instead of waiting for its next poll.",
-                _answer("What each worker serves.", "Moved"),
+                _MOVED,
                 changes=True,
             )
         },

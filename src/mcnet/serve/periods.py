@@ -3,11 +3,17 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from mcnet.data.periods import cut_to_periods
+from mcnet.data.periods import cut_to_periods, parse_every
 from mcnet.errors import InputError
 from mcnet.tracking.period import period_text
 
-__all__ = ["Present", "present"]
+__all__ = ["Present", "named_period", "present"]
+
+_SLACK = timedelta(minutes=5)
+"""By how much the clock of a client may be ahead."""
+
+_WRITTEN = {"mo": "%Y-%m", "y": "%Y"}
+"""How periods are written that do not begin with a day."""
 
 
 @dataclass(frozen=True)
@@ -44,3 +50,36 @@ def present(every: str, now: datetime | None = None) -> Present:
         raise InputError(f"{every!r} is no length of a period of time ({error}); write 15m, 1h or 1d") from None
     before = period_text(cut_to_periods(pl.Series("now", [begin[0] - timedelta(seconds=1)]), every)[0])
     return Present(period, before, end)
+
+
+def named_period(period: str | int, every: str, now: datetime | None = None) -> str:
+    """Return the canonical name of a period; refuse one that a service with periods of this length cannot have.
+
+    Parameters
+    ----------
+    period : as a client names it, by the moment it begins.
+    every : the length of a period, such as "1h".
+    now : the present moment in UTC; by the clock, if not given.
+
+    >>> named_period("2026-11-16T13", "1h", datetime(2026, 11, 16, 13, 25))
+    '2026-11-16T13:00'
+    """
+    now = (now or datetime.now(UTC)).replace(tzinfo=None)
+    text = period_text(period)
+    form = _WRITTEN.get(parse_every(every).unit or "")
+    try:
+        begin = datetime.fromisoformat(text) if form is None else datetime.strptime(text, form)
+    except ValueError:
+        raise InputError(
+            f"the period is {text!r}; this service has periods of {every}, named by the moment they begin, such as "
+            f"{present(every, now).period}"
+        ) from None
+    named = present(every, begin).period
+    if named != text:
+        raise InputError(f"the period {text} is not one of {every}: that moment lies in the period {named}")
+    if begin > now + _SLACK:
+        raise InputError(
+            f"the period {text} has not begun: it is {period_text(now.replace(microsecond=0))} UTC by the clock of "
+            "this service; send rows of a past or the present period"
+        )
+    return text

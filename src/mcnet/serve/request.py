@@ -11,7 +11,11 @@ import msgspec
 from mcnet.serve.problem import PROBLEM_TYPE, Problem
 from mcnet.serve.settings import Limits
 
-__all__ = ["HTML", "JSON", "BodyReader", "Headers", "Request", "Response"]
+__all__ = ["HTML", "JSON", "LARGE_BODY", "BodyReader", "Headers", "Request", "Response"]
+
+LARGE_BODY = 100_000
+"""Bodies of more bytes than this are counted together, and computed in a thread, so that short requests need not wait
+for them."""
 
 Headers = list[tuple[str, str]]
 
@@ -76,7 +80,7 @@ class Response:
 
 
 class BodyReader:
-    """Reads bodies, and refuses those that are too large or come too slowly.
+    """Reads bodies, and refuses those that are too large, too many at once, or come too slowly.
 
     A timer for each request would cost more than the usual request itself. So the requests whose bodies are being read
     are in one table, and one task looks at it now and then.
@@ -90,6 +94,7 @@ class BodyReader:
         self._limits = limits
         self._reading: dict[asyncio.Task[Any], float] = {}
         self._late: set[asyncio.Task[Any]] = set()
+        self._held_bytes = 0
 
     async def read(self, headers: Any, protocol: Any) -> bytes:
         """Return the body of a request.
@@ -108,6 +113,8 @@ class BodyReader:
             return b""
         task = asyncio.current_task()
         assert task is not None
+        if length is not None and int(length) > LARGE_BODY:
+            self._hold(task, int(length))
         self._reading[task] = monotonic()
         try:
             if length is not None:
@@ -118,6 +125,8 @@ class BodyReader:
                 total += len(part)
                 if total > self._limits.body_bytes:
                     raise self._too_large()
+                if total > LARGE_BODY:
+                    self._hold(task, len(part))
                 parts.append(part)
             return b"".join(parts)
         except asyncio.CancelledError:
@@ -129,6 +138,18 @@ class BodyReader:
         finally:
             del self._reading[task]
             self._late.discard(task)
+
+    def _hold(self, task: asyncio.Task[Any], amount: int) -> None:
+        """Count the bytes of a large body until its request is answered."""
+        most = self._limits.bytes_at_once
+        if self._held_bytes + amount > most:
+            detail = f"large requests of {most:,} bytes together are being answered; send this one again in a moment"
+            raise Problem(429, detail, headers=(*_CLOSE, ("retry-after", "1")))
+        self._held_bytes += amount
+        task.add_done_callback(lambda _: self._let_go(amount))
+
+    def _let_go(self, amount: int) -> None:
+        self._held_bytes -= amount
 
     async def watch(self) -> None:
         """Look again and again for bodies that take too long."""

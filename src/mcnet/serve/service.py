@@ -10,10 +10,10 @@ from typing import Any
 
 from mcnet.serve.board import ROUTES, Board
 from mcnet.serve.calibrate import answer_json
-from mcnet.serve.handlers import IN_A_THREAD, Handlers
+from mcnet.serve.handlers import Handlers
 from mcnet.serve.logs import log_event
 from mcnet.serve.problem import Problem, problem_of
-from mcnet.serve.request import JSON, BodyReader, Request, Response
+from mcnet.serve.request import JSON, LARGE_BODY, BodyReader, Request, Response
 from mcnet.serve.routes import RouteTable
 from mcnet.serve.settings import Settings
 from mcnet.serve.tokens import check_token
@@ -80,7 +80,7 @@ class Service:
                 headers = scope.headers
                 body = await self.bodies.read(headers, protocol)
                 # The usual request: short, and JSON. It takes a way of its own past the route table.
-                if len(body) <= IN_A_THREAD and headers.get("content-type") in _JSON and not scope.query_string:
+                if len(body) <= LARGE_BODY and headers.get("content-type") in _JSON and not scope.query_string:
                     most = self.settings.limits.rows
                     body = answer_json(self.versions.current, body, most, self.board.own)
                     protocol.response_bytes(200, JSON, body)
@@ -123,9 +123,7 @@ class Service:
             where = "".join(traceback.format_exception(error)[-6:])
             log_event("unexpected error", "error", path=scope.path[:200], error=repr(error), traceback=where)
             problem = Problem(500, "an unexpected error; the log of the service has it")
-        for folder, meant in ((self.settings.registry, "the registry"), (self.settings.journal, "the journal")):
-            if folder is not None:  # where it is on this machine is nobody's business outside
-                problem.detail = problem.detail.replace(str(folder), meant)
+        problem.detail = self.settings.public(problem.detail)
         return Response.problem(problem)
 
 

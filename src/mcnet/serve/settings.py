@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 __all__ = ["Limits", "Settings"]
 
@@ -15,6 +16,8 @@ class Limits:
     body_seconds: float = 30.0
     """How long a client may take to send its body."""
     header_seconds: float = 10.0
+    bytes_at_once: int = 512_000_000
+    """Of all large bodies that a worker has in memory at the same time; further ones are to be sent again."""
     requests_at_once: int = 1_024
     """Requests that a worker handles at the same time; further ones wait in the queue of the system."""
 
@@ -41,3 +44,14 @@ class Settings:
     limits: Limits = Limits()
     board: Path = Path()
     """The folder in which the workers count what they do."""
+
+    def public(self, value: Any) -> Any:
+        """Return texts, in whatever lists and documents, without the paths of this machine's folders."""
+        if isinstance(value, str):
+            for folder, meant in ((self.registry, "the registry"), (self.journal, "the journal")):
+                if folder is not None:
+                    value = value.replace(str(folder), meant)
+            return value
+        if isinstance(value, dict):
+            return {name: self.public(entry) for name, entry in value.items()}
+        return [self.public(entry) for entry in value] if isinstance(value, list | tuple) else value

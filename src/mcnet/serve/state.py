@@ -4,6 +4,7 @@ import threading
 import time
 from collections import defaultdict
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ class State:
         served = self._versions.current
         total, living = self._board.total(), self._board.living()
         status = self._loop.read() or {}
-        return {
+        found: dict[str, Any] = {
             "time": time.time(),
             "mcnet": __version__,
             "name": self._settings.name,
@@ -70,19 +71,22 @@ class State:
             "alarms": (status.get("alarms") or [])[:_ALARMS],
             "last_run": _last_run(status),
         }
+        public: dict[str, Any] = self._settings.public(found)
+        return public
 
     def _registry(self) -> dict[str, Any]:
         """Return what the registry tells, as far as it can be read: `refused` says why a version is not served."""
         registry = self._versions.registry
-        found: dict[str, Any] = {"current": None, "held": None, "versions": []}
+        found: dict[str, Any] = {"current": None, "held": None, "versions": [], "damaged": []}
         with suppress(McnetError):
             found["versions"] = [
                 {"version": v.name, "added": v.added, "method": v.method, "rows": v.rows, "note": v.note}
-                for v in reversed(registry.versions[-_VERSIONS:])
+                for v in reversed(registry.newest(_VERSIONS))
             ]
+            found["damaged"] = [asdict(version) for version in registry.damaged(_VERSIONS)]
         with suppress(McnetError):
             held = registry.held
-            found |= {"current": registry.current.name, "held": None if held is None else str(held)}
+            found |= {"current": str(registry.current_number), "held": None if held is None else str(held)}
         return found | {"events": list(reversed(registry.history(_EVENTS)))}
 
     def _periods(self, served: Served) -> dict[str, Any] | None:

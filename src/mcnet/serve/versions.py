@@ -133,12 +133,18 @@ class ServedVersions:
         self._others.move_to_end(name)
         return self._others[name]
 
-    async def everywhere(self, seconds: float) -> list[str]:
-        """Wait until every living worker has looked at the pointer since now; return the version each one serves."""
+    async def everywhere(self, seconds: float) -> tuple[list[str], int]:
+        """Wait until every living worker has looked at the pointer since now.
+
+        Returns
+        -------
+        tuple : the version that each worker serves, and how many workers have not looked in the time given.
+        """
         begin = time.monotonic()
         await self.look(again=True)
-        while time.monotonic() - begin < seconds:
-            if all(numbers["looked_at"] >= begin for numbers in self._board.living()):
-                break
+        while True:
+            living = self._board.living()
+            late = sum(numbers["looked_at"] < begin for numbers in living)
+            if not late or time.monotonic() - begin >= seconds:
+                return [str(int(numbers["version"])) for numbers in living], late
             await asyncio.sleep(_STEP_SECONDS)
-        return [str(int(numbers["version"])) for numbers in self._board.living()]

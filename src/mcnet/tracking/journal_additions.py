@@ -12,7 +12,11 @@ from mcnet.tracking.journal_entries import COMPACTED, Batch, Entry, counted_entr
 from mcnet.tracking.journal_files import commit_batch, file_name, remove_batch
 from mcnet.tracking.period import sorted_periods
 
-__all__ = ["Added", "commit_parts", "entry_of", "remove_source"]
+__all__ = ["Added", "OtherRowsError", "commit_parts", "entry_of", "remove_source"]
+
+
+class OtherRowsError(InputError):
+    """A source gave other rows for the same period before."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +74,12 @@ def commit_parts(
             known.append(entry.period)
             continue
         if before is not None and key in merged:
-            raise InputError(
+            raise OtherRowsError(
                 f"{entry.source} gave other rows for {entry.period} before, and they are compacted, so they "
                 "cannot be replaced; add the rows under another source, or build the journal anew"
             )
         if before is not None and not replace:
-            raise InputError(
+            raise OtherRowsError(
                 f"{entry.source} gave {there[key].rows:,} other rows for {entry.period} before; pass "
                 "replace=True (--replace) to put these in their place, or give late rows a source of their own"
             )

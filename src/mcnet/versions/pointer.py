@@ -1,10 +1,11 @@
 """The pointer of a registry: which version is served, which ones it followed, and whether updates may move it."""
 
 import json
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from mcnet._shared.atomic_files import flush, whole_file
+from mcnet._shared.json_files import write_json
 from mcnet.errors import FileFormatError
 from mcnet.versions.version import now
 
@@ -60,6 +61,11 @@ class Pointer:
         """Return the pointer to the same version, held or not."""
         return replace(self, held=held)
 
+    def without(self, gone: Collection[int]) -> "Pointer":
+        """Return the pointer after versions other than the current one were deleted."""
+        versions = tuple(number for number in self.versions if number not in gone)
+        return Pointer(versions, self.held, tuple(number for number in self.withdrawn if number not in gone))
+
     @staticmethod
     def read(path: Path) -> "Pointer":
         """Read the pointer; there is none before the first version."""
@@ -84,7 +90,4 @@ class Pointer:
             "held": None if self.held is None else asdict(self.held),
             "withdrawn": self.withdrawn[-MOST_REMEMBERED:],
         }
-        with whole_file(path) as part:
-            part.write_text(json.dumps(document), encoding="utf-8")
-            flush(part)
-        flush(path.parent)
+        write_json(path, document, durable=True)

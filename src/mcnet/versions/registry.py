@@ -1,29 +1,23 @@
 """The registry: a folder of immutable model versions and a pointer to the one that is served."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from os import PathLike, fspath
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
-from mcnet._shared.atomic_files import whole_file
-from mcnet._shared.disk_paths import disk_path
 from mcnet._shared.file_lock import exclusive_lock
-from mcnet._shared.json_lines import append_json_line, last_json_lines, read_json_lines
+from mcnet._shared.json_lines import append_json_line
 from mcnet.errors import FileFormatError, InputError
 from mcnet.model.model import CalibrationModel
+from mcnet.versions.folder import make_registry
 from mcnet.versions.pointer import Hold, Pointer
-from mcnet.versions.store import VersionStore
 from mcnet.versions.version import Version, now
+from mcnet.versions.view import CURRENT, HISTORY, RegistryView
 
 __all__ = ["Registry"]
 
-_FORMAT = "mcnet registry"
-_CURRENT, _HISTORY = "current.json", "history.jsonl"
 
-
-class Registry:
+class Registry(RegistryView):
     """A folder of model versions with a pointer to the current one, safe for several processes at once.
 
     A version never changes after it was added. The pointer moves by one atomic rename, so a reader always finds one
@@ -42,15 +36,9 @@ class Registry:
     '1'
     """
 
-    def __init__(self, path: str | PathLike[str]) -> None:
-        """Name the folder; nothing is read or written yet."""
-        self.path = disk_path(path, "a registry")
-        self._store = VersionStore(self.path)
-
-    def __repr__(self) -> str:
-        return f"Registry({fspath(self.path)!r})"
-
-    # -- adding and pointing --------------------------------------------------------------------------------------
+    def create(self) -> None:
+        """Make the folder of the registry, unless it is there already."""
+        make_registry(self.path, self._store.path)
 
     def add(self, model: CalibrationModel | str | PathLike[str], note: str = "") -> Version:
         """Add a model, or a model file, as a new version; the first one becomes current.
@@ -200,6 +188,33 @@ class Registry:
             self._record("released", pointer.current, note=note)
         return True
 
+    def prune(self, keep: int) -> list[int]:
+        """Delete old versions, for good; a registry that is updated every hour grows by 8,760 of them a year.
+
+        The current version and the one that a rollback leads to stay, however old they are.
+
+        Parameters
+        ----------
+        keep : how many of the newest versions stay; at least 1.
+
+        Returns
+        -------
+        list : the numbers of the versions that were deleted.
+        """
+        if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
+            raise InputError(f"keep is {keep!r}; it is how many of the newest versions stay, at least 1")
+        self._require()
+        with self._locked():
+            pointer = self._pointer()
+            numbers = self._store.numbers()
+            gone = sorted(set(numbers[:-keep]) - set(pointer.versions[-2:]))
+            if gone:
+                self._point(pointer.without(gone))
+                self._record("pruned", None, versions=len(gone), until=gone[-1])
+                for number in gone:
+                    self._store.delete(number)
+        return gone
+
     def record(self, event: str, version: int | None = None, **details: Any) -> None:
         """Add a line to the history, such as why a version was not published.
 
@@ -213,129 +228,14 @@ class Registry:
         with self._locked():
             self._record(event, version, **details)
 
-    # -- reading --------------------------------------------------------------------------------------------------
-
-    @property
-    def versions(self) -> list[Version]:
-        """Return every version, oldest first."""
-        return [self._store.read(number) for number in self._store.numbers()]
-
-    @property
-    def promoted(self) -> list[Version]:
-        """Return the versions that were current one after the other, the current one last; at most the last 100."""
-        self._require()
-        return [self._store.read(number) for number in self._pointer().versions]
-
-    @property
-    def current(self) -> Version:
-        """Return the version that is served."""
-        self._require()
-        number = self._pointer().current
-        if number is None:
-            raise InputError(f"no version of {self.path} is current; promote one")
-        return self._store.read(number)
-
-    @property
-    def held(self) -> Hold | None:
-        """Return why updates must leave the current version as it is; None if they need not."""
-        self._require()
-        return self._pointer().held
-
-    @property
-    def withdrawn(self) -> tuple[int, ...]:
-        """Return the numbers of versions that were rolled back from, and not promoted since."""
-        self._require()
-        return self._pointer().withdrawn
-
-    def version(self, name: int | str) -> Version:
-        """Return a version by its number, or the "latest" or the "current" one.
-
-        Parameters
-        ----------
-        name : the number, "latest" or "current".
-        """
-        self._require()
-        if name == "current":
-            return self.current
-        there = self.versions
-        if name == "latest" and there:
-            return there[-1]
-        known = {version.name: version for version in there}
-        # A name is compared with the versions that are there and never becomes part of a path.
-        if str(name) not in known:
-            listed = ", ".join(list(known)[-10:]) or "none"
-            raise InputError(f"{self.path} has no version {str(name)!r}; it has {listed}")
-        return known[str(name)]
-
-    def model_file(self, version: int | str = "current") -> Path:
-        """Return the model file of a version, for reading: a version never changes.
-
-        Parameters
-        ----------
-        version : its number, "latest" or "current".
-        """
-        return self._store.model_file(self.version(version).number)
-
-    def load(self, version: int | str = "current") -> CalibrationModel:
-        """Load the model of a version, checked against the digest that it was added with.
-
-        Parameters
-        ----------
-        version : its number, "latest" or "current".
-
-        Returns
-        -------
-        CalibrationModel : the model.
-        """
-        return self._store.load(self.version(version))
-
-    def history(self, last: int | None = None) -> list[dict[str, Any]]:
-        """Return what was done, oldest first.
-
-        Parameters
-        ----------
-        last : how many lines, the latest; all if None.
-        """
-        path = self.path / _HISTORY
-        return read_json_lines(path) if last is None else last_json_lines(path, last)
-
-    # -- files ----------------------------------------------------------------------------------------------------
-
-    def _pointer(self) -> Pointer:
-        return Pointer.read(self.path / _CURRENT)
-
     def _point(self, pointer: Pointer) -> None:
-        pointer.write(self.path / _CURRENT)
+        pointer.write(self.path / CURRENT)
 
     def _record(self, event: str, version: int | None, **details: Any) -> None:
         line = {"time": now(), "event": event, "version": version} | {k: v for k, v in details.items() if v != ""}
-        append_json_line(self.path / _HISTORY, line)
+        append_json_line(self.path / HISTORY, line)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with exclusive_lock(self.path / ".lock"):
             yield
-
-    def create(self) -> None:
-        """Make the folder of the registry, unless it is there already."""
-        if self.path.exists() and not self.path.is_dir():
-            raise InputError(f"{self.path} is a file; a registry is a folder")
-        if not (self.path / "registry.json").is_file():
-            if self.path.is_dir() and any(not path.name.startswith(".") for path in self.path.iterdir()):
-                raise InputError(f"the folder {self.path} holds other things and is not a registry; name a new folder")
-            self._store.path.mkdir(parents=True, exist_ok=True)
-            with whole_file(self.path / "registry.json") as part:
-                part.write_text(json.dumps({"format": _FORMAT, "version": 1}) + "\n", encoding="utf-8")
-        self._require()
-
-    def _require(self) -> None:
-        marker = self.path / "registry.json"
-        if not marker.is_file():
-            raise InputError(f"there is no registry in {self.path}; `mcnet versions add` makes one")
-        try:
-            about = json.loads(marker.read_text(encoding="utf-8"))
-            fine = about["format"] == _FORMAT and about["version"] == 1
-        except (ValueError, KeyError, TypeError):
-            fine = False
-        if not fine:
-            raise FileFormatError(f"{marker} does not describe a registry that this mcnet can read")

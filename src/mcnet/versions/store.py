@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import uuid
+from contextlib import suppress
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
@@ -38,11 +39,6 @@ class VersionStore:
             return []
         return sorted(int(path.name) for path in self.path.iterdir() if path.name.isdigit())
 
-    def latest(self) -> Version | None:
-        """Return the newest version."""
-        numbers = self.numbers()
-        return self.read(numbers[-1]) if numbers else None
-
     def put(self, model: CalibrationModel | str | PathLike[str], note: str) -> tuple[Version, bool]:
         """Add a model as a whole, or nothing; tell whether it is a new version, not the newest one again."""
         self._remove_leftovers()
@@ -56,10 +52,11 @@ class VersionStore:
                 shutil.copyfile(model, writing / _MODEL)
             checked = load(writing / _MODEL)
             digest = hashlib.sha256((writing / _MODEL).read_bytes()).hexdigest()
-            latest = self.latest()
-            if latest is not None and latest.digest == digest:
-                return latest, False
-            version = described(1 + (0 if latest is None else latest.number), digest, checked, note)
+            newest = max(self.numbers(), default=0)
+            with suppress(FileFormatError):  # one that cannot be read is another model
+                if newest and (latest := self.read(newest)).digest == digest:
+                    return latest, False
+            version = described(1 + newest, digest, checked, note)
             (writing / _ABOUT).write_text(json.dumps(asdict(version), indent=1), encoding="utf-8")
             flush(writing / _MODEL)
             flush(writing / _ABOUT)
@@ -83,6 +80,15 @@ class VersionStore:
         if version.number != number:
             raise FileFormatError(f"{folder} says that it is version {version.number}; it was moved or altered")
         return version
+
+    def delete(self, number: int) -> None:
+        """Delete a version; it is gone at once, or not at all."""
+        gone = self._registry / f"{_HIDDEN}gone-{number}-{uuid.uuid4().hex[:8]}"
+        self._folder(number).rename(gone)
+        if gone.is_symlink():
+            gone.unlink()
+        else:
+            shutil.rmtree(gone, ignore_errors=True)  # what is left is removed by the next writer
 
     def model_file(self, number: int) -> Path:
         """Return the model file of a version."""

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from mcnet.model.model import CalibrationModel
 
-__all__ = ["Version", "described", "now"]
+__all__ = ["DamagedVersion", "Version", "described", "now"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,20 @@ class Version:
     """The last period that the model was fitted on, if it tells."""
     rows_digest: str | None = None
     """A digest of the journal that the model was fitted on, if it tells."""
+
+    @property
+    def name(self) -> str:
+        """Return the name that commands take."""
+        return str(self.number)
+
+
+@dataclass(frozen=True)
+class DamagedVersion:
+    """A version that cannot be read any more."""
+
+    number: int
+    reason: str
+    """What is wrong with it, and where."""
 
     @property
     def name(self) -> str:

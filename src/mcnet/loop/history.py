@@ -1,0 +1,44 @@
+"""The history of runs: a line for each, of those that failed, too."""
+
+import time
+from os import PathLike
+from typing import Any
+
+from mcnet._shared.json_lines import finite
+from mcnet.loop.folder import LoopFolder
+from mcnet.loop.outcome import Update
+from mcnet.loop.status import tell_failed_run
+from mcnet.versions.registry import Registry
+from mcnet.versions.version import now
+
+__all__ = ["add_failed_run", "add_run", "record_failed_run"]
+
+
+def record_failed_run(registry: str | PathLike[str], reason: str, *, wait_seconds: float = 60.0) -> None:
+    """Write the line of a run that could not do so itself, since something ended its process.
+
+    Parameters
+    ----------
+    registry : the folder of the registry.
+    reason : what is known of its end.
+    wait_seconds : how long to wait for another run that is at work.
+    """
+    folder = LoopFolder(Registry(registry).path)
+    with folder.locked(wait_seconds):
+        add_failed_run(folder, reason, "", time.monotonic())
+
+
+def add_failed_run(folder: LoopFolder, reason: str, note: str, started: float) -> None:
+    """Write the line of a run that ended with an error; what earlier runs have decided stays."""
+    earlier = folder.last_runs(1)
+    last = earlier[0] if earlier else {}
+    done = Update("failed", reason, last.get("version"), until=last.get("until"))
+    kept = {"decided": last.get("decided"), "alarms_told": last.get("alarms_told", [])}
+    add_run(folder, done, started, note, served=[], **kept)
+    tell_failed_run(folder)
+
+
+def add_run(folder: LoopFolder, done: Update, started: float, note: str, **more: Any) -> None:
+    """Write the line of a run, and what the next runs need to know of it."""
+    seconds = round(time.monotonic() - started, 3)
+    folder.add_run(finite({"time": now(), "seconds": seconds, **done.to_dict(), "note": note, **more}))
