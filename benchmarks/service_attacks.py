@@ -8,6 +8,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+from tests.fuzz.loop_kills import many_loop_kills
 from tests.serve.running import TOKEN, Running, running
 
 from benchmarks import report
@@ -61,6 +62,14 @@ def described(folder: Path, registry: Registry, examples: int) -> list[str]:
     return ["requests made from the OpenAPI page (schemathesis)", f"{asked:,}", f"{errors} answers of 5xx, {said}", "0"]
 
 
+def killed_loops(kills: int) -> list[str]:
+    """Kill `mcnet update` and `mcnet journal add` at random moments; every loop is checked at its end."""
+    met, rows, versions = many_loop_kills(kills)
+    cut = ", ".join(f"{number} {what}" for what, number in met.most_common())
+    figure = f"{sum(met.values())} kills ({cut}), {rows:,} rows, {versions} versions"
+    return ["kill -9 of update and journal add", figure, "0 lost, 0 counted twice, 0 unreadable files", "0, 0 and 0"]
+
+
 def main(full: bool = False) -> None:
     lines: list[list[str]] = []
     with tempfile.TemporaryDirectory(prefix="mcnet-benchmark-") as name:
@@ -69,6 +78,7 @@ def main(full: bool = False) -> None:
         for line in (
             fuzzed(folder, registry, 100_000 if full else 3_000),
             feedback_kills(folder, registry, 200 if full else 4),
+            killed_loops(200 if full else 20),
             described(folder, registry, 300 if full else 5),
         ):
             print("  ".join(line), flush=True)

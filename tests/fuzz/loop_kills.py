@@ -194,26 +194,36 @@ def loop_kills(rng: np.random.Generator, folder: Path, kills: int = 4) -> str:
     return next(iter(attack.met))
 
 
+def many_loop_kills(kills: int, seed: int = 0) -> tuple[Counter[str], int, int]:
+    """Kill so often, in loops of 20 kills each; return what was cut off, the rows and the versions of all loops."""
+    met: Counter[str] = Counter()
+    rows = versions = 0
+    starter = Starter()
+    try:
+        for start in range(0, kills, 20):
+            with tempfile.TemporaryDirectory() as folder:
+                attack = Attack(Path(folder), np.random.default_rng([seed, start]), starter)
+                for _ in range(min(20, kills - start)):
+                    attack.kill_once()
+                attack.end()
+                met += attack.met
+                rows += ROWS * attack.hours
+                versions += len(mcnet.Registry(attack.registry).versions)
+            print(
+                f"{sum(met.values())} kills: {dict(met)}; {rows:,} rows, {versions} versions, nothing lost", flush=True
+            )
+    finally:
+        starter.close()
+    return met, rows, versions
+
+
 def main() -> int:
-    """Kill so often, in loops of 20 kills each, and print what was cut off."""
+    """Kill as often as the command line says, and print what was cut off."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.loop_kills")
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    met: Counter[str] = Counter()
-    rows = versions = 0
-    starter = Starter()
-    for start in range(0, given.kills, 20):
-        with tempfile.TemporaryDirectory() as folder:
-            attack = Attack(Path(folder), np.random.default_rng([given.seed, start]), starter)
-            for _ in range(min(20, given.kills - start)):
-                attack.kill_once()
-            attack.end()
-            met += attack.met
-            rows += ROWS * attack.hours
-            versions += len(mcnet.Registry(attack.registry).versions)
-        print(f"{sum(met.values())} kills: {dict(met)}; {rows:,} rows, {versions} versions, nothing lost", flush=True)
-    starter.close()
+    many_loop_kills(given.kills, given.seed)
     return 0
 
 

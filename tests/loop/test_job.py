@@ -250,9 +250,10 @@ def test_a_run_that_fails_is_told_in_the_status(add_days, registry, monkeypatch)
         raise OSError(28, "No space left on device")
 
     journal = add_days(5, 5)
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
+    with monkeypatch.context() as patch:
         patch.setattr("mcnet.loop.job.learn_journal", full)
-        mcnet.update(journal, registry)
+        with pytest.raises(OSError, match="No space"):
+            mcnet.update(journal, registry)
     after = json.loads(folder.status_file.read_text())
     assert (after["last_run"]["outcome"], after["last_ended"]) == ("failed", before["last_ended"])
     assert "No space left on device" in after["last_run"]["reason"]
