@@ -52,7 +52,7 @@ def test_promote_and_rollback_are_answered_when_every_worker_serves_the_version(
     assert pair.change("/hold").document["held"]
     assert pair.change("/release?note=looked+at").document["held"] is False
     assert (registry_of.held, registry_of.history()[-1]["note"]) == (None, "looked at")
-    assert [line["note"] for line in registry_of.history() if line["event"] == "promoted"][-1] == "why"
+    assert [line.get("note") for line in registry_of.history() if line["event"] == "promoted"][-1] == "why"
     assert pair.change("/versions/latest/promote").document["version"] == "3"
     assert pair.change("/versions/9/promote").status == 404
 
@@ -153,7 +153,7 @@ def test_no_request_fails_while_versions_change(pair, registry_of, models):
 def test_without_the_token_nothing_changes(shared, registry, tmp_path):
     own = Registry(shared.log_file.parent / "registry")
     before = (own.path / "history.jsonl").read_bytes()
-    changes = ("/versions/2/promote", "/rollback", "/release", "/reload")
+    changes = ("/versions/2/promote", "/rollback", "/hold", "/release", "/reload")
     for path in changes:
         for token in (None, "", "wrong", TOKEN[:-1], TOKEN + "x", "Bearer " + TOKEN):
             answer = shared.post(path, token=token)
@@ -163,6 +163,7 @@ def test_without_the_token_nothing_changes(shared, registry, tmp_path):
         assert shared.get(f"{path}?token={TOKEN}").status == 405
     assert TOKEN not in shared.log_file.read_text()
     assert (own.path / "history.jsonl").read_bytes() == before
+    before = (registry.path / "history.jsonl").read_bytes()
     with running(registry.path, tmp_path, token=None) as service:
         assert service.events("read-only")
         for path in changes:

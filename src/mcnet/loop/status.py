@@ -79,10 +79,9 @@ def tell_failed_run(folder: LoopFolder) -> None:
     """Tell in the status of the run before, if there is one, that the last run has failed; its line is written."""
     try:
         document = json.loads(folder.status_file.read_text(encoding="utf-8"))
-        document |= finite({"time": now(), **_runs(folder.last_runs(RUNS_READ))})
-        write_status(folder, document)
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError):
         return  # there is no status yet, or none that can be read: the history of runs has the line
+    write_status(folder, document | finite({"time": now(), **_runs(folder.last_runs(RUNS_READ))}))
 
 
 def _shown(run: dict[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,9 @@ def write_status_page(path: str | PathLike[str], status: dict[str, Any]) -> Path
         headline=_headline(run, decision, status["held"]),
         held=status["held"],
         registry=status["registry"],
-        good=not run["alarms"] and (decision is None or decision["outcome"] != "refused"),
+        good=run["outcome"] != "failed"
+        and not run["alarms"]
+        and (decision is None or decision["outcome"] != "refused"),
         run=run,
         decision=decision,
         gate=gate,
@@ -77,6 +79,7 @@ def _headline(run: dict[str, Any], decision: dict[str, Any] | None, held: str | 
         "waiting": f"Too few periods to judge a model by: {version} is served.",
         "refused": f"The gate refused a new model: {version} stays.",
         "held": f"Nothing was published: {version} stays.",
+        "failed": f"The last run failed, and {version} stays: {run['reason']}.",
     }[run["outcome"]]
     if run["outcome"] == "nothing new" and decision is not None and decision["outcome"] == "refused":
         said += " The gate refused the last new model."

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 from mcnet._shared.json_files import write_json
@@ -63,7 +64,8 @@ class Pointer:
 
     def without(self, gone: Collection[int]) -> "Pointer":
         """Return the pointer after versions other than the current one were deleted."""
-        versions = tuple(number for number in self.versions if number not in gone)
+        kept = [number for number in self.versions if number not in gone]
+        versions = tuple(number for number, _ in groupby(kept))  # each one after another one
         return Pointer(versions, self.held, tuple(number for number in self.withdrawn if number not in gone))
 
     @staticmethod
