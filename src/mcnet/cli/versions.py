@@ -1,6 +1,7 @@
 """`mcnet versions` and `mcnet diff`: immutable versions of a model, which one is served, and what a change changes."""
 
 from dataclasses import asdict
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from mcnet.versions.version import Version
 
 __all__ = ["diff", "versions"]
+
+_NOTE_WIDTH = 70
+"""Characters of a note in the list of versions; `show` has all of it."""
 
 versions = typer.Typer(name="versions", no_args_is_help=True, rich_markup_mode=None)
 
@@ -61,8 +65,8 @@ def list_versions(registry: Folder, json: options.Json = False) -> None:
     cells = {version.number: (version.added, version.method, version.note) for version in there}
     cells |= {version.number: ("", "damaged", version.reason) for version in damaged}
     rows = [
-        (f"{number}{' ←' if number == current else ''}", *told)
-        for number, told in sorted(cells.items(), key=lambda cell: cell[0])
+        (f"{number}{' ←' if number == current else ''}", added, method, shorten(note, _NOTE_WIDTH, placeholder=" …"))
+        for number, (added, method, note) in sorted(cells.items())
     ]
     document = {
         "current": None if current is None else str(current),

@@ -76,7 +76,9 @@ class VersionStore:
             document = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
             version = Version(**{**document, "fields": tuple(document["fields"])})
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise FileFormatError(f"{folder} is not a version that can be read ({error})") from None
+            raise FileFormatError(
+                f"{folder} is not a version that can be read ({error}); promote another version"
+            ) from None
         if version.number != number:
             raise FileFormatError(f"{folder} says that it is version {version.number}; it was moved or altered")
         return version
