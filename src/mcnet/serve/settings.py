@@ -48,9 +48,9 @@ class Settings:
     def public(self, value: Any) -> Any:
         """Return texts, in whatever lists and documents, without the paths of this machine's folders."""
         if isinstance(value, str):
-            for folder, meant in ((self.registry, "the registry"), (self.journal, "the journal")):
-                if folder is not None:
-                    value = value.replace(str(folder), meant)
+            folders = {str(self.registry): "the registry", str(self.journal or ""): "the journal"}
+            for folder in sorted(filter(None, folders), key=len, reverse=True):  # one may lie inside the other
+                value = value.replace(folder, folders[folder])
             return value
         if isinstance(value, dict):
             return {name: self.public(entry) for name, entry in value.items()}
