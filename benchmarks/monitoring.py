@@ -1,24 +1,31 @@
 """The monitor: false alarms in years of calibrated days, and days until over-prediction is found.
 
-A day has about 1,000 positives at rates from 0.5 to 5 %. All simulated worlds are computed together, as groups of one
-likelihood.
+A day has about 1,000 positives at rates from 0.5 to 5 %. Simulated worlds of the level and of the slope are computed
+together, as groups of one likelihood; a few years are watched by the whole monitor, field values included.
 """
 
 import json
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks import report
 from benchmarks.peers.environments import interpreter, variables
+from mcnet._shared.math import logit, sigmoid
+from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihoods
+from mcnet.tracking.monitor import Monitor
+from mcnet.tracking.slope import slope_likelihoods
 
 ALPHA = 0.01
 LEVEL_SHARE = 0.7
 """The part of alpha that the monitor gives to the level of all rows."""
 PROBABILITY = np.linspace(0.005, 0.05, 6)
+WIDE = sigmoid(np.linspace(-4.0, 1.0, 12))
+"""Rates over which a shift of all logits bends: what a test of the slope must not take for a slope."""
 POSITIVES = 1_000
 SCRIPT = Path(__file__).parent / "peers" / "monitor_probcal.py"
 
@@ -31,17 +38,47 @@ def day(rng: np.random.Generator, worlds: int, effect: float = 0.0, over: float 
     codes = np.repeat(np.arange(worlds), len(PROBABILITY))
     cells = (np.tile(PROBABILITY, worlds), np.tile(weight, worlds), positives.ravel())
     (found,) = PeriodLikelihoods.of_groups(*cells, [(codes, worlds)])
-    marginals = found.marginals()
+    return stacked(found)
+
+
+def slope_day(rng: np.random.Generator, worlds: int, effect: float) -> Marginals:
+    """Return what the evidence of the slope asks of one day of 6,000 rows in each world, at rates from 2 to 73 %."""
+    direction = np.linspace(-1.7, 1.7, len(WIDE))
+    weight = np.full(len(WIDE), 6_000 / len(WIDE))
+    truth = sigmoid(logit(WIDE) + effect * rng.standard_normal((worlds, 1)))
+    positives = rng.binomial(weight.astype(int), truth).astype(float)
+    codes = np.repeat(np.arange(worlds), len(WIDE))
+    parts = (np.tile(part, worlds) for part in (WIDE, weight))
+    return stacked(slope_likelihoods(*parts, positives.ravel(), np.tile(direction, worlds), codes, worlds))
+
+
+def stacked(likelihoods: PeriodLikelihoods) -> Marginals:
+    """Return what the evidence asks of all groups, as arrays."""
+    marginals = likelihoods.marginals()
     return Marginals(np.array([one.null for one in marginals]), np.array([one.mixture for one in marginals]))
 
 
-def highest_evidence(worlds: int, days: int, effect: float, seed: int, bound: float = np.inf) -> np.ndarray:
+def highest_evidence(
+    worlds: int, days: int, effect: float, seed: int, of_day: Callable[..., Marginals] = day
+) -> np.ndarray:
     """Return, for each calibrated world, the largest logarithm of the e-value that any day has."""
-    rng, evidence, highest = np.random.default_rng(seed), Evidence.of_many(worlds, bound), np.full(worlds, -np.inf)
+    rng, evidence, highest = np.random.default_rng(seed), Evidence.of_many(worlds), np.full(worlds, -np.inf)
     for _ in range(days):
-        evidence.update(day(rng, worlds, effect))
+        evidence.update(of_day(rng, worlds, effect))
         highest = np.maximum(highest, evidence.log_values())
     return highest
+
+
+def watched_year(effect: float, seed: int) -> bool:
+    """Tell whether the whole monitor, with its level, slope and field values, raises an alarm in a calibrated year."""
+    rng, monitor = np.random.default_rng([20_263, seed]), Monitor(ALPHA)
+    for number in range(365):
+        score = sigmoid(rng.uniform(-4.0, 1.0, 3_000))
+        field = {"country": rng.choice(["NL", "FR", "DE", "BE"], 3_000, p=[0.6, 0.25, 0.1, 0.05])}
+        truth = sigmoid(logit(score) + effect * rng.standard_normal())
+        if monitor.update(Sketch.from_rows(score, rng.random(3_000) < truth, field=field, resolution=64), number):
+            return True
+    return False
 
 
 def days_until_found(
@@ -61,15 +98,22 @@ def days_until_found(
 
 
 def false_alarms(worlds: int) -> str:
-    """Return the share of calibrated years with an alarm, by the size of period effects."""
+    """Return the share of calibrated years with an alarm, by what is watched and the size of period effects."""
     lines = []
-    for effect in (0.0, 0.1, 0.3):
-        begin = time.perf_counter()
-        highest = highest_evidence(worlds, 365, effect, seed=20_262 + round(100 * effect))
-        share = float(np.mean(highest >= np.log(1.0 / ALPHA)))
-        lines.append([f"{effect:g}", f"{worlds:,}", f"{share:.2%}", f"{np.quantile(highest, 0.99):.1f}"])
-        print("  ".join(lines[-1]), f"({time.perf_counter() - begin:.0f} s)", flush=True)
-    return report.table(["period effect", "years", "share with an alarm", "99 % quantile of log evidence"], lines)
+    for what, of_day in (("level", day), ("slope", slope_day)):
+        for effect in (0.0, 0.1, 0.3, 0.5):
+            begin = time.perf_counter()
+            highest = highest_evidence(worlds, 365, effect, 20_262 + round(100 * effect), of_day)
+            share = float(np.mean(highest >= np.log(1.0 / ALPHA)))
+            lines.append([what, f"{effect:g}", f"{worlds:,}", f"{share:.2%}", f"{np.quantile(highest, 0.99):.1f}"])
+            print("  ".join(lines[-1]), f"({time.perf_counter() - begin:.0f} s)", flush=True)
+    years = max(worlds // 20, 2)
+    for effect in (0.0, 0.3):
+        alarms = sum(watched_year(effect, seed) for seed in range(years))
+        lines.append(["the whole monitor, 4 field values", f"{effect:g}", f"{years:,}", f"{alarms / years:.2%}", ""])
+        print("  ".join(lines[-1]), flush=True)
+    headings = ["watched", "period effect", "years", "share with an alarm", "99 % quantile of log evidence"]
+    return report.table(headings, lines)
 
 
 def delays(worlds: int) -> str:
@@ -117,8 +161,8 @@ def main(full: bool = False) -> None:
     worlds, delayed = (1_000, 500) if full else (200, 200)
     text = (
         f"## Monitor\n\nα = {ALPHA:g}, {POSITIVES:,} positives per day, {worlds:,} worlds "
-        f"({delayed:,} for delays). False alarms of the level "
-        f"with the whole of α, in a year of calibrated days:\n\n{false_alarms(worlds)}\n\nDays until over-prediction "
+        f"({delayed:,} for delays). False alarms in a year of calibrated days, the level and the slope each "
+        f"with the whole of α; the slope at rates from 2 to 73 %:\n\n{false_alarms(worlds)}\n\nDays until over-prediction "
         f"that begins on the first watched day is found, with the part of α that the level has ({LEVEL_SHARE:g}):\n\n"
         f"{delays(delayed)}\n\nThe monitor of probcal 0.4, α = {ALPHA:g}:\n\n{probcal_delays(20 if full else 5)}"
     )

@@ -1,5 +1,8 @@
 """The monitor: few false alarms whatever is looked at, and real miscalibration found and described."""
 
+from itertools import product
+from math import comb
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -8,8 +11,9 @@ from scipy.stats import norm
 from mcnet.calibrators.platt import Platt
 from mcnet.errors import FileFormatError, InputError
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihood, PeriodLikelihoods
+from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihoods
 from mcnet.tracking.monitor import _OVERALL, Monitor
+from mcnet.tracking.slope import slope_likelihoods
 
 
 def counts(rng, positives=1000, effect=0.0, ratio=1.0, cells=6):
@@ -20,9 +24,13 @@ def counts(rng, positives=1000, effect=0.0, ratio=1.0, cells=6):
     return p, w, rng.binomial(w.astype(int), odds / (1.0 + odds)).astype(float)
 
 
+def likelihood(p, w, y):
+    return PeriodLikelihoods.of_groups(p, w, y, [(np.zeros(len(p), dtype=int), 1)])[0]
+
+
 def days(seed, number, **world):
     rng = np.random.default_rng(seed)
-    return [PeriodLikelihood(*counts(rng, **world)).marginals() for _ in range(number)]
+    return [likelihood(*counts(rng, **world)).marginals()[0] for _ in range(number)]
 
 
 @pytest.mark.parametrize("effect", [0.01, 0.1, 0.5])
@@ -35,7 +43,7 @@ def test_the_marginal_likelihood_is_the_integral_over_effects(effect, positives)
 
     width = 12 * effect
     exact = np.log(quad(density, 0.02 - width, 0.02 + width, points=[0.0, 0.02], limit=500)[0])
-    found = PeriodLikelihood(p, w, y).log_marginal(np.array([0.02]), np.array([effect]))
+    found = likelihood(p, w, y).log_marginal(np.array([0.02]), np.array([effect]))[0]
     assert found[0] == pytest.approx(exact, abs=0.03)
 
 
@@ -44,7 +52,7 @@ def test_without_an_effect_it_is_the_likelihood_ratio():
     odds = p / (1 - p) * np.exp(0.1)
     q = odds / (1 + odds)
     exact = y @ np.log(q / p) + (w - y) @ np.log((1 - q) / (1 - p))
-    found = PeriodLikelihood(p, w, y).log_marginal(np.array([0.1]), np.array([0.0]))
+    found = likelihood(p, w, y).log_marginal(np.array([0.1]), np.array([0.0]))[0]
     assert found[0] == pytest.approx(exact, abs=1e-3)
 
 
@@ -56,7 +64,7 @@ def test_groups_together_are_as_groups_alone():
     pairs = [(whole.marginals()[0], np.full(12, True))]
     pairs += [(found, codes == code) for code, found in enumerate(parts.marginals())]
     for found, inside in pairs:
-        alone = PeriodLikelihood(p[inside], w[inside], y[inside]).marginals()
+        alone = likelihood(p[inside], w[inside], y[inside]).marginals()[0]
         np.testing.assert_allclose(found.null, alone.null, atol=1e-6)
         np.testing.assert_allclose(found.mixture, alone.mixture, atol=1e-6)
 
@@ -221,3 +229,73 @@ def test_periods_must_follow_each_other():
 def test_what_cannot_be_used_is_refused(given):
     with pytest.raises(InputError, match=next(iter(given))):
         Monitor(**given)
+
+
+@pytest.mark.parametrize("slope", [-0.5, 0.1, 1.0])
+def test_the_likelihood_of_a_slope_is_that_of_the_rows_given_their_positives(slope):
+    weight, positives = np.array([12, 9, 7]), np.array([3, 4, 5])
+    p, direction = np.array([0.2, 0.4, 0.8]), np.array([-1.2, 0.1, 1.3])
+    found = slope_likelihoods(p, weight * 1.0, positives * 1.0, direction, np.zeros(3, dtype=int), 1)
+    exact = []
+    for s in (0.0, slope):
+        logits = np.log(p / (1 - p)) + s * direction
+        terms = {
+            y: sum(np.log(comb(n, k)) + k * z for n, k, z in zip(weight, y, logits, strict=True))
+            for y in product(*(range(n + 1) for n in weight))
+            if sum(y) == positives.sum()
+        }
+        exact.append(terms[tuple(positives)] - np.logaddexp.reduce(list(terms.values())))
+    at = found.log_marginal(np.array([slope]), np.array([0.0]))[0, 0]
+    assert at == pytest.approx(exact[1] - exact[0], abs=0.02)
+
+
+def test_a_shift_of_all_logits_says_nothing_about_the_slope():
+    rng = np.random.default_rng(6)
+    p, weight = 1 / (1 + np.exp(-np.linspace(-4.0, 1.0, 40))), np.full(40, 150.0)
+    direction = np.linspace(-2.0, 2.0, 40)
+    worst = []
+    for effect in (0.5, 1.0):
+        worlds = 20
+        evidence, codes = Evidence.of_many(worlds), np.repeat(np.arange(worlds), 40)
+        highest = np.full(worlds, -np.inf)
+        for _ in range(40):
+            shift = effect * rng.standard_normal((worlds, 1))
+            truth = p / (p + (1 - p) * np.exp(-shift))
+            cells = (np.tile(part, worlds) for part in (p, weight))
+            positives = rng.binomial(weight.astype(int), truth).ravel().astype(float)
+            each = slope_likelihoods(*cells, positives, np.tile(direction, worlds), codes, worlds).marginals()
+            evidence.update(Marginals(np.array([one.null for one in each]), np.array([one.mixture for one in each])))
+            highest = np.maximum(highest, evidence.log_values())
+        worst.append(np.mean(highest > np.log(10.0)))
+    assert max(worst) <= 0.15, "at most one in ten may ever reach log 10"
+
+
+def test_the_largest_values_get_most_of_alpha_whatever_their_field():
+    rng = np.random.default_rng(8)
+    field = {
+        "airport": rng.choice([f"A{place}" for place in range(50)], 4000),
+        "device": rng.choice(["mobile", "desk"], 4000, p=[0.9, 0.1]),
+    }
+    monitor = Monitor()
+    monitor.update(Sketch.from_rows(rng.uniform(0.1, 0.3, 4000), rng.random(4000) < 0.2, field=field), 1)
+    shares = {what: watched.share for what, watched in monitor._watched.items() if "=" in what}
+    assert list(shares)[:2] == ["device=mobile", "device=desk"]
+    assert shares["device=mobile"] == max(shares.values())
+
+
+@pytest.mark.parametrize(("reference", "most"), [(0, 5), (10, 2)])
+def test_the_end_of_all_positives_is_found_at_once_and_named_rightly(reference, most):
+    rng = np.random.default_rng(9)
+    monitor = Monitor()
+    for day in range(-reference, 8):
+        score = rng.uniform(0.05, 0.3, 3000)
+        label = np.zeros(3000) if day >= 0 else rng.random(3000) < score
+        sketch = Sketch.from_rows(score, label)
+        if day < 0:
+            monitor.learn(sketch, day)
+        elif monitor.update(sketch, day):
+            break
+    assert day < most
+    (alarm,) = monitor.alarms
+    assert (alarm.what, alarm.pcoc) == ("level", np.inf)
+    assert "over-predicted" in alarm.advice()

@@ -21,11 +21,12 @@ from scipy.interpolate import CubicSpline
 from mcnet._shared.math import sums_by
 from mcnet._shared.typing import FloatArray, IntArray
 
-__all__ = ["Evidence", "Marginals", "PeriodLikelihood", "PeriodLikelihoods"]
+__all__ = ["NODES", "Evidence", "Marginals", "PeriodLikelihoods"]
 
 # Shifts of the logit that the alternative considers, and how probable each is before any data.
-_SIZES = 0.02 * 1.5 ** np.arange(11)
-_SIZE_WEIGHTS = np.array([0.02, 0.05, 0.27, 0.14, 0.24, 0.10, 0.06, 0.04, 0.03, 0.025, 0.025])
+# The largest ones are for a feed that broke: no positives at all, or everything positive.
+_SIZES = 0.02 * 1.5 ** np.arange(13)
+_SIZE_WEIGHTS = np.array([0.02, 0.05, 0.26, 0.13, 0.23, 0.10, 0.06, 0.04, 0.03, 0.02, 0.02, 0.02, 0.02])
 _SHIFTS = np.concatenate([-_SIZES[::-1], _SIZES])
 _SHIFT_WEIGHTS = 0.5 * np.concatenate([_SIZE_WEIGHTS[::-1], _SIZE_WEIGHTS])
 # The numerator is a mixture over few standard deviations of the period effect, the denominator a maximum over many: a
@@ -38,20 +39,22 @@ _NULL_EFFECTS = np.concatenate([[0.0], 0.004 * 1.15 ** np.arange(41)])
 _FROM_THE_START = 0.6
 _PATIENCE = 10.0
 _NEWTON_STEPS, _SMALL_STEP = 8, 1e-7
-_NODES = np.concatenate([-np.geomspace(3.0, 0.02, 30), [0.0], np.geomspace(0.02, 3.0, 30)])
+
+NODES = np.concatenate([-np.geomspace(3.0, 0.02, 30), [0.0], np.geomspace(0.02, 3.0, 30)])
+"""Shifts at which likelihoods are summed up over cells; between them they are interpolated."""
 
 
 class PeriodLikelihoods:
     """The likelihoods of one period's counts, of several groups of cells, as functions of a shift u of the logits.
 
-    log r(u) = Σ [y·u·x − w·log(1 − p + p·exp(u·x))] over a group's cells of weight w, positives y, probability p and
-    direction x. All groups are computed together.
+    log r(u) = Σ [y·u − w·log(1 − p + p·exp(u))] over a group's cells of weight w, positives y and probability p. All
+    groups are computed together. (The slope has other likelihoods of the same form: `mcnet.tracking.slope`.)
     """
 
     def __init__(self, cumulants: FloatArray, positives: FloatArray) -> None:
-        """Take Σ w·log(1 − p + p·exp(u·x)) `[nodes, groups]` and Σ y·x `[groups]`."""
+        """Take Σ w·log(1 − p + p·exp(u)) `[nodes, groups]` and Σ y `[groups]`."""
         self._positives = positives[:, None]
-        self._coefficients = CubicSpline(_NODES, cumulants).c  # [power, interval, group]
+        self._coefficients = CubicSpline(NODES, cumulants).c  # [power, interval, group]
         self._groups = np.arange(len(positives))[:, None]
 
     @staticmethod
@@ -62,9 +65,9 @@ class PeriodLikelihoods:
         groupings: Sequence[tuple[NDArray[np.integer], int]],
     ) -> list["PeriodLikelihoods"]:
         """Return the likelihoods of each grouping, given as codes of the cells and the number of codes."""
-        found = [np.empty((len(_NODES), number)) for _, number in groupings]
+        found = [np.empty((len(NODES), number)) for _, number in groupings]
         # Node by node, so that memory does not grow with cells × nodes; the logarithms serve all groupings.
-        for place, odds in enumerate(np.expm1(_NODES)):
+        for place, odds in enumerate(np.expm1(NODES)):
             terms = weight * np.log1p(probability * odds)
             for cumulants, (codes, number) in zip(found, groupings, strict=True):
                 cumulants[place] = sums_by(codes, terms, number)
@@ -83,7 +86,7 @@ class PeriodLikelihoods:
 
         A standard deviation of 0 is a shift by the mean without effects.
         """
-        at = np.broadcast_to(np.clip(mean, _NODES[0], _NODES[-1]), (len(self._groups), len(mean)))
+        at = np.broadcast_to(np.clip(mean, NODES[0], NODES[-1]), (len(self._groups), len(mean)))
         spread = effect > 0.0
         found = np.empty(at.shape)
         found[:, ~spread] = at[:, ~spread] * self._positives - self._cumulant(at[:, ~spread])[0]
@@ -96,7 +99,7 @@ class PeriodLikelihoods:
             _, first, second = self._cumulant(mode)
             slope = self._positives - first - precision * (mode - centre)
             step = np.clip(slope / (np.maximum(second, 0.0) + precision), -0.5, 0.5)
-            mode = np.clip(mode + step, _NODES[0], _NODES[-1])
+            mode = np.clip(mode + step, NODES[0], NODES[-1])
             if np.abs(step).max(initial=0.0) < _SMALL_STEP:
                 break
         value, _, second = self._cumulant(mode)
@@ -106,8 +109,8 @@ class PeriodLikelihoods:
 
     def _cumulant(self, at: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the cumulants `[groups, points]` at points of each group, and their first two derivatives."""
-        place = np.clip(np.searchsorted(_NODES, at, side="right") - 1, 0, len(_NODES) - 2)
-        x = at - _NODES[place]
+        place = np.clip(np.searchsorted(NODES, at, side="right") - 1, 0, len(NODES) - 2)
+        x = at - NODES[place]
         a, b, c, d = self._coefficients[:, place, self._groups]
         return ((a * x + b) * x + c) * x + d, (3.0 * a * x + 2.0 * b) * x + c, 6.0 * a * x + 2.0 * b
 
@@ -119,26 +122,6 @@ class Marginals:
     null: FloatArray
     mixture: FloatArray
     """By effect and state; the first state is no shift."""
-
-
-class PeriodLikelihood:
-    """The likelihood of one group of cells along a direction of their logits (see `PeriodLikelihoods`)."""
-
-    def __init__(
-        self, probability: FloatArray, weight: FloatArray, positives: FloatArray, direction: FloatArray | None = None
-    ) -> None:
-        """Sum up the cells once; everything else is asked of a spline through the sums."""
-        along = np.ones_like(probability) if direction is None else direction
-        cumulants = np.array([np.log1p(probability * np.expm1(node * along)) @ weight for node in _NODES])
-        self._only = PeriodLikelihoods(cumulants[:, None], np.array([positives @ along]))
-
-    def log_marginal(self, mean: FloatArray, effect: FloatArray) -> FloatArray:
-        """Return the log-likelihood of normal effects with these means and standard deviations (0 for no effect)."""
-        return np.asarray(self._only.log_marginal(mean, effect)[0])
-
-    def marginals(self) -> Marginals:
-        """Return the log-likelihood of every hypothesis that the evidence compares."""
-        return self._only.marginals()[0]
 
 
 def _null_grid() -> tuple[FloatArray, FloatArray]:

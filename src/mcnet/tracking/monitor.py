@@ -11,20 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.json_files import checksum, write_json
-from mcnet._shared.math import logit
 from mcnet._shared.typing import FloatArray
 from mcnet.errors import FileFormatError, InputError
 from mcnet.metrics.evaluate_sketch import Predictor, predict_cells
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihood, PeriodLikelihoods
+from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihoods
 from mcnet.tracking.period import period_text, sorted_periods
+from mcnet.tracking.slope import slope_marginals
 
 if TYPE_CHECKING:
     import polars as pl
 
 __all__ = ["Alarm", "Monitor"]
 
-_FORMAT, _VERSION = "mcnet monitor", 2
+_FORMAT, _VERSION = "mcnet monitor", 3
 _OVERALL, _SLOPE, _VALUES = 0.7, 0.07, 0.23
 """How the chance of a false alarm is shared out: to the level of all rows, their slope, and all field values."""
 
@@ -305,20 +305,18 @@ def _hypotheses(sketch: Sketch, model: Predictor | None) -> list[tuple[str, Marg
     level, *fields = PeriodLikelihoods.of_groups(probability, weight, positives, groupings)
     sums = np.array([probability @ weight, positives.sum(), weight.sum(), information.sum()])
     found = [("level", level.marginals()[0], sums)]
-    logits = logit(probability)
-    centred = logits - np.average(logits, weights=information)
-    spread = float(np.sqrt(np.average(centred**2, weights=information)))
-    if spread > 0.0:
-        # Centred where the information lies: a shift of the level, a period effect say, does not touch the slope.
-        direction = np.clip(centred / spread, -3.0, 3.0)
-        found.append(("slope", PeriodLikelihood(probability, weight, positives, direction).marginals(), sums))
+    slope = slope_marginals(probability, weight, positives)
+    if slope is not None:
+        found.append(("slope", slope, sums))
+    values = []
     for column, likelihoods in zip(columns, fields, strict=True):
         parts = (probability * weight, positives, weight, information)
         totals = np.column_stack(
             [np.bincount(column.codes, weights=part, minlength=len(column.values)) for part in parts]
         )
         marginals = likelihoods.marginals()
-        for code in np.argsort(-totals[:, 2], kind="stable")[: int((totals[:, 2] > 0.0).sum())]:
+        for code in np.flatnonzero(totals[:, 2] > 0.0):
             value = "(missing)" if column.values[code] is None else column.values[code]
-            found.append((f"{column.name}={value}", marginals[code], totals[code]))
-    return found
+            values.append((f"{column.name}={value}", marginals[code], totals[code]))
+    # The first to appear get most of alpha: the largest ones, whatever their field.
+    return found + sorted(values, key=lambda value: -value[2][2])
