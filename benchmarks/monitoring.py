@@ -162,9 +162,10 @@ def main(full: bool = False) -> None:
     text = (
         f"## Monitor\n\nα = {ALPHA:g}, {POSITIVES:,} positives per day, {worlds:,} worlds "
         f"({delayed:,} for delays). False alarms in a year of calibrated days, the level and the slope each "
-        f"with the whole of α; the slope at rates from 2 to 73 %:\n\n{false_alarms(worlds)}\n\nDays until "
-        f"over-prediction that begins on the first watched day is found, with the part of α that the level has ({LEVEL_SHARE:g}):\n\n"
-        f"{delays(delayed)}\n\nThe monitor of probcal 0.4, α = {ALPHA:g}:\n\n{probcal_delays(20 if full else 5)}"
+        f"with the whole of α; the slope at rates from 2 to 73 %:\n\n{false_alarms(worlds)}\n\n"
+        f"Days until over-prediction that begins on the first watched day is found, with the part of α that the level "
+        f"has ({LEVEL_SHARE:g}):\n\n{delays(delayed)}\n\nThe monitor of probcal 0.4, α = {ALPHA:g}:\n\n"
+        f"{probcal_delays(20 if full else 5)}"
     )
     report.keep("monitoring", text, full)
 
