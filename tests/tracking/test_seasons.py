@@ -55,3 +55,22 @@ def test_a_weekly_season_is_followed():
     ours, static = np.mean(found, axis=0)
     assert ours < 0.4 * static
     assert set(tracker.explain().part("season")) == {"season of 7 periods"}
+
+
+def test_periods_without_rows_move_the_season_of_the_coming_one():
+    rng, tracker = np.random.default_rng(3), mcnet.Tracker()
+
+    def update(t, rows):
+        score = rng.uniform(0.05, 0.2, rows)
+        truth = score * (0.95 if t % 7 == 0 else 0.5)
+        tracker.update(score, rng.random(rows) < truth, period=np.datetime64("2026-01-01") + t)
+
+    for t in range(49):
+        update(t, 1500)
+    high = tracker.predict([0.1])[0]
+    update(49, 0)
+    low = tracker.predict([0.1])[0]
+    assert low < 0.8 * high, "the day after is of another season"
+    for t in range(50, 56):
+        update(t, 0)
+    assert tracker.predict([0.1])[0] == pytest.approx(high, rel=0.02)

@@ -24,6 +24,7 @@ def learn(tracker, world, periods):
     return tracker
 
 
+@pytest.mark.filterwarnings("ignore:the intervals of a tracker of platt-field")
 @pytest.mark.parametrize("parameters", [{}, {"delay": 2}, {"method": "platt-field", "memories": [1, 8]}])
 def test_saving_in_between_changes_nothing(world, tmp_path, parameters):
     straight = learn(mcnet.Tracker(**parameters), world, range(12))

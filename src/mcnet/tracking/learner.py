@@ -138,9 +138,11 @@ class Learner:
         return coarse(sketch)
 
     def skip(self, period: str | None) -> None:
-        """Let a period without rows pass: nothing changes but the time."""
+        """Let a period without rows pass: nothing changes but the time, and so the season of the coming period."""
         self.clock.waiting = self.clock.advance(period)
         self.journal_digest = None
+        if self.forecasts:
+            self._add_forecast(self.position + self.clock.waiting)
 
     def learn(self, sketch: Sketch, period: str | None) -> None:
         """Judge what was forecast for a period by its rows, learn from them, and forecast the next."""
@@ -159,9 +161,17 @@ class Learner:
             memory.learn(new, elapsed, self.method)
         if self.forecasts:
             self.previous = self.forecasts[-1]
-        self.forecasts.append(self._forecast())
+        self._add_forecast(self.position)
+
+    def _add_forecast(self, position: float) -> None:
+        """Forecast the period after a place in time; keep those forecasts that periods to come are judged by."""
+        self.forecasts.append(self._forecast(position))
         if self.delay == 0:
             del self.forecasts[:-1]
+        else:
+            # Half a period of slack: months, say, are not of one length.
+            known = [place for place, f in enumerate(self.forecasts) if f.position < position - self.delay + 0.5]
+            del self.forecasts[: max(known, default=0)]
 
     def _forecast_for_now(self) -> Forecast | None:
         """Return the forecast made from what was known when this period was predicted; drop those before it."""
@@ -220,7 +230,7 @@ class Learner:
         if self.previous is not None:
             self.previous = self.previous.with_memory(last)
 
-    def _forecast(self) -> Forecast:
+    def _forecast(self, position: float) -> Forecast:
         experts = [memory.expert for memory in self.memories]
         for place in range(len(experts) - 2, -1, -1):  # a longer memory stands in for one that has no curve yet
             experts[place] = experts[place] or experts[place + 1]
@@ -232,10 +242,10 @@ class Learner:
         assert rows is not None
         rate = (rows.total_positives + 0.5) / (rows.total_weight + 1.0)
         centre = float(np.log(rate) - np.log1p(-rate))
-        seasonal = self.seasons.offsets(self.position + 1.0 + self.delay)
+        seasonal = self.seasons.offsets(position + 1.0 + self.delay)
         stacks = [coefficients(weights, centre, seasonal) for weights in (self.stack.weights, self.stack.careful)]
         candidates = np.vstack([everything, *stacks, unit[number], unit[: number - 1], *levels])
-        return Forecast(tuple(experts), candidates, self.belief, self.stack.weights, centre, seasonal, self.position)
+        return Forecast(tuple(experts), candidates, self.belief, self.stack.weights, centre, seasonal, position)
 
     def _level(self, memory: Memory) -> float:
         """Return the constant that balances the curves of everything on the rows of a memory."""

@@ -1,5 +1,6 @@
 """The tracker: a calibrator for the coming period that follows a world which changes."""
 
+import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
@@ -10,7 +11,7 @@ import numpy as np
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.data.columns import as_array, scores_column
 from mcnet.data.fields import field_columns
-from mcnet.errors import InputError, NotFittedError
+from mcnet.errors import CalibrationWarning, InputError, NotFittedError
 from mcnet.model.model import CalibrationModel
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.experts import BAYES, check_method
@@ -97,8 +98,7 @@ class Tracker:
         self : the tracker.
         """
         if len(as_array(scores, "score")) == 0:
-            self._learner.skip(self._learner.clock.check(period))
-            return self
+            return self._skip(self._learner.clock.check(period))
         sketch = Sketch.from_rows(
             scores,
             labels,
@@ -126,8 +126,7 @@ class Tracker:
             raise InputError(f"update_sketch was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
         text = self._learner.clock.check(period)
         if len(sketch) == 0:
-            self._learner.skip(text)
-            return self
+            return self._skip(text)
         learner = self._learner.copied()
         learner.learn(sketch, text)
         self._learner = learner
@@ -184,6 +183,11 @@ class Tracker:
     def _compiled(self) -> CalibrationModel:
         return self._learner.model()
 
+    def _skip(self, period: str | None) -> Self:
+        self._learner.skip(period)
+        self._forget_compiled()
+        return self
+
     def _forget_compiled(self) -> None:
         self.__dict__.pop("_compiled", None)
 
@@ -214,7 +218,8 @@ class Tracker:
 
         It includes the uncertainty of the curves and what a period may change: how far the level of a period, and of a
         field value within it, has been from its forecast. It is not that of a single click. Both ends rise with the
-        score, and what `predict` gives lies between them. `model_` has the same intervals, also once it is saved.
+        score, and what `predict` gives lies between them. `model_` has the same intervals, also once it is saved. A
+        method that tells no uncertainty of its curves has intervals of what a period may change alone, and warns.
 
         Parameters
         ----------
@@ -225,7 +230,15 @@ class Tracker:
         -------
         tuple[array, array] : the lower and the upper end at each score.
         """
-        return self.model_.interval(scores, field, level, score_type=score_type)
+        found = self.model_.interval(scores, field, level, score_type=score_type)
+        if self.method != BAYES:
+            warnings.warn(
+                f"the intervals of a tracker of {self.method} include what a period may change, but not the "
+                "uncertainty of its curves, which that method does not tell; Tracker() includes both",
+                CalibrationWarning,
+                stacklevel=2,
+            )
+        return found
 
     def plot(self, field: Any = None) -> Any:
         """Show the curves for the coming period as a Plotly figure.
