@@ -6,7 +6,7 @@
 - Training on a sketch: `bank`, `objective`, `optimise`, `chain_newton`, `training_points`.
 - Training on rows: `training`, `losses`, `bank_of_contexts`, `literal` (as published), `shared_nodes` (the
   same with integrals that share their nodes), `joint` (beside an auxiliary network).
-- `compiled_curves`: from a trained function to curves. `setting_checks`: settings
+- `compiled_curves`: from a trained function to curves. `setting_checks`, `row_checks`: settings and rows
   refused in words. `devices`: what torch can use here.
 """
 

@@ -23,6 +23,7 @@ from mcnet.networks.monotone import BankShape, MonotoneBank, Positive
 from mcnet.networks.objective import Penalties
 from mcnet.networks.optimise import Descent
 from mcnet.networks.quadrature import integrate, integrate_lean
+from mcnet.networks.row_checks import check_labels, check_scores, check_weights, checked_codes, plain_column
 from mcnet.networks.setting_checks import (
     check_choices,
     check_count,
@@ -51,8 +52,8 @@ class MonotonicCalibration(nn.Module):
     Parameters
     ----------
     scores : scores like those to come (an array or a tensor), or a sketch of rows.
-    sizes : the number of values of each field, such as (16,); a code outside 0 … size − 1 is an unseen value. With a
-        sketch, None takes the sketch's fields.
+    sizes : the number of values of each field, such as (16,); their codes are 0 … size − 1, and −1 for a value
+        never seen. With a sketch, None takes the sketch's fields.
     weight : the weight of each score, where the bins are placed.
     bins : the number of networks K; fewer if there are fewer distinct scores.
     score_type : "probability" or "logit": what `scores`, and the scores given to `forward`, are.
@@ -145,9 +146,11 @@ class MonotonicCalibration(nn.Module):
         Parameters
         ----------
         score : the scores `[rows]`; gradients reach them.
-        context : the codes of the field values `[rows]` or `[rows, fields]`; without fields it is left out.
+        context : the codes of the field values, whole numbers `[rows]` or `[rows, fields]`; without fields it is left
+            out.
         """
-        values = self._values(self._points(score), self._codes(context, score))
+        check_scores(score, self.score_type)
+        values = self._values(self._points(score), checked_codes(context, score, self.sizes))
         if self.bank.shape.space == "logit":
             return torch.sigmoid(values)
         return values.clamp(LEAST, 1.0 - LEAST)
@@ -160,10 +163,18 @@ class MonotonicCalibration(nn.Module):
         Parameters
         ----------
         score, context : as in `forward`.
-        label : 0 or 1, or anything between.
-        weight : the weight of each row; None is 1.
+        label : 0 or 1, or anything between, `[rows]`.
+        weight : the weight of each row, `[rows]`; None is 1.
         """
-        codes, space, penalties = self._codes(context, score), self.bank.shape.space, self.config.penalties
+        check_scores(score, self.score_type)
+        check_labels(label, score)
+        if weight is not None:
+            check_weights(weight, score)
+        codes, space, penalties = (
+            checked_codes(context, score, self.sizes),
+            self.bank.shape.space,
+            self.config.penalties,
+        )
         values = self._values(self._points(score), codes)
         mass = torch.ones_like(values) if weight is None else weight.to(values)
         positives = mass * label.to(values)
@@ -217,19 +228,6 @@ class MonotonicCalibration(nn.Module):
         if self.score_type == space:
             return precise
         return torch.sigmoid(precise) if space == "probability" else torch.logit(precise, eps=1e-12)
-
-    def _codes(self, context: Tensor | None, score: Tensor) -> Tensor:
-        """Return the codes `[rows, fields]`, with the code `size` for values never seen."""
-        if context is None:
-            if self.sizes:
-                raise InputError(f"the module has {len(self.sizes)} field(s); give their codes as `context`")
-            return torch.zeros(score.shape[0], 0, dtype=torch.long, device=score.device)
-        codes = context.long()
-        codes = codes[:, None] if codes.ndim == 1 else codes
-        if codes.shape[1] != len(self.sizes):
-            raise InputError(f"context has {codes.shape[1]} field(s); the module has {len(self.sizes)}")
-        limit = torch.tensor(self.sizes, dtype=torch.long, device=codes.device)
-        return torch.where((codes < 0) | (codes >= limit), limit, codes)
 
     def _values(self, points: Tensor, codes: Tensor) -> Tensor:
         bins = self.bank.bin_of(points.detach())
@@ -293,15 +291,13 @@ def _sketch_of(scores: Any, weight: Any, score_type: ScoreType) -> Sketch:
         if weight is not None:
             raise InputError("a sketch has the weights of its rows; leave weight out")
         return scores.unfolded()
-    if isinstance(scores, Tensor):
-        scores = scores.detach().cpu().numpy()
-    column = scores_column(scores, score_type=score_type)
-    weights = None if weight is None else weights_column(weight)
+    column = scores_column(plain_column(scores), score_type=score_type)
+    weights = None if weight is None else weights_column(plain_column(weight))
     return Sketch.from_rows(column, np.zeros(len(column)), weight=weights)
 
 
 def _sizes(sizes: int | Sequence[int] | None) -> tuple[int, ...]:
-    found = (sizes,) if isinstance(sizes, int) else tuple(sizes or ())
+    found = tuple(sizes) if isinstance(sizes, Sequence | np.ndarray) else () if sizes is None else (sizes,)
     if any(isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1 for n in found):
         raise InputError(f"sizes is {sizes!r}; it has the number of values of each field, such as (16,)")
     return tuple(int(n) for n in found)

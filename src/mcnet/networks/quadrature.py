@@ -148,7 +148,7 @@ def panel_nodes(edges: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     For edges of shape `[..., M + 1]` the result has shape `[..., M · count + 2]`: `count` Gauss–Legendre
     nodes in each panel, then the two outer ends, whose values continue the function beyond the panels.
     """
-    unit, _ = np.polynomial.legendre.leggauss(count)
+    unit, _ = _gauss_legendre(count)
     left, right = edges[..., :-1, None], edges[..., 1:, None]
     inner = left + (right - left) * (unit + 1.0) / 2.0
     inner = inner.reshape(*edges.shape[:-1], -1)
@@ -156,9 +156,18 @@ def panel_nodes(edges: NDArray[np.float64], count: int) -> NDArray[np.float64]:
 
 
 @functools.cache
+def _gauss_legendre(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return nodes in [−1, 1] and weights of Gauss's rule, computed once."""
+    nodes, weights = np.polynomial.legendre.leggauss(count)
+    nodes.setflags(write=False)
+    weights.setflags(write=False)
+    return nodes, weights
+
+
+@functools.cache
 def _legendre_transform(count: int) -> NDArray[np.float64]:
     """Return the matrix from values at the Gauss nodes to Legendre coefficients of the interpolating polynomial."""
-    unit, weights = np.polynomial.legendre.leggauss(count)
+    unit, weights = _gauss_legendre(count)
     basis = np.polynomial.legendre.legvander(unit, count - 1)
     return np.asarray((basis * weights[:, None]).T * (np.arange(count)[:, None] + 0.5))
 
