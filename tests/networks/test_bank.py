@@ -1,7 +1,9 @@
+import dataclasses
 import json
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
@@ -10,9 +12,9 @@ from mcnet.datasets.simulator import simulate
 from mcnet.errors import InputError
 from mcnet.networks import bank
 from mcnet.networks.adaptive import AdaptiveConfig, fit_adaptive
-from mcnet.networks.bank import BankConfig, BankFit, fit_bank, restore_bank
-from mcnet.networks.monotone import BankShape
-from mcnet.networks.objective import Penalties, Priors
+from mcnet.networks.bank import BankConfig, BankFit, fit_bank, place_bins, restore_bank
+from mcnet.networks.monotone import BankShape, MonotoneBank
+from mcnet.networks.objective import BankObjective, Penalties, Priors
 from mcnet.networks.optimise import Schedule
 from mcnet.networks.training_points import TrainingCells, midpoint_edges, pad_cells, with_unseen
 from mcnet.neural.line_plot import LinePlotProblem, fit_line_plot
@@ -298,3 +300,18 @@ def test_the_contexts_of_rows_are_found_by_number_or_by_sorting(sizes) -> None:
     contexts, which = bank._distinct(table, sizes)
     np.testing.assert_array_equal(contexts[which], table)
     assert len(np.unique(contexts, axis=0)) == len(contexts) == len(np.unique(table, axis=0))
+
+
+@pytest.mark.parametrize("bins", [5, 20])
+def test_the_prior_on_bends_is_of_the_function_not_of_the_bins(cells, bins):
+    config = BankConfig(bins=bins, shape=BankShape(hidden=(1,), embedding=1))
+    ranges = place_bins(cells.logit, cells.weight, cells.positives, config)
+    grid = pad_cells(cells, cells.logit, ranges.edges, config.cells)
+    only_bends = dataclasses.replace(Priors(*[np.inf] * 6), bend=0.25)
+    bank = MonotoneBank(config.shape, cells.sizes, ranges)
+    objective = BankObjective(bank, cells, grid, len(cells.codes), only_bends, Penalties(), 1, 32)
+    # A log-slope that rises by half per logit, from bin to bin.
+    log_slope = torch.as_tensor(0.5 * ranges.mean)[:, None, None].expand(bins, 4, 4)
+    edges = torch.zeros(bins, 4, 2, dtype=torch.float64)
+    expected = 4 * 0.5**2 * (ranges.mean[-1] - ranges.mean[0]) / (2 * 0.25**2)
+    assert float(objective._surprise(edges, log_slope)) == pytest.approx(expected, rel=1e-4)

@@ -119,6 +119,21 @@ def test_it_can_be_exported(log, quadrature):
         torch.testing.assert_close(again, module(score[:77], value[:77]), rtol=1e-5, atol=1e-7)
 
 
+# torch's compiler looks at gradients of tensors that have none, and warns of itself.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+def test_a_compiled_training_step_has_the_same_loss_and_gradients(log):
+    score, value, label = rows(log, 200)
+    module = MonotonicCalibration(score, (4,), start="random", bins=2, hidden=(4,), embedding=2)
+    compiled = torch.compile(module.loss, backend="eager")
+    found = []
+    for loss in (compiled, module.loss):
+        module.zero_grad()
+        loss(score, value, label).backward()
+        found.append([p.grad.clone() for p in module.parameters()])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-7)
+
+
 def test_compiled_curves_are_the_function_and_a_model_that_is_served(log, tmp_path):
     score, value, label = rows(log, 2_000)
     module = MonotonicCalibration(score, (4,), **SMALL)
@@ -307,3 +322,25 @@ def test_scores_and_weights_of_a_training_loop_place_the_bins():
     weight = torch.ones(9, dtype=torch.bfloat16)
     for given in (score, score.to(torch.bfloat16), score.detach().numpy()):
         assert MonotonicCalibration(given, np.int64(2), weight=weight, **SMALL).bank.bins == 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"country": ["NL"]}, r"fields has \(1,\) values; the module was made for \(2,\)"),
+        ({"country": ["NL", "NL"]}, "fields has the value 'NL' of country twice"),
+        ({"country": "NL"}, "fields has the values of each field by its name"),
+        (["NL", "US"], "fields has the values of each field by its name"),
+    ],
+)
+def test_wrong_field_values_are_refused_in_words(small, fields, said):
+    with pytest.raises(mcnet.InputError, match=said):
+        small.compile_curves(fields)
+
+
+def test_a_training_that_diverged_has_no_curves():
+    module = MonotonicCalibration([0.1, 0.2, 0.3], **SMALL)
+    with torch.no_grad():
+        next(module.parameters()).fill_(NAN)
+    with pytest.raises(mcnet.InputError, match="its training diverged"):
+        module.compile_curves()

@@ -1,5 +1,6 @@
 """MCNet as a module of torch, to be trained inside any loop."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import product
@@ -204,6 +205,10 @@ class MonotonicCalibration(nn.Module):
         guarantee : remove falls between the bins, so that the order of scores holds for certain.
         """
         contexts = self._contexts(fields)
+        if not all(bool(torch.isfinite(p).all()) for p in self.parameters()):
+            raise InputError(
+                "the module has parameters that are not finite: its training diverged; lower the learning rate"
+            )
         fitted = BankFit(self.bank, self.config, _NOT_TRAINED_HERE, order_loss=float("nan"))
         curves, _ = compiled_curves(fitted, contexts, self.sketch, guarantee=guarantee)
         return CalibrationModel(
@@ -259,7 +264,8 @@ class MonotonicCalibration(nn.Module):
             only = len(self.sizes) == 1
             names = (UNNAMED if only else f"{UNNAMED}_{i + 1}" for i in range(len(self.sizes)))
             fields = {name: [str(v) for v in range(n)] for name, n in zip(names, self.sizes, strict=True)}
-        lengths = tuple(len(values) for values in fields.values())
+        known = _values_by_field(fields)
+        lengths = tuple(len(values) for values in known.values())
         if lengths != self.sizes:
             raise InputError(f"fields has {lengths} values; the module was made for {self.sizes}")
         if not self.sizes:
@@ -270,7 +276,7 @@ class MonotonicCalibration(nn.Module):
                 "that occur"
             )
         table = np.array(list(product(*map(range, self.sizes))), dtype=np.int32)
-        return Contexts(tuple(fields), tuple(tuple(map(str, values)) for values in fields.values()), table)
+        return Contexts(tuple(known), tuple(known.values()), table)
 
     def _plain_parameters(self) -> dict[str, Any]:
         shape, penalties = self.bank.shape, self.config.penalties
@@ -294,6 +300,18 @@ def _sketch_of(scores: Any, weight: Any, score_type: ScoreType) -> Sketch:
     column = scores_column(plain_column(scores), score_type=score_type)
     weights = None if weight is None else weights_column(plain_column(weight))
     return Sketch.from_rows(column, np.zeros(len(column)), weight=weights)
+
+
+def _values_by_field(fields: Any) -> dict[str, tuple[str, ...]]:
+    """Return the values of each field as texts; refuse what is no such table, and values that come twice."""
+    if not isinstance(fields, Mapping) or any(isinstance(values, str) for values in fields.values()):
+        raise InputError('fields has the values of each field by its name, such as {"country": ["NL", "US"]}')
+    known = {str(name): tuple(map(str, values)) for name, values in fields.items()}
+    for name, values in known.items():
+        twice = sorted(value for value, count in Counter(values).items() if count > 1)
+        if twice:
+            raise InputError(f"fields has the value {twice[0]!r} of {name} twice; each code has a value of its own")
+    return known
 
 
 def _sizes(sizes: int | Sequence[int] | None) -> tuple[int, ...]:

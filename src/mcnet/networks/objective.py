@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mcnet._shared.math import clip_scores, logit
+from mcnet._shared.typing import FloatArray
 from mcnet.networks.chain_newton import newton
 from mcnet.networks.losses import (
     balance_loss,
@@ -25,6 +27,8 @@ __all__ = ["BankObjective", "Penalties", "Priors"]
 # A violation of the order this small, in the units of the space, is not punished in full: it keeps the loss
 # smooth.
 ROUNDING = 1e-2
+# Bins are taken to be at least so many logits apart, so that the prior on bends stays finite.
+_LEAST_APART = 1e-3
 
 
 @dataclass(frozen=True)
@@ -32,17 +36,18 @@ class Priors:
     """Standard deviations of the Gaussian priors that make small data safe; infinity means none.
 
     `jump`: between the functions of adjacent bins at their edge, in logits. `bend`: between the logarithms of
-    their slopes there. `slope`: of the logarithm of the mean slope in a bin, around slope one. `curve`: of
-    the logarithm of the slope inside a bin, around its mean. `level` and `tilt`: of a context's function
-    around the function of unseen values, in logits and in logarithm of slope.
+    their slopes there, if their mean scores are one logit apart; its square grows with that distance, so that narrow
+    bins describe functions as smooth as wide ones do. `slope`: of the logarithm of the mean slope in a bin, around
+    slope one. `curve`: of the logarithm of the slope inside a bin, around its mean. `level` and `tilt`: of a context's
+    function around the function of unseen values, in logits and in logarithm of slope.
     """
 
     jump: float = 0.003
-    bend: float = 0.3
+    bend: float = 0.25
     slope: float = 1.0
     curve: float = 0.2
     level: float = 1.0
-    tilt: float = 0.3
+    tilt: float = 0.6
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,7 @@ class BankObjective:
             weight=tensor(grid.weight),
             positives=tensor(grid.positives),
         )
+        self.apart = tensor(_apart(grid, bank.shape.space)[:, None])
         self.context = torch.arange(len(cells.codes), device=device)[None, :, None].expand_as(self.fixed.weight)
         self.mass = float(grid.weight.sum())
         layers = zip(bank.shape.hidden, (*bank.shape.hidden[1:], 1), strict=True)
@@ -277,7 +283,8 @@ class BankObjective:
             if np.isfinite(priors.jump):
                 total = total + add(start[1:] - end[:-1], priors.jump)
             if np.isfinite(priors.bend):
-                total = total + add(log_slope[1:, :, -2] - log_slope[:-1, :, -1], priors.bend)
+                bends = (log_slope[1:, :, -2] - log_slope[:-1, :, -1]) / self.apart.sqrt()
+                total = total + add(bends, priors.bend)
         if len(self.codes) > self.originals:
             shared = slice(self.originals, self.originals + 1)
             others = slice(0, self.originals)
@@ -288,3 +295,11 @@ class BankObjective:
             if np.isfinite(priors.tilt):
                 total = total + add(mean[:, others] - mean[:, shared], priors.tilt)
         return total
+
+
+def _apart(grid: PaddedCells, space: str) -> FloatArray:
+    """Return how far apart the mean scores of adjacent bins are, `[K − 1]`, in logits."""
+    mass = grid.weight.sum(axis=(1, 2))
+    mean = (grid.weight * grid.points).sum(axis=(1, 2)) / np.where(mass > 0, mass, 1.0)
+    mean = np.where(mass > 0, mean, (grid.left + grid.right) / 2.0)
+    return np.maximum(np.diff(mean if space == "logit" else logit(clip_scores(mean))), _LEAST_APART)
