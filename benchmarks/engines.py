@@ -77,14 +77,19 @@ def sketching(spark: Any, log: Path, repeats: int) -> dict[str, Any]:
     return {"times": times, "work": {name: stages_of(spark, one) for name, one in works.items()}}
 
 
-def growing(spark: Any, log: Path, partitions: tuple[int, ...]) -> dict[int, dict[str, float]]:
+GROWTH = ((2, 16), (16, 16), (128, 16), (128, 128))
+"""Partitions that are read, and partitions that are shuffled."""
+
+
+def growing(spark: Any, log: Path) -> dict[tuple[int, int], dict[str, float]]:
     """Return the times of a sketch and of the group-by, by the number of partitions that are read and shuffled."""
     times = {}
-    for number in partitions:
-        spark.conf.set("spark.sql.shuffle.partitions", str(number))
-        spark.conf.set("spark.sql.files.maxPartitionBytes", str(max(log.stat().st_size // number, 1 << 20)))
+    for read, shuffled in GROWTH:
+        spark.conf.set("spark.sql.shuffle.partitions", str(shuffled))
+        spark.conf.set("spark.sql.files.maxPartitionBytes", str(max(log.stat().st_size // read, 1 << 20)))
         df = spark.read.parquet(str(log))
-        times[number] = in_turn({"sketch": lambda df=df: sketch(df, **COLUMNS), "plain": lambda df=df: plain(df)}, 2)
+        works = {"sketch": lambda df=df: sketch(df, **COLUMNS), "plain": lambda df=df: plain(df)}
+        times[read, shuffled] = in_turn(works, 2)
     spark.conf.unset("spark.sql.shuffle.partitions")
     spark.conf.unset("spark.sql.files.maxPartitionBytes")
     return times
@@ -101,7 +106,7 @@ def main(full: bool) -> None:
         found = sketching(spark, log, repeats)
         equal = sketch(spark.read.parquet(str(log)), **COLUMNS) == expected
         after = peak_memory()
-        partitions = growing(spark, log, (2, 16, 128))
+        partitions = growing(spark, log)
     times, work = found["times"], found["work"]
     names = {
         "plain": "group by country: count, sum of labels, sum of scores",
@@ -121,16 +126,20 @@ def main(full: bool) -> None:
             f"per second and core. Shuffled: {report.size(work['sketch']['shuffled'])}, "
             f"{work['sketch']['shuffled'] / len(expected):.0f} bytes per cell.",
             f"The Python process of the driver grew by {after - before:.0f} MB from a sketch of {small.rows:,} rows to "
-            f"one of {rows:,}. Time of the sketch by number of partitions, and in parentheses of the group-by: "
-            + ", ".join(
-                f"{number}: {report.seconds(time['sketch'])} ({report.seconds(time['plain'])})"
-                for number, time in partitions.items()
-            )
-            + ".",
+            f"one of {rows:,}.",
+            report.table(
+                ["partitions read", "shuffled", "sketch", "group-by"],
+                [
+                    [str(read), str(shuffled), report.seconds(time["sketch"]), report.seconds(time["plain"])]
+                    for (read, shuffled), time in partitions.items()
+                ],
+            ),
+            "Every task writes a file per shuffled partition that it has cells for: their product is what costs time.",
         ]
     )
     print(text)
-    report.keep("engines", text, full, {"rows": rows, **found, "partitions": partitions})
+    kept = {f"{read} × {shuffled}": time for (read, shuffled), time in partitions.items()}
+    report.keep("engines", text, full, {"rows": rows, **found, "partitions": kept})
 
 
 if __name__ == "__main__":

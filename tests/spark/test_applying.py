@@ -36,7 +36,7 @@ def test_arrow_gives_the_bits_of_predict_and_keeps_the_rows(spark, rows, model):
     from mcnet.spark import apply
 
     df = spark.createDataFrame(rows.to_arrow()).repartition(3)
-    found = pl.from_arrow(apply(df, model).toArrow())
+    found = pl.from_arrow(apply(df, model, sql=False).toArrow())
     assert found.columns == ["score", "label", "country", "calibrated"]
     assert np.array_equal(found["calibrated"], model.predict(found["score"], {"country": found["country"]}))
     assert found.drop("calibrated").sort(pl.all()).equals(rows.sort(pl.all()))
@@ -57,10 +57,11 @@ def test_missing_scores_stay_missing_and_impossible_ones_end_the_job(spark, mode
     from mcnet.spark import apply
 
     df = spark.createDataFrame([(None, "NL"), (0.25, "NL")], "score double, country string")
-    assert [row.calibrated is None for row in apply(df, model).collect()] == [True, False]
     bad = spark.createDataFrame([(1.5, "NL")], "score double, country string")
-    with pytest.raises(Exception, match=r"outside \[0, 1\]"):
-        apply(bad, model).collect()
+    for sql in (False, True):
+        assert [row.calibrated is None for row in apply(df, model, sql=sql).collect()] == [True, False]
+        with pytest.raises(Exception, match=r"outside \[0, 1\]"):
+            apply(bad, model, sql=sql).collect()
 
 
 def test_what_cannot_be_applied_is_refused_at_once(spark, model):
@@ -69,7 +70,8 @@ def test_what_cannot_be_applied_is_refused_at_once(spark, model):
     df = spark.createDataFrame([(0.5, "NL", 1.0)], "score double, country string, calibrated double")
     with pytest.raises(mcnet.InputError, match="has a column 'calibrated' already"):
         apply(df, model)
-    assert apply(df, model, replace=True).columns == df.columns
+    with pytest.raises(mcnet.InputError, match="has a column 'calibrated' already"):
+        apply(df, model, column="Calibrated")
     with pytest.raises(mcnet.InputError, match="no column 'country'"):
         apply(df.drop("country"), model)
     with pytest.raises(mcnet.InputError, match="give a Spark DataFrame"):
@@ -115,9 +117,54 @@ def test_fields_that_spark_writes_differently_are_refused_as_sql(spark, model):
     df = spark.createDataFrame([(0.5, 7.0)], "score double, country double")
     with pytest.raises(mcnet.NotSupportedError, match="cast it to a string"):
         apply(df, model, sql=True)
-    bad = spark.createDataFrame([(1.5, "NL")], "score double, country string")
-    with pytest.raises(Exception, match=r"outside \[0, 1\]"):
-        apply(bad, model, sql=True).collect()
+
+
+def runs_python(df):
+    """Tell whether executors have to run Python for a table."""
+    import contextlib
+    import io
+
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        df.explain()
+    return "ArrowEvalPython" in said.getvalue()
+
+
+def test_executors_run_python_only_where_an_expression_would_not_give_the_bits_of_predict(spark, rows, model, tmp_path):
+    from mcnet.spark import apply
+
+    df = spark.createDataFrame(rows.head(100).to_arrow())
+    assert not runs_python(apply(df, model))
+    assert runs_python(apply(df, model, sql=False))
+    assert runs_python(apply(df, model, interval=0.9))
+    assert runs_python(apply(df, model, score_type="logit"))
+    assert runs_python(apply(df.withColumn("country", df.score), model))
+    assert runs_python(apply(df.select("*", df.label.alias("Label")), model))
+    # A family makes curves for combinations that the fit had no rows of.
+    fields = {"country": rows["country"].fill_null("DE"), "shop": pl.Series(["a", "b"] * (len(rows) // 2))}
+    family = mcnet.BayesMCNet().fit(rows["score"], rows["label"], field=fields).model_
+    shops = spark.createDataFrame([(0.5, "NL", "a")], "score double, country string, shop string")
+    assert runs_python(apply(shops, family)) == family.asks_family
+
+
+def test_a_stream_is_calibrated(spark, rows, model, tmp_path):
+    from mcnet.spark import apply
+
+    rows.head(200).write_parquet(tmp_path / "0.parquet")
+    stream = spark.readStream.schema("score double, label byte, country string").parquet(str(tmp_path))
+    query = apply(stream, model).writeStream.format("memory").queryName("calibrated_rows").trigger(availableNow=True)
+    query.start().awaitTermination()
+    found = pl.from_arrow(spark.table("calibrated_rows").toArrow())
+    assert np.array_equal(found["calibrated"], model.predict(found["score"], {"country": found["country"]}))
+
+
+@pytest.mark.parametrize("sql", [False, True])
+def test_a_column_is_replaced_where_it_is(spark, model, sql):
+    from mcnet.spark import apply
+
+    df = spark.createDataFrame([(0.5, 1.0, "NL")], "score double, Calibrated double, country string")
+    found = apply(df, model, replace=True, sql=sql)
+    assert found.columns == ["score", "calibrated", "country"]
+    assert found.first().calibrated == model.predict([0.5], {"country": ["NL"]})[0]
 
 
 def test_the_entry_of_class_1_of_a_vector_is_the_score(spark, model):

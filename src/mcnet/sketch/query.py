@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mcnet._shared.math import SCORE_FLOOR
-from mcnet._shared.typing import ScoreType
+from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.data.negative_sampling import check_negatives_kept
 from mcnet.data.periods import truncation_unit
 from mcnet.errors import InputError
 from mcnet.sketch.column_checks import check_columns
 from mcnet.sketch.folds import MOST_FOLDS, check_folds
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, POSITION_UNITS, LogitGrid, Resolution, make_grid
-from mcnet.sketch.query_grid import EDGE_LIST, LOGIT_RAISE, edge_list_table, grid_tables
+from mcnet.sketch.query_grid import EDGE_LIST, LOGIT_RAISE, ROOT_LIMIT, edge_list_table, grid_tables, root_lines
 from mcnet.sketch.query_result import (
     ABOUT,
     CELL,
@@ -30,7 +30,7 @@ from mcnet.sketch.query_result import (
 )
 from mcnet.sql.dialects import Dialect, dialect_named
 
-__all__ = ["LabelType", "describe_rows", "query_text", "sketch_query"]
+__all__ = ["LabelType", "describe_rows", "grid_arrays", "query_text", "sketch_query"]
 
 LabelType = Literal["number", "boolean"]
 
@@ -142,12 +142,20 @@ def query_text(
     source : what FROM takes.
     dialect : the words of the engine.
     folds, label_type : as in `sketch_query`.
-    edge_list : a table of one row with two arrays, the `edges` of the grid and its `units_per_score` as `units`, if
-        there is one; otherwise the query makes its own.
+    edge_list : a table of one row with the arrays of `grid_arrays`, if there is one; otherwise the query makes its own
+        and proposes cells by logarithms.
     """
     grid = make_grid(about.resolution)
     query = _Query(dialect, about, folds if isinstance(folds, str) else None, label_type, edge_list)
     return query.text(source, grid if isinstance(grid, LogitGrid) else None)
+
+
+def grid_arrays(resolution: Resolution) -> dict[str, FloatArray]:
+    """Return the arrays by which a query finds the cell of a score; none where every score is a cell of its own."""
+    grid = make_grid(resolution)
+    if not isinstance(grid, LogitGrid):
+        return {}
+    return {"edges": grid.edges, "units": grid.units_per_score, **root_lines(grid)}
 
 
 @dataclass(frozen=True)
@@ -164,13 +172,15 @@ class _Query:
         """Return the whole query."""
         carried = self._carried()
         kept = [name for name in carried if not name.endswith("_of_row")]
-        proposed = self._proposed(grid.first if grid and self._finds_by_array else 0)
+        parts = self._parts(grid)
         tables = [
             *self._grid(grid),
             f"numbers AS (SELECT {', '.join(self._columns())}\n  FROM {source})",
             f"scored AS (SELECT {', '.join((*kept, *self._checked(), *self._weights()))},\n"
             f"  {self._probability()} AS x FROM numbers)",
-            f"proposed AS (SELECT {', '.join(carried)}, x,\n  {proposed} AS k FROM scored)",
+            *(self._rooted(parts) if parts else []),
+            f"proposed AS (SELECT {', '.join(carried)}, x,\n  {self._proposed(grid)} AS k\n"
+            f"  FROM {'parted' if parts else 'scored'})",
         ]
         rows, position = "proposed", "0"
         if grid is not None:
@@ -189,6 +199,19 @@ class _Query:
     @property
     def _finds_by_array(self) -> bool:
         return self.dialect.sorted_array is not None
+
+    def _parts(self, grid: LogitGrid | None) -> int:
+        """Return into how many parts roots are cut to propose cells, or 0 where logarithms propose them.
+
+        Engines may take much longer for a logarithm than for roots and items of arrays.
+        """
+        if grid is None or self.edge_list is None or not self._finds_by_array:
+            return 0
+        return len(root_lines(grid)["offsets"])
+
+    def _array(self, name: str) -> str:
+        """Return an array of the table of edges."""
+        return f"(SELECT {name} FROM {self.edge_list or EDGE_LIST})"
 
     def _grid(self, grid: LogitGrid | None) -> list[str]:
         """Return the tables that have the edges of the grid."""
@@ -215,14 +238,17 @@ class _Query:
     def _placed_by_array(self) -> list[str]:
         """Return the tables of rows in their cells, numbered from 0: numbers below 0 are no cells."""
         carried, most = ", ".join(self._carried()), self.dialect.number(POSITION_UNITS - 1)
-        edges, units = (f"(SELECT {name} FROM {self.edge_list or EDGE_LIST})" for name in ("edges", "units"))
-        position = f"(x - {edges}[n]) * {units}[n]"
+        edges = self._array("edges")
+        position = f"(x - {edges}[n]) * {self._array('units')}[n]"
+        limited, whole = (
+            self.dialect.as_double(self.dialect.as_whole(p)) for p in (f"LEAST({position}, {most})", position)
+        )
         return [
             f"decided AS (SELECT {carried}, x, k,\n"
             f"  CASE WHEN k < 0 THEN k WHEN x < {edges}[k] THEN k - 1 ELSE k END AS n FROM proposed)",
             f"placed AS (SELECT {carried}, n,\n"
-            f"  CASE WHEN n < 0 THEN 0 WHEN n < k THEN FLOOR(LEAST({position}, {most}))\n"
-            f"    ELSE FLOOR({position}) END AS position_in_cell FROM decided)",
+            f"  CASE WHEN n < 0 THEN {self.dialect.number(0.0)} WHEN n < k THEN {limited}\n"
+            f"    ELSE {whole} END AS position_in_cell FROM decided)",
         ]
 
     def _columns(self) -> list[str]:
@@ -262,12 +288,24 @@ class _Query:
         small = f"EXP(-ABS({near}))"
         return f"CASE WHEN s >= 0 THEN {number(1.0)} ELSE {small} END / ({number(1.0)} + {small})"
 
-    def _proposed(self, first: int) -> str:
-        """Return the cell that a logarithm proposes (the score itself if all are kept), or why a row has none.
+    def _rooted(self, parts: int) -> list[str]:
+        """Return the tables with the fourth root of scores, 0 where it proposes nothing, and its part of [0, 1]."""
+        number = self.dialect.number
+        low, high = number(SCORE_FLOOR), number(ROOT_LIMIT)
+        part = self.dialect.as_whole(f"root * {number(parts)}")
+        return [
+            "rooted AS (SELECT *,\n"
+            f"  CASE WHEN x > {low} AND x < {high} THEN SQRT(SQRT(x)) ELSE {number(0.0)} END AS root FROM scored)",
+            f"parted AS (SELECT *, {part} AS part FROM rooted)",
+        ]
 
-        The first cell has the number `first` in the grid, and 0 here.
+    def _proposed(self, grid: LogitGrid | None) -> str:
+        """Return the cell that a root or a logarithm proposes (the score itself if all are kept), or why there is none.
+
+        Cells are counted from 0 where they are found in arrays, and otherwise have their numbers of the grid.
         """
         number, resolution = self.dialect.number, self.about.resolution
+        first = grid.first if grid and self._finds_by_array else 0
         code: Callable[[int], str]
         if resolution == "exact":
             cell, code = "x", number
@@ -278,9 +316,7 @@ class _Query:
             cell = self.dialect.as_whole(place if first else f"FLOOR({place})")
             code = str
         # Nearly all labels are 0: engines that test one thing after the other need not test more.
-        inside = [
-            f"(y = 0 OR y = 1 OR y > 0 AND y < 1) AND x > {number(SCORE_FLOOR)} AND x < {number(1.0 - SCORE_FLOOR)}"
-        ]
+        inside = ["(y = 0 OR y = 1 OR y > 0 AND y < 1)"]
         found = {("label", True): self._missing("y"), ("label", False): "y < 0 OR y > 1"}
         if self.about.score_type == "probability":
             found |= {("score", True): self._missing("s"), ("score", False): "s < 0 OR s > 1"}
@@ -293,7 +329,12 @@ class _Query:
             fold = f"fold IS NOT NULL AND fold >= 0 AND fold < {MOST_FOLDS} AND fold = FLOOR(fold)"
             inside.append(fold)
             found["folds", False] = f"NOT ({fold})"
-        cases = [f"WHEN {' AND '.join(inside)} THEN {cell}"]
+        cases = []
+        if self._parts(grid):
+            line = f"{self._array('offsets')}[part] + {self._array('slopes')}[part] * root"
+            cases.append(f"WHEN {' AND '.join([*inside, 'part > 0'])} THEN {self.dialect.as_whole(line)}")
+        inside.append(f"x > {number(SCORE_FLOOR)} AND x < {number(1.0 - SCORE_FLOOR)}")
+        cases.append(f"WHEN {' AND '.join(inside)} THEN {cell}")
         cases += [
             f"WHEN {found[problem.column, problem.missing]} THEN {code(problem.number)}"
             for problem in PROBLEMS

@@ -1,4 +1,4 @@
-"""Apply a model to a Spark table: through Arrow with the compiled loop, or as a Spark SQL expression."""
+"""Apply a model to a Spark table: as a Spark SQL expression, or through Arrow with the compiled loop."""
 
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -15,7 +15,7 @@ from mcnet.errors import InputError, NotSupportedError
 from mcnet.model.arrow_batches import calibrated_batch, packed_model, unpacked_model
 from mcnet.model.as_model import as_model
 from mcnet.model.model import CalibrationModel
-from mcnet.spark.expression import with_calibrated
+from mcnet.spark.expression import is_good_as_expression, with_calibrated
 from mcnet.spark.tables import column_named, number_column, require_columns, unused_name
 
 __all__ = ["apply"]
@@ -33,7 +33,7 @@ def apply(
     replace: bool = False,
     score_type: ScoreType | None = None,
     interval: float | None = None,
-    sql: bool = False,
+    sql: bool | None = None,
 ) -> DataFrame:
     """Return a Spark table with one more column, the calibrated probability of each row; or three, with its interval.
 
@@ -50,8 +50,11 @@ def apply(
     score_type : "probability" or "logit"; by default what the model was fitted on.
     interval : the level of a credible interval, such as 0.9: its bounds are two more columns, named like the first one
         with `_low` and `_high` added.
-    sql : write the model as a Spark SQL expression, so that executors run no Python and need no mcnet. Logits then go
-        through Spark's exponential, which may differ from NumPy's in the last digit.
+    sql : True writes the model as a Spark SQL expression, so that executors run no Python and need no mcnet; logits
+        then go through Spark's exponential, which may differ from NumPy's in the last digit. False sends the rows
+        through Arrow to the compiled loop in the Python of the executors, which takes longer. By default an expression
+        wherever it gives the bits of `predict`: for probabilities, without an interval, with fields of strings, whole
+        numbers, booleans or days, in a table that is no stream, and a model that is not too large for it.
 
     Returns
     -------
@@ -64,10 +67,14 @@ def apply(
     for new in added:
         if new in (score, *chosen.fields):
             raise InputError(f"the new column cannot be {new!r}: the model reads that one")
-        if new in df.columns and not replace:
-            raise InputError(f"the Spark table has a column {new!r} already; name another, or pass replace=True")
+        # Spark takes names of other case for the same.
+        known = [name for name in df.columns if name.lower() == new.lower()]
+        if known and not replace:
+            raise InputError(f"the Spark table has a column {known[0]!r} already; name another, or pass replace=True")
     takes = score_type or chosen.score_type
     number = number_column(df, score).cast("double")
+    if sql is None:
+        sql = interval is None and takes == "probability" and is_good_as_expression(df, chosen)
     if sql:
         if interval is not None:
             raise NotSupportedError("an interval cannot be written as SQL; leave interval or sql out")

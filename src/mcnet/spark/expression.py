@@ -16,12 +16,29 @@ from mcnet.spark.piece_arrays import PieceArrays
 from mcnet.spark.tables import column_named, unused_name
 from mcnet.sql.dialects import dialect_named
 
-__all__ = ["with_calibrated"]
+__all__ = ["is_good_as_expression", "with_calibrated"]
 
 _TEXTS = ("string", "boolean", "byte", "short", "integer", "long", "date")
 """Types whose values Spark writes as mcnet does."""
 
 _PIECE = ("curve", "low", "high", "value", "slope", "ceiling")
+
+
+def is_good_as_expression(df: DataFrame, model: CalibrationModel) -> bool:
+    """Tell whether Spark SQL gives the bits of `predict` for these rows, in less time than Python takes."""
+    return (
+        not model.asks_family  # whose curves are made for the export, near those of predict
+        and not _types_written_differently(df, model)
+        and not df.isStreaming  # where tables of one row cannot be looked up
+        and len({name.lower() for name in df.columns}) == len(df.columns)
+        and PieceArrays.of(Pieces.of(model.curves)) is not None
+    )
+
+
+def _types_written_differently(df: DataFrame, model: CalibrationModel) -> list[tuple[str, str]]:
+    """Return the fields whose values Spark writes in other texts than mcnet, with their types."""
+    types = {name: df.schema[name].dataType.typeName() for name in model.fields}
+    return [(name, kind) for name, kind in types.items() if kind not in _TEXTS]
 
 
 def with_calibrated(
@@ -37,13 +54,11 @@ def with_calibrated(
     score_type : what the score is.
     column : the name of the new column.
     """
-    for name in model.fields:
-        kind = df.schema[name].dataType.typeName()
-        if kind not in _TEXTS:
-            raise NotSupportedError(
-                f"the field {name!r} is of the type {kind}, which Spark and mcnet write as different texts; cast it to "
-                "a string as the fit has it, or leave sql out"
-            )
+    for name, kind in _types_written_differently(df, model):
+        raise NotSupportedError(
+            f"the field {name!r} is of the type {kind}, which Spark and mcnet write as different texts; cast it to "
+            "a string as the fit has it, or leave sql out"
+        )
     exported, words = Exported.of(model), dialect_named("spark")
     pieces, known = Pieces.of(exported.curves), ContextMap.of(exported.contexts)
     x = unused_name("x", df.columns)
@@ -56,7 +71,8 @@ def with_calibrated(
     curve = unused_name("curve_number", [*df.columns, column, x])
     rows, arrays = _with_curve(rows, known, curve, column), PieceArrays.of(pieces)
     made = _joined(rows, pieces, x, curve, column) if arrays is None else arrays.applied(rows, x, curve, column)
-    return made.drop(x, curve)
+    names = [column if name.lower() == column.lower() else name for name in df.columns]
+    return made.select(*map(column_named, names if column in names else [*names, column]))
 
 
 def _checked(score: Column) -> Column:
@@ -100,7 +116,7 @@ def _joined(rows: DataFrame, pieces: Pieces, x: str, curve: str, column: str) ->
     rows = rows.join(F.broadcast(rows.sparkSession.createDataFrame(table)), inside, "left")
     line = piece["slope"] * (score - piece["low"]) + piece["value"]
     made = F.when(column_named(x).isNotNull(), F.least(line, piece["ceiling"]))
-    return rows.select(*(column_named(name) for name in columns if name != column), made.alias(column))
+    return rows.select(*(column_named(name) for name in columns if name.lower() != column.lower()), made.alias(column))
 
 
 def _pieces_table(pieces: Pieces) -> pa.Table:

@@ -73,7 +73,7 @@ class PieceArrays:
         for step in range(1, self.steps):
             chosen = chosen.when(clipped < item("stops", begun + step), begun + step)
         number = column_named(x)
-        kept = [column_named(name) for name in rows.columns if name != column]
+        kept = [column_named(name) for name in rows.columns if name.lower() != column.lower()]
         line = item("slopes", values) * (clipped - item("starts", piece)) + item("values", values)
         return (
             rows.withColumn(names[0], F.least(F.greatest(number, F.lit(LOWEST_SCORE)), F.lit(HIGHEST_SCORE)))

@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from mcnet._shared.typing import ScoreType
-from mcnet.sketch.grid import DEFAULT_RESOLUTION, LogitGrid, Resolution, make_grid
-from mcnet.sketch.query import describe_rows, query_text
+from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
+from mcnet.sketch.query import describe_rows, grid_arrays, query_text
 from mcnet.sketch.query_result import ABOUT
 from mcnet.sketch.sketch import Sketch
 from mcnet.spark.tables import names_of, number_column, require_columns
@@ -78,9 +78,8 @@ def sketch(
 
 
 def _edge_list(df: DataFrame, resolution: Resolution) -> DataFrame:
-    """Return a table of one row with the edges of a grid as an array: Spark need not work them out."""
-    grid = make_grid(resolution)
-    arrays = {"edges": grid.edges, "units": grid.units_per_score} if isinstance(grid, LogitGrid) else {}
+    """Return a table of one row with the arrays of a grid: Spark need not work them out."""
+    arrays = grid_arrays(resolution)
     # Spark reads arrays faster when it knows that nothing in them is missing.
     kind = pa.list_(pa.field("item", pa.float64(), nullable=False))
     table = pa.table({name: pa.array([array], kind) for name, array in arrays.items()} or {"edges": [None]})
