@@ -296,6 +296,7 @@ def test_an_iceberg_table_is_read(tmp_path):
     folder = next(path.parent for path in tmp_path.rglob("metadata"))
     assert mcnet.scan(folder, **NAMES) == EXPECTED
     assert mcnet.scan(f"iceberg:{table.metadata_location}", **NAMES) == EXPECTED
+    assert mcnet.scan(table.metadata_location, **NAMES) == EXPECTED, "the address that a catalog tells"
 
 
 def test_paths_are_told_apart(tmp_path):
@@ -304,6 +305,23 @@ def test_paths_are_told_apart(tmp_path):
     assert expand_paths("https://h/v2.metadata.json") == [LakeTable("iceberg", "https://h/v2.metadata.json")]
     with pytest.raises(mcnet.InputError, match="there is no file"):
         expand_paths(tmp_path / "nowhere.parquet")
+
+
+def test_a_path_may_be_written_as_an_address_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ROWS.write_parquet(tmp_path / "log.parquet")
+    for address in (f"file://{tmp_path}/log.parquet", f"file:{tmp_path}/log.parquet", f"file://{tmp_path}"):
+        assert mcnet.scan(address, **NAMES) == EXPECTED
+    EXPECTED.save(f"file://{tmp_path}/sketch.parquet")
+    assert mcnet.Sketch.load(f"file://{tmp_path}/sketch.parquet") == EXPECTED
+    assert mcnet.Journal(f"file://{tmp_path}/journal").path == tmp_path / "journal"
+    assert not (tmp_path / "file:").exists()
+
+
+def test_a_csv_file_that_was_cut_at_the_wrong_character_is_told(tmp_path):
+    ROWS.write_csv(tmp_path / "log.csv", separator=";")
+    with pytest.raises(mcnet.InputError, match="if ';' separates its columns"):
+        mcnet.scan(tmp_path / "log.csv", **NAMES)
 
 
 @pytest.mark.parametrize("write", ["write_parquet", "write_ipc", "write_csv", "write_ndjson"])

@@ -6,10 +6,12 @@ from pathlib import Path
 
 from mcnet.errors import InputError
 
-__all__ = ["disk_path", "is_url"]
+__all__ = ["disk_path", "is_url", "local_path"]
 
 # A Path of an address has one slash where the address had two.
 _URL = re.compile(r"(?:s3|s3a|gs|gcs|az|azure|abfs|abfss|adl|http|https|hf):/{1,2}[^/]")
+
+_FILE = re.compile(r"file:(?://(?:localhost)?)?(?=/)")
 
 
 def is_url(path: str | PathLike[str]) -> bool:
@@ -19,6 +21,15 @@ def is_url(path: str | PathLike[str]) -> bool:
     (True, False)
     """
     return _URL.match(fspath(path)) is not None
+
+
+def local_path(path: str | PathLike[str]) -> str:
+    """Return a path as it is, or without the file:// that engines and catalogs write before one.
+
+    >>> local_path("file:///logs/1.parquet"), local_path("file:/logs/1.parquet"), local_path("1.parquet")
+    ('/logs/1.parquet', '/logs/1.parquet', '1.parquet')
+    """
+    return _FILE.sub("", fspath(path), count=1) if _FILE.match(fspath(path)) else fspath(path)
 
 
 def disk_path(path: str | PathLike[str], what: str) -> Path:
@@ -32,4 +43,4 @@ def disk_path(path: str | PathLike[str], what: str) -> Path:
             f"{fspath(path)} is an address, and {what} is kept on a disk: copy it there with the tools of the store, "
             "or name a path on a disk"
         )
-    return Path(path)
+    return Path(local_path(path))

@@ -35,10 +35,10 @@ def check_output(
     endings : the endings that its name may have; any if there are none.
     elsewhere : whether the command writes to object stores, too.
     """
-    from mcnet._shared.disk_paths import is_url
+    from mcnet._shared.disk_paths import is_url, local_path
     from mcnet.cli.storage import url_exists
 
-    target = Path(path)
+    target = Path(local_path(path))
     if is_url(path):
         if not elsewhere or path.startswith(("http:", "https:", "hf:")):
             raise InputError(f"{path} cannot be written from here; write to a file, and copy it there")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.atomic_files import is_disk_full
-from mcnet._shared.disk_paths import is_url
+from mcnet._shared.disk_paths import is_url, local_path
 from mcnet._shared.extras import need_lake
 from mcnet.data.csv_files import (
     ROWS_TO_GUESS_TYPES_FROM,
@@ -76,12 +76,14 @@ def expand_paths(files: FilePaths) -> list[Location]:
     for item in given:
         if isinstance(item, RemoteFile | LakeTable):
             found.append(item)
-        elif fspath(item) == STANDARD_INPUT:
+            continue
+        item = local_path(item)
+        if item == STANDARD_INPUT:
             found.append(standard_input())
         elif (table := lake_table(item)) is not None:
             found.append(table)
         elif is_url(item):
-            found.append(RemoteFile(fspath(item)))
+            found.append(RemoteFile(item))
         else:
             found += _expand_path(item)
     return found
@@ -299,7 +301,16 @@ def require_columns(frame: "pl.LazyFrame", columns: Sequence[str], *, source: st
         known = frame.collect_schema().names()
     for column in columns:
         if column not in known:
-            raise InputError(f"{source} has no column {column!r}; it has {', '.join(known)}")
+            hint = _other_separator(known)
+            raise InputError(f"{source} has no column {column!r}; it has {', '.join(known)}{hint}")
+
+
+def _other_separator(names: Sequence[str]) -> str:
+    """Return a hint if the names look like those of a CSV file that was cut at the wrong character."""
+    if len(names) != 1:
+        return ""
+    found = next((mark for mark in (";", "\t", "|", ",") if mark in names[0]), None)
+    return "" if found is None else f" (if {found!r} separates its columns, name it: separator={found!r}, --separator)"
 
 
 def batches(

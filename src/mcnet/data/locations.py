@@ -11,7 +11,7 @@ from functools import cache
 from os import PathLike, fspath
 from pathlib import Path, PurePosixPath
 
-from mcnet._shared.disk_paths import is_url
+from mcnet._shared.disk_paths import is_url, local_path
 from mcnet.errors import InputError
 
 __all__ = [
@@ -74,7 +74,7 @@ def lake_table(path: str | PathLike[str]) -> LakeTable | None:
     """Return the table that a path names, by a prefix such as delta:s3://…, or by what is in the folder."""
     named = _NAMED_TABLE.fullmatch(fspath(path))
     if named is not None:
-        location = named["path"]
+        location = local_path(named["path"])
         if named["kind"] == "iceberg" and not location.endswith(".json") and Path(location).is_dir():
             return LakeTable("iceberg", _latest_metadata(Path(location)))
         return LakeTable(named["kind"], location)

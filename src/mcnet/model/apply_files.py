@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from mcnet._shared.atomic_files import whole_file
-from mcnet._shared.disk_paths import is_url
+from mcnet._shared.disk_paths import is_url, local_path
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.data.columns import DescribeRow, scores_column
 from mcnet.data.csv_files import canonical_csv_text, csv_separator
@@ -74,7 +74,7 @@ def apply_to_files(
     -------
     The number of rows.
     """
-    target: Path | RemoteFile = RemoteFile(fspath(output)) if is_url(output) else Path(output)
+    target: Path | RemoteFile = RemoteFile(fspath(output)) if is_url(output) else Path(local_path(output))
     source = source_name(files)
     paths = expand_paths(files)
     kind, read_kind = file_format(target), file_format(paths[0])

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from mcnet._shared.atomic_files import whole_file
-from mcnet._shared.disk_paths import disk_path, is_url
+from mcnet._shared.disk_paths import disk_path, is_url, local_path
 from mcnet.data.contexts import Contexts
 from mcnet.data.fields import field_columns
 from mcnet.data.files import readable
@@ -97,7 +97,7 @@ def is_sketch_file(path: str | PathLike[str]) -> bool:
     if is_url(path):
         _refuse_remote_sketch(RemoteFile(fspath(path)))
         return False
-    path = Path(path)
+    path = Path(local_path(path))
     if path.suffix != ".parquet" or not path.is_file():
         return False
     with readable(str(path)), path.open("rb") as file:
