@@ -101,3 +101,33 @@ def test_wrong_use_is_one_line(mcnet, history, words, message):
 def test_without_periods_to_watch_it_says_so(mcnet, history):
     done = mcnet("monitor", history, "--reference-until", DAYS[-1], "--fail-if", "alarm")
     assert (done.code, "no period has been watched yet" in done.err) == (0, True)
+
+
+def test_a_state_is_about_one_model_and_its_options(mcnet, history, tmp_path):
+    state, models = tmp_path / "state.json", []
+    for last in (DAYS[5], DAYS[8]):
+        models.append(tmp_path / f"{last}.json")
+        assert mcnet("fit", history, "--method", "platt", "--until", last, "-o", models[-1]).code == 0
+    words = ("monitor", history, "--state", state, "-q")
+    begun = mcnet(*words, "--model", models[0], "--period-effects", 0, "--since", DAYS[10], "--until", DAYS[12])
+    assert begun.code == 0, begun.err
+    before = state.read_bytes()
+    for more, message in (
+        (("--model", models[1]), "has evidence on another model, which cannot be added to that on this model"),
+        ((), "has evidence on another model, which cannot be added to that on the scores themselves"),
+        (("--model", models[0], "--period-effects", "learn"), "was begun with --period-effects 0"),
+        (("--model", models[0], "--since", DAYS[11]), f"was begun with --since {DAYS[10]}, which cannot change"),
+        (("--model", models[0], "--reference-until", DAYS[9]), "was begun with no --reference-until"),
+    ):
+        done = mcnet(*words, *more)
+        assert (done.code, message in done.err) == (2, True), done.err
+    assert state.read_bytes() == before
+    later = mcnet("monitor", history, "--state", state, "--model", models[0], "--json").document
+    assert (later["reference"], later["watched"]) == (DAYS[:10], DAYS[10:])
+
+
+def test_periods_after_until_are_left_for_later(mcnet, history, tmp_path):
+    words = ("monitor", history, "--since", DAYS[10], "--json")
+    found = mcnet(*words, "--until", DAYS[13], "--state", tmp_path / "s.json").document
+    assert (found["watched"], found["last_period"]) == (DAYS[10:14], DAYS[13])
+    assert mcnet(*words, "--state", tmp_path / "s.json").document == mcnet(*words).document

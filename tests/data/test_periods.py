@@ -25,7 +25,9 @@ def test_every_way_to_write_a_moment_gives_the_same_period(moments, every):
         moments,
         [moment.isoformat() for moment in moments],
         [moment.isoformat(" ") for moment in moments],
-        [moment.isoformat() + ".25+02:00" for moment in moments],
+        [(moment + timedelta(hours=2)).isoformat() + ".25+02:00" for moment in moments],
+        [(moment - timedelta(minutes=210)).isoformat(" ")[:-3] + "-0330" for moment in moments],
+        [moment.isoformat() + "Z" for moment in moments],
         seconds,
         [str(number) for number in seconds],
         [1000 * number for number in seconds],
@@ -64,7 +66,10 @@ def test_days_missing_moments_and_zones_are_cut_too():
     days = pl.Series("t", [date(2024, 5, 1), None])
     assert cut_to_periods(days, "1w").to_list() == ["2024-04-29", None]
     zoned = pl.Series("t", [datetime(2024, 5, 1, 23, tzinfo=UTC)]).dt.convert_time_zone("Europe/Amsterdam")
-    assert cut_to_periods(zoned, "1d").to_list() == ["2024-05-02"]  # as the clock there shows
+    assert cut_to_periods(zoned, "1d").to_list() == ["2024-05-01"]  # in UTC
+    assert cut_to_periods(zoned.dt.replace_time_zone(None), "1d").to_list() == [
+        "2024-05-02"
+    ]  # as the clock there shows
     assert cut_to_periods(pl.Series("t", [None, None]), "1d").to_list() == [None, None]
     assert cut_to_periods(pl.Series("t", [1.5e9, float("nan")]), "1d").to_list() == ["2017-07-14", None]
 

@@ -80,11 +80,11 @@ def test_the_job_runs_at_the_start_and_at_the_end_of_every_period(monkeypatch, t
         ("2026-11-16T13", "1h", "2026-11-16T13:00"),
         ("2026-11-16T14:00+01:00", "1h", "2026-11-16T13:00"),
         ("2026-11-16", "1d", "2026-11-16"),
-        ("2026-11", "1mo", "2026-11"),
+        ("2026-11", "1mo", "2026-11-01"),
         ("2026-11-16T13:28", "1m", "2026-11-16T13:28"),
         (7, "1h", "named by the moment they begin, such as 2026-11-16T13:00"),
         ("monday", "1d", "named by the moment they begin, such as 2026-11-16"),
-        ("2026-11-16", "1mo", "named by the moment they begin, such as 2026-11"),
+        ("2026-11-16", "1mo", "lies in the period 2026-11-01"),
         ("2026-11-16T13:20", "1h", "lies in the period 2026-11-16T13:00"),
         ("2026-11-16T13", "1d", "lies in the period 2026-11-16"),
         ("2026-11-16T14", "1h", "has not begun: it is 2026-11-16T13:25 UTC"),
@@ -117,7 +117,7 @@ def test_an_update_that_was_killed_is_told(registry, tmp_path, monkeypatch):
     [
         ("15m", (2026, 11, 16, 13, 25), "2026-11-16T13:15", "2026-11-16T13:00", (2026, 11, 16, 13, 30)),
         ("1d", (2026, 11, 16, 13, 25), "2026-11-16", "2026-11-15", (2026, 11, 17)),
-        ("1mo", (2026, 12, 31), "2026-12", "2026-11", (2027, 1, 1)),
+        ("1mo", (2026, 12, 31), "2026-12-01", "2026-11-01", (2027, 1, 1)),
     ],
 )
 def test_periods_end_when_the_calendar_says(every, now, period, previous, end):

@@ -1,12 +1,16 @@
 """Positives that arrive late: the curve of their arrival, and corrected periods against waiting and ignoring."""
 
+from datetime import datetime, timedelta, timezone
+
 import numpy as np
+import polars as pl
 import pytest
 
 import mcnet
 from mcnet.bayes.estimator import BayesMCNet
 from mcnet.datasets.delays import DelayedWorld
 from mcnet.datasets.worlds import make_world
+from mcnet.errors import InputError
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.arrival import ArrivalCurve, corrected_sketch
 from mcnet.tracking.journal import Journal
@@ -198,3 +202,21 @@ def test_what_was_known_by_a_moment_is_what_the_journal_said_then(tmp_path, dela
         for period, sketch in then.sketches():
             assert known.sketch(period, float(now), arrival) == sketch
         assert known.sketch(str(now + 1), float(now), arrival) is None
+
+
+def test_the_age_of_each_period_follows_from_the_moment_of_counting(tmp_path):
+    log = tmp_path / "log.parquet"
+    pl.DataFrame({"s": [0.1, 0.2], "y": [0, 1], "t": ["2026-01-07", "2026-02-09"]}).write_parquet(log)
+    told = {"score": "s", "label": "y", "time": "t", "source": "orders"}
+    journal = Journal(tmp_path / "days")
+    journal.add_files(log, every="1d", counted="2026-02-10T12", **told)
+    assert journal.table()["age"].to_list() == [33.5, 0.5]
+    months = Journal(tmp_path / "months")
+    months.add_files(log, every="1mo", counted=datetime(2026, 3, 1, 9, tzinfo=timezone(timedelta(hours=9))), **told)
+    assert months.table()["age"].to_list() == [28 / 31, 0.0]
+    with pytest.raises(InputError, match="the period 2026-02-09 ends after that"):
+        journal.add_files(log, every="1d", counted="2026-02-09T12", **told)
+    with pytest.raises(InputError, match="counted was given without a source"):
+        journal.add_files(log, every="1d", counted="2026-02-10", **told | {"source": None})
+    with pytest.raises(InputError, match="give one of them"):
+        journal.add_files(log, every="1d", counted="2026-02-10", age=1, **told)

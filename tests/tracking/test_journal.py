@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from datetime import datetime
 
 import numpy as np
 import polars as pl
@@ -14,10 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcnet.errors import FileFormatError, InputError
+from mcnet.errors import CalibrationWarning, FileFormatError, InputError
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.journal_parts import _saved
+from mcnet.tracking.journal_snapshot import JournalSnapshot
 
 
 def rows(seed, number=50, field=True):
@@ -246,6 +248,7 @@ import sys, numpy as np
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.journal_parts import _saved
+from mcnet.tracking.journal_snapshot import JournalSnapshot
 journal = Journal(sys.argv[1])
 for n in range(int(sys.argv[3])):
     rng = np.random.default_rng(n)
@@ -314,3 +317,121 @@ def test_periods_of_one_file_add_up_without_a_warning(journal, tmp_path):
     pl.DataFrame(rows).write_parquet(tmp_path / "log.parquet")
     journal.add_files(tmp_path / "log.parquet", score="p", label="click", time="ts", every="1d")
     assert journal.sketch().rows == 300
+
+
+# -- all or nothing, and never twice in silence --------------------------------------------------------------------
+
+
+def test_removing_a_source_that_is_partly_compacted_removes_nothing(journal):
+    for period in range(4):
+        journal.add(rows(period), period, source="a")
+        journal.add(rows(period + 10), period, source="b")
+    journal.compact(before=3)
+    before = journal.table()
+    with pytest.raises(InputError, match=r"gave for 3 periods, 0 to 2, is compacted .* nothing was removed"):
+        journal.remove("a")
+    assert journal.table().equals(before)
+    assert journal.remove("a", 3) == 50
+
+
+def test_an_age_needs_a_source(journal, tmp_path):
+    with pytest.raises(InputError, match="age was given without a source"):
+        journal.add(rows(1), 1, age=0)
+    with pytest.raises(InputError, match="age was given without a source"):
+        journal.add_files(tmp_path / "log.parquet", score="s", label="y", time="t", every="1d", age=0)
+    assert journal.periods == []
+
+
+def test_a_file_under_another_name_is_told(journal, tmp_path):
+    log = tmp_path / "log.parquet"
+    pl.DataFrame({"s": [0.1, 0.2, 0.3], "y": [0, 1, 0], "t": ["2026-11-01", "2026-11-02", "2026-11-02"]}).write_parquet(
+        log
+    )
+    columns = {"score": "s", "label": "y", "time": "t", "every": "1d"}
+    journal.add_files(log, **columns)
+    with pytest.warns(
+        CalibrationWarning, match=r"copy gave the same rows for 2026-11-01 as .*log.parquet did .*1 more"
+    ):
+        journal.add_files(log, source="copy", **columns)
+    assert journal.remove("copy") == 3
+
+
+def test_the_weights_of_periods_are_numbers_of_periods_that_are_there(journal):
+    for period in (1, 2):
+        journal.add(rows(period), period)
+    for wrong in (-1.0, float("nan"), float("inf"), "2"):
+        with pytest.raises(InputError, match=r"the weight of 2 is .*; it is a number, 0 or more"):
+            journal.sketch(weights={2: wrong})
+    with pytest.raises(InputError, match="weights has the period 7, of which the journal has no rows"):
+        journal.sketch(weights={7: 0.5})
+    assert journal.sketch(since=2, weights={1: 0.0}) == rows(2)
+
+
+def test_a_journal_that_is_not_there_is_named(tmp_path):
+    for read in (lambda journal: list(journal.sketches()), lambda journal: journal.sketch()):
+        with pytest.raises(InputError, match=r"there is no journal in .*typo"):
+            read(Journal(tmp_path / "typo"))
+
+
+# -- readers beside writers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", [lambda j: j.compact(), lambda j: j.compact(every="2"), lambda j: j.remove("b", 2)])
+def test_a_reader_goes_on_while_files_are_merged_or_removed(journal, change):
+    for period in range(4):
+        journal.add(rows(period), period, source="a")
+        journal.add(rows(period + 10), period, source="b")
+    expected = dict(journal.sketches())
+    reader = journal.sketches()
+    first = next(reader)
+    change(Journal(journal.path))
+    assert dict([first, *reader]) == expected
+    journal.add(rows(99), 99)
+    assert not list(journal.path.glob(".retired-*"))
+    assert journal.verify() == []
+
+
+def test_a_snapshot_is_what_the_journal_was(journal):
+    for source in ("a", "b"):
+        journal.add(rows(source == "a"), 1, source=source)
+        journal.add(rows(source == "a"), 2, source=source)
+    past = JournalSnapshot(journal)
+    journal.compact()
+    journal.add(rows(5), 2, source="late")
+    assert dict(past.sketches()) == {"1": rows(0) + rows(1), "2": rows(0) + rows(1)}
+    del past
+    journal.compact(before=3)
+    assert not list(journal.path.glob(".retired-*"))
+
+
+@pytest.mark.parametrize("written", ["texts", "a column"])
+def test_moments_with_a_zone_are_cut_in_utc(journal, tmp_path, written):
+    amsterdam = pl.datetime_range(
+        datetime(2026, 10, 25, 0), datetime(2026, 10, 25, 3), "1h", time_zone="Europe/Amsterdam", eager=True
+    )
+    assert len(amsterdam) == 5  # the clock shows two o'clock twice
+    moments = amsterdam if written == "a column" else amsterdam.dt.strftime("%Y-%m-%dT%H:%M:%S%:z")
+    log = tmp_path / "log.parquet"
+    pl.DataFrame({"s": [0.1, 0.2, 0.3, 0.4, 0.5], "y": [0, 1, 0, 1, 0], "t": moments}).write_parquet(log)
+    journal.add_files(log, score="s", label="y", time="t", every="1h")
+    added = Journal(tmp_path / "added")
+    for moment, sketch in zip(amsterdam, [rows(1)] * 5, strict=True):
+        added.add(sketch, moment)
+    assert journal.periods == added.periods == ["2026-10-24T22:00", "2026-10-24T23:00", "2026-10-25", *LATER]
+
+
+LATER = ["2026-10-25T01:00", "2026-10-25T02:00"]
+
+
+def test_months_of_files_are_moments(journal, tmp_path):
+    log = tmp_path / "log.parquet"
+    pl.DataFrame({"s": [0.1, 0.2], "y": [0, 1], "t": ["2026-01-07", "2026-03-09"]}).write_parquet(log)
+    journal.add_files(log, score="s", label="y", time="t", every="1mo")
+    assert journal.periods == ["2026-01-01", "2026-03-01"]
+
+
+def test_days_can_be_compacted_to_months(journal):
+    for day in ("2026-01-07", "2026-01-08", "2026-02-01"):
+        journal.add(rows(1), day, source="a")
+    journal.compact(every="1mo")
+    assert journal.periods == ["2026-01-01", "2026-02-01"]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcnet.errors import InputError
-from mcnet.tracking.period import elapsed_periods, period_text, sorted_periods
+from mcnet.tracking.period import delay_in_periods, elapsed_periods, period_text, sorted_periods
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,29 @@ def test_a_gap_counts_as_what_it_is():
     days = [period_text(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=d)) for d in (0, 1, 2, 3, 10, 11)]
     assert elapsed_periods(days).tolist() == [11, 10, 9, 8, 1, 0]
     assert elapsed_periods(days, now=period_text(date(2026, 1, 13))).tolist() == [12, 11, 10, 9, 2, 1]
+
+
+MONTHS = ["2026-02", "2026-03", "2026-07"]
+
+
+def test_months_are_moments():
+    months = [period_text(month) for month in MONTHS]
+    assert months == ["2026-02-01", "2026-03-01", "2026-07-01"]
+    assert elapsed_periods([period_text(f"2026-{m:02}") for m in (1, 3, 4, 5)])[0] == pytest.approx(4.0, abs=0.1)
+
+
+@pytest.mark.parametrize(("delay", "periods"), [("1mo", 1), ("2mo", 2), ("1y", 12), ("36h", 1), ("3", 3), (2, 2)])
+def test_a_delay_of_months_is_as_many_periods(delay, periods):
+    assert delay_in_periods(delay, [period_text(month) for month in MONTHS[:2]]) == periods
+
+
+@pytest.mark.parametrize("delay", ["-1", "1.5", "abc", "2x", -1, 1.5, True, ""])
+@pytest.mark.parametrize("periods", [["2026-01-01", "2026-02-01"], ["mon", "tue"]])
+def test_a_wrong_delay_is_told_as_such(delay, periods):
+    with pytest.raises(InputError, match="it is a whole number of periods, 0 or more, or how long it is"):
+        delay_in_periods(delay, periods)
+
+
+def test_a_length_of_time_needs_moments():
+    with pytest.raises(InputError, match="delay is '2d', but the periods are no moments, such as 'mon'"):
+        delay_in_periods("2d", ["mon", "tue"])

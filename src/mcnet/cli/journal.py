@@ -49,6 +49,7 @@ def add(
     period: options.OnePeriod = None,
     source: options.Source = None,
     age: options.Age = None,
+    counted: options.Counted = None,
     replace: options.Replace = False,
     logits: options.Logits = None,
     negatives_kept: options.NegativesKept = 1.0,
@@ -81,6 +82,8 @@ def add(
         raise InputError(f"{logs[0]} is a sketch and has no rows to split by time; name its period with --period")
     if (time is None) == (period is None) or (time is None) != (every is None):
         raise InputError("name the column of time with --time and --every, or one period of all rows with --period")
+    if counted is not None and time is None:
+        raise InputError("--counted gives the age of each period of --time; give the age of one period with --age")
     columns = given.columns(context)
     plain_interrupts()
     opened = Journal(folder)
@@ -95,7 +98,8 @@ def add(
             for name in ("score", "label"):
                 if columns[name] is None:
                     raise InputError(f"{logs[0]} is a log: name its column of {name}s")
-            found = opened.add_files(given.paths, **columns, time=time, every=str(every), **told, progress=advance)
+            told |= {"time": time, "every": str(every), "counted": counted}
+            found = opened.add_files(given.paths, **columns, **told, progress=advance)
     printer.note(_what_changed(found, folder))
     printer.result({"journal": folder, "rows": found.rows, "periods": found.periods, "known": found.known})
 

@@ -10,6 +10,7 @@ from mcnet.cli import options
 from mcnet.cli.printing import Printer, table
 
 if TYPE_CHECKING:
+    from mcnet.cli.monitor_state import Watch
     from mcnet.model.model import CalibrationModel
     from mcnet.tracking.monitor import Alarm, Monitor
 
@@ -39,10 +40,15 @@ def monitor(
         str | None,
         typer.Option("--reference-until", metavar="P", help="The last period of the reference; watch later ones."),
     ] = None,
+    until: options.Until = None,
     period_effects: Annotated[
-        str,
-        typer.Option("--period-effects", metavar="SIZE", help="learn, or the largest size in logits; 0 for none."),
-    ] = "learn",
+        str | None,
+        typer.Option(
+            "--period-effects",
+            metavar="SIZE",
+            help="learn (if not given), or the largest size in logits; 0 for none.",
+        ),
+    ] = None,
     state: Annotated[
         str | None,
         typer.Option("--state", metavar="FILE", help="Continue from this file, if it is there, and write it."),
@@ -62,8 +68,9 @@ def monitor(
 
     Reference periods, on which the model is known to be calibrated, tell how much periods differ: those before --since,
     those until --reference-until or, by default, those that the model was fitted on. All later periods are tested:
-    the level, the slope, and every field value. With --state only periods after the last one seen are read; start a new
-    state when another model is published.
+    the level, the slope, and every field value. With --until the last periods, the labels of which are not complete
+    yet, are left for a later run. With --state only periods after the last one seen are read; a state is about one
+    model: start a new one when another is published.
 
     \b
     Example:
@@ -71,9 +78,13 @@ def monitor(
     """
     from mcnet.cli.config import printer_of
     from mcnet.cli.files import check_output, load_model
+    from mcnet.cli.monitor_state import Watch, save_state
     from mcnet.cli.run import THRESHOLD_NOT_MET
     from mcnet.cli.sources import open_journal
     from mcnet.errors import InputError
+    from mcnet.tracking.journal_snapshot import JournalSnapshot
+    from mcnet.tracking.merged_periods import warn_of_merged_periods
+    from mcnet.tracking.period import periods_between
 
     printer = printer_of(context, json, quiet)
     for word in fail_if or ():
@@ -85,11 +96,14 @@ def monitor(
         raise InputError("--since and --reference-until both say where the reference ends; give one of them")
     if report is not None:
         check_output(report, [], force=force, endings=(".html", ".htm"))
-    journal = open_journal(folder)
+    journal = JournalSnapshot(open_journal(folder))
+    warn_of_merged_periods(journal)
     served = None if model is None else load_model(model)
-    watching, known = _monitor(state, alpha, period_effects)
-    reference, watched = _split(journal.periods, served, since, reference_until)
-    new = set(reference + watched) - set(known(journal.periods))
+    watching, watch = _monitor(state, Watch.of(served, alpha, period_effects, since, reference_until))
+    periods = periods_between(journal.periods, None, until)
+    reference, watched = _split(periods, served, watch.since, watch.reference_until)
+    last = watching.last_period
+    new = set(reference + watched) - set([] if last is None else periods_between(periods, None, last))
     with printer.progress("reading", len(new), "periods") as advance:
         for period, sketch in journal.sketches():
             if period in new:
@@ -99,7 +113,7 @@ def monitor(
                     watching.update(sketch, period, served)
                 advance(1)
     if state is not None:
-        watching.save(state)
+        save_state(state, watching, watch)
     if report is not None:
         from mcnet.report.monitor_page import write_monitor_page
 
@@ -120,23 +134,16 @@ def _concerns(word: str, what: str) -> bool:
     return word in ("alarm", kind)
 
 
-def _monitor(state: str | None, alpha: float | None, period_effects: str) -> tuple["Monitor", Any]:
-    """Return the monitor, new or continued, and a function that tells which periods it has seen."""
-    from mcnet.errors import InputError
+def _monitor(state: str | None, asked: "Watch") -> tuple["Monitor", "Watch"]:
+    """Return the monitor, new or continued, and what it watches."""
+    from mcnet.cli.monitor_state import continued
     from mcnet.tracking.monitor import Monitor
-    from mcnet.tracking.period import periods_between
 
     if state is not None and Path(state).exists():
-        loaded = Monitor.load(state)
-        if alpha is not None and alpha != loaded.alpha:
-            raise InputError(f"{state} has alpha {loaded.alpha:g}, which cannot change while it watches; leave it out")
-        last = loaded.last_period
-        return loaded, lambda periods: [] if last is None else periods_between(periods, None, last)
-    try:
-        effects: Any = period_effects if period_effects == "learn" else float(period_effects)
-    except ValueError:
-        raise InputError(f"--period-effects {period_effects!r} is neither learn nor a number of logits") from None
-    return Monitor(0.01 if alpha is None else alpha, effects), lambda _: []
+        return continued(state, asked)
+    alpha = 0.01 if asked.alpha is None else asked.alpha
+    effects: Any = "learn" if asked.period_effects is None else asked.period_effects
+    return Monitor(alpha, effects), asked
 
 
 def _split(

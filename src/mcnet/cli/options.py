@@ -7,6 +7,7 @@ import typer
 __all__ = [
     "LOG_HELP",
     "Age",
+    "Counted",
     "Every",
     "Fields",
     "Folds",
@@ -93,6 +94,12 @@ Age = Annotated[
     float | None,
     typer.Option(
         "--age", min=0.0, metavar="N", help="Positives arrive late, and were counted N periods after the end."
+    ),
+]
+Counted = Annotated[
+    str | None,
+    typer.Option(
+        "--counted", metavar="MOMENT", help="Positives arrive late, and were counted then: the age of each period."
     ),
 ]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace other rows that the same source gave for a period.")]

@@ -3,7 +3,7 @@
 THRESHOLD = SUBJECT COMPARISON NUMBER ["where" COUNT COMPARISON NUMBER {"and" …}]
 SUBJECT   = METRIC [BOUND] | SCOPE ".pcoc" [BOUND] | SCOPE "." METRIC-OF-A-FIELD [BOUND]
 BOUND     = ".low" | ".high" | ".floor"
-SCOPE     = "field" (any field) | the name of a field | "period"
+SCOPE     = "field" (any field, also if one is called so) | the name of a field | "period"
 COUNT     = "rows" | "weight" | "positives"
 """
 
@@ -72,7 +72,7 @@ class Threshold:
             if not all(condition.holds(counts) for condition in self.where):
                 continue
             if math.isnan(value):
-                if name:  # a field value without positives has no PCOC
+                if name:  # a field value or a period without rows has no PCOC
                     continue
                 return f"{self.subject} is not defined on these rows, so it cannot be compared with {self.limit:g}"
             if _COMPARE[self.comparison](value, self.limit):
@@ -112,7 +112,10 @@ class Figures:
                 column = getattr(table, "pcoc" if threshold.bound == "value" else f"pcoc_{threshold.bound}")
                 for place, value in enumerate(table.values):
                     own = {"weight": float(table.weight[place]), "positives": float(table.positives[place])}
-                    yield f"{name} {value}", float(column[place]), own | {"rows": own["weight"]}
+                    found = float(column[place])
+                    if threshold.bound == "value" and own["positives"] == 0.0 and float(table.pcoc_low[place]) > 0.0:
+                        found = math.inf  # positives were expected and none came: nothing is more over-predicted
+                    yield f"{name} {value}", found, own | {"rows": own["weight"]}
             else:
                 estimate = self.evaluation.fields[name].estimates[threshold.metric]
                 yield name, float(getattr(estimate, threshold.bound)), counts
@@ -122,10 +125,10 @@ class Figures:
         fields = self.evaluation.fields
         if scope == PERIOD and self.periods is not None:
             return [(PERIOD, self.periods)]
-        if scope in fields:
-            return [(scope, fields[scope].table)]
         if scope == ANY_FIELD and fields:
             return [(name, found.table) for name, found in fields.items()]
+        if scope in fields:
+            return [(scope, fields[scope].table)]
         if scope == PERIOD:
             raise InputError("--fail-if speaks of a period, and there are none; pass --time and --every, or a journal")
         known = ", ".join(fields) or "none; pass --field"
@@ -161,7 +164,10 @@ def _parsed(word: str, names: Sequence[str]) -> Threshold:
             f"--fail-if {word!r} is not a threshold; write metric, comparison and number: '{names[0]}>0.05'"
         )
     subject, comparison, limit, where = match.groups()
-    return Threshold(*_subject(word, subject, comparison, float(limit), names), where=_conditions(word, where))
+    found = Threshold(*_subject(word, subject, comparison, float(limit), names), where=_conditions(word, where))
+    if found.metric == UNSEEN and found.where:
+        raise InputError(f"--fail-if {word!r}: {UNSEEN} is a share of all rows and has no volume; leave out where")
+    return found
 
 
 def _subject(

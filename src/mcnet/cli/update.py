@@ -43,6 +43,7 @@ def update(
     period: options.OnePeriod = None,
     source: options.Source = None,
     age: options.Age = None,
+    counted: options.Counted = None,
     replace: options.Replace = False,
     until: Annotated[
         str | None,
@@ -135,6 +136,7 @@ def update(
             period=period,
             source=source,
             age=age,
+            counted=counted,
             replace=replace,
             until=until,
             delay=delay,

@@ -33,6 +33,8 @@ _WRITTEN = {"m": "%Y-%m-%d %H:%M", "h": "%Y-%m-%d %H:%M", "d": "%Y-%m-%d", "w": 
 
 _CALENDAR = {"m": "minute", "h": "hour", "d": "day", "w": "day", "mo": "month", "y": "year", None: None}
 
+_ZONE = r"^.{10}[T ]\d\d:\d\d[\d:.]*([+-]\d\d:?\d\d)$"
+
 # Counters from 2001 to 2065, in seconds since 1970; a thousand times that in milliseconds.
 _EPOCH = (1e9, 3e9)
 
@@ -80,12 +82,15 @@ def truncation_unit(every: str) -> str | None:
 def cut_to_periods(column: "pl.Series", every: str) -> "pl.Series":
     """Return for each moment the text of the period it lies in, by the period's beginning.
 
-    Whole numbers from 1e9 to 3e9 (or a thousand times as many) are seconds (milliseconds) since 1970 if the period has
-    a unit. A missing moment stays missing.
+    A moment with a time zone is converted to UTC, one without is taken as it is: to cut days as the clocks of a place
+    show them, give local moments without a zone. Whole numbers from 1e9 to 3e9 (or a thousand times as many) are
+    seconds (milliseconds) since 1970 if the period has a unit. A missing moment stays missing.
 
     >>> import polars as pl
     >>> cut_to_periods(pl.Series(["2024-05-01T13:05:00", "2024-05-01", None]), "6h").to_list()
     ['2024-05-01 12:00', '2024-05-01 00:00', None]
+    >>> cut_to_periods(pl.Series(["2024-05-01T01:00:00+09:00", "2024-05-01T01:00:00"]), "1d").to_list()
+    ['2024-04-30', '2024-05-01']
     >>> cut_to_periods(pl.Series([7, 19, 20]), "10").to_list()
     ['0', '10', '20']
     """
@@ -170,22 +175,32 @@ def _counted(numbers: "pl.Series") -> Any:
 
 
 def typed_moments(column: "pl.Series") -> "pl.Series":
-    """Return a column of moments or of numbers, from what a file or a sketch may hold of them."""
+    """Return a column of moments or of numbers, from what a file or a sketch may hold of them.
+
+    Moments have no time zone: those that had one are converted to UTC.
+    """
     import polars as pl
 
     if column.dtype == pl.Null:
         return column.cast(pl.Datetime("us"))
+    if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone is not None:
+        return column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     if column.dtype in (pl.Date, pl.Datetime) or column.dtype.is_numeric():
         return column
     texts = column.cast(pl.String, strict=False)
     numbers = texts.cast(pl.Int64, strict=False)
     if numbers.null_count() == texts.null_count():
         return numbers
-    # Days and moments with and without seconds, fractions or a zone: to the second, as written.
+    # Days and moments with and without seconds, fractions or a zone: to the second.
     whole = texts.str.replace(" ", "T").str.replace(r"^(\d{4}-\d\d-\d\d)$", "${1}T00:00")
     whole = whole.str.replace(r"^(.{10}T\d\d:\d\d)(Z|[+-]\d\d:?\d\d)?$", "${1}:00").str.slice(0, 19)
     moments = whole.str.to_datetime("%Y-%m-%dT%H:%M:%S", strict=False, time_unit="us")
     unread = texts.filter(moments.is_null() & texts.is_not_null())
     if len(unread):
         raise InputError(f"{column.name} holds {unread[0]!r}, which is no moment; a period needs 2024-05-01T13:00")
-    return moments
+    zones = texts.str.extract(_ZONE)
+    if zones.null_count() == len(zones):
+        return moments
+    minutes = zones.str.slice(1, 2).cast(pl.Int64) * 60 + zones.str.slice(-2).cast(pl.Int64)
+    ahead = pl.select(pl.when(zones.str.starts_with("-")).then(-minutes).otherwise(minutes)).to_series().fill_null(0)
+    return (moments - pl.select(pl.duration(minutes=ahead)).to_series()).alias(column.name)

@@ -45,6 +45,7 @@ def update(
     period: Any = None,
     source: str | None = None,
     age: float | None = None,
+    counted: Any = None,
     replace: bool = False,
     score_type: ScoreType = "probability",
     negatives_kept: float = 1.0,
@@ -77,7 +78,7 @@ def update(
     score, label, field, weight, score_type, negatives_kept, resolution : of logs, as in `mcnet.scan`.
     time, every : of logs: the column of moments and the length of a period, such as "1h".
     period : instead of `time`: the one period of all rows; for saved sketches, too.
-    source, age, replace : as in `Journal.add_files`.
+    source, age, counted, replace : as in `Journal.add_files`.
     until : learn no period after this one, such as one that has not ended yet.
     delay : after how many further periods the labels of a period are known, or how long that takes ("2h").
     method : the calibrator of the tracker.
@@ -113,6 +114,7 @@ def update(
         None if period is None else period_text(period),
         source,
         age,
+        counted,
         replace,
     )
     paths = files_to_add(logs, reads)

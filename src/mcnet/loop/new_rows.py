@@ -16,6 +16,7 @@ from mcnet.loop.folder import LoopFolder
 from mcnet.sketch.read import are_sketches, sketch_files
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.journal_additions import Added
+from mcnet.tracking.journal_ages import check_recount
 from mcnet.tracking.journal_entries import counted_entries
 
 __all__ = ["NewRows", "Reading", "add_one_period", "add_rows", "files_to_add"]
@@ -44,12 +45,13 @@ class Reading:
     period: str | None
     source: str | None
     age: float | None
+    counted: Any
     replace: bool
 
     @property
     def digest(self) -> str:
         """A digest of everything that says what becomes of a file."""
-        told = (sorted(self.columns.items()), self.time, self.every, self.period, self.age)
+        told = (sorted(self.columns.items()), self.time, self.every, self.period, self.age, self.counted)
         return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
 
@@ -69,6 +71,11 @@ def files_to_add(logs: Any, reading: Reading) -> list[Location]:
         for name in ("score", "label"):
             if reading.columns[name] is None:
                 raise InputError(f"{named[0]} is a log: name its column of {name}s")
+    check_recount(reading.source, reading.age, reading.counted)
+    if reading.counted is not None and reading.time is None:
+        raise InputError(
+            "counted gives the age of each period of a column of time; give the age of one period with age"
+        )
     paths = expand_paths(named)
     if reading.source is not None and len(paths) > 1:
         raise InputError(f"source names one file, but {len(paths)} were given; leave it out, or add one at a time")
@@ -111,16 +118,12 @@ def add_one_period(
     progress: Any,
 ) -> Added:
     """Add logs or saved sketches, all rows of which lie in one period; each file is a source."""
-    periods: list[str] = []
-    known: list[str] = []
-    rows = 0
+    check_recount(told["source"], told["age"])
+    changes = []
     for path in paths:
         made = sketch_files([path], **columns, progress=progress)
-        added = journal.add(made, period, **{**told, "source": told["source"] or fspath(path)})
-        periods += added.periods
-        known += added.known
-        rows += added.rows
-    return Added(tuple(dict.fromkeys(periods)), rows, tuple(dict.fromkeys(known)))
+        changes.append(journal.add(made, period, **{**told, "source": told["source"] or fspath(path)}))
+    return Added.of_files(changes)
 
 
 def _add(journal: Journal, path: Location, reading: Reading, progress: Callable[[int], Any] | None) -> Added:
@@ -128,6 +131,7 @@ def _add(journal: Journal, path: Location, reading: Reading, progress: Callable[
     if reading.period is not None:
         return add_one_period(journal, [path], reading.period, reading.columns, told, progress)
     cut: dict[str, Any] = {"time": str(reading.time), "every": str(reading.every)}
+    told |= {"counted": reading.counted}
     return journal.add_files([path], **reading.columns, **cut, **told, progress=progress)
 
 

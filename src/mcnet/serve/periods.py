@@ -12,8 +12,8 @@ __all__ = ["Present", "named_period", "present"]
 _SLACK = timedelta(minutes=5)
 """By how much the clock of a client may be ahead."""
 
-_WRITTEN = {"mo": "%Y-%m", "y": "%Y"}
-"""How periods are written that do not begin with a day."""
+_WRITTEN = {"y": "%Y"}
+"""How periods are written that are not named by the day or the moment they begin."""
 
 
 @dataclass(frozen=True)

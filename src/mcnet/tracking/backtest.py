@@ -25,6 +25,8 @@ from mcnet.tracking.backtest_result import Backtest, backtest_of
 from mcnet.tracking.backtest_run import Plan, read_lines, run_plan
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.journal_files import is_journal
+from mcnet.tracking.journal_snapshot import JournalSnapshot
+from mcnet.tracking.merged_periods import warn_of_merged_periods
 from mcnet.tracking.period import delay_in_periods, period_text, periods_between
 
 if TYPE_CHECKING:
@@ -124,6 +126,8 @@ def backtest(
             past = Journal(home / "journal" if journal is None else journal)
             more = {"weight": weight, "score_type": score_type, "negatives_kept": negatives_kept}
             rows = _read(past, log, home, fields, {**reads, **more, "resolution": resolution}, reading)
+        past = JournalSnapshot(past)  # others may add to it meanwhile
+        warn_of_merged_periods(past)
         periods = past.periods
         if len(periods) < 2:
             raise InputError(

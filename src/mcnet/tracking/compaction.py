@@ -8,7 +8,8 @@ from typing import Any
 from mcnet.data.periods import cut_to_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal_entries import COMPACTED, Batch, Entry, counted_entries, counted_files, sketch_digest
-from mcnet.tracking.journal_files import commit_batch, file_name, remove_batch
+from mcnet.tracking.journal_files import commit_batch, file_name
+from mcnet.tracking.journal_readers import retire_batch
 from mcnet.tracking.period import period_text, periods_between, sorted_periods
 
 __all__ = ["compact"]
@@ -43,7 +44,7 @@ def compact(root: Path, batches: Sequence[Batch], before: Any, every: str | None
     counting = {place[0] for place in counted_entries([*batches, made])}
     for batch in batches:
         if batch.serial not in counting:
-            remove_batch(batch)
+            retire_batch(batch)
     return sum(len(group) for group in groups.values()) - len(groups)
 
 

@@ -15,6 +15,7 @@ from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.scan import scan_in_parts
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal_additions import Added, commit_parts, entry_of, remove_source
+from mcnet.tracking.journal_ages import age_when_counted, check_recount
 from mcnet.tracking.journal_entries import Batch, Entry, counted_entries, latest_entries
 from mcnet.tracking.journal_files import (
     batch_folders,
@@ -25,6 +26,7 @@ from mcnet.tracking.journal_files import (
     require_journal,
 )
 from mcnet.tracking.journal_parts import MOST_CELLS_IN_MEMORY, PeriodParts, period_parts
+from mcnet.tracking.journal_readers import ReaderLock
 from mcnet.tracking.journal_sketches import period_factors, period_sketches, weighted_sum
 from mcnet.tracking.period import period_text, periods_between, sorted_periods
 
@@ -85,7 +87,8 @@ class Journal:
         source : where the rows come from, such as the name of a log file; by default a digest of the rows, so that the
             same rows are never added twice.
         age : how many periods after the end of `period` its positives were counted, where positives arrive late;
-            None if they are complete. A count of a later age takes the place of earlier ones.
+            None if they are complete. A count of a later age takes the place of earlier ones of the same source, so
+            `source` is needed.
         replace : let these rows take the place of other rows that the same source gave for this period.
 
         Returns
@@ -96,6 +99,7 @@ class Journal:
             raise InputError(f"add was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
         if len(sketch) == 0:
             raise InputError("the sketch has no rows; at least one row is needed")
+        check_recount(source, age)
         return self._commit(lambda: [entry_of(sketch, period_text(period), source, age)], replace=replace)
 
     def add_parts(self, parts: Mapping[Any, Sketch], *, source: str, replace: bool = False) -> Added:
@@ -127,6 +131,7 @@ class Journal:
         weight: str | None = None,
         source: str | None = None,
         age: float | None = None,
+        counted: Any = None,
         replace: bool = False,
         score_type: ScoreType = "probability",
         negatives_kept: float = 1.0,
@@ -144,19 +149,19 @@ class Journal:
         time : the column of moments.
         every : the length of a period, such as "1h" or "1d".
         source : what to call the source; by default the path of each file as it was given.
-        age, replace : as in `add`.
+        age, replace : as in `add`; the age is that of every period.
+        counted : the moment at which the positives were counted, from which the age of each period follows.
 
         Returns
         -------
         Added : what changed, over all files.
         """
+        check_recount(source, age, counted)
         fields = [] if field is None else [field] if isinstance(field, str) else list(field)
         paths = expand_paths(files)
         if source is not None and len(paths) > 1:
             raise InputError(f"source names one file, but {len(paths)} were given; leave it out, or add one at a time")
-        periods: list[str] = []
-        known: list[str] = []
-        rows = 0
+        changes = []
         for path in paths:
             read = scan_in_parts(
                 [path],
@@ -174,11 +179,10 @@ class Journal:
             with period_parts(read, time) as parts:
                 if MISSING_LABEL in parts.cells:
                     raise InputError(f"{path} has rows without a moment in {time}; drop these rows, or give them one")
-                added = self._commit(partial(_described, parts, source or fspath(path), age), replace=replace)
-            periods += added.periods
-            known += added.known
-            rows += added.rows
-        return Added(tuple(sorted_periods(list(set(periods)))), rows, tuple(sorted_periods(list(set(known)))))
+                ages = age if counted is None else partial(age_when_counted, every=every, counted=counted)
+                described = partial(_described, parts, source or fspath(path), ages)
+                changes.append(self._commit(described, replace=replace))
+        return Added.of_files(changes)
 
     def _commit(self, parts: Callable[[], Iterable[tuple[Entry, Sketch]]], *, replace: bool) -> Added:
         require_journal(self.path, create=True)
@@ -253,7 +257,9 @@ class Journal:
         ------
         tuple[str, Sketch] : the period and its rows.
         """
-        yield from period_sketches(self.batches(), since, until, self.arrival() if corrected else None)
+        require_journal(self.path, create=False)
+        with ReaderLock(self.path):
+            yield from period_sketches(self.batches(), since, until, self.arrival() if corrected else None)
 
     def sketch(
         self,
@@ -277,19 +283,25 @@ class Journal:
         -------
         Sketch : the rows of all these periods.
         """
-        chosen = periods_between(self.periods, since, until)
+        from mcnet.tracking.journal_snapshot import JournalSnapshot
+
+        past = JournalSnapshot(self)
+        periods = past.periods
+        chosen = periods_between(periods, since, until)
         if not chosen:
-            known = f"{self.periods[0]} to {self.periods[-1]}" if self.periods else "none at all"
+            known = f"{periods[0]} to {periods[-1]}" if periods else "none at all"
             raise InputError(f"the journal {self.path} has no period in this range; it has {known}")
-        factors = period_factors(chosen, half_life, weights or {})
-        return weighted_sum(self.sketches(chosen[0], chosen[-1], corrected=corrected), factors)
+        factors = period_factors(chosen, half_life, weights or {}, periods)
+        return weighted_sum(past.sketches(chosen[0], chosen[-1], corrected=corrected), factors)
 
     def batches(self) -> list[Batch]:
         """Return the committed batches, oldest first."""
-        # Batches never change, so each is read once.
-        found = {folder: self._read.get(folder) or read_batch(folder) for folder in batch_folders(self.path)}
-        self._read = {folder: batch for folder, batch in found.items() if batch is not None}
-        return list(self._read.values())
+        # Batches never change, so each is read once. A listing during which one vanished may lack what replaced it.
+        folders: list[Path] = []
+        while folders != (folders := batch_folders(self.path)):
+            found = {folder: self._read.get(folder) or read_batch(folder) for folder in folders}
+            self._read = {folder: batch for folder, batch in found.items() if batch is not None}
+        return list(self._read.values()) if folders else []
 
     # -- upkeep ---------------------------------------------------------------------------------------------------
 
@@ -326,5 +338,9 @@ class Journal:
         return journal_problems(self.path)
 
 
-def _described(parts: PeriodParts, source: str, age: float | None) -> Iterator[tuple[Entry, Sketch]]:
-    return (entry_of(sketch, period_text(text), source, age) for text, sketch in parts.sketches())
+def _described(
+    parts: PeriodParts, source: str, age: Callable[[str], float] | float | None
+) -> Iterator[tuple[Entry, Sketch]]:
+    for text, sketch in parts.sketches():
+        period = period_text(text)
+        yield entry_of(sketch, period, source, age(period) if callable(age) else age)

@@ -1,15 +1,17 @@
 """Add to a journal and remove from it: which rows are new, known, replaced or refused."""
 
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from mcnet.errors import InputError
+from mcnet.errors import CalibrationWarning, InputError
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal_entries import COMPACTED, Batch, Entry, counted_entries, entry_key, sketch_digest
-from mcnet.tracking.journal_files import commit_batch, file_name, remove_batch
+from mcnet.tracking.journal_files import commit_batch, file_name
+from mcnet.tracking.journal_readers import retire_batch
 from mcnet.tracking.period import sorted_periods
 
 __all__ = ["Added", "OtherRowsError", "commit_parts", "entry_of", "remove_source"]
@@ -26,6 +28,27 @@ class Added:
     periods: tuple[str, ...]
     rows: int
     known: tuple[str, ...] = ()
+    copies: tuple[tuple[str, str, str], ...] = ()
+    """(source, other source, period) of rows that another source had given for the same period; both count."""
+
+    @staticmethod
+    def of_files(changes: Sequence["Added"]) -> "Added":
+        """Return what several files have changed; warn of rows that are in the journal under another name."""
+        periods, known = (
+            tuple(sorted_periods(list({period for change in changes for period in getattr(change, name)})))
+            for name in ("periods", "known")
+        )
+        copies = tuple(copy for change in changes for copy in change.copies)
+        if copies:
+            source, other, period = copies[0]
+            more = f" (and so for {len(copies) - 1:,} more periods or files)" if len(copies) > 1 else ""
+            warnings.warn(
+                f"{source} gave the same rows for {period} as {other} did before{more}, and they count twice now; if "
+                f"it is one file under two names, take one out: Journal.remove({source!r}) or `mcnet journal remove`",
+                CalibrationWarning,
+                stacklevel=3,
+            )
+        return Added(periods, sum(change.rows for change in changes), known, copies)
 
 
 def entry_of(sketch: Sketch, period: str, source: str | None, age: float | None) -> tuple[Entry, Sketch]:
@@ -67,6 +90,8 @@ def commit_parts(
     sorted_periods(list({entry.period for entry in given} | {entry.period for entry in there.values()}))
     fresh: list[Entry] = []
     known: list[str] = []
+    rows_of = {(period, digest): source for source, period, digest in _given(there.values(), batches)}
+    copies: list[tuple[str, str, str]] = []
     for entry in given:
         key = entry_key(entry)
         before = there[key].digest if key in there else merged.get(key)
@@ -84,11 +109,21 @@ def commit_parts(
                 "replace=True (--replace) to put these in their place, or give late rows a source of their own"
             )
         fresh.append(entry)
+        other = rows_of.get((entry.period, entry.digest), entry.source)
+        if other != entry.source:
+            copies.append((entry.source, other, entry.period))
     if fresh:
         new = set(fresh)
         written = ((entry, sketch) for entry, sketch in parts() if entry in new)
         commit_batch(root, 1 + max((batch.serial for batch in batches), default=0), written)
-    return Added(tuple(entry.period for entry in fresh), sum(entry.rows for entry in fresh), tuple(known))
+    rows = sum(entry.rows for entry in fresh)
+    return Added(tuple(entry.period for entry in fresh), rows, tuple(known), tuple(copies))
+
+
+def _given(there: Iterable[Entry], batches: Sequence[Batch]) -> Iterator[tuple[str, str, str]]:
+    """Yield (source, period, digest) of everything that counts, also of what was compacted."""
+    yield from ((entry.source, entry.period, entry.digest) for entry in there if entry.source != COMPACTED)
+    yield from ((source, period, digest) for b in batches for source, period, digest, _ in b.includes)
 
 
 def _check_alike(sketch: Sketch, batches: Sequence[Batch]) -> None:
@@ -106,6 +141,15 @@ def _check_alike(sketch: Sketch, batches: Sequence[Batch]) -> None:
 
 def remove_source(root: Path, batches: Sequence[Batch], source: str, wanted: str | None) -> int:
     """Remove what a source gave for a period (None: for all) and return how many rows; the caller has the lock."""
+    merged = sorted_periods(
+        list({when for b in batches for name, when, *_ in b.includes if name == source and wanted in (None, when)})
+    )
+    if merged:
+        which = merged[0] if len(merged) == 1 else f"{len(merged):,} periods, {merged[0]} to {merged[-1]},"
+        raise InputError(
+            f"what {source} gave for {which} is compacted and cannot be taken out any more; nothing was removed: name "
+            "one period that is not compacted, or build the journal anew"
+        )
     removed = 0
     counted = set(counted_entries(batches))
     for batch in batches:
@@ -118,9 +162,7 @@ def remove_source(root: Path, batches: Sequence[Batch], source: str, wanted: str
             # The new batch takes the serial of the old one, which is removed next; were both to stay, equal
             # entries count once.
             commit_batch(root, batch.serial, ((e, Sketch.load(batch.folder / e.file)) for e in kept))
-        remove_batch(batch)
-    if any(source == name and wanted in (None, when) for b in batches for name, when, *_ in b.includes):
-        raise InputError(f"what {source} gave is compacted and cannot be taken out any more")
+        retire_batch(batch)
     if removed == 0:
         raise InputError(f"the journal has nothing from {source!r}; `mcnet journal list` names its sources")
     return removed

@@ -22,6 +22,7 @@ from mcnet._shared.json_files import checksum
 from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal_entries import Batch, Entry, sketch_digest
+from mcnet.tracking.journal_readers import ReaderLock, delete_retired, load_sketch_of_batch
 
 __all__ = [
     "Batch",
@@ -33,7 +34,6 @@ __all__ = [
     "journal_problems",
     "locked",
     "read_batch",
-    "remove_batch",
     "remove_leftovers",
     "require_journal",
 ]
@@ -123,18 +123,9 @@ def read_batch(folder: Path) -> Batch | None:
     return Batch(folder, int(folder.name.split("-")[0]), entries, includes)
 
 
-def remove_batch(batch: Batch) -> None:
-    """Take a batch out of the journal by one rename, then delete its files."""
-    removed = batch.folder.with_name(f"{_HIDDEN}{os.getpid()}-removed-{uuid.uuid4().hex[:8]}")
-    try:
-        batch.folder.rename(removed)
-    except FileNotFoundError:
-        return
-    shutil.rmtree(removed, ignore_errors=True)
-
-
 def remove_leftovers(root: Path) -> None:
-    """Delete what writers that were killed have left behind."""
+    """Delete what writers that were killed have left behind, and what nobody reads any more."""
+    delete_retired(root)
     for path in root.glob(f"{_HIDDEN}*"):
         owner = path.name.removeprefix(_HIDDEN).split("-")[0]
         if owner.isdigit() and not _alive(int(owner)):
@@ -184,16 +175,24 @@ def require_journal(root: Path, *, create: bool) -> None:
 def journal_problems(root: Path) -> list[str]:
     """Read every file of a journal and return what is wrong, in sentences."""
     problems = []
-    for folder in batch_folders(root):
-        try:
-            batch = read_batch(folder)
-        except FileFormatError as error:
-            problems.append(str(error))
-            continue
-        for entry in batch.entries if batch is not None else ():
+    with ReaderLock(root):
+        for folder in batch_folders(root):
             try:
-                if sketch_digest(Sketch.load(folder / entry.file)) != entry.digest:
-                    problems.append(f"{folder / entry.file} holds other rows than were added; add {entry.source} anew")
-            except McnetError as error:
+                batch = read_batch(folder)
+            except FileFormatError as error:
                 problems.append(str(error))
+                continue
+            problems += _batch_problems(batch) if batch is not None else []
+    return problems
+
+
+def _batch_problems(batch: Batch) -> list[str]:
+    problems = []
+    for entry in batch.entries:
+        path = batch.folder / entry.file
+        try:
+            if sketch_digest(load_sketch_of_batch(path)) != entry.digest:
+                problems.append(f"{path} holds other rows than were added; add {entry.source} anew")
+        except McnetError as error:
+            problems.append(str(error))
     return problems

@@ -1,7 +1,7 @@
 """Read a journal: the sketch of each period, and the weighted sum of many."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from mcnet.errors import InputError
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal_entries import Batch, counted_files
+from mcnet.tracking.journal_readers import load_sketch_of_batch
 from mcnet.tracking.period import elapsed_periods, period_text, periods_between, sorted_periods
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def period_sketches(
     for path, entry in counted_files(batches).items():
         files[entry.period].append((path, entry.age))
     for period in periods_between(sorted_periods(list(files)), since, until):
-        parts = [Sketch.load(path) for path, _ in files[period]]
+        parts = [load_sketch_of_batch(path) for path, _ in files[period]]
         if arrival is not None:
             from mcnet.tracking.arrival import corrected_sketch
 
@@ -35,13 +36,27 @@ def period_sketches(
         yield period, Sketch.merged(parts)
 
 
-def period_factors(periods: Sequence[str], half_life: float | None, weights: Mapping[Any, float]) -> dict[str, float]:
-    """Return by how much the rows of each period count: the weight given, decayed from the last period backwards."""
+def period_factors(
+    periods: Sequence[str], half_life: float | None, weights: Mapping[Any, float], known: Collection[str]
+) -> dict[str, float]:
+    """Return by how much the rows of each period count: the weight given, decayed from the last period backwards.
+
+    Weights of periods that are not among `known` are refused.
+    """
     if half_life is not None and not (isinstance(half_life, int | float | np.number) and half_life > 0.0):
         raise InputError(f"half_life is {half_life!r}; it is a number of periods above 0")
-    given = {period_text(period): float(factor) for period, factor in weights.items()}
+    given = {period_text(period): _factor(period, factor) for period, factor in weights.items()}
+    unknown = [period for period in given if period not in known]
+    if unknown:
+        raise InputError(f"weights has the period {unknown[0]}, of which the journal has no rows; leave it out")
     decay = np.ones(len(periods)) if half_life is None else 0.5 ** (elapsed_periods(periods) / half_life)
     return {period: given.get(period, 1.0) * float(factor) for period, factor in zip(periods, decay, strict=True)}
+
+
+def _factor(period: Any, factor: Any) -> float:
+    if isinstance(factor, bool) or not isinstance(factor, int | float | np.number) or not 0.0 <= factor < np.inf:
+        raise InputError(f"the weight of {period} is {factor!r}; it is a number, 0 or more")
+    return float(factor)
 
 
 def weighted_sum(sketches: Iterable[tuple[str, Sketch]], factors: Mapping[str, float]) -> Sketch:

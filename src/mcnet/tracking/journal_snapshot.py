@@ -2,6 +2,8 @@
 
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.journal_entries import Batch
+from mcnet.tracking.journal_files import require_journal
+from mcnet.tracking.journal_readers import ReaderLock
 
 __all__ = ["JournalSnapshot"]
 
@@ -10,9 +12,11 @@ class JournalSnapshot(Journal):
     """The rows that a journal has now: those added later are not seen, so that several readings agree."""
 
     def __init__(self, journal: Journal) -> None:
-        """List what is there; batches never change, so their files are read when they are needed."""
+        """List what is there; batches never change, so their files are read when they are needed, and kept so long."""
         super().__init__(journal.path)
-        self._batches = journal.batches() if journal.path.is_dir() else []
+        require_journal(self.path, create=False)
+        self._lock = ReaderLock(self.path)
+        self._batches = journal.batches()
 
     def batches(self) -> list[Batch]:
         """Return the batches of that moment, oldest first."""

@@ -9,6 +9,7 @@ from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.arrival import ArrivalCurve, corrected_sketch
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.journal_entries import Entry, counted_entries
+from mcnet.tracking.journal_readers import load_sketch_of_batch
 
 __all__ = ["KnownCounts"]
 
@@ -72,5 +73,5 @@ class KnownCounts:
         if not latest:
             return None
         return Sketch.merged(
-            [corrected_sketch(Sketch.load(count.path), count.entry.age, arrival) for count in latest.values()]
+            [corrected_sketch(load_sketch_of_batch(c.path), c.entry.age, arrival) for c in latest.values()]
         )

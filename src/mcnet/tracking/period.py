@@ -22,20 +22,24 @@ __all__ = [
 ]
 
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d)(?::?(\d\d))?(?::?(\d\d)(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
+_MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)")
+_MONTH_SECONDS = duration_seconds("1y") / 12
+_SHORTEST_MONTH = duration_seconds("28d")
 
 
 def period_text(period: Any) -> str:
     """Return the canonical text of a period: equal periods have equal texts, whatever their type.
 
     A moment is written as short as it can be (`2026-11-16`, `2026-11-16T13:00`), so that texts sort as the moments do.
-    A moment with a time zone is converted to UTC. A whole number is written in digits, any other label as it is.
+    A moment with a time zone is converted to UTC, one without is taken as it is; a month is its first day. A whole
+    number is written in digits, any other label as it is.
 
     >>> from datetime import date, datetime
     >>> period_text(datetime(2026, 11, 16, 13)), period_text("2026-11-16T13"), period_text(date(2026, 11, 16))
     ('2026-11-16T13:00', '2026-11-16T13:00', '2026-11-16')
-    >>> period_text(7), period_text("week 07")
-    ('7', 'week 07')
+    >>> period_text(7), period_text("week 07"), period_text("2026-11")
+    ('7', 'week 07', '2026-11-01')
     """
     if isinstance(period, np.generic):
         period = period.item() if period.dtype.kind != "M" else period.astype("datetime64[us]").item()
@@ -49,7 +53,7 @@ def period_text(period: Any) -> str:
         raise InputError(
             f"the period is {period!r}; it is a moment, a date, a whole number, or a printable label that sorts"
         )
-    match = _MOMENT.fullmatch(period)
+    match = _MOMENT.fullmatch(f"{period}-01" if _MONTH.fullmatch(period) else period)
     if match is None:
         return str(int(period)) if _NUMBER.fullmatch(period) else period
     day, hour, minute, second, zone = match.groups()
@@ -155,13 +159,29 @@ def delay_in_periods(delay: int | str, periods: Sequence[str], every: str | None
     (2, 2, 2)
     """
     if isinstance(delay, str) and not delay.isdecimal():
+        try:
+            late = duration_seconds(delay)
+        except InputError:
+            raise _no_delay(delay) from None
         length = period_seconds(periods) if every is None or every.isdecimal() else duration_seconds(every)
         if length is None:
-            raise InputError(f"delay is {delay!r}, but the periods are no moments; give a number of periods")
-        return int(np.ceil(duration_seconds(delay) / length - 1e-9))
+            raise InputError(
+                f"delay is {delay!r}, but the periods are no moments, such as {periods[0]!r}; give a number of periods"
+                if periods
+                else f"delay is {delay!r}, and no periods are there yet to tell how many that is; give a number of them"
+            )
+        if delay.endswith(("mo", "y")) and length >= _SHORTEST_MONTH:  # both by the calendar
+            late, length = round(late / _MONTH_SECONDS), max(1, round(length / _MONTH_SECONDS))
+        return int(np.ceil(late / length - 1e-9))
     if isinstance(delay, bool) or not isinstance(delay, int | np.integer | str) or int(delay) < 0:
-        raise InputError(f"delay is {delay!r}; it is a whole number of periods, or how long it is, such as 2d")
+        raise _no_delay(delay)
     return int(delay)
+
+
+def _no_delay(delay: Any) -> InputError:
+    return InputError(
+        f"delay is {delay!r}; it is a whole number of periods, 0 or more, or how long it is, such as 36h, 2d or 1mo"
+    )
 
 
 def periods_between(periods: Sequence[str], since: Any, until: Any) -> list[str]:

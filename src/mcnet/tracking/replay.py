@@ -2,11 +2,14 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from mcnet.errors import InputError
 from mcnet.tracking.journal import Journal
+from mcnet.tracking.journal_snapshot import JournalSnapshot
 from mcnet.tracking.learner import Learner
-from mcnet.tracking.period import sorted_periods
+from mcnet.tracking.merged_periods import warn_of_merged_periods
+from mcnet.tracking.period import periods_between, sorted_periods
 
 __all__ = ["follow_journal", "past_digests"]
 
@@ -15,21 +18,43 @@ def follow_journal(journal: Journal, learner: Learner, afresh: Callable[[], Lear
     """Return a learner that knows every period of a journal, as if they had been learnt in their order.
 
     What was learnt so far is known by a digest that each period continues, so that it is found out whether the periods
-    learnt are still the same ones in the journal. If so, only those after them are read; otherwise all are.
+    learnt are still the same ones in the journal. If so, only those after them are read; otherwise all are, unless the
+    journal lacks periods that were learnt: these would be forgotten.
     """
+    journal = JournalSnapshot(journal)  # others may add to it meanwhile
+    warn_of_merged_periods(journal, stacklevel=3)
     digests = past_digests(journal)
     periods = list(digests)
     known = 0
     if learner.journal_digest is not None and learner.clock.last in digests:
         place = periods.index(learner.clock.last)
         known = place + 1 if digests[learner.clock.last] == learner.journal_digest else 0
-    if known == 0 and learner.clock.ticks:
+    if known == 0 and learner.learnt:
+        _refuse_to_forget(learner, journal, periods)
         learner = afresh()
     for period, sketch in journal.sketches(since=periods[known]) if known < len(periods) else ():
         learner.clock.check(period)
         learner.learn(sketch, period)
         learner.journal_digest = digests[period]
     return learner
+
+
+def _refuse_to_forget(learner: Learner, journal: Journal, periods: Sequence[str]) -> None:
+    """Refuse a journal that has fewer periods until the last one learnt than were learnt."""
+    last = learner.clock.last
+    anew = "to start anew from this journal alone, make a tracker with Tracker.from_journal(journal)"
+    if last is None:
+        raise InputError(
+            f"this tracker has learnt {learner.learnt:,} periods without names, so they cannot be found in the journal "
+            f"{journal.path}; {anew}"
+        )
+    there = len(periods_between(periods, None, last)) if periods else 0
+    if there < learner.learnt:
+        raise InputError(
+            f"this tracker has learnt {learner.learnt:,} periods until {last}, but the journal {journal.path} has "
+            f"{there:,} until then: following it would forget the others; is it the right journal? If periods were "
+            f"removed from it or merged: {anew}"
+        )
 
 
 def past_digests(journal: Journal) -> dict[str, str]:
