@@ -166,3 +166,20 @@ def test_columns_of_the_configuration_file_hold_for_journals(mcnet, folder, time
     done = mcnet("journal", "add", folder, timed)
     assert done.code == 0, done.err
     assert Journal(folder).periods == ["2026-11-15", "2026-11-16"]
+
+
+def test_an_age_needs_a_source(mcnet, words, folder, tmp_path):
+    update = ("update", *words[2:], "--registry", tmp_path / "registry")
+    for command in (words, update):
+        for when in (("--age", 1), ("--counted", "2026-11-17")):
+            done = mcnet(*command, *when)
+            assert (done.code, "was given without a source" in done.err) == (2, True), done.err
+    assert not folder.exists()
+
+
+def test_the_moment_of_counting_gives_each_period_its_age(mcnet, words, folder, log, columns):
+    done = mcnet(*words, "--source", "orders", "--counted", "2026-11-16T04:30")
+    assert done.code == 0, done.err
+    assert Journal(folder).table()["age"].to_list() == [7.5, 6.5, 5.5, 4.5, 3.5, 2.5, 1.5, 0.5]
+    one = ("journal", "add", folder, log, *columns, "--period", "7", "--source", "orders")
+    assert "give the age of one period with --age" in mcnet(*one, "--counted", "2026-11-17").err

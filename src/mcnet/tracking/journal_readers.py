@@ -8,6 +8,7 @@ files under the new name.
 import os
 import shutil
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,9 @@ class ReaderLock:
                 file = os.open(root / _READERS, flags, 0o666)
             except OSError:
                 continue
-            fcntl.flock(file, fcntl.LOCK_SH)
             self.close = weakref.finalize(self, os.close, file)
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_SH)
             return
 
     def __enter__(self) -> "ReaderLock":
