@@ -363,7 +363,7 @@ def test_full_metrics_are_computed_only_for_what_is_reported(monkeypatch, with_f
     assert evaluated == []
     assert found.chosen.evaluation.log_loss == pytest.approx(found.chosen.log_loss, rel=1e-12)
     assert len(evaluated) == 1
-    assert "its floor is what noise alone gives" in str(found)
+    assert "The floor is the F-RCE of noise alone" in str(found)
     assert len(evaluated) == 3
 
 

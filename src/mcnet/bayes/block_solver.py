@@ -179,7 +179,9 @@ class Arrow:
                 blocks[:, diagonal, diagonal] += ridge * blocks[:, diagonal, diagonal].max(axis=1, keepdims=True)
             np.linalg.cholesky(blocks)  # raises LinAlgError unless every block is positive definite
             inverse = np.asarray(np.linalg.inv(blocks), dtype=np.float64)
-            pulled = share * (inverse @ cross)
+            pulled = inverse @ cross
+            if share != 1.0:
+                pulled *= share
             schur -= pulled.reshape(-1, schur.shape[0]).T @ cross.reshape(-1, schur.shape[0])
             self.inverse.append(inverse)
             self.coupling.append(pulled)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -20,7 +20,7 @@ __all__ = ["Table", "log_slopes_beyond", "make_table", "merged_cells"]
 # or flat by then, and farther out exponentials lose their digits. Only very large weights reach it.
 STEEPEST_LOG_SLOPE = 8.0
 # Numbers in the largest temporary array of one chunk of contexts: few enough to stay in the cache.
-CHUNK = 24_000
+CHUNK = 96_000
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,26 @@ class Table:
     positives: FloatArray
     place: FloatArray
 
-    def calibrated(self, offset: FloatArray, slopes: FloatArray) -> FloatArray:
-        """F, the calibrated logit of every cell."""
-        return offset[:, None] + slopes @ self.panels.crossed.T + self.place * slopes
+    _asked: list[FloatArray] = field(default_factory=list, repr=False, compare=False)
+    """Offsets and log-slopes that were asked for last, then their slopes and calibrated logits."""
+    _memory: list[FloatArray] = field(default_factory=list, repr=False, compare=False)
+
+    def calibrated(self, offset: FloatArray, log_slopes: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the slope and F, the calibrated logit, of every cell.
+
+        A step of a search asks for loss, gradient and curvature at the same contexts, so the last answer is kept.
+        """
+        if not (self._asked and self._asked[0] is offset and self._asked[1] is log_slopes):
+            with np.errstate(over="ignore", invalid="ignore"):
+                slopes = np.exp(log_slopes)
+                logits = offset[:, None] + slopes @ self.panels.crossed.T + self.place * slopes
+            self._asked[:] = offset, log_slopes, slopes, logits
+        return self._asked[2], self._asked[3]
 
     def loss(self, offset: FloatArray, log_slopes: FloatArray) -> float:
         """Return minus the log-likelihood (a sum over rows, not a mean)."""
+        _, logits = self.calibrated(offset, log_slopes)
         with np.errstate(over="ignore", invalid="ignore"):
-            logits = self.calibrated(offset, np.exp(log_slopes))
             # log(1 + exp(logit)), which NumPy's own logaddexp takes thrice the time for
             one_more = np.maximum(logits, 0.0) + np.log1p(np.exp(-np.abs(logits)))
             value = float(np.vdot(self.weight, one_more) - np.vdot(self.positives, logits))
@@ -71,7 +83,7 @@ class Table:
 
     def expected(self, offset: FloatArray, log_slopes: FloatArray) -> float:
         """Return the positives that all cells together are expected to have."""
-        return float(np.sum(self.weight * expit(self.calibrated(offset, np.exp(log_slopes)))))
+        return float(np.sum(self.weight * expit(self.calibrated(offset, log_slopes)[1])))
 
     def reach(self, rows: FloatArray, place: FloatArray) -> FloatArray:
         """Σ_g rows[..., g] · ∂F[..., g] / ∂slope[..., h]: what lies beyond a panel crosses it whole."""
@@ -82,13 +94,19 @@ class Table:
 
     def gradient(self, offset: FloatArray, log_slopes: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return derivatives of the loss: `[contexts]` by the offset and `[contexts, panels]` by the log-slopes."""
-        slopes = np.exp(log_slopes)
-        residual = self.weight * expit(self.calibrated(offset, slopes)) - self.positives
+        slopes, logits = self.calibrated(offset, log_slopes)
+        residual = self.weight * expit(logits) - self.positives
         by_slope = slopes * self.reach(residual, self.place)
         beyond = log_slopes_beyond(self.panels, log_slopes)
         if beyond is not None:
             by_slope += self._stiffness[:, None] * beyond
         return residual.sum(axis=1), by_slope
+
+    def _scratch(self, contexts: int, width: int) -> FloatArray:
+        """Return memory for `information`, the same at every call: new pages would cost as much as the products."""
+        if not self._memory or self._memory[0].shape[1:3] != (contexts, width):
+            self._memory[:] = [np.empty((3, contexts, width, self.panels.count))]
+        return self._memory[0]
 
     def information(
         self, offset: FloatArray, log_slopes: FloatArray, lift: FloatArray, along: FloatArray, *, observed: bool = False
@@ -108,46 +126,48 @@ class Table:
         width = along.shape[1]
         total = np.zeros((panels + 1, panels + 1))
         cross = np.empty((contexts, width, lift.shape[1]))
-        farther = _farther(self.panels)
-        lengths, crossed = self.panels.lengths, self.panels.crossed
+        lengths, farther = self.panels.lengths, _farther(self.panels)
         index = np.arange(1, panels + 1)
-        size = max(1, CHUNK // (panels * max(width, 1)))
-        lifted, bends = (lift @ along)[0], np.ascontiguousarray((lift @ along)[1:].T)
+        moves = lift @ along
+        lifted, bends = moves[0], np.ascontiguousarray(moves[1:].T)
+        # What the panels nearer to the origin, and those farther away, add for each direction and panel.
+        from_near = ((moves[1:] * lengths[:, None])[:, :, None] * farther[:, None, :]).reshape(panels, -1)
+        from_far = (moves[1:, :, None] * farther.T[:, None, :]).reshape(panels, -1)
         raised = np.flatnonzero(lifted)
+        levels = np.array_equal(lift[2:-1, 1:], np.eye(panels - 2))
         beyond = log_slopes_beyond(self.panels, log_slopes)
+        all_slopes, logits = self.calibrated(offset, log_slopes)
+        size = min(contexts, max(1, CHUNK // (panels * max(width, 1))))
+        kept = self._scratch(size, width)
         for start in range(0, contexts, size):
             chunk = slice(start, start + size)
-            slopes, place = np.exp(log_slopes[chunk]), self.place[chunk]
-            chance = expit(offset[chunk, None] + slopes @ crossed.T + place * slopes)
-            rows = self.weight[chunk] * chance * (1.0 - chance)
+            slopes, place, rows = all_slopes[chunk], self.place[chunk], self.weight[chunk]
+            chance = expit(logits[chunk])
+            residual = rows * chance - self.positives[chunk]
+            rows = rows * chance * (1.0 - chance)
             reach = self.reach(rows, place)
-            far = slopes * reach
+            near, far = slopes * lengths, slopes * reach
+            own = slopes * (near * (reach - place * rows) + slopes * place**2 * rows)
+            if observed:
+                own += slopes * self.reach(residual, place)
+            if beyond is not None:
+                own += self._stiffness[chunk, None] * (beyond[chunk] != 0.0)
             total[0, 0] += rows.sum()
             total[0, 1:] += far.sum(axis=0)
-            total[1:, 1:] += farther * ((slopes * lengths).T @ far)
-            whole = lengths * (reach - place * rows)
-            total[index, index] += np.sum(slopes**2 * (whole + place**2 * rows), axis=0)
+            total[1:, 1:] += farther * (near.T @ far)
+            total[index, index] += own.sum(axis=0)
 
-            moves = slopes[:, None, :] * bends
-            change = (moves.reshape(-1, panels) @ crossed.T).reshape(moves.shape)
-            moves *= place[:, None, :]
-            change += moves
-            change[:, raised] += lifted[raised, None]
-            change *= rows[:, None, :]
-            products = np.empty((len(slopes), width, panels + 1))
-            np.sum(change, axis=2, out=products[:, :, 0])
-            np.multiply(self.reach(change, place[:, None, :]), slopes[:, None, :], out=products[:, :, 1:])
-            if observed or beyond is not None:
-                bent = np.zeros_like(slopes)
-                if observed:
-                    residual = self.weight[chunk] * chance - self.positives[chunk]
-                    bent += slopes * self.reach(residual, place)
-                if beyond is not None:
-                    bent += self._stiffness[chunk, None] * (beyond[chunk] != 0.0)
-                total[index, index] += bent.sum(axis=0)
-                np.multiply(bent[:, None, :], bends, out=moves)
-                products[:, :, 1:] += moves
-            np.matmul(products.reshape(-1, panels + 1), lift, out=cross[chunk].reshape(-1, lift.shape[1]))
+            products, others, part = kept[:, : len(slopes)]
+            np.matmul(slopes, from_near, out=products.reshape(len(slopes), -1))
+            products[:, raised] += lifted[raised, None]
+            products *= far[:, None, :]
+            np.matmul(far, from_far, out=others.reshape(len(slopes), -1))
+            others *= near[:, None, :]
+            products += others
+            np.multiply(own[:, None, :], bends, out=part)
+            products += part
+            cross[chunk, :, 0] = far @ bends.T + rows.sum(axis=1)[:, None] * lifted
+            cross[chunk, :, 1:] = _shared_out(products, lift[1:, 1:]) if levels else products @ lift[1:, 1:]
         # Only panels farther out than their partner were summed.
         block = total[1:, 1:]
         block += (farther * block).T
@@ -161,6 +181,13 @@ def log_slopes_beyond(panels: Panels, log_slopes: FloatArray) -> FloatArray | No
     if max(float(away.max(initial=0.0)), -float(away.min(initial=0.0))) <= STEEPEST_LOG_SLOPE:
         return None
     return np.asarray(away - np.clip(away, -STEEPEST_LOG_SLOPE, STEEPEST_LOG_SLOPE))
+
+
+def _shared_out(products: FloatArray, basis: FloatArray) -> FloatArray:
+    """Return the product with a basis of one level per panel, which only shares out what the endless panels have."""
+    ends = products[:, :, [0, -1]]
+    inner = products[:, :, 1:-1]
+    return inner + ends @ basis[[0, -1]] if ends.any() else inner
 
 
 def _farther(panels: Panels) -> NDArray[np.bool_]:
