@@ -10,8 +10,7 @@ import pytest
 CONFTEST = Path(__file__).parent / "conftest.py"
 
 
-@pytest.mark.parametrize(("strict", "code"), [("0", 0), ("1", 1)])
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize(("workers", "strict", "code"), [("0", "0", 0), ("2", "1", 1)])
 def test_the_last_lines_name_what_was_left_out(tmp_path, strict, code, workers):
     (tmp_path / "conftest.py").write_text(CONFTEST.read_text())
     (tmp_path / "test_it.py").write_text(

@@ -39,9 +39,12 @@ def table(rows, kind):
     return (pd.DataFrame if kind == "pandas" else pl.DataFrame)({"country": country, **columns})
 
 
-@pytest.mark.parametrize("method", ["platt", "mcnet-bayes"])
-@pytest.mark.parametrize("inner", [LogisticRegression(), RidgeClassifier()], ids=["probabilities", "decisions"])
-def test_scikit_learns_own_checks_pass(method, inner):
+@pytest.mark.parametrize(
+    ("inner", "method"),
+    [(LogisticRegression(), "mcnet-bayes"), (RidgeClassifier(), "platt")],
+    ids=["probabilities", "decisions"],
+)
+def test_scikit_learns_own_checks_pass(inner, method):
     with warnings.catch_warnings():
         # The checks fit on rows of one score, and cast NaN to whole numbers themselves.
         warnings.simplefilter("ignore", CalibrationWarning)
