@@ -2,7 +2,7 @@
 
 - `app`: every command by its name. `run`: exit codes and errors in one line. `signals`: what ends a command.
 - Commands, one file each: `fit`, `apply`, `evaluate`, `compare`, `sketch` (and merge), `show`, `export`, `methods`,
-  `demo`, `journal`, `backtest`, `monitor`, `versions` (and diff), `update`, `serve`, `paper`.
+  `demo`, `journal`, `backtest`, `monitor` (and `monitor_state`), `versions` (and diff), `update`, `serve`, `paper`.
 - What commands share: `options`, `config` (`mcnet.toml`), `parameters`, `thresholds` (`--fail-if`).
 - Rows of a command: `sources` (logs, sketches, journals), `files` (reading and writing), `storage` (object stores,
   standard output), `over_time`, `unseen`.

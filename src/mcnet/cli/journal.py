@@ -194,6 +194,8 @@ def compact(
     """Merge the sources of old periods into one file per period.
 
     What was compacted is still known, so adding it again changes nothing; but it can no longer be replaced or removed.
+    With --every, hours become days, say, each of which is one period from then on; trackers, backtests and monitors
+    warn of a journal with both.
 
     \b
     Example:

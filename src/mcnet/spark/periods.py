@@ -27,8 +27,7 @@ _COUNTED = (1_000_000_000, 3_000_000_000)
 """Numbers in this range are seconds since 1970; a thousand times that, milliseconds. See `cut_to_periods`."""
 
 _MOMENT = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?$"
-_ZONE = r"^.{10}[T ].*(Z|[+-]\d\d:?\d\d)$"
-_QUARTERS = r"(Z|[+-]\d\d:?(00|15|30|45))$"
+_AHEAD = r"([+-](?!00:?00)\d\d:?\d\d)$"
 _NUMBERS = ("byte", "short", "integer", "long", "float", "double", "decimal")
 
 
@@ -118,19 +117,15 @@ def _cut_texts(texts: Column, step: Every) -> Column:
     """Cut texts that are moments: by what is written, or, with a time zone, so that the same UTC periods come of it."""
     if step.unit is None:
         return texts
-    # A quarter of an hour lies in one period of UTC in every zone that is whole quarters ahead; minutes do always.
-    minute = F.substring(texts, 15, 2).cast("int")
-    quarter = F.format_string("%02d", (minute - minute % 15).cast("int"))
-    zone = F.regexp_extract(texts, _ZONE, 1)
-    block = F.when(texts.rlike(_QUARTERS), quarter).otherwise(F.substring(texts, 15, 2))
-    zoned = F.concat(F.substring(texts, 1, 14), F.substring(texts, 15, 2) if step.unit == "m" else block, zone)
+    # Only a whole minute surely lies in one period of UTC, however far a zone is ahead of it.
+    minute = F.concat(F.substring(texts, 1, 16), F.regexp_extract(texts, _AHEAD, 1))
     if step.unit == "m":
         cut = F.substring(texts, 1, 16)
     elif step.unit == "h":
         cut = F.concat(F.substring(texts, 1, 13), F.lit(":00"))
     else:
         cut = F.substring(texts, 1, 10)
-    return F.when(texts.rlike(_MOMENT), F.when(texts.rlike(_ZONE), zoned).otherwise(cut)).otherwise(texts)
+    return F.when(~texts.rlike(_MOMENT), texts).when(texts.rlike(_AHEAD), minute).otherwise(cut)
 
 
 def _cut_numbers(moments: Column, kind: str, step: Every, every: str) -> Column:

@@ -314,7 +314,8 @@ class Journal:
         Parameters
         ----------
         before : compact periods earlier than this one; by default all but the last.
-        every : merge periods into longer ones as well, such as hours into days with "1d".
+        every : merge periods into longer ones as well, such as hours into days with "1d". Each is one period from then
+            on; trackers, backtests and monitors warn of a journal with both.
 
         Returns
         -------
