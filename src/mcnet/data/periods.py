@@ -203,4 +203,4 @@ def typed_moments(column: "pl.Series") -> "pl.Series":
         return moments
     minutes = zones.str.slice(1, 2).cast(pl.Int64) * 60 + zones.str.slice(-2).cast(pl.Int64)
     ahead = pl.select(pl.when(zones.str.starts_with("-")).then(-minutes).otherwise(minutes)).to_series().fill_null(0)
-    return (moments - pl.select(pl.duration(minutes=ahead)).to_series()).alias(column.name)
+    return (moments - (60_000_000 * ahead).cast(pl.Duration("us"))).alias(column.name)
