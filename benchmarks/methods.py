@@ -32,9 +32,10 @@ OWN_METHODS = {
     ("mcnet", "per-field"): True,
     ("mcnet", "neucalib"): False,
     ("mcnet", "adacalib"): True,
-    ("mcnet", "mcnet"): True,
+    ("mcnet", "MCNet-Field"): True,
+    ("mcnet", "MCNet-None"): False,
 }
-NETWORKS = {("mcnet", "adacalib"), ("mcnet", "mcnet")}
+NETWORKS = {("mcnet", "adacalib"), ("mcnet", "MCNet-Field"), ("mcnet", "MCNet-None")}
 
 
 def label(peer: str, method: str) -> str:
