@@ -3,7 +3,7 @@
 import numpy as np
 
 from benchmarks import data, report
-from benchmarks.methods import OWN_METHODS, PEER_METHODS, ranked
+from benchmarks.methods import NETWORKS, OWN_METHODS, PEER_METHODS, ranked
 from benchmarks.peers.calling import Job, recall, run
 from mcnet.metrics import kl_to_truth
 
@@ -35,9 +35,9 @@ TRUTHS = {
     (200, "usual"): "200 field values",
     (4, "bent"): "4 field values, strongly bent truths",
 }
-SLOW = {("mcnet", "mcnet"), ("mcnet", "adacalib")}
-# Peers that take minutes are not asked about the bent truths.
-PATIENT = {("mcgrad", "default"), ("mcgrad", "monotone"), ("probcal", "segmented spline")}
+SLOW = {("mcnet", "adacalib")}
+# What takes long is not asked about the bent truths.
+PATIENT = {("mcgrad", "default"), ("mcgrad", "monotone"), ("probcal", "segmented spline")} | NETWORKS
 
 
 def judge(job: Job) -> None:
