@@ -272,3 +272,23 @@ def test_a_damaged_version_of_the_past_does_not_stop_the_loop(add_days, registry
     (registry / "versions" / "000001" / "about.json").write_text("{")
     done = mcnet.update(add_days(6, 6), registry)
     assert (done.outcome, done.version) == ("published", "3")
+
+
+def test_a_model_of_fewer_periods_does_not_take_the_place_of_a_newer_one(add_days, registry):
+    journal = add_days(1, 6)
+    mcnet.update(journal, registry)
+    older = mcnet.update(journal, registry, until=day_name(5))
+    assert (older.outcome, older.version) == ("nothing new", "1")
+    assert f"fitted until {day_name(6)}, later than {day_name(5)}" in older.reason
+    forced = mcnet.update(journal, registry, until=day_name(5), force=True)
+    assert (forced.outcome, forced.version) == ("published", "2")
+
+
+def test_a_run_without_its_files_has_its_line(add_days, registry, tmp_path):
+    journal = add_days(1, 4)
+    mcnet.update(journal, registry)
+    with pytest.raises(InputError, match="nowhere"):
+        mcnet.update(
+            journal, registry, tmp_path / "nowhere.parquet", score="pctr", label="click", time="ts", every="1d"
+        )
+    assert last_run(registry)["outcome"] == "failed"

@@ -56,13 +56,13 @@ def run(command, home):
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, cwd=home)
 
 
-def test_the_line_of_cron_adds_the_hour_before(home):
+def test_the_line_of_cron_adds_what_is_new(home):
     minute, *_, command = block("crontab").strip().split(" ", 5)
     assert minute == "5"
     done = run(["sh", "-c", command.replace("\\%", "%").replace("/srv/ads", str(home))], home)
     assert (done.returncode, done.stderr) == (0, "")
     (told,) = LoopFolder(home / "registry").runs()
-    assert (told["outcome"], told["added"]["rows"]) == ("waiting", 1000)
+    assert (told["outcome"], told["added"]["rows"]) == ("published", 5000)
 
 
 def test_the_unit_of_systemd_publishes(home):

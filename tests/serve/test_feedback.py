@@ -12,6 +12,7 @@ from tests.serve.conftest import rows
 from tests.serve.running import TOKEN, running
 
 from mcnet.serve.feedback import Inbox
+from mcnet.serve.problem import Problem
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
 
@@ -85,6 +86,8 @@ def test_a_sketch_and_a_stream_are_feedback_too(shared, journal, tmp_path):
         ({"period": "x" * 100}, "shortly"),
         ({"field": None}, "needs country"),
         ({"field": {"land": ["NL"] * 50}}, "needs country"),
+        ({"field": {"country": ["NL"] * 50, "color": ["red"] * 50}}, "does not have color"),
+        ({"key": " "}, "key"),
         ({"label": [2.0] * 50}, "label"),
         ({"label": [0.0] * 49}, "length"),
         ({"score": [], "label": [], "field": {"country": []}}, "no rows"),
@@ -102,7 +105,7 @@ def test_feedback_that_cannot_be_used_changes_nothing(shared, journal, change, s
 
 
 def test_what_is_sent_again_in_the_next_period_counts_once(tmp_path, monkeypatch):
-    hours = iter(["2026-11-16T13:00", "2026-11-16T14:00", "2026-11-16T15:00"])
+    hours = iter(["2026-11-16T13:00", "2026-11-16T14:00"])
     monkeypatch.setattr("mcnet.serve.feedback.present", lambda _: SimpleNamespace(period=next(hours)))
     taken = Inbox(SimpleNamespace(journal=tmp_path / "journal", every="1h"), SimpleNamespace(add=lambda *_: None))
     score, label, country = rows(5, 40)
@@ -110,11 +113,19 @@ def test_what_is_sent_again_in_the_next_period_counts_once(tmp_path, monkeypatch
         name: Sketch.from_rows(score, label * one, field={"country": country}) for name, one in (("a", 1), ("b", 0))
     }
     monkeypatch.setattr(taken, "_check", lambda *_: None)
-    monkeypatch.setattr(taken, "_read", lambda request, _: (sent[request], {"key": "hourly"}))
-    first, again, other = (taken._take(request, None) for request in ("a", "a", "b"))
+    asked = {"key": "hourly"}
+    monkeypatch.setattr(taken, "_read", lambda request, _: (sent[request], dict(asked)))
+    first, again = (taken._take("a", None) for _ in range(2))
+    asked["period"] = "2026-11-16T09:00"
+    named = taken._take("a", None)
     assert (first["period"], first["known"]) == ("2026-11-16T13:00", False)
-    assert (again["period"], again["known"]) == ("2026-11-16T13:00", True)
-    assert (other["period"], other["known"]) == ("2026-11-16T14:00", False)
+    for found in (again, named):
+        assert (found["period"], found["known"]) == ("2026-11-16T13:00", True)
+    with pytest.raises(Problem) as refused:
+        taken._take("b", None)
+    assert refused.value.status == 409
+    asked["key"] = "another"
+    assert taken._take("b", None)["period"] == "2026-11-16T09:00"
     assert Journal(tmp_path / "journal").sketch().rows == 80
     taken.close()
 
@@ -177,3 +188,9 @@ def test_what_was_acknowledged_survives_a_kill_and_counts_once(registry, tmp_pat
     assert sum(entry.rows for entry in journal.entries()) == 10 * len(sources)
     assert journal.verify() == []
     assert TOKEN not in service.log_file.read_text()
+
+
+def test_a_body_of_another_type_is_not_read_as_json(shared, journal):
+    assert shared.change("/feedback", b"score,label", Content_Type="text/csv").status == 415
+    packed = shared.change("/feedback", b"\x1f\x8b\x08", Content_Encoding="gzip")
+    assert (packed.status, "gzip" in packed.document["detail"]) == (415, True)

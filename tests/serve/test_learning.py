@@ -2,6 +2,7 @@
 
 import queue
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -66,7 +67,7 @@ def test_the_job_runs_at_the_start_and_at_the_end_of_every_period(monkeypatch, t
 
     jobs = queue.Queue()
     monkeypatch.setattr("mcnet.serve.learning.present", quick)
-    monkeypatch.setattr(Learning, "_update", lambda self, until: jobs.put(int(until)))
+    monkeypatch.setattr(Learning, "_update", lambda self, until: jobs.put(int(until)) or True)
     learning = Learning(Settings(tmp_path, tmp_path, every="1m", learn=True, learn_after_seconds=0.0))
     learning.start()
     found = [jobs.get(timeout=60) for _ in range(4)]
@@ -89,6 +90,8 @@ def test_the_job_runs_at_the_start_and_at_the_end_of_every_period(monkeypatch, t
         ("2026-11-16T13", "1d", "lies in the period 2026-11-16"),
         ("2026-11-16T14", "1h", "has not begun: it is 2026-11-16T13:25 UTC"),
         ("2062-11-16", "1d", "has not begun"),
+        ("0001-01-01", "1d", "named by the moment they begin"),
+        ("1970-01-01", "1h", "named by the moment they begin"),
     ],
 )
 def test_the_period_of_feedback_is_one_of_the_service(period, every, said):
@@ -99,6 +102,29 @@ def test_the_period_of_feedback_is_one_of_the_service(period, every, said):
     assert said in found
 
 
+def test_an_update_that_fails_is_told_and_tried_again(registry, tmp_path, monkeypatch):
+    journal = Journal(tmp_path / "journal")
+    score, label, country = rows(1, 500)
+    journal.add(Sketch.from_rows(score, label, field={"country": country}), "2024-05-01", source="s")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mcnet.toml").write_text("not toml")
+    learning = Learning(Settings(registry.path, journal.path, every="1d", learn=True))
+    assert not learning._update("2024-05-01")
+    assert LoopFolder(registry.path).runs()[-1]["outcome"] == "failed"
+    assert "mcnet.toml" in LoopFolder(registry.path).runs()[-1]["reason"]
+    (tmp_path / "mcnet.toml").unlink()
+    assert learning._update("2024-05-01")
+    monkeypatch.setattr("mcnet.serve.learning._LONGEST_SLEEP_SECONDS", 0.01)
+    tried = []
+    monkeypatch.setattr(Learning, "_update", lambda self, until: (tried.append(until), len(tried) > 2)[1])
+    learning = Learning(Settings(registry.path, journal.path, every="1y", learn=True))
+    learning.start()
+    while len(tried) < 3:
+        time.sleep(0.01)
+    learning.stop()
+    assert len(tried) == 3
+
+
 def test_an_update_that_was_killed_is_told(registry, tmp_path, monkeypatch):
     journal = Journal(tmp_path / "journal")
     score, label, country = rows(1, 500)
@@ -107,7 +133,7 @@ def test_an_update_that_was_killed_is_told(registry, tmp_path, monkeypatch):
     (tmp_path / "python").write_text(f'#!/bin/sh\nexec {sys.executable} -c "{killed}"\n')
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    Learning(Settings(registry.path, journal.path, every="1d", learn=True))._update("2024-05-01")
+    assert not Learning(Settings(registry.path, journal.path, every="1d", learn=True))._update("2024-05-01")
     (run,) = LoopFolder(registry.path).runs()
     assert (run["outcome"], run["reason"]) == ("failed", "the update was ended by signal 9")
 

@@ -16,6 +16,7 @@ import pytest
 from mcnet.calibrators.platt import Platt
 from mcnet.errors import FileFormatError, InputError
 from mcnet.versions.registry import Registry
+from mcnet.versions.version import DamagedVersion
 
 
 def model(seed):
@@ -202,6 +203,7 @@ WRITER = """
 import sys, numpy as np
 from mcnet.calibrators.platt import Platt
 from mcnet.versions.registry import Registry
+from mcnet.versions.version import DamagedVersion
 registry = Registry(sys.argv[1])
 for seed in range(int(sys.argv[2]), int(sys.argv[2]) + 20):
     rng = np.random.default_rng(seed)
@@ -238,7 +240,7 @@ def test_a_version_that_cannot_be_read_is_in_nobodys_way(registry):
     damage(registry, 1)
     assert [version.name for version in registry.versions] == ["2", "3"]
     assert [version.name for version in registry.promoted] == ["2", "3"]
-    (lost,) = registry.damaged()
+    (lost,) = [version for version in registry.looked_at() if isinstance(version, DamagedVersion)]
     assert (lost.name, registry.numbers) == ("1", [1, 2, 3])
     assert "is not a version that can be read" in lost.reason
     assert registry.rollback().name == "2"
@@ -246,6 +248,32 @@ def test_a_version_that_cannot_be_read_is_in_nobodys_way(registry):
     assert registry.promote("latest").name == "4"
     with pytest.raises(FileFormatError, match="is not a version that can be read"):
         registry.promote(1)
+
+
+def test_a_damaged_newest_version_is_not_the_latest(registry):
+    for seed in (1, 2, 3):
+        registry.add(model(seed))
+    damage(registry, 3)
+    assert registry.promote("latest").name == "2"
+    assert registry.held is None, "nothing newer can be served"
+
+
+def test_other_things_in_the_folder_of_versions_are_no_versions(registry):
+    registry.add(model(1))
+    for name in ("²", "0", "x", "000000"):
+        (registry.path / "versions" / name).mkdir()
+    assert registry.numbers == [1]
+    assert registry.prune(1) == []
+
+
+@pytest.mark.parametrize("part", ["000001/about.json", ""])
+def test_links_lead_nowhere(registry, tmp_path, part):
+    registry.add(model(1))
+    place = registry.path / "versions" / part if part else registry.path / "versions"
+    place.rename(tmp_path / "outside")
+    place.symlink_to(tmp_path / "outside")
+    with pytest.raises(FileFormatError, match="is a link"):
+        registry.load(1)
 
 
 def test_a_current_version_that_cannot_be_read_is_left_by_a_rollback(registry):

@@ -48,7 +48,7 @@ def add(registry: Folder, model: options.ModelFile, note: Note = "", json: optio
     state = (
         "current" if opened.current_number == version.number else "not yet current: mcnet versions promote makes it so"
     )
-    Printer(json).result(_document(version, opened), f"version {version.name} ({state})")
+    Printer(json).result(_document(version, opened.current_number), f"version {version.name} ({state})")
 
 
 @versions.command("list")
@@ -59,8 +59,12 @@ def list_versions(registry: Folder, json: options.Json = False) -> None:
     Example:
       mcnet versions list registry
     """
+    from mcnet.versions.version import DamagedVersion, Version
+
     opened = _open(registry)
-    there, damaged = opened.versions, opened.damaged()
+    found = opened.looked_at()
+    there = [one for one in found if isinstance(one, Version)]
+    damaged = [one for one in found if isinstance(one, DamagedVersion)]
     current, held = opened.current_number, opened.held
     cells = {version.number: (version.added, version.method, version.note) for version in there}
     cells |= {version.number: ("", "damaged", version.reason) for version in damaged}
@@ -71,7 +75,7 @@ def list_versions(registry: Folder, json: options.Json = False) -> None:
     document = {
         "current": None if current is None else str(current),
         "held": None if held is None else asdict(held),
-        "versions": [_document(version, opened) for version in there],
+        "versions": [_document(version, current) for version in there],
         "damaged": [{"version": version.name, "reason": version.reason} for version in damaged],
     }
     more = [] if held is None else [f"version {current} is {held}; {_until_released(registry)}"]
@@ -93,7 +97,7 @@ def show(
     opened = _open(registry)
     chosen = opened.version(version)
     events = [line for line in opened.history() if line.get("version") == chosen.number]
-    facts = _document(chosen, opened) | {"history": events}
+    facts = _document(chosen, opened.current_number) | {"history": events}
     told = facts | {"fields": ", ".join(chosen.fields), "current": "yes" if facts["current"] else "no"}
     lines = [f"{name:<10}{value}" for name, value in told.items() if name != "history" and value not in (None, "")]
     lines += [f"{line['time']}  {line['event']}  {line.get('note', '')}".rstrip() for line in events]
@@ -274,13 +278,13 @@ def _until_released(folder: str) -> str:
 def _moved(version: "Version", registry: "Registry") -> dict[str, Any]:
     """Return the current version after a change, and whether it is held."""
     held = registry.held
-    return _document(version, registry) | {"held": None if held is None else asdict(held)}
+    return _document(version, registry.current_number) | {"held": None if held is None else asdict(held)}
 
 
-def _document(version: "Version", registry: "Registry") -> dict[str, Any]:
+def _document(version: "Version", current: int | None) -> dict[str, Any]:
     return {
         "version": version.name,
-        "current": registry.current_number == version.number,
+        "current": current == version.number,
         "added": version.added,
         "method": version.method,
         "fields": list(version.fields),

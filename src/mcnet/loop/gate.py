@@ -244,6 +244,9 @@ def invalid(candidate: CalibrationModel, rows: Sketch, current: CalibrationModel
         lacking = [name for name in fields or () if name not in served.fields]
         if lacking:
             return f"the new model lacks the field {lacking[0]!r} of {whose}"
+    more = [] if current is None else [name for name in served.fields if name not in current.fields]
+    if more:
+        return f"the new model needs the field {more[0]!r}, which clients of the current one do not send"
     if current is not None and current.score_type != served.score_type:
         return f"the new model takes {served.score_type}s as scores, the current one {current.score_type}s"
     try:

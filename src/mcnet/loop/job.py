@@ -11,11 +11,12 @@ from mcnet._shared.typing import ScoreType
 from mcnet.errors import McnetError
 from mcnet.loop.folder import LoopFolder
 from mcnet.loop.gate import Current, Gate
-from mcnet.loop.history import add_failed_run, add_run
+from mcnet.loop.history import add_failed_run, add_run, record_failed_run
 from mcnet.loop.learning import Learnt, learn_journal
 from mcnet.loop.new_rows import NewRows, Reading, add_rows, files_to_add
 from mcnet.loop.outcome import Update
 from mcnet.loop.status import status_document, write_status
+from mcnet.loop.version_times import ends_after
 from mcnet.loop.watch import Watched, watch
 from mcnet.model.file import save_model
 from mcnet.model.model import CalibrationModel
@@ -117,11 +118,16 @@ def update(
         counted,
         replace,
     )
-    paths = files_to_add(logs, reads)
-    if not paths:
-        require_journal(opened.path, create=False)
-    versions.create()
     folder = LoopFolder(versions.path)
+    try:
+        paths = files_to_add(logs, reads)
+        if not paths:
+            require_journal(opened.path, create=False)
+    except McnetError as error:
+        if folder.path.exists():  # a loop that ran before tells of every run
+            record_failed_run(versions.path, str(error), wait_seconds=wait_seconds)
+        raise
+    versions.create()
     with folder.locked(wait_seconds):
         try:
             added = add_rows(opened, folder, paths, reads, reading)
@@ -170,6 +176,9 @@ class _Run:
         elif before is not None and made_current:
             why = "an earlier run, which was cut off, has published it"
             done = Update("published", why, before.name, _name(promoted[-2] if promoted[1:] else None), **told)
+        elif before is not None and not self.force and ends_after(before, until):
+            why = f"version {before.name} was fitted until {before.fitted_until}, later than {until}"
+            done = Update("nothing new", why, before.name, **told)
         else:
             done = self._decided(learnt, before, told)
         watched = watch(

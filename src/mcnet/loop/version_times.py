@@ -6,7 +6,7 @@ from mcnet.errors import InputError
 from mcnet.tracking.period import elapsed_periods, sorted_periods
 from mcnet.versions.version import Version
 
-__all__ = ["VersionTimes"]
+__all__ = ["VersionTimes", "ends_after", "ends_at_or_after"]
 
 HALF_A_PERIOD = 0.5
 """Slack for periods that are not all of one length, such as months."""
@@ -41,3 +41,14 @@ def _are_alike(periods: Sequence[str], other: str) -> bool:
     except InputError:
         return False
     return True
+
+
+def ends_at_or_after(version: Version, period: str) -> bool:
+    """Tell whether a version has learnt a period; False if it does not tell, or has periods of another kind."""
+    end = version.fitted_until
+    return end is not None and _are_alike([period], end) and sorted_periods([period, end])[-1] == end
+
+
+def ends_after(version: Version, period: str) -> bool:
+    """Tell whether a version has learnt a later period."""
+    return version.fitted_until != period and ends_at_or_after(version, period)

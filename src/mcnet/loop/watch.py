@@ -9,13 +9,13 @@ from typing import Any
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.errors import FileFormatError, InputError
 from mcnet.loop.judged import period_pcoc
-from mcnet.loop.version_times import VersionTimes
+from mcnet.loop.version_times import VersionTimes, ends_at_or_after
 from mcnet.metrics.evaluate_sketch import predict_cells
 from mcnet.model.model import CalibrationModel
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.monitor import Monitor
-from mcnet.tracking.period import periods_between, sorted_periods
+from mcnet.tracking.period import periods_between
 from mcnet.versions.registry import Registry
 from mcnet.versions.version import Version
 
@@ -113,22 +113,12 @@ def _continued(state: Path, promoted: Sequence[Version], alpha: float) -> Monito
         monitor = Monitor.load(state)
     except FileFormatError:
         return Monitor(alpha)
-    answered = bool(promoted) and all(_is_after(promoted[-1], alarm.raised) for alarm in monitor.alarms)
+    answered = bool(promoted) and all(ends_at_or_after(promoted[-1], alarm.raised) for alarm in monitor.alarms)
     if monitor.alpha == alpha and not (monitor.alarms and answered):
         return monitor
     fresh = Monitor(alpha)
     fresh.last_period = monitor.last_period
     return fresh
-
-
-def _is_after(version: Version, period: str) -> bool:
-    """Tell whether a version has learnt a period."""
-    if version.fitted_until is None:
-        return False
-    try:
-        return sorted_periods([period, version.fitted_until])[-1] == version.fitted_until
-    except InputError:
-        return False
 
 
 def _served_in(period: str, promoted: Sequence[Version], times: VersionTimes) -> Version | None:

@@ -7,12 +7,21 @@ place of one that died takes over its file, so that sums never fall.
 import fcntl
 import mmap
 import os
+import shutil
+import time
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-__all__ = ["BUCKETS", "ROUTES", "STATUSES", "Board", "Numbers"]
+__all__ = ["BOARD_PREFIX", "BUCKETS", "ROUTES", "STATUSES", "Board", "Numbers", "remove_abandoned_boards"]
+
+BOARD_PREFIX = "mcnet-serve-"
+"""How the folders of boards are called, among temporary files."""
+
+_STARTING_SECONDS = 3600.0
+"""A folder this young may be that of a service whose workers are about to start."""
 
 ROUTES = ("calibrate", "infer", "feedback", "versions", "dashboard", "metrics", "health", "other")
 """Groups of routes that are counted together."""
@@ -132,12 +141,26 @@ class Board:
         return found
 
     def _is_locked(self, name: str) -> bool:
-        handle = os.open(self.folder / name, os.O_RDWR)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        else:
-            return False
-        finally:
-            os.close(handle)
+        return _is_locked(self.folder / name)
+
+
+def _is_locked(path: Path) -> bool:
+    """Tell whether the worker of a file lives."""
+    handle = os.open(path, os.O_RDWR)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(handle)
+
+
+def remove_abandoned_boards(folder: Path) -> None:
+    """Delete the boards that services which were killed have left among the temporary files."""
+    for board in folder.glob(f"{BOARD_PREFIX}*"):
+        with suppress(OSError):  # somebody else's, or gone meanwhile
+            young = time.time() - board.stat().st_mtime < _STARTING_SECONDS
+            if not young and not any(_is_locked(path) for path in board.glob("worker-*")):
+                shutil.rmtree(board)

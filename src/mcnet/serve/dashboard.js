@@ -113,11 +113,14 @@ function drawPcoc(periods) {
   periods.forEach((p, i) => {
     if (p.raw) box.svg.append(make("svg:circle", { class: "point m2", cx: x(i), cy: y(inside(p.raw)), r: 2.6, opacity: 0.75 }));
     if (!p.pcoc) return;
-    if (p.low && p.high) box.svg.append(make("svg:path", { class: "whisker m1", d: `M${x(i)} ${y(inside(p.low))}V${y(inside(p.high))}` }));
-    box.svg.append(make("svg:circle", { class: "point m1", cx: x(i), cy: y(inside(p.pcoc)), r: 4 }, make("svg:title", {}, `${moment(p.period)}: ${p.pcoc.toFixed(3)} (${(p.low || 0).toFixed(3)} … ${p.high ? p.high.toFixed(3) : "∞"})`)));
+    const kind = p.version ? "m1" : "m3", who = p.version ? `version ${p.version}` : "not served then";
+    if (p.low && p.high) box.svg.append(make("svg:path", { class: `whisker ${kind}`, d: `M${x(i)} ${y(inside(p.low))}V${y(inside(p.high))}` }));
+    box.svg.append(make("svg:circle", { class: `point ${kind}`, cx: x(i), cy: y(inside(p.pcoc)), r: 4 }, make("svg:title", {}, `${moment(p.period)}, ${who}: ${p.pcoc.toFixed(3)} (${(p.low || 0).toFixed(3)} … ${p.high ? p.high.toFixed(3) : "∞"})`)));
   });
   box.svg.setAttribute("aria-label", "PCOC of the last periods");
-  fill("pcoc-legend", make("li", { class: "m1" }, "served version"), make("li", { class: "m2" }, "raw score"));
+  const served = known.some((p) => p.version), other = known.some((p) => !p.version);
+  fill("pcoc-legend", ...(served ? [make("li", { class: "m1" }, "what served then")] : []),
+    ...(other ? [make("li", { class: "m3" }, "the version served now")] : []), make("li", { class: "m2" }, "raw score"));
 }
 
 function drawFeedback(periods) {
@@ -205,7 +208,8 @@ function showVersions() {
     const current = v.version === state.served.version;
     const button = make("button", { type: "button", "data-version": v.version, "aria-label": `Promote version ${v.version}` }, "Promote");
     button.disabled = !state.may_change;
-    button.addEventListener("click", () => confirmChange(`Serve version ${v.version}?`, `Every worker changes from version ${state.served.version} to ${v.version}.`, `versions/${v.version}/promote`));
+    const held = v.version === state.versions[0].version ? "" : " It is not the latest, so it is held: updates publish nothing until it is released.";
+    button.addEventListener("click", () => confirmChange(`Serve version ${v.version}?`, `Every worker changes from version ${state.served.version} to ${v.version}.${held}`, `versions/${v.version}/promote`));
     return make("tr", { class: current ? "chosen" : null },
       make("th", { scope: "row" }, v.version, ...(current ? [make("span", { class: "mark" }, "serves")] : [])),
       make("td", { class: "text when" }, moment(v.added)), make("td", { class: "text method" }, v.method), make("td", { class: "rows" }, count(v.rows)),

@@ -14,14 +14,14 @@ from mcnet.serve.arrow import ARROW, read_arrow
 from mcnet.serve.board import Numbers
 from mcnet.serve.periods import named_period, present
 from mcnet.serve.problem import Problem
-from mcnet.serve.request import Request
+from mcnet.serve.request import JSON_TYPES, Request
 from mcnet.serve.rows import check_rows
 from mcnet.serve.served import Served
 from mcnet.serve.settings import Settings
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.journal_additions import Added, OtherRowsError
-from mcnet.tracking.journal_entries import sketch_digest
+from mcnet.tracking.journal_entries import Entry, sketch_digest
 from mcnet.tracking.period import period_text
 
 __all__ = ["SKETCH", "Feedback", "Inbox"]
@@ -82,17 +82,19 @@ class Inbox:
         assert self._journal is not None
         sketch, told = self._read(request, served)
         key = told.get("key") or request.header("idempotency-key")
-        if not key or len(key) > _LONGEST_KEY or not key.isprintable():
+        if not key or not key.strip() or len(key) > _LONGEST_KEY or not key.isprintable():
             raise Problem(
                 400,
                 f"a key of 1 to {_LONGEST_KEY} printable characters is needed, so that a request sent again counts "
                 "once; send `key`, or the header Idempotency-Key",
                 at="$.key",
             )
-        period = self._period(told.get("period"), f"feedback {key}", sketch)
+        source = f"feedback {key}"
         self._check(sketch, served)
+        known = self._known(source, sketch, told.get("age"))
+        period = self._period(told.get("period")) if known is None else known.period
         try:
-            added = self._journal.add(sketch, period, source=f"feedback {key}", age=told.get("age"))
+            added = self._journal.add(sketch, period, source=source, age=told.get("age"))
         except OtherRowsError:
             detail = f"the key {key!r} came with other rows for {period_text(period)} before; use another key"
             raise Problem(409, detail, at="$.key") from None
@@ -100,26 +102,34 @@ class Inbox:
             raise Problem(503, f"the journal cannot be written ({error.strerror}); nothing was added") from None
         return self._told(added, key, period_text(period))
 
-    def _period(self, given: str | int | None, source: str, sketch: Sketch) -> str | int:
+    def _known(self, source: str, sketch: Sketch, age: float | None) -> Entry | None:
+        """Return what came under this key before, in whatever period; refuse other rows.
+
+        A client that sends a request again may do so in the next period, and name that one.
+        """
+        assert self._journal is not None
+        before = [entry for entry in self._journal.entries() if (entry.source, entry.age) == (source, age)]
+        digest = sketch_digest(sketch) if before else ""
+        same = next((entry for entry in before if entry.digest == digest), None)
+        if before and same is None:
+            key = source.removeprefix("feedback ")
+            detail = f"the key {key!r} came with other rows for {before[0].period} before; use another key"
+            raise Problem(409, detail, at="$.key")
+        return same
+
+    def _period(self, given: str | int | None) -> str | int:
         """Return the period of the rows: the one given, if it can be one, else the present one."""
         every = self._settings.every
         if given is None:
             if every is None:
                 raise Problem(400, "the period of the rows is needed, such as 2026-11-16T13", at="$.period")
-            return self._period_of(source, sketch) or present(every).period
+            return present(every).period
         if isinstance(given, str) and len(given) > _LONGEST_PERIOD:
             raise Problem(400, f"the period has {len(given):,} characters; name it shortly", at="$.period")
         try:
             return given if every is None else named_period(given, every)
         except InputError as error:
             raise Problem(400, str(error), at="$.period") from None
-
-    def _period_of(self, source: str, sketch: Sketch) -> str | None:
-        """Return the period in which a request without one came before: sent again, it may come in the next one."""
-        assert self._journal is not None
-        digest = sketch_digest(sketch)
-        entries = (entry for entry in self._journal.entries() if (entry.source, entry.digest) == (source, digest))
-        return next((entry.period for entry in entries), None)
 
     def _told(self, added: Added, key: str, period: str) -> dict[str, Any]:
         known = not added.rows
@@ -140,6 +150,8 @@ class Inbox:
                 raise Problem(400, f"the stream lacks the column {lacking[0]}", at=lacking[0])
             score, label, weight = (columns.pop(name, None) for name in ("score", "label", "weight"))
         else:
+            if kind not in JSON_TYPES:
+                raise Problem(415, f"the body is of type {kind[:80]!r}; send application/json, {ARROW} or {SKETCH}")
             request.query()
             rows = _decoder.decode(request.body)
             told = {"period": rows.period, "key": rows.key, "age": rows.age, "score_type": rows.score_type}
@@ -152,10 +164,18 @@ class Inbox:
 
     def _check(self, sketch: Sketch, served: Served) -> None:
         """Refuse rows from which the served model could not be learnt again."""
-        lacking = [name for name in served.model.fields if name not in sketch.contexts.names]
-        if lacking and served.model.fields != ("field",):
-            given = ", ".join(sketch.contexts.names) or "none"
-            raise Problem(400, f"fields given: {given}; the served model needs {lacking[0]}, too", at="$.field")
+        assert self._journal is not None
+        given, needed = sketch.contexts.names, served.model.fields
+        if needed == ("field",) and len(given) == 1:
+            return  # a field without a name of its own
+        lacking = [name for name in needed if name not in given]
+        said = f"fields given: {', '.join(given) or 'none'}"
+        if lacking:
+            raise Problem(400, f"{said}; the served model needs {lacking[0]}, too", at="$.field")
+        # The first rows decide on the fields of a journal; more than those of the model are no slip if it has them.
+        more = [name for name in given if name not in (needed or served.model.balanced_by)]
+        if more and not self._journal.entries():
+            raise Problem(400, f"{said}; the served model does not have {more[0]}", at="$.field")
 
 
 def _query(request: Request) -> dict[str, Any]:

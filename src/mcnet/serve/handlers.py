@@ -11,23 +11,22 @@ from mcnet.serve.board import Board
 from mcnet.serve.calibrate import answer_json
 from mcnet.serve.feedback import Inbox
 from mcnet.serve.inference import BINARY_HEADER, answer_inference, model_metadata, server_metadata
+from mcnet.serve.logs import log_event
 from mcnet.serve.loop_status import LoopStatus
 from mcnet.serve.metrics import METRICS_TYPE, metrics_text
 from mcnet.serve.openapi import describe
 from mcnet.serve.pages import dashboard, docs
 from mcnet.serve.problem import Problem
-from mcnet.serve.request import JSON, LARGE_BODY, Request, Response
+from mcnet.serve.request import JSON, JSON_TYPES, LARGE_BODY, Request, Response
 from mcnet.serve.routes import Route
 from mcnet.serve.served import Served
 from mcnet.serve.settings import Settings
 from mcnet.serve.state import State, curves_document
 from mcnet.serve.versions import ServedVersions
 from mcnet.version import __version__
+from mcnet.versions.version import DamagedVersion, Version
 
-__all__ = ["JSON_TYPES", "Handlers"]
-
-JSON_TYPES = frozenset(("application/json", "", "application/x-www-form-urlencoded"))
-"""Types under which clients send JSON; the last one is what curl says of `-d` unless it is told otherwise."""
+__all__ = ["Handlers"]
 
 _EVERYWHERE_SECONDS = 10.0
 """How long a change waits for the other workers to serve it."""
@@ -119,7 +118,7 @@ class Handlers:
 
     def _versions(self) -> dict[str, object]:
         registry = self.versions.registry
-        served = self.versions.current.name
+        served, found = self.versions.current.name, registry.looked_at()
         listed = [
             {
                 "version": version.name,
@@ -130,11 +129,12 @@ class Handlers:
                 "note": version.note,
                 "digest": version.digest,
             }
-            for version in registry.versions
+            for version in found
+            if isinstance(version, Version)
         ]
-        damaged = [{"version": version.name, "reason": version.reason} for version in registry.damaged()]
+        damaged = [{"version": v.name, "reason": v.reason} for v in found if isinstance(v, DamagedVersion)]
         held, current = registry.held, registry.current_number
-        found: dict[str, object] = self.settings.public(
+        told: dict[str, object] = self.settings.public(
             {
                 "current": None if current is None else str(current),
                 "served": served,
@@ -143,7 +143,7 @@ class Handlers:
                 "damaged": damaged,
             }
         )
-        return found
+        return told
 
     async def promote(self, request: Request) -> Response:
         """Make a version the current one, everywhere."""
@@ -152,6 +152,7 @@ class Handlers:
         registry = self.versions.registry
         await self._known(name)
         chosen = await asyncio.to_thread(registry.promote, name, note)
+        log_event("promoted", version=chosen.name, note=note)
         return await self._moved(chosen.name)
 
     async def rollback(self, request: Request) -> Response:
@@ -161,16 +162,21 @@ class Handlers:
             chosen = await asyncio.to_thread(self.versions.registry.rollback, note)
         except InputError as error:
             raise Problem(409, str(error)) from None
+        log_event("rolled back", version=chosen.name, note=note)
         return await self._moved(chosen.name)
 
     async def hold(self, request: Request) -> Response:
         """Keep the current version, whatever updates find."""
-        await asyncio.to_thread(self.versions.registry.hold, _note(request))
+        note = _note(request)
+        await asyncio.to_thread(self.versions.registry.hold, note)
+        log_event("held", note=note)
         return await self._moved(None)
 
     async def release(self, request: Request) -> Response:
         """Let updates publish again."""
-        await asyncio.to_thread(self.versions.registry.release, _note(request))
+        note = _note(request)
+        await asyncio.to_thread(self.versions.registry.release, note)
+        log_event("released", note=note)
         return await self._moved(None)
 
     async def _known(self, name: str) -> None:
@@ -266,6 +272,8 @@ def _note(request: Request) -> str:
     note = request.query("note").get("note", "")
     if len(note) > 1_000:
         raise Problem(400, f"the note has {len(note):,} characters; at most 1,000 are kept")
+    if not note.isprintable():
+        raise Problem(400, "the note has characters that cannot be printed; write it in one line of plain text")
     return note
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mcnet.errors import McnetError
+from mcnet.loop.folder import LoopFolder
 from mcnet.loop.history import record_failed_run
 from mcnet.serve.logs import log_event
 from mcnet.serve.periods import present
@@ -16,6 +17,9 @@ from mcnet.serve.settings import Settings
 from mcnet.tracking.journal_files import is_journal
 
 __all__ = ["Learning"]
+
+_BUSY = 75
+"""The exit code of an update that found another one at work."""
 
 _LONGEST_SLEEP_SECONDS = 60.0
 """The clock of a machine may be set; it is looked at this often."""
@@ -57,22 +61,26 @@ class Learning:
         while not self._stop.is_set():
             now = datetime.now(UTC).replace(tzinfo=None)
             at = present(self._settings.every, now - wait)
-            self._update(at.previous)
+            done = self._update(at.previous)
             while not self._stop.is_set():
                 left = (at.end + wait - datetime.now(UTC).replace(tzinfo=None)).total_seconds()
                 if left <= 0.0:
                     break
                 self._stop.wait(min(left, _LONGEST_SLEEP_SECONDS))
+                if not done and not self._stop.is_set():
+                    done = self._update(at.previous)  # a disk that was full, or another run that was at work
 
-    def _update(self, until: str) -> None:
-        """Run the job once, over all periods that have ended."""
+    def _update(self, until: str) -> bool:
+        """Run the job once, over all periods that have ended; tell whether it need not be tried again."""
         journal = self._settings.journal
         if journal is None or not is_journal(journal):
-            return  # no feedback yet
+            return True  # no feedback yet
+        folder = LoopFolder(self._settings.registry)
+        before = folder.last_runs(1)
         words = ["update", str(journal), "--registry", str(self._settings.registry), "--until", until, "--json"]
         with self._lock:
             if self._stop.is_set():
-                return
+                return True
             self._job = subprocess.Popen(
                 [sys.executable, "-m", "mcnet", *words],
                 stdout=subprocess.PIPE,
@@ -81,18 +89,20 @@ class Learning:
             )
         out, errors = self._job.communicate()
         if self._stop.is_set():
-            return
+            return True
         done = _document(out)
         if done is None:
             code, reason = self._job.returncode, errors.strip()[-1000:]
             log_event("update failed", "error", until=until, code=code, reason=reason)
-            if code < 0:  # it was killed, perhaps for want of memory, and could not write its line
+            if code != _BUSY and folder.last_runs(1) == before:  # it could not write its line
+                why = f"the update was ended by signal {-code}" if code < 0 else reason
                 with suppress(McnetError, OSError):
-                    record_failed_run(self._settings.registry, f"the update was ended by signal {-code}")
-        else:
-            told = {name: done.get(name) for name in ("outcome", "reason", "version", "replaced")}
-            alarms = [alarm.get("what") for alarm in done.get("alarms") or []]
-            log_event("update finished", "warning" if alarms else "info", until=until, **told, alarms=alarms)
+                    record_failed_run(self._settings.registry, why)
+            return False
+        told = {name: done.get(name) for name in ("outcome", "reason", "version", "replaced")}
+        alarms = [alarm.get("what") for alarm in done.get("alarms") or []]
+        log_event("update finished", "warning" if alarms else "info", until=until, **told, alarms=alarms)
+        return True
 
 
 def _document(text: str) -> dict[str, Any] | None:

@@ -12,6 +12,9 @@ __all__ = ["Present", "named_period", "present"]
 _SLACK = timedelta(minutes=5)
 """By how much the clock of a client may be ahead."""
 
+_FIRST_YEAR = 1970
+"""Moments of this year are counters in a wrong unit, or no moments at all."""
+
 _WRITTEN = {"y": "%Y"}
 """How periods are written that are not named by the day or the moment they begin."""
 
@@ -69,6 +72,8 @@ def named_period(period: str | int, every: str, now: datetime | None = None) -> 
     form = _WRITTEN.get(parse_every(every).unit or "")
     try:
         begin = datetime.fromisoformat(text) if form is None else datetime.strptime(text, form)
+        if begin.year <= _FIRST_YEAR:
+            raise ValueError
     except ValueError:
         raise InputError(
             f"the period is {text!r}; this service has periods of {every}, named by the moment they begin, such as "

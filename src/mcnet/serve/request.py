@@ -11,7 +11,7 @@ import msgspec
 from mcnet.serve.problem import PROBLEM_TYPE, Problem
 from mcnet.serve.settings import Limits
 
-__all__ = ["HTML", "JSON", "LARGE_BODY", "BodyReader", "Headers", "Request", "Response"]
+__all__ = ["HTML", "JSON", "JSON_TYPES", "LARGE_BODY", "BodyReader", "Headers", "Request", "Response"]
 
 LARGE_BODY = 100_000
 """Bodies of more bytes than this are counted together, and computed in a thread, so that short requests need not wait
@@ -22,6 +22,9 @@ Headers = list[tuple[str, str]]
 _SAFE: Headers = [("x-content-type-options", "nosniff"), ("cache-control", "no-store")]
 JSON: Headers = [("content-type", "application/json"), *_SAFE]
 HTML: Headers = [("content-type", "text/html; charset=utf-8"), ("referrer-policy", "no-referrer"), *_SAFE]
+
+JSON_TYPES = frozenset(("application/json", "", "application/x-www-form-urlencoded"))
+"""Types under which clients send JSON; the last one is what curl says of `-d` unless it is told otherwise."""
 
 _encode = msgspec.json.Encoder().encode
 

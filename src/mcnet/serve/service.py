@@ -119,6 +119,9 @@ class Service:
     def _failed(self, error: Exception, scope: Any) -> Response:
         """Return the answer to a request that failed; what is not the client's doing is logged."""
         problem = problem_of(error)
+        encoding = scope.headers.get("content-encoding")
+        if encoding not in (None, "identity"):
+            problem = Problem(415, f"the body is encoded as {encoding[:40]!r}; send it as it is")
         if problem is None:
             where = "".join(traceback.format_exception(error)[-6:])
             log_event("unexpected error", "error", path=scope.path[:200], error=repr(error), traceback=where)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mcnet.errors import InputError
+from mcnet.serve.board import BOARD_PREFIX, remove_abandoned_boards
 from mcnet.serve.learning import Learning
 from mcnet.serve.logs import LOGGING, log_event
 from mcnet.serve.periods import present
@@ -50,7 +51,8 @@ def run_service(settings: Settings) -> None:
     # A fork would copy threads of other libraries half; a fresh process has none.
     multiprocessing.set_start_method("spawn", force=True)
     learning = Learning(settings) if settings.learn else None
-    board = Path(tempfile.mkdtemp(prefix="mcnet-serve-"))
+    remove_abandoned_boards(Path(tempfile.gettempdir()))
+    board = Path(tempfile.mkdtemp(prefix=BOARD_PREFIX))
     try:
         server = Server(
             "mcnet.serve",
@@ -106,7 +108,7 @@ def _check_free(host: str, port: int) -> None:
 
 def _say_hello(settings: Settings) -> None:
     log_event(
-        "service started",
+        "service starting",
         url=f"http://{settings.host}:{settings.port}/",
         registry=str(settings.registry),
         journal=None if settings.journal is None else str(settings.journal),

@@ -26,11 +26,13 @@ from mcnet.tracking.journal import Journal
 from mcnet.tracking.journal_entries import Entry
 from mcnet.tracking.period import sorted_periods
 from mcnet.version import __version__
+from mcnet.versions.version import DamagedVersion, Version
 
 __all__ = ["State", "curves_document"]
 
 _VERSIONS, _EVENTS, _PERIODS, _ALARMS = 25, 12, 30, 10
 _MOST_CURVES, _MOST_VALUES = 6, 500
+_PCOC_AND_INTERVAL = 3
 
 
 class State:
@@ -66,7 +68,7 @@ class State:
             "workers": [str(int(each["version"])) for each in living],
             "traffic": _traffic(total),
             "feedback": {"rows": total["feedback_rows"], "known": total["feedback_known"]},
-            "journal": self._periods(served),
+            "journal": self._periods(served, status),
             "monitor": status.get("monitor"),
             "alarms": (status.get("alarms") or [])[:_ALARMS],
             "last_run": _last_run(status),
@@ -79,25 +81,34 @@ class State:
         registry = self._versions.registry
         found: dict[str, Any] = {"current": None, "held": None, "versions": [], "damaged": []}
         with suppress(McnetError):
+            newest = registry.looked_at(_VERSIONS)
             found["versions"] = [
                 {"version": v.name, "added": v.added, "method": v.method, "rows": v.rows, "note": v.note}
-                for v in reversed(registry.newest(_VERSIONS))
+                for v in reversed(newest)
+                if isinstance(v, Version)
             ]
-            found["damaged"] = [asdict(version) for version in registry.damaged(_VERSIONS)]
+            found["damaged"] = [asdict(v) for v in newest if isinstance(v, DamagedVersion)]
         with suppress(McnetError):
             held = registry.held
             found |= {"current": str(registry.current_number), "held": None if held is None else str(held)}
         return found | {"events": list(reversed(registry.history(_EVENTS)))}
 
-    def _periods(self, served: Served) -> dict[str, Any] | None:
-        """Return the last periods of the journal, and the PCOC of the served version in each."""
+    def _periods(self, served: Served, status: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the last periods of the journal, and the PCOC in each: of what served then, or of what serves now."""
         if self._journal is None:
             return None
         with self._lock:
             try:
-                return self._read_periods(self._journal, served)
+                found = self._read_periods(self._journal, served)
             except McnetError as error:
                 return {"problem": str(error), "periods": []}
+        then = {one.get("period"): one for one in status.get("periods") or []}
+        for one in found["periods"]:
+            told = then.get(one["period"], {}).get("served_pcoc")
+            if isinstance(told, list) and len(told) == _PCOC_AND_INTERVAL:
+                one |= dict(zip(("pcoc", "low", "high"), told, strict=True))
+                one["version"] = then[one["period"]].get("served_version")
+        return found
 
     def _read_periods(self, journal: Journal, served: Served) -> dict[str, Any]:
         entries: dict[str, list[Entry]] = defaultdict(list)

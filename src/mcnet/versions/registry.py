@@ -87,7 +87,7 @@ class Registry(RegistryView):
                 pointer = self._pointer()
             except FileFormatError:
                 pointer = Pointer()  # damaged: it is written anew
-            newest = self._store.numbers()[-1]
+            newest = self.version("latest").number
             held = pointer.held
             if chosen.number == newest:
                 held = None

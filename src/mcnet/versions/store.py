@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import uuid
 from contextlib import suppress
@@ -19,6 +20,7 @@ from mcnet.versions.version import Version, described
 __all__ = ["VersionStore"]
 
 _MODEL, _ABOUT, _HIDDEN = "model.json", "about.json", ".writing-"
+_NUMBER = re.compile(r"0*[1-9][0-9]{0,11}", re.ASCII)
 
 
 class VersionStore:
@@ -37,7 +39,7 @@ class VersionStore:
         """Return the numbers of all versions, the oldest first."""
         if not self.path.is_dir():
             return []
-        return sorted(int(path.name) for path in self.path.iterdir() if path.name.isdigit())
+        return sorted(int(path.name) for path in self.path.iterdir() if _NUMBER.fullmatch(path.name))
 
     def put(self, model: CalibrationModel | str | PathLike[str], note: str) -> tuple[Version, bool]:
         """Add a model as a whole, or nothing; tell whether it is a new version, not the newest one again."""
@@ -70,14 +72,16 @@ class VersionStore:
     def read(self, number: int) -> Version:
         """Return what is told of a version."""
         folder = self._folder(number)
+        if any(path.is_symlink() for path in (self.path, folder, folder / _MODEL, folder / _ABOUT)):
+            raise FileFormatError(f"{folder} is a link, or has one; versions are folders of the registry itself")
         try:
-            if folder.is_symlink() or (folder / _MODEL).is_symlink():
-                raise FileFormatError(f"{folder} is a link; versions are folders of the registry itself")
             document = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
             version = Version(**{**document, "fields": tuple(document["fields"])})
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except OSError as error:
+            raise FileFormatError(f"{folder} cannot be read ({error.strerror}); promote another version") from None
+        except (ValueError, TypeError, KeyError):
             raise FileFormatError(
-                f"{folder} is not a version that can be read ({error}); promote another version"
+                f"{folder} is not a version that can be read ({_ABOUT} is damaged); promote another version"
             ) from None
         if version.number != number:
             raise FileFormatError(f"{folder} says that it is version {version.number}; it was moved or altered")

@@ -1,6 +1,5 @@
 """What a registry tells: its versions, the current one, who holds it, and what was done."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from os import PathLike, fspath
 from pathlib import Path
@@ -43,7 +42,7 @@ class RegistryView:
 
     @property
     def versions(self) -> list[Version]:
-        """Return every version that can be read, oldest first; `damaged` has the others."""
+        """Return every version that can be read, oldest first; `looked_at` has the others, too."""
         return self.newest(None)
 
     def newest(self, most: int | None) -> list[Version]:
@@ -53,24 +52,23 @@ class RegistryView:
         ----------
         most : how many to look at; all if None.
         """
-        return [found for found in self._looked_at(most) if isinstance(found, Version)]
+        return [found for found in self.looked_at(most) if isinstance(found, Version)]
 
-    def damaged(self, most: int | None = None) -> list[DamagedVersion]:
-        """Return the versions that cannot be read among the newest ones, and why; they are in nobody's way.
+    def looked_at(self, most: int | None = None) -> list[Version | DamagedVersion]:
+        """Return the newest versions, oldest first, those that cannot be read among them: they are in nobody's way.
 
         Parameters
         ----------
         most : how many to look at; all if None.
         """
-        return [found for found in self._looked_at(most) if isinstance(found, DamagedVersion)]
-
-    def _looked_at(self, most: int | None) -> Iterator[Version | DamagedVersion]:
         numbers = self._store.numbers()
-        for number in numbers if most is None else numbers[-most:]:
-            try:
-                yield self._store.read(number)
-            except FileFormatError as error:
-                yield DamagedVersion(number, str(error))
+        return list(map(self._read, numbers if most is None else numbers[-most:]))
+
+    def _read(self, number: int) -> Version | DamagedVersion:
+        try:
+            return self._store.read(number)
+        except FileFormatError as error:
+            return DamagedVersion(number, str(error))
 
     @property
     def promoted(self) -> list[Version]:
@@ -119,14 +117,16 @@ class RegistryView:
 
         Parameters
         ----------
-        name : the number, "latest" or "current".
+        name : the number, "latest" (of those that can be read) or "current".
         """
         self._require()
         if name == "current":
             return self.current
         numbers = self._store.numbers()
         if name == "latest" and numbers:
-            return self._store.read(numbers[-1])
+            return next((v for v in map(self._read, reversed(numbers)) if isinstance(v, Version)), None) or (
+                self._store.read(numbers[-1])  # none can be read: this says why
+            )
         # A name is compared with the numbers that are there and never becomes part of a path.
         known = {str(number): number for number in numbers}
         if str(name) not in known:
