@@ -46,7 +46,7 @@ def test_the_page_shows_the_state_on_every_screen(page, width, dark):
     assert browser.run("document.getElementById('name').textContent") == "clicks"
     assert browser.run("document.querySelectorAll('#version-rows tr').length") == 3
     assert browser.run("document.querySelectorAll('#curve-plot path.line').length") == 5
-    assert browser.run("document.querySelectorAll('#pcoc-plot circle.m1').length") == 5
+    assert browser.run("document.querySelectorAll('#pcoc-plot circle.m3').length") == 5
     assert browser.run("document.querySelectorAll('#feedback-plot rect.bar').length") == 5
     tiles = browser.run("document.getElementById('tiles').textContent")
     assert "Unseen values25.0 %" in tiles
