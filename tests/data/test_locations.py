@@ -138,6 +138,8 @@ def test_what_is_not_in_an_object_store_is_one_error(s3):
     settings, _ = s3
     with pytest.raises(mcnet.FileFormatError, match=r"s3://logs/nowhere.parquet cannot be read"):
         mcnet.scan("s3://logs/nowhere.parquet", storage_options=settings, **NAMES)
+    with pytest.raises(mcnet.InputError, match=r"there is no file at s3://logs/nowhere/$"):
+        mcnet.scan("s3://logs/nowhere/", storage_options=settings, **NAMES)
 
 
 @pytest.fixture

@@ -17,15 +17,18 @@ spark = start_session(
     spark_speculation="true",
     spark_task_maxFailures="20",
     spark_executorEnv_PYTHONPATH=":".join(sys.path),
+    # Blocks of a worker that is dead are not waited for: Spark would try for 15 seconds.
+    spark_shuffle_io_maxRetries="1",
+    spark_shuffle_io_retryWait="100ms",
 )
-TASKS = 24
+TASKS = 12
 tracker = spark.sparkContext.statusTracker()
 
 
 def tell_when_tasks_are_done():
     while True:
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        if any(stage is not None and stage.numTasks == TASKS and stage.numCompletedTasks >= 4 for stage in stages):
+        if any(stage is not None and stage.numTasks == TASKS and stage.numCompletedTasks >= 3 for stage in stages):
             print("midway", flush=True)
             return
         time.sleep(0.02)
@@ -35,9 +38,9 @@ while len(tracker._jtracker.getExecutorInfos()) < 3:  # the driver is one of the
     time.sleep(0.1)
 rows = spark.read.parquet(str(folder / "log")).repartition(TASKS)
 # Tasks wait now and then, so that a worker dies while there is work left.
-slow = rows.where("number % 250 > 0 OR reflect('java.lang.Thread', 'sleep', 60L) IS NOT NULL")
+slow = rows.where("number % 250 > 0 OR reflect('java.lang.Thread', 'sleep', 50L) IS NOT NULL")
 threading.Thread(target=tell_when_tasks_are_done, daemon=True).start()
 sketch(slow, score="score", label="label", field="country").save(folder / "sketch.parquet")
 print("executors", len(tracker._jtracker.getExecutorInfos()) - 1, flush=True)
-apply(rows, folder / "model.json").write.parquet(str(folder / "applied"))
+apply(rows, folder / "model.json", sql=False).write.parquet(str(folder / "applied"))
 spark.stop()

@@ -15,7 +15,7 @@ def test_a_worker_that_dies_changes_no_bit(tmp_path):
     from tests.spark.cluster import cluster
 
     generator = np.random.default_rng(4)
-    rows = 24_000
+    rows = 12_000
     scores = generator.beta(1.0, 9.0, rows)
     log = pl.DataFrame(
         {
@@ -26,7 +26,7 @@ def test_a_worker_that_dies_changes_no_bit(tmp_path):
         }
     )
     (tmp_path / "log").mkdir()
-    for part in range(6):
+    for part in range(3):
         log[part * 4_000 : (part + 1) * 4_000].write_parquet(tmp_path / "log" / f"{part}.parquet")
     expected = mcnet.scan(tmp_path / "log", score="score", label="label", field="country")
     model = mcnet.PlattField().fit_sketch(expected).model_

@@ -29,6 +29,7 @@ def table_of(moments):
 MOMENTS = [datetime(2025, 12, 30, 20, 7, 3) + timedelta(minutes=41 * i) for i in range(150)]
 KINDS = {
     "timestamps in UTC": (pl.Series(MOMENTS).dt.replace_time_zone("UTC"), ("45m", "7h", "1d", "2w", "1mo")),
+    "timestamps in another zone": (pl.Series(MOMENTS).dt.replace_time_zone("Asia/Kolkata"), ("1d",)),
     "timestamps without a zone": (pl.Series(MOMENTS), ("1h", "1d")),
     "texts": (pl.Series([m.isoformat(" ") for m in MOMENTS]), ("15m", "1d")),
     "texts with zones": (

@@ -292,6 +292,8 @@ def readable(source: str) -> Iterator[None]:
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         if is_disk_full(error):
             raise  # it is the output that cannot be written
+        if "expanded paths were empty" in str(error):  # a folder or a glob in an object store
+            raise InputError(f"there is no file at {source}") from None
         raise FileFormatError(f"{source} cannot be read: {_first_line(error)}") from None
 
 
