@@ -59,13 +59,14 @@ SLOW = {"coarse", "exact"}
 """Cases that one engine settles for all that run the same text."""
 
 
-def _scanned(rows, options):
+def scanned(rows, options):
+    """Return the sketch that every engine has to give."""
     return mcnet.scan(rows, **{"score": "score", "label": "label", **options})
 
 
 @pytest.fixture(scope="module")
 def expected():
-    return {case: _scanned(ROWS, options) for case, options in CASES.items()}
+    return {case: scanned(ROWS, options) for case, options in CASES.items()}
 
 
 @pytest.fixture(scope="module")

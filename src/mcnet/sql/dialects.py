@@ -191,6 +191,8 @@ DIALECTS = {
             doubled("`"),
             "isnan(CAST({} AS DOUBLE))",
             moment_type="TIMESTAMP_NTZ",
+            # Of a moment without a zone Spark's DATE_TRUNC makes one of the session's zone.
+            truncated="CAST(DATE_TRUNC('{unit}', {moment}) AS TIMESTAMP_NTZ)",
             sorted_array="TRANSFORM(SORT_ARRAY(COLLECT_LIST(STRUCT({key} AS a, {value} AS b))), t -> t.b)",
             create_table="CREATE TABLE {table} ({columns}) USING parquet",
         ),
