@@ -108,7 +108,9 @@ def compare(
     held = None if timed_test is None else _without(timed_test, time)
     with printer.steps("fitting") as step:
         selection = select(sketch, methods=method, test=held, progress=step)
-    printer.result(selection.to_dict(), str(selection), "\nIntervals and all other metrics: --report or --json.")
+    # The table has a few metrics; all of them would take longer than most fits.
+    document = selection.to_dict() if printer.json else {}
+    printer.result(document, str(selection), "\nIntervals and all other metrics: --report or --json.")
     if save_best is not None:
         selection.calibrator.model_.save(save_best)
         printer.note(f"{selection.chosen.method} → {save_best}")

@@ -16,6 +16,8 @@ __all__ = ["mean_smooth_ece", "smooth_ece", "smooth_ece_at"]
 _COARSEST, _FINEST = 2**12, 2**20
 _POINTS_PER_WIDTH = 10
 _DRAWS = 200
+_FEWEST_DRAWS = 64
+"""Draws of each of several parts, whose noise averages out."""
 
 
 def smooth_ece(
@@ -39,7 +41,8 @@ def mean_smooth_ece(parts: Sequence[tuple[Floats, Floats, Floats]], *, level: fl
     """Return the mean of the error over parts of the rows (p, y, w), each weighted by its rows."""
     rng = np.random.default_rng(seed)
     weights = [float(w.sum()) for _, _, w in parts]
-    found = [_smooth_error(*_cells(p, y, w), rng) for p, y, w in parts]
+    draws = max(_DRAWS // len(parts), _FEWEST_DRAWS)
+    found = [_smooth_error(*_cells(p, y, w), rng, draws) for p, y, w in parts]
     shares = [weight / sum(weights) for weight in weights]
     value = sum(share * part.value for share, part in zip(shares, found, strict=True))
     floor = sum(share * part.floor for share, part in zip(shares, found, strict=True))
@@ -62,7 +65,7 @@ class _SmoothError:
     noise: Floats
 
 
-def _smooth_error(p: Floats, y: Floats, w: Floats, rng: np.random.Generator) -> _SmoothError:
+def _smooth_error(p: Floats, y: Floats, w: Floats, rng: np.random.Generator, draws: int) -> _SmoothError:
     total = float(w.sum())
     share = w / total
     size = _COARSEST
@@ -75,7 +78,7 @@ def _smooth_error(p: Floats, y: Floats, w: Floats, rng: np.random.Generator) -> 
     value = float(np.abs(_smoothed(transformed, width)).sum())
     floor = _floor(p, share, total, size)
     # An error far below the floor is luck, and its width too small to describe noise with.
-    return _SmoothError(value, floor, *_noise(p, y, share, max(width, floor / 2), total, rng))
+    return _SmoothError(value, floor, *_noise(p, y, share, max(width, floor / 2), total, rng, draws))
 
 
 def smooth_ece_at(
@@ -151,7 +154,7 @@ def _floor(p: Floats, share: Floats, total: float, size: int) -> float:
 
 
 def _noise(
-    p: Floats, y: Floats, share: Floats, width: float, total: float, rng: np.random.Generator
+    p: Floats, y: Floats, share: Floats, width: float, total: float, rng: np.random.Generator, draws: int
 ) -> tuple[Floats, Floats]:
     """Return the smoothed differences on a grid, and draws of the noise in them."""
     size = _grid_size(width, 3, 2**8, 2**16)
@@ -162,6 +165,6 @@ def _noise(
     differences = _smoothed(dct(_spread(p, share * (y - p), size), norm="ortho"), width)[kept]
     deviation = np.sqrt(np.maximum(variance, 0.0))
     noise = np.stack(
-        [_smoothed(dct(deviation * rng.standard_normal(size), norm="ortho"), width)[kept] for _ in range(_DRAWS)]
+        [_smoothed(dct(deviation * rng.standard_normal(size), norm="ortho"), width)[kept] for _ in range(draws)]
     )
     return differences, noise
