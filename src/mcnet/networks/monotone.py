@@ -253,7 +253,6 @@ class MonotoneBank(nn.Module):
         values = lower.to(dtype) + bias[..., 0] + bias[..., 1].exp() * area.to(dtype)
         return values.reshape(-1)[where]
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def edge_values(self, codes: Tensor, count: int = 16) -> tuple[Tensor, Tensor]:
         """Return the functions left and right of every interior edge, `[K − 1, C]` each, for these contexts."""
         context = self.embed(codes)

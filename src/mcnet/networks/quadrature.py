@@ -50,16 +50,11 @@ def clenshaw_curtis(steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64
     return nodes, weights
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _unit_rule(steps: int) -> tuple[Tensor, Tensor]:
-    """Return positions as fractions of the interval, 0 at the lower limit and 1 at the upper, and their weights."""
-    nodes, weights = clenshaw_curtis(steps)
-    return torch.tensor((nodes + 1.0) / 2.0), torch.tensor(weights / 2.0)
-
-
 def _rule(steps: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    fractions, weights = _unit_rule(steps)
-    return fractions.to(like), weights.to(like)
+    nodes, weights = clenshaw_curtis(steps)
+    # Positions as fractions of the interval: 0 at the lower limit, 1 at the upper.
+    fractions = torch.as_tensor((nodes + 1.0) / 2.0, dtype=like.dtype, device=like.device)
+    return fractions, torch.as_tensor(weights / 2.0, dtype=like.dtype, device=like.device)
 
 
 def integrate(

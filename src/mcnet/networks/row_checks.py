@@ -1,7 +1,7 @@
 """Checks of the rows given to a module: what their tensors are, and their values.
 
 A batch costs one look at the least and the largest value of each tensor; which row is wrong is found only after that.
-While torch traces a program (`torch.compile`, `torch.export`) there are no values to look at, and only types and shapes
+While torch traces a program (`torch.export`) there are no values to look at, and only types and shapes
 are checked.
 """
 
