@@ -59,11 +59,12 @@ fuzz: $(STAMPS)/test ## attack formats, files, signals and weights for MINUTES (
 system: ## install the programs that some tests need, where they are missing
 	@bash .ci/system-packages
 
-lint: $(STAMPS)/test $(STAMPS)/lint ## ruff, mypy (strict), import-linter
+lint: $(STAMPS)/test $(STAMPS)/lint ## ruff, mypy (strict), import-linter, hadolint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/hadolint deploy/Dockerfile
 
 docs: $(STAMPS)/docs ## build the documentation site into site/, warnings being errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
