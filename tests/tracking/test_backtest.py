@@ -237,7 +237,7 @@ def test_files_tables_and_journals_give_the_same(tmp_path):
         ({"memories": [0]}, "is no memory"),
         ({"methods": ["plat"]}, "did you mean platt"),
         ({"delay": -1}, "delay is -1"),
-        ({"delay": "soon"}, "'soon' is no period"),
+        ({"delay": "soon"}, "delay is 'soon'"),
         ({"delay": 30}, "no period could be judged"),
         ({"since": "2027-01-01"}, "there is no period from 2027-01-01 on"),
         ({"once": 0}, "once is 0"),

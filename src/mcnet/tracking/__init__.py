@@ -9,5 +9,5 @@
   when it learns. `tracker_explanation`, `tracker_file`: what it believes, and where that is saved.
 - `backtest`: the past predicted anew. `backtest_run`, `backtest_forecasters`, `backtest_memories`, `backtest_judge`,
   `backtest_intervals`: its steps. `backtest_result`: its tables.
-- `monitor`: is the served model still calibrated? `evidence`: the test behind it.
+- `monitor`: is the served model still calibrated? `evidence`: the test behind it. `slope`: that of the slope.
 """

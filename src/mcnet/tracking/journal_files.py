@@ -163,7 +163,10 @@ def require_journal(root: Path, *, create: bool) -> None:
     if root.exists() and not root.is_dir():
         raise InputError(f"{root} is a file; a journal is a folder")
     if root.is_dir() and any(not path.name.startswith(".") for path in root.iterdir()):
-        raise InputError(f"the folder {root} holds other things and is not a journal; name a new or empty folder")
+        if not marker.is_file():  # else another process has just made it
+            raise InputError(f"the folder {root} holds other things and is not a journal; name a new or empty folder")
+        require_journal(root, create=create)
+        return
     if not create:
         raise InputError(f"there is no journal in {root}; `mcnet journal add` or Journal.add makes one")
     root.mkdir(parents=True, exist_ok=True)

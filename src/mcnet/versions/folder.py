@@ -16,7 +16,8 @@ def make_registry(path: Path, versions: Path) -> None:
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; a registry is a folder")
     if not (path / _MARKER).is_file():
-        if path.is_dir() and any(not other.name.startswith(".") for other in path.iterdir()):
+        others = path.is_dir() and any(not other.name.startswith(".") for other in path.iterdir())
+        if others and not (path / _MARKER).is_file():  # else another process has just made it
             raise InputError(f"the folder {path} holds other things and is not a registry; name a new folder")
         versions.mkdir(parents=True, exist_ok=True)
         write_json(path / _MARKER, _FORMAT, durable=True)
