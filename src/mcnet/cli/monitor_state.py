@@ -1,7 +1,6 @@
 """The state of `mcnet monitor`: the evidence, and what it is about, in one file that `Monitor.load` reads as well."""
 
 import json
-import os
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,10 +84,5 @@ def save_state(state: str, watching: "Monitor", watch: Watch) -> None:
     """Write the evidence and what it is about, whole or not at all."""
     from mcnet._shared.json_files import checksum, write_json
 
-    part = Path(f"{state}.{os.getpid()}.part")
-    try:
-        watching.save(part)
-        document: dict[str, Any] = json.loads(part.read_text(encoding="utf-8")) | {_KEY: asdict(watch)}
-    finally:
-        part.unlink(missing_ok=True)
+    document: dict[str, Any] = watching.document() | {_KEY: asdict(watch)}
     write_json(state, {**document, "checksum": checksum(document)})

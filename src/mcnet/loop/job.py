@@ -3,12 +3,13 @@
 import dataclasses
 import time as clock
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import Any
 
 from mcnet._shared.typing import ScoreType
-from mcnet.errors import McnetError
+from mcnet.errors import BusyError, McnetError
 from mcnet.loop.folder import LoopFolder
 from mcnet.loop.gate import Current, Gate
 from mcnet.loop.history import add_failed_run, add_run, record_failed_run
@@ -125,7 +126,8 @@ def update(
             require_journal(opened.path, create=False)
     except McnetError as error:
         if folder.path.exists():  # a loop that ran before tells of every run
-            record_failed_run(versions.path, str(error), wait_seconds=wait_seconds)
+            with suppress(BusyError):  # what is wrong with this run matters more than its line
+                record_failed_run(versions.path, str(error), wait_seconds=wait_seconds)
         raise
     versions.create()
     with folder.locked(wait_seconds):

@@ -18,8 +18,6 @@ _FOR_CALLERS = (
     ("pass logits with score_type='logit'", 'send logits with "score_type": "logit"'),
     ("pass score_type='probability' if", 'send "score_type": "probability" if'),
     (", score_type='logit' if", ', "score_type": "logit" if'),
-    ("pass replace=True (--replace) to put these in their place, or give late rows a source of their own",
-     "send other rows under another key"),
 )  # fmt: skip
 """What other packages advise to callers of functions, as a client of the service has it."""
 

@@ -90,7 +90,9 @@ class State:
             found["damaged"] = [asdict(v) for v in newest if isinstance(v, DamagedVersion)]
         with suppress(McnetError):
             held = registry.held
-            found |= {"current": str(registry.current_number), "held": None if held is None else str(held)}
+            number = registry.current_number
+            found["current"] = None if number is None else str(number)
+            found["held"] = None if held is None else str(held)
         return found | {"events": list(reversed(registry.history(_EVENTS)))}
 
     def _periods(self, served: Served, status: dict[str, Any]) -> dict[str, Any] | None:

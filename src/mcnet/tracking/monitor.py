@@ -227,7 +227,12 @@ class Monitor:
         ----------
         path : the file.
         """
-        document = {
+        document = self.document()
+        write_json(path, {**document, "checksum": checksum(document)})
+
+    def document(self) -> dict[str, Any]:
+        """Return the evidence as JSON-able values."""
+        return {
             "format": _FORMAT,
             "version": _VERSION,
             "alpha": self.alpha,
@@ -245,7 +250,6 @@ class Monitor:
                 for what, watched in self._watched.items()
             },
         }
-        write_json(path, {**document, "checksum": checksum(document)})
 
     @staticmethod
     def load(path: str | PathLike[str]) -> "Monitor":

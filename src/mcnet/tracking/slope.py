@@ -68,17 +68,12 @@ def slope_likelihoods(
     telling = (observed > 0.0) & (observed < rows)
     found = np.empty((len(NODES), number))
     zero = int(np.searchsorted(NODES, 0.0))
-    level = np.zeros(number)
-    for places in (range(zero, len(NODES)), range(zero - 1, -1, -1)):
-        start = level.copy()
+    level, found[zero] = _profile(logits, weight, observed, codes, np.zeros(number), telling)
+    for places in (range(zero + 1, len(NODES)), range(zero - 1, -1, -1)):
+        near = level  # the best level of a node is near that of its neighbour
         for place in places:
-            start, found[place] = _profile(logits + NODES[place] * direction, weight, observed, codes, start, telling)
-            if place == zero:
-                level = start
-        # The other side begins where this one did.
-    height = NODES[:, None] * along + found
-    cumulants = NODES[:, None] * along - (height - height[zero])
-    return PeriodLikelihoods(np.where(telling, cumulants, NODES[:, None] * along), along)
+            near, found[place] = _profile(logits + NODES[place] * direction, weight, observed, codes, near, telling)
+    return PeriodLikelihoods(np.where(telling, found[zero] - found, NODES[:, None] * along), along)
 
 
 def _profile(

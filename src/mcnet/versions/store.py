@@ -20,7 +20,7 @@ from mcnet.versions.version import Version, described
 __all__ = ["VersionStore"]
 
 _MODEL, _ABOUT, _HIDDEN = "model.json", "about.json", ".writing-"
-_NUMBER = re.compile(r"0*[1-9][0-9]{0,11}", re.ASCII)
+_NUMBER = re.compile(r"(?!0+$)[0-9]{6,12}", re.ASCII)
 
 
 class VersionStore:
