@@ -1,14 +1,19 @@
 """Every study runs at a tiny scale and writes its page."""
 
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from mcnet.errors import InputError
 from mcnet.paper import auxiliary, balance, efficiency, headline, overfitting, performance, sensitivity, study
+from mcnet.paper.kept_trainings import KeptTrainings, Look, Training
+from mcnet.paper.literal import LiteralRecipe
 from mcnet.paper.settings import Settings
 from mcnet.paper.sources import open_source
 from mcnet.paper.tasks import write_tasks
+from mcnet.paper.trials import Trial
 
 
 @pytest.fixture
@@ -74,3 +79,48 @@ def test_the_whole_study_on_scores_leaves_out_what_needs_features_and_writes_an_
 def test_an_unknown_study_is_refused(settings):
     with pytest.raises(InputError, match="there are datasets, performance"):
         study.run_studies(["tables"], settings)
+
+
+def test_the_headline_goes_on_where_an_interrupted_run_was(tmp_path, settings, monkeypatch):
+    notes, trained = [], []
+    told = Settings(settings.source, tmp_path / "out", seeds=1, quick=True, scale=0.004, note=notes.append)
+    follow = headline.follow_literal
+
+    def counted(task, recipe, epochs, look):
+        if len(trained) == 3:
+            raise KeyboardInterrupt
+        trained.append(recipe)
+        return follow(task, recipe, epochs, look)
+
+    monkeypatch.setattr(headline, "follow_literal", counted)
+    with pytest.raises(KeyboardInterrupt):
+        study.run_studies(["headline"], told)
+    kept = sorted((tmp_path / "out" / "headline-trainings").iterdir())
+    assert len(kept) == 3
+    kept[0].write_text(kept[0].read_text().replace('"pcoc": 0', '"pcoc": 1'))  # damaged: trained again
+    monkeypatch.setattr(headline, "follow_literal", follow)
+    resumed = study.run_studies(["headline"], told)["headline"].read_text()
+    assert notes == [
+        "headline: 2 of 5 trainings were finished by an earlier run on the same rows and settings, and were not run "
+        f"again; to train them again, delete {tmp_path / 'out' / 'headline-trainings'}"
+    ]
+    fresh = Settings(settings.source, tmp_path / "fresh", seeds=1, quick=True, scale=0.004)
+    assert study.run_studies(["headline"], fresh)["headline"].read_text() == resumed
+
+
+def test_a_kept_training_is_for_the_same_rows_recipe_and_epochs(tmp_path, settings):
+    task = settings.source.tasks(0, wanted=("CTR (AliExpress)",))[0]
+    kept, recipe = KeptTrainings(tmp_path), LiteralRecipe(rate=1e-3)
+    key = kept.key(task, recipe, (1, 2), False)
+    kept.write(key, Training({1: Look(Trial({"pcoc": 0.9, "distance": float("nan")}, np.ones(4), 1.0), np.ones(3))}))
+    found = kept.read(key)
+    assert found.looks[1].trial["pcoc"] == 0.9
+    assert np.isnan(found.looks[1].trial["distance"])
+    assert found.forces is None
+    for other in (
+        kept.key(task.first(len(task.validation) - 1), recipe, (1, 2), False),
+        kept.key(task.judged_on(100), recipe, (1, 2), False),
+        kept.key(task, replace(recipe, order=0.5), (1, 2), False),
+        kept.key(task, recipe, (1, 3), False),
+    ):
+        assert kept.read(other) is None

@@ -65,7 +65,7 @@ def _run(
     size = scale if scale is not None else 0.02 if quick else 0.2
     with printer.steps("paper") as step:
         source = open_source(data, scale=size, scores=scores, work=folder / "rows", field=field, progress=step)
-        settings = Settings(source, folder, seeds or (1 if quick else 3), quick, size, step)
+        settings = Settings(source, folder, seeds or (1 if quick else 3), quick, size, step, printer.note)
         written = run_studies(names, settings)
     if not quiet:
         for name, path in written.items():

@@ -10,6 +10,7 @@ networks are one matrix product a layer. It starts as the identity.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -192,7 +193,7 @@ class MonotoneBank(nn.Module):
 
     def bias(self, context: Tensor) -> Tensor:
         """Return the bias network: offset o and log-scale r, `[K, C, 2]`, for contexts `[K, C, width]`."""
-        layers = self.bias_weights
+        layers = tuple(self.bias_weights)  # cutting a ParameterList makes another one, which takes longer than all else
         values = torch.baddbmm(layers[1], context, layers[0])
         for weight, constant in zip(layers[2::2], layers[3::2], strict=True):
             values = torch.baddbmm(constant, self._activate(values), weight)
@@ -223,10 +224,17 @@ class MonotoneBank(nn.Module):
 
     def rule(self, points: NDArray[np.float64], bins: NDArray[np.int64], count: int) -> NDArray[np.float64]:
         """Return, for each point in its bin, the weights `[..., n]` of the nodes in the integral up to it."""
+        return self.rules(count)(points, bins)
+
+    def rules(self, count: int) -> Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.float64]]:
+        """Return `rule` for this number of nodes, with what all calls have in common computed once."""
         panels, origin = self.panels(), self.origin.cpu().numpy()
-        upto = cumulative_rule(points[..., None], panels[bins], count)[..., 0, :]
         start = cumulative_rule(origin[:, None], panels, count)[:, 0, :]
-        return np.asarray(upto - start[bins])
+
+        def rule(points: NDArray[np.float64], bins: NDArray[np.int64]) -> NDArray[np.float64]:
+            return np.asarray(cumulative_rule(points[..., None], panels[bins], count)[..., 0, :] - start[bins])
+
+        return rule
 
     def forward(self, points: Tensor, bins: Tensor, codes: Tensor, steps: int = 50, lean: bool = False) -> Tensor:
         """Return the functions at rows with points `[B]`, bins `[B]`, codes `[B, fields]`; one quadrature per row."""

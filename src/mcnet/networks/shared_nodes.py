@@ -6,6 +6,7 @@ combination of the values there. The loss and its gradient are those of the row-
 either rule; a step takes a hundredth of the multiplications.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.networks.bank_of_contexts import BankOfContexts
 from mcnet.networks.losses import order_loss
 
@@ -46,8 +48,12 @@ class BankOnSharedNodes(BankOfContexts):
         left, right = (self._rule(edges, bins)[:, None, :] for bins in (before, before + 1))
         return left, right
 
-    def _rule(self, points: np.ndarray, bins: np.ndarray) -> Tensor:
-        weights = self.bank.rule(points, bins, self.nodes)
+    @cached_property
+    def _rules(self) -> Callable[[FloatArray, IntArray], FloatArray]:
+        return self.bank.rules(self.nodes)
+
+    def _rule(self, points: FloatArray, bins: IntArray) -> Tensor:
+        weights = self._rules(points, bins)
         return torch.as_tensor(weights, dtype=self.bank.score_weight.dtype, device=self.bank.left.device)
 
     @cached_property

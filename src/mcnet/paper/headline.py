@@ -1,13 +1,13 @@
 """The headline: what a PCOC of 0.9745 on shifted test rows takes, and what can give it."""
 
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from typing import Literal
 
 from mcnet._shared.typing import FloatArray
 from mcnet.networks.bank import BankFit
 from mcnet.paper.forces import Forces, bin_pcoc, watch_forces
+from mcnet.paper.kept_trainings import KeptTrainings, Look, Training
 from mcnet.paper.literal import LiteralRecipe, follow_literal, predict_literal
 from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.plots import draw_bins
@@ -25,6 +25,8 @@ CLAIM = (
 )
 
 ANCHORS = (Contender("Base", "base"), mcnet_row(False, "converged"), BAYES_NONE)
+MOST_TEST_ROWS = 1_000_000
+"""Trainings are judged on so many test rows or a little more, after every few epochs."""
 STARTS: tuple[Literal["identity", "random"], ...] = ("identity", "random")
 
 
@@ -40,39 +42,39 @@ class Grid:
 FULL, QUICK = Grid(), Grid((0.0, 1.0), (1e-5, 1e-3), (2, 10))
 
 
-@dataclass(frozen=True)
-class Look:
-    """A literal fit after some epochs: its trial, the PCOC of each bin on the fitted rows, and the fit itself."""
-
-    trial: Trial
-    bins: FloatArray
-    fit: BankFit
-
-
 def headline(settings: Settings) -> Page:
     """Train MCNet-None literally over β, learning rate, epochs and start, on rows whose rate moves as in AliExpress."""
     grid = QUICK if settings.quick else FULL
     seen, anchors, ratios = SeenTasks(), dict[str, list[Trial]](), list[float]()
     results: dict[tuple[LiteralRecipe, int], list[Look]] = {}
     forces: dict[float, Forces] = {}
+    kept, total = KeptTrainings(settings.out / "headline-trainings"), settings.seeds * len(_recipes(grid))
     for seed in range(settings.seeds):
-        task = seen.add(settings.source.tasks(seed, wanted=("CTR (AliExpress)",), shift=True)[0], seed)
+        task = settings.source.tasks(seed, wanted=("CTR (AliExpress)",), shift=True)[0]
+        whole, task = task, seen.add(task.judged_on(MOST_TEST_ROWS), seed)
+        step = -(-len(whole.test) // len(task.test))
         ratios.append(float(task.validation.label.mean() / task.test.label.mean()))
         for contender in ANCHORS:
             anchors.setdefault(contender.name, []).append(run_trial(contender, task, seed, settings.progress))
         for recipe in _recipes(grid):
             settings.say(f"seed {seed}: {_short(recipe)}")
-            looks = follow_literal(task, replace(recipe, seed=seed), grid.epochs, partial(_look, task))
-            for epochs, look in looks.items():
+            training = _train(task, replace(recipe, seed=seed), grid, kept)
+            for epochs, look in training.looks.items():
                 results.setdefault((recipe, epochs), []).append(look)
-            if seed == 0 and _is_boldest(recipe, grid):
-                forces[recipe.order] = watch_forces(looks[grid.epochs[-1]].fit, task, recipe)
+            if seed == 0 and training.forces is not None:
+                forces[recipe.order] = training.forces
+    if kept.found:
+        settings.tell(
+            f"headline: {kept.found} of {total} trainings were finished by an earlier run on the same rows and "
+            f"settings, and were not run again; to train them again, delete {kept.folder}"
+        )
     ratio = Value.of(ratios).mean
     bins = {
         f"β = {recipe.order:g}": results[recipe, grid.epochs[-1]][0].bins
         for recipe in _recipes(grid)
         if _is_boldest(recipe, grid)
     }
+    share = "" if step == 1 else f" Trainings are judged on one test row in {step}."
     return Page(
         "headline",
         "The headline PCOC",
@@ -84,7 +86,7 @@ def headline(settings: Settings) -> Page:
             f"The figure: after {grid.epochs[-1]} epochs at a learning rate of {grid.rates[-1]:g} from the identity, "
             "the PCOC of the fitted rows of each bin, and the mean gradients by the offset of each bin over one more "
             "epoch (above 0: the bin is pushed down).",
-            "β, learning rate, epochs and start of literal trainings are those of the table.",
+            f"β, learning rate, epochs and start of literal trainings are those of the table.{share}",
             settings_note((*ANCHORS, mcnet_row(False, "literal"))),
             *quick_note(
                 settings,
@@ -112,9 +114,28 @@ def _short(recipe: LiteralRecipe) -> str:
     return f"from {recipe.start}, learning rate {recipe.learning_rate:g}{falling}, β = {recipe.order:g}"
 
 
+def _train(task: Task, recipe: LiteralRecipe, grid: Grid, kept: KeptTrainings) -> Training:
+    """Train, or find what an earlier run with the same rows and settings kept."""
+    boldest = _is_boldest(recipe, grid)
+    key = kept.key(task, recipe, grid.epochs, boldest)
+    found = kept.read(key)
+    if found is not None:
+        return found
+    fits: list[BankFit] = []
+
+    def look(fit: BankFit) -> Look:
+        fits[:] = [fit]
+        return _look(task, fit)
+
+    looks = follow_literal(task, recipe, grid.epochs, look)
+    training = Training(looks, watch_forces(fits[0], task, recipe) if boldest else None)
+    kept.write(key, training)
+    return training
+
+
 def _look(task: Task, fit: BankFit) -> Look:
     fitted, test = (predict_literal(fit, task, sample, False) for sample in (task.validation, task.test))
-    return Look(judge(task, test, fitted), bin_pcoc(fit, task, fitted), fit)
+    return Look(judge(task, test, fitted), bin_pcoc(fit, task, fitted))
 
 
 def _table(results: dict[tuple[LiteralRecipe, int], list[Look]], anchors: dict[str, list[Trial]]) -> Table:

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from mcnet._shared.math import clip_scores, logit
 from mcnet._shared.typing import FloatArray
-from mcnet.networks.bank import BankFit
+from mcnet.networks.bank import BankConfig, BankFit
 from mcnet.networks.literal import fit_bank_on_rows, paper_config
 from mcnet.networks.objective import Penalties
+from mcnet.networks.training import RowSchedule
 from mcnet.paper.tasks import Sample, Task
 
-__all__ = ["LiteralRecipe", "follow_literal", "predict_literal", "train_literal"]
+__all__ = ["LiteralRecipe", "follow_literal", "literal_settings", "predict_literal", "train_literal"]
 
 T = TypeVar("T")
 
@@ -59,17 +60,8 @@ class LiteralRecipe:
         )
 
 
-def train_literal(
-    task: Task,
-    recipe: LiteralRecipe,
-    progress: Callable[[str], Any] | None = None,
-    after_epoch: Callable[[int, BankFit], Any] | None = None,
-) -> BankFit:
-    """Train on the validation rows of a task.
-
-    The rows of a bin share the nodes of their integrals: the values of the paper's T = 50 nodes per row up to 1e-6, at
-    a hundredth of the time.
-    """
+def literal_settings(recipe: LiteralRecipe) -> tuple[BankConfig, RowSchedule]:
+    """Return the network and the schedule of a recipe: the paper's, with what the recipe changes."""
     config, schedule = paper_config(field=recipe.field)
     config = replace(
         config,
@@ -86,6 +78,21 @@ def train_literal(
         batch=recipe.batch,
         seed=recipe.seed,
     )
+    return config, schedule
+
+
+def train_literal(
+    task: Task,
+    recipe: LiteralRecipe,
+    progress: Callable[[str], Any] | None = None,
+    after_epoch: Callable[[int, BankFit], Any] | None = None,
+) -> BankFit:
+    """Train on the validation rows of a task.
+
+    The rows of a bin share the nodes of their integrals: the values of the paper's T = 50 nodes per row up to 1e-6, at
+    a hundredth of the time.
+    """
+    config, schedule = literal_settings(recipe)
 
     def tell(done: int, total: int, loss: float) -> None:
         if progress is not None:

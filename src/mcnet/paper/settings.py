@@ -20,6 +20,12 @@ class Settings:
     quick: bool = False
     scale: float = 0.1
     progress: Callable[[str], Any] | None = None
+    note: Callable[[str], Any] | None = None
+
+    def tell(self, text: str) -> None:
+        """Tell a person something that stays to be read."""
+        if self.note is not None:
+            self.note(text)
 
     def say(self, text: str) -> None:
         """Tell whoever watches what is being done."""
