@@ -5,6 +5,8 @@ import pytest
 
 from mcnet.paper import balance, curves, headline, overfitting, performance, sensitivity
 from mcnet.paper.forces import Forces
+from mcnet.paper.kept_trainings import Look
+from mcnet.paper.literal import LiteralRecipe
 from mcnet.paper.settings import Settings
 from mcnet.paper.sources import open_source
 from mcnet.paper.trials import ROSTER, Trial
@@ -78,6 +80,26 @@ def test_overfitting_is_named_where_an_auc_falls():
     text = overfitting._finding(results, ["steady", "over"])
     assert "by more than 0.002 for over on CVR (A) (0.0500)." in text
     assert overfitting._finding({("CVR (A)", "steady"): follow(0.7995)}, ["steady"]).endswith("No AUC falls by 0.002.")
+
+
+@pytest.mark.parametrize(("high", "near"), [(0.95, 1), (0.90, 0)])
+def test_the_headline_counts_what_comes_near_the_printed_pcoc_and_names_the_nearest(high, near):
+    def looks(fitted, test):
+        return [Look(trial(fitted_pcoc=fitted, pcoc=test), np.ones(3))]
+
+    bold, usual = LiteralRecipe(rate=1e-3), LiteralRecipe(rate=1e-5)
+    results = {(usual, 2): looks(0.97, 0.80), (usual, 10): looks(1.01, 0.84), (bold, 2): looks(1.15, high)}
+    results[LiteralRecipe(rate=1e-3, start="random"), 2] = looks(0.7, 0.6)
+    anchors = {"MCNet-None, converged": [trial(pcoc=0.83)]}
+    text = headline._finding(results, anchors, 0.83, 0.9745)
+    assert "0.9745 on the test rows takes a PCOC of 1.17 on the rows it was fitted to" in text
+    assert "From identity, β = 1: fitted PCOC 0.970 to 1.150, test 0.800 to" in text
+    assert f"(the paper prints 0.0141) are {near} of the 4 lines" in text
+    assert "learning rate of 1e-05 the highest test PCOC is 0.840" in text
+    assert f"Nearest to 0.9745 is {high:.3f}, from identity, learning rate 0.001, β = 1, 2 epochs" in text
+    own = headline._finding(results, anchors, 0.83, None)  # rows that the paper knows nothing of
+    assert "0.9745" not in own
+    assert own.endswith("test 0.600 to 0.600.")
 
 
 @pytest.mark.parametrize("low", [0.4, 1.2])

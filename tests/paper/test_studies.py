@@ -76,6 +76,17 @@ def test_the_whole_study_on_scores_leaves_out_what_needs_features_and_writes_an_
     assert "Not run: scores.parquet has no features" in index
 
 
+@pytest.mark.parametrize("name", ["headline", "sensitivity"])
+def test_a_page_on_somebodys_scores_does_not_speak_of_the_papers_rows(tmp_path, settings, name):
+    scores = write_tasks(settings.source.tasks(0, wanted=("CTR (AliExpress)",)), tmp_path / "scores.parquet")
+    own = Settings(open_source(scores=scores), tmp_path / "out", seeds=1, quick=True)
+    here = study.run_studies([name], own)[name].read_text().partition("**Here:**")[2]
+    assert "CTR (your scores)" in here
+    assert "AliExpress" not in here
+    assert "as in the paper" not in here
+    assert "the paper's shift" not in here
+
+
 def test_an_unknown_study_is_refused(settings):
     with pytest.raises(InputError, match="there are datasets, performance"):
         study.run_studies(["tables"], settings)

@@ -26,6 +26,13 @@ CLAIM = "The auxiliary network raises the AUC of NeuCalib, AdaCalib and MCNet in
 TASKS = ALL_TASKS
 MODELS = ("NeuCalib", "AdaCalib", *(row.name for row in MCNETS), "BayesMCNet, no field", "BayesMCNet")
 
+SIMULATED = (
+    "The scores are those of a base predictor, trained on features of the training rows; the auxiliary network sees "
+    "all features of the validation rows, which the base predictor has never met. Where the base predictor knew all "
+    "features too, the auxiliary network can only add what a quarter more rows still teach; where it knew half of "
+    "them, as when features are newer than the model, it has something to add. No shift.",
+)
+
 Results = dict[tuple[str, Trained], dict[str, list[Trial]]]
 
 
@@ -54,10 +61,7 @@ def auxiliary(settings: Settings) -> Page:
         _finding(results),
         [*tables, seen.table()],
         notes=(
-            "The scores are those of a base predictor, trained on features of the training rows; the auxiliary network "
-            "sees all features of the validation rows, which the base predictor has never met. Where the base "
-            "predictor knew all features too, the auxiliary network can only add what a quarter more rows still teach; "
-            "where it knew half of them, as when features are newer than the model, it has something to add. No shift.",
+            *(SIMULATED if settings.source.simulated else ()),
             settings_note([contender for contender in ROSTER if contender.name in MODELS]),
             f"{literal}. All others: the calibrator at its optimum, then `WithFeatures`: Adam at 0.001 on batches of "
             "2048 or a fiftieth of the rows, stopping early on a tenth of them held back.",

@@ -21,6 +21,11 @@ EPOCHS = PRINTED
 TASKS = ("CVR (AliExpress)", "CVR (Huawei Browser)")
 ANCHORS = (mcnet_row(False, "converged"), BAYES_NONE)
 
+SIMULATED = (
+    "The scores are those of a base predictor trained on features of the training rows; test rows have the paper's "
+    "shift.",
+)
+
 ByEpoch = dict[int, list[Trial]]
 
 
@@ -53,8 +58,7 @@ def overfitting(settings: Settings) -> Page:
         _finding(results, list(followed)),
         [*(_table(results, figure, place) for place, figure in enumerate(("pcoc", "auc"))), seen.table()],
         notes=(
-            "The scores are those of a base predictor trained on features of the training rows; test rows have the "
-            "paper's shift.",
+            *(SIMULATED if settings.source.simulated else ()),
             f"{settings_note((mcnet_row(False, 'literal'), *ANCHORS))} {'; '.join(recipes)}. Literal trainings go on "
             f"to {EPOCHS[-1]} epochs. None of them stops early; `WithFeatures` does.",
             *quick_note(settings),

@@ -54,13 +54,14 @@ def sensitivity(settings: Settings) -> Page:
         lines.append((f"{variant}, literal", TITLES[parameter], f"{value:g}", *_figures(trials)))
     lines += [(name, "–", "–", *_figures(trials)) for name, trials in anchors.items()]
     headings = ("Method", "parameter", "value", "PCOC", "F-RCE", "log-loss", "PCOC fitted")
+    shift = ", with the paper's shift" if settings.source.simulated else ""
     rows = {"F-RCE": _panels(results, grid, "f_rce"), "PCOC": _panels(results, grid, "pcoc")}
     return Page(
         "sensitivity",
         "Sensitivity to bins, learning rate and β (figure)",
         CLAIM,
         _finding(results, grid),
-        [Table("grid", "CTR (AliExpress), test rows, with the paper's shift", headings, lines), seen.table()],
+        [Table("grid", f"{task.name}, test rows{shift}", headings, lines), seen.table()],
         {"lines": draw_lines(rows)},
         notes=(
             "One parameter varies, the others have the paper's values.",
