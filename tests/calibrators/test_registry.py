@@ -91,3 +91,21 @@ def test_a_method_whose_library_is_missing_is_known_and_says_what_to_install(new
     assert "network" in mcnet.methods()
     with pytest.raises(mcnet.NotSupportedError, match=r"network needs torch.*pip install 'mcnet\[networks\]'"):
         mcnet.calibrator("network")
+
+
+def test_names_of_a_comparison_can_be_asked_for(monkeypatch):
+    with_parameters = {"three-bins": ("histogram", {"bins": 3})}
+    monkeypatch.setattr("mcnet.calibrators.registry.VARIANTS", with_parameters)
+    assert mcnet.calibrator("three-bins").get_params()["bins"] == 3
+    assert mcnet.calibrator("three-bins", prior=2.0).get_params() == {"bins": 3, "prior": 2.0}
+    rng = np.random.default_rng(0)
+    scores = rng.uniform(0.05, 0.5, 500)
+    found = mcnet.select(scores, rng.random(500) < scores, methods=["histogram", "three-bins"])
+    assert {result.method for result in found.results} == {"histogram", "three-bins"}
+    with pytest.raises(mcnet.InputError, match="three-bins is the method histogram with bins=3"):
+        mcnet.Tracker(method="three-bins")
+
+
+@pytest.mark.networks
+def test_mcnet_without_the_field_has_a_name_of_its_own():
+    assert mcnet.calibrator("mcnet-none").get_params()["field_aware"] is False

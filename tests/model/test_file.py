@@ -141,8 +141,6 @@ def test_a_number_too_large_for_a_float(path):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(mcnet.InputError, match=r"there is no file .*none\.json"):
         mcnet.load(tmp_path / "none.json")
-    with pytest.raises(mcnet.InputError, match="there is no file"):
-        mcnet.load(tmp_path)
 
 
 def test_saving_replaces_the_old_file_whole_or_not_at_all(path, monkeypatch):

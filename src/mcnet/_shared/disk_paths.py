@@ -33,11 +33,13 @@ def local_path(path: str | PathLike[str]) -> str:
 
 
 def disk_path(path: str | PathLike[str], what: str) -> Path:
-    """Return the path of what is kept on a disk alone; refuse an address.
+    """Return the path of what is kept on a disk alone; refuse an address and what is no path.
 
     >>> disk_path("hours.parquet", "a sketch").name
     'hours.parquet'
     """
+    if not isinstance(path, str | PathLike):
+        raise InputError(f"{type(path).__name__} was given, not the path of {what}")
     if is_url(path):
         raise InputError(
             f"{fspath(path)} is an address, and {what} is kept on a disk: copy it there with the tools of the store, "

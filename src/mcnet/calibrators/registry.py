@@ -18,11 +18,14 @@ from typing import Any
 from mcnet.calibrators.base import Calibrator
 from mcnet.errors import InputError, NotSupportedError
 
-__all__ = ["calibrator", "calibrator_class", "default_parameters", "methods"]
+__all__ = ["VARIANTS", "calibrator", "calibrator_class", "default_parameters", "methods"]
 
 _PACKAGES = ("mcnet.calibrators", "mcnet.bayes", "mcnet.neural")
 _EXTRAS = {"torch": "networks", "safetensors": "networks"}
 """The extra of mcnet that installs a library which some methods need."""
+
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {"mcnet-none": ("mcnet", {"field_aware": False})}
+"""Names for a method with certain parameters, which a comparison shows: MCNet-None of the paper."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,14 @@ def methods() -> list[str]:
 def calibrator_class(name: str) -> type[Calibrator]:
     """Return the class of a method."""
     known = _entries()
+    if not isinstance(name, str):
+        raise InputError(f"a method is named by a text, not by {name!r}; the methods are {', '.join(known)}")
+    if name in VARIANTS:
+        method, parameters = VARIANTS[name]
+        settings = ", ".join(f"{key}={value}" for key, value in parameters.items())
+        raise InputError(f"{name} is the method {method} with {settings}; a method without parameters is needed here")
     if name not in known:
-        close = get_close_matches(name, known, n=1)
+        close = get_close_matches(name, [*known, *VARIANTS], n=1)
         hint = f" (did you mean {close[0]}?)" if close else ""
         raise InputError(f"there is no method {name!r}{hint}; the methods are {', '.join(known)}")
     entry = known[name]
@@ -68,12 +77,15 @@ def calibrator(name: str, **parameters: Any) -> Calibrator:
 
     Parameters
     ----------
-    name : one of `mcnet.methods()`.
+    name : one of `mcnet.methods()`, or "mcnet-none", the published MCNet without the field.
     parameters : those of its class.
 
     >>> calibrator("histogram", bins=10)
     Histogram(bins=10)
     """
+    if name in VARIANTS:
+        name, given = VARIANTS[name]
+        parameters = given | parameters
     found = calibrator_class(name)
     known = sorted(inspect.signature(found).parameters)
     unknown = [parameter for parameter in parameters if parameter not in known]

@@ -42,9 +42,9 @@ __all__ = [
 
 def complete_methods(beginning: str) -> list[str]:
     """Return the names of methods that a word may be completed to."""
-    from mcnet.calibrators.registry import methods
+    from mcnet.calibrators.registry import VARIANTS, methods
 
-    return [name for name in methods() if name.startswith(beginning)]
+    return [name for name in (*methods(), *VARIANTS) if name.startswith(beginning)]
 
 
 def _metrics(beginning: str) -> list[str]:

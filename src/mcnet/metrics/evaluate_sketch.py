@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import Any, Protocol
 
 from mcnet._shared.typing import FloatArray, ScoreType
-from mcnet.errors import NotSupportedError
+from mcnet.errors import InputError, NotSupportedError
 from mcnet.metrics.evaluation import Evaluation, coded_fields, evaluate_columns
 from mcnet.metrics.settings import Settings
+from mcnet.model.as_model import as_model
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["Predictor", "evaluate_cells", "evaluate_sketch", "predict_cells"]
@@ -20,11 +22,15 @@ class Predictor(Protocol):
         """Return the probability of each score."""
 
 
-def predict_cells(predictor: Predictor, sketch: Sketch) -> FloatArray:
+def predict_cells(predictor: Predictor | str | PathLike[str], sketch: Sketch) -> FloatArray:
     """Return the calibrated probability of every cell, at its mean score."""
     if getattr(predictor, "needs_features", False):
         raise NotSupportedError("WithFeatures needs the features of rows, which a sketch does not keep; use evaluate")
+    if not isinstance(sketch, Sketch):
+        raise InputError(f"the rows are {type(sketch).__name__}; the calibrator comes first, then a sketch of the rows")
     model: Any = getattr(predictor, "model_", predictor)
+    if not hasattr(model, "predict_cells"):
+        model = as_model(predictor, "evaluated")
     found: FloatArray = model.predict_cells(sketch)
     return found
 
@@ -54,14 +60,14 @@ def evaluate_cells(
     return replace(found, rows=sketch.rows)
 
 
-def evaluate_sketch(calibrator: Predictor, sketch: Sketch, **settings: Any) -> Evaluation:
+def evaluate_sketch(calibrator: Predictor | str | PathLike[str], sketch: Sketch, **settings: Any) -> Evaluation:
     """Evaluate a calibrator (or a loaded model) on the rows behind a sketch.
 
     AUC is within 1e-4 of that of the rows, since only rows of one cell, closer than 1/512 in logit, count as ties.
 
     Parameters
     ----------
-    calibrator : a fitted calibrator or a loaded model.
+    calibrator : a fitted calibrator, a loaded model, or the path of a model file.
     sketch : the rows to judge on, with the fields that the model needs.
     settings : those of `evaluate`: epsilon, level, bins …
 

@@ -137,11 +137,20 @@ def load(path: str | PathLike[str]) -> CalibrationModel:
 def read_model(path: str | PathLike[str]) -> CalibrationModel:
     """Return the model in a file, as it is."""
     path = disk_path(path, "a model")
+    if path.is_dir():
+        raise InputError(
+            f"{path} is a folder, not a model; of a registry, Registry(path).load() returns the current model"
+        )
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
+        with path.open("rb") as file:
+            if file.read(4) == b"PAR1":
+                raise FileFormatError(
+                    f"{path} is a Parquet file, not a model; mcnet.Sketch.load reads a sketch"
+                ) from None
         text = ""
     return parse_model(text, str(path))
 

@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 
 from mcnet.calibrators.base import Calibrator
-from mcnet.calibrators.registry import calibrator
+from mcnet.calibrators.registry import VARIANTS, calibrator
 from mcnet.errors import McnetError
 
 __all__ = ["default_candidates"]
-
-WITHOUT_FIELD = {"mcnet": "mcnet-none"}
-"""Methods that are also compared without the field, and the name of that: MCNet-None of the paper."""
 
 
 def default_candidates(methods: Sequence[str], *, has_fields: bool) -> dict[str, str | Calibrator]:
@@ -18,8 +15,8 @@ def default_candidates(methods: Sequence[str], *, has_fields: bool) -> dict[str,
     for name in methods:
         try:
             made = calibrator(name)
-            if has_fields and name in WITHOUT_FIELD:
-                found[WITHOUT_FIELD[name]] = calibrator(name, field_aware=False)
+            if has_fields:
+                found |= {other: calibrator(other) for other, (method, _) in VARIANTS.items() if method == name}
         except McnetError:
             found[name] = name  # it is tried again, and then listed as failed
             continue

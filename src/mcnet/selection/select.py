@@ -148,19 +148,19 @@ def _candidates(
         return default_candidates(registered_methods(), has_fields=bool(sketch.contexts.names))
     listed = [chosen] if isinstance(chosen, str | Calibrator) else chosen
     named: dict[str, str | Calibrator] = {}
-    for made in sorted(map(_candidate, listed), key=lambda made: made.simplicity):
-        named[made.method if made.method not in named else f"{made.method} ({len(named)})"] = made
+    for name, made in sorted(map(_candidate, listed), key=lambda candidate: candidate[1].simplicity):
+        named[name if name not in named else f"{name} ({len(named)})"] = made
     if not named:
         raise InputError("methods is empty; name at least one, or leave it out for all")
     return named
 
 
-def _candidate(item: str | Calibrator) -> Calibrator:
+def _candidate(item: str | Calibrator) -> tuple[str, Calibrator]:
     if isinstance(item, Calibrator):
-        return item
+        return item.method, item
     if not isinstance(item, str):
         raise InputError(f"methods has {item!r} in it; a method is a name or a calibrator")
-    return calibrator(item)
+    return item, calibrator(item)
 
 
 def _chosen(

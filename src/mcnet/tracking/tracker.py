@@ -77,8 +77,8 @@ class Tracker:
     def update(
         self,
         scores: Any,
-        labels: Any,
-        *,
+        labels: Any = None,
+        *misplaced: Any,
         field: Any = None,
         weight: Any = None,
         period: Any = None,
@@ -97,6 +97,10 @@ class Tracker:
         -------
         self : the tracker.
         """
+        if isinstance(scores, Sketch):
+            raise InputError("update was given a sketch; pass it to update_sketch")
+        if misplaced or labels is None:
+            raise InputError("update takes scores and labels by position; name the rest: field=…, weight=…, period=…")
         if len(as_array(scores, "score")) == 0:
             return self._skip(self._learner.clock.check(period))
         sketch = Sketch.from_rows(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mcnet._shared.disk_paths import disk_path
 from mcnet._shared.json_files import checksum, write_json
 from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.sketch.sketch import Sketch
@@ -36,7 +37,7 @@ _EFFECTS = ("level_effect", "level_spread", "value_spread")
 
 def save_tracker(learner: Learner, folder: str | PathLike[str]) -> None:
     """Save the state of a tracker, whole or not at all."""
-    folder = Path(folder)
+    folder = disk_path(folder, "a tracker")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; a tracker is saved as a folder")
     if folder.is_dir() and not (folder / DOCUMENT).exists() and any(_foreign(path) for path in folder.iterdir()):
@@ -103,7 +104,8 @@ def load_tracker(folder: str | PathLike[str]) -> Learner:
     InputError : there is none in this folder.
     FileFormatError : its files were altered, are damaged, or are of a later version.
     """
-    path = Path(folder) / DOCUMENT
+    folder = disk_path(folder, "a tracker")
+    path = folder / DOCUMENT
     if not path.is_file():
         raise InputError(f"there is no tracker in {folder}; Tracker.save(folder) makes one")
     advice = "restore the folder from a copy, or replay the journal with Tracker.from_journal"
@@ -119,7 +121,7 @@ def load_tracker(folder: str | PathLike[str]) -> Learner:
     if document.get("checksum") != checksum(document):
         raise FileFormatError(f"{path} does not match its checksum: it was altered or damaged; {advice}")
     try:
-        return _learner(document, Path(folder))
+        return _learner(document, folder)
     except (McnetError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise FileFormatError(f"{folder} does not have a valid tracker ({error}); {advice}") from None
 

@@ -11,6 +11,7 @@ from mcnet.data.contexts import Contexts
 from mcnet.data.fields import MISSING_LABEL, FieldColumn
 from mcnet.errors import InputError
 from mcnet.metrics.evaluate_sketch import predict_cells
+from mcnet.model.as_model import as_model
 from mcnet.model.model import CalibrationModel
 from mcnet.sketch.sketch import Sketch
 
@@ -65,12 +66,13 @@ class ModelDifference:
         }
 
 
-def diff(old: CalibrationModel, new: CalibrationModel, sketch: Sketch | None = None) -> ModelDifference:
+def diff(old: Any, new: Any, sketch: Sketch | None = None) -> ModelDifference:
     """Compare two models, weighted by the rows of a sketch if one is given.
 
     Parameters
     ----------
-    old, new : the models; without a sketch they must need the same fields, in the same order.
+    old, new : models, fitted calibrators or paths of model files; without a sketch they must need the same fields, in
+        the same order.
     sketch : rows that say which scores and field values occur, and how often.
 
     Returns
@@ -83,6 +85,9 @@ def diff(old: CalibrationModel, new: CalibrationModel, sketch: Sketch | None = N
     >>> diff(one, other).shift > 0
     True
     """
+    old, new = as_model(old, "compared"), as_model(new, "compared")
+    if sketch is not None and not isinstance(sketch, Sketch):
+        raise InputError(f"the rows are {type(sketch).__name__}; make a Sketch of them with mcnet.scan first")
     if sketch is None and old.fields != new.fields:
         names = [", ".join(model.fields) or "none" for model in (old, new)]
         raise InputError(

@@ -8,7 +8,7 @@ from typing import Any
 from mcnet._shared.file_lock import exclusive_lock
 from mcnet._shared.json_lines import append_json_line
 from mcnet.errors import FileFormatError, InputError
-from mcnet.model.model import CalibrationModel
+from mcnet.model.as_model import as_model
 from mcnet.versions.folder import make_registry
 from mcnet.versions.pointer import Hold, Pointer
 from mcnet.versions.version import Version, now
@@ -40,21 +40,23 @@ class Registry(RegistryView):
         """Make the folder of the registry, unless it is there already."""
         make_registry(self.path, self._store.path)
 
-    def add(self, model: CalibrationModel | str | PathLike[str], note: str = "") -> Version:
-        """Add a model, or a model file, as a new version; the first one becomes current.
+    def add(self, model: Any, note: str = "") -> Version:
+        """Add a model as a new version; the first one becomes current.
 
         The model is loaded and checked as a whole before it is added. Adding the model of the newest version again
         changes nothing and returns that version.
 
         Parameters
         ----------
-        model : a model, or the path of its file.
+        model : a model, a fitted calibrator, or the path of a model file.
         note : words for the history.
 
         Returns
         -------
         Version : the new version.
         """
+        if not isinstance(model, str | PathLike):
+            model = as_model(model, "a version")
         self.create()
         with self._locked():
             version, new = self._store.put(model, note)

@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 
 from mcnet._shared.atomic_files import flush
+from mcnet._shared.disk_paths import disk_path
 from mcnet.errors import FileFormatError
 from mcnet.model.file import load, save_model
 from mcnet.model.model import CalibrationModel
@@ -51,7 +52,7 @@ class VersionStore:
                 save_model(model, writing / _MODEL)
             else:
                 load(model)  # refuses what is damaged, before anything is copied
-                shutil.copyfile(model, writing / _MODEL)
+                shutil.copyfile(disk_path(model, "a model"), writing / _MODEL)
             checked = load(writing / _MODEL)
             digest = hashlib.sha256((writing / _MODEL).read_bytes()).hexdigest()
             newest = max(self.numbers(), default=0)

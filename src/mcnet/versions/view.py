@@ -30,6 +30,8 @@ class RegistryView:
     def __init__(self, path: str | PathLike[str]) -> None:
         """Name the folder; nothing is read or written yet."""
         self.path = disk_path(path, "a registry")
+        if self.path.is_file():
+            raise InputError(f"{self.path} is a file; a registry is a folder")
         self._store = VersionStore(self.path)
 
     def __repr__(self) -> str:
