@@ -37,3 +37,10 @@ def test_a_page_is_markdown_csv_and_pictures(tmp_path):
     assert rows[0] == ["Method", "PCOC", "PCOC std", "note"]
     assert float(rows[1][2]) == pytest.approx(0.70710678)
     assert rows[2] == ["b", "–", "", "y"]
+
+
+def test_several_findings_are_a_list(tmp_path):
+    text = write_page(Page("p", "Title", "claim", ["one.", "two."]), tmp_path, "setting").read_text()
+    assert "**Here:**\n\n- one.\n- two." in text
+    assert Page("p", "Title", "claim", "one.").found(" (3 s)") == "**Here:** one. (3 s)"
+    assert Page("p", "Title", "claim", ["one.", "two."]).found(" (3 s)").startswith("**Here:** (3 s)\n")

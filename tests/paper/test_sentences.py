@@ -26,7 +26,7 @@ def test_sensitivity_names_the_parameter_that_moves_the_pcoc_most_and_the_best_v
             for place, value in enumerate(values):
                 moved = 0.2 if (variant, parameter) == ("MCNet-None", "order") else 0.01
                 results[variant, parameter, value] = [trial(pcoc=1.0 + place * moved, f_rce=0.1 - place * 0.01)]
-    text = sensitivity._finding(results, grid)
+    text = " ".join(sensitivity._finding(results, grid))
     assert "MCNet-None spans 0.010 over bins, 0.010 over learning rate, 0.200 over β, most over β" in text
     assert "lowest at 20 (bins), 0.001 (learning rate), 1 (β)" in text
     assert "converged" not in text
@@ -45,6 +45,21 @@ def test_balance_agrees_with_the_paper_only_if_every_std_falls(rises):
     assert f"falls for {count} of them, and the log-loss gets worse for {count}" in text
 
 
+@pytest.mark.parametrize(("how", "shown"), [(performance.STILL, False), (performance.MOVED, True), ("rows", True)])
+def test_the_papers_figures_stand_beside_rows_that_are_shifted_as_its_own(how, shown):
+    table = performance._table("CTR (AliExpress)", how, {c.name: [trial()] for c in ROSTER}, 0)
+    assert ("paper PCOC" in table.headings) is shown
+    assert all(len(line) == len(table.headings) for line in table.lines)
+    if shown:
+        assert next(line for line in table.lines if line[0] == "MCNet-None, literal")[-3:] == (
+            "0.9745",
+            "1.77%",
+            "0.7215",
+        )
+    own = performance._table("CTR (your scores)", how, {c.name: [trial()] for c in ROSTER}, 0)
+    assert "paper PCOC" not in own.headings
+
+
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_performance_speaks_of_significance_from_two_seeds_on(tmp_path, seeds):
     settings = Settings(open_source("simulated"), tmp_path, seeds=seeds)
@@ -52,11 +67,14 @@ def test_performance_speaks_of_significance_from_two_seeds_on(tmp_path, seeds):
     methods["BayesMCNet"] = [trial(f_rce=0.05 + 0.0012 * seed, log_loss=0.05, distance=1e-5) for seed in range(seeds)]
     methods["MCNet-Field, literal"] = [trial(violations=7.0) for _ in range(seeds)]
     runs = {how: {"CTR (AliExpress)": methods} for how in (performance.STILL, performance.MOVED)}
-    text = performance._finding(runs, settings)
+    text = " ".join(performance._finding(runs, settings))
     assert "Lowest log-loss: BayesMCNet on CTR (AliExpress). Nearest to the truth: BayesMCNet on CTR" in text
     assert "of 1 tasks: MCNet-None, literal on 0" in text
     assert "BayesMCNet on 1" in text
-    assert "Nearest to 1 of all methods: Base on CTR (AliExpress) (1.000, on its own rows 1.000)." in text
+    assert (
+        "Nearest to 1 of all methods, with the paper's shift: Base on CTR (AliExpress) (1.000, on its own rows 1.000)."
+        in text
+    )
     assert ("p < 0.05" in text) is (seeds > 1)
     assert "broken 0 times, after literal training up to 7 times" in text
     assert "nan" not in text
@@ -77,9 +95,9 @@ def test_overfitting_is_named_where_an_auc_falls():
         return {epochs: [trial(auc=0.8 if epochs < 10 else last)] for epochs in overfitting.EPOCHS}
 
     results = {("CVR (A)", "steady"): follow(0.7995), ("CVR (A)", "over"): follow(0.75)}
-    text = overfitting._finding(results, ["steady", "over"])
+    text = overfitting._finding(results, ["steady", "over"])[-1]
     assert "by more than 0.002 for over on CVR (A) (0.0500)." in text
-    assert overfitting._finding({("CVR (A)", "steady"): follow(0.7995)}, ["steady"]).endswith("No AUC falls by 0.002.")
+    assert overfitting._finding({("CVR (A)", "steady"): follow(0.7995)}, ["steady"])[-1] == "No AUC falls by 0.002."
 
 
 @pytest.mark.parametrize(("high", "near"), [(0.95, 1), (0.90, 0)])
@@ -91,13 +109,13 @@ def test_the_headline_counts_what_comes_near_the_printed_pcoc_and_names_the_near
     results = {(usual, 2): looks(0.97, 0.80), (usual, 10): looks(1.01, 0.84), (bold, 2): looks(1.15, high)}
     results[LiteralRecipe(rate=1e-3, start="random"), 2] = looks(0.7, 0.6)
     anchors = {"MCNet-None, converged": [trial(pcoc=0.83)]}
-    text = headline._finding(results, anchors, 0.83, 0.9745)
+    text = " ".join(headline._finding(results, anchors, 0.83, 0.9745))
     assert "0.9745 on the test rows takes a PCOC of 1.17 on the rows it was fitted to" in text
     assert "From identity, β = 1: fitted PCOC 0.970 to 1.150, test 0.800 to" in text
     assert f"(the paper prints 0.0141) are {near} of the 4 lines" in text
     assert "learning rate of 1e-05 the highest test PCOC is 0.840" in text
     assert f"Nearest to 0.9745 is {high:.3f}, from identity, learning rate 0.001, β = 1, 2 epochs" in text
-    own = headline._finding(results, anchors, 0.83, None)  # rows that the paper knows nothing of
+    own = " ".join(headline._finding(results, anchors, 0.83, None))  # rows that the paper knows nothing of
     assert "0.9745" not in own
     assert own.endswith("test 0.600 to 0.600.")
 

@@ -156,7 +156,7 @@ def _table(task: str, trained: Trained, methods: dict[str, list[Trial]]) -> Tabl
     return Table(slug if trained == "all" else f"{slug}-half", caption, headings, lines)
 
 
-def _finding(results: Results) -> str:
+def _finding(results: Results) -> list[str]:
     sentences = []
     for trained in dict.fromkeys(key[1] for key in results):
         parts, raised, cases, worse = [], 0, 0, 0
@@ -176,4 +176,4 @@ def _finding(results: Results) -> str:
             f"Where the base predictor {who}, the AUC rises in {raised} of {cases} cases ({'; '.join(parts)}), and the "
             f"PCOC moves away from 1 in {worse}."
         )
-    return " ".join(sentences)
+    return sentences

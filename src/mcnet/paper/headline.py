@@ -95,7 +95,7 @@ def headline(settings: Settings) -> Page:
         "headline",
         "The headline PCOC",
         CLAIM,
-        f"{_finding(results, anchors, ratio, printed)} {_reason(forces, bins, grid)}",
+        [*_finding(results, anchors, ratio, printed), _reason(forces, bins, grid)],
         [_table(results, anchors, caption), seen.table()],
         {"bins": draw_bins(bins, forces)},
         notes=(
@@ -174,7 +174,7 @@ def _figures(trials: list[Trial]) -> tuple[Cell, ...]:
     )
 
 
-def _finding(results: Results, anchors: dict[str, list[Trial]], ratio: float, printed: float | None) -> str:
+def _finding(results: Results, anchors: dict[str, list[Trial]], ratio: float, printed: float | None) -> list[str]:
     """Return, from the table, the levels that trainings reach, and which of them come near what the paper prints."""
     converged = Value.of(column(anchors["MCNet-None, converged"], "pcoc")).mean
     levels = {
@@ -187,13 +187,18 @@ def _finding(results: Results, anchors: dict[str, list[Trial]], ratio: float, pr
     )
     if printed is not None:
         text += f" {printed} on the test rows takes a PCOC of {printed / ratio:.2f} on the rows it was fitted to."
+    sentences = [text]
     for start in STARTS:
+        parts = []
         for order in dict.fromkeys(recipe.order for recipe, _ in levels):
             chosen = [v for (r, _), v in levels.items() if r.start == start and r.order == order and not r.falling]
             fitted, test = [level.fitted for level in chosen], [level.test for level in chosen]
-            text += f" From {start}, β = {order:g}: fitted PCOC {min(fitted):.3f} to {max(fitted):.3f}, test "
-            text += f"{min(test):.3f} to {max(test):.3f}."
-    return text if printed is None else f"{text} {_nearest(levels, printed)}"
+            parts.append(
+                f"β = {order:g}: fitted PCOC {min(fitted):.3f} to {max(fitted):.3f}, test {min(test):.3f} to "
+                f"{max(test):.3f}"
+            )
+        sentences.append(f"From {start}, {'; '.join(parts)}.")
+    return sentences if printed is None else [*sentences, _nearest(levels, printed)]
 
 
 def _nearest(levels: dict[tuple[LiteralRecipe, int], Level], printed: float) -> str:

@@ -79,7 +79,7 @@ def _table(results: dict[tuple[str, str], ByEpoch], figure: str, place: int) -> 
     return Table(figure, f"{figure.upper()} after every second epoch", headings, lines)
 
 
-def _finding(results: dict[tuple[str, str], ByEpoch], followed: list[str]) -> str:
+def _finding(results: dict[tuple[str, str], ByEpoch], followed: list[str]) -> list[str]:
     first, last = EPOCHS[0], EPOCHS[-1]
     spans, lost = [], []
     for (task, name), by_epoch in results.items():
@@ -90,14 +90,15 @@ def _finding(results: dict[tuple[str, str], ByEpoch], followed: list[str]) -> st
             for figure in ("auc", "pcoc")
         )
         spans.append(
-            f"{task}, {name}: AUC {auc[first]:.4f} → {auc[last]:.4f}, PCOC {bias[first]:.3f} → {bias[last]:.3f}"
+            f"{task}, {name}, from {first} to {last} epochs: AUC {auc[first]:.4f} → {auc[last]:.4f}, PCOC "
+            f"{bias[first]:.3f} → {bias[last]:.3f}."
         )
         if max(auc.values()) - auc[last] > 0.002:
             lost.append(f"{name} on {task} ({max(auc.values()) - auc[last]:.4f})")
     verdict = (
         f"The AUC falls from its best by more than 0.002 for {'; '.join(lost)}." if lost else "No AUC falls by 0.002."
     )
-    return f"From {first} to {last} epochs, {'; '.join(spans)}. {verdict}"
+    return [*spans, verdict]
 
 
 def _literal(task: Task, seed: int) -> dict[int, Trial]:

@@ -87,21 +87,27 @@ class Table:
 
 @dataclass(frozen=True)
 class Page:
-    """A study: what the paper claims, what we found in one sentence, and the tables and figures behind it."""
+    """A study: what the paper claims, what we found in a few sentences, and the tables and figures behind it."""
 
     name: str
     title: str
     claim: str
-    finding: str
+    finding: str | Sequence[str]
     tables: list[Table] = field(default_factory=list)
     figures: dict[str, "Figure"] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    def found(self, after: str = "") -> str:
+        """Return the finding as Markdown: a paragraph, or a list if there are several things to say."""
+        if isinstance(self.finding, str):
+            return f"**Here:** {self.finding}{after}"
+        return "\n".join([f"**Here:**{after}\n", *(f"- {text}" for text in self.finding)])
 
 
 def write_page(page: Page, folder: Path, setting: str) -> Path:
     """Write a study into a folder: `name.md`, a CSV for each table, an SVG and a PNG for each figure."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = [f"# {page.title}", setting, f"**The paper:** {page.claim}", f"**Here:** {page.finding}"]
+    text = [f"# {page.title}", setting, f"**The paper:** {page.claim}", page.found()]
     for name, figure in page.figures.items():
         stem = f"{page.name}-{name}"
         for kind in ("svg", "png"):

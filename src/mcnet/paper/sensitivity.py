@@ -103,7 +103,7 @@ def _figures(trials: list[Trial]) -> tuple[Cell, ...]:
     )
 
 
-def _finding(results: Results, grid: Grid) -> str:
+def _finding(results: Results, grid: Grid) -> list[str]:
     """Return, from the table, how far each parameter moves the PCOC and which value has the lowest F-RCE."""
     parts = []
     for variant in VARIANTS:
@@ -121,4 +121,4 @@ def _finding(results: Results, grid: Grid) -> str:
             f"most over {widest}; its F-RCE is lowest at "
             f"{', '.join(f'{value:g} ({name})' for name, value in best.items())}."
         )
-    return " ".join(parts)
+    return parts

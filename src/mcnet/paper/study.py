@@ -64,7 +64,7 @@ def _write_index(pages: list[tuple[Page, float]], skipped: dict[str, str], setti
         text += [
             f"## [{page.title}]({page.name}.md)",
             f"**The paper:** {page.claim}",
-            f"**Here:** {page.finding} ({seconds:.0f} s)",
+            page.found(f" ({seconds:.0f} s)"),
         ]
     text += [f"## {name}\n\nNot run: {reason}" for name, reason in skipped.items()]
     path = settings.out / "index.md"
