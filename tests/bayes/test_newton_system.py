@@ -134,3 +134,18 @@ def test_compiled_products_equal_plain_ones(monkeypatch):
     plain = flat(information.times(state))
     monkeypatch.setattr(block_solver, "FEWEST_COMPILED_CONTEXTS", 0)
     np.testing.assert_allclose(flat(information.times(state)), plain, rtol=1e-12, atol=1e-12)
+
+
+def test_columns_that_a_context_does_not_reach_are_left_out(monkeypatch):
+    codes = np.random.default_rng(7).integers(-1, 3, (40, 2))
+    information, state = make_information(codes, [3, 3]), random_state([3, 3])
+    for context, (first, beyond) in enumerate([(1, 3), (2, 4), (4, 5), (1, 5), (1, 1)] * 8):
+        information.cross[context, :, 1:first] = information.cross[context, :, beyond:] = 0.0
+    information.cross[3, 0] = 0.0
+    assert information.spans[:3].tolist() == [[1, 3], [2, 4], [4, 5]]
+    assert information.spans[3].tolist() == [1, 5]
+    assert information.spans[4, 0] >= information.spans[4, 1]
+    plain, expected = flat(information.times(state)), dense(information)
+    np.testing.assert_allclose(joint_information(information, 2)[0], expected, rtol=1e-10, atol=1e-10)
+    monkeypatch.setattr(block_solver, "FEWEST_COMPILED_CONTEXTS", 0)
+    np.testing.assert_allclose(flat(information.times(state)), plain, rtol=1e-12, atol=1e-12)

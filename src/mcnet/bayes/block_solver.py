@@ -39,7 +39,8 @@ class Information:
         if len(self.own) > FEWEST_COMPILED_CONTEXTS and numba_installed():
             places = self.incidence.places
             summed = np.zeros((sum(self.incidence.sizes), self.own.shape[1]))
-            _product_kernel()(places, self.cross, self.own, state.shared, np.concatenate(state.values), shared, summed)
+            values = np.concatenate(state.values)
+            _product_kernel()(places, self.spans, self.cross, self.own, state.shared, values, shared, summed)
             totals = self.incidence.by_field(summed)
         else:
             moved = self.incidence.gather(state.values, self.own.shape[1])
@@ -53,24 +54,58 @@ class Information:
         """Return `own` and `cross` summed over the contexts of every value, for each field."""
         return self.incidence.totals(self.own), self.incidence.totals(self.cross)
 
+    @cached_property
+    def spans(self) -> IntArray:
+        """Return between which columns of `cross`, the first one aside, every context has numbers other than 0.
+
+        A context of few rows reaches few panels, and loops leave out the others.
+        """
+        spans = np.empty((len(self.cross), 2), dtype=np.intp)
+        _span_kernel()(self.cross, spans)
+        return spans
+
     def under(self, prior: FloatArray, precision: list[FloatArray]) -> Information:
         """Return the same likelihood under another prior."""
         changed = replace(self, prior=prior, precision=precision)
-        if "value_sums" in vars(self):
-            vars(changed)["value_sums"] = self.value_sums
+        known = ("value_sums", "spans")  # they do not depend on the prior
+        vars(changed).update({name: vars(self)[name] for name in known if name in vars(self)})
         return changed
+
+
+@cache
+def _span_kernel() -> Any:
+    """Return a loop that looks from both ends for the first column with a number other than 0."""
+
+    def find(cross, spans):  # type: ignore[no-untyped-def]
+        contexts, width, size = cross.shape
+        for context in range(contexts):
+            first, beyond = size, 1
+            for number in range(width):
+                place = 1
+                while place < first and cross[context, number, place] == 0.0:
+                    place += 1
+                first = place
+                place = size - 1
+                while place >= beyond and cross[context, number, place] == 0.0:
+                    place -= 1
+                beyond = place + 1
+            spans[context, 0], spans[context, 1] = first, beyond
+
+    return compiled(find)
 
 
 @cache
 def _product_kernel() -> Any:
     """Return a loop for the products of every context's blocks with a vector, which reads the blocks once."""
 
-    def products(places, cross, own, shared, values, by_shared, summed):  # type: ignore[no-untyped-def]
-        contexts, width, size = cross.shape
+    def products(places, spans, cross, own, shared, values, by_shared, summed):  # type: ignore[no-untyped-def]
+        contexts, width, _ = cross.shape
         fields = places.shape[1]
         moved, felt = np.empty(width), np.empty(width)
         for context in range(contexts):
-            moved[:] = 0.0
+            first, beyond = spans[context]
+            for number in range(width):
+                moved[number] = 0.0
             for field in range(fields):
                 place = places[context, field]
                 if place >= 0:
@@ -78,8 +113,9 @@ def _product_kernel() -> Any:
                         moved[number] += values[place, number]
             for number in range(width):
                 block = cross[context, number]
-                by, value = moved[number], 0.0
-                for place in range(size):
+                by, value = moved[number], block[0] * shared[0]
+                by_shared[0] += by * block[0]
+                for place in range(first, beyond):
                     value += block[place] * shared[place]
                     by_shared[place] += by * block[place]
                 for place in range(width):
@@ -102,7 +138,12 @@ def joint_information(information: Information, fields: int) -> tuple[FloatArray
     matrix = np.zeros((starts[-1], starts[-1]))
     places = np.ascontiguousarray(incidence.places[:, :fields])
     if numba_installed():
-        _joint_kernel()(places, information.own, information.cross, matrix)
+        values = sum(sizes)
+        blocks = np.zeros((values, values, width * width))
+        own = information.own.reshape(-1, width * width)
+        _joint_kernel()(places, information.spans, own, information.cross, matrix, blocks)
+        of_values = matrix[size:, size:].reshape(values, width, values, width)
+        of_values += blocks.reshape(values, values, width, width).transpose(0, 2, 1, 3)
     else:
         _add_contexts(places, information, matrix)
     matrix[:size, :size] = information.shared + information.prior
@@ -135,23 +176,24 @@ def _add_contexts(places: IntArray, information: Information, matrix: FloatArray
 def _joint_kernel() -> Any:
     """Return the same as one loop over the contexts."""
 
-    def add(places, own, cross, matrix):  # type: ignore[no-untyped-def]
+    def add(places, spans, own, cross, matrix, blocks):  # type: ignore[no-untyped-def]
         contexts, width, size = cross.shape
         for context in range(contexts):
+            first, beyond = spans[context]
             for one in range(places.shape[1]):
-                if places[context, one] < 0:
+                value = places[context, one]
+                if value < 0:
                     continue
-                row = size + width * places[context, one]
+                row = size + width * value
                 for number in range(width):
-                    for place in range(size):
+                    matrix[row + number, 0] += cross[context, number, 0]
+                    for place in range(first, beyond):
                         matrix[row + number, place] += cross[context, number, place]
                 for two in range(one + 1):
-                    if places[context, two] < 0:
-                        continue
-                    column = size + width * places[context, two]
-                    for number in range(width):
-                        for place in range(width):
-                            matrix[row + number, column + place] += own[context, number, place]
+                    other = places[context, two]
+                    if other >= 0:
+                        for number in range(own.shape[1]):
+                            blocks[value, other, number] += own[context, number]
 
     return compiled(add)
 
