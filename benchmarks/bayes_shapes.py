@@ -1,6 +1,6 @@
 """BayesMCNet: shapes of φ, numbers of panels and classical calibrators against the known truth.
 
-Run `python -m benchmarks.bayes_shapes` for everything, or name tables: architectures, shapes, panels, bends,
+Run `python -m benchmarks.bayes_shapes` for everything, or name tables: networks, shapes, panels, bends,
 classical, many, families. Figures are mean KL to the truth × 1e-5 over seeds (lower is better) on 100,000 fresh rows.
 """
 
@@ -103,11 +103,11 @@ def main(names: list[str]) -> None:
         rows = {"mcnet-bayes": default}
         for bins in (5, 20, "auto"):
             rows[f"mcnet, bins={bins}"] = lambda log, bins=bins: classical(log, "mcnet", bins=bins)
-        table("Bayes and networks, 4 values", by_size(), rows, 3)
+        table("Bayes and networks, 4 values", by_size(4, SIZES[:4]), rows, 3)
     if "shapes" in wanted:
         shapes = [("step", 48), ("linear", 12), ("linear", 24), ("cubic", 12), ("cubic", 24), ("network", 12)]
         rows = {f"{s} × {k}": with_options(shape=s, functions=k, panels=48) for s, k in shapes}
-        table("Shapes of φ, 4 values", by_size(), rows, 3)
+        table("Shapes of φ, 4 values", by_size(4, SIZES[:4]), rows, 3)
     if "panels" in wanted:
         rows = {f"{n} panels": with_options(panels=n) for n in (8, 16, 24, 32, 48, 96)}
         table("Panels of a step φ, 4 values", by_size(), rows, 3)

@@ -105,6 +105,7 @@ def test_a_literal_fit_whose_probabilities_are_clipped_says_so(log):
         ({"seed": 0.5}, "seed is 0.5; it is a whole number"),
         ({"device": "abacus"}, "device is 'abacus'; it is 'cpu' or 'cuda'"),
         ({"alpha_balance": "x"}, "alpha_balance is 'x'; it is a number ≥ 0"),
+        ({"steps": 0}, "steps is 0; it is a whole number above 0"),
         ({"embedding": 0}, "embedding is 0; it is a whole number above 0"),
     ],
 )
@@ -116,6 +117,14 @@ def test_settings_that_cannot_be_are_refused_in_words(log, setting, message):
 def test_scale_can_be_left_out_on_rows(log):
     fitted = fit(literal("none", scale=False, epochs=1), log)
     assert np.isfinite(fitted.predict(log.score)).all()
+
+
+@pytest.mark.parametrize("variant", ["none", "field"])
+def test_rows_that_share_their_nodes_are_trained_alike(log, variant):
+    field = log.text("field") if variant == "field" else None
+    slow, quick = (fit(literal(variant, steps=steps, epochs=1), log, field) for steps in (50, None))
+    np.testing.assert_allclose(quick.predict(log.score, field), slow.predict(log.score, field), rtol=1e-3)
+    assert quick.get_params()["steps"] is None
 
 
 def test_rows_are_needed_for_training_on_rows(log):

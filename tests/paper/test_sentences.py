@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from mcnet.paper import balance, curves, headline, overfitting, performance, sensitivity
+from mcnet.paper import auxiliary, balance, curves, few_steps, headline, overfitting, performance, sensitivity
 from mcnet.paper.forces import Forces
 from mcnet.paper.kept_trainings import Look
 from mcnet.paper.literal import LiteralRecipe
 from mcnet.paper.settings import Settings
 from mcnet.paper.sources import open_source
+from mcnet.paper.tasks import Sample, Task
 from mcnet.paper.trials import ROSTER, Trial
 
 
@@ -90,6 +91,24 @@ def test_curves_names_the_nearest_function_and_how_far_all_are_below():
     assert "0.80 to 0.90 of the bars" in text
 
 
+def test_auxiliary_counts_rises_that_the_table_shows():
+    def aucs(*gains):
+        methods = {}
+        for contender, gain in zip((c for c in ROSTER if c.name in auxiliary.MODELS), gains, strict=True):
+            methods[contender.name] = [trial(auc=0.7)]
+            methods[auxiliary.aux_name(contender)] = [trial(auc=0.7 + gain, pcoc=1.1)]
+        return methods
+
+    found = {("CTR (AliExpress)", "all"): aucs(0.00001, 0.0003, -0.01, 0.02, 0.0, 0.0, 0.0, 0.0)}
+    (text,) = auxiliary._finding(found)
+    assert "the AUC rises by 0.0001 or more in 2 of 8 cases (CTR (AliExpress): -0.0100 (" in text
+    assert text.endswith("and the PCOC moves away from 1 in 8.")
+    lines = {line[0]: line for line in auxiliary._table("CTR (AliExpress)", "all", next(iter(found.values()))).lines}
+    assert lines["NeuCalib"][-3:] == ("0.8472", "10.82%", "0.7216")  # of Table 1
+    assert lines["NeuCalib-Aux"][-3:] == ("0.8966", "7.33%", "0.7258")  # of Table 2
+    assert lines["BayesMCNet"][-3:] == ("–", "–", "–")
+
+
 def test_overfitting_is_named_where_an_auc_falls():
     def follow(last):
         return {epochs: [trial(auc=0.8 if epochs < 10 else last)] for epochs in overfitting.EPOCHS}
@@ -118,6 +137,23 @@ def test_the_headline_counts_what_comes_near_the_printed_pcoc_and_names_the_near
     own = " ".join(headline._finding(results, anchors, 0.83, None))  # rows that the paper knows nothing of
     assert "0.9745" not in own
     assert own.endswith("test 0.600 to 0.600.")
+
+
+@pytest.mark.parametrize("published", ["CVR (AliExpress)", None])
+def test_few_steps_are_told_with_the_papers_figures_only_where_it_has_some(published):
+    rows = Sample(np.full(10, 0.5), np.ones(10, dtype=np.int8), np.zeros(10, dtype=np.int32))
+    task = Task("AliExpress" if published else "your scores", "CVR", rows, rows, published)
+    found = {("Base", 0): [trial(fitted_pcoc=1.4)], ("MCNet-None, converged", 0): [trial(fitted_pcoc=1.001)]}
+    for start, level in (("identity", 1.39), ("random", 0.2)):
+        found |= {(f"literal, from {start}", epochs): [trial(fitted_pcoc=level)] for epochs in (2, 10)}
+    text = few_steps.few_steps_sentence(task, found, 30)
+    assert "an epoch has 30 steps" in text
+    assert "from identity 1.390 and 1.390; from random 0.200 and 0.200; base scores 1.400, converged 1.001." in text
+    table = few_steps.few_steps_table(task, found, 30)
+    assert table.lines[-1][:3] == ("literal, from random", "10", "300")
+    assert all(len(line) == len(table.headings) for line in table.lines)
+    assert ("1.100 and 1.117 after 2 and 10 epochs" in text) is (published is not None)
+    assert (table.lines[-1][-1] == "1.1165") is (published is not None)
 
 
 @pytest.mark.parametrize("low", [0.4, 1.2])

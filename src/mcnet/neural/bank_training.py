@@ -88,13 +88,16 @@ def fit_on_rows(
     contexts: Contexts,
     config: "BankConfig",
     schedule: "RowSchedule",
-    steps: int,
+    steps: int | None,
     *,
     field_aware: bool,
     earlier: "BankFit | None" = None,
     progress: Progress | None = None,
 ) -> "BankFit":
-    """Train the networks on rows in mini-batches, with `steps` steps of quadrature per row, as published."""
+    """Train the networks on rows in mini-batches, with `steps` steps of quadrature per row, as published.
+
+    Without `steps` the rows of a bin share the nodes of their integrals.
+    """
     from mcnet.networks.literal import fit_bank_on_rows
 
     codes, sizes = rows.codes(contexts)

@@ -16,7 +16,7 @@ from mcnet.networks.setting_checks import (
 __all__ = ["check_network"]
 
 _CHOICES = ("derivative", "space", "lower", "training")
-_COUNTS = ("embedding", "epochs", "batch", "steps")
+_COUNTS = ("embedding", "epochs", "batch")
 _SWITCHES = ("field_aware", "guarantee", "warm_start", "share_embedding", "scale")
 
 
@@ -27,6 +27,8 @@ def check_network(calibrator: Any) -> None:
         check_switch(name, getattr(calibrator, name))
     for name in _COUNTS:
         check_count(name, getattr(calibrator, name))
+    if calibrator.steps is not None:
+        check_count("steps", calibrator.steps)
     check_widths("hidden", calibrator.hidden)
     if calibrator.learning_rate is not None:
         check_rate("learning_rate", calibrator.learning_rate, above_zero=True)

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from mcnet._shared.typing import FloatArray
 from mcnet.networks.bank import BankFit
+from mcnet.paper.few_steps import FewSteps, few_steps_sentence, few_steps_table, follow_few_steps
 from mcnet.paper.forces import Forces, bin_pcoc, watch_forces
 from mcnet.paper.kept_trainings import KeptTrainings, Look, Training
 from mcnet.paper.literal import LiteralRecipe, follow_literal, predict_literal
@@ -59,12 +60,16 @@ def headline(settings: Settings) -> Page:
     grid = QUICK if settings.quick else FULL
     seen, anchors, ratios = SeenTasks(), dict[str, list[Trial]](), list[float]()
     results: Results = {}
+    few: FewSteps = {}
     forces: dict[float, Forces] = {}
     kept, total = KeptTrainings(settings.out / "headline-trainings"), settings.seeds * len(_recipes(grid))
     for seed in range(settings.seeds):
-        task = settings.source.tasks(seed, wanted=("CTR (AliExpress)",), shift=True)[0]
+        task, *others = settings.source.tasks(seed, wanted=("CTR (AliExpress)", "CVR (AliExpress)"), shift=True)
+        for other in others[:1]:
+            settings.say(f"seed {seed}: {other.name}")
+            small, steps = seen.add(other, seed), follow_few_steps(other, seed, few)
         whole, task = task, seen.add(task.judged_on(MOST_TEST_ROWS), seed)
-        step = -(-len(whole.test) // len(task.test))
+        every = -(-len(whole.test) // len(task.test))
         ratios.append(float(task.validation.label.mean() / task.test.label.mean()))
         for contender in ANCHORS:
             anchors.setdefault(contender.name, []).append(run_trial(contender, task, seed, settings.progress))
@@ -90,13 +95,21 @@ def headline(settings: Settings) -> Page:
     printed = known["MCNet-None"][0] if known else None
     rates = ", validation and test rates as in the paper" if settings.source.simulated else ""
     caption = f"MCNet-None on {task.name}{rates}"
-    share = "" if step == 1 else f" Trainings are judged on one test row in {step}."
+    share = "" if every == 1 else f" Trainings are judged on one test row in {every}."
     return Page(
         "headline",
         "The headline PCOC",
         CLAIM,
-        [*_finding(results, anchors, ratio, printed), _reason(forces, bins, grid)],
-        [_table(results, anchors, caption), seen.table()],
+        [
+            *_finding(results, anchors, ratio, printed),
+            _reason(forces, bins, grid),
+            *([few_steps_sentence(small, few, steps)] if few else []),
+        ],
+        [
+            _table(results, anchors, caption),
+            *([few_steps_table(small, few, steps)] if few else []),
+            seen.table(),
+        ],
         {"bins": draw_bins(bins, forces)},
         notes=(
             f"The figure: after {grid.epochs[-1]} epochs at a learning rate of {grid.rates[-1]:g} from the identity, "

@@ -32,7 +32,7 @@ ByEpoch = dict[int, list[Trial]]
 def overfitting(settings: Settings) -> Page:
     """Follow literal training, and that of an auxiliary network, over ten epochs."""
     results: dict[tuple[str, str], ByEpoch] = {}
-    seen = SeenTasks()
+    seen, steps = SeenTasks(), dict[str, int]()
     followed: dict[str, Callable[[Task, int], dict[int, Trial]]] = {
         "MCNet-None, literal": _literal,
         "MCNet-None-Aux, literal": lambda task, seed: _beside(task, BesideRecipe(seed=seed)),
@@ -41,6 +41,7 @@ def overfitting(settings: Settings) -> Page:
     for seed in range(settings.seeds):
         for task in settings.source.tasks(seed, wanted=TASKS, trained="all"):
             seen.add(task, seed)
+            steps[task.name] = -(-len(task.validation) // LiteralRecipe().batch)
             for name, follow in followed.items():
                 settings.say(f"{task.name}, seed {seed}: {name}")
                 for epochs, trial in follow(task, seed).items():
@@ -61,6 +62,7 @@ def overfitting(settings: Settings) -> Page:
             *(SIMULATED if settings.source.simulated else ()),
             f"{settings_note((mcnet_row(False, 'literal'), *ANCHORS))} {'; '.join(recipes)}. Literal trainings go on "
             f"to {EPOCHS[-1]} epochs. None of them stops early; `WithFeatures` does.",
+            f"Steps in an epoch of literal training: {'; '.join(f'{name} {count}' for name, count in steps.items())}.",
             *quick_note(settings),
         ),
     )
