@@ -302,9 +302,11 @@ def test_an_iceberg_table_is_read(tmp_path):
 
 
 def test_paths_are_told_apart(tmp_path):
-    assert expand_paths("s3://b/x.parquet") == [RemoteFile("s3://b/x.parquet")]
-    assert expand_paths("delta:s3://b/table") == [LakeTable("delta", "s3://b/table")]
-    assert expand_paths("https://h/v2.metadata.json") == [LakeTable("iceberg", "https://h/v2.metadata.json")]
+    expanded = expand_paths(["s3://b/x.parquet"])
+    assert expand_paths(expanded) is expanded
+    assert expand_paths("s3://b/x.parquet") == (RemoteFile("s3://b/x.parquet"),)
+    assert expand_paths("delta:s3://b/table") == (LakeTable("delta", "s3://b/table"),)
+    assert expand_paths("https://h/v2.metadata.json") == (LakeTable("iceberg", "https://h/v2.metadata.json"),)
     with pytest.raises(mcnet.InputError, match="there is no file"):
         expand_paths(tmp_path / "nowhere.parquet")
 

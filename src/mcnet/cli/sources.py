@@ -12,7 +12,7 @@ from mcnet.errors import InputError
 
 if TYPE_CHECKING:
     from mcnet.data.automatic_period import AutomaticPeriod
-    from mcnet.data.locations import Location
+    from mcnet.data.locations import Locations
     from mcnet.model.model import CalibrationModel
     from mcnet.sketch.sketch import Sketch
     from mcnet.tracking.journal import Journal
@@ -29,7 +29,7 @@ class Source:
 
     names: tuple[str, ...]
     """As they were typed."""
-    paths: "tuple[Location, ...]"
+    paths: "Locations"
     """The files behind the names; none for a journal, whose files have names of their own."""
     journal: "Journal | None" = None
     sketched: bool = False
@@ -123,7 +123,7 @@ class Source:
         if self.journal is not None:
             return _sum_of_periods(self.journal, **columns)
         with printer.progress(title, self.row_count if printer.lively else None) as advance:
-            return sketch_files(self.paths, **columns, progress=advance)
+            return sketch_files(self.paths, sketched=self.sketched, **columns, progress=advance)
 
     def periods(
         self, field: Sequence[str] | None, since: str | None = None, until: str | None = None
@@ -138,18 +138,19 @@ class Source:
 def source_of(names: Sequence[str]) -> Source:
     """Find out what the names of a command stand for. A journal is read alone."""
     from mcnet.data.files import expand_paths
-    from mcnet.sketch.file import is_sketch_file
+    from mcnet.data.locations import Locations
+    from mcnet.sketch.read import are_sketches
     from mcnet.tracking.journal import Journal
     from mcnet.tracking.journal_files import is_journal
 
     journals = [name for name in names if is_journal(name)]
     if not journals:
-        paths = tuple(expand_paths(list(names)))
-        return Source(tuple(names), paths, sketched=any(is_sketch_file(path) for path in paths))
+        paths = expand_paths(list(names))
+        return Source(tuple(names), paths, sketched=are_sketches(paths))
     if len(names) > 1:
         other = next(name for name in names if name != journals[0])
         raise InputError(f"{journals[0]} is a journal and is read alone; leave out {other}, or add it to the journal")
-    return Source(tuple(names), (), Journal(journals[0]))
+    return Source(tuple(names), Locations(), Journal(journals[0]))
 
 
 def open_journal(path: str) -> "Journal":

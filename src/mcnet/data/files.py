@@ -21,7 +21,7 @@ from mcnet.data.csv_files import (
     refuse_repeated_names,
     with_plain_names,
 )
-from mcnet.data.locations import STANDARD_INPUT, LakeTable, Location, RemoteFile, lake_table, standard_input
+from mcnet.data.locations import STANDARD_INPUT, LakeTable, Location, Locations, RemoteFile, lake_table, standard_input
 from mcnet.data.read_options import read_options
 from mcnet.errors import FileFormatError, InputError
 
@@ -64,11 +64,13 @@ _FORMATS = {
 }
 
 
-def expand_paths(files: FilePaths) -> list[Location]:
-    """Return what paths, globs and folders name, each group sorted by name.
+def expand_paths(files: FilePaths) -> Locations:
+    """Return what paths, globs and folders name, each group sorted by name; what was expanded before stays as it is.
 
     Addresses of object stores, tables of lakes and `-` for standard input stay one entry each.
     """
+    if isinstance(files, Locations):
+        return files
     given = [files] if isinstance(files, str | PathLike) else list(files)
     if not given:
         raise InputError("no file was given; name at least one")
@@ -86,7 +88,7 @@ def expand_paths(files: FilePaths) -> list[Location]:
             found.append(RemoteFile(item))
         else:
             found += _expand_path(item)
-    return found
+    return Locations(found)
 
 
 def _expand_path(item: str | PathLike[str]) -> list[Path]:
@@ -187,7 +189,7 @@ def _filtered(frame: "pl.LazyFrame", where: str) -> "pl.LazyFrame":
 
 
 def _open_csv(
-    paths: list[Location], separator: str, numbers: Sequence[str], texts: Sequence[str], typed: bool
+    paths: Locations, separator: str, numbers: Sequence[str], texts: Sequence[str], typed: bool
 ) -> "pl.LazyFrame":
     import polars as pl
 
@@ -220,7 +222,7 @@ def _source_options(paths: Sequence[Location]) -> dict[str, Any]:
     return {"storage_options": dict(read_options().storage_options) or None}
 
 
-def _open_jsonl(paths: list[Location], numbers: Sequence[str]) -> "pl.LazyFrame":
+def _open_jsonl(paths: Locations, numbers: Sequence[str]) -> "pl.LazyFrame":
     import polars as pl
 
     def scan(**types: Any) -> pl.LazyFrame:
@@ -235,7 +237,7 @@ def _open_jsonl(paths: list[Location], numbers: Sequence[str]) -> "pl.LazyFrame"
     return scan(schema_overrides=floats) if floats else scan()
 
 
-def _open_lake(paths: list[Location], kind: str) -> "pl.LazyFrame":
+def _open_lake(paths: Locations, kind: str) -> "pl.LazyFrame":
     import polars as pl
 
     need_lake(kind)
@@ -247,7 +249,7 @@ def _open_lake(paths: list[Location], kind: str) -> "pl.LazyFrame":
     return pl.concat([scan(fspath(path), storage_options=options) for path in paths], how="vertical_relaxed")
 
 
-def _open_tables(paths: list[Location], kind: str, texts: Sequence[str]) -> "pl.LazyFrame":
+def _open_tables(paths: Locations, kind: str, texts: Sequence[str]) -> "pl.LazyFrame":
     """Return Parquet or Arrow files as one table; where files disagree on a type, in one that has them all."""
     import polars as pl
 
@@ -256,8 +258,8 @@ def _open_tables(paths: list[Location], kind: str, texts: Sequence[str]) -> "pl.
     options = _source_options(paths) | {"try_parse_hive_dates": False}
     options |= {"hive_partitioning": True} if partitioned else {}
 
-    def scan(source: Location | list[Location]) -> pl.LazyFrame:
-        given = _sources(source) if isinstance(source, list) else fspath(source)
+    def scan(source: Location | Locations) -> pl.LazyFrame:
+        given = _sources(source) if isinstance(source, Locations) else fspath(source)
         return pl.scan_parquet(given, **options) if kind == "parquet" else pl.scan_ipc(given, **options)
 
     schemas = [scan(path).collect_schema() for path in paths] if len(paths) > 1 else []

@@ -18,6 +18,7 @@ __all__ = [
     "STANDARD_INPUT",
     "LakeTable",
     "Location",
+    "Locations",
     "RemoteFile",
     "fingerprint",
     "lake_table",
@@ -68,6 +69,12 @@ class LakeTable:
 
 
 Location = Path | RemoteFile | LakeTable
+
+
+class Locations(tuple[Location, ...]):
+    """What names were expanded to: nothing in it is looked up again."""
+
+    __slots__ = ()
 
 
 def lake_table(path: str | PathLike[str]) -> LakeTable | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mcnet._shared.json_files import write_json
 from mcnet.data.files import expand_paths
-from mcnet.data.locations import Location, fingerprint
+from mcnet.data.locations import Location, Locations, fingerprint
 from mcnet.errors import InputError
 from mcnet.loop.folder import LoopFolder
 from mcnet.sketch.read import are_sketches, sketch_files
@@ -55,12 +55,13 @@ class Reading:
         return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
 
-def files_to_add(logs: Any, reading: Reading) -> list[Location]:
+def files_to_add(logs: Any, reading: Reading) -> Locations:
     """Return the files that were named; refuse options that do not fit them."""
     named = [logs] if isinstance(logs, str | PathLike) else list(logs)
     if not named:
-        return []
-    finished = are_sketches(named)
+        return Locations()
+    paths = expand_paths(named)
+    finished = are_sketches(paths)
     if finished and (reading.time is not None or reading.every is not None):
         raise InputError(f"{named[0]} is a sketch and has no rows to split by time; name its period with period=")
     if (reading.time is None) == (reading.period is None) or (reading.time is None) != (reading.every is None):
@@ -76,7 +77,6 @@ def files_to_add(logs: Any, reading: Reading) -> list[Location]:
         raise InputError(
             "counted gives the age of each period of a column of time; give the age of one period with age"
         )
-    paths = expand_paths(named)
     if reading.source is not None and len(paths) > 1:
         raise InputError(f"source names one file, but {len(paths)} were given; leave it out, or add one at a time")
     return paths
@@ -121,7 +121,7 @@ def add_one_period(
     check_recount(told["source"], told["age"])
     changes = []
     for path in paths:
-        made = sketch_files([path], **columns, progress=progress)
+        made = sketch_files(Locations([path]), **columns, progress=progress)
         changes.append(journal.add(made, period, **{**told, "source": told["source"] or fspath(path)}))
     return Added.of_files(changes)
 

@@ -32,6 +32,7 @@ def has_column(files: FilePaths, name: str) -> bool:
 def sketch_files(
     files: FilePaths,
     *,
+    sketched: bool | None = None,
     score: str | None = None,
     label: str | None = None,
     field: Sequence[str] | None = None,
@@ -45,10 +46,11 @@ def sketch_files(
 ) -> Sketch:
     """Return the sketch of log files (see `scan`), or the sum of files that are sketches already.
 
-    Saved sketches know their fields: with `field` they are reduced to those, without it they keep all.
+    Saved sketches know their fields: with `field` they are reduced to those, without it they keep all. Whether any of
+    the files is a sketch is looked up unless `sketched` tells.
     """
     paths = expand_paths(files)
-    saved = [path for path in paths if is_sketch_file(path)]
+    saved = [] if sketched is False else [path for path in paths if is_sketch_file(path)]
     if not saved:
         if score is None or label is None:
             lacking = "score" if score is None else "label"
