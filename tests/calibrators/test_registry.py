@@ -1,4 +1,4 @@
-"""The registry: methods are found by being there, in the order of their simplicity, with or without their libraries."""
+"""The registry: methods are found by being there, in the order of their complexity, with or without their libraries."""
 
 import subprocess
 import sys
@@ -24,14 +24,14 @@ class Rate(Calibrator):
     """The rate of all rows, whatever the score."""
 
     method = "rate"
-    simplicity = 5
+    complexity = 5
 
     def _fit_curves(self, sketch):
         return Curves.constant(constant_rate(sketch), 1)
 
 
 class Helper(Calibrator):
-    """Not a method: it states no simplicity."""
+    """Not a method: it states no complexity."""
 
     method = "helper"
 '''
@@ -68,7 +68,7 @@ def test_two_methods_of_one_name_are_refused(new_method):
 
 
 def test_every_method_is_a_calibrator_with_its_own_place():
-    places = [calibrator_class(name).simplicity for name in mcnet.methods()]
+    places = [calibrator_class(name).complexity for name in mcnet.methods()]
     assert places == sorted(set(places))
     for name in mcnet.methods():
         assert issubclass(calibrator_class(name), Calibrator)

@@ -71,7 +71,7 @@ class BayesMCNet(Calibrator):
     """
 
     method = "mcnet-bayes"
-    simplicity = 130
+    complexity = 130
     _field_advice = "leave field_aware=True, set alpha_balance > 0 to have it balanced, or leave the field out"
 
     posterior_: BayesFit
@@ -271,7 +271,7 @@ class BayesMCNet(Calibrator):
             "panels": None if self.bins == "auto" else max(self.bins, 2),
             "alpha_balance": self.alpha_balance,
             "balance": self.balance,
-            "start": None if earlier is None else earlier.network,
+            "start": None if earlier is None else earlier.fit,
         }
         evidence = None if rows is None else self._evidence(rows, sketch)
         tempered = sketch if evidence is None else (1.0 / evidence.tempering) * sketch
@@ -308,7 +308,7 @@ class BayesMCNet(Calibrator):
             family,
             isotonic_share=self.isotonic_share_,
             balanced_by=() if self.field_aware else sketch.contexts.names,
-            # The level of the time to come has the same variance once more.
+            # The level of the time to come differs from the fitted one by the same variance again.
             uncertainty=FitUncertainty(self.posterior_, family, coming),
         )
 
@@ -325,7 +325,7 @@ class BayesMCNet(Calibrator):
         fitted: tuple[int, ...] = ()
         if earlier is not None:
             sketch = earlier.aligned(sketch)
-            fitted = tuple(len(numbers) for numbers in earlier.network.state.values[: earlier.network.fields])
+            fitted = tuple(len(numbers) for numbers in earlier.fit.state.values[: earlier.fit.fields])
         sketch, kept = common_first(sketch, fitted)
         names, values = sketch.contexts.names, sketch.contexts.values
         pooled = {name: len(known) - size for name, known, size in zip(names, values, kept, strict=True)}

@@ -8,15 +8,33 @@ from itertools import combinations
 import numpy as np
 
 from mcnet._shared.typing import FloatArray, IntArray
+from mcnet._shared.user_warnings import warn
 from mcnet.curves.family import Combination
 from mcnet.data.combinations import distinct_combinations
 
-__all__ = ["MOST_PAIRS", "Combination", "combine", "interacting_pairs"]
+__all__ = ["MOST_PAIRS", "Combination", "combine", "field_pairs", "interacting_pairs"]
 
 MOST_PAIRS = 15
 """Pairs of fields that get deviations of their own, at most: those of six fields."""
+MOST_COMBINATIONS = 200_000
+"""A pair of fields with more combinations than this gets no deviations of its own."""
 COMBINATIONS_KEPT_WHOLE = 10_000
 """A pair with more combinations leaves out those that the data cannot tell from the sum of the two fields."""
+
+
+def field_pairs(names: Sequence[str], codes: IntArray, sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the pairs of fields that get an interaction: all of them, unless they combine in too many ways."""
+    pairs = []
+    for first, second in combinations(range(len(names)), 2):
+        number = len(np.unique(codes[:, first] * (sizes[second] + 1) + codes[:, second]))
+        if number <= MOST_COMBINATIONS:
+            pairs.append((first, second))
+        else:
+            warn(
+                f"mcnet-bayes: {names[first]} × {names[second]} has {number:,} combinations, more than "
+                f"{MOST_COMBINATIONS:,}: they get no deviations of their own, the two fields add up"
+            )
+    return pairs
 
 
 def combine(

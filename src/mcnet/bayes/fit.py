@@ -23,7 +23,7 @@ from mcnet.bayes.likelihood import make_table
 from mcnet.bayes.newton import Posterior, Search
 from mcnet.bayes.panels import Shape, make_panels, shape_basis
 from mcnet.bayes.posterior_model import BayesFit, Covariance, JointCovariance
-from mcnet.bayes.prior import COMBINATION, EXPECTED, EmpiricalBayes, Learner, Prior, Strengths
+from mcnet.bayes.prior import COMBINATION_SHARE, EXPECTED, EmpiricalBayes, Prior, StrengthIteration, Strengths
 from mcnet.bayes.shape_resolution import worthwhile_bends
 from mcnet.bayes.sparse_table import make_sparse_table
 from mcnet.bayes.structure import State, make_shapes
@@ -177,7 +177,7 @@ class _Maximum:
 
 def _maximise(posterior: Posterior, state: State, prior: Prior | None, *, iterations: int) -> _Maximum:
     """Newton steps, with a step of the strengths after each near the maximum, until neither moves."""
-    learner = Learner(SETTLED)
+    iteration = StrengthIteration(SETTLED)
     search = Search(posterior, state)
     settled = prior is None
     taken = 0
@@ -193,8 +193,8 @@ def _maximise(posterior: Posterior, state: State, prior: Prior | None, *, iterat
             shared = search.arrow.shared_covariance()
             variances = search.arrow.value_variances(shared)
             learnt = prior.learn(strengths, posterior.shapes, search.state, variances, shared)
-            settled = decrement < 1.0 and learner.settles(strengths, learnt)
-            search.believe(learner.extrapolate(strengths, learnt))
+            settled = decrement < 1.0 and iteration.settles(strengths, learnt)
+            search.believe(iteration.extrapolate(strengths, learnt))
     arrow, information = search.arrow, search.information
     return _Maximum(search.posterior, search.state, arrow, information, float(search.decrement), taken)
 
@@ -229,7 +229,7 @@ def _combinations(
     start: BayesFit | None,
     information: FloatArray,
 ) -> list[Combination]:
-    least = LEAST_INFORMATION / (EXPECTED[0] * COMBINATION)
+    least = LEAST_INFORMATION / (EXPECTED[0] * COMBINATION_SHARE)
     found = [combine(codes, sizes, first, second, information, least) for first, second in pairs]
     if start is None:
         return found

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -11,38 +10,20 @@ from scipy.special import expit
 
 from mcnet._shared.math import sums_by
 from mcnet._shared.typing import FloatArray, IntArray
-from mcnet._shared.user_warnings import warn
-from mcnet.bayes.field_pairs import MOST_PAIRS, interacting_pairs
+from mcnet.bayes.field_pairs import MOST_PAIRS, field_pairs, interacting_pairs
 from mcnet.bayes.fit import fit_bayes
-from mcnet.bayes.period_tempering import Cells
+from mcnet.bayes.period_tempering import BlockCells
 from mcnet.bayes.posterior_model import BayesFit
 from mcnet.bayes.prior import Prior, Strengths, default_strengths
 from mcnet.bayes.rare_values import without_rare
 from mcnet.curves.family import CurveFamily
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["belief_limit", "family_of", "field_pairs", "fit_bayes_sketch", "fit_one_curve", "fit_quickly"]
+__all__ = ["belief_limit", "family_of", "fit_bayes_sketch", "fit_one_curve", "fit_quickly"]
 
-# A pair of fields with more combinations than this gets no deviations of its own.
-MOST_COMBINATIONS = 200_000
 CellColumns = tuple[FloatArray, NDArray[np.integer], FloatArray, FloatArray]
 # A prior variance that holds every field value on the common curve.
 _HELD = 1e-10
-
-
-def field_pairs(names: Sequence[str], codes: IntArray, sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the pairs of fields that get an interaction: all of them, unless they combine in too many ways."""
-    pairs = []
-    for first, second in combinations(range(len(names)), 2):
-        number = len(np.unique(codes[:, first] * (sizes[second] + 1) + codes[:, second]))
-        if number <= MOST_COMBINATIONS:
-            pairs.append((first, second))
-        else:
-            warn(
-                f"mcnet-bayes: {names[first]} × {names[second]} has {number:,} combinations, more than "
-                f"{MOST_COMBINATIONS:,}: they get no deviations of their own, the two fields add up"
-            )
-    return pairs
 
 
 def fit_bayes_sketch(
@@ -88,7 +69,7 @@ def fit_bayes_sketch(
     return fitted.recentred(whole)
 
 
-def fit_quickly(sketch: Sketch, *, panels: int | None, interactions: bool) -> Callable[[Cells], BayesFit]:
+def fit_quickly(sketch: Sketch, *, panels: int | None, interactions: bool) -> Callable[[BlockCells], BayesFit]:
     """Return a function that fits cells with the contexts of a sketch, without their covariance."""
     codes = sketch.contexts.table.astype(np.int64)
     sizes = tuple(len(known) for known in sketch.contexts.values)
@@ -99,7 +80,7 @@ def fit_quickly(sketch: Sketch, *, panels: int | None, interactions: bool) -> Ca
     elif interactions:
         pairs = field_pairs(sketch.contexts.names, codes, sizes)
 
-    def fit(cells: Cells) -> BayesFit:
+    def fit(cells: BlockCells) -> BayesFit:
         columns = cells.logits, cells.context, cells.weight, cells.positives
         return fit_bayes(*columns, codes, sizes, pairs=pairs, panels=panels, covariance=False, lift=False)
 

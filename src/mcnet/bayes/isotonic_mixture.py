@@ -20,13 +20,13 @@ __all__ = ["earned_share", "mixed_with_isotonic"]
 
 FOLDS = 5
 # An isotonic fit has nothing to add to a smooth curve before it has seen so many rows of the rarer class …
-FEWEST = 2_000
+FEWEST_OF_RARER_CLASS = 2_000
 # … and is no better for the very many contexts that have next to no rows each.
 MOST_CONTEXTS = 2_000
 # The gain must exceed so many of its standard errors.
-CLEARLY = 2.0
+STANDARD_ERRORS = 2.0
 # Never all of it: between two blocks of one class only, an isotonic fit is too sure of itself.
-MOST = 0.7
+LARGEST_SHARE = 0.7
 
 
 @dataclass(frozen=True)
@@ -57,23 +57,23 @@ class _Held:
 def earned_share(sketch: Sketch, curves: Curves, contexts: Contexts) -> float:
     """Return how much of an isotonic fit of each context lowers the log-loss of rows held back; 0 if not clearly.
 
-    The curves have seen the rows that are held back from the isotonic fits, so the doubt is in their favour.
+    The curves have seen the rows that are held back from the isotonic fits, which favours the curves.
     """
     rarer = min(sketch.total_positives, sketch.total_weight - sketch.total_positives)
-    if rarer < FEWEST or len(sketch.contexts) > MOST_CONTEXTS:
+    if rarer < FEWEST_OF_RARER_CLASS or len(sketch.contexts) > MOST_CONTEXTS:
         return 0.0
     held = _held_back(sketch, curves, contexts)
     share = 0.0
     for _ in range(20):
         first, second = held.slope(share)
         step = -first / second if second < 0.0 else 0.0
-        moved = float(np.clip(share + step, 0.0, MOST))
+        moved = float(np.clip(share + step, 0.0, LARGEST_SHARE))
         if abs(moved - share) < 1e-3:
             break
         share = moved
     gained, error = held.gain(share)
     # Two digits are what the rows can tell, and what people can read.
-    return round(share, 2) if gained > CLEARLY * error else 0.0
+    return round(share, 2) if gained > STANDARD_ERRORS * error else 0.0
 
 
 def mixed_with_isotonic(sketch: Sketch, curves: Curves, contexts: Contexts, share: float) -> Curves:

@@ -15,24 +15,24 @@ from mcnet.calibrators.period_effects import fitted_level, level_error
 from mcnet.data.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["Cells", "PeriodEvidence", "cells_of"]
+__all__ = ["BlockCells", "PeriodEvidence", "cells_of"]
 
-FACTORS = (1.0, 4.0, 16.0, 64.0, 256.0)
+TEMPERING_FACTORS = (1.0, 4.0, 16.0, 64.0, 256.0)
 """What the weights may be divided by."""
-CUTS = (1 / 4, 1 / 3, 1 / 2)
+PAST_SHARES = (1 / 4, 1 / 3, 1 / 2)
 """Where the past is cut: fitted on what lies before, judged on a span of the same length after it."""
 FEWEST_BLOCKS = 8
 """Fewer blocks of periods say nothing of how they differ."""
-CLEARLY = 1.0
+STANDARD_ERRORS = 1.0
 """Tempering must gain more than so many standard errors, over periods, of what it gains."""
-LASTING = 2.0
+LASTING_RATIO = 2.0
 """Effects last if groups of periods vary by more than this times what single periods let expect: chance, about 5 %."""
 LEAST_WEIGHT = 50.0
 """No fit is made on fewer rows than this after tempering."""
 
 
 @dataclass(frozen=True)
-class Cells:
+class BlockCells:
     """The cells of some blocks of periods: raw logits, contexts of the whole, weights and positives."""
 
     logits: FloatArray
@@ -41,14 +41,14 @@ class Cells:
     positives: FloatArray
 
     @staticmethod
-    def joined(parts: Sequence[Cells]) -> Cells:
+    def joined(parts: Sequence[BlockCells]) -> BlockCells:
         """Return the cells of several blocks, one after the other."""
         columns = ("logits", "context", "weight", "positives")
-        return Cells(*(np.concatenate([getattr(part, column) for part in parts]) for column in columns))
+        return BlockCells(*(np.concatenate([getattr(part, column) for part in parts]) for column in columns))
 
-    def tempered(self, factor: float) -> Cells:
+    def tempered(self, factor: float) -> BlockCells:
         """Return the cells with every weight divided by a factor."""
-        return Cells(self.logits, self.context, self.weight / factor, self.positives / factor)
+        return BlockCells(self.logits, self.context, self.weight / factor, self.positives / factor)
 
     @property
     def labels(self) -> tuple[FloatArray, FloatArray]:
@@ -77,21 +77,21 @@ class LevelVariance:
         return self.total + max(self.total, self.wandering)
 
 
-Fit = Callable[[Cells], BayesFit]
+Fit = Callable[[BlockCells], BayesFit]
 
 
-def cells_of(sketch: Sketch, contexts: Contexts) -> Cells:
+def cells_of(sketch: Sketch, contexts: Contexts) -> BlockCells:
     """Return the cells of a sketch with the contexts of a larger one."""
     place = contexts.lookup(sketch.contexts.columns(sketch.contexts.all())) if contexts.names else None
     context = np.zeros(len(sketch), dtype=np.int64) if place is None else place[sketch.context].astype(np.int64)
-    return Cells(sketch.logit, context, sketch.weight, sketch.positives)
+    return BlockCells(sketch.logit, context, sketch.weight, sketch.positives)
 
 
 @dataclass(frozen=True)
 class PeriodEvidence:
     """Blocks of periods in their order, and what they say of curves that are fitted on all of them."""
 
-    blocks: Sequence[Cells]
+    blocks: Sequence[BlockCells]
     table: IntArray
     """The field values of each context."""
     fit: Fit
@@ -106,12 +106,12 @@ class PeriodEvidence:
         """
         if len(self.blocks) < FEWEST_BLOCKS:
             return 1.0
-        losses = np.zeros((len(FACTORS), len(self.blocks)))
-        for cut in sorted({int(len(self.blocks) * share) for share in CUTS}):
-            before, after = Cells.joined(self.blocks[:cut]), slice(cut, 2 * cut)
+        losses = np.zeros((len(TEMPERING_FACTORS), len(self.blocks)))
+        for cut in sorted({int(len(self.blocks) * share) for share in PAST_SHARES}):
+            before, after = BlockCells.joined(self.blocks[:cut]), slice(cut, 2 * cut)
             if not 0.0 < before.positives.sum() < before.weight.sum():
                 continue
-            for place, factor in enumerate(FACTORS):
+            for place, factor in enumerate(TEMPERING_FACTORS):
                 if place and before.weight.sum() < LEAST_WEIGHT * factor:
                     losses[place, after] = np.inf
                     continue
@@ -122,11 +122,11 @@ class PeriodEvidence:
         gains = (losses[0] - losses[1:])[:, judged]
         best = int(np.argmax(gains.sum(axis=1)))
         gained, error = gains[best].sum(), np.std(gains[best], ddof=1) * np.sqrt(judged.sum())
-        return FACTORS[best + 1] if gained > CLEARLY * error else 1.0
+        return TEMPERING_FACTORS[best + 1] if gained > STANDARD_ERRORS * error else 1.0
 
-    def _losses(self, fit: BayesFit, blocks: Sequence[Cells]) -> FloatArray:
+    def _losses(self, fit: BayesFit, blocks: Sequence[BlockCells]) -> FloatArray:
         """Return the log-loss of each block, summed over its rows, at the level that suits all blocks best."""
-        every = Cells.joined(blocks)
+        every = BlockCells.joined(blocks)
         logits = fit.calibrate_contexts(self.table, every.context, every.logits)
         logits = logits + fitted_level(logits, every.weight, every.positives)[0]
         losses = every.weight * np.logaddexp(0.0, logits) - every.positives * logits
@@ -146,13 +146,13 @@ class PeriodEvidence:
         def variance(groups: int) -> float:
             levels = []
             for group in np.array_split(np.arange(len(self.blocks)), groups):
-                part = Cells.joined([self.blocks[place] for place in group])
+                part = BlockCells.joined([self.blocks[place] for place in group])
                 levels.append(fitted_level(np.concatenate([logits[place] for place in group]), *part.labels))
             return level_error(levels)
 
         groups = round(np.sqrt(len(self.blocks)))
         total, single = variance(groups), variance(len(self.blocks))
-        if total <= LASTING * single:
+        if total <= LASTING_RATIO * single:
             return LevelVariance(total, 0.0)
         lasting = total - single
         return LevelVariance(total, lasting, max(groups * lasting, len(self.blocks) * single))
@@ -165,7 +165,7 @@ class PeriodEvidence:
         """
         if variance <= 0.0:
             return 0.0
-        every = Cells.joined(self.blocks)
+        every = BlockCells.joined(self.blocks)
         logits = fit.calibrate_contexts(self.table, every.context, every.logits)
         p = sigmoid(logits)
         information = every.weight * p * (1.0 - p)

@@ -10,7 +10,7 @@ import numpy as np
 from mcnet._shared.typing import FloatArray
 from mcnet.bayes.structure import Shapes, State
 
-__all__ = ["EmpiricalBayes", "Learner", "Prior", "Strengths", "default_strengths", "relearn"]
+__all__ = ["EmpiricalBayes", "Prior", "StrengthIteration", "Strengths", "default_strengths", "relearn"]
 
 
 # Expectations before any data, as variances: how much values of a field differ in offset (0.3 logits), in log-slope
@@ -23,7 +23,7 @@ EXPECTED_SHARED = 0.25**2
 PSEUDO_COUNTS = np.array([3.0, 3.0, 1.0])
 PSEUDO_COUNT_SHARED = 3.0
 # A combination of fields is expected to add half as much (in standard deviations) as a field does.
-COMBINATION = 0.25
+COMBINATION_SHARE = 0.25
 # The shared curve: offset within some 3 logits and slope within a factor of some 1.6 of the base predictor's.
 OFFSET_VARIANCE = 9.0
 LEVEL_VARIANCE = 0.5**2
@@ -73,7 +73,9 @@ class Strengths:
 
 def default_strengths(fields: int, combinations: int) -> Strengths:
     """Return what is expected before any data; the last `combinations` fields are combinations of others."""
-    expected = tuple(EXPECTED * (COMBINATION if field >= fields - combinations else 1.0) for field in range(fields))
+    expected = tuple(
+        EXPECTED * (COMBINATION_SHARE if field >= fields - combinations else 1.0) for field in range(fields)
+    )
     return Strengths(values=expected, shared=EXPECTED_SHARED, expected=expected)
 
 
@@ -109,7 +111,7 @@ def relearn(
     return replace(strengths, values=tuple(learnt), shared=float(np.clip(shared, SMALLEST, LARGEST_SHARED)))
 
 
-class Learner:
+class StrengthIteration:
     """Watches the fixed-point iteration of the strengths: has it settled, and where is it heading?"""
 
     def __init__(self, tolerance: float) -> None:

@@ -88,7 +88,7 @@ def served_contexts(contexts: Contexts, kept: tuple[int, ...], limit: int) -> Co
 
 
 def _by_context(sketch: Sketch) -> tuple[FloatArray, FloatArray]:
-    """Return, per context, the positives beyond what the scores' rates let expect, and their variance."""
+    """Return, per context, positives minus those expected from the rates of their scores, and the variance of it."""
     low, high = float(sketch.logit.min()), float(sketch.logit.max())
     bins = ((sketch.logit - low) * (SCORE_BINS / max(high - low, 1e-9))).astype(np.int8)
     rows, positives = (sums_by(bins, column, SCORE_BINS + 1) for column in (sketch.weight, sketch.positives))

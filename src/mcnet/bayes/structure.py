@@ -14,8 +14,8 @@ from mcnet.bayes.panels import Panels
 __all__ = ["Shapes", "State", "make_shapes"]
 
 
-# How far along the scores, in their standard deviations, a log-slope remembers that it lay off its mean.
-MEMORY = 0.5
+# Correlation length of log-slopes along the scores (Ornstein–Uhlenbeck), in standard deviations of the scores.
+CORRELATION_LENGTH = 0.5
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Shapes:
     `log(scale) + (basis · β)[g]`, so that η = 0 is a curve of slope 1 in raw logits. A field value moves η by
     `deviation · (a, b, u₁…u_J)`: a lifts the curve, b stretches it, and u bends it along smooth functions φ₁…φ_J, in
     order of rising roughness. `penalty` is the roughness of φ: its squared slope integrated over t, and its squared
-    distance from its mean in units of MEMORY; `roughness` is that of φ₁…φ_J.
+    distance from its mean in units of CORRELATION_LENGTH; `roughness` is that of φ₁…φ_J.
     """
 
     basis: FloatArray
@@ -89,9 +89,9 @@ def make_shapes(panels: Panels, basis: FloatArray, deviations: int) -> Shapes:
     return Shapes(
         basis=basis,
         deviation=deviation,
-        penalty=slowness + around_mean / MEMORY**2,
+        penalty=slowness + around_mean / CORRELATION_LENGTH**2,
         level=level,
-        roughness=np.maximum(rough[1 : bends + 1], 1e-6) + 1.0 / MEMORY**2,
+        roughness=np.maximum(rough[1 : bends + 1], 1e-6) + 1.0 / CORRELATION_LENGTH**2,
     )
 
 

@@ -38,9 +38,9 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
 
     method: ClassVar[str]
     """The name in the registry."""
-    simplicity: ClassVar[float] = inf
-    """The place in the order of methods, the simplest at 0: of methods that are equally good `select` takes the first.
-    A class that states a `method` and a `simplicity` in its own body is found by the registry."""
+    complexity: ClassVar[float] = inf
+    """The place in the order of methods: of those that are equally good `select` takes the one with the lowest.
+    A class that states a `method` and a `complexity` in its own body is found by the registry."""
     field_use: ClassVar[FieldUse] = "none"
     """Whether the method has no use for a field, may use one, or needs one."""
     monotone: ClassVar[bool] = True

@@ -27,7 +27,7 @@ class Beta(SmoothCalibrator):
     """
 
     method = "beta"
-    simplicity = 50
+    complexity = 50
 
     def _solve(
         self, logits: FloatArray, weight: FloatArray, positives: FloatArray

@@ -33,7 +33,7 @@ class GaussianScaling(SmoothCalibrator):
     """
 
     method = "gaussian"
-    simplicity = 60
+    complexity = 60
 
     def _solve(self, logits: FloatArray, weight: FloatArray, positives: FloatArray) -> _Solution:
         lowest, highest = float(logits.min()), float(logits.max())
@@ -64,7 +64,7 @@ class GammaScaling(SmoothCalibrator):
     """
 
     method = "gamma"
-    simplicity = 70
+    complexity = 70
 
     def __init__(self, *, shift: float = 1.0) -> None:
         """Store the parameters; they are checked in fit."""

@@ -38,7 +38,7 @@ class Histogram(Calibrator):
     """
 
     method = "histogram"
-    simplicity = 10
+    complexity = 10
     monotone = False
 
     def __init__(self, *, bins: int = 20, prior: float = 0.0) -> None:

@@ -19,7 +19,7 @@ class Identity(Calibrator):
     """
 
     method = "base"
-    simplicity = 0
+    complexity = 0
 
     def _degenerate(self, sketch: Sketch) -> Fitted | None:
         return None

@@ -39,7 +39,7 @@ class Isotonic(Calibrator):
     """
 
     method = "isotonic"
-    simplicity = 20
+    complexity = 20
 
     def _fit_curves(self, sketch: Sketch) -> Curves:
         sketch = sketch.unfolded()

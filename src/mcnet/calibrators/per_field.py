@@ -62,7 +62,7 @@ class PerField(Calibrator):
     """
 
     method = "per-field"
-    simplicity = 100
+    complexity = 100
     field_use = "required"
 
     def __init__(self, inner: str | Calibrator = "isotonic", *, shrinkage: float | str = "auto") -> None:

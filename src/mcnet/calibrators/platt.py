@@ -27,7 +27,7 @@ class Platt(SmoothCalibrator):
     """
 
     method = "platt"
-    simplicity = 30
+    complexity = 30
 
     def __init__(self, *, smooth_targets: bool = False) -> None:
         """Store the parameters; they are checked in fit."""
@@ -55,7 +55,7 @@ class Temperature(SmoothCalibrator):
     """
 
     method = "temperature"
-    simplicity = 40
+    complexity = 40
 
     def _solve(
         self, logits: FloatArray, weight: FloatArray, positives: FloatArray

@@ -117,7 +117,7 @@ class PlattField(Calibrator):
     """
 
     method = "platt-field"
-    simplicity = 90
+    complexity = 90
     field_use = "required"
 
     def _learns_from_one_score(self, has_fields: bool) -> bool:

@@ -1,6 +1,6 @@
 """The registry: every method by its name, found in the sources of the packages that have methods.
 
-A method is a class with a `method` (its name) and a `simplicity` (its place in the order) in its body. The sources are
+A method is a class with a `method` (its name) and a `complexity` (its place in the order) in its body. The sources are
 searched, not imported: the list of methods needs neither torch nor SciPy, and a method whose library is not installed
 is known all the same.
 """
@@ -31,7 +31,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {"mcnet-none": ("mcnet", {"fie
 @dataclass(frozen=True)
 class _Entry:
     method: str
-    simplicity: float
+    complexity: float
     module: str
     class_name: str
 
@@ -118,19 +118,19 @@ def _search(packages: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, _Ent
                     first = found[entry.method].module
                     raise InputError(f"{entry.module} and {first} both have a method {entry.method!r}; rename one")
                 found[entry.method] = entry
-    return dict(sorted(found.items(), key=lambda item: (item[1].simplicity, item[0])))
+    return dict(sorted(found.items(), key=lambda item: (item[1].complexity, item[0])))
 
 
 def _methods_in(path: Path, module: str) -> Iterator[_Entry]:
-    """Yield the classes of a source file that state both a method and a simplicity."""
+    """Yield the classes of a source file that state both a method and a complexity."""
     source = path.read_text(encoding="utf-8")
-    if "simplicity = " not in source:
+    if "complexity" not in source:
         return  # parsing is the slow part
     for statement in ast.parse(source).body:
         if isinstance(statement, ast.ClassDef):
             stated = dict(_constants(statement))
-            if isinstance(stated.get("method"), str) and isinstance(stated.get("simplicity"), int | float):
-                yield _Entry(stated["method"], stated["simplicity"], module, statement.name)
+            if isinstance(stated.get("method"), str) and isinstance(stated.get("complexity"), int | float):
+                yield _Entry(stated["method"], stated["complexity"], module, statement.name)
 
 
 def _constants(definition: ast.ClassDef) -> Iterator[tuple[str, Any]]:

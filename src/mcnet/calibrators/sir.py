@@ -57,7 +57,7 @@ class SIR(Calibrator):
     """
 
     method = "sir"
-    simplicity = 80
+    complexity = 80
 
     def __init__(self, *, bins: int = 20, knots: Knots = "mean", samples_per_bin: int | None = None) -> None:
         """Store the parameters; they are checked in fit."""

@@ -17,13 +17,14 @@ class EarlierFit:
     """The fit that a warm start continues from."""
 
     contexts: Contexts
-    network: Any
+    fit: Any
+    """What the calibrator kept of it: a network, or a posterior."""
 
     @staticmethod
     def of(calibrator: Calibrator, attribute: str) -> "EarlierFit | None":
         """Return the earlier fit of a calibrator, kept in one of its attributes; None where there is none."""
-        network = vars(calibrator).get(attribute)
-        return None if network is None else EarlierFit(calibrator.model_.contexts, network)
+        fit = vars(calibrator).get(attribute)
+        return None if fit is None else EarlierFit(calibrator.model_.contexts, fit)
 
     def aligned(self, sketch: Sketch) -> Sketch:
         """Return the sketch with its field values in the order of the earlier fit, new values last."""

@@ -273,7 +273,7 @@ def _is_table(field: Any) -> bool:
 
 
 def field_columns(field: Any) -> list[FieldColumn]:
-    """Return one FieldColumn a field, in the order given; None is no field at all.
+    """Return one FieldColumn per field, in the order given; None is no field at all.
 
     `field` is a column, a mapping of names to columns, or a table (pandas, Polars, Arrow). An unnamed column
     is called UNNAMED ("field").

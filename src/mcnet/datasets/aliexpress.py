@@ -166,7 +166,7 @@ def _find(folder: Path, kind: str, part: Part) -> Path:
     countries = {path.name.lower().removesuffix(".csv").removesuffix(".zip") for path in found}
     if len(countries) > 1:
         raise InputError(
-            f"the folder {folder} holds several countries ({', '.join(sorted(countries))}); keep one a folder"
+            f"the folder {folder} has several countries ({', '.join(sorted(countries))}); keep one per folder"
         )
     return found[0]
 

@@ -174,7 +174,7 @@ class Gate:
            had forecast for those, beside the current version itself.
         3. The current version is newer than that, as in a loop that publishes after every period: what the tracker
            had forecast for each recent period, beside the model that it had one period earlier. That is what keeping
-           the model of the period before, as is asked now, would have been worth in the past.
+           the model of the period before would have been worth in the past.
         """
         if current is None:
             chosen = list(judged)[-COMPARED_PERIODS:]

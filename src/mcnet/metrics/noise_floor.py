@@ -8,12 +8,12 @@ from scipy.special import gammaln, xlogy
 from mcnet.metrics.group_sums import GroupSums
 from mcnet.metrics.probability_columns import Floats
 
-__all__ = ["expected_absolute", "expected_relative"]
+__all__ = ["NORMAL_FROM", "expected_absolute", "expected_relative"]
 
-_NORMAL_FROM = 25.0
+NORMAL_FROM = 25.0
 """From this expected count on, a normal distribution stands for the binomial."""
 _COUNTS = np.arange(76.0)
-"""Numbers of positives that may occur where fewer than _NORMAL_FROM are expected."""
+"""Numbers of positives that may occur where fewer than NORMAL_FROM are expected."""
 _GROUPS_PER_BLOCK = 4096
 
 
@@ -43,7 +43,7 @@ def expected_relative(sums: GroupSums, epsilon: float) -> Floats:
 
 def _few_exactly(sums: GroupSums, value: Floats, outcome: Callable[[GroupSums], Floats]) -> Floats:
     """Replace `value`, where few positives are expected, by the mean of `outcome` over their number."""
-    few = np.flatnonzero((sums.predicted < _NORMAL_FROM) & (sums.predicted > 0))
+    few = np.flatnonzero((sums.predicted < NORMAL_FROM) & (sums.predicted > 0))
     value = value.copy()
     # In blocks, as a hundred thousand contexts times every count would fill the memory.
     for block in np.split(few, range(_GROUPS_PER_BLOCK, few.size, _GROUPS_PER_BLOCK)):

@@ -6,12 +6,11 @@ import numpy as np
 
 from mcnet.metrics.group_sums import GroupSums
 from mcnet.metrics.intervals import noise_aware_interval
+from mcnet.metrics.noise_floor import NORMAL_FROM
 from mcnet.metrics.probability_columns import Floats
 
 __all__ = ["error_interval"]
 
-_NORMAL_FROM = 25.0
-"""From this expected count on, a normal distribution stands for the binomial."""
 _MOST_GROUPS = 10_000
 
 
@@ -70,7 +69,7 @@ def _positives(expected: Floats, trials: Floats, count: int, rng: np.random.Gene
     noise = rng.standard_normal((count, expected.size))
     noise *= np.sqrt(expected * (1 - rate))
     noise += expected
-    few = (expected < _NORMAL_FROM) | (trials - expected < _NORMAL_FROM)
+    few = (expected < NORMAL_FROM) | (trials - expected < NORMAL_FROM)
     if few.any():
         # One group after the other: the generator prepares for a rate once and then draws fast.
         size = (int(few.sum()), count)

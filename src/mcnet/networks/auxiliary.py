@@ -161,7 +161,7 @@ def fit_with_auxiliary(
 ) -> AuxiliaryFit:
     """Train a calibration function and an auxiliary network together, on rows.
 
-    `numbers` is a dense feature matrix, `categories` integer codes with `sizes` values a column. The function
+    `numbers` is a dense feature matrix, `categories` integer codes with `sizes` values per column. The function
     is trained in place; give it one already fitted without features and only what features add is left to
     learn. With rows held out, what is returned is never worse on them than the start. `groups` are what the balance
     term compares, the field codes if not given. `after_epoch` is called with the number of epochs done and the fit as

@@ -224,7 +224,7 @@ class BankObjective:
             curved = torch.matmul(bend, step[..., None])[..., 0]
             rise_at_ends = at[..., 1].exp()[..., None] * shapes.area[..., -2:]
             edges = (fixed.origin + at[..., 0])[..., None] + rise_at_ends
-            return base + (step * (slope + 0.5 * curved)).sum() + self._joins(edges, at, shapes)
+            return base + (step * (slope + 0.5 * curved)).sum() + self._order_and_priors(edges, at, shapes)
 
         return model
 
@@ -252,13 +252,13 @@ class BankObjective:
                 self.originals,
                 self.penalties.normalise,
             )
-        loss = loss + self._joins(values[..., -2:], bias, shapes)
+        loss = loss + self._order_and_priors(values[..., -2:], bias, shapes)
         information = (fixed.weight * information).detach() / self.mass
         squares = torch.stack([torch.ones_like(information), rise[..., :-2].detach() ** 2], dim=-1)
         curvature = (information[..., None] * squares).sum(-2)
         return loss, curvature.sum(1, keepdim=True) if self.one_function else curvature
 
-    def _joins(self, edges: Tensor, bias: Tensor, shapes: "_Shapes") -> Tensor:
+    def _order_and_priors(self, edges: Tensor, bias: Tensor, shapes: "_Shapes") -> Tensor:
         """Return what depends on the functions at the ends of their bins and on their slopes: order and priors."""
         edges = edges[:, :1] if self.one_function else edges
         loss = self._surprise(edges, shapes.log_derivative + bias[..., 1:]) / self.mass

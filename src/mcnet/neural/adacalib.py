@@ -36,7 +36,7 @@ class AdaCalib(NetworkCalibrator):
     """
 
     method = "adacalib"
-    simplicity = 120
+    complexity = 120
     extra = "networks"
 
     def __init__(

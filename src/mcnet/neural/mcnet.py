@@ -63,7 +63,7 @@ class MCNet(NetworkCalibrator):
     """
 
     method = "mcnet"
-    simplicity = 140
+    complexity = 140
     extra = "networks"
     _field_advice = "set field_aware=True, set alpha_balance > 0 to have it balanced, or leave the field out"
 

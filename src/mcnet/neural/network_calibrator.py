@@ -128,7 +128,7 @@ class NetworkCalibrator(Calibrator):
         if earlier is not None and not self._one_curve:
             sketch = earlier.aligned(sketch)
         warn_of_gaps(self.method, sketch)
-        self.network_ = train(sketch, None if earlier is None else earlier.network)
+        self.network_ = train(sketch, None if earlier is None else earlier.fit)
         contexts = Contexts.none() if self._one_curve else sketch.contexts.completed(MOST_COMPILED_COMBINATIONS)
         curves, projection = compiled_curves(self.network_, contexts, sketch, guarantee=self.guarantee)
         self.order_violations_ = projection.largest

@@ -35,7 +35,7 @@ class NeuCalib(NetworkCalibrator):
     """
 
     method = "neucalib"
-    simplicity = 110
+    complexity = 110
     _field_advice = "set alpha_balance > 0 to have it balanced, use mcnet-bayes or per-field, or leave the field out"
 
     def __init__(

@@ -49,7 +49,7 @@ def select(
         `Sketch.from_rows`.
     methods : a name or a calibrator, or several; all registered methods that suit the rows if not given, the published
         MCNet with and without the field. Which is
-        simpler is stated by each class (`simplicity`), not by the order given here; among calibrators of one method
+        simpler is stated by each class (`complexity`), not by the order given here; among calibrators of one method
         the first is taken for the simplest.
     test : judge on these rows instead of cross-validating: a sketch, or `(scores, labels)` or
         `(scores, labels, field)`.
@@ -148,7 +148,7 @@ def _candidates(
         return default_candidates(registered_methods(), has_fields=bool(sketch.contexts.names))
     listed = [chosen] if isinstance(chosen, str | Calibrator) else chosen
     named: dict[str, str | Calibrator] = {}
-    for name, made in sorted(map(_candidate, listed), key=lambda candidate: candidate[1].simplicity):
+    for name, made in sorted(map(_candidate, listed), key=lambda candidate: candidate[1].complexity):
         named[name if name not in named else f"{name} ({len(named)})"] = made
     if not named:
         raise InputError("methods is empty; name at least one, or leave it out for all")

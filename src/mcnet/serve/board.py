@@ -64,8 +64,8 @@ class Numbers:
 
     def rows(self, number: int, unseen: int) -> None:
         """Count predictions, and how many of them had a field value that the model does not know."""
-        self.values[0] += number
-        self.values[1] += unseen
+        self.add("rows", number)
+        self.add("unseen_rows", unseen)
 
     def answered(self, route: int, status: int, seconds: float) -> None:
         """Count an answer of a route (its place in ROUTES)."""

@@ -18,7 +18,7 @@ from mcnet.serve.openapi import describe
 from mcnet.serve.pages import dashboard, docs
 from mcnet.serve.problem import Problem
 from mcnet.serve.request import JSON, JSON_TYPES, LARGE_BODY, Request, Response
-from mcnet.serve.routes import Route
+from mcnet.serve.route_table import Route
 from mcnet.serve.served import Served
 from mcnet.serve.settings import Settings
 from mcnet.serve.state import State, curves_document

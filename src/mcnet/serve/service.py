@@ -14,7 +14,7 @@ from mcnet.serve.handlers import Handlers
 from mcnet.serve.logs import log_event
 from mcnet.serve.problem import Problem, problem_of
 from mcnet.serve.request import JSON, LARGE_BODY, BodyReader, Request, Response
-from mcnet.serve.routes import RouteTable
+from mcnet.serve.route_table import RouteTable
 from mcnet.serve.settings import Settings
 from mcnet.serve.tokens import check_token
 from mcnet.serve.versions import ServedVersions

@@ -47,7 +47,7 @@ class Accumulator:
     ) -> bool:
         """Add one batch of rows; rows of weight 0 change nothing.
 
-        Returns False if a score or a label is not inside [0, 1]: there is no going on from there.
+        Returns False if a score or a label is not inside [0, 1]; the accumulator cannot be used afterwards.
         """
         if weights is not None and weights.min() == 0.0:
             keep = weights > 0.0

@@ -11,6 +11,7 @@ import numpy as np
 
 from mcnet.errors import InputError
 from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.memories import SMALLEST_FADING
 
 __all__ = ["DEFAULT_MEMORIES", "MemoryKind", "MemorySpec", "RunningMemory", "parse_memories"]
 
@@ -104,7 +105,3 @@ class RunningMemory:
     def pooled(self) -> Sketch | None:
         """The same rows without fields."""
         return None if self._total is None else self._total.pooled()
-
-
-SMALLEST_FADING = 1e-12
-"""What has faded to less than this share is forgotten altogether."""

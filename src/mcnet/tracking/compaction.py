@@ -7,7 +7,7 @@ from typing import Any
 
 from mcnet.data.periods import cut_to_periods
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.journal_entries import COMPACTED, Batch, Entry, counted_entries, counted_files, sketch_digest
+from mcnet.tracking.journal_entries import COMPACTED, Entry, EntryBatch, counted_entries, counted_files, sketch_digest
 from mcnet.tracking.journal_files import commit_batch, file_name
 from mcnet.tracking.journal_readers import retire_batch
 from mcnet.tracking.period import period_text, periods_between, sorted_periods
@@ -15,7 +15,7 @@ from mcnet.tracking.period import period_text, periods_between, sorted_periods
 __all__ = ["compact"]
 
 
-def compact(root: Path, batches: Sequence[Batch], before: Any, every: str | None) -> int:
+def compact(root: Path, batches: Sequence[EntryBatch], before: Any, every: str | None) -> int:
     """Merge the sources of periods earlier than `before`; return how many files that saves.
 
     The merged batch names what it includes and is committed first; only then are the batches it replaces removed. A

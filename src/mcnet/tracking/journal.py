@@ -16,7 +16,7 @@ from mcnet.sketch.scan import scan_in_parts
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal_additions import Added, commit_parts, entry_of, remove_source
 from mcnet.tracking.journal_ages import age_when_counted, check_recount
-from mcnet.tracking.journal_entries import Batch, Entry, counted_entries, latest_entries
+from mcnet.tracking.journal_entries import Entry, EntryBatch, counted_entries, latest_entries
 from mcnet.tracking.journal_files import (
     batch_folders,
     journal_problems,
@@ -62,7 +62,7 @@ class Journal:
     def __init__(self, path: str | PathLike[str]) -> None:
         """Name the folder; nothing is read or written yet."""
         self.path = disk_path(path, "a journal")
-        self._read: dict[Path, Batch] = {}
+        self._read: dict[Path, EntryBatch] = {}
 
     def __repr__(self) -> str:
         return f"Journal({fspath(self.path)!r})"
@@ -294,7 +294,7 @@ class Journal:
         factors = period_factors(chosen, half_life, weights or {}, periods)
         return weighted_sum(past.sketches(chosen[0], chosen[-1], corrected=corrected), factors)
 
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[EntryBatch]:
         """Return the committed batches, oldest first."""
         # Batches never change, so each is read once. A listing during which one vanished may lack what replaced it.
         folders: list[Path] = []

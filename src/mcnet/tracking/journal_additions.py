@@ -9,7 +9,7 @@ import numpy as np
 
 from mcnet.errors import CalibrationWarning, InputError
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.journal_entries import COMPACTED, Batch, Entry, counted_entries, entry_key, sketch_digest
+from mcnet.tracking.journal_entries import COMPACTED, Entry, EntryBatch, counted_entries, entry_key, sketch_digest
 from mcnet.tracking.journal_files import commit_batch, file_name
 from mcnet.tracking.journal_readers import retire_batch
 from mcnet.tracking.period import sorted_periods
@@ -73,7 +73,7 @@ def entry_of(sketch: Sketch, period: str, source: str | None, age: float | None)
 
 
 def commit_parts(
-    root: Path, batches: Sequence[Batch], parts: Callable[[], Iterable[tuple[Entry, Sketch]]], *, replace: bool
+    root: Path, batches: Sequence[EntryBatch], parts: Callable[[], Iterable[tuple[Entry, Sketch]]], *, replace: bool
 ) -> Added:
     """Commit what is not there yet as one batch; the caller has the lock of the journal.
 
@@ -120,13 +120,13 @@ def commit_parts(
     return Added(tuple(entry.period for entry in fresh), rows, tuple(known), tuple(copies))
 
 
-def _given(there: Iterable[Entry], batches: Sequence[Batch]) -> Iterator[tuple[str, str, str]]:
+def _given(there: Iterable[Entry], batches: Sequence[EntryBatch]) -> Iterator[tuple[str, str, str]]:
     """Yield (source, period, digest) of everything that counts, also of what was compacted."""
     yield from ((entry.source, entry.period, entry.digest) for entry in there if entry.source != COMPACTED)
     yield from ((source, period, digest) for b in batches for source, period, digest, _ in b.includes)
 
 
-def _check_alike(sketch: Sketch, batches: Sequence[Batch]) -> None:
+def _check_alike(sketch: Sketch, batches: Sequence[EntryBatch]) -> None:
     """Refuse rows that do not add up with those that are there: other fields, another resolution."""
     if not batches or not batches[-1].entries:
         return
@@ -139,7 +139,7 @@ def _check_alike(sketch: Sketch, batches: Sequence[Batch]) -> None:
             raise InputError(f"the {what} of these rows are {here}, those of the journal {there}; make both alike")
 
 
-def remove_source(root: Path, batches: Sequence[Batch], source: str, wanted: str | None) -> int:
+def remove_source(root: Path, batches: Sequence[EntryBatch], source: str, wanted: str | None) -> int:
     """Remove what a source gave for a period (None: for all) and return how many rows; the caller has the lock."""
     merged = sorted_periods(
         list({when for b in batches for name, when, *_ in b.includes if name == source and wanted in (None, when)})

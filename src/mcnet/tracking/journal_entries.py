@@ -12,8 +12,8 @@ from mcnet.sketch.sketch import Sketch
 
 __all__ = [
     "COMPACTED",
-    "Batch",
     "Entry",
+    "EntryBatch",
     "counted_entries",
     "counted_files",
     "entry_key",
@@ -44,7 +44,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Batch:
+class EntryBatch:
     """A committed folder of entries; `includes` names what a compacted batch has merged into them."""
 
     folder: Path
@@ -75,7 +75,7 @@ def entry_key(entry: Entry) -> EntryKey:
     return entry.source, entry.period, entry.age
 
 
-def counted_entries(batches: Sequence[Batch]) -> dict[tuple[int, str, str, float | None], Entry]:
+def counted_entries(batches: Sequence[EntryBatch]) -> dict[tuple[int, str, str, float | None], Entry]:
     """Return the entries that count by (serial, file, source, age): the newest of each, unless compacted later."""
     newest: dict[EntryKey, tuple[int, Entry]] = {}
     compacted: list[tuple[int, Entry]] = []
@@ -108,7 +108,7 @@ def latest_entries(counted: Mapping[Any, Entry]) -> dict[Any, Entry]:
     return {place: counted[place] for _, place in best.values()}
 
 
-def counted_files(batches: Sequence[Batch]) -> dict[Path, Entry]:
+def counted_files(batches: Sequence[EntryBatch]) -> dict[Path, Entry]:
     """Return the file of each entry that counts, earlier counts of a period left out."""
     folders = {(batch.serial, e.file, e.source, e.age): batch.folder for batch in batches for e in batch.entries}
     latest = latest_entries(counted_entries(batches))

@@ -21,12 +21,12 @@ from mcnet._shared.file_lock import exclusive_lock
 from mcnet._shared.json_files import checksum
 from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.journal_entries import Batch, Entry, sketch_digest
+from mcnet.tracking.journal_entries import Entry, EntryBatch, sketch_digest
 from mcnet.tracking.journal_readers import ReaderLock, delete_retired, load_sketch_of_batch
 
 __all__ = [
-    "Batch",
     "Entry",
+    "EntryBatch",
     "batch_folders",
     "commit_batch",
     "file_name",
@@ -72,7 +72,7 @@ def commit_batch(
     serial: int,
     parts: Iterable[tuple[Entry, Sketch]],
     includes: Sequence[tuple[str, str, str, float | None]] = (),
-) -> Batch:
+) -> EntryBatch:
     """Write entries as a new batch and make it part of the journal by one rename."""
     name = f"{serial:010d}-{uuid.uuid4().hex[:8]}"
     writing = root / f"{_HIDDEN}{os.getpid()}-{name}"
@@ -97,10 +97,10 @@ def commit_batch(
         flush(root)
     finally:
         shutil.rmtree(writing, ignore_errors=True)
-    return Batch(root / name, serial, tuple(entries), tuple(includes))
+    return EntryBatch(root / name, serial, tuple(entries), tuple(includes))
 
 
-def read_batch(folder: Path) -> Batch | None:
+def read_batch(folder: Path) -> EntryBatch | None:
     """Return a batch from its manifest; None if the folder vanished meanwhile."""
     path = folder / MANIFEST
     advice = "restore the folder from a copy, or remove it and add its sources again"
@@ -120,7 +120,7 @@ def read_batch(folder: Path) -> Batch | None:
         raise FileFormatError(f"{path} is of version {document['version']}; upgrade mcnet to read it")
     entries = tuple(Entry(**entry) for entry in document["entries"])
     includes = tuple((source, period, digest, age) for source, period, digest, age in document["includes"])
-    return Batch(folder, int(folder.name.split("-")[0]), entries, includes)
+    return EntryBatch(folder, int(folder.name.split("-")[0]), entries, includes)
 
 
 def remove_leftovers(root: Path) -> None:
@@ -189,7 +189,7 @@ def journal_problems(root: Path) -> list[str]:
     return problems
 
 
-def _batch_problems(batch: Batch) -> list[str]:
+def _batch_problems(batch: EntryBatch) -> list[str]:
     problems = []
     for entry in batch.entries:
         path = batch.folder / entry.file

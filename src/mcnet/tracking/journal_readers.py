@@ -14,7 +14,7 @@ from typing import Any
 
 from mcnet.errors import InputError
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.journal_entries import Batch
+from mcnet.tracking.journal_entries import EntryBatch
 
 __all__ = ["ReaderLock", "delete_retired", "load_sketch_of_batch", "retire_batch"]
 
@@ -50,7 +50,7 @@ class ReaderLock:
         self.close()
 
 
-def retire_batch(batch: Batch) -> None:
+def retire_batch(batch: EntryBatch) -> None:
     """Take a batch out of the journal by one rename; its files are deleted once nobody reads them."""
     try:
         batch.folder.rename(batch.folder.with_name(_RETIRED + batch.folder.name))

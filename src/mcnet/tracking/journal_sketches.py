@@ -9,7 +9,7 @@ import numpy as np
 
 from mcnet.errors import InputError
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.journal_entries import Batch, counted_files
+from mcnet.tracking.journal_entries import EntryBatch, counted_files
 from mcnet.tracking.journal_readers import load_sketch_of_batch
 from mcnet.tracking.period import elapsed_periods, period_text, periods_between, sorted_periods
 
@@ -20,7 +20,7 @@ __all__ = ["period_factors", "period_sketches", "weighted_sum"]
 
 
 def period_sketches(
-    batches: Sequence[Batch], since: Any, until: Any, arrival: "ArrivalCurve | None"
+    batches: Sequence[EntryBatch], since: Any, until: Any, arrival: "ArrivalCurve | None"
 ) -> Iterator[tuple[str, Sketch]]:
     """Yield (period, sketch) in order, one period in memory at a time; with `arrival`, late positives corrected."""
     files: dict[str, list[tuple[Path, float | None]]] = defaultdict(list)

@@ -1,7 +1,7 @@
 """A journal as it was at one moment, while others go on adding to it."""
 
 from mcnet.tracking.journal import Journal
-from mcnet.tracking.journal_entries import Batch
+from mcnet.tracking.journal_entries import EntryBatch
 from mcnet.tracking.journal_files import require_journal
 from mcnet.tracking.journal_readers import ReaderLock
 
@@ -18,6 +18,6 @@ class JournalSnapshot(Journal):
         self._lock = ReaderLock(self.path)
         self._batches = journal.batches()
 
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[EntryBatch]:
         """Return the batches of that moment, oldest first."""
         return list(self._batches)

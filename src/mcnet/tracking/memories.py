@@ -11,7 +11,7 @@ from mcnet.sketch.grid import POSITION_UNITS, LogitGrid, make_grid
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.experts import Expert, fit_expert
 
-__all__ = ["Memory", "coarse", "pruned"]
+__all__ = ["SMALLEST_FADING", "Memory", "coarse", "pruned"]
 
 RESOLUTION = 64
 """Cells per logit of what a tracker keeps."""
