@@ -75,12 +75,11 @@ def fit_bayes(
     `[contexts, fields]` names each context's field values, `sizes` how many values each field has; a negative code is
     no known value. `pairs` are combinations of fields that get deviations of their own under a tighter prior.
 
-    Prior strengths are learnt unless given, as `prior` says (EmpiricalBayes if None).
-    `panels`, `functions` and `deviations` (the number of bends of
-    a value's log-slope) default to what the number of contexts affords and the number of rows can tell: resolution
-    costs time, not accuracy, since smoothness is learnt. `lift` makes up for treating the cells of a panel as one.
-    `start` continues from an earlier model: its panels,
-    parameters and strengths; new values come after the old ones.
+    Prior strengths are learnt unless given, as `prior` says (EmpiricalBayes if None). `panels`, `functions` and
+    `deviations` (the number of bends of a value's log-slope) default to what the number of contexts affords and the
+    number of rows can tell: resolution costs time, not accuracy, since smoothness is learnt. `lift` makes up for
+    treating the cells of a panel as one. `start` continues from an earlier model: its panels, parameters and strengths;
+    new values come after the old ones.
     """
     cells = tuple(np.asarray(column, dtype=np.float64) for column in (logits, weight, positives))
     where = np.asarray(contexts)

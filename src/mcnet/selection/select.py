@@ -48,9 +48,8 @@ def select(
     labels, field, weight, score_type, negatives_kept : the rest of the rows, if `data` are scores; see
         `Sketch.from_rows`.
     methods : a name or a calibrator, or several; all registered methods that suit the rows if not given, the published
-        MCNet with and without the field. Which is
-        simpler is stated by each class (`complexity`), not by the order given here; among calibrators of one method
-        the first is taken for the simplest.
+        MCNet with and without the field. Which is simpler is stated by each class (`complexity`), not by the order
+        given here; among calibrators of one method the first is taken for the simplest.
     test : judge on these rows instead of cross-validating: a sketch, or `(scores, labels)` or
         `(scores, labels, field)`.
     progress : is called with the name of each method before it is fitted.
