@@ -73,12 +73,12 @@ def test_very_many_knots_are_saved_as_they_are(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("folds", [1, 3])
 def test_the_share_is_that_of_the_slow_way(folds, monkeypatch):
-    monkeypatch.setattr(mixing, "FEWEST", 10)
+    monkeypatch.setattr(mixing, "FEWEST_OF_RARER_CLASS", 10)
     score, label, value, _ = stairs(20_000)
     sketch = mcnet.Sketch.from_rows(score, label, field=value, folds=folds)
     fitted = mcnet.BayesMCNet(isotonic_share=0.0).fit_sketch(sketch)
     folded = sketch if folds > 1 else sketch.with_folds(mixing.FOLDS)
-    shares = np.linspace(0.0, mixing.MOST, 71)
+    shares = np.linspace(0.0, mixing.LARGEST_SHARE, 71)
     gains = np.zeros(len(shares))
     for fold in range(folded.folds):
         train, held = folded.fold_parts(fold)

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 
 import mcnet
-from mcnet.bayes.prior import LARGEST, Learner, default_strengths
+from mcnet.bayes.prior import LARGEST, StrengthIteration, default_strengths
 
 
 def make_rows(number=2_000, values=30, seed=0):
@@ -43,9 +43,9 @@ def test_weights_divided_by_their_mean_are_fitted_to_the_end():
 
 
 def test_extrapolated_strengths_stay_within_what_may_be_learnt():
-    learner = Learner(0.05)
+    iteration = StrengthIteration(0.05)
     first = default_strengths(1, 0)
     ever_larger = first.scaled(np.full(4, 20.0)).bounded()
-    learner.extrapolate(first, ever_larger)
-    beyond = learner.extrapolate(ever_larger, ever_larger.scaled(np.full(4, 19.0)))
+    iteration.extrapolate(first, ever_larger)
+    beyond = iteration.extrapolate(ever_larger, ever_larger.scaled(np.full(4, 19.0)))
     assert np.all(beyond.values[0] <= LARGEST)
