@@ -9,8 +9,10 @@ from tests.loop.conftest import day_name, day_rows
 from mcnet.calibrators.platt_field import PlattField
 from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
-from mcnet.loop.gate import Current, Gate, invalid, later_than_fit, shift_between
+from mcnet.loop.gate import Current, Gate, later_than_fit
 from mcnet.loop.judged import Judged, log_loss_sum
+from mcnet.loop.shift import shift_between
+from mcnet.loop.validity import invalid
 from mcnet.metrics.evaluate_sketch import predict_cells
 from mcnet.sketch.sketch import Sketch
 from mcnet.versions.version import Version

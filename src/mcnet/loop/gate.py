@@ -1,37 +1,29 @@
 """The gate: a new model is published only if it is valid, no worse than the current one, and moves not too far."""
 
 import math
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-import polars as pl
-
-from mcnet.errors import InputError, McnetError
+from mcnet.errors import InputError
 from mcnet.loop.comparison import Comparison, compared
 from mcnet.loop.judged import Judged, log_loss_sum
+from mcnet.loop.shift import Shift, shift_between
+from mcnet.loop.validity import invalid
 from mcnet.loop.version_times import VersionTimes
 from mcnet.metrics.evaluate_sketch import predict_cells
-from mcnet.model.file import load, save_model
 from mcnet.model.model import CalibrationModel
-from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.memories import coarse
 from mcnet.tracking.period import periods_between
-from mcnet.versions.difference import diff
 from mcnet.versions.version import Version
 
-__all__ = ["Current", "Gate", "Shift", "Verdict"]
+__all__ = ["Current", "Gate", "Verdict", "later_than_fit"]
 
 COMPARED_PERIODS = 28
 """Models are compared on so many periods at most, the latest."""
 RECENT_PERIODS = 7
 """How far probabilities move is weighed by the rows of so many periods, the latest."""
-LEAST_POSITIVES = 100.0
-"""A field value counts for the largest shift from so many expected positives on."""
 
 
 @dataclass(frozen=True)
@@ -40,21 +32,6 @@ class Current:
 
     version: Version
     model: CalibrationModel
-
-
-@dataclass(frozen=True)
-class Shift:
-    """How far mean probabilities move from the current model to the candidate: 0.02 is 2 % more."""
-
-    overall: float
-    largest: float
-    """Of all rows and of every context with enough positives, the one that moves farthest, up or down."""
-    where: str
-
-    @property
-    def size(self) -> float:
-        """The largest move as a factor above 1, less 1: half is as far as double."""
-        return math.expm1(abs(math.log1p(self.largest)))
 
 
 @dataclass(frozen=True)
@@ -222,52 +199,3 @@ def _in_words(comparison: Comparison) -> str:
         f"log-loss {comparison.difference:+.5f} beside {comparison.other} ({interval}: {how}) on {comparison.periods} "
         "periods that neither was fitted on"
     )
-
-
-def invalid(candidate: CalibrationModel, rows: Sketch, current: CalibrationModel | None) -> str:
-    """Return what is wrong with a candidate, in a sentence; nothing if it can be served.
-
-    It must come back from its file as it was (checksum, schema, order of scores), take the same scores and fields as
-    the current model and the rows, and give probabilities inside (0, 1) that rise with the score on the rows.
-    """
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "candidate.json"
-            save_model(candidate, path)
-            served = load(path)
-    except (McnetError, ValueError) as error:
-        return f"the new model is not valid: {error}"
-    for whose, fields in (
-        ("the current model", None if current is None else current.fields),
-        ("the rows", rows.contexts.names),
-    ):
-        lacking = [name for name in fields or () if name not in served.fields]
-        if lacking:
-            return f"the new model lacks the field {lacking[0]!r} of {whose}"
-    more = [] if current is None else [name for name in served.fields if name not in current.fields]
-    if more:
-        return f"the new model needs the field {more[0]!r}, which clients of the current one do not send"
-    if current is not None and current.score_type != served.score_type:
-        return f"the new model takes {served.score_type}s as scores, the current one {current.score_type}s"
-    try:
-        probability = predict_cells(served, rows)
-    except McnetError as error:
-        return f"the new model cannot predict the rows of the journal: {error}"
-    if not (np.isfinite(probability).all() and (probability > 0.0).all() and (probability < 1.0).all()):
-        return "the new model gives probabilities that are not inside (0, 1)"
-    order = np.lexsort((rows.score, rows.context))
-    falls = (np.diff(probability[order]) < 0.0) & (np.diff(rows.context[order]) == 0)
-    return f"the new model gives a higher score a lower probability, {int(falls.sum())} times" if falls.any() else ""
-
-
-def shift_between(current: CalibrationModel, candidate: CalibrationModel, rows: Sketch) -> Shift:
-    """Return how far mean probabilities move, weighed by rows."""
-    found = diff(current, candidate, rows)
-    table = found.table
-    moved = [("all rows", found.shift)]
-    # By either model: a context that rises from few positives to many moves, too.
-    expected = table["weight"] * table.select(pl.max_horizontal("old_rate", "new_rate")).to_series()
-    for line in table.filter(expected >= LEAST_POSITIVES).iter_rows(named=True):
-        moved.append((line["context"], line["shift"]))
-    where, largest = max(moved, key=lambda one: abs(math.log1p(one[1])))
-    return Shift(found.shift, largest, where)

@@ -1,6 +1,5 @@
 """Rows to sketch: the one loop through which every row goes, from columns in memory and from log files alike."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.typing import FloatArray, ScoreType
-from mcnet._shared.user_warnings import warn
 from mcnet.data.columns import (
     DescribeRow,
     as_array,
@@ -26,17 +24,10 @@ from mcnet.errors import InputError
 from mcnet.sketch.accumulator import Accumulator
 from mcnet.sketch.folds import MOST_FOLDS, assign_folds, check_folds, folds_column
 from mcnet.sketch.grid import Resolution, make_grid
+from mcnet.sketch.likely_mistakes import warn_of_mistakes
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["Batch", "ColumnNames", "RowReading", "sketch_batches", "sketch_parts", "warn_of_mistakes"]
-
-_VALUES_WORTH_A_WARNING = 1_000
-"""A field with more values than this, most of them with a single row, is probably an id."""
-
-_BEGINS_AS_DAY = re.compile(r"\d{4}-\d\d-\d\d").match
-
-_NEARLY_ZERO = 1.01e-7
-"""Scores of 0 and 1 are clipped to this distance from 0 and 1."""
+__all__ = ["Batch", "ColumnNames", "RowReading", "sketch_batches", "sketch_parts"]
 
 
 @dataclass(frozen=True)
@@ -109,7 +100,7 @@ def sketch_batches(
     sources : short digests of what the rows come from; by default of the sketch itself.
     """
     (sketch,) = sketch_parts(batches, names, reading, columns=columns, sources=sources)
-    warn_of_mistakes(sketch, names)
+    warn_of_mistakes(sketch, names.score, names.label)
     return sketch
 
 
@@ -221,38 +212,3 @@ def _complete_rows(batch: Batch, names: ColumnNames, reading: RowReading) -> NDA
 def _describe_kept(describe: DescribeRow, first_row: int, kept: NDArray[np.int64]) -> DescribeRow:
     """Return a function that names a row by its place before rows were dropped."""
     return lambda row: describe(first_row + int(kept[row - first_row]))
-
-
-def warn_of_mistakes(sketch: Sketch, names: ColumnNames) -> None:
-    """Warn of columns that are probably not what they were taken for."""
-    _warn_of_ids(sketch)
-    _warn_of_swapped_columns(sketch, names)
-
-
-def _warn_of_ids(sketch: Sketch) -> None:
-    """Warn of a field that has a value of its own in most rows."""
-    for name, values in zip(sketch.contexts.names, sketch.contexts.values, strict=True):
-        # Moments may be cut to periods later.
-        if (
-            len(values) > _VALUES_WORTH_A_WARNING
-            and 2 * len(values) > sketch.rows
-            and not _BEGINS_AS_DAY(values[0] or "")
-        ):
-            warn(
-                f"field {name!r} has {len(values):,} values in {sketch.rows:,} rows; if it is an id, leave it out: "
-                "rare values have too few rows for curves of their own"
-            )
-
-
-def _warn_of_swapped_columns(sketch: Sketch, names: ColumnNames) -> None:
-    """Warn of scores that are all 0 or 1 beside labels that are fractions."""
-    grid, cells = sketch.grid, sketch.cells
-    sample = cells.key[:: max(1, len(cells) // 100)]
-    for keys in (sample, cells.key):  # a look at a few cells settles the usual case
-        if ((grid.lower(keys) > _NEARLY_ZERO) & (grid.upper(keys) < 1.0 - _NEARLY_ZERO)).any():
-            return
-    if (sketch.positives != np.floor(sketch.positives)).any():
-        warn(
-            f"every {names.score} is 0 or 1 and {names.label} has fractions; "
-            "if the columns of scores and labels are swapped, swap them back"
-        )

@@ -15,10 +15,10 @@ from mcnet.data.fields import field_columns
 from mcnet.data.files import open_log, readable, source_name
 from mcnet.data.tables import column_names, is_lazy, is_table
 from mcnet.errors import FileFormatError, InputError
-from mcnet.sketch.build import ColumnNames, warn_of_mistakes
 from mcnet.sketch.cells import Cells
 from mcnet.sketch.file import problem_of_cells
 from mcnet.sketch.grid import make_grid
+from mcnet.sketch.likely_mistakes import warn_of_mistakes
 from mcnet.sketch.query_result import (
     ABOUT,
     CELL,
@@ -76,7 +76,7 @@ def sketch_of_table(table: Any, *, drop_missing: bool = False) -> Sketch:
         sketch = sketch.in_periods(name, every)
     if about.folds is not None and about.folds > 1:
         sketch = sketch.with_folds(about.folds)
-    warn_of_mistakes(sketch, ColumnNames(about.columns["score"], about.columns["label"]))
+    warn_of_mistakes(sketch, about.columns["score"], about.columns["label"])
     return sketch
 
 

@@ -1,0 +1,53 @@
+"""Warnings of columns that are probably not what they were taken for: ids as fields, scores and labels swapped."""
+
+import re
+
+import numpy as np
+
+from mcnet._shared.user_warnings import warn
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["warn_of_mistakes"]
+
+_VALUES_WORTH_A_WARNING = 1_000
+"""A field with more values than this, most of them with a single row, is probably an id."""
+
+_BEGINS_AS_DAY = re.compile(r"\d{4}-\d\d-\d\d").match
+
+_NEARLY_ZERO = 1.01e-7
+"""Scores of 0 and 1 are clipped to this distance from 0 and 1."""
+
+
+def warn_of_mistakes(sketch: Sketch, score: str, label: str) -> None:
+    """Warn of columns that are probably not what they were taken for."""
+    _warn_of_ids(sketch)
+    _warn_of_swapped_columns(sketch, score, label)
+
+
+def _warn_of_ids(sketch: Sketch) -> None:
+    """Warn of a field that has a value of its own in most rows."""
+    for name, values in zip(sketch.contexts.names, sketch.contexts.values, strict=True):
+        # Moments may be cut to periods later.
+        if (
+            len(values) > _VALUES_WORTH_A_WARNING
+            and 2 * len(values) > sketch.rows
+            and not _BEGINS_AS_DAY(values[0] or "")
+        ):
+            warn(
+                f"field {name!r} has {len(values):,} values in {sketch.rows:,} rows; if it is an id, leave it out: "
+                "rare values have too few rows for curves of their own"
+            )
+
+
+def _warn_of_swapped_columns(sketch: Sketch, score: str, label: str) -> None:
+    """Warn of scores that are all 0 or 1 beside labels that are fractions."""
+    grid, cells = sketch.grid, sketch.cells
+    sample = cells.key[:: max(1, len(cells) // 100)]
+    for keys in (sample, cells.key):  # a look at a few cells settles the usual case
+        if ((grid.lower(keys) > _NEARLY_ZERO) & (grid.upper(keys) < 1.0 - _NEARLY_ZERO)).any():
+            return
+    if (sketch.positives != np.floor(sketch.positives)).any():
+        warn(
+            f"every {score} is 0 or 1 and {label} has fractions; "
+            "if the columns of scores and labels are swapped, swap them back"
+        )
