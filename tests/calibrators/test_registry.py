@@ -53,7 +53,7 @@ def test_a_new_method_is_one_file(new_method):
     assert "helper" not in mcnet.methods()
 
 
-def test_its_simplicity_decides_what_select_takes(new_method):
+def test_its_complexity_decides_what_select_takes(new_method):
     rng = np.random.default_rng(0)
     # The scores say nothing, so that the rate of all rows is as good as any method, and simpler.
     sketch = mcnet.Sketch.from_rows(rng.uniform(0.2, 0.4, 4_000), rng.random(4_000) < 0.3)
