@@ -77,7 +77,9 @@ def test_the_architecture_names_packages_files_and_functions_that_exist():
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     source = ROOT / "src" / "mcnet"
     packages = {path.parent.name for path in source.glob("*/__init__.py")}
-    assert set(re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)) == packages
+    packages |= {path.stem for path in source.glob("*.py") if not path.stem.startswith("__")}
+    listed = re.findall(r"^\| (`.*?`) \|", page.partition("| package |")[2].partition("\n\n")[0], flags=re.MULTILINE)
+    assert set(re.findall(r"\w+", " ".join(listed))) == packages
     named = re.findall(r"`([\w.]+)`\s+\(`(\w+/\w+\.py)`", page)
     assert len(named) > 15
     for name, file in named:
