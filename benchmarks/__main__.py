@@ -36,6 +36,7 @@ PARTS = {
     "engines": ("sketching in Spark against its own group-by (needs Java)", False),
     "engines_apply": ("calibrating in Spark against its own writing (needs Java)", False),
     "engines_sql": ("the sketch query in DuckDB against its own group-by", True),
+    "engines_capacity": ("the driver's memory per cell, and a coarser grid", True),
     "foundation": ("sketching, predicting, starting", False),
 }
 

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ COLUMNS = {"score": "score", "label": "label", "field": "country"}
 
 
 @contextlib.contextmanager
-def local_spark() -> Iterator[Any]:
-    """Run Spark on two cores of this machine."""
+def local_spark(more: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """Run Spark on two cores of this machine, with more settings if there are any."""
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     from pyspark.sql import SparkSession
 
@@ -30,7 +30,7 @@ def local_spark() -> Iterator[Any]:
         "spark.local.dir": str(DATA / "spark"),
     }
     builder = SparkSession.builder.master("local[2]")
-    for name, value in settings.items():
+    for name, value in (settings | dict(more or {})).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
@@ -77,8 +77,11 @@ def sketching(spark: Any, log: Path, repeats: int) -> dict[str, Any]:
     return {"times": times, "work": {name: stages_of(spark, one) for name, one in works.items()}}
 
 
-GROWTH = ((2, 16), (16, 16), (128, 16), (128, 128))
+GROWTH = ((2, 16), (16, 16), (128, 16), (128, 128), (128, 200))
 """Partitions that are read, and partitions that are shuffled."""
+
+ONE_FILE = {"spark.shuffle.sort.bypassMergeThreshold": "1"}
+"""Lets every task write one file, whatever the number of partitions that are shuffled."""
 
 
 def growing(spark: Any, log: Path) -> dict[tuple[int, int], dict[str, float]]:
@@ -107,7 +110,10 @@ def main(full: bool) -> None:
         equal = sketch(spark.read.parquet(str(log)), **COLUMNS) == expected
         after = peak_memory()
         partitions = growing(spark, log)
+    with local_spark(ONE_FILE) as spark:
+        in_one_file = growing(spark, log)
     times, work = found["times"], found["work"]
+    runs = (partitions, in_one_file)
     names = {
         "plain": "group by country: count, sum of labels, sum of scores",
         "logit": "group by country and floor(512 · logit)",
@@ -128,18 +134,20 @@ def main(full: bool) -> None:
             f"The Python process of the driver grew by {after - before:.0f} MB from a sketch of {small.rows:,} rows to "
             f"one of {rows:,}.",
             report.table(
-                ["partitions read", "shuffled", "sketch", "group-by"],
+                ["partitions read", "shuffled", "sketch", "group-by", "sketch in one file", "group-by in one file"],
                 [
-                    [str(read), str(shuffled), report.seconds(time["sketch"]), report.seconds(time["plain"])]
-                    for (read, shuffled), time in partitions.items()
+                    [*map(str, case), *(report.seconds(run[case][w]) for run in runs for w in ("sketch", "plain"))]
+                    for case in GROWTH
                 ],
             ),
-            "Every task writes a file per shuffled partition that it has cells for: their product is what costs time.",
+            "Up to 200 shuffled partitions, every task writes a file for each that it has cells for, and their product "
+            "is what costs time. *In one file* is with `spark.shuffle.sort.bypassMergeThreshold` set to 1 when Spark "
+            "was started.",
         ]
     )
     print(text)
-    kept = {f"{read} × {shuffled}": time for (read, shuffled), time in partitions.items()}
-    report.keep("engines", text, full, {"rows": rows, **found, "partitions": kept})
+    kept = [{f"{read} × {shuffled}": time for (read, shuffled), time in run.items()} for run in runs]
+    report.keep("engines", text, full, {"rows": rows, **found, "partitions": kept[0], "in_one_file": kept[1]})
 
 
 if __name__ == "__main__":

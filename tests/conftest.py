@@ -4,6 +4,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -51,6 +52,22 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if NOTHING_MAY_BE_SKIPPED and exitstatus == 0 and reporter is not None and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests of Spark first: one process then has them all, and starts Spark once, while others go on."""
+    items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()) and "/spark/" not in item.nodeid)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Return a session of Spark with two cores, started once per process of tests."""
+    from tests.spark.sessions import require_spark, start_session
+
+    require_spark()
+    session = start_session(tmp_path_factory.mktemp("spark"), "local[2]")
+    yield session
+    session.stop()
 
 
 @pytest.fixture(autouse=True)

@@ -1,9 +1,16 @@
 """How the tests start Spark: on loopback, with few partitions and no web pages."""
 
 import os
+import shutil
 import sys
 import warnings
 from pathlib import Path
+
+import pytest
+
+from mcnet._shared.extras import has_spark
+
+NEEDS_SPARK = "PySpark or Java is not installed: pip install 'mcnet[spark]', apt-get install openjdk-17-jre-headless"
 
 LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
 """What every process of Spark is told."""
@@ -12,6 +19,12 @@ QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """How a JVM is told not to optimise code that runs for some seconds only."""
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def require_spark():
+    """Leave a test out where there is no Spark."""
+    if not (has_spark() and shutil.which("java")):
+        pytest.skip(NEEDS_SPARK)
 
 
 def job(name):

@@ -1,6 +1,6 @@
 """One sketch from every engine: the cells of `scan`, bit for bit, on rows that are hard on all of them."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import polars as pl
@@ -9,11 +9,26 @@ import pytest
 import mcnet
 from mcnet.sketch.grid import LogitGrid
 
-pytestmark = pytest.mark.filterwarnings("ignore:field 'many' has 100,000 values:mcnet.CalibrationWarning")
-
-duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed: pip install duckdb")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:field 'x' has 100,000 values:mcnet.CalibrationWarning"),
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
+]
 
 TEXTS = ["NL", "nl", "é漢🙂", 'it\'s \\ "quoted"', "", " ", "7", "7.0", "line\nbreak", "(missing)", "NULL", None]
+TYPES = {
+    "score": "float8",
+    "label": "int",
+    "y": "boolean",
+    "s": "float8",
+    "fold number": "smallint",
+    "Text of it": "text",
+    "k": "bigint",
+    "n": "float8",
+    "x": "text",
+    "f0": "timestamp",
+    "w": "timestamptz",
+}
+"""The columns by their types in PostgreSQL; some have names that are likely inside a query."""
 
 
 def _nasty_rows() -> pl.DataFrame:
@@ -24,18 +39,20 @@ def _nasty_rows() -> pl.DataFrame:
     score = np.concatenate([score, rng.beta(0.2, 6.0, 110_000 - len(score))])
     rows = len(score)
     label = (rng.random(rows) < score).astype(np.int64)
+    moments = [datetime(2024, 5, 1) + timedelta(minutes=int(i)) for i in rng.integers(0, 4_000, rows)]
     return pl.DataFrame(
         {
             "score": score,
             "label": label,
-            "clicked": label == 1,
-            "weight": rng.integers(0, 4, rows).astype(np.float64),
+            "y": label == 1,
+            "s": rng.integers(0, 4, rows).astype(np.float64),
             "fold number": rng.integers(0, 3, rows),
             "Text of it": pl.Series([TEXTS[i] for i in rng.integers(0, len(TEXTS), rows)], dtype=pl.String),
-            "whole": pl.Series([None if i == 3 else int(i) - 2 for i in rng.integers(0, 6, rows)], dtype=pl.Int64),
-            "fraction": rng.choice([7.0, 0.5, -0.0, 1e21, 0.1], rows),
-            "many": [f"value {i % 100_000}" for i in range(rows)],
-            "at": pl.Series([datetime(2024, 5, 1) + timedelta(minutes=int(i)) for i in rng.integers(0, 4_000, rows)]),
+            "k": pl.Series([None if i == 3 else int(i) - 2 for i in rng.integers(0, 6, rows)], dtype=pl.Int64),
+            "n": rng.choice([7.0, 0.5, -0.0, 1e21, 0.1], rows),
+            "x": [f"value {i % 100_000}" for i in range(rows)],
+            "f0": pl.Series(moments),
+            "w": pl.Series([moment.replace(minute=0, tzinfo=UTC) for moment in moments]),
         }
     )
 
@@ -44,68 +61,154 @@ ROWS = _nasty_rows()
 CASES = {
     "no field": {},
     "texts": {"field": "Text of it"},
-    "two fields": {"field": ["Text of it", "whole"]},
-    "fractions": {"field": "fraction"},
-    "weights": {"field": "Text of it", "weight": "weight"},
-    "negatives": {"weight": "weight", "negatives_kept": 0.25, "field": "whole"},
-    "folds": {"field": "whole", "folds": "fold number"},
-    "coarse": {"resolution": 100, "field": "whole"},
-    "exact": {"resolution": "exact"},
-    "booleans": {"label": "clicked", "field": "whole"},
-    "periods": {"field": "at", "every": {"at": "6h"}},
-    "many values": {"field": "many"},
+    "two fields": {"field": ["Text of it", "k"]},
+    "fractions": {"field": "n"},
+    "weights": {"field": "Text of it", "weight": "s"},
+    "negatives": {"weight": "s", "negatives_kept": 0.25, "field": "k"},
+    "folds": {"field": "k", "folds": "fold number"},
+    "coarse": {"resolution": 100, "field": "k"},
+    "exact": {"resolution": "exact", "field": "k"},
+    "booleans": {"label": "y", "field": "k"},
+    "periods": {"field": "f0", "every": {"f0": "6h"}},
+    "moments": {"field": "w"},
+    "many values": {"field": "x"},
+    "condition": {"field": ["k", "n"], "where": "s > 1 -- and no others"},
 }
-SLOW = {"coarse", "exact"}
-"""Cases that one engine settles for all that run the same text."""
+LEFT_OUT = {
+    "polars": [],
+    "duckdb": [],
+    "postgresql": ["coarse", "exact"],
+    "clickhouse": ["coarse", "exact"],
+    "spark": ["no field", "texts", "fractions", "weights", "folds", "coarse", "booleans", "periods"],
+    "spark sql": ["no field", "two fields", "fractions", "weights", "coarse", "booleans", "moments", "many values"],
+}
+"""Cases that one engine settles for all that run the same text; Spark takes seconds for each."""
 
 
-def scanned(rows, options):
-    """Return the sketch that every engine has to give."""
-    return mcnet.scan(rows, **{"score": "score", "label": "label", **options})
+def _options(case):
+    return {"score": "score", "label": "label", **CASES[case]}
 
 
 @pytest.fixture(scope="module")
 def expected():
-    return {case: scanned(ROWS, options) for case, options in CASES.items()}
+    """Return the sketches that every engine has to give, made of columns in memory."""
+
+    def scanned(score, label, where=None, **options):
+        rows = ROWS if where is None else ROWS.filter(pl.sql_expr(where))
+        return mcnet.scan(rows, score=score, label=label, **options)
+
+    return {case: scanned(**_options(case)) for case in CASES}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Return a folder with the rows in three Parquet files."""
+    folder = tmp_path_factory.mktemp("nasty")
+    for part in range(3):
+        ROWS[part * 40_000 : (part + 1) * 40_000].write_parquet(folder / f"{part}.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def polars(files):
+    return lambda **options: mcnet.scan(files, **options)
 
 
 @pytest.fixture(scope="module")
 def duckdb_connection():
-    connection = duckdb.connect(config={"threads": 2})
-    connection.register("rows of it", ROWS.to_arrow())
-    yield connection
-    connection.close()
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed: pip install duckdb")
+    with duckdb.connect(config={"threads": 2}) as connection:
+        connection.register("rows of it", ROWS.to_arrow())
+        yield connection
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_duckdb_gives_the_cells_of_scan(duckdb_connection, expected, case):
-    found = mcnet.scan(duckdb_connection, table=("rows of it",), **{"score": "score", "label": "label", **CASES[case]})
-    assert found == expected[case]
-    assert (found.rows, found.columns) == (expected[case].rows, expected[case].columns)
+@pytest.fixture(scope="module")
+def duckdb(duckdb_connection):
+    return lambda **options: mcnet.scan(duckdb_connection, table=("rows of it",), **options)
 
 
 @pytest.fixture(scope="module")
 def postgresql_table(postgresql):
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'")
-    types = {"score": "float8", "label": "int", "clicked": "boolean", "weight": "float8", "fold number": "smallint"}
-    types |= {"Text of it": "text", "whole": "bigint", "fraction": "float8", "many": "text", "at": "timestamp"}
     with psycopg.connect(postgresql, autocommit=True) as connection:
-        columns = ", ".join(f'"{name}" {kind}' for name, kind in types.items())
+        columns = ", ".join(f'"{name}" {kind}' for name, kind in TYPES.items())
         connection.execute(f'CREATE TABLE "rows of it" ({columns})')
         with connection.cursor() as cursor, cursor.copy('COPY "rows of it" FROM STDIN') as copy:
-            for row in ROWS.select(list(types)).iter_rows():
+            for row in ROWS.select(list(TYPES)).iter_rows():
                 copy.write_row(row)
         connection.execute('ANALYZE "rows of it"')
     return postgresql
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case not in SLOW])
-def test_postgresql_gives_the_cells_of_scan(postgresql_table, expected, case):
+@pytest.fixture(scope="module")
+def postgresql_engine(postgresql_table):
     import psycopg
 
-    with psycopg.connect(postgresql_table) as connection:
-        found = mcnet.scan(connection, table=("rows of it",), **{"score": "score", "label": "label", **CASES[case]})
+    def sketched(**options):
+        with psycopg.connect(postgresql_table) as connection:
+            return mcnet.scan(connection, table=("rows of it",), **options)
+
+    return sketched
+
+
+@pytest.fixture(scope="module")
+def clickhouse(files):
+    session = pytest.importorskip("chdb.session", reason="chdb is not installed: pip install chdb")
+    connection = session.Session()
+    connection.query("CREATE DATABASE base")
+    source = f"file('{files}/*.parquet', Parquet)"
+    connection.query(f"CREATE TABLE base.`rows of it` ENGINE = Memory AS SELECT * FROM {source}")
+
+    def sketched(**options):
+        query = mcnet.sketch_query(("base", "rows of it"), dialect="clickhouse", **options)
+        return mcnet.Sketch.from_table(connection.query(query, "ArrowTable"))
+
+    yield sketched
+    connection.close()
+
+
+@pytest.fixture(scope="module")
+def spark_engine(spark, files):
+    from mcnet.spark import sketch
+
+    def sketched(where="true", **options):
+        return sketch(spark.read.parquet(str(files)).where(where), **options)
+
+    return sketched
+
+
+@pytest.fixture(scope="module")
+def spark_sql(spark, files):
+    def sketched(**options):
+        spark.read.parquet(str(files)).createOrReplaceTempView("nasty_rows")
+        return mcnet.Sketch.from_table(spark.sql(mcnet.sketch_query("nasty_rows", dialect="spark", **options)))
+
+    yield sketched
+    spark.catalog.dropTempView("nasty_rows")
+
+
+FIXTURES = {"postgresql": "postgresql_engine", "spark": "spark_engine", "spark sql": "spark_sql"}
+
+
+@pytest.fixture(scope="module")
+def engine(request):
+    """Return the function by which an engine makes sketches of the rows."""
+    return request.getfixturevalue(FIXTURES.get(request.param, request.param))
+
+
+@pytest.mark.parametrize(
+    ("engine", "case"),
+    [(engine, case) for engine, without in LEFT_OUT.items() for case in CASES if case not in without],
+    indirect=["engine"],
+)
+def test_every_engine_gives_the_cells_of_scan(engine, expected, case):
+    found = engine(**_options(case))
     assert found == expected[case]
+    assert (found.rows, found.columns, found.folds) == (
+        expected[case].rows,
+        expected[case].columns,
+        expected[case].folds,
+    )
 
 
 def test_postgresql_over_adbc_gives_the_cells_of_scan(postgresql_table, expected):
@@ -113,9 +216,23 @@ def test_postgresql_over_adbc_gives_the_cells_of_scan(postgresql_table, expected
         "adbc_driver_postgresql.dbapi", reason="the ADBC driver is not installed: pip install adbc-driver-postgresql"
     )
     with adbc.connect(postgresql_table) as connection:
-        for case in ("texts", "booleans"):
-            options = {"score": "score", "label": "label", **CASES[case]}
-            assert mcnet.scan(connection, table=("rows of it",), **options) == expected[case]
+        for case in ("texts", "booleans", "condition"):
+            assert mcnet.scan(connection, table=("rows of it",), **_options(case)) == expected[case]
+
+
+def test_postgresql_behind_sqlalchemy_gives_the_cells_of_scan(postgresql_table, expected):
+    sqlalchemy = pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed: pip install sqlalchemy")
+    engine = sqlalchemy.create_engine(postgresql_table.replace("://", "+psycopg://"))
+    try:
+        with pytest.raises(mcnet.InputError, match=r"engine\.raw_connection\(\)"):
+            mcnet.scan(engine, table=("rows of it",), **_options("texts"))
+        connection = engine.raw_connection()
+        try:
+            assert mcnet.scan(connection, table=("rows of it",), **_options("texts")) == expected["texts"]
+        finally:
+            connection.close()
+    finally:
+        engine.dispose()
 
 
 def test_postgresql_takes_scores_of_other_types(postgresql_table):
@@ -123,7 +240,7 @@ def test_postgresql_takes_scores_of_other_types(postgresql_table):
 
     with psycopg.connect(postgresql_table) as connection:
         kinds = "score::real AS narrow, round(score::numeric, 6) AS exact, score::text AS text, label::numeric"
-        connection.execute(f'CREATE TEMP TABLE other AS SELECT {kinds} FROM "rows of it" WHERE "whole" = 2')
+        connection.execute(f'CREATE TEMP TABLE other AS SELECT {kinds} FROM "rows of it" WHERE k = 2')
         for score in ("narrow", "exact", "text"):
             found = mcnet.scan(connection, table="other", score=score, label="label")
             rows = connection.execute(f"SELECT {score}::float8, label FROM other").fetchall()
@@ -131,24 +248,12 @@ def test_postgresql_takes_scores_of_other_types(postgresql_table):
             assert found == expected
 
 
-@pytest.fixture(scope="module")
-def clickhouse(tmp_path_factory):
-    session = pytest.importorskip("chdb.session", reason="chdb is not installed: pip install chdb")
-    path = tmp_path_factory.mktemp("clickhouse") / "rows.parquet"
-    ROWS.write_parquet(path)
-    connection = session.Session()
-    connection.query("CREATE DATABASE base")
-    connection.query(f"CREATE TABLE base.`rows of it` ENGINE = Memory AS SELECT * FROM file('{path}', Parquet)")
-    yield connection
-    connection.close()
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if case not in SLOW])
-def test_clickhouse_gives_the_cells_of_scan(clickhouse, expected, case):
-    query = mcnet.sketch_query(
-        ("base", "rows of it"), dialect="clickhouse", **{"score": "score", "label": "label", **CASES[case]}
-    )
-    assert mcnet.Sketch.from_table(clickhouse.query(query, "ArrowTable")) == expected[case]
+def test_parts_of_the_query_hide_no_table(duckdb_connection, expected):
+    """Names that are parts of the query, and a column for each name inside it."""
+    for name in ("grid", "edges", "places", "numbers", "scored"):
+        duckdb_connection.register(name, ROWS.to_arrow())
+        assert mcnet.scan(duckdb_connection, table=name, **_options("two fields")) == expected["two fields"]
+        duckdb_connection.unregister(name)
 
 
 def test_logits_agree_within_the_rounding_of_an_exponential(duckdb_connection):

@@ -67,8 +67,8 @@ def test_no_statement_of_any_resolution_is_too_long_for_an_engine():
 def test_edges_of_every_resolution_are_exact(connection, resolution):
     grid = make_grid(resolution)
     query = mcnet.sketch_query("rows", resolution=resolution, **NAMES)
-    tables = query[: query.index("numbers AS (")].rstrip(",\n")
-    select = f"SELECT low, units, below, units_below FROM grid WHERE k >= {grid.first} ORDER BY k"
+    tables = query[: query.index("mcnet__numbers AS (")].rstrip(",\n")
+    select = f"SELECT low, units, below, units_below FROM mcnet__grid WHERE k >= {grid.first} ORDER BY k"
     found = connection.sql(f"{tables} {select}").fetchnumpy()
     np.testing.assert_array_equal(found["low"], grid.edges[:-1])
     np.testing.assert_array_equal(found["units"], grid.units_per_score)
@@ -117,6 +117,7 @@ def test_the_result_may_arrive_as_any_table(connection, tmp_path):
         assert found == expected
         assert (found.rows, found.columns, found.score_type) == (expected.rows, expected.columns, expected.score_type)
     assert mcnet.Sketch.from_table(connection.execute(query)) == expected
+    assert mcnet.Sketch.from_table(connection.sql(query).to_arrow_reader()) == expected
     upper = result.rename({name: name.upper() for name in result.columns})
     assert mcnet.Sketch.from_table(upper) == expected
 
@@ -130,6 +131,24 @@ def test_a_cursor_of_plain_rows_is_read(connection):
     found = mcnet.Sketch.from_table(Cursor(_result(connection, weight="n")))
     assert found == mcnet.scan(ROWS, weight="n", **NAMES)
     assert found.rows == 5, "a row of weight 0 is no row"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_names_that_differ_in_case_alone_are_refused_where_they_are_one_column(dialect):
+    names = {"score": "p", "label": "click", "field": ["Site", "site"]}
+    if dialect in ("duckdb", "bigquery", "spark", "trino"):
+        with pytest.raises(mcnet.InputError, match=f"{dialect} takes 'Site' and 'site' for one column"):
+            mcnet.sketch_query("t", dialect=dialect, **names)
+    else:
+        assert "Site" in mcnet.sketch_query("t", dialect=dialect, **names)
+
+
+def test_results_without_a_row_that_counts_are_told_apart(connection):
+    connection.execute("CREATE TABLE bare AS SELECT NULL::DOUBLE AS p, 1 AS click, 0 AS n, 'x' AS country")
+    with pytest.raises(mcnet.InputError, match="a value is missing in each of the 1 rows of the query"):
+        mcnet.scan(connection, table="bare", drop_missing=True, **NAMES)
+    with pytest.raises(mcnet.InputError, match="every row of the query has weight 0"):
+        mcnet.scan(connection, table="rows", where="n = 0", weight="n", **NAMES)
 
 
 def test_parts_of_a_table_add_up(connection):
@@ -222,6 +241,9 @@ def test_wrong_use_is_refused_in_plain_words(connection):
         mcnet.scan(connection, table="nowhere", **NAMES)
     with pytest.raises(mcnet.InputError, match="has the name of a column of the result"):
         mcnet.sketch_query("t", score="p", label="click", field="mcnet_cell")
+    for given in ({"score": "mcnet__s"}, {"where": "MCNET__k > 3"}, {"table": "mcnet__grid"}):
+        with pytest.raises(mcnet.InputError, match="begins with mcnet__, as those of the query do"):
+            mcnet.sketch_query(**{"table": "t", **NAMES, **given})
     with pytest.raises(mcnet.InputError, match="it is one of duckdb"):
         mcnet.sketch_query("t", dialect="oracle", **NAMES)
 

@@ -21,6 +21,7 @@ __all__ = [
     "guessed_csv_types",
     "plain_name",
     "refuse_repeated_names",
+    "typed_csv_text",
     "with_plain_names",
 ]
 
@@ -65,6 +66,13 @@ def canonical_csv_text(column: "pl.Expr") -> "pl.Expr":
     text = column.str.replace(r"^(-?(?:0|[1-9]\d*))\.0$", "${1}")
     zero = pl.when(column.is_in(["-0", "-0.0"])).then(pl.lit("0")).otherwise(text)
     return zero.replace({"True": "true", "False": "false"})
+
+
+def typed_csv_text(column: "pl.Expr", kind: "pl.DataType") -> "pl.Expr":
+    """Return texts of a CSV file as what they are in the type that was guessed for them."""
+    import polars as pl
+
+    return column.str.to_lowercase() == "true" if kind == pl.Boolean else column.cast(kind)
 
 
 def refuse_repeated_names(paths: Sequence[Location], separator: str) -> None:

@@ -2,7 +2,8 @@
 
 import glob
 import os
-from collections.abc import Callable, Iterator, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from os import PathLike, fspath
@@ -19,10 +20,12 @@ from mcnet.data.csv_files import (
     guessed_csv_types,
     plain_name,
     refuse_repeated_names,
+    typed_csv_text,
     with_plain_names,
 )
 from mcnet.data.locations import STANDARD_INPUT, LakeTable, Location, Locations, RemoteFile, lake_table, standard_input
-from mcnet.data.read_options import read_options
+from mcnet.data.partitions import partition_types, prune, with_partitions
+from mcnet.data.read_options import read_options, read_with
 from mcnet.errors import FileFormatError, InputError
 
 if TYPE_CHECKING:
@@ -97,8 +100,8 @@ def _expand_path(item: str | PathLike[str]) -> list[Path]:
     if path.is_file():
         return [path]
     if path.is_dir():
-        inside = sorted(p for p in path.iterdir() if p.is_file() and _known_format(p))
-        inside += sorted(p for p in path.rglob("*") if p.is_file() and _known_format(p) and _partitions(p, path))
+        inside = sorted(p for p in path.iterdir() if _is_log(p))
+        inside += sorted(p for p in path.rglob("*") if _is_log(p) and _is_partitioned(p, path))
         if not inside:
             raise InputError(f"the folder {path} has no Parquet, CSV, JSONL or Arrow file")
         return inside
@@ -109,11 +112,15 @@ def _expand_path(item: str | PathLike[str]) -> list[Path]:
     return matches
 
 
-def _partitions(path: Path, below: Path | None = None) -> list[str]:
-    """Return the names of the columns that folders such as dt=2026-11-16 stand for; all of those below a folder."""
-    folders = path.parent.parts if below is None else path.parent.relative_to(below).parts
-    named = [part.partition("=")[0] for part in folders if "=" in part[1:]]
-    return named if below is None or len(named) == len(folders) else []
+def _is_log(path: Path) -> bool:
+    """Tell whether a file of a folder is a log; as for Spark, names that begin with _ or . are of files at work."""
+    return path.is_file() and _known_format(path) is not None and not path.name.startswith(("_", "."))
+
+
+def _is_partitioned(path: Path, below: Path) -> bool:
+    """Tell whether all folders between a folder and a file of it stand for columns, such as dt=2026-11-16."""
+    folders = path.parent.relative_to(below).parts
+    return folders != () and all("=" in part[1:] for part in folders)
 
 
 def source_name(files: FilePaths) -> str:
@@ -164,51 +171,87 @@ def open_log(
         raise InputError(f"files of different formats ({', '.join(sorted(kinds))}); read one format at a time")
     kind = kinds.pop()
     where = read_options().where
+    on_disk = [path for path in paths if isinstance(path, Path)]
+    partitions = partition_types(on_disk) if len(on_disk) == len(paths) else {}
     with readable(source_name(files)):
+        if partitions and where is not None:
+            paths = Locations(prune(on_disk, partitions, where))
         if kind in ("csv", "tsv"):
-            frame = _open_csv(paths, csv_separator(kind), numbers, texts, typed)
-        elif kind == "jsonl":
-            frame = _open_jsonl(paths, numbers)
+            return _open_csv(paths, partitions, csv_separator(kind), numbers, texts, typed)
+        if kind == "jsonl":
+            frame = _open_jsonl(paths, partitions, numbers, texts)
         elif kind in ("delta", "iceberg"):
             frame = _open_lake(paths, kind)
         else:
-            frame = _open_tables(paths, kind, texts)
-        return frame if where is None else _filtered(frame, where)
+            frame = _open_tables(paths, partitions, kind, texts)
+        return _filtered(frame)
 
 
-def _filtered(frame: "pl.LazyFrame", where: str) -> "pl.LazyFrame":
-    """Return the rows that meet a condition in SQL; partitions that cannot have any are not read."""
+def _filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" = None) -> "pl.LazyFrame":
+    """Return the rows that meet the condition in SQL, if there is one.
+
+    Parameters
+    ----------
+    frame : the rows.
+    types : columns that are texts here, and of another type for the condition.
+    """
     import polars as pl
 
+    where = read_options().where
+    if where is None:
+        return frame
+    schema = frame.collect_schema()
+    names = schema.names()
     try:
-        kept = frame.filter(pl.sql_expr(where))
-        kept.collect_schema()
+        condition = pl.sql_expr(where)
+        asked = [name for name in condition.meta.root_names() if name in names]
+        typed = {name: kind for name, kind in (types or {}).items() if name in asked and kind != schema[name]}
+        pl.DataFrame(schema={**schema, **typed}).filter(condition)  # refused now, and not while rows are read
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise InputError(f"the condition {where!r} cannot be used: {_first_line(error)}") from None
-    return kept
+    if not typed:
+        return frame.filter(condition)
+    texts = {name: f"text of {name} {secrets.token_hex(8)}" for name in typed}
+    frame = frame.with_columns(column_at(names, name).alias(text) for name, text in texts.items())
+    frame = frame.with_columns(typed_csv_text(column_at(names, name), kind).alias(name) for name, kind in typed.items())
+    both = [*names, *texts.values()]
+    kept = frame.filter(condition).with_columns(column_at(both, text).alias(name) for name, text in texts.items())
+    return kept.select(pl.nth(range(len(names))))
 
 
 def _open_csv(
-    paths: Locations, separator: str, numbers: Sequence[str], texts: Sequence[str], typed: bool
+    paths: Locations,
+    partitions: "dict[str, pl.DataType]",
+    separator: str,
+    numbers: Sequence[str],
+    texts: Sequence[str],
+    typed: bool,
 ) -> "pl.LazyFrame":
+    """Return CSV files as one table; the condition on the rows sees the types that the first rows suggest."""
     import polars as pl
 
     refuse_repeated_names(paths, separator)
-    if not typed:
-        return with_plain_names(
-            pl.scan_csv(_sources(paths), separator=separator, infer_schema=False, **_source_options(paths))
-        )
-    types = guessed_csv_types(_sources(paths), separator, _source_options(paths))
+    options = _source_options(paths)
+    types = guessed_csv_types(_sources(paths), separator, options) if typed or read_options().where else {}
     names = [plain_name(name) for name in types]
-    chosen = dict(zip(names, types.values(), strict=True))
-    # A column of whole numbers in the first rows may have fractions, or other texts, in later ones.
-    chosen |= {name: pl.Float64() for name in numbers if name in chosen and chosen[name].is_integer()}
-    chosen |= {name: pl.String() for name in texts if name in chosen}
-    schema = dict(zip(types, chosen.values(), strict=True))
-    frame = with_plain_names(pl.scan_csv(_sources(paths), separator=separator, schema=schema, **_source_options(paths)))
-    return frame.with_columns(
-        canonical_csv_text(column_at(names, name)).alias(name) for name in texts if name in chosen
-    )
+    guessed = dict(zip(names, types.values(), strict=True))
+
+    def scan(files: Sequence[Location]) -> pl.LazyFrame:
+        return with_plain_names(pl.scan_csv(_sources(files), separator=separator, **described, **options))
+
+    if typed:
+        # A column of whole numbers in the first rows may have fractions, or other texts, in later ones.
+        chosen = guessed | {name: pl.Float64() for name in numbers if name in guessed and guessed[name].is_integer()}
+        chosen |= {name: pl.String() for name in texts if name in chosen}
+        described: dict[str, Any] = {"schema": dict(zip(types, chosen.values(), strict=True))}
+    else:
+        described = {"infer_schema": False}
+    on_disk = [path for path in paths if isinstance(path, Path)]
+    frame = with_partitions(on_disk, partitions, scan) if partitions else scan(paths)
+    if not typed:
+        return _filtered(frame, guessed)
+    canonical = [canonical_csv_text(column_at(names, name)).alias(name) for name in texts if name in guessed]
+    return _filtered(frame.with_columns(canonical), guessed)
 
 
 def _sources(paths: Sequence[Location]) -> list[str]:
@@ -222,19 +265,27 @@ def _source_options(paths: Sequence[Location]) -> dict[str, Any]:
     return {"storage_options": dict(read_options().storage_options) or None}
 
 
-def _open_jsonl(paths: Locations, numbers: Sequence[str]) -> "pl.LazyFrame":
+def _open_jsonl(
+    paths: Locations, partitions: "dict[str, pl.DataType]", numbers: Sequence[str], texts: Sequence[str]
+) -> "pl.LazyFrame":
     import polars as pl
 
-    def scan(**types: Any) -> pl.LazyFrame:
-        # Polars takes names with a * or a ? for patterns here.
-        sources = [glob.escape(fspath(path)) if isinstance(path, Path) else fspath(path) for path in paths]
-        stored = {name: value for name, value in _source_options(paths).items() if name != "glob"}
-        return pl.scan_ndjson(sources, infer_schema_length=ROWS_TO_GUESS_TYPES_FROM, **types, **stored)
+    stored = {name: value for name, value in _source_options(paths).items() if name != "glob"}
 
-    guessed = scan().collect_schema()
-    # Whole numbers in the first rows may have fractions in later ones.
-    floats = {name: pl.Float64() for name in numbers if name in guessed and guessed[name].is_integer()}
-    return scan(schema_overrides=floats) if floats else scan()
+    def scan(files: Sequence[Location], types: Mapping[str, pl.DataType] | None = None) -> pl.LazyFrame:
+        # Polars takes names with a * or a ? for patterns here.
+        sources = [glob.escape(fspath(path)) if isinstance(path, Path) else fspath(path) for path in files]
+        return pl.scan_ndjson(sources, infer_schema_length=ROWS_TO_GUESS_TYPES_FROM, schema_overrides=types, **stored)
+
+    guessed = scan(paths).collect_schema()
+    # Whole numbers in the first rows may have fractions in later ones, and a field without values may have texts.
+    chosen = {name: pl.Float64() for name in numbers if name in guessed and guessed[name].is_integer()}
+    later: dict[str, pl.DataType] = {**chosen, **{n: pl.String() for n in texts if guessed.get(n) == pl.Null}}
+    if not partitions:
+        return scan(paths, later or None)
+    on_disk = [path for path in paths if isinstance(path, Path)]
+    # What is guessed from all files holds for the files of each partition.
+    return with_partitions(on_disk, partitions, lambda files: scan(files, {**guessed, **later}).select(guessed.names()))
 
 
 def _open_lake(paths: Locations, kind: str) -> "pl.LazyFrame":
@@ -249,14 +300,14 @@ def _open_lake(paths: Locations, kind: str) -> "pl.LazyFrame":
     return pl.concat([scan(fspath(path), storage_options=options) for path in paths], how="vertical_relaxed")
 
 
-def _open_tables(paths: Locations, kind: str, texts: Sequence[str]) -> "pl.LazyFrame":
+def _open_tables(
+    paths: Locations, partitions: "dict[str, pl.DataType]", kind: str, texts: Sequence[str]
+) -> "pl.LazyFrame":
     """Return Parquet or Arrow files as one table; where files disagree on a type, in one that has them all."""
     import polars as pl
 
-    partitioned = all(isinstance(path, Path) and _partitions(path) == _partitions(paths[0]) != [] for path in paths)  # type: ignore[arg-type]
-    # Days stay the text that the folder has: a condition may say dt = '2026-11-16'.
     options = _source_options(paths) | {"try_parse_hive_dates": False}
-    options |= {"hive_partitioning": True} if partitioned else {}
+    options |= {"hive_partitioning": True, "hive_schema": partitions} if partitions else {}
 
     def scan(source: Location | Locations) -> pl.LazyFrame:
         given = _sources(source) if isinstance(source, Locations) else fspath(source)
@@ -338,21 +389,24 @@ def batches(
 def describe_row_in(files: FilePaths) -> Callable[[int], str]:
     """Return a function that names a row for messages: of several files, the file and the row in it.
 
-    The rows of the files are counted only when a row has to be named.
+    The rows of the files are counted only when a row has to be named. Where a condition leaves out rows, those are
+    counted that meet it.
     """
-    paths = expand_paths(files)
+    paths, options = expand_paths(files), read_options()
+    counted = "" if options.where is None else " of those that meet the condition"
 
     def describe(row: int) -> str:
         if len(paths) == 1:
-            return f"row {row}"
+            return f"row {row}{counted}"
         import polars as pl
 
-        for path in paths:
-            number = int(open_log(path, typed=False).select(pl.len()).collect().item())
-            if row < number:
-                return f"row {row} of {os.fspath(path)}"
-            row -= number
-        return f"row {row}"
+        with read_with(storage_options=options.storage_options, separator=options.separator, where=options.where):
+            for path in paths:
+                number = int(open_log(path).select(pl.len()).collect().item())
+                if row < number:
+                    return f"row {row}{counted} of {os.fspath(path)}"
+                row -= number
+        return f"row {row}{counted}"
 
     return describe
 

@@ -1,6 +1,7 @@
 """Where rows are, if not in a file on disk: in an object store, in a table of a lake, or on standard input."""
 
 import atexit
+import gzip
 import re
 import secrets
 import shutil
@@ -123,11 +124,28 @@ def standard_input() -> Path:
         ending = ".parquet"
     elif start.startswith(b"ARROW1"):
         ending = ".arrow"
+    elif start.startswith(b"\xff\xff\xff\xff"):
+        return _file_of_stream(target)
     elif start.startswith(b"\x1f\x8b"):
-        ending = ".csv.gz"
+        with gzip.open(target) as file:
+            ending = _text_ending(file.read(1000)) + ".gz"
     else:
-        ending = ".jsonl" if start.lstrip().startswith(b"{") else ".csv"
+        ending = _text_ending(start)
     return target.rename(target.with_name(target.name + ending))
+
+
+def _text_ending(start: bytes) -> str:
+    return ".jsonl" if start.lstrip().startswith(b"{") else ".csv"
+
+
+def _file_of_stream(stream: Path) -> Path:
+    """Return an Arrow file with the rows of an Arrow stream, which programs write into pipes."""
+    import polars as pl
+
+    target = stream.with_name(stream.name + ".arrow")
+    pl.read_ipc_stream(stream).write_ipc(target)
+    stream.unlink()
+    return target
 
 
 def fingerprint(location: Location) -> str:

@@ -63,6 +63,8 @@ class ColumnNames:
     folds: str = "folds"
     describe_row: DescribeRow = describe_row
     source: str = "the table"
+    where: str | None = None
+    """The condition by which rows were chosen."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,8 @@ def sketch_parts(
             yield finished(accumulator)
             accumulator, parts, dropped = Accumulator(grid, folds), parts + 1, 0
     if rows == 0:
-        raise InputError(f"{names.source} has no rows; at least one row is needed")
+        found = "has no rows" if names.where is None else f"has no row that meets the condition {names.where!r}"
+        raise InputError(f"{names.source} {found}; at least one row is needed")
     if accumulator.rows:
         yield finished(accumulator)
     elif dropped == rows:

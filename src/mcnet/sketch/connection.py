@@ -42,6 +42,7 @@ def is_connection(rows: Any) -> bool:
 
 def dialect_of(connection: Any) -> Dialect:
     """Return the dialect of a connection, by its driver."""
+    connection = getattr(connection, "driver_connection", None) or connection  # behind one of SQLAlchemy
     module = type(connection).__module__.partition(".")[0].lstrip("_")
     if module == "adbc_driver_manager":
         told = str(connection.adbc_get_info().get("vendor_name", "")).lower()

@@ -50,8 +50,10 @@ def sketch_of_table(table: Any, *, drop_missing: bool = False) -> Sketch:
     dropped = _check_rows(about, cell, rows, drop_missing=drop_missing)
     ends = np.isin(cell, (LOWEST_SCORES, HIGHEST_SCORES))
     used = ends | (cell > (0 if about.resolution == "exact" else WITHOUT_WEIGHT))
+    if not used.any() and dropped == rows.sum():
+        raise InputError(f"a value is missing in each of the {dropped:,} rows of the query; check the columns")
     if not used.any():
-        raise InputError("the result of the query has no row with a weight; at least one is needed")
+        raise InputError("every row of the query has weight 0; at least one row with a weight above 0 is needed")
     fields = field_columns({name: columns[name] for name in about.fields}) if about.fields else []
     contexts, codes = Contexts.of([column[used] for column in fields], int(used.sum()))
     folds = columns.numbers(FOLD)[used] if about.folds is None else np.zeros(int(used.sum()))
@@ -149,9 +151,10 @@ def _columns_of(table: Any) -> Mapping[str, Any]:
         return table
     if is_table(table):
         return {name: table[name] for name in column_names(table)}
-    # Relations of DuckDB, frames of Spark, cursors of ADBC; DuckDB's own connections are read as DB-API has it.
+    # Relations of DuckDB, frames of Spark, cursors of ADBC, readers of Arrow; a connection of DuckDB is read as DB-API
+    # has it.
     plain = type(table).__module__.lstrip("_").startswith("duckdb") and hasattr(table, "execute")
-    for method in () if plain else ("to_arrow_table", "toArrow", "fetch_arrow_table"):
+    for method in () if plain else ("to_arrow_table", "toArrow", "fetch_arrow_table", "read_all"):
         if hasattr(table, method):
             return _columns_of(getattr(table, method)())
     if hasattr(table, "fetchall") and getattr(table, "description", None):

@@ -18,7 +18,7 @@ from mcnet._shared.typing import FloatArray
 from mcnet.sketch.grid import POSITION_UNITS, LogitGrid
 from mcnet.sql.dialects import Dialect
 
-__all__ = ["EDGE_LIST", "LOGIT_RAISE", "ROOT_LIMIT", "edge_list_table", "grid_tables", "root_lines"]
+__all__ = ["EDGE_LIST", "GRID", "LOGIT_RAISE", "ROOT_LIMIT", "edge_list_table", "grid_tables", "root_lines"]
 
 LOGIT_RAISE = 3e-5
 """A logarithm, raised by this part of a cell, proposes the cell of a score, or the one above it.
@@ -27,8 +27,8 @@ It covers the rounding of edges near 1 (2.3e-6 of a cell at resolution 4096) and
 The last cell of every resolution ends 7e-4 of a cell or more below the next edge: no cell beyond it is proposed.
 """
 
-EDGE_LIST = "edge_list"
-"""The name of the table of one row that has all edges as one array."""
+EDGE_LIST, GRID = "mcnet__edge_list", "mcnet__grid"
+"""The names of the table of one row that has all edges as one array, and of the table of one row per cell."""
 
 ROOT_LIMIT = 0.9
 """The fourth root of a score below this proposes its cell; nearer to 1 the logit rises too fast for that."""
@@ -76,7 +76,7 @@ def _corrected(about: FloatArray, correction: int) -> FloatArray:
 
 
 def grid_tables(grid: LogitGrid, dialect: Dialect, others: Sequence[int]) -> list[str]:
-    """Return the common table expressions that end in `grid`: one row per cell, and one per number that is no cell.
+    """Return the common table expressions that end in GRID: one row per cell, and one per number that is no cell.
 
     Its columns are the number k of the cell, its lower edge `low`, the position units per unit of score inside it
     (`units`), and the same of the cell below it (`below`, `units_below`).
@@ -85,14 +85,14 @@ def grid_tables(grid: LogitGrid, dialect: Dialect, others: Sequence[int]) -> lis
     ----------
     grid : the grid.
     dialect : the words of the engine.
-    others : numbers that rows without a cell have in its place, so that each row finds one line in `grid`.
+    others : numbers that rows without a cell have in its place, so that each row finds one line in the grid.
     """
     number, nothing = dialect.number, dialect.as_double("NULL")
     units = number(POSITION_UNITS)
     return [
         *_edge_tables(grid, dialect, {"below": 0, "low": 1, "high": 2}),
-        f"grid AS (SELECT k, below, low, {units} / NULLIF(low - below, {number(0.0)}) AS units_below,\n"
-        f"  {units} / (high - low) AS units FROM edges\n"
+        f"{GRID} AS (SELECT k, below, low, {units} / NULLIF(low - below, {number(0.0)}) AS units_below,\n"
+        f"  {units} / (high - low) AS units FROM mcnet__edges\n"
         f"  UNION ALL SELECT k, {nothing}, {nothing}, {nothing}, {nothing} FROM "
         + dialect.inline_table([("k", "whole")], [[str(other)] for other in others])
         + ")",
@@ -112,12 +112,12 @@ def edge_list_table(grid: LogitGrid, dialect: Dialect) -> list[str]:
     units = f"{dialect.number(POSITION_UNITS)} / (high - low)"
     return [
         *_edge_tables(grid, dialect, {"low": 1, "high": 2}),
-        f"{EDGE_LIST} AS (SELECT {', '.join(columns)}\n  FROM (SELECT low, {units} AS units FROM edges) AS t)",
+        f"{EDGE_LIST} AS (SELECT {', '.join(columns)}\n  FROM (SELECT low, {units} AS units FROM mcnet__edges) AS t)",
     ]
 
 
 def _edge_tables(grid: LogitGrid, dialect: Dialect, columns: Mapping[str, int]) -> list[str]:
-    """Return the common table expressions that end in `edges`: one row per cell, with its number k and its edges.
+    """Return the common table expressions that end in `mcnet__edges`: per cell its number k and its edges.
 
     The columns are named, each with its place in relation to the cell: 0 is the edge before its own, 1 its own, 2 the
     one after it.
@@ -147,18 +147,18 @@ def _edge_tables(grid: LogitGrid, dialect: Dialect, columns: Mapping[str, int]) 
         return f"LEAST(GREATEST({exact}, {number(SCORE_FLOOR)}), {number(1.0 - SCORE_FLOOR)})"
 
     return [
-        "blocks AS (SELECT * FROM "
+        "mcnet__blocks AS (SELECT * FROM "
         + dialect.inline_table([("i", "whole"), ("a", "double"), ("digits", "text")], blocks)
         + ")",
-        "places AS (SELECT * FROM "
+        "mcnet__places AS (SELECT * FROM "
         + dialect.inline_table([("j", "whole"), *((f"b{n}", "double") for n in columns.values())], places)
         + ")",
-        f"factored AS (SELECT {size} * i + j + {grid.first} AS k,\n"
+        f"mcnet__factored AS (SELECT {size} * i + j + {grid.first} AS k,\n"
         + ",\n".join(f"  {about(f'b{n}')} AS e{n}, {correction(n)} AS c{n}" for n in columns.values())
-        + f"\n  FROM blocks CROSS JOIN places WHERE {size} * i + j < {len(grid)})",
-        "edges AS (SELECT k, "
+        + f"\n  FROM mcnet__blocks CROSS JOIN mcnet__places WHERE {size} * i + j < {len(grid)})",
+        "mcnet__edges AS (SELECT k, "
         + ",\n  ".join(f"{edge(n)} AS {name}" for name, n in columns.items())
-        + "\n  FROM factored)",
+        + "\n  FROM mcnet__factored)",
     ]
 
 

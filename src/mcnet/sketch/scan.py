@@ -99,6 +99,8 @@ def scan(
             where=where,
             drop_missing=drop_missing,
         )
+    if hasattr(rows, "raw_connection"):
+        raise InputError("scan was given an engine of SQLAlchemy; give its connection: engine.raw_connection()")
     if table is not None or dialect is not None:
         raise InputError("table and dialect are for connections to databases; leave them out")
     if where is not None and (is_table(rows) or is_lazy(rows)):
@@ -210,7 +212,9 @@ class _Columns:
         unique = None if sources is None else tuple(dict.fromkeys(sources))
         if sources is not None and unique is not None and len(unique) < len(sources):
             warn(f"{len(sources) - len(unique):,} of the {len(sources):,} files are copies of others; all are read")
-        names = replace(names, source=source_name(files), describe_row=describe_row_in(paths))
+        names = replace(
+            names, source=source_name(files), describe_row=describe_row_in(paths), where=read_options().where
+        )
         frame = open_log(paths, numbers=self.numbers, texts=self.fields)
         return self.batches(frame, names.source, progress), names, unique
 

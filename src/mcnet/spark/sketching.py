@@ -1,15 +1,16 @@
 """Sketch a Spark table: the query of `mcnet.sketch_query`, run where the rows are, in Spark SQL expressions alone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from mcnet._shared.typing import ScoreType
+from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.query import describe_rows, grid_arrays, query_text
+from mcnet.sketch.query_cells import EdgeList
 from mcnet.sketch.query_result import ABOUT
 from mcnet.sketch.sketch import Sketch
 from mcnet.spark.tables import names_of, number_column, require_columns
@@ -69,17 +70,18 @@ def sketch(
         negatives_kept=negatives_kept,
     )
     rows = df.withColumn(score, number_column(df, score))
-    with _view(rows) as view, _view(_edge_list(df, about.resolution)) as edges:
-        query = query_text(about, view, dialect_named("spark"), folds=folds, edge_list=edges)
+    arrays = grid_arrays(about.resolution)
+    with _view(rows) as view, _view(_edge_table(df, arrays)) as edges:
+        known = EdgeList(edges, len(arrays["offsets"])) if arrays else None
+        query = query_text(about, view, dialect_named("spark"), folds=folds, edge_list=known)
         # What the query says of itself is the same in every row: it need not travel with each of them.
         cells = df.sparkSession.sql(query).drop(ABOUT).toArrow()
     said = pa.DictionaryArray.from_arrays(pa.nulls(len(cells), pa.int8()).fill_null(0), [about.text()])
     return Sketch.from_table(cells.append_column(ABOUT, said), drop_missing=drop_missing)
 
 
-def _edge_list(df: DataFrame, resolution: Resolution) -> DataFrame:
+def _edge_table(df: DataFrame, arrays: Mapping[str, FloatArray]) -> DataFrame:
     """Return a table of one row with the arrays of a grid: Spark need not work them out."""
-    arrays = grid_arrays(resolution)
     # Spark reads arrays faster when it knows that nothing in them is missing.
     kind = pa.list_(pa.field("item", pa.float64(), nullable=False))
     table = pa.table({name: pa.array([array], kind) for name, array in arrays.items()} or {"edges": [None]})

@@ -27,6 +27,9 @@ def require_columns(df: DataFrame, columns: Iterable[str]) -> None:
         if found != 1:
             has = f"it has {', '.join(df.columns)}" if found == 0 else "give each column its own name"
             raise InputError(f"the Spark table has {'no' if found == 0 else 'two'} column {column!r}; {has}")
+        twins = [name for name in df.columns if name.lower() == column.lower() and name != column]
+        if twins and df.sparkSession.conf.get("spark.sql.caseSensitive") != "true":
+            raise InputError(f"Spark takes {column!r} and {twins[0]!r} for one column; give each its own name")
 
 
 def names_of(field: str | Sequence[str] | None) -> list[str]:

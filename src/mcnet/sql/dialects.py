@@ -29,10 +29,12 @@ class Dialect:
     """A table whose rows are in the text of the query; {typed} has the names with their types."""
     casts_booleans: bool = True
     """Whether a boolean can be cast to a double."""
+    ignores_case: bool = False
+    """Whether names of columns that differ only in case are one column."""
     sorted_array: str | None = None
     """The aggregate that is an array of {value} in the order of {key}, where the engine finds items of arrays faster
     than it joins; item i of an array a is a[i], counted from 0."""
-    computed: tuple[str, str] = ("CROSS JOIN LATERAL (SELECT {} AS x) AS s", "s.x")
+    computed: tuple[str, str] = ("CROSS JOIN LATERAL (SELECT {} AS x) AS mcnet__s", "mcnet__s.x")
     """What follows a table in FROM so that an expression of its columns has a name, and the name."""
     create_table: str = "CREATE TABLE {table} ({columns})"
     """The statement that makes a table; {key} has the names of the columns that tell its rows apart."""
@@ -136,6 +138,7 @@ DIALECTS = {
             by_code(doubled("'")),
             doubled('"'),
             "isnan(CAST({} AS DOUBLE))",
+            ignores_case=True,
             create_table=_KEYED,
             transactions=True,
         ),
@@ -162,8 +165,9 @@ DIALECTS = {
             moment_type="DATETIME",
             truncated="DATETIME_TRUNC({moment}, {unit})",
             casts_booleans=False,
+            ignores_case=True,
             inline="UNNEST([STRUCT<{typed}>{rows}])",
-            computed=("CROSS JOIN UNNEST([{}]) AS s", "s"),
+            computed=("CROSS JOIN UNNEST([{}]) AS mcnet__s", "mcnet__s"),
             create_table="CREATE OR REPLACE TABLE {table} ({columns})",
             drops_first=False,
             longest=1_000_000,
@@ -193,6 +197,7 @@ DIALECTS = {
             moment_type="TIMESTAMP_NTZ",
             # Of a moment without a zone Spark's DATE_TRUNC makes one of the session's zone.
             truncated="CAST(DATE_TRUNC('{unit}', {moment}) AS TIMESTAMP_NTZ)",
+            ignores_case=True,
             sorted_array="TRANSFORM(SORT_ARRAY(COLLECT_LIST(STRUCT({key} AS a, {value} AS b))), t -> t.b)",
             create_table="CREATE TABLE {table} ({columns}) USING parquet",
         ),
@@ -206,7 +211,7 @@ DIALECTS = {
             "isNaN(CAST({} AS Nullable(Float64)))",
             moment_type="Nullable(DateTime64(6, 'UTC'))",
             inline="values('{typed}', {rows}) AS t",
-            computed=("ARRAY JOIN [{}] AS s", "s"),
+            computed=("ARRAY JOIN [{}] AS mcnet__s", "mcnet__s"),
             create_table="CREATE OR REPLACE TABLE {table} ({columns}) ENGINE = MergeTree ORDER BY ({key})",
             drops_first=False,
             not_null="",
@@ -220,6 +225,7 @@ DIALECTS = {
             by_code(doubled("'")),
             doubled('"'),
             "is_nan(CAST({} AS DOUBLE))",
+            ignores_case=True,
             not_null="",
             longest=1_000_000,
         ),

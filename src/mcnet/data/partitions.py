@@ -1,0 +1,99 @@
+"""Folders of partitions such as dt=2026-11-16/hour=7: their names are columns, and a condition on them prunes files."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from mcnet.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["partition_types", "partition_values", "prune", "with_partitions"]
+
+_MISSING = "__HIVE_DEFAULT_PARTITION__"
+"""What Hive and Spark name the folder of rows that have no value."""
+
+Values = dict[str, str | None]
+
+
+def partition_values(path: Path) -> Values:
+    """Return the columns that the folders of a path stand for, and their values.
+
+    >>> partition_values(Path("log/dt=2026-11-16/hour=7/part.parquet"))
+    {'dt': '2026-11-16', 'hour': '7'}
+    """
+    found = [part.partition("=") for part in path.parent.parts if "=" in part[1:]]
+    return {unquote(name): None if value == _MISSING else unquote(value) for name, _, value in found}
+
+
+def partition_types(paths: Sequence[Path]) -> "dict[str, pl.DataType]":
+    """Return the type of each partition column: whole numbers if all its values are; none if the files differ in them.
+
+    Days stay the text that the folder has: a condition may say dt = '2026-11-16'.
+    """
+    import polars as pl
+
+    values = [partition_values(path) for path in paths]
+    if any(list(found) != list(values[0]) for found in values):
+        return {}
+    whole = {name: all(_is_whole(found[name]) for found in values) for name in values[0]}
+    return {name: pl.Int64() if is_whole else pl.String() for name, is_whole in whole.items()}
+
+
+def _is_whole(value: str | None) -> bool:
+    return value is None or (value.isascii() and value.removeprefix("-").isdigit() and len(value) < 19)
+
+
+def _typed(value: str | None, kind: "pl.DataType") -> "str | int | None":
+    return int(value) if value is not None and kind.is_integer() else value
+
+
+def with_partitions(
+    paths: Sequence[Path], types: "dict[str, pl.DataType]", opened: "Callable[[list[Path]], pl.LazyFrame]"
+) -> "pl.LazyFrame":
+    """Return files of a format that Polars opens without their partitions, with these as columns."""
+    import polars as pl
+
+    groups: dict[tuple[str | None, ...], list[Path]] = {}
+    for path in paths:
+        groups.setdefault(tuple(partition_values(path).values()), []).append(path)
+    frames = []
+    for values, files in groups.items():
+        columns = [
+            pl.lit(_typed(value, kind), dtype=kind).alias(name)
+            for value, (name, kind) in zip(values, types.items(), strict=True)
+        ]
+        frames.append(opened(files).with_columns(columns))
+    return pl.concat(frames, how="vertical_relaxed")
+
+
+def prune(paths: Sequence[Path], types: "dict[str, pl.DataType]", where: str) -> list[Path]:
+    """Return the files of the partitions that can have rows which meet a condition; at least one, for its columns.
+
+    Of a condition with AND, the parts that speak of partitions alone decide.
+    """
+    import polars as pl
+
+    try:
+        parts = [part for part in _conjuncts(pl.sql_expr(where)) if set(part.meta.root_names()) <= set(types)]
+        parts = [part for part in parts if part.meta.root_names()]
+        if not parts:
+            return list(paths)
+        values = [partition_values(path) for path in paths]
+        table = pl.DataFrame(
+            {name: [_typed(found[name], kind) for found in values] for name, kind in types.items()}, schema=types
+        )
+        kept = table.select(pl.all_horizontal(parts).fill_null(False)).to_series().to_list()
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise InputError(f"the condition {where!r} cannot be used: {str(error).strip().splitlines()[0]}") from None
+    return [path for path, keep in zip(paths, kept, strict=True) if keep] or list(paths[:1])
+
+
+def _conjuncts(condition: "pl.Expr") -> "list[pl.Expr]":
+    """Return the parts that a condition joins by AND."""
+    parts = condition.meta.pop()
+    if len(parts) == 2 and (parts[1] & parts[0]).meta == condition.meta:
+        return [*_conjuncts(parts[1]), *_conjuncts(parts[0])]
+    return [condition]

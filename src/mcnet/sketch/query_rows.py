@@ -1,0 +1,171 @@
+"""Rows in a sketch query: their columns under names of the query's own, their weights, and why some cannot be used."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from mcnet.data.periods import truncation_unit
+from mcnet.errors import InputError
+from mcnet.sketch.folds import MOST_FOLDS
+from mcnet.sketch.query_result import PROBLEMS, About, Problem
+from mcnet.sql.dialects import Dialect, name_parts
+
+__all__ = ["OWN", "LabelType", "RowColumns", "check_names"]
+
+LabelType = Literal["number", "boolean"]
+
+OWN = "mcnet__"
+"""How every name begins that stands in one SELECT with names of the user.
+
+ClickHouse takes a name for an alias of the same SELECT before it takes it for a column, and a part of the query would
+hide a table of the user that has its name.
+"""
+
+_LARGEST_LOGIT = 50.0
+"""Logits beyond this are clipped, and some engines refuse the exponential of still larger ones."""
+
+
+def check_names(
+    about: About, folds: str | None, table: str | Sequence[str], where: str | None, dialect: Dialect
+) -> None:
+    """Refuse names that the query uses itself, and names that the engine takes for one."""
+    columns = [*about.columns.values(), *about.fields, *([] if folds is None else [folds])]
+    for name in (*columns, *name_parts(table), where or ""):
+        if OWN in name.lower():
+            raise InputError(
+                f"{name!r} has a name that begins with {OWN}, as those of the query do; rename it in a view"
+            )
+    if dialect.ignores_case:
+        known: dict[str, str] = {}
+        for name in columns:
+            other = known.setdefault(name.lower(), name)
+            if other != name:
+                raise InputError(f"{dialect.name} takes {other!r} and {name!r} for one column; rename one in a view")
+
+
+@dataclass(frozen=True)
+class RowColumns:
+    """The columns of rows, in one dialect."""
+
+    dialect: Dialect
+    about: About
+    folds: str | None
+    label_type: LabelType
+
+    @property
+    def fields(self) -> list[str]:
+        """Return the names of the fields in the query."""
+        return [f"{OWN}f{place}" for place in range(len(self.about.fields))]
+
+    @property
+    def fold(self) -> list[str]:
+        """Return the name of the column of folds in the query, if there is one."""
+        return [] if self.folds is None else [f"{OWN}fold"]
+
+    @property
+    def weighted_by_column(self) -> bool:
+        """Whether rows have weights of their own."""
+        return "weight" in self.about.columns
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows count other than once."""
+        return self.weighted_by_column or self.about.negatives_kept != 1.0
+
+    @property
+    def carried(self) -> list[str]:
+        """Return the columns that are grouped and added up beside the cell."""
+        weight = [f"{OWN}weight"] if self.weighted else []
+        return [*self.fields, *self.fold, f"{OWN}label", *weight]
+
+    def tables(self, source: str) -> list[str]:
+        """Return the tables that end in `scored`: the columns carried, those that are checked, and the score x."""
+        checked = [f"{OWN}s", f"{OWN}y", *([f"{OWN}w"] if self.weighted_by_column else [])]
+        kept = [*self.fields, *self.fold, *checked]
+        return [
+            f"{OWN}numbers AS (SELECT {', '.join(self._columns())}\n  FROM {source})",
+            f"{OWN}scored AS (SELECT {', '.join((*kept, *self._weights()))},\n"
+            f"  {self._probability()} AS x FROM {OWN}numbers)",
+        ]
+
+    def usable(self) -> list[str]:
+        """Return the conditions that a row has a label, a weight and a fold."""
+        # Nearly all labels are 0: engines that test one thing after the other need not test more.
+        y, w = f"{OWN}y", f"{OWN}w"
+        conditions = [f"({y} = 0 OR {y} = 1 OR {y} > 0 AND {y} < 1)"]
+        if self.weighted_by_column:
+            conditions.append(f"{w} > 0 AND {w} <= {self.dialect.number(sys.float_info.max)}")
+        return [*conditions, *([] if self.folds is None else [self._has_fold()])]
+
+    def problems(self) -> list[tuple[str, Problem]]:
+        """Return the conditions of rows that cannot be used, in the order in which they are told."""
+        s, y, w = (f"{OWN}{name}" for name in "syw")
+        found = {("label", True): self._missing(y), ("label", False): f"{y} < 0 OR {y} > 1"}
+        if self.about.score_type == "probability":
+            found |= {("score", True): self._missing(s), ("score", False): f"{s} < 0 OR {s} > 1"}
+        else:
+            found |= {("score", True): f"{s} IS NULL OR {self.dialect.is_nan.format(s)}"}
+        if self.weighted_by_column:
+            found |= {("weight", True): self._missing(w), ("weight", False): f"{w} < 0"}
+        if self.folds is not None:
+            found["folds", False] = f"NOT ({self._has_fold()})"
+        return [
+            (found[problem.column, problem.missing], problem)
+            for problem in PROBLEMS
+            if (problem.column, problem.missing) in found
+        ]
+
+    def _has_fold(self) -> str:
+        fold = f"{OWN}fold"
+        return f"{fold} IS NOT NULL AND {fold} >= 0 AND {fold} < {MOST_FOLDS} AND {fold} = FLOOR({fold})"
+
+    def _missing(self, column: str) -> str:
+        """Return the condition that a number is NULL, NaN or infinite; NaN is above every number in some engines."""
+        largest = self.dialect.number(sys.float_info.max)
+        return f"{column} IS NULL OR NOT ({column} >= -{largest} AND {column} <= {largest})"
+
+    def _columns(self) -> list[str]:
+        """Return the columns of the rows under names of the query's own."""
+        quoted, double, names = self.dialect.column, self.dialect.as_double, self.about.columns
+        label = quoted(names["label"])
+        if self.label_type == "boolean":
+            one, none = self.dialect.number(1.0), self.dialect.number(0.0)
+            label = f"CASE WHEN {label} IS NULL THEN NULL WHEN {label} THEN {one} ELSE {none} END"
+        columns = [f"{self._field(name)} AS {own}" for name, own in zip(self.about.fields, self.fields, strict=True)]
+        columns += [f"{double(quoted(names['score']))} AS {OWN}s", f"{double(label)} AS {OWN}y"]
+        columns += [f"{double(quoted(names['weight']))} AS {OWN}w"] if self.weighted_by_column else []
+        return [*columns, *([] if self.folds is None else [f"{double(quoted(self.folds))} AS {OWN}fold"])]
+
+    def _field(self, name: str) -> str:
+        """Return a field as it is, or a moment cut to a unit that the period is made of."""
+        column = self.dialect.column(name)
+        if name not in self.about.every:
+            return column
+        unit = truncation_unit(self.about.every[name])
+        if unit is None:
+            step = self.about.every[name]
+            return f"FLOOR({self.dialect.as_double(column)} / {step}) * {step}"
+        moment = f"CAST({column} AS {self.dialect.moment_type})"
+        return self.dialect.truncated.format(unit=unit, moment=moment)
+
+    def _probability(self) -> str:
+        """Return the score as a probability."""
+        s = f"{OWN}s"
+        if self.about.score_type == "probability":
+            return s
+        number = self.dialect.number
+        near = f"LEAST(GREATEST({s}, {number(-_LARGEST_LOGIT)}), {number(_LARGEST_LOGIT)})"
+        small = f"EXP(-ABS({near}))"
+        return f"CASE WHEN {s} >= 0 THEN {number(1.0)} ELSE {small} END / ({number(1.0)} + {small})"
+
+    def _weights(self) -> list[str]:
+        """Return the weight and the label of a row as if no negative had been dropped, where weights are needed."""
+        y, w, label = f"{OWN}y", f"{OWN}w", f"{OWN}label"
+        if not self.weighted:
+            return [f"{y} AS {label}"]
+        number, counts = self.dialect.number, w if self.weighted_by_column else self.dialect.number(1.0)
+        if self.about.negatives_kept == 1.0:
+            return [f"{y} AS {label}", f"{w} AS {OWN}weight"]
+        restored = f"{counts} * ({y} + ({number(1.0)} - {y}) / {number(self.about.negatives_kept)})"
+        return [f"{counts} * {y} / NULLIF({restored}, 0) AS {label}", f"{restored} AS {OWN}weight"]

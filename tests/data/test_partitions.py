@@ -1,0 +1,111 @@
+"""Folders of partitions, and conditions on rows: columns, pruning, and which rows and messages come of them."""
+
+import polars as pl
+import pytest
+
+import mcnet
+from mcnet.data.read_options import read_with
+from mcnet.model.apply_files import apply_to_files
+
+ROWS = pl.DataFrame(
+    {
+        "p": [0.1, 0.2, 0.4, 0.7, 0.9, 0.3],
+        "y": [0, 1, 1, 0, 1, 0],
+        "site": ["a", "b", "a", None, "é", "a"],
+        "dt": ["2026-11-15", "2026-11-15", "2026-11-16", "2026-11-16", "2026-11-16", "2026-11-16"],
+        "hour": [0, 7, 0, 0, 7, 7],
+    }
+)
+NAMES = {"score": "p", "label": "y", "field": "site"}
+EXPECTED = mcnet.scan(ROWS, **NAMES)
+ENDINGS = {"parquet": "write_parquet", "arrow": "write_ipc", "csv": "write_csv", "jsonl": "write_ndjson"}
+
+
+@pytest.fixture
+def partitioned(tmp_path):
+    folder = tmp_path / "log"
+    for (day, hour), part in ROWS.partition_by(["dt", "hour"], as_dict=True).items():
+        inside = folder / f"dt={day}" / f"hour={hour}"
+        inside.mkdir(parents=True)
+        part.drop("dt", "hour").write_parquet(inside / "part.parquet")
+    return folder
+
+
+def test_folders_of_partitions_are_columns_and_are_pruned(partitioned):
+    assert mcnet.scan(partitioned, **NAMES) == EXPECTED
+    fields = {**NAMES, "field": ["dt", "hour"]}
+    assert mcnet.scan(partitioned, **fields) == mcnet.scan(ROWS, **fields)
+    assert mcnet.scan(f"{partitioned}/*/*/*.parquet", **fields) == mcnet.scan(ROWS, **fields)
+    # Only the footers of files on a disk are looked at before the condition decides; here the columns are damaged.
+    damaged = partitioned / "dt=2026-11-15" / "hour=7" / "part.parquet"
+    content = bytearray(damaged.read_bytes())
+    content[4 : len(content) // 3] = bytes(len(content) // 3 - 4)
+    damaged.write_bytes(content)
+    with pytest.raises(mcnet.FileFormatError):
+        mcnet.scan(partitioned, **fields)
+    found = mcnet.scan(partitioned, where="dt = '2026-11-16' OR hour = 0", **fields)
+    assert found == mcnet.scan(ROWS.filter((pl.col("dt") == "2026-11-16") | (pl.col("hour") == 0)), **fields)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_partitions_of_every_format_are_columns_and_are_pruned(tmp_path, ending):
+    rows = ROWS.with_columns(hour=pl.when(pl.col("hour") == 7).then(None).otherwise("hour"))
+    for (day, hour), part in rows.partition_by(["dt", "hour"], as_dict=True).items():
+        inside = tmp_path / f"dt={day}" / f"hour={'__HIVE_DEFAULT_PARTITION__' if hour is None else '00'}"
+        inside.mkdir(parents=True)
+        getattr(part.drop("dt", "hour"), ENDINGS[ending])(inside / f"part.{ending}")
+    fields = {**NAMES, "field": ["site", "dt", "hour"]}
+    assert mcnet.scan(tmp_path, **fields) == mcnet.scan(rows, **fields)
+    found = mcnet.scan(tmp_path, where="hour < 5 AND p > 0.1", **fields)
+    assert found == mcnet.scan(rows.filter(pl.col("hour") < 5, pl.col("p") > 0.1), **fields)
+    for damaged in (tmp_path / "dt=2026-11-15").rglob(f"*.{ending}"):
+        damaged.write_bytes(f"\xff nothing of the kind: {damaged}".encode("latin-1"))
+    with pytest.raises(mcnet.McnetError):
+        mcnet.scan(tmp_path, **fields)
+    found = mcnet.scan(tmp_path, where="p > 0.1 AND dt > '2026-11-15'", **fields)
+    assert found == mcnet.scan(rows.filter(pl.col("dt") == "2026-11-16"), **fields)
+
+
+def test_files_at_work_in_a_folder_are_left_alone(tmp_path):
+    """Spark and others write what is not finished under names that begin with _ or a dot."""
+    inside = tmp_path / "dt=1"
+    inside.mkdir()
+    ROWS.drop("dt").write_parquet(inside / "part.parquet")
+    for name in ("_part.parquet", ".part.parquet"):
+        (inside / name).write_bytes(b"not finished")
+        (tmp_path / name).write_bytes(b"not finished")
+    assert mcnet.scan(tmp_path, **NAMES) == EXPECTED
+
+
+def test_a_condition_sees_the_types_of_csv_columns_whatever_they_are_used_for(tmp_path):
+    rows = ROWS.with_columns(code=pl.Series(["007", "7", "08", "9", "7", "7"]), ok=pl.col("hour") == 7)
+    rows.write_csv(tmp_path / "log.csv")
+    kept = rows.filter(pl.col("hour") > 0, pl.col("code").cast(int) < 9)
+    condition = "hour > 0 AND code < 9 AND ok = true"
+    for field in ("hour", "code", "ok"):
+        names = {**NAMES, "field": field}
+        assert mcnet.scan(tmp_path / "log.csv", where=condition, **names) == mcnet.scan(kept, **names)
+    model = mcnet.calibrator("platt").fit_sketch(EXPECTED.pooled()).model_
+    with read_with(where=condition):
+        assert apply_to_files(model, tmp_path / "log.csv", tmp_path / "out.csv", score="p") == len(kept)
+    assert pl.read_csv(tmp_path / "out.csv", infer_schema=False)["code"].to_list() == kept["code"].to_list()
+    with pytest.raises(mcnet.InputError, match=r"the condition 'site < 3' cannot be used: cannot compare"):
+        mcnet.scan(tmp_path / "log.csv", where="site < 3", **NAMES)
+
+
+def test_messages_tell_the_condition(tmp_path):
+    ROWS.write_csv(tmp_path / "a.csv")
+    ROWS.with_columns(p=pl.when(pl.col("hour") == 7).then(pl.col("p") + 5).otherwise("p")).write_csv(tmp_path / "b.csv")
+    with pytest.raises(mcnet.InputError, match=r"has no row that meets the condition 'p > 9'; at least one row"):
+        mcnet.scan(tmp_path, where="p > 9", **NAMES)
+    told = r"p has 3 values outside .* \(first: row 0 of those that meet the condition of .*b\.csv, 5\.2\)"
+    with pytest.raises(mcnet.InputError, match=told):
+        mcnet.scan(tmp_path, where="hour = 7", **NAMES)
+
+
+def test_a_condition_keeps_rows_and_is_refused_if_it_is_none(partitioned):
+    found = mcnet.scan(partitioned, where="dt = '2026-11-16' AND hour = 7", **NAMES)
+    assert found == mcnet.scan(ROWS.filter(pl.col("dt") == "2026-11-16", pl.col("hour") == 7), **NAMES)
+    for condition in ("nothing = 3", "dt ="):
+        with pytest.raises(mcnet.InputError, match="cannot be used"):
+            mcnet.scan(partitioned, where=condition, **NAMES)
