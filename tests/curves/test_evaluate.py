@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mcnet.curves.evaluate as evaluate_module
 from mcnet._shared.math import SCORE_FLOOR, clip_scores, sigmoid
 from mcnet.curves.curves import Curves
-from mcnet.curves.evaluate import Evaluator, evaluate_numpy
+from mcnet.curves.evaluate import Evaluator, evaluate_guided, evaluate_numpy
+from mcnet.curves.lookup_tables import lookup_tables
 from mcnet.data.contexts import Contexts
 from mcnet.errors import InputError
 from mcnet.model.small_batches import SmallBatches
@@ -29,6 +31,11 @@ def many(curves, scores, which=0):
     assert len(scores) <= MANY
     which = np.broadcast_to(which, len(scores))
     return Evaluator(curves)(np.resize(scores, MANY), np.resize(which, MANY).astype(np.int32))[: len(scores)]
+
+
+def guided(curves, scores, which=0):
+    """Evaluate by NumPy with the lookup tables."""
+    return evaluate_guided(lookup_tables(curves), scores, np.broadcast_to(which, len(scores)))
 
 
 def smooth(number):
@@ -64,6 +71,7 @@ def test_every_path_is_np_interp_and_all_have_the_same_bits(name):
     exact = np.abs(plain - expected) <= 4 * np.spacing(expected) + 4 * np.spacing(scores) * slope_at(curves, scores)
     assert exact.all()
     np.testing.assert_array_equal(many(curves, scores), plain)
+    np.testing.assert_array_equal(guided(curves, scores), plain)
     few = SmallBatches(Contexts.none(), curves)
     np.testing.assert_array_equal(np.concatenate([few([s], None) for s in scores.tolist()]), plain)
 
@@ -102,6 +110,7 @@ def test_random_curves_agree_on_every_path_and_never_fall(drawn, seed):
     which = np.random.default_rng(seed).integers(0, len(curves), len(scores))
     plain = evaluate_numpy(curves, scores, which)
     np.testing.assert_array_equal(many(curves, scores, which), plain)
+    np.testing.assert_array_equal(guided(curves, scores, which), plain)
     for curve, (knots, values) in enumerate(curves.pairs()):
         all_here = evaluate_numpy(curves, scores, np.full(len(scores), curve))
         assert (np.diff(all_here) >= 0.0).all()
@@ -219,3 +228,15 @@ def test_scores_in_steps_are_evaluated_too():
     curves = Curves.of([CURVES["smooth"]])
     scores = np.random.default_rng(3).random(2 * MANY)
     np.testing.assert_array_equal(Evaluator(curves)(scores[::2]), Evaluator(curves)(scores[::2].copy()))
+
+
+def test_tables_are_made_once_they_are_worth_it(monkeypatch):
+    monkeypatch.setattr(evaluate_module, "numba_installed", lambda: False)
+    rng = np.random.default_rng(0)
+    curves = Curves.of([(np.sort(rng.random(30)), np.sort(rng.random(30))) for _ in range(50)])
+    evaluator, scores = Evaluator(curves), clip_scores(rng.random(1_000))
+    which = rng.integers(-1, 49, 1_000)
+    expected = evaluate_numpy(curves, scores, which + 1)
+    for batch in range(8):
+        np.testing.assert_array_equal(evaluator(scores, which, 1), expected)
+        assert ("_lookup_tables" in vars(evaluator)) == (batch >= 2), batch

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from mcnet._shared.math import SCORE_FLOOR
 from mcnet._shared.typing import FloatArray
 
-__all__ = ["BLOCK", "bucket_starts", "clip_into_buckets"]
+__all__ = ["BLOCK", "bucket_starts", "buckets_of", "clip_into_buckets"]
 
 BLOCK = 1024
 """Scores put into buckets at a time, before each is looked up: what is kept of them stays in the fastest cache."""
@@ -50,3 +50,11 @@ def clip_into_buckets(
         bucket = (np.float64(score if score < rest else rest).view(np.uint64) >> shift) - first
         buckets[i] = bucket if score < 0.5 else last_bucket - bucket
     return inside
+
+
+def buckets_of(clipped: FloatArray, last_bucket: np.uint64, shift: np.uint64) -> NDArray[np.uint64]:
+    """Return the buckets of scores that were clipped already, as `clip_into_buckets` numbers them."""
+    buckets = np.minimum(clipped, 1.0 - clipped).view(np.uint64)
+    buckets >>= shift
+    buckets -= np.float64(_LOWEST).view(np.uint64) >> shift
+    return np.subtract(last_bucket, buckets, out=buckets, where=clipped >= 0.5)

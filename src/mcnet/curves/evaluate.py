@@ -1,7 +1,7 @@
 """The hot loop of serving: scores to probabilities, with numba, and the same in NumPy without it."""
 
 import os
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -10,19 +10,23 @@ from numpy.typing import NDArray
 
 from mcnet._shared.math import clip_scores, inside_unit
 from mcnet._shared.numba_loops import compiled, numba_installed
-from mcnet._shared.score_buckets import BLOCK, clip_into_buckets
+from mcnet._shared.score_buckets import BLOCK, buckets_of, clip_into_buckets
 from mcnet._shared.typing import FloatArray
 from mcnet.curves.curves import Curves
 from mcnet.curves.lookup_tables import CROWD, LookupTables, lookup_tables
 from mcnet.errors import InputError
 
-__all__ = ["NUMBA_FROM", "Evaluator", "evaluate_numpy"]
+__all__ = ["NUMBA_FROM", "Evaluator", "evaluate_guided", "evaluate_numpy"]
 
 NUMBA_FROM = 50_000
 """Fewer rows than this are not worth loading the compiler for."""
 
 LOADED_FROM = 2_000
 """Where the loop is compiled already, fewer rows than this are as quick without it."""
+
+TABLES_FROM = 2_000
+TABLES_FROM_PER_GRID = 50
+"""Without the compiled loop, after so many rows, and so many per grid of knots, the lookup tables are worth making."""
 
 _ROWS_PER_THREAD = 500_000
 
@@ -60,6 +64,29 @@ def _lines(curves: Curves, curve: int) -> tuple[FloatArray, FloatArray, FloatArr
         np.concatenate([[0.0], slopes]),
         np.concatenate([[np.inf], most, [np.inf]]),
     )
+
+
+def evaluate_guided(tables: LookupTables, scores: FloatArray, curve: NDArray[Any]) -> FloatArray:
+    """Return the same by lookup tables: a few operations on all rows at once, however many curves there are."""
+    scores = clip_scores(scores)
+    lines = tables.lines.ravel()
+    at = tables.guide_start.take(curve)
+    at += buckets_of(scores, tables.last_bucket, tables.shift)
+    line = tables.line_start.take(curve).view(np.int64)
+    line += tables.guide.take(at.view(np.int64))
+    beyond = np.flatnonzero(lines.take(4 * line + 4) <= scores)
+    while len(beyond):  # the tables put most rows on their line, and few buckets have more than one knot
+        line[beyond] += 1
+        beyond = beyond[lines.take(4 * line[beyond] + 4) <= scores[beyond]]
+    line *= 4
+    found = scores
+    found -= lines.take(line)
+    line += 2
+    found *= lines.take(line)
+    line -= 1
+    found += lines.take(line)
+    line += 2
+    return np.minimum(found, lines.take(line), out=found)
 
 
 def _bisect(lines: FloatArray, low: Any, high: Any, score: float) -> Any:
@@ -123,9 +150,9 @@ class Evaluator:
     """Evaluates one set of curves again and again; keeps the tables that make it fast."""
 
     def __init__(self, curves: Curves) -> None:
-        """Start without tables; they are made when a large array first asks for them."""
+        """Start without tables; they are made for the first large array, or after many small ones."""
         self.curves = curves
-        self._tables: LookupTables | None = None
+        self._rows = 0
 
     def __call__(self, scores: FloatArray, which: NDArray[Any] | None = None, offset: int = 0) -> FloatArray:
         """Return the value of curve `which[i] + offset` (curve 0 if not given) at `scores[i]`."""
@@ -147,12 +174,19 @@ class Evaluator:
             which, offset = np.zeros(len(scores), dtype=np.int32), 0
         elif len(which) and not 0 <= int(which.min()) + offset <= int(which.max()) + offset < len(self.curves):
             return None
-        return evaluate_numpy(self.curves, scores, which + offset if offset else which)
+        curve = which + offset if offset else which
+        self._rows += len(scores)
+        worth = self._rows >= max(TABLES_FROM, TABLES_FROM_PER_GRID * self.curves.grids)
+        if worth and self._lookup_tables.crowded is None:
+            return evaluate_guided(self._lookup_tables, scores, curve)
+        return evaluate_numpy(self.curves, scores, curve)
+
+    @cached_property
+    def _lookup_tables(self) -> LookupTables:
+        return lookup_tables(self.curves)
 
     def _compiled(self, scores: FloatArray, which: NDArray[np.int32] | None, offset: int) -> FloatArray | None:
-        if self._tables is None:
-            self._tables = lookup_tables(self.curves)
-        run, tables, out = _kernel(), self._tables, np.empty(len(scores))
+        run, tables, out = _kernel(), self._lookup_tables, np.empty(len(scores))
 
         def evaluate(rows: slice) -> bool:
             done: bool = run(*tables, scores[rows], None if which is None else which[rows], offset, out[rows])
