@@ -163,3 +163,30 @@ def test_all_negative_rows_are_warned_of_once(mcnet, frame, columns, tmp_path):
     done = mcnet("compare", log, *columns, *methods)
     assert done.code == 0
     assert done.err.count("every row is negative") == 1
+
+
+def test_a_field_value_with_one_row_is_compared(mcnet, frame, columns, tmp_path):
+    names = pl.Series("country", ["one row only", *frame["country"][1:]])
+    frame.with_columns(names).write_parquet(tmp_path / "log.parquet")
+    methods = ("platt-field", "per-field", "mcnet-bayes", "isotonic")
+    words = [word for method in methods for word in ("--method", method)]
+    done = mcnet("compare", tmp_path / "log.parquet", *columns, *words, "--json")
+    assert (done.code, done.document["failed"]) == (0, {}), done.err
+    assert {line["method"] for line in done.document["methods"]} == set(methods)
+
+
+def test_when_one_method_fails_the_others_are_kept_and_shown(mcnet, log, columns, monkeypatch):
+    def fails(calibrator, sketch):
+        raise ValueError("array of sample points is empty")
+
+    monkeypatch.setattr("mcnet.calibrators.per_field.PerField.fit_sketch", fails)
+    words = ("--method", "platt", "--method", "per-field")
+    done = mcnet("compare", log, *columns, *words)
+    assert done.code == 0
+    assert "platt ←" in done.out
+    assert "per-field" in done.out + done.err
+    assert "array of sample points is empty" in done.out + done.err
+    assert "Traceback" not in done.err
+    found = mcnet("compare", log, *columns, *words, "--json").document
+    assert [line["method"] for line in found["methods"]] == ["platt"]
+    assert found["failed"] == {"per-field": "ValueError: array of sample points is empty"}

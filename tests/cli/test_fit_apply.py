@@ -180,3 +180,24 @@ def test_a_field_that_tells_rows_apart_is_said_early(mcnet, frame, tmp_path):
 def test_swapped_columns_are_warned_of(mcnet, log, tmp_path):
     done = mcnet("sketch", log, "--score", "click", "--label", "pctr", "-o", tmp_path / "s.parquet")
     assert "warning: every click is 0 or 1 and pctr has fractions" in done.err
+
+
+def test_every_command_that_reads_rows_of_a_log_has_the_option_field():
+    from typer.main import get_command
+
+    from mcnet.cli.app import app
+
+    known = get_command(app).commands
+    reading = [*(known[name] for name in ("compare", "fit", "apply", "evaluate", "backtest", "sketch", "update"))]
+    for command in (*reading, known["journal"].commands["add"]):
+        assert "--field" in {word for option in command.params for word in option.opts}, command.name
+
+
+def test_apply_takes_the_field_under_another_name(mcnet, model, frame, tmp_path):
+    frame.rename({"country": "geo"}).write_parquet(tmp_path / "geo.parquet")
+    done = mcnet("apply", model, tmp_path / "geo.parquet", "-o", tmp_path / "out.parquet")
+    assert (done.code, "country" in done.err) == (2, True)
+    done = mcnet("apply", model, tmp_path / "geo.parquet", "--field", "geo", "-o", tmp_path / "out.parquet")
+    assert done.code == 0, done.err
+    expected = library.load(model).predict(frame["pctr"], frame["country"])
+    np.testing.assert_array_equal(pl.read_parquet(tmp_path / "out.parquet")["calibrated"], expected)

@@ -1,5 +1,6 @@
 """`mcnet journal`, and journals in place of logs."""
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -183,3 +184,16 @@ def test_the_moment_of_counting_gives_each_period_its_age(mcnet, words, folder, 
     assert Journal(folder).table()["age"].to_list() == [7.5, 6.5, 5.5, 4.5, 3.5, 2.5, 1.5, 0.5]
     one = ("journal", "add", folder, log, *columns, "--period", "7", "--source", "orders")
     assert "give the age of one period with --age" in mcnet(*one, "--counted", "2026-11-17").err
+
+
+@pytest.mark.parametrize("command", [("journal", "add", "past"), ("update", "past", "--registry", "versions")])
+def test_swapped_columns_are_warned_of_once(mcnet, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for day in range(2):
+        score = rng.uniform(0.1, 0.4, 300)
+        columns = {"pctr": score, "click": (rng.random(300) < score).astype(int), "day": np.full(300, day)}
+        pl.DataFrame(columns).write_parquet(f"day{day}.parquet")
+    words = ("day0.parquet", "day1.parquet", "--time", "day", "--every", "1", "--score", "click", "--label", "pctr")
+    done = mcnet(*command, *words)
+    assert done.err.count("every click is 0 or 1 and pctr has fractions") == 1, done.err

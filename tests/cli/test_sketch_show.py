@@ -91,3 +91,13 @@ def test_the_empty_value_has_a_name_of_its_own(mcnet, frame, tmp_path):
     assert mcnet("fit", log, *words, "-o", tmp_path / "m.json").code == 0
     shown = [line.split()[0] for line in mcnet("show", tmp_path / "m.json").out.splitlines() if line.strip()]
     assert [name in shown for name in ('""', "tue", "all")] == [True, True, False]
+
+
+def test_a_sketch_that_is_merged_with_itself_is_said_to_count_twice(mcnet, log, columns, tmp_path):
+    sketch, other = tmp_path / "one.parquet", tmp_path / "copy.parquet"
+    assert mcnet("sketch", log, *columns, "-o", sketch).code == 0
+    other.write_bytes(sketch.read_bytes())
+    for given in ((sketch, sketch), (sketch, other)):
+        done = mcnet("merge", *given, "-o", tmp_path / "both.parquet", "--force")
+        assert (done.code, done.err.count("count more than once")) == (0, 1)
+        assert library.Sketch.load(tmp_path / "both.parquet").rows == 16_000

@@ -225,3 +225,30 @@ def test_a_csv_has_no_types_so_every_spelling_of_zero_is_zero(tmp_path):
         assert sketch.contexts.values == (("0",),)
     texts = pl.DataFrame({"s": [0.1, 0.2], "y": [0, 1], "zone": ["0.0", "-0.0"]})
     assert scan(texts, score="s", label="y", field="zone").contexts.values == (("-0.0", "0.0"),)
+
+
+def test_the_fields_of_a_model_may_have_other_names_in_the_files(tmp_path):
+    rng = np.random.default_rng(5)
+    score = rng.uniform(0.05, 0.5, 600)
+    country, device = rng.choice(["NL", "FR"], 600), rng.choice(["007", "tv"], 600)
+    label = rng.random(600) < score
+    model = mcnet.PlattField().fit(score, label, field={"country": country, "device": device}).model_
+    frame = pl.DataFrame({"s": score, "geo": country, "kind": device, "country": device, "device": country})
+    frame.write_csv(tmp_path / "log.csv")
+    expected = model.predict(score, {"country": country, "device": device})
+
+    def applied(*names):
+        apply_to_files(model, tmp_path / "log.csv", tmp_path / "out.parquet", score="s", field=names)
+        return pl.read_parquet(tmp_path / "out.parquet")["calibrated"].to_numpy()
+
+    np.testing.assert_array_equal(applied("geo", "kind"), expected)
+    swapped = model.predict(score, {"country": device, "device": country})
+    np.testing.assert_array_equal(applied("device", "country"), swapped)  # both names are known: order is no matter
+    with pytest.raises(mcnet.InputError, match="name a column for each, in this order"):
+        applied("geo")
+    with pytest.raises(mcnet.InputError, match="the model has a field 'device' itself"):
+        applied("device", "kind")
+    with pytest.raises(mcnet.InputError, match="has no column 'nothing'"):
+        applied("geo", "nothing")
+    with pytest.raises(mcnet.InputError, match="the new column cannot be 'geo'"):
+        apply_to_files(model, tmp_path / "log.csv", tmp_path / "o.csv", score="s", field=["geo", "kind"], column="geo")

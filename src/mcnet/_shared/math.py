@@ -30,9 +30,19 @@ PROBABILITY_FLOOR = 1e-12
 ROWS_AT_A_TIME = 1_000_000
 """Rows or cells that are computed together, where there may be so many that their memory counts."""
 
+_FEW_ENOUGH_FOR_THE_CACHE = 16_384
+"""So many numbers go through several steps one after the other without leaving the cache."""
+
 
 def sigmoid(logits: FloatArray) -> FloatArray:
     """Return 1 / (1 + exp(-x)) without overflow."""
+    if np.size(logits) > _FEW_ENOUGH_FOR_THE_CACHE:
+        flat = np.ascontiguousarray(logits).reshape(-1)
+        result = np.empty(len(flat))
+        for start in range(0, len(flat), _FEW_ENOUGH_FOR_THE_CACHE):
+            piece = slice(start, start + _FEW_ENOUGH_FOR_THE_CACHE)
+            result[piece] = sigmoid(flat[piece])
+        return result.reshape(np.shape(logits))
     small = np.exp(-np.abs(logits))
     return np.where(logits >= 0, 1.0, small) / (1.0 + small)
 

@@ -19,6 +19,15 @@ def apply(
     logs: options.Logs,
     output: options.Output,
     score: options.Score = None,
+    # Not called `field`: what the configuration file says of fields is about logs to fit, and the model knows its own.
+    field_columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--field",
+            metavar="COLUMN",
+            help="The column of the model's field, if it has another name here; for several, in the model's order.",
+        ),
+    ] = None,
     column: Annotated[
         str, typer.Option("--column", metavar="NAME", help="The name of the column to add.")
     ] = "calibrated",
@@ -82,6 +91,7 @@ def apply(
             source.paths,
             target,
             score=remembered(loaded, "score", score),
+            field=field_columns or None,
             column=column,
             replace=replace,
             score_type=None if logits is None else score_type(loaded, logits),

@@ -44,6 +44,7 @@ def apply_to_files(
     output: str | PathLike[str],
     *,
     score: str,
+    field: Sequence[str] | None = None,
     column: str = "calibrated",
     replace: bool = False,
     score_type: ScoreType | None = None,
@@ -59,10 +60,11 @@ def apply_to_files(
 
     Parameters
     ----------
-    model : the model to apply; its fields are columns of the files.
+    model : the model to apply.
     files : paths, globs or folders.
     output : the file to write.
     score : the column of scores.
+    field : the columns of the model's fields, in their order, if they have other names in the files.
     column : the name of the new column; one that exists is refused unless `replace` is set.
     score_type : "probability" or "logit"; by default what the model was fitted on.
     interval : the level of a credible interval, such as 0.9: its bounds are two more columns, named like the first one
@@ -83,23 +85,24 @@ def apply_to_files(
         raise InputError(f"{target} is one of the files to read; write to another file")
     if read_options().drop_missing:
         raise InputError("apply keeps every row of a log, so it cannot drop those without a score; fill or filter them")
-    log = open_log(files, texts=model.fields, typed=False)
-    require_columns(log, (score, *model.fields), source=source)
+    fields = _columns_of_fields(model.fields, field)
+    log = open_log(files, texts=fields, typed=False)
+    require_columns(log, (score, *fields), source=source)
     known = log.collect_schema().names()
     if interval is not None:
         model.interval([], None, interval)  # refused now, and not in the middle of the work
     added = [column] if interval is None else [column, f"{column}_low", f"{column}_high"]
     for new in added:
-        _check_new_column(model, known, source, score, new, replace)
+        _check_new_column((score, *fields), known, source, new, replace)
     index = _unused_name({*known, *added})
     frame, names = log.with_row_index(index), [index, *known]
     work = _Work(model, score, score_type or model.score_type, describe_row_in(paths), progress, unseen, interval)
-    inputs = _inputs(names, index, score, model.fields, canonical=read_kind in _CSV)
+    inputs = _inputs(names, index, score, fields, canonical=read_kind in _CSV)
     result = _with_added(frame, inputs, work, added)
     if read_kind in _CSV and kind not in _CSV:
         number = column_at(names, score).str.strip_chars().cast(pl.Float64)
-        fields = (canonical_csv_text(column_at(names, name)).alias(name) for name in model.fields)
-        result = result.with_columns(number.alias(score), *fields)
+        texts = (canonical_csv_text(column_at(names, name)).alias(name) for name in fields)
+        result = result.with_columns(number.alias(score), *texts)
     storage_options = dict(read_options().storage_options)  # which the thread that writes does not see
     with _whole_output(target) as part, readable(source):
         work.run(lambda: _sink(result.drop(index), part, kind, target.name, storage_options))
@@ -120,10 +123,24 @@ def _with_added(frame: pl.LazyFrame, inputs: pl.Expr, work: "_Work", added: Sequ
     return frame.with_columns(made).with_columns(*parts).drop(together)
 
 
-def _check_new_column(
-    model: CalibrationModel, known: Sequence[str], source: str, score: str, column: str, replace: bool
-) -> None:
-    if column in (score, *model.fields):
+def _columns_of_fields(needed: Sequence[str], given: Sequence[str] | None) -> Sequence[str]:
+    """Return the column of each field of a model, by the names given for them."""
+    if given is None or sorted(given) == sorted(needed):
+        return needed
+    if len(given) != len(needed):
+        has = f"the fields {', '.join(needed)}: name a column for each, in this order" if needed else "no field"
+        raise InputError(f"{len(given)} columns of fields were given, but the model has {has}")
+    for one, other in zip(given, needed, strict=True):
+        if one != other and one in needed:
+            raise InputError(
+                f"the column {one!r} was given for the field {other!r}, but the model has a field {one!r} itself: name "
+                f"the columns in the order {', '.join(needed)}"
+            )
+    return given
+
+
+def _check_new_column(read: Sequence[str], known: Sequence[str], source: str, column: str, replace: bool) -> None:
+    if column in read:
         raise InputError(f"the new column cannot be {column!r}: the model reads that one")
     if column in known and not replace:
         raise InputError(f"{source} has a column {column!r} already; name another, or pass replace=True")

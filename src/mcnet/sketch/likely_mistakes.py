@@ -1,6 +1,7 @@
 """Warnings of columns that are probably not what they were taken for: ids as fields, scores and labels swapped."""
 
 import re
+from collections.abc import Collection
 
 import numpy as np
 
@@ -18,18 +19,19 @@ _NEARLY_ZERO = 1.01e-7
 """Scores of 0 and 1 are clipped to this distance from 0 and 1."""
 
 
-def warn_of_mistakes(sketch: Sketch, score: str, label: str) -> None:
-    """Warn of columns that are probably not what they were taken for."""
-    _warn_of_ids(sketch)
+def warn_of_mistakes(sketch: Sketch, score: str, label: str, periods: Collection[str] = ()) -> None:
+    """Warn of columns that are probably not what they were taken for; `periods` are no fields but times."""
+    _warn_of_ids(sketch, periods)
     _warn_of_swapped_columns(sketch, score, label)
 
 
-def _warn_of_ids(sketch: Sketch) -> None:
+def _warn_of_ids(sketch: Sketch, periods: Collection[str]) -> None:
     """Warn of a field that has a value of its own in most rows."""
     for name, values in zip(sketch.contexts.names, sketch.contexts.values, strict=True):
         # Moments may be cut to periods later.
         if (
-            len(values) > _VALUES_WORTH_A_WARNING
+            name not in periods
+            and len(values) > _VALUES_WORTH_A_WARNING
             and 2 * len(values) > sketch.rows
             and not _BEGINS_AS_DAY(values[0] or "")
         ):

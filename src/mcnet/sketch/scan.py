@@ -20,6 +20,7 @@ from mcnet.sketch.connection import is_connection, scan_connection
 from mcnet.sketch.field_views import rename_values
 from mcnet.sketch.folds import check_folds
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
+from mcnet.sketch.likely_mistakes import warn_of_mistakes
 from mcnet.sketch.rows import sketch_columns
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sources import file_digests
@@ -158,7 +159,11 @@ def scan_in_parts(
     chosen = _Columns(score, label, weight, None, fields, every)
     reading = RowReading(1, resolution, score_type, negatives_kept, read_options().drop_missing)
     found, names, sources = chosen.file_batches(files, ColumnNames(score, label, weight or "weight"), progress)
-    yield from sketch_parts(found, names, reading, columns=remembered, sources=sources, most_cells=most_cells)
+    parts = sketch_parts(found, names, reading, columns=remembered, sources=sources, most_cells=most_cells)
+    for number, part in enumerate(parts):
+        if number == 0:
+            warn_of_mistakes(part, score, label, periods=every)
+        yield part
 
 
 class _Columns:
