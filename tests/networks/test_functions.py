@@ -47,6 +47,12 @@ def test_adaptive_functions_beat_one_line_for_all(adaptive: AdaptiveFit, cells: 
     assert set(adaptive.choices()) <= {5, 10, 20}
 
 
+def test_adaptive_functions_have_the_positives_of_their_own_rows(adaptive: AdaptiveFit, cells: TrainingCells) -> None:
+    # The pooled curve, which no row of a known value gets, does not make up for what the others miss.
+    own = adaptive.predict(cells.logit, cells.codes[cells.context])
+    assert (own * cells.weight).sum() == pytest.approx(cells.positives.sum(), rel=1e-3)
+
+
 def test_adaptive_choice_of_bins_receives_a_gradient(adaptive: AdaptiveFit) -> None:
     last = adaptive.function.choice_layers[2]
     assert float(last.detach().abs().max()) > 0

@@ -228,14 +228,36 @@ class _AdaptiveObjective:
 
     @torch.no_grad()
     def solve(self, enough: float = 1e-2) -> None:
-        """Bring every candidate's level to its optimum, so that its probabilities sum to the positives."""
+        """Bring every candidate's level to its optimum, so that its probabilities sum to the positives.
+
+        The pooled context, a copy of all rows for values never seen, has no say in it: its error would be made up for
+        by an error of the others.
+        """
         for _ in range(8):
-            logits = self.function.candidates(self.points, self.context, self.function.node_values())
-            p = torch.sigmoid(logits).double()
-            missing = (self.positives - self.weight * p).sum((-1, -2))
-            curvature = (self.weight * p * (1.0 - p)).sum((-1, -2))
-            step = (missing / curvature.clamp_min(1e-12)).clamp(-1.0, 1.0)
+            missing, curvature = self._bias(self._logits())
+            step = (missing.sum(-1) / curvature.sum(-1).clamp_min(1e-12)).clamp(-1.0, 1.0)
             self.function.level.add_(step.to(self.function.level.dtype))
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Move all levels alike, so that the probabilities of the numbers of bins chosen sum to the positives."""
+        chosen = self.function.choice()[: self.originals].argmax(-1)
+        for _ in range(8):
+            logits = self._logits()
+            missing, curvature = self._bias(logits[chosen, torch.arange(self.originals, device=chosen.device)][None])
+            step = (missing.sum() / curvature.sum().clamp_min(1e-12)).clamp(-1.0, 1.0)
+            self.function.level.add_(step.to(self.function.level.dtype))
+
+    def _logits(self) -> Tensor:
+        """Return the logits `[candidates, contexts, points]` of the contexts that have rows of their own."""
+        real = slice(0, self.originals)
+        return self.function.candidates(self.points[real], self.context[real], self.function.node_values())
+
+    def _bias(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the positives that logits `[n, contexts, points]` miss, and how much a unit of level adds."""
+        real = slice(0, self.originals)
+        p = torch.sigmoid(logits).double()
+        return (self.positives[real] - self.weight[real] * p).sum(-1), (self.weight[real] * p * (1.0 - p)).sum(-1)
 
 
 @dataclass(frozen=True)
@@ -315,6 +337,7 @@ def fit_adaptive(
         function.load_state_dict({**function.state_dict(), **dict(warm.function.named_parameters())})
     objective = _AdaptiveObjective(function, full, len(cells.codes))
     descent = descend(objective, function.parameters(), config.schedule, progress)
+    objective.settle()
     with torch.no_grad():
         before, after = function.falls(function.node_values()[: len(cells.codes)])
         violation = float(order_loss(before.double(), after.double()))
