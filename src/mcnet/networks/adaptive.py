@@ -233,31 +233,27 @@ class _AdaptiveObjective:
         The pooled context, a copy of all rows for values never seen, has no say in it: its error would be made up for
         by an error of the others.
         """
+        real = slice(0, self.originals)
         for _ in range(8):
-            missing, curvature = self._bias(self._logits())
-            step = (missing.sum(-1) / curvature.sum(-1).clamp_min(1e-12)).clamp(-1.0, 1.0)
+            values = self.function.node_values()
+            logits = self.function.candidates(self.points[real], self.context[real], values)
+            p = torch.sigmoid(logits).double()
+            missing = (self.positives[real] - self.weight[real] * p).sum((-1, -2))
+            curvature = (self.weight[real] * p * (1.0 - p)).sum((-1, -2))
+            step = (missing / curvature.clamp_min(1e-12)).clamp(-1.0, 1.0)
             self.function.level.add_(step.to(self.function.level.dtype))
 
-    @torch.no_grad()
-    def settle(self) -> None:
-        """Move all levels alike, so that the probabilities of the numbers of bins chosen sum to the positives."""
-        chosen = self.function.choice()[: self.originals].argmax(-1)
-        for _ in range(8):
-            logits = self._logits()
-            missing, curvature = self._bias(logits[chosen, torch.arange(self.originals, device=chosen.device)][None])
-            step = (missing.sum() / curvature.sum().clamp_min(1e-12)).clamp(-1.0, 1.0)
-            self.function.level.add_(step.to(self.function.level.dtype))
 
-    def _logits(self) -> Tensor:
-        """Return the logits `[candidates, contexts, points]` of the contexts that have rows of their own."""
-        real = slice(0, self.originals)
-        return self.function.candidates(self.points[real], self.context[real], self.function.node_values())
-
-    def _bias(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the positives that logits `[n, contexts, points]` miss, and how much a unit of level adds."""
-        real = slice(0, self.originals)
-        p = torch.sigmoid(logits).double()
-        return (self.positives[real] - self.weight[real] * p).sum(-1), (self.weight[real] * p * (1.0 - p)).sum(-1)
+@torch.no_grad()
+def _settle(function: AdaptiveFunction, cells: TrainingCells) -> None:
+    """Move all levels alike, so that the probabilities of the numbers of bins chosen sum to the positives."""
+    device = function.rate_table.device
+    points, weight = (torch.as_tensor(values, device=device) for values in (cells.logit, cells.weight))
+    codes = torch.as_tensor(as_codes(cells.codes[cells.context], len(cells.logit), cells.sizes), device=device)
+    for _ in range(8):
+        p = torch.sigmoid(function.at_rows(points, codes).double())
+        missing, curvature = cells.positives.sum() - (weight * p).sum(), (weight * p * (1.0 - p)).sum()
+        function.level.add_((missing / curvature.clamp_min(1e-12)).clamp(-1.0, 1.0).to(function.level.dtype))
 
 
 @dataclass(frozen=True)
@@ -337,7 +333,7 @@ def fit_adaptive(
         function.load_state_dict({**function.state_dict(), **dict(warm.function.named_parameters())})
     objective = _AdaptiveObjective(function, full, len(cells.codes))
     descent = descend(objective, function.parameters(), config.schedule, progress)
-    objective.settle()
+    _settle(function, cells)
     with torch.no_grad():
         before, after = function.falls(function.node_values()[: len(cells.codes)])
         violation = float(order_loss(before.double(), after.double()))

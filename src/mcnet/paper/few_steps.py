@@ -67,8 +67,8 @@ def few_steps_sentence(task: Task, found: Mapping[tuple[str, int], list[Trial]],
         for recipe in RECIPES
     )
     text = (
-        f"On {task.name} an epoch has {steps} steps. At the paper's settings the PCOC on the fitted rows after {first} "
-        f"and {last} epochs is {moves}; base scores {fitted('Base'):.3f}, converged "
+        f"On {task.name} an epoch has {steps} {'step' if steps == 1 else 'steps'}. At the paper's settings the PCOC on "
+        f"the fitted rows after {first} and {last} epochs is {moves}; base scores {fitted('Base'):.3f}, converged "
         f"{fitted('MCNet-None, converged'):.3f}."
     )
     if task.published == "CVR (AliExpress)":
