@@ -34,6 +34,7 @@ PARTS = {
     "export_c": ("the C header", True),
     "instructions": ("instructions a score in C", True),
     "engines": ("sketching in Spark against its own group-by (needs Java)", False),
+    "engines_partitions": ("sketching in Spark by the number of partitions (needs Java)", False),
     "engines_apply": ("calibrating in Spark against its own writing (needs Java)", False),
     "engines_sql": ("the sketch query in DuckDB against its own group-by", True),
     "engines_capacity": ("the driver's memory per cell, and a coarser grid", True),

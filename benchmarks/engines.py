@@ -77,27 +77,6 @@ def sketching(spark: Any, log: Path, repeats: int) -> dict[str, Any]:
     return {"times": times, "work": {name: stages_of(spark, one) for name, one in works.items()}}
 
 
-GROWTH = ((2, 16), (16, 16), (128, 16), (128, 128), (128, 200))
-"""Partitions that are read, and partitions that are shuffled."""
-
-ONE_FILE = {"spark.shuffle.sort.bypassMergeThreshold": "1"}
-"""Lets every task write one file, whatever the number of partitions that are shuffled."""
-
-
-def growing(spark: Any, log: Path) -> dict[tuple[int, int], dict[str, float]]:
-    """Return the times of a sketch and of the group-by, by the number of partitions that are read and shuffled."""
-    times = {}
-    for read, shuffled in GROWTH:
-        spark.conf.set("spark.sql.shuffle.partitions", str(shuffled))
-        spark.conf.set("spark.sql.files.maxPartitionBytes", str(max(log.stat().st_size // read, 1 << 20)))
-        df = spark.read.parquet(str(log))
-        works = {"sketch": lambda df=df: sketch(df, **COLUMNS), "plain": lambda df=df: plain(df)}
-        times[read, shuffled] = in_turn(works, 2)
-    spark.conf.unset("spark.sql.shuffle.partitions")
-    spark.conf.unset("spark.sql.files.maxPartitionBytes")
-    return times
-
-
 def main(full: bool) -> None:
     """Measure, print, and keep the section of the page."""
     rows, repeats = (ROWS, 3) if full else (ROWS // 10, 3)
@@ -109,11 +88,7 @@ def main(full: bool) -> None:
         found = sketching(spark, log, repeats)
         equal = sketch(spark.read.parquet(str(log)), **COLUMNS) == expected
         after = peak_memory()
-        partitions = growing(spark, log)
-    with local_spark(ONE_FILE) as spark:
-        in_one_file = growing(spark, log)
     times, work = found["times"], found["work"]
-    runs = (partitions, in_one_file)
     names = {
         "plain": "group by country: count, sum of labels, sum of scores",
         "logit": "group by country and floor(512 · logit)",
@@ -133,21 +108,10 @@ def main(full: bool) -> None:
             f"{work['sketch']['shuffled'] / len(expected):.0f} bytes per cell.",
             f"The Python process of the driver grew by {after - before:.0f} MB from a sketch of {small.rows:,} rows to "
             f"one of {rows:,}.",
-            report.table(
-                ["partitions read", "shuffled", "sketch", "group-by", "sketch in one file", "group-by in one file"],
-                [
-                    [*map(str, case), *(report.seconds(run[case][w]) for run in runs for w in ("sketch", "plain"))]
-                    for case in GROWTH
-                ],
-            ),
-            "Up to 200 shuffled partitions, every task writes a file for each that it has cells for, and their product "
-            "is what costs time. *In one file* is with `spark.shuffle.sort.bypassMergeThreshold` set to 1 when Spark "
-            "was started.",
         ]
     )
     print(text)
-    kept = [{f"{read} × {shuffled}": time for (read, shuffled), time in run.items()} for run in runs]
-    report.keep("engines", text, full, {"rows": rows, **found, "partitions": kept[0], "in_one_file": kept[1]})
+    report.keep("engines", text, full, {"rows": rows, **found})
 
 
 if __name__ == "__main__":

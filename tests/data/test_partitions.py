@@ -93,6 +93,15 @@ def test_a_condition_sees_the_types_of_csv_columns_whatever_they_are_used_for(tm
         mcnet.scan(tmp_path / "log.csv", where="site < 3", **NAMES)
 
 
+def test_moments_are_compared_with_days(tmp_path):
+    rows = ROWS.with_columns(at=pl.col("dt").str.to_datetime())
+    rows.write_parquet(tmp_path / "log.parquet")
+    found = mcnet.scan(tmp_path / "log.parquet", where="at < DATE '2026-11-16'", **NAMES)
+    assert found == mcnet.scan(rows[:2], **NAMES)
+    with pytest.raises(mcnet.InputError, match="it compares moments with a text; write DATE '2026-11-16' or TIMESTAMP"):
+        mcnet.scan(tmp_path / "log.parquet", where="at < '2026-11-16'", **NAMES)
+
+
 def test_messages_tell_the_condition(tmp_path):
     ROWS.write_csv(tmp_path / "a.csv")
     ROWS.with_columns(p=pl.when(pl.col("hour") == 7).then(pl.col("p") + 5).otherwise("p")).write_csv(tmp_path / "b.csv")

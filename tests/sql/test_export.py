@@ -62,6 +62,27 @@ def test_clickhouse_gives_the_bits_of_predict(model, rows, tmp_path, form):
     assert found.columns == [*rows.columns, "calibrated"]
 
 
+def test_columns_may_have_any_name(tmp_path, rows):
+    """ClickHouse takes a name for one of the query before it takes it for a column."""
+    session = pytest.importorskip("chdb.session", reason="chdb is not installed: pip install chdb")
+    contexts = Contexts(("s",), (VALUES,), np.arange(len(VALUES), dtype=np.int32)[:, None])
+    pairs = [(np.array([0.1, 0.3, 0.9]), np.array([0.01 * (c + 1), 0.2, 0.5 + 0.01 * c])) for c in range(8)]
+    model = CalibrationModel("platt-field", {}, contexts, Curves.of(pairs))
+    logits = pl.DataFrame({"place": rows["place"], "x": np.linspace(-4.0, 4.0, len(rows)), "s": rows["site"]})
+    logits.write_parquet(tmp_path / "rows.parquet")
+    connection = session.Session()
+    try:
+        source = f"(SELECT * FROM file('{tmp_path}/rows.parquet', Parquet))"
+        text = sql_text(model, dialect="clickhouse", form="case", source="log", score="x", score_type="logit")
+        query = text.strip().removesuffix(";").replace("FROM `log`", f"FROM {source}")
+        found = pl.from_arrow(connection.query(query, "ArrowTable")).sort("place")
+    finally:
+        connection.close()
+    expected = model.predict(logits["x"], logits["s"], score_type="logit")
+    np.testing.assert_allclose(found["calibrated"], expected, rtol=1e-12)
+    assert found["s"].equals(logits["s"])
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_postgresql_gives_the_bits_of_predict(model, rows, postgresql, form):
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'")

@@ -25,7 +25,7 @@ from mcnet.data.csv_files import (
 )
 from mcnet.data.locations import STANDARD_INPUT, LakeTable, Location, Locations, RemoteFile, lake_table, standard_input
 from mcnet.data.partitions import partition_types, prune, with_partitions
-from mcnet.data.read_options import read_options, read_with
+from mcnet.data.read_options import read_options, read_with, unusable_condition
 from mcnet.errors import FileFormatError, InputError
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def _filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" =
         typed = {name: kind for name, kind in (types or {}).items() if name in asked and kind != schema[name]}
         pl.DataFrame(schema={**schema, **typed}).filter(condition)  # refused now, and not while rows are read
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise InputError(f"the condition {where!r} cannot be used: {_first_line(error)}") from None
+        raise unusable_condition(where, error) from None
     if not typed:
         return frame.filter(condition)
     texts = {name: f"text of {name} {secrets.token_hex(8)}" for name in typed}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from mcnet.errors import InputError
+from mcnet.data.read_options import unusable_condition
 
 if TYPE_CHECKING:
     import polars as pl
@@ -87,7 +87,7 @@ def prune(paths: Sequence[Path], types: "dict[str, pl.DataType]", where: str) ->
         )
         kept = table.select(pl.all_horizontal(parts).fill_null(False)).to_series().to_list()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise InputError(f"the condition {where!r} cannot be used: {str(error).strip().splitlines()[0]}") from None
+        raise unusable_condition(where, error) from None
     return [path for path, keep in zip(paths, kept, strict=True) if keep] or list(paths[:1])
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from mcnet.errors import InputError
 
-__all__ = ["ReadOptions", "read_options", "read_with"]
+__all__ = ["ReadOptions", "read_options", "read_with", "unusable_condition"]
 
 
 @dataclass
@@ -64,3 +64,11 @@ def read_with(
     finally:
         _current.reset(token)
         before.dropped_rows += options.dropped_rows
+
+
+def unusable_condition(where: str, error: BaseException) -> InputError:
+    """Return the error that tells why a condition on rows cannot be used, of what Polars said."""
+    told = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if "date/datetime/time" in told:
+        told = "it compares moments with a text; write DATE '2026-11-16' or TIMESTAMP '2026-11-16 07:00'"
+    return InputError(f"the condition {where!r} cannot be used: {told}")
