@@ -70,6 +70,24 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def s3() -> Iterator[Any]:
+    """Give a bucket called logs on a server of this machine: the settings of it, and a client that puts files there."""
+    server = pytest.importorskip("moto.server", reason="moto is not installed: pip install 'moto[server]'")
+    boto3 = pytest.importorskip("boto3", reason="boto3 is not installed: pip install boto3")
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    try:
+        host, port = running.get_host_and_port()
+        keys = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
+        client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1", **keys)
+        client.create_bucket(Bucket="logs")
+        settings = {**keys, "aws_endpoint_url": f"http://{host}:{port}", "aws_region": "us-east-1"}
+        yield {**settings, "aws_allow_http": "true"}, client
+    finally:
+        running.stop()
+
+
 @pytest.fixture(autouse=True)
 def subnormal_numbers_stay() -> Iterator[None]:
     """Fail a test that leaves the processor flushing subnormal numbers to zero: it would disturb those that follow.

@@ -48,6 +48,37 @@ def test_a_query_is_printed_and_its_result_is_read(tmp_path, log, mcnet, columns
     assert 0 < queried.rows < pl.read_parquet(log).height
 
 
+def test_a_query_for_boolean_labels_is_printed(mcnet, columns):
+    words = ("sketch", "--sql", "postgresql", "--table", "rows", *columns)
+    assert 'CASE WHEN "click" IS NULL THEN NULL WHEN "click" THEN' in mcnet(*words, "--label-type", "boolean").out
+    assert 'WHEN "click" THEN' not in mcnet(*words).out
+    assert "it is 'number' or 'boolean'" in mcnet(*words, "--label-type", "text").err
+
+
+def test_every_command_that_reads_logs_reads_an_object_store(s3, tmp_path, log, frame, mcnet, columns):
+    settings, client = s3
+    client.put_object(Bucket="logs", Key="cli/log.parquet", Body=log.read_bytes())
+    address, model = "s3://logs/cli/log.parquet", tmp_path / "model.json"
+    options = [word for name, value in settings.items() for word in ("--storage-option", f"{name}={value}")]
+    assert mcnet("fit", address, *columns, "--method", "platt", "-o", model, *options).code == 0
+    assert mcnet("sketch", address, *columns, "-o", tmp_path / "sketch.parquet", *options).code == 0
+    expected = library.scan(log, score="pctr", label="click", field="country")
+    assert library.Sketch.load(tmp_path / "sketch.parquet") == expected
+    assert mcnet("evaluate", address, "--model", model, "--label", "click", *options).code == 0
+    assert mcnet("compare", address, *columns, "--method", "platt", *options).code == 0
+    assert mcnet("apply", model, address, "-o", "s3://logs/cli/calibrated.parquet", *options).code == 0
+    written = pl.read_parquet("s3://logs/cli/calibrated.parquet", storage_options=settings)
+    assert written["calibrated"].to_list() == library.load(model).predict(frame["pctr"]).tolist()
+    periods = ("--time", "day", "--every", "1")
+    frame.with_columns(day=pl.int_range(pl.len()) // (frame.height // 3 + 1)).write_parquet(tmp_path / "days.parquet")
+    client.put_object(Bucket="logs", Key="cli/days.parquet", Body=(tmp_path / "days.parquet").read_bytes())
+    days, journal = "s3://logs/cli/days.parquet", tmp_path / "journal"
+    for _ in range(2):  # rows that come again count once
+        assert mcnet("journal", "add", journal, days, *columns, *periods, *options).code == 0
+    assert library.Journal(journal).sketch() == expected
+    assert "cannot be read" in mcnet("sketch", "s3://logs/none.parquet", *columns, "-o", "x.parquet", *options).err
+
+
 def test_wrong_use_of_a_query_is_refused(log, mcnet, columns):
     for words, told in (
         (("sketch", "--sql", "duckdb", *columns), "go together"),

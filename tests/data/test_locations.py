@@ -37,24 +37,6 @@ NAMES = {"score": "p", "label": "y", "field": "site"}
 EXPECTED = mcnet.scan(ROWS, **NAMES)
 
 
-@pytest.fixture(scope="module")
-def s3():
-    """Give a bucket on a server of this machine: the settings of it, and a function that puts files there."""
-    server = pytest.importorskip("moto.server", reason="moto is not installed: pip install 'moto[server]'")
-    boto3 = pytest.importorskip("boto3", reason="boto3 is not installed: pip install boto3")
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    try:
-        host, port = running.get_host_and_port()
-        keys = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
-        client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1", **keys)
-        client.create_bucket(Bucket="logs")
-        settings = {**keys, "aws_endpoint_url": f"http://{host}:{port}", "aws_region": "us-east-1"}
-        yield {**settings, "aws_allow_http": "true"}, client
-    finally:
-        running.stop()
-
-
 def _put(client, name, frame, write="write_parquet"):
     buffer = io.BytesIO()
     getattr(frame, write)(buffer)

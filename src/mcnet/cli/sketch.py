@@ -37,6 +37,14 @@ def sketch(
     table: Annotated[
         str | None, typer.Option("--table", metavar="NAME", help="With --sql: the table or view with the rows.")
     ] = None,
+    label_type: Annotated[
+        str,
+        typer.Option(
+            "--label-type",
+            metavar="TYPE",
+            help="With --sql: boolean for labels that are true or false in PostgreSQL, BigQuery or Snowflake.",
+        ),
+    ] = "number",
     time: options.Time = None,
     every: options.Every = None,
     force: options.Force = False,
@@ -139,6 +147,7 @@ def _print_query(
         negatives_kept=given["negatives_kept"],
         every=every,
         where=read_options().where,
+        label_type=given["label_type"],
     )
     typer.echo(query + ";")
 
