@@ -156,12 +156,25 @@ def test_few_steps_are_told_with_the_papers_figures_only_where_it_has_some(publi
     assert (table.lines[-1][-1] == "1.1165") is (published is not None)
 
 
-@pytest.mark.parametrize("low", [0.4, 1.2])
-def test_the_headline_tells_of_the_lowest_bin_only_if_it_is_low(low):
-    grid = headline.QUICK
-    forces = {1.0: Forces(np.array([-0.2, 0.1, 0.1]), np.array([0.2, -0.1, -0.1]), 0.05, 0.5)}
-    text = headline._reason(forces, {"β = 1": np.array([low, 1.1, 0.9])}, grid)
+@pytest.mark.parametrize(
+    ("order", "told"),
+    [
+        (
+            [0.2, -0.1, -0.1],
+            "pushes the lowest bin down and, taken together, the 2 above up. In the former the PCOC",
+        ),
+        ([0.1, 0.1, -0.2], "pushes the 2 lowest bins down and, taken together, the 1 above up."),
+        ([-0.2, 0.1, 0.1], None),
+        ([0.0, 0.0, 0.0], None),
+    ],
+)
+def test_the_headline_tells_which_bins_the_penalty_pushes_down_only_if_it_does(order, told):
+    forces = {1.0: Forces(np.array([-0.2, 0.1, 0.1]), np.array(order), 0.05, 0.5)}
+    text = headline._reason(forces, {"β = 1": np.array([0.4, 1.1, 1.3])}, headline.QUICK)
     assert "is 10 times that of the log-loss" in text
     assert "sum to 0.0000" in text
-    assert ("it predicts 0.40 of them" in text) is (low < 1.0)
-    assert ("1 of 2 over-predict" in text) is (low < 1.0)
+    if told is None:
+        assert "pushes" not in text
+    else:
+        assert told in text
+        assert text.endswith("2 predict too many, up to 1.30 times.") is (order[1] < 0)

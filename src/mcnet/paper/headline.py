@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from mcnet._shared.typing import FloatArray
 from mcnet.networks.bank import BankFit
 from mcnet.paper.few_steps import FewSteps, few_steps_sentence, few_steps_table, follow_few_steps
@@ -236,7 +238,6 @@ def _reason(forces: dict[float, Forces], bins: dict[str, FloatArray], grid: Grid
     """Return what the penalty does to the level, in figures of this run; what they do not show is not said."""
     strong, order = forces[grid.orders[-1]], grid.orders[-1]
     pcoc = bins[f"β = {order:g}"]
-    higher = int((pcoc[1:] > 1.0).sum())
     text = (
         f"What β = {order:g} does to the level: at an edge out of order the penalty pulls the bin on the left down and "
         "the one on the right up, by β each, however small the fault and however many the rows. Over all bins its "
@@ -245,10 +246,14 @@ def _reason(forces: dict[float, Forces], bins: dict[str, FloatArray], grid: Grid
         f"the penalty's pull on a bin is {strong.order_size / max(strong.log_loss_size, 1e-12):.0f} times that of the "
         "log-loss, so Adam's step length follows the penalty."
     )
-    if strong.order[0] > 0.0 and strong.log_loss[0] < 0.0 and pcoc[0] < 1.0:
+    down = int(np.argmin(np.append(strong.order > 0.0, False)))  # how many of the lowest bins are pushed down
+    if 0 < down < len(pcoc):
+        lowest = "the lowest bin" if down == 1 else f"the {down} lowest bins"
+        lower, upper = pcoc[:down], pcoc[down:]
+        levels = f"{lower[0]:.2f}" if down == 1 else f"{lower.min():.2f} to {lower.max():.2f}"
         text += (
-            f" The lowest bin is pushed down by the penalty ({strong.order[0]:+.3f}) and pulled up by the log-loss of "
-            f"its few positives ({strong.log_loss[0]:+.3f}); it predicts {pcoc[0]:.2f} of them. The bins above have to "
-            f"stay above it: {higher} of {len(pcoc) - 1} over-predict, and they have nearly all of the positives."
+            f" Over an epoch it pushes {lowest} down and, taken together, the {len(upper)} above up. In the former the "
+            f"PCOC on the fitted rows is {levels}; of the bins above, which have most of the positives, "
+            f"{int((upper > 1.0).sum())} predict too many, up to {upper.max():.2f} times."
         )
     return text
