@@ -1,6 +1,7 @@
 import json
 
 import numpy as np
+import polars as pl
 import pytest
 
 from mcnet.calibrators.platt import Platt
@@ -66,3 +67,13 @@ def test_the_path_of_a_version_is_a_model_file(models, tmp_path, capsys):
     capsys.readouterr()
     assert run(["versions", "path", folder]) == 0
     assert run(["show", capsys.readouterr().out.strip()]) == 0
+
+
+def test_the_empty_value_is_seen_in_a_difference(mcnet, frame, tmp_path):
+    named = frame.with_columns(country=pl.Series(["" if i % 3 else "NL\x1b[31m" for i in range(len(frame))]))
+    named.write_parquet(tmp_path / "log.parquet")
+    words = ("--score", "pctr", "--label", "click", "--field", "country", "--method", "platt-field")
+    assert mcnet("fit", tmp_path / "log.parquet", *words, "-o", tmp_path / "m.json").code == 0
+    shown = mcnet("diff", tmp_path / "m.json", tmp_path / "m.json").out
+    assert '\n""  ' in shown
+    assert "\x1b" not in shown

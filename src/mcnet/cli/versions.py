@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mcnet._shared.terminal_text import shown_value
 from mcnet.cli import options
 from mcnet.cli.printing import Printer, table
 
@@ -229,7 +230,7 @@ def diff(
     shown = found.table.head(contexts)
     rows = [
         (
-            row["context"],
+            shown_value(row["context"]),
             f"{row['old_rate']:.4%}",
             f"{row['new_rate']:.4%}",
             f"{row['shift']:+.2%}",
@@ -242,7 +243,8 @@ def diff(
     left_out = found.table.height - len(rows)
     more = [f"{left_out:,} more context{'s' if left_out > 1 else ''}; --contexts shows all"] if left_out else []
     only = [
-        f"{len(names):,} with a curve in the {which} model only: {', '.join(names[:5])}{' …' if len(names) > 5 else ''}"
+        f"{len(names):,} with a curve in the {which} model only: "
+        f"{', '.join(map(shown_value, names[:5]))}{' …' if len(names) > 5 else ''}"
         for which, names in (("old", found.only_old), ("new", found.only_new))
         if names
     ]

@@ -15,6 +15,7 @@ __all__ = [
     "as_array",
     "as_floats",
     "check_lengths",
+    "check_total_weight",
     "describe_row",
     "labels_column",
     "scores_column",
@@ -191,6 +192,10 @@ def labels_column(
     return labels
 
 
+LEAST_TOTAL_WEIGHT, MOST_TOTAL_WEIGHT = 1e-100, 1e100
+"""Total weights that rows may be judged and followed over time with: squares of them are computed."""
+
+
 def weights_column(
     values: Any, *, name: str = "weight", first_row: int = 0, describe_row: DescribeRow = describe_row
 ) -> FloatArray:
@@ -215,6 +220,20 @@ def weights_column(
             name, weights < 0.0, weights, "below 0", "weights are counts or importances ≥ 0", first_row, describe_row
         )
     return weights
+
+
+def check_total_weight(weight: FloatArray) -> None:
+    """Raise unless sums of weights, and of their squares, are ordinary numbers; weights of 0 alone pass.
+
+    >>> check_total_weight(np.array([1.0, 0.5]))
+    """
+    with np.errstate(over="ignore"):
+        total = float(np.sum(weight))
+    if total != 0.0 and not LEAST_TOTAL_WEIGHT <= total <= MOST_TOTAL_WEIGHT:
+        raise InputError(
+            f"the weights add up to {total:.3g}; counts of rows lie between {LEAST_TOTAL_WEIGHT:g} and "
+            f"{MOST_TOTAL_WEIGHT:g}: multiply or divide all weights by one number"
+        )
 
 
 def check_lengths(**columns: Any) -> None:

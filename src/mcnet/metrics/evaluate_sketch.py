@@ -6,6 +6,7 @@ from os import PathLike
 from typing import Any, Protocol
 
 from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet.data.columns import check_total_weight
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.metrics.evaluation import Evaluation, coded_fields, evaluate_columns
 from mcnet.metrics.settings import Settings
@@ -76,4 +77,6 @@ def evaluate_sketch(calibrator: Predictor | str | PathLike[str], sketch: Sketch,
     Evaluation
         As `evaluate` gives for rows.
     """
+    if isinstance(sketch, Sketch):
+        check_total_weight(sketch.weight)
     return evaluate_cells(predict_cells(calibrator, sketch), sketch, Settings(**settings))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mcnet.data.columns import check_lengths, labels_column, scores_column, weights_column
+from mcnet.data.columns import check_lengths, check_total_weight, labels_column, scores_column, weights_column
 from mcnet.data.fields import MISSING_LABEL, FieldColumn, field_columns
 from mcnet.data.negative_sampling import restore_negatives
 from mcnet.errors import InputError
@@ -234,6 +234,7 @@ def evaluate_columns(
     """
     chosen = settings or Settings()
     p, y, w = columns(p, y, w)
+    check_total_weight(w)
     if not w.all():
         used = w > 0
         p, y, w, truth = p[used], y[used], w[used], None if truth is None else truth[used]

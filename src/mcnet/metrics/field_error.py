@@ -36,7 +36,8 @@ def group_pcoc(sums: GroupSums, *, level: float = 0.95) -> tuple[Floats, Floats,
     z = two_sided(level)
     seen = (sums.positives > 0) & (sums.predicted > 0)
     value = np.divide(sums.predicted, sums.positives, out=np.full(len(sums), np.nan), where=sums.positives > 0)
-    reach = np.exp(z * np.where(seen, _log_pcoc_error(sums), 0.0))
+    with np.errstate(over="ignore"):  # much less weight than a row says nothing: the interval has no end
+        reach = np.exp(z * np.where(seen, _log_pcoc_error(sums), 0.0))
     low = np.where(seen, value / reach, sums.predicted / -np.log((1 - level) / 2))
     high = np.where(seen, value * reach, np.where(sums.weight > 0, np.inf, np.nan))
     return value, low, high

@@ -63,6 +63,10 @@ def error_interval(
     )
 
 
+_MOST_TRIALS = 2.0**62
+"""More trials than this are no 64-bit whole number."""
+
+
 def _positives(expected: Floats, trials: Floats, count: int, rng: np.random.Generator) -> Floats:
     """Draw numbers of positives, one row per draw: binomial where few are expected, else normal."""
     rate = expected / trials
@@ -73,5 +77,10 @@ def _positives(expected: Floats, trials: Floats, count: int, rng: np.random.Gene
     if few.any():
         # One group after the other: the generator prepares for a rate once and then draws fast.
         size = (int(few.sum()), count)
-        noise[:, few] = rng.binomial(trials[few, None].astype(np.int64), rate[few, None], size).T
+        if (trials[few] < _MOST_TRIALS).all():
+            noise[:, few] = rng.binomial(trials[few, None].astype(np.int64), rate[few, None], size).T
+        else:  # so many trials that only the rarer outcome can be counted: its number is Poisson's
+            rare = np.minimum(expected, trials - expected)[few, None]
+            drawn = rng.poisson(rare, size)
+            noise[:, few] = np.where(rate[few, None] < 0.5, drawn, trials[few, None] - drawn).T
     return np.maximum(noise, 0.0)

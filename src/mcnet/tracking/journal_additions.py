@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mcnet.data.columns import check_total_weight
 from mcnet.errors import CalibrationWarning, InputError
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal_entries import COMPACTED, Entry, EntryBatch, counted_entries, entry_key, sketch_digest
@@ -57,6 +58,7 @@ def entry_of(sketch: Sketch, period: str, source: str | None, age: float | None)
         raise InputError(f"age is {age!r}; it is a number of periods, 0 or more, or None for complete labels")
     if source is not None and (not isinstance(source, str) or not source or source == COMPACTED):
         raise InputError(f"source is {source!r}; it is a text that names where the rows come from")
+    check_total_weight(sketch.weight)
     sketch = sketch.unfolded()
     digest = sketch_digest(sketch)
     entry = Entry(

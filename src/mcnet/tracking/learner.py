@@ -12,6 +12,7 @@ from mcnet._shared.typing import FloatArray
 from mcnet.bayes.fit_sketch import belief_limit
 from mcnet.calibrators.fit_history import largest_contexts
 from mcnet.calibrators.registry import calibrator_class
+from mcnet.data.columns import check_total_weight
 from mcnet.data.contexts import MOST_COMPILED_COMBINATIONS, Contexts
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
@@ -125,6 +126,7 @@ class Learner:
 
     def prepared(self, sketch: Sketch) -> Sketch:
         """Return the rows of a period as they are learnt; refuse those that cannot be added to the rows so far."""
+        check_total_weight(sketch.weight)
         if calibrator_class(self.method).field_use == "none":
             sketch = sketch.pooled()
         known = self.everything.sketch

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mcnet._shared.json_files import checksum, write_json
 from mcnet._shared.typing import FloatArray
+from mcnet.data.columns import check_total_weight
 from mcnet.errors import FileFormatError, InputError
 from mcnet.metrics.evaluate_sketch import Predictor, predict_cells
 from mcnet.sketch.sketch import Sketch
@@ -299,6 +300,7 @@ def _hypotheses(sketch: Sketch, model: Predictor | None) -> list[tuple[str, Marg
     """Return what is tested on a period: its name, its likelihoods, and the sums that `_Watched` adds up."""
     if not isinstance(sketch, Sketch):
         raise InputError(f"the monitor was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
+    check_total_weight(sketch.weight)
     sketch = sketch.unfolded()
     probability = sketch.score if model is None else predict_cells(model, sketch)
     weight, positives = sketch.weight, np.minimum(sketch.positives, sketch.weight)
