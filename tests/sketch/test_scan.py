@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import mcnet
 from mcnet.data import files
+from mcnet.sketch.split import sketches_by
 
 WRITERS = {
     ".parquet": pl.DataFrame.write_parquet,
@@ -235,3 +236,11 @@ class TestErrors:
         sketch = mcnet.scan(write(y=[0, 1, 0, 1, 0]), score="s", label="y")
         with pytest.warns(mcnet.CalibrationWarning, match="all rows have one score"):
             mcnet.Isotonic().fit_sketch(sketch)
+
+
+def test_rows_that_were_left_out_are_counted_once_over_the_parts_of_a_sketch():
+    rows = pl.DataFrame({"p": [None, None, None, *[0.5] * 9], "y": [0, 1] * 6, "day": [1, 2, 3] * 4})
+    whole = mcnet.scan(rows, score="p", label="y", field="day", drop_missing=True)
+    parts = sketches_by(whole, "day")
+    assert whole.dropped_rows == sum(part.dropped_rows for part in parts.values()) == 3
+    assert {part.dropped_rows for part in parts.values()} == {1}

@@ -71,6 +71,23 @@ def test_rows_without_a_moment_and_steps_without_a_unit_are_refused(spark):
         journal(df, time="time", every="10", **COLUMNS)
 
 
+def test_rows_without_a_score_are_left_out_and_counted_if_asked_for(spark, tmp_path):
+    from mcnet.spark import journal, journal_writer
+
+    rows = [(datetime(2026, 1, 1 + i % 2), None if i < 3 else 0.5, i % 2, "NL") for i in range(20)]
+    df = spark.createDataFrame(rows, "time timestamp_ntz, score double, label int, country string")
+    options = {"time": "time", "every": "1d", **COLUMNS}
+    with pytest.raises(mcnet.InputError, match="score has 3 values missing"):
+        journal(df, **options)
+    parts = journal(df, drop_missing=True, **options)
+    assert [part.rows for part in parts.values()] == [8, 9]
+    assert sum(part.dropped_rows for part in parts.values()) == 3
+    add = journal_writer(tmp_path / "journal", stream="clicks", drop_missing=True, **options)
+    add(df.where("score IS NULL"), 0)  # of which nothing is left
+    add(df, 1)
+    assert mcnet.Journal(tmp_path / "journal").sketch().rows == 17
+
+
 @pytest.mark.timeout(900)
 def test_a_stream_that_is_killed_and_started_again_counts_every_row_once(spark, tmp_path):
     """The driver dies after the journal has a batch and before Spark knows it: the batch comes again."""

@@ -38,7 +38,11 @@ from mcnet.sketch.sketch import Sketch
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["sketch_of_table"]
+__all__ = ["NoUsableRowsError", "sketch_of_table"]
+
+
+class NoUsableRowsError(InputError):
+    """No row is left that counts: a value is missing in each, and they were to be left out, or all have weight 0."""
 
 
 def sketch_of_table(table: Any, *, drop_missing: bool = False) -> Sketch:
@@ -51,9 +55,9 @@ def sketch_of_table(table: Any, *, drop_missing: bool = False) -> Sketch:
     ends = np.isin(cell, (LOWEST_SCORES, HIGHEST_SCORES))
     used = ends | (cell > (0 if about.resolution == "exact" else WITHOUT_WEIGHT))
     if not used.any() and dropped == rows.sum():
-        raise InputError(f"a value is missing in each of the {dropped:,} rows of the query; check the columns")
+        raise NoUsableRowsError(f"a value is missing in each of the {dropped:,} rows of the query; check the columns")
     if not used.any():
-        raise InputError("every row of the query has weight 0; at least one row with a weight above 0 is needed")
+        raise NoUsableRowsError("every row of the query has weight 0; at least one row with a weight above 0 is needed")
     fields = field_columns({name: columns[name] for name in about.fields}) if about.fields else []
     contexts, codes = Contexts.of([column[used] for column in fields], int(used.sum()))
     folds = columns.numbers(FOLD)[used] if about.folds is None else np.zeros(int(used.sum()))

@@ -28,7 +28,7 @@ def sketches_by(sketch: Sketch, name: str, wanted: Collection[str] | None = None
     place = sketch.contexts.names.index(name)
     codes = sketch.contexts.table[sketch.context, place]
     others = [other for other in sketch.contexts.names if other != name]
-    parts = {}
+    parts, weight, told = {}, 0.0, 0
     values = sketch.contexts.values[place]
     # Sorted once: thousands of periods must not read all cells each. Stable, so cells keep their order.
     by_code = np.argsort(codes, kind="stable")
@@ -42,9 +42,20 @@ def sketches_by(sketch: Sketch, name: str, wanted: Collection[str] | None = None
             kept = sketch.cells.take(inside)
             cells = Cells(renumbered.astype(np.int32), kept.key, kept.fold, kept.sums)
             share = float(kept.sums[:, 0].sum()) / sketch.total_weight
+            # Nobody knows which part a row belongs to that was left out: each has its share, and all together have all.
+            weight += share
+            dropped = round(sketch.dropped_rows * weight) - told
+            told += dropped
             contexts = sketch.contexts.subset(used)
             # Parts of one sketch may be added again, so each is a source of its own.
-            part = replace(sketch, contexts=contexts, cells=cells, rows=round(sketch.rows * share), known_sources=None)
+            part = replace(
+                sketch,
+                contexts=contexts,
+                cells=cells,
+                rows=round(sketch.rows * share),
+                known_sources=None,
+                dropped_rows=dropped,
+            )
             parts[said] = part.only(*others)
     return parts
 

@@ -43,6 +43,7 @@ def journal(
     resolution: Resolution = DEFAULT_RESOLUTION,
     score_type: ScoreType = "probability",
     negatives_kept: float = 1.0,
+    drop_missing: bool = False,
 ) -> dict[str, Sketch]:
     """Sketch a Spark table in one pass, with one sketch per period.
 
@@ -55,7 +56,7 @@ def journal(
     time : the column of moments: timestamps (taken in UTC), days, texts such as 2026-11-16T13:05, or numbers that
         count.
     every : the length of a period, such as "1h" or "1d"; a plain number for a column that counts.
-    score, label, field, weight, resolution, score_type, negatives_kept : as in `mcnet.spark.sketch`.
+    score, label, field, weight, resolution, score_type, negatives_kept, drop_missing : as in `mcnet.spark.sketch`.
 
     Returns
     -------
@@ -74,6 +75,7 @@ def journal(
         resolution=resolution,
         score_type=score_type,
         negatives_kept=negatives_kept,
+        drop_missing=drop_missing,
     )
     parts = sketches_by(whole.in_periods(time, every), time)
     if MISSING_LABEL in parts:

@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame
 
 from mcnet._shared.typing import ScoreType
 from mcnet.errors import InputError
+from mcnet.sketch.from_table import NoUsableRowsError
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.spark.periods import journal as sketches_per_period
 from mcnet.tracking.journal import Journal
@@ -32,6 +33,7 @@ def journal_writer(
     resolution: Resolution = DEFAULT_RESOLUTION,
     score_type: ScoreType = "probability",
     negatives_kept: float = 1.0,
+    drop_missing: bool = False,
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` that adds each micro-batch of a stream to a journal.
 
@@ -45,6 +47,7 @@ def journal_writer(
     journal : the journal, or its folder, where the driver can write.
     stream : the name of the stream: one per query, and another one when its checkpoint is begun anew.
     time, every, score, label, field, weight, resolution, score_type, negatives_kept : as in `mcnet.spark.journal`.
+    drop_missing : leave out rows whose score, label or weight is missing; otherwise such a row ends the stream.
 
     Returns
     -------
@@ -57,18 +60,22 @@ def journal_writer(
     def add(batch: DataFrame, number: int) -> None:
         if batch.isEmpty():
             return
-        parts = sketches_per_period(
-            batch,
-            time=time,
-            every=every,
-            score=score,
-            label=label,
-            field=field,
-            weight=weight,
-            resolution=resolution,
-            score_type=score_type,
-            negatives_kept=negatives_kept,
-        )
+        try:
+            parts = sketches_per_period(
+                batch,
+                time=time,
+                every=every,
+                score=score,
+                label=label,
+                field=field,
+                weight=weight,
+                resolution=resolution,
+                score_type=score_type,
+                negatives_kept=negatives_kept,
+                drop_missing=drop_missing,
+            )
+        except NoUsableRowsError:
+            return
         target.add_parts(parts, source=batch_source(stream, number))
 
     return add
