@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import polars as pl
 from tests.fuzz.loop_kills import loop_kills
 
 import mcnet
+from mcnet.calibrators.training_state import state_path
 from mcnet.data.csv_files import canonical_csv_text
 from mcnet.errors import CalibrationWarning, FileFormatError, McnetError
 from mcnet.model.apply_files import apply_to_files
@@ -125,6 +127,29 @@ def damaged_files(rng, folder):
     return kind
 
 
+def damaged_states(rng, folder):
+    """A training state, or a tracker, in which anything was altered is refused, or goes on as it would have."""
+    score, label = _rows(rng, 300)
+    field = rng.choice(["NL", "FR"], 300)
+    kind, probe = str(rng.choice(["training state", "tracker"])), (rng.random(50), rng.choice(["NL", "FR", "XX"], 50))
+    if kind == "tracker":
+        tracker = mcnet.Tracker(method="platt-field").update(score, label, field=field, period=1)
+        tracker.save(folder / "it")
+        files, load, expected = sorted((folder / "it").iterdir()), lambda: mcnet.Tracker.load(folder / "it"), tracker
+    else:
+        expected = _quiet(mcnet.BayesMCNet(bins=4).fit, score, label, field=field)
+        expected.save(folder / "it.json", training_state=True)
+        files, load = [state_path(folder / "it.json")], lambda: mcnet.BayesMCNet.resume(folder / "it.json")
+    for _ in range(20):
+        path = files[int(rng.integers(len(files)))]
+        whole = path.read_bytes()
+        path.write_bytes(_mutated(rng, whole))
+        with suppress(FileFormatError):
+            assert np.array_equal(load().predict(*probe), expected.predict(*probe))
+        path.write_bytes(whole)
+    return kind
+
+
 def _saved_again(thing, path):
     path.unlink()
     thing.save(path)
@@ -180,6 +205,34 @@ def weights(rng, folder):
     assert ((p > 0.0) & (p < 1.0)).all(), (method, scale)
     assert not fitted.monotone or (np.diff(p) >= 0.0).all(), (method, scale)
     return method
+
+
+def weights_over_time(rng, folder):
+    """Rows of any weight are judged, followed and watched, or refused with one clear error."""
+    number = int(rng.integers(20, 300))
+    score, label = _rows(rng, number)
+    field = rng.choice(["NL", "FR"], number)
+    weight = 10.0 ** rng.uniform(-320, 308) * rng.choice([np.ones(number), 10.0 ** rng.uniform(-5, 5, number)])
+    use = str(rng.choice(["evaluate", "tracker", "monitor", "journal"]))
+    try:
+        sketch = mcnet.Sketch.from_rows(score, label, field=field, weight=weight)
+        if use == "evaluate":
+            found = mcnet.evaluate(score, label, field=field, weight=weight)
+            assert not label.any() or np.isfinite([found.log_loss, found.brier, found.pcoc]).all(), weight[:3]
+        elif use == "tracker":
+            tracker = _quiet(mcnet.Tracker(method="platt-field").update_sketch, sketch, 1)
+            p = _quiet(tracker.update_sketch, sketch, 2).predict(np.linspace(0, 1, 50), ["NL"] * 50)
+            assert ((p > 0.0) & (p < 1.0)).all(), weight[:3]
+            assert (np.diff(p) >= 0.0).all(), weight[:3]
+        elif use == "monitor":
+            mcnet.Monitor().update(sketch, 1)
+        else:
+            journal = Journal(folder / "journal")
+            journal.add(sketch, 1)
+            assert journal.sketch() == sketch
+    except McnetError:
+        return f"{use}: refused"
+    return use
 
 
 def merged_shards(rng, folder):
@@ -264,8 +317,8 @@ def signals(rng, folder):
 ATTACKS = {
     function.__name__: function
     for function in (
-        *(formats, damaged_files, forged_models, weights, merged_shards, adjacent_scores, journals, signals),
-        loop_kills,
+        *(formats, damaged_files, damaged_states, forged_models, weights, weights_over_time, merged_shards),
+        *(adjacent_scores, journals, signals, loop_kills),
     )
 }
 

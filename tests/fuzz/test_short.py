@@ -3,7 +3,7 @@
 import pytest
 from tests.fuzz.attacks import ATTACKS, run_once
 
-CASES = {"signals": 4, "damaged_files": 6, "adjacent_scores": 4, "journals": 6, "loop_kills": 1}
+CASES = {"signals": 4, "damaged_files": 6, "adjacent_scores": 4, "journals": 6, "damaged_states": 4, "loop_kills": 1}
 
 
 @pytest.mark.parametrize("name", sorted(ATTACKS))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from mcnet._shared.math import sigmoid
 from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.intervals import normal_interval, two_sided
 from mcnet.metrics.probability_columns import Codes, Floats, columns, order_by_probability
@@ -46,7 +47,7 @@ def auc(
     inner = (value * pairs + 0.5) / (pairs + 1) if value in (0.0, 1.0) else value
     centre = np.log(inner / (1 - inner))
     reach = two_sided(level) * np.sqrt(variance) / (inner * (1 - inner))
-    low, high = 1 / (1 + np.exp(-np.array([centre - reach, centre + reach])))
+    low, high = sigmoid(np.array([centre - reach, centre + reach]))
     return Estimate(value, min(float(low), value), max(float(high), value))
 
 
