@@ -56,7 +56,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests of Spark first: one process then has them all, and starts Spark once, while others go on."""
-    items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()) and "/spark/" not in item.nodeid)
+    items.sort(key=lambda item: "/spark/" not in item.nodeid and "[spark" not in item.nodeid)
 
 
 @pytest.fixture(scope="session")
