@@ -5,8 +5,9 @@ import csv
 import numpy as np
 import pytest
 
+from mcnet.paper.forces import Forces
 from mcnet.paper.pages import Page, Table, Value, write_page
-from mcnet.paper.plots import draw_curves, draw_error, draw_lines
+from mcnet.paper.plots import draw_bins, draw_curves, draw_error, draw_lines
 
 
 def test_a_value_shows_mean_and_standard_deviation_in_its_unit():
@@ -37,6 +38,12 @@ def test_a_page_is_markdown_csv_and_pictures(tmp_path):
     assert rows[0] == ["Method", "PCOC", "PCOC std", "note"]
     assert float(rows[1][2]) == pytest.approx(0.70710678)
     assert rows[2] == ["b", "–", "", "y"]
+
+
+def test_bins_are_numbered_with_whole_numbers():
+    forces = {1.0: Forces(np.linspace(-0.1, 0.1, 20), np.linspace(0.1, -0.1, 20), 0.05, 0.5)}
+    for axis in draw_bins({"β = 1": np.linspace(0.9, 1.1, 20)}, forces).axes:
+        assert all(float(tick).is_integer() for tick in axis.get_xticks())
 
 
 def test_several_findings_are_a_list(tmp_path):

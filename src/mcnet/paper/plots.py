@@ -94,6 +94,7 @@ def draw_bins(pcoc: Mapping[str, FloatArray], forces: Mapping[float, "Forces"]) 
     axes[1].set_title("mean gradient by the bin's offset")
     for axis in axes:
         axis.set_xlabel("bin, from low scores to high")
+        axis.locator_params(axis="x", integer=True)
         axis.legend(frameon=False)
     return figure
 
