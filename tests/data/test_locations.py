@@ -49,7 +49,8 @@ def test_an_object_store_is_read(s3):
     _put(client, "one.csv", ROWS, "write_csv")
     _put(client, "parts/dt=2026-11-15/a.parquet", ROWS[:2].drop("dt"))
     _put(client, "parts/dt=2026-11-16/b.parquet", ROWS[2:].drop("dt"))
-    for address in ("one.parquet", "one.csv", "parts/", "parts/*/*.parquet"):
+    _put(client, "v1.2/a.parquet", ROWS)
+    for address in ("one.parquet", "one.csv", "parts/", "parts/*/*.parquet", "v1.2/"):
         found = mcnet.scan(f"s3://logs/{address}", storage_options=settings, **NAMES)
         assert found == EXPECTED, address
     by_day = {**NAMES, "field": "dt"}

@@ -143,7 +143,7 @@ def file_format(path: Location) -> str:
     'csv'
     """
     kind = _known_format(path)
-    if kind is None and isinstance(path, RemoteFile) and "." not in path.name:
+    if kind is None and isinstance(path, RemoteFile) and ("." not in path.name or path.url.endswith("/")):
         return "parquet"
     if kind is None:
         raise InputError(f"{path} is of no known format; files end in {', '.join(_FORMATS)}")
