@@ -36,6 +36,11 @@ def test_mcnet_none_is_one_curve_and_says_that_it_pools_a_field(log):
     np.testing.assert_allclose(pooled.predict(log.score), fit(literal("none"), log).predict(log.score), rtol=1e-4)
 
 
+def test_mcnet_field_without_a_field_says_that_it_is_mcnet_none(log):
+    with pytest.warns(CalibrationWarning, match="there is no field, so this is MCNet-None"):
+        literal("field").fit(log.score, log.label)
+
+
 @pytest.mark.parametrize("made", [mcnet.MCNet, mcnet.NeuCalib, mcnet.AdaCalib, mcnet.BayesMCNet])
 def test_a_balance_term_without_a_field_is_refused(log, made):
     with pytest.raises(NotSupportedError, match="alpha_balance > 0 compares field values"):

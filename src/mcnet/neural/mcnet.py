@@ -7,6 +7,7 @@ import numpy as np
 
 from mcnet._shared.extras import need_networks
 from mcnet._shared.typing import ScoreType
+from mcnet._shared.user_warnings import warn
 from mcnet.calibrators.base import FieldUse
 from mcnet.calibrators.histogram import check_bins
 from mcnet.calibrators.parameter_checks import balanced_field_use, check_beta_order, check_penalties
@@ -195,6 +196,8 @@ class MCNet(NetworkCalibrator):
         if misplaced or self.training != "rows":
             return super().fit(scores, labels, *misplaced, field=field, weight=weight, resolution=resolution, **kept)
         self._check_field_use(field is not None)
+        if self.field_aware and field is None:
+            warn("there is no field, so this is MCNet-None; MCNet.paper('none') has the settings of the paper for it")
         sketch = Sketch.from_rows(scores, labels, field=field, weight=weight, resolution=resolution, **kept)
         rows = FitRows.of(scores, labels, field, weight, None, **kept)
         return self._fit_network(sketch, lambda given, earlier: self._train_on_rows(given, rows, earlier))
