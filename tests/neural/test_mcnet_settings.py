@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mcnet
-from mcnet.bayes import fit_sketch as family
+from mcnet.bayes import field_pairs as family
 from mcnet.errors import CalibrationWarning, InputError, NotFittedError
 from mcnet.sketch.sketch import Sketch
 
