@@ -4,7 +4,8 @@
   `distinct_values`, `arrow_strings`: how that is fast. `negative_sampling`: weights of a down-sampled log.
 - `contexts`: the combinations of field values that are known. `combinations`: number them, and find them again.
 - `files`: paths, globs and folders as one lazy table. `locations`, `read_options`: stores, lakes, how they are opened.
-  `partitions`: folders named by values. `csv_files`: types of CSV columns. `tables`: recognise tables.
+  `log_formats`: each format opened. `partitions`: folders named by values. `csv_files`: types of CSV columns.
+  `tables`: recognise tables.
 - `periods`: moments cut to hours, days or steps. `automatic_period`: the period found while a log is read.
 - `feature_encoding`: features as a network takes them. `row_overlap`: were rows in the training of the base predictor?
 """

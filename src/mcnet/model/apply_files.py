@@ -17,7 +17,6 @@ from mcnet.data.columns import DescribeRow, scores_column
 from mcnet.data.csv_files import canonical_csv_text, csv_separator
 from mcnet.data.files import (
     FilePaths,
-    column_at,
     describe_row_in,
     expand_paths,
     file_format,
@@ -27,6 +26,7 @@ from mcnet.data.files import (
     source_name,
 )
 from mcnet.data.locations import RemoteFile
+from mcnet.data.log_formats import column_at
 from mcnet.data.read_options import read_options
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel

@@ -1,0 +1,179 @@
+"""The formats of logs: CSV, JSONL, Parquet, Arrow and tables of lakes, each opened as one lazy table."""
+
+import glob
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from os import fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mcnet._shared.extras import need_lake
+from mcnet.data.csv_files import (
+    ROWS_TO_GUESS_TYPES_FROM,
+    canonical_csv_text,
+    guessed_csv_types,
+    plain_name,
+    refuse_repeated_names,
+    typed_csv_text,
+    with_plain_names,
+)
+from mcnet.data.locations import Location, Locations
+from mcnet.data.partitions import with_partitions
+from mcnet.data.read_options import read_options, unusable_condition
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["column_at", "filtered", "open_csv", "open_jsonl", "open_lake", "open_tables"]
+
+
+def filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" = None) -> "pl.LazyFrame":
+    """Return the rows that meet the condition in SQL, if there is one.
+
+    Parameters
+    ----------
+    frame : the rows.
+    types : columns that are texts here, and of another type for the condition.
+    """
+    import polars as pl
+
+    where = read_options().where
+    if where is None:
+        return frame
+    schema = frame.collect_schema()
+    names = schema.names()
+    try:
+        condition = pl.sql_expr(where)
+        asked = [name for name in condition.meta.root_names() if name in names]
+        typed = {name: kind for name, kind in (types or {}).items() if name in asked and kind != schema[name]}
+        pl.DataFrame(schema={**schema, **typed}).filter(condition)  # refused now, and not while rows are read
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise unusable_condition(where, error) from None
+    if not typed:
+        return frame.filter(condition)
+    texts = {name: f"text of {name} {secrets.token_hex(8)}" for name in typed}
+    frame = frame.with_columns(column_at(names, name).alias(text) for name, text in texts.items())
+    frame = frame.with_columns(typed_csv_text(column_at(names, name), kind).alias(name) for name, kind in typed.items())
+    both = [*names, *texts.values()]
+    kept = frame.filter(condition).with_columns(column_at(both, text).alias(name) for name, text in texts.items())
+    return kept.select(pl.nth(range(len(names))))
+
+
+def open_csv(
+    paths: Locations,
+    partitions: "dict[str, pl.DataType]",
+    separator: str,
+    numbers: Sequence[str],
+    texts: Sequence[str],
+    typed: bool,
+) -> "pl.LazyFrame":
+    """Return CSV files as one table; the condition on the rows sees the types that the first rows suggest."""
+    import polars as pl
+
+    refuse_repeated_names(paths, separator)
+    options = _source_options(paths)
+    types = guessed_csv_types(_sources(paths), separator, options) if typed or read_options().where else {}
+    names = [plain_name(name) for name in types]
+    guessed = dict(zip(names, types.values(), strict=True))
+
+    def scan(files: Sequence[Location]) -> pl.LazyFrame:
+        return with_plain_names(pl.scan_csv(_sources(files), separator=separator, **described, **options))
+
+    if typed:
+        # A column of whole numbers in the first rows may have fractions, or other texts, in later ones.
+        chosen = guessed | {name: pl.Float64() for name in numbers if name in guessed and guessed[name].is_integer()}
+        chosen |= {name: pl.String() for name in texts if name in chosen}
+        described: dict[str, Any] = {"schema": dict(zip(types, chosen.values(), strict=True))}
+    else:
+        described = {"infer_schema": False}
+    on_disk = [path for path in paths if isinstance(path, Path)]
+    frame = with_partitions(on_disk, partitions, scan) if partitions else scan(paths)
+    if not typed:
+        return filtered(frame, guessed)
+    canonical = [canonical_csv_text(column_at(names, name)).alias(name) for name in texts if name in guessed]
+    return filtered(frame.with_columns(canonical), guessed)
+
+
+def _sources(paths: Sequence[Location]) -> list[str]:
+    return [fspath(path) for path in paths]
+
+
+def _source_options(paths: Sequence[Location]) -> dict[str, Any]:
+    """Return what Polars is told of files: names on disk are no patterns; object stores have settings of their own."""
+    if all(isinstance(path, Path) for path in paths):
+        return {"glob": False}
+    return {"storage_options": dict(read_options().storage_options) or None}
+
+
+def open_jsonl(
+    paths: Locations, partitions: "dict[str, pl.DataType]", numbers: Sequence[str], texts: Sequence[str]
+) -> "pl.LazyFrame":
+    """Return files of lines of JSON as one table."""
+    import polars as pl
+
+    stored = {name: value for name, value in _source_options(paths).items() if name != "glob"}
+
+    def scan(files: Sequence[Location], types: Mapping[str, pl.DataType] | None = None) -> pl.LazyFrame:
+        # Polars takes names with a * or a ? for patterns here.
+        sources = [glob.escape(fspath(path)) if isinstance(path, Path) else fspath(path) for path in files]
+        return pl.scan_ndjson(sources, infer_schema_length=ROWS_TO_GUESS_TYPES_FROM, schema_overrides=types, **stored)
+
+    guessed = scan(paths).collect_schema()
+    # Whole numbers in the first rows may have fractions in later ones, and a field without values may have texts.
+    chosen = {name: pl.Float64() for name in numbers if name in guessed and guessed[name].is_integer()}
+    later: dict[str, pl.DataType] = {**chosen, **{n: pl.String() for n in texts if guessed.get(n) == pl.Null}}
+    if not partitions:
+        return scan(paths, later or None)
+    on_disk = [path for path in paths if isinstance(path, Path)]
+    # What is guessed from all files holds for the files of each partition.
+    return with_partitions(on_disk, partitions, lambda files: scan(files, {**guessed, **later}).select(guessed.names()))
+
+
+def open_lake(paths: Locations, kind: str) -> "pl.LazyFrame":
+    """Return tables of Delta Lake or Apache Iceberg as one table."""
+    import polars as pl
+
+    need_lake(kind)
+    if kind == "iceberg" and find_spec("polars_iceberg") is None:
+        # The extra has PyIceberg, which plans a scan as well; Polars would warn that a plugin of its own is faster.
+        os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    options = dict(read_options().storage_options) or None
+    scan = pl.scan_delta if kind == "delta" else pl.scan_iceberg
+    return pl.concat([scan(fspath(path), storage_options=options) for path in paths], how="vertical_relaxed")
+
+
+def open_tables(
+    paths: Locations, partitions: "dict[str, pl.DataType]", kind: str, texts: Sequence[str]
+) -> "pl.LazyFrame":
+    """Return Parquet or Arrow files as one table; where files disagree on a type, in one that has them all."""
+    import polars as pl
+
+    options = _source_options(paths) | {"try_parse_hive_dates": False}
+    options |= {"hive_partitioning": True, "hive_schema": partitions} if partitions else {}
+
+    def scan(source: Location | Locations) -> pl.LazyFrame:
+        given = _sources(source) if isinstance(source, Locations) else fspath(source)
+        return pl.scan_parquet(given, **options) if kind == "parquet" else pl.scan_ipc(given, **options)
+
+    schemas = [scan(path).collect_schema() for path in paths] if len(paths) > 1 else []
+    if all(schema == schemas[0] for schema in schemas) or len({frozenset(schema) for schema in schemas}) > 1:
+        return scan(paths)
+    names = schemas[0].names()
+    mixed = [name for name in texts if name in names and len({schema[name] for schema in schemas}) > 1]
+    frames = []
+    for path, schema in zip(paths, schemas, strict=True):
+        frame = scan(path).select(column_at(schema.names(), name) for name in names)
+        # A field that is a number in one file and a text in another: the text that both have in a sketch.
+        frames.append(
+            frame.with_columns(canonical_csv_text(column_at(names, name).cast(pl.String)).alias(name) for name in mixed)
+        )
+    return pl.concat(frames, how="vertical_relaxed")
+
+
+def column_at(names: Sequence[str], name: str) -> "pl.Expr":
+    """Return the expression of a column by its place: Polars takes names like `^x$` and `*` for patterns."""
+    import polars as pl
+
+    return pl.nth(names.index(name))
