@@ -80,6 +80,6 @@ def test_other_files_are_said_to_be_what_they_are(sketch, tmp_path):
 
 
 def test_a_method_is_named_by_a_text():
-    for given in (None, mcnet.Platt, mcnet.Platt()):
+    for given in (None, mcnet.Platt, mcnet.Platt(), ["platt"]):
         with pytest.raises(mcnet.InputError, match="a method is named by a text"):
             mcnet.calibrator(given)

@@ -293,11 +293,14 @@ def test_a_csv_file_that_was_cut_at_the_wrong_character_is_told(tmp_path):
         mcnet.scan(tmp_path / "log.csv", **NAMES)
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
-@pytest.mark.parametrize("write", ["write_parquet", "write_ipc", "write_ipc_stream", "write_csv", "write_ndjson"])
+@pytest.mark.parametrize(
+    ("write", "packed"),
+    [
+        *((write, False) for write in ("write_parquet", "write_ipc", "write_ipc_stream", "write_csv", "write_ndjson")),
+        *((write, True) for write in ("write_csv", "write_ndjson")),  # the others pack their columns themselves
+    ],
+)
 def test_standard_input_is_read_whatever_its_format(monkeypatch, write, packed):
-    if packed and write not in ("write_csv", "write_ndjson"):
-        return  # these formats pack their columns themselves
     buffer = io.BytesIO()
     getattr(ROWS, write)(buffer)
     content = gzip.compress(buffer.getvalue()) if packed else buffer.getvalue()
@@ -305,6 +308,19 @@ def test_standard_input_is_read_whatever_its_format(monkeypatch, write, packed):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     try:
         assert mcnet.scan("-", **NAMES) == EXPECTED
+    finally:
+        standard_input.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "start", [b"\x1f\x8b\x07\x00 no gzip", b"\x1f\x8b\x08\x00", b"\xff\xff\xff\xff\x10\x00\x00\x00x"]
+)
+def test_damaged_standard_input_is_an_error_for_people(monkeypatch, start):
+    standard_input.cache_clear()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(start)))
+    try:
+        with pytest.raises(mcnet.FileFormatError, match="standard input is .* and cannot be read"):
+            mcnet.scan("-", **NAMES)
     finally:
         standard_input.cache_clear()
 

@@ -118,3 +118,67 @@ def test_a_condition_keeps_rows_and_is_refused_if_it_is_none(partitioned):
     for condition in ("nothing = 3", "dt ="):
         with pytest.raises(mcnet.InputError, match="cannot be used"):
             mcnet.scan(partitioned, where=condition, **NAMES)
+
+
+def write(path, table):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pl.DataFrame(table).write_csv(path)
+    return path
+
+
+def test_a_condition_sees_fractions_that_come_late_in_a_csv_column(tmp_path):
+    weight = [1] * 11_000 + [0.25] * 1_000
+    log = tmp_path / "log.csv"
+    log.write_text("p,y,w\n" + "".join(f"0.5,{row % 2},{w}\n" for row, w in enumerate(weight)), encoding="utf-8")
+    found = mcnet.scan(log, score="p", label="y", weight="w", where="w > 0")
+    assert (found.rows, found.total_weight) == (12_000, 11_250.0)
+    assert mcnet.scan(log, score="p", label="y", weight="w", where="w < 1").rows == 1_000
+
+
+def test_a_condition_on_flags_refuses_what_is_no_flag(tmp_path):
+    log = tmp_path / "log.csv"
+    lines = [f"0.5,{row % 2},{'true' if row % 3 else 'false'}\n" for row in range(10_500)] + ["0.5,1,unknown\n"]
+    log.write_text("p,y,flag\n" + "".join(lines), encoding="utf-8")
+    with pytest.raises(mcnet.McnetError, match="cannot be read"):
+        mcnet.scan(log, score="p", label="y", field="flag", where="NOT flag")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_label_that_folder_and_file_both_have_is_refused(tmp_path, ending):
+    path = tmp_path / "label=1" / f"log.{ending}"
+    path.parent.mkdir()
+    getattr(pl.DataFrame({"p": [0.2, 0.3, 0.4], "label": [0, 1, 0]}), ENDINGS[ending])(path)
+    with pytest.raises(mcnet.InputError, match="has a column 'label', and so has its folder label=…"):
+        mcnet.scan(path, score="p", label="label")
+
+
+def test_a_condition_on_more_than_one_row_prunes_nothing(tmp_path):
+    for hour, rows in ((1, 10), (2, 1)):
+        write(tmp_path / f"hour={hour}" / "log.csv", {"p": [0.5] * rows, "y": [1] * rows})
+    assert mcnet.scan(tmp_path, score="p", label="y", where="hour > AVG(hour)").rows == 1
+
+
+def test_rows_of_partitioned_folders_stay_in_the_order_of_the_files(tmp_path):
+    first, second = tmp_path / "A", tmp_path / "B"
+    for place, path in enumerate((first / "dt=1", first / "dt=2", second / "dt=1")):
+        write(path / "log.csv", {"p": [0.1 + 0.1 * place, 3.0 if place == 2 else 0.5], "y": [0, 1]})
+    with pytest.raises(mcnet.InputError, match=r"row 1 of .*B.dt=1.log\.csv"):
+        mcnet.scan([first, second], score="p", label="y")
+
+
+def test_a_partition_is_a_field_where_logs_are_fitted_and_where_they_are_calibrated(tmp_path):
+    for place, hour in enumerate(("07", "12")):
+        table = {"p": [0.2, 0.3, 0.4] * 20, "y": [0, place, 1] * 20}
+        write(tmp_path / "log" / f"hour={hour}" / "log.csv", table)
+    model = mcnet.PerField().fit_sketch(mcnet.scan(tmp_path / "log", score="p", label="y", field="hour")).model_
+    assert sorted(model.contexts.values[0]) == ["12", "7"]
+    assert apply_to_files(model, tmp_path / "log", tmp_path / "out.csv", score="p") == 120
+    found = pl.read_csv(tmp_path / "out.csv")
+    expected = model.predict(found["p"], field=found["hour"])
+    assert found["calibrated"].to_list() == pytest.approx(expected.tolist(), rel=1e-12)
+    assert len(set(expected.tolist())) > 3
+
+
+def test_a_field_may_be_in_the_folder_and_in_the_file(tmp_path):
+    log = write(tmp_path / "hour=7" / "log.csv", {"p": [0.2, 0.3], "y": [0, 1], "hour": ["07", "07"]})
+    assert mcnet.scan(log, score="p", label="y", field="hour").contexts.values == (("7",),)

@@ -123,10 +123,11 @@ def test_a_kept_training_is_for_the_same_rows_recipe_and_epochs(tmp_path, settin
     task = settings.source.tasks(0, wanted=("CTR (AliExpress)",))[0]
     kept, recipe = KeptTrainings(tmp_path), LiteralRecipe(rate=1e-3)
     key = kept.key(task, recipe, (1, 2), False)
-    kept.write(key, Training({1: Look(Trial({"pcoc": 0.9, "distance": float("nan")}, np.ones(4), 1.0), np.ones(3))}))
+    figures, bins = {"pcoc": 0.9, "distance": float("nan"), "loss": float("inf")}, np.array([1.0, np.nan, np.inf])
+    kept.write(key, Training({1: Look(Trial(figures, np.ones(4), 1.0), bins)}))
     found = kept.read(key)
-    assert found.looks[1].trial["pcoc"] == 0.9
-    assert np.isnan(found.looks[1].trial["distance"])
+    np.testing.assert_equal(dict(found.looks[1].trial.figures), figures)
+    np.testing.assert_equal(found.looks[1].bins, bins)
     assert found.forces is None
     for other in (
         kept.key(task.first(len(task.validation) - 1), recipe, (1, 2), False),

@@ -182,6 +182,12 @@ class TestSources:
             total = one + other
         assert len(total.sources) == 3
 
+    def test_rows_of_one_file_that_meet_different_conditions_add_up_without_a_word(self, logs):
+        low, high = (
+            mcnet.scan(logs / "a.parquet", score="s", label="y", where=where) for where in ("s < 0.5", "s >= 0.5")
+        )
+        assert low + high == self.scan(logs, "a")
+
     def test_different_files_add_up_without_a_word(self, logs):
         total = mcnet.Sketch.merged([self.scan(logs, name) for name in "abc"])
         assert total == self.scan(logs, "a", "b", "c")

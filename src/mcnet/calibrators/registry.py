@@ -50,7 +50,7 @@ def calibrator_class(name: str) -> type[Calibrator]:
     known = _entries()
     if not isinstance(name, str):
         raise InputError(f"a method is named by a text, not by {name!r}; the methods are {', '.join(known)}")
-    if name in VARIANTS:
+    if isinstance(name, str) and name in VARIANTS:
         method, parameters = VARIANTS[name]
         settings = ", ".join(f"{key}={value}" for key, value in parameters.items())
         raise InputError(f"{name} is the method {method} with {settings}; a method without parameters is needed here")
@@ -83,7 +83,7 @@ def calibrator(name: str, **parameters: Any) -> Calibrator:
     >>> calibrator("histogram", bins=10)
     Histogram(bins=10)
     """
-    if name in VARIANTS:
+    if isinstance(name, str) and name in VARIANTS:
         name, given = VARIANTS[name]
         parameters = given | parameters
     found = calibrator_class(name)

@@ -72,7 +72,9 @@ def typed_csv_text(column: "pl.Expr", kind: "pl.DataType") -> "pl.Expr":
     """Return texts of a CSV file as what they are in the type that was guessed for them."""
     import polars as pl
 
-    return column.str.to_lowercase() == "true" if kind == pl.Boolean else column.cast(kind)
+    if kind == pl.Boolean:
+        return column.str.to_lowercase().replace_strict({"true": True, "false": False}, return_dtype=pl.Boolean)
+    return column.cast(kind)
 
 
 def refuse_repeated_names(paths: Sequence[Location], separator: str) -> None:

@@ -12,10 +12,18 @@ from mcnet._shared.atomic_files import is_disk_full
 from mcnet._shared.disk_paths import is_url, local_path
 from mcnet.data.csv_files import csv_separator
 from mcnet.data.locations import STANDARD_INPUT, LakeTable, Location, Locations, RemoteFile, lake_table, standard_input
-from mcnet.data.log_formats import column_at, filtered, open_csv, open_jsonl, open_lake, open_tables
+from mcnet.data.log_formats import (
+    column_at,
+    filtered,
+    open_csv,
+    open_jsonl,
+    open_lake,
+    open_tables,
+    refuse_numbers_in_both,
+)
 from mcnet.data.partitions import partition_types, prune
 from mcnet.data.read_options import read_options, read_with
-from mcnet.errors import FileFormatError, InputError
+from mcnet.errors import FileFormatError, InputError, McnetError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -162,6 +170,7 @@ def open_log(
     on_disk = [path for path in paths if isinstance(path, Path)]
     partitions = partition_types(on_disk) if len(on_disk) == len(paths) else {}
     with readable(source_name(files)):
+        refuse_numbers_in_both(on_disk, kind, partitions, numbers)
         if partitions and where is not None:
             paths = Locations(prune(on_disk, partitions, where))
         if kind in ("csv", "tsv"):
@@ -240,13 +249,17 @@ def describe_row_in(files: FilePaths) -> Callable[[int], str]:
             return f"row {row}{counted}"
         import polars as pl
 
-        with read_with(storage_options=options.storage_options, separator=options.separator, where=options.where):
-            for path in paths:
-                number = int(open_log(path).select(pl.len()).collect().item())
-                if row < number:
-                    return f"row {row}{counted} of {os.fspath(path)}"
-                row -= number
-        return f"row {row}{counted}"
+        left = row
+        try:
+            with read_with(storage_options=options.storage_options, separator=options.separator, where=options.where):
+                for path in paths:
+                    number = int(open_log(path).select(pl.len()).collect().item())
+                    if left < number:
+                        return f"row {left}{counted} of {os.fspath(path)}"
+                    left -= number
+        except McnetError:
+            pass  # a file alone may be read otherwise than all together; what is to be said of the row comes first
+        return f"row {row}{counted} of all files"
 
     return describe
 

@@ -7,13 +7,14 @@ import secrets
 import shutil
 import sys
 import tempfile
+import zlib
 from dataclasses import dataclass
 from functools import cache
 from os import PathLike, fspath
 from pathlib import Path, PurePosixPath
 
 from mcnet._shared.disk_paths import is_url, local_path
-from mcnet.errors import InputError
+from mcnet.errors import FileFormatError, InputError
 
 __all__ = [
     "STANDARD_INPUT",
@@ -127,8 +128,11 @@ def standard_input() -> Path:
     elif start.startswith(b"\xff\xff\xff\xff"):
         return _file_of_stream(target)
     elif start.startswith(b"\x1f\x8b"):
-        with gzip.open(target) as file:
-            ending = _text_ending(file.read(1000)) + ".gz"
+        try:
+            with gzip.open(target) as file:
+                ending = _text_ending(file.read(1000)) + ".gz"
+        except (OSError, EOFError, zlib.error) as error:
+            raise FileFormatError(f"standard input is packed with gzip and cannot be read: {error}") from None
     else:
         ending = _text_ending(start)
     return target.rename(target.with_name(target.name + ending))
@@ -143,7 +147,11 @@ def _file_of_stream(stream: Path) -> Path:
     import polars as pl
 
     target = stream.with_name(stream.name + ".arrow")
-    pl.read_ipc_stream(stream).write_ipc(target)
+    try:
+        pl.read_ipc_stream(stream).write_ipc(target)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        told = str(error).strip().partition("\n")[0]
+        raise FileFormatError(f"standard input is an Arrow stream and cannot be read: {told}") from None
     stream.unlink()
     return target
 

@@ -13,6 +13,7 @@ from mcnet._shared.extras import need_lake
 from mcnet.data.csv_files import (
     ROWS_TO_GUESS_TYPES_FROM,
     canonical_csv_text,
+    csv_separator,
     guessed_csv_types,
     plain_name,
     refuse_repeated_names,
@@ -22,11 +23,45 @@ from mcnet.data.csv_files import (
 from mcnet.data.locations import Location, Locations
 from mcnet.data.partitions import with_partitions
 from mcnet.data.read_options import read_options, unusable_condition
+from mcnet.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["column_at", "filtered", "open_csv", "open_jsonl", "open_lake", "open_tables"]
+__all__ = [
+    "column_at",
+    "filtered",
+    "open_csv",
+    "open_jsonl",
+    "open_lake",
+    "open_tables",
+    "refuse_numbers_in_both",
+]
+
+
+def refuse_numbers_in_both(
+    paths: Sequence[Path], kind: str, partitions: "Mapping[str, pl.DataType]", numbers: Sequence[str]
+) -> None:
+    """Refuse a score, label or weight that a folder such as label=1 and the files in it have both."""
+    import polars as pl
+
+    asked = [name for name in numbers if name in partitions]
+    if not asked:
+        return
+    if kind in ("parquet", "arrow"):
+        scan = pl.scan_parquet if kind == "parquet" else pl.scan_ipc
+        names = scan(paths[0], glob=False, hive_partitioning=False).collect_schema().names()
+    elif kind == "jsonl":
+        names = pl.scan_ndjson(glob.escape(fspath(paths[0])), infer_schema_length=100).collect_schema().names()
+    else:
+        found = guessed_csv_types(_sources(paths[:1]), csv_separator(kind), _source_options(paths))
+        names = [plain_name(name) for name in found]
+    for name in asked:
+        if name in names:
+            raise InputError(
+                f"{paths[0]} has a column {name!r}, and so has its folder {name}=…: rename the folder, or name the "
+                "files from inside it"
+            )
 
 
 def filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" = None) -> "pl.LazyFrame":
@@ -46,8 +81,8 @@ def filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" = 
     names = schema.names()
     try:
         condition = pl.sql_expr(where)
-        asked = [name for name in condition.meta.root_names() if name in names]
-        typed = {name: kind for name, kind in (types or {}).items() if name in asked and kind != schema[name]}
+        asked = [name for name in condition.meta.root_names() if schema.get(name) == pl.String]
+        typed = {name: kind for name, kind in (types or {}).items() if name in asked and kind != pl.String}
         pl.DataFrame(schema={**schema, **typed}).filter(condition)  # refused now, and not while rows are read
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise unusable_condition(where, error) from None
@@ -92,7 +127,9 @@ def open_csv(
     frame = with_partitions(on_disk, partitions, scan) if partitions else scan(paths)
     if not typed:
         return filtered(frame, guessed)
-    canonical = [canonical_csv_text(column_at(names, name)).alias(name) for name in texts if name in guessed]
+    # A partition may be whole numbers where the files have a column of its name.
+    texts_of = {name: column_at(names, name).cast(pl.String) for name in texts if name in guessed}
+    canonical = [canonical_csv_text(column).alias(name) for name, column in texts_of.items()]
     return filtered(frame.with_columns(canonical), guessed)
 
 

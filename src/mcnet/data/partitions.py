@@ -1,6 +1,7 @@
 """Folders of partitions such as dt=2026-11-16/hour=7: their names are columns, and a condition on them prunes files."""
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -56,30 +57,30 @@ def with_partitions(
     """Return files of a format that Polars opens without their partitions, with these as columns."""
     import polars as pl
 
-    groups: dict[tuple[str | None, ...], list[Path]] = {}
-    for path in paths:
-        groups.setdefault(tuple(partition_values(path).values()), []).append(path)
     frames = []
-    for values, files in groups.items():
+    # Neighbours alone: rows stay in the order of the files.
+    for values, files in groupby(paths, key=lambda path: tuple(partition_values(path).values())):
         columns = [
             pl.lit(_typed(value, kind), dtype=kind).alias(name)
             for value, (name, kind) in zip(values, types.items(), strict=True)
         ]
-        frames.append(opened(files).with_columns(columns))
+        frames.append(opened(list(files)).with_columns(columns))
     return pl.concat(frames, how="vertical_relaxed")
 
 
 def prune(paths: Sequence[Path], types: "dict[str, pl.DataType]", where: str) -> list[Path]:
     """Return the files of the partitions that can have rows which meet a condition; at least one, for its columns.
 
-    Of a condition with AND, the parts that speak of partitions alone decide.
+    Of a condition with AND, the parts that speak of partitions alone decide. A condition that looks at more than one
+    row, such as hour > AVG(hour), prunes nothing.
     """
     import polars as pl
 
     try:
-        parts = [part for part in _conjuncts(pl.sql_expr(where)) if set(part.meta.root_names()) <= set(types)]
+        condition = pl.sql_expr(where)
+        parts = [part for part in _conjuncts(condition) if set(part.meta.root_names()) <= set(types)]
         parts = [part for part in parts if part.meta.root_names()]
-        if not parts:
+        if not parts or not _looks_at_one_row(condition):
             return list(paths)
         values = [partition_values(path) for path in paths]
         table = pl.DataFrame(
@@ -89,6 +90,12 @@ def prune(paths: Sequence[Path], types: "dict[str, pl.DataType]", where: str) ->
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise unusable_condition(where, error) from None
     return [path for path, keep in zip(paths, kept, strict=True) if keep] or list(paths[:1])
+
+
+def _looks_at_one_row(condition: "pl.Expr") -> bool:
+    """Tell whether a condition has no aggregate, count or window in it."""
+    written = condition.meta.serialize(format="json")
+    return not any(word in written for word in ('"Agg"', '"Len"', '"Over"', '"Window"'))
 
 
 def _conjuncts(condition: "pl.Expr") -> "list[pl.Expr]":

@@ -74,13 +74,13 @@ def _positives(expected: Floats, trials: Floats, count: int, rng: np.random.Gene
     noise *= np.sqrt(expected * (1 - rate))
     noise += expected
     few = (expected < NORMAL_FROM) | (trials - expected < NORMAL_FROM)
-    if few.any():
+    counted, huge = few & (trials < _MOST_TRIALS), few & (trials >= _MOST_TRIALS)
+    if counted.any():
         # One group after the other: the generator prepares for a rate once and then draws fast.
-        size = (int(few.sum()), count)
-        if (trials[few] < _MOST_TRIALS).all():
-            noise[:, few] = rng.binomial(trials[few, None].astype(np.int64), rate[few, None], size).T
-        else:  # so many trials that only the rarer outcome can be counted: its number is Poisson's
-            rare = np.minimum(expected, trials - expected)[few, None]
-            drawn = rng.poisson(rare, size)
-            noise[:, few] = np.where(rate[few, None] < 0.5, drawn, trials[few, None] - drawn).T
+        size = (int(counted.sum()), count)
+        noise[:, counted] = rng.binomial(trials[counted, None].astype(np.int64), rate[counted, None], size).T
+    if huge.any():  # so many trials that only the rarer outcome can be counted: its number is Poisson's
+        rare = np.minimum(expected, trials - expected)[huge, None]
+        drawn = rng.poisson(rare, (int(huge.sum()), count))
+        noise[:, huge] = np.where(rate[huge, None] < 0.5, drawn, trials[huge, None] - drawn).T
     return np.maximum(noise, 0.0)

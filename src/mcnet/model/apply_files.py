@@ -86,6 +86,9 @@ def apply_to_files(
     if read_options().drop_missing:
         raise InputError("apply keeps every row of a log, so it cannot drop those without a score; fill or filter them")
     fields = _columns_of_fields(model.fields, field)
+    repeated = next((name for place, name in enumerate(fields) if name in (score, *fields[:place])), None)
+    if repeated is not None:
+        raise InputError(f"the column {repeated!r} is named twice, as a field and as another field or the score")
     log = open_log(files, texts=fields, typed=False)
     require_columns(log, (score, *fields), source=source)
     known = log.collect_schema().names()
@@ -101,7 +104,7 @@ def apply_to_files(
     result = _with_added(frame, inputs, work, added)
     if read_kind in _CSV and kind not in _CSV:
         number = column_at(names, score).str.strip_chars().cast(pl.Float64)
-        texts = (canonical_csv_text(column_at(names, name)).alias(name) for name in fields)
+        texts = (canonical_csv_text(column_at(names, name).cast(pl.String)).alias(name) for name in fields)
         result = result.with_columns(number.alias(score), *texts)
     storage_options = dict(read_options().storage_options)  # which the thread that writes does not see
     with _whole_output(target) as part, readable(source):
@@ -158,7 +161,7 @@ def _inputs(names: Sequence[str], index: str, score: str, fields: Sequence[str],
     """Return what the model reads of a row, and its number, so that a bad score can be named wherever it is met."""
     columns = [column_at(names, name) for name in fields]
     if canonical:
-        columns = [canonical_csv_text(column) for column in columns]
+        columns = [canonical_csv_text(column.cast(pl.String)) for column in columns]
     return pl.struct(
         column_at(names, index).alias("row"),
         column_at(names, score).alias("score"),

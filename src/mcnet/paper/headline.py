@@ -253,7 +253,7 @@ def _reason(forces: dict[float, Forces], bins: dict[str, FloatArray], grid: Grid
         levels = f"{lower[0]:.2f}" if down == 1 else f"{lower.min():.2f} to {lower.max():.2f}"
         text += (
             f" Over an epoch it pushes {lowest} down and, taken together, the {len(upper)} above up. In the former the "
-            f"PCOC on the fitted rows is {levels}; of the bins above, which have most of the positives, "
+            f"PCOC on the fitted rows is {levels}; of the bins above, "
             f"{int((upper > 1.0).sum())} predict too many, up to {upper.max():.2f} times."
         )
     return text

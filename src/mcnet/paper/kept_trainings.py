@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ class KeptTrainings:
         """Return everything that decides what a training gives."""
         config, schedule = literal_settings(recipe)
         return {
-            "mcnet": __version__,
+            "mcnet": f"{__version__} {_sources()}",
             "torch": torch.__version__,
             "rows": _digest(task),
             "recipe": asdict(recipe) | {"hidden": list(recipe.hidden)},
@@ -76,13 +77,13 @@ class KeptTrainings:
         looks = {
             str(epochs): {
                 "figures": {name: _number(value) for name, value in look.trial.figures.items()},
-                "fields": [_number(value) for value in look.trial.fields],
-                "bins": look.bins.tolist(),
+                "fields": _numbers(look.trial.fields),
+                "bins": _numbers(look.bins),
             }
             for epochs, look in training.looks.items()
         }
         forces = training.forces and {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
+            name: _numbers(value) if isinstance(value, np.ndarray) else _number(value)
             for name, value in vars(training.forces).items()
         }
         document: dict[str, Any] = {"key": dict(key), "looks": looks, "forces": forces}
@@ -98,26 +99,44 @@ def _training(document: Mapping[str, Any]) -> Training:
         int(epochs): Look(
             Trial(
                 {name: _float(value) for name, value in look["figures"].items()},
-                np.array([_float(value) for value in look["fields"]]),
+                _floats(look["fields"]),
                 0.0,
             ),
-            np.array(look["bins"]),
+            _floats(look["bins"]),
         )
         for epochs, look in document["looks"].items()
     }
     pulls = document["forces"]
     if pulls is None:
         return Training(looks)
-    arrays = {name: np.array(pulls[name]) for name in ("log_loss", "order")}
-    return Training(looks, Forces(**arrays, log_loss_size=pulls["log_loss_size"], order_size=pulls["order_size"]))
+    log_loss, order = (_floats(pulls[name]) for name in ("log_loss", "order"))
+    sizes = {name: _float(pulls[name]) for name in ("log_loss_size", "order_size")}
+    return Training(looks, Forces(log_loss=log_loss, order=order, **sizes))
 
 
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def _number(value: float) -> float | str:
+    """Return a number as JSON can have it: what is not finite is a text, as in a training that diverged."""
+    return float(value) if math.isfinite(value) else repr(float(value))
 
 
-def _float(value: float | None) -> float:
-    return math.nan if value is None else float(value)
+def _float(value: float | str) -> float:
+    return float(value)
+
+
+def _numbers(values: FloatArray) -> list[Any]:
+    return [_numbers(value) if isinstance(value, np.ndarray) else _number(value) for value in values]
+
+
+def _floats(values: Sequence[Any]) -> FloatArray:
+    return np.array([_floats(value) if isinstance(value, list) else _float(value) for value in values])
+
+
+@cache
+def _sources() -> str:
+    """Return a digest of the code that trains."""
+    here = Path(__file__).parent
+    files = [*sorted((here.parent / "networks").glob("*.py")), here / "literal.py", here / "forces.py"]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
 
 def _digest(task: Task) -> str:

@@ -1,5 +1,6 @@
 """Rows in a sketch query: their columns under names of the query's own, their weights, and why some cannot be used."""
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,11 +32,10 @@ def check_names(
 ) -> None:
     """Refuse names that the query uses itself, and names that the engine takes for one."""
     columns = [*about.columns.values(), *about.fields, *([] if folds is None else [folds])]
-    for name in (*columns, *name_parts(table), where or ""):
-        if OWN in name.lower():
-            raise InputError(
-                f"{name!r} has a name that begins with {OWN}, as those of the query do; rename it in a view"
-            )
+    own = re.compile(rf"\b{OWN}", re.IGNORECASE)
+    used = [name for name in (*columns, *name_parts(table)) if name.lower().startswith(OWN)]
+    for name in (*used, *([where] if where is not None and own.search(where) else [])):
+        raise InputError(f"{name!r} has a name that begins with {OWN}, as those of the query do; rename it in a view")
     if dialect.ignores_case:
         known: dict[str, str] = {}
         for name in columns:

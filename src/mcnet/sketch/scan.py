@@ -213,7 +213,7 @@ class _Columns:
     ) -> tuple[Iterator[Batch], ColumnNames, tuple[str, ...] | None]:
         """Return the rows of log files, what messages call them, and a digest of each file if all are on disk."""
         paths = expand_paths(files)
-        sources = file_digests(paths)
+        sources = file_digests(paths, read_options().where)
         unique = None if sources is None else tuple(dict.fromkeys(sources))
         if sources is not None and unique is not None and len(unique) < len(sources):
             warn(f"{len(sources) - len(unique):,} of the {len(sources):,} files are copies of others; all are read")

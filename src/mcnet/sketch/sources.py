@@ -22,14 +22,19 @@ _SAMPLED_BYTES = 1 << 16
 """Of a file, the first and the last bytes are read, and its size."""
 
 
-def file_digests(paths: Sequence[Location]) -> tuple[str, ...] | None:
-    """Return a digest per file: the same for copies of a file, whatever their names; None if some are not on disk."""
+def file_digests(paths: Sequence[Location], where: str | None = None) -> tuple[str, ...] | None:
+    """Return a digest per file: the same for copies of a file, whatever their names; None if some are not on disk.
+
+    The rows of a file that meet one condition are not those that meet another.
+    """
     local = [path for path in paths if isinstance(path, Path)]
-    return tuple(_file_digest(path) for path in local) if len(local) == len(paths) else None
+    return tuple(_file_digest(path, where) for path in local) if len(local) == len(paths) else None
 
 
-def _file_digest(path: Path) -> str:
-    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+def _file_digest(path: Path, where: str | None) -> str:
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES, key=b"" if where is None else b"where")
+    if where is not None:
+        digest.update(repr(where).encode())
     size = path.stat().st_size
     digest.update(str(size).encode())
     with path.open("rb") as file:

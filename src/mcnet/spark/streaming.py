@@ -6,6 +6,7 @@ from os import PathLike
 from pyspark.sql import DataFrame
 
 from mcnet._shared.typing import ScoreType
+from mcnet._shared.user_warnings import warn
 from mcnet.errors import InputError
 from mcnet.sketch.from_table import NoUsableRowsError
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
@@ -74,7 +75,8 @@ def journal_writer(
                 negatives_kept=negatives_kept,
                 drop_missing=drop_missing,
             )
-        except NoUsableRowsError:
+        except NoUsableRowsError as error:
+            warn(f"batch {number} of the stream adds nothing: {error}")
             return
         target.add_parts(parts, source=batch_source(stream, number))
 
