@@ -319,7 +319,7 @@ def test_damaged_standard_input_is_an_error_for_people(monkeypatch, start):
     standard_input.cache_clear()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(start)))
     try:
-        with pytest.raises(mcnet.FileFormatError, match="standard input is .* and cannot be read"):
+        with pytest.raises(mcnet.FileFormatError, match=r"standard input is .* and cannot be read"):
             mcnet.scan("-", **NAMES)
     finally:
         standard_input.cache_clear()
