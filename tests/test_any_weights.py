@@ -25,13 +25,19 @@ def updated(weight, folder):
     return tracker.predict(SCORE, FIELD)
 
 
+def stored(weight, folder):
+    journal = mcnet.Journal(folder)
+    journal.add(sketch(weight), 1)
+    return journal.sketch().total_positives / weight
+
+
 USES = {
     "evaluate": lambda weight, folder: mcnet.evaluate(SCORE, LABEL, field=FIELD, weight=np.full(400, weight)).pcoc,
     "evaluate_sketch": lambda weight, folder: (
         mcnet.evaluate_sketch(mcnet.Platt().fit(SCORE, LABEL), sketch(weight)).pcoc
     ),
     "tracker": updated,
-    "journal": lambda weight, folder: mcnet.Journal(folder).add(sketch(weight), 1).rows,
+    "journal": stored,
     "monitor": lambda weight, folder: mcnet.Monitor().update(sketch(weight), 1) == [],
 }
 
@@ -52,8 +58,12 @@ def test_other_weights_are_used(use, weight, tmp_path):
         expected = USES[use](1.0, tmp_path / "one")
         found = USES[use](weight, tmp_path / "other")
     assert np.all(np.isfinite(found))
-    if use in ("evaluate", "evaluate_sketch"):
+    if use in ("evaluate", "evaluate_sketch", "journal"):
         assert found == pytest.approx(expected, rel=1e-9)
+    if use == "tracker":  # how much the rows are believed depends on their weight; the order and the range do not
+        assert np.all((found > 0.0) & (found < 1.0))
+        others = FIELD == "others"
+        assert np.all(np.diff(found[others][np.argsort(SCORE[others])]) >= 0.0)
 
 
 def test_intervals_of_huge_weights_contain_the_value():
