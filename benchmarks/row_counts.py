@@ -17,7 +17,7 @@ def isotonic(path: object) -> float:
 
 def main(full: bool = False) -> None:
     warm_up()
-    sizes = (1_000_000, 10_000_000, 20_000_000, 50_000_000) if full else (1_000_000, 10_000_000)
+    sizes = (1_000_000, 10_000_000, 50_000_000, 100_000_000) if full else (1_000_000, 10_000_000)
     lines, fits, plotted = [], [], {"mcnet, scan included": [], "scikit-learn isotonic": []}
     for rows in sizes:
         path = click_log_file(rows)

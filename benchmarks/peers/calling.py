@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import report
 from benchmarks.methods import label
 from benchmarks.peers.environments import interpreter, variables
 
@@ -202,6 +203,7 @@ def recall(jobs: Sequence[Job], kept: Path) -> list[Job]:
 def _run_group(peer: str, group: list[Job], limit: float, after: Any, folder: str) -> None:
     runner: _Runner | None = None
     hopeless: dict[str, int] = {}  # the rows at which a kind of job did not finish
+    paces: dict[str, float] = {}  # CPU seconds per row of the last job of a kind
     try:
         for job in sorted(group, key=lambda job: job.rows):
             if job.rows >= hopeless.get(job.kind, job.rows + 1):
@@ -209,7 +211,13 @@ def _run_group(peer: str, group: list[Job], limit: float, after: Any, folder: st
                 continue
             if runner is None:
                 runner = _Runner(peer)
-            answer = runner.ask(job, folder, limit)
+            per_row = paces.get(job.kind, 0.0)
+            if per_row * job.rows > limit:
+                answer = {"failed": f"not tried: {report.seconds(per_row * job.rows)} at the pace of fewer rows"}
+            else:
+                spent = runner.spent()
+                answer = runner.ask(job, folder, limit)
+                paces[job.kind] = max(runner.spent() - spent, 0.0) / job.rows
             if answer.get("late"):
                 hopeless[job.kind] = job.rows
                 runner = None
