@@ -8,7 +8,6 @@ import pytest
 from benchmarks.peers import calling
 from benchmarks.peers.calling import Job
 
-
 SECONDS_PER_ROW = 1e-5
 
 
