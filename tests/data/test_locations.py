@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 import polars as pl
 import pytest
+from tests.data.partitioned_rows import EXPECTED, NAMES, ROWS
 
 import mcnet
 from mcnet.data.files import expand_paths, open_log
@@ -23,18 +24,6 @@ from mcnet.data.locations import LakeTable, RemoteFile, standard_input
 from mcnet.data.read_options import read_with
 from mcnet.model.apply_files import apply_to_files
 from mcnet.sketch.read import sketch_files
-
-ROWS = pl.DataFrame(
-    {
-        "p": [0.1, 0.2, 0.4, 0.7, 0.9, 0.3],
-        "y": [0, 1, 1, 0, 1, 0],
-        "site": ["a", "b", "a", None, "é", "a"],
-        "dt": ["2026-11-15", "2026-11-15", "2026-11-16", "2026-11-16", "2026-11-16", "2026-11-16"],
-        "hour": [0, 7, 0, 0, 7, 7],
-    }
-)
-NAMES = {"score": "p", "label": "y", "field": "site"}
-EXPECTED = mcnet.scan(ROWS, **NAMES)
 
 
 def _put(client, name, frame, write="write_parquet"):

@@ -2,22 +2,12 @@
 
 import polars as pl
 import pytest
+from tests.data.partitioned_rows import EXPECTED, NAMES, ROWS
 
 import mcnet
 from mcnet.data.read_options import read_with
 from mcnet.model.apply_files import apply_to_files
 
-ROWS = pl.DataFrame(
-    {
-        "p": [0.1, 0.2, 0.4, 0.7, 0.9, 0.3],
-        "y": [0, 1, 1, 0, 1, 0],
-        "site": ["a", "b", "a", None, "é", "a"],
-        "dt": ["2026-11-15", "2026-11-15", "2026-11-16", "2026-11-16", "2026-11-16", "2026-11-16"],
-        "hour": [0, 7, 0, 0, 7, 7],
-    }
-)
-NAMES = {"score": "p", "label": "y", "field": "site"}
-EXPECTED = mcnet.scan(ROWS, **NAMES)
 ENDINGS = {"parquet": "write_parquet", "arrow": "write_ipc", "csv": "write_csv", "jsonl": "write_ndjson"}
 
 

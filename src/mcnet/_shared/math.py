@@ -36,13 +36,13 @@ _FEW_ENOUGH_FOR_THE_CACHE = 16_384
 
 def sigmoid(logits: FloatArray) -> FloatArray:
     """Return 1 / (1 + exp(-x)) without overflow."""
-    if np.size(logits) > _FEW_ENOUGH_FOR_THE_CACHE:
-        flat = np.ascontiguousarray(logits).reshape(-1)
-        result = np.empty(len(flat))
-        for start in range(0, len(flat), _FEW_ENOUGH_FOR_THE_CACHE):
-            piece = slice(start, start + _FEW_ENOUGH_FOR_THE_CACHE)
-            result[piece] = sigmoid(flat[piece])
-        return result.reshape(np.shape(logits))
+    if np.size(logits) <= _FEW_ENOUGH_FOR_THE_CACHE:
+        return _sigmoid(logits)
+    flat = np.ascontiguousarray(logits).reshape(-1)
+    return by_pieces(_sigmoid, flat, size=_FEW_ENOUGH_FOR_THE_CACHE).reshape(np.shape(logits))
+
+
+def _sigmoid(logits: FloatArray) -> FloatArray:
     small = np.exp(-np.abs(logits))
     return np.where(logits >= 0, 1.0, small) / (1.0 + small)
 
@@ -66,18 +66,18 @@ def sums_by(places: NDArray[Any], values: FloatArray, number: int) -> FloatArray
     return total
 
 
-def by_pieces(function: Callable[..., FloatArray], *columns: NDArray[Any]) -> FloatArray:
+def by_pieces(function: Callable[..., FloatArray], *columns: NDArray[Any], size: int = ROWS_AT_A_TIME) -> FloatArray:
     """Return function(*columns), which works number by number, computed in pieces that need little memory.
 
     >>> by_pieces(np.sqrt, np.array([4.0, 9.0]))
     array([2., 3.])
     """
     number = len(columns[0])
-    if number <= ROWS_AT_A_TIME:
+    if number <= size:
         return function(*columns)
     result = np.empty(number)
-    for start in range(0, number, ROWS_AT_A_TIME):
-        piece = slice(start, start + ROWS_AT_A_TIME)
+    for start in range(0, number, size):
+        piece = slice(start, start + size)
         result[piece] = function(*(column[piece] for column in columns))
     return result
 

@@ -98,7 +98,7 @@ def _training(document: Mapping[str, Any]) -> Training:
     looks = {
         int(epochs): Look(
             Trial(
-                {name: _float(value) for name, value in look["figures"].items()},
+                {name: float(value) for name, value in look["figures"].items()},
                 _floats(look["fields"]),
                 0.0,
             ),
@@ -110,7 +110,7 @@ def _training(document: Mapping[str, Any]) -> Training:
     if pulls is None:
         return Training(looks)
     log_loss, order = (_floats(pulls[name]) for name in ("log_loss", "order"))
-    sizes = {name: _float(pulls[name]) for name in ("log_loss_size", "order_size")}
+    sizes = {name: float(pulls[name]) for name in ("log_loss_size", "order_size")}
     return Training(looks, Forces(log_loss=log_loss, order=order, **sizes))
 
 
@@ -119,16 +119,12 @@ def _number(value: float) -> float | str:
     return float(value) if math.isfinite(value) else repr(float(value))
 
 
-def _float(value: float | str) -> float:
-    return float(value)
-
-
 def _numbers(values: FloatArray) -> list[Any]:
     return [_numbers(value) if isinstance(value, np.ndarray) else _number(value) for value in values]
 
 
 def _floats(values: Sequence[Any]) -> FloatArray:
-    return np.array([_floats(value) if isinstance(value, list) else _float(value) for value in values])
+    return np.array([_floats(value) if isinstance(value, list) else float(value) for value in values])
 
 
 @cache

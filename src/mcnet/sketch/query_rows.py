@@ -32,10 +32,13 @@ def check_names(
 ) -> None:
     """Refuse names that the query uses itself, and names that the engine takes for one."""
     columns = [*about.columns.values(), *about.fields, *([] if folds is None else [folds])]
-    own = re.compile(rf"\b{OWN}", re.IGNORECASE)
     used = [name for name in (*columns, *name_parts(table)) if name.lower().startswith(OWN)]
-    for name in (*used, *([where] if where is not None and own.search(where) else [])):
-        raise InputError(f"{name!r} has a name that begins with {OWN}, as those of the query do; rename it in a view")
+    if where is not None and re.search(rf"\b{OWN}", where, re.IGNORECASE):
+        used.append(where)
+    if used:
+        raise InputError(
+            f"{used[0]!r} has a name that begins with {OWN}, as those of the query do; rename it in a view"
+        )
     if dialect.ignores_case:
         known: dict[str, str] = {}
         for name in columns:
