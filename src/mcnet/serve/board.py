@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from threading import Lock
 
 __all__ = ["BOARD_PREFIX", "BUCKETS", "ROUTES", "STATUSES", "Board", "Numbers", "remove_abandoned_boards"]
 
@@ -47,10 +48,11 @@ _SLOTS = len(_SINGLE) + len(ROUTES) * _PER_ROUTE
 
 
 class Numbers:
-    """The numbers of one worker, or sums over workers."""
+    """The numbers of one worker, or sums over workers. Several threads may count at the same time."""
 
     def __init__(self, values: "memoryview[float] | list[float]") -> None:
         self.values = values
+        self._lock = Lock()
 
     def __getitem__(self, name: str) -> float:
         return float(self.values[_SINGLE.index(name)])
@@ -60,7 +62,8 @@ class Numbers:
 
     def add(self, name: str, amount: float = 1.0) -> None:
         """Count something."""
-        self.values[_SINGLE.index(name)] += amount
+        with self._lock:
+            self.values[_SINGLE.index(name)] += amount
 
     def rows(self, number: int, unseen: int) -> None:
         """Count predictions, and how many of them had a field value that the model does not know."""
@@ -70,9 +73,10 @@ class Numbers:
     def answered(self, route: int, status: int, seconds: float) -> None:
         """Count an answer of a route (its place in ROUTES)."""
         values, begin = self.values, len(_SINGLE) + route * _PER_ROUTE
-        values[begin + (0 if status < 400 else 1 if status < 500 else 2)] += 1.0
-        values[begin + len(STATUSES) + bisect_left(BUCKETS, seconds)] += 1.0
-        values[begin + _PER_ROUTE - 1] += seconds
+        with self._lock:
+            values[begin + (0 if status < 400 else 1 if status < 500 else 2)] += 1.0
+            values[begin + len(STATUSES) + bisect_left(BUCKETS, seconds)] += 1.0
+            values[begin + _PER_ROUTE - 1] += seconds
 
     def statuses(self, route: int) -> list[float]:
         """Return the answers of a route, by class of status."""

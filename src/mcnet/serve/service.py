@@ -83,8 +83,9 @@ class Service:
                 if len(body) <= LARGE_BODY and headers.get("content-type") in _JSON and not scope.query_string:
                     most = self.settings.limits.rows
                     body = answer_json(self.versions.current, body, most, self.board.own)
-                    protocol.response_bytes(200, JSON, body)
+                    # Counted before it is sent: whoever has an answer finds it in the metrics of every worker.
                     self.board.own.answered(_CALIBRATE, 200, perf_counter() - begin)
+                    protocol.response_bytes(200, JSON, body)
                     return
                 request = Request("POST", "/calibrate", scope.query_string, headers, body)
                 response = await self.handlers.calibrate(request)
