@@ -42,7 +42,7 @@ def widths(fitted, scores=SCORES, **values):
     return logit(high) - logit(low)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     value=st.sampled_from(["0", "1", "3", "never seen", None]),
     levels=st.lists(st.floats(0.01, 0.999), min_size=2, max_size=4),

@@ -33,7 +33,7 @@ def rows_of(seed, number, values, fields=1):
     return 1.0 / (1.0 + np.exp(-logits)), labels, field
 
 
-fits = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+fits = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 drawn = given(seed=st.integers(0, 10_000), number=st.integers(60, 500), values=st.integers(10, 60))
 
 

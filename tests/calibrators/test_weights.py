@@ -28,7 +28,7 @@ def fit(method, weight, **small):
 
 
 @pytest.mark.parametrize("method", sorted(set(methods()) - set(SLOW)))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(exponent=st.integers(-300, 290), spread=st.sampled_from([0, 3, 300]), seed=st.integers(0, 5))
 def test_weights_of_any_size_are_fitted(method, exponent, spread, seed):
     draw = np.random.default_rng(seed)

@@ -58,7 +58,7 @@ def test_many_curves_compile_as_each_one_does():
         np.testing.assert_allclose(found, Evaluator(alone)(at), rtol=2e-4)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32), st.integers(2, 80))
 def test_curves_walked_together_and_alone_have_the_same_knots(seed, points):
     rng = np.random.default_rng(seed)
@@ -73,7 +73,7 @@ def test_curves_walked_together_and_alone_have_the_same_knots(seed, points):
         np.testing.assert_array_equal(mask, _stretch_one(scores.tolist(), row.tolist(), bound.tolist()))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32), st.integers(2, 80))
 def test_a_compiled_table_keeps_to_its_points_and_its_jumps(seed, points):
     rng = np.random.default_rng(seed)
@@ -95,7 +95,7 @@ def test_dense_scores_hold_breaks_once_and_jumps_twice():
     assert (np.diff(scores) >= 0).all()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32), st.integers(2, 60))
 def test_the_projection_is_the_weighted_isotonic_one(seed, points):
     rng = np.random.default_rng(seed)

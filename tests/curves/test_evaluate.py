@@ -102,7 +102,7 @@ pairs = st.integers(1, 25).flatmap(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(pairs, min_size=1, max_size=4), st.integers(0, 2**32))
 def test_random_curves_agree_on_every_path_and_never_fall(drawn, seed):
     curves = Curves.of([(np.sort(knots), np.sort(values)) for knots, values in drawn])
@@ -141,7 +141,7 @@ def test_crowds_of_knots_amid_other_curves():
         np.testing.assert_array_equal(many(curves, scores, which), expected)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32), st.integers(15, 400), st.floats(1e-6, 1 - 1e-6), st.sampled_from([1e-3, 1e-9, 1e-15]))
 def test_crowds_of_any_size_have_the_bits_of_numpy(seed, number, centre, width):
     rng = np.random.default_rng(seed)

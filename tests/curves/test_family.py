@@ -47,7 +47,7 @@ def straight_from_the_lines(family, scores, codes):
     return np.clip(sigmoid(np.array(found)), 1e-12, 1.0 - 1e-12)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 10_000),
     rows=st.integers(0, 60),

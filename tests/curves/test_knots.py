@@ -31,7 +31,7 @@ def largest_error(curves, lines):
     return float((np.where(missed > 3e-15, missed, 0.0) / tolerated(exact)).max())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(0, 2**32),
     st.sampled_from([0.2, 1.0, 2.5]),
@@ -82,7 +82,7 @@ def test_ten_digits_of_a_probability_are_those_that_text_has():
     assert (short(np.array([0.95, 1.0 - 1e-12])) == [0.95, 1.0 - 1e-12]).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(3, 12))
 def test_significant_digits_are_those_that_text_has(value, digits):
     found = float(round_to_digits(np.array([value]), digits)[0])

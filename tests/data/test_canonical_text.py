@@ -23,7 +23,7 @@ def texts(column):
     return [found.values[code] for code in found.codes]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(MOMENTS, min_size=1, max_size=8))
 def test_equal_moments_have_one_text_in_every_time_zone(moments):
     moments = [moment.replace(tzinfo=dt.UTC) for moment in moments]
@@ -38,7 +38,7 @@ def test_equal_moments_have_one_text_in_every_time_zone(moments):
         assert texts(pd.Series(moments, dtype="datetime64[us, UTC]").dt.tz_convert(zone).astype(object)) == expected
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(DURATIONS, min_size=1, max_size=8))
 def test_durations_have_one_text_in_every_container(durations):
     expected = [field_text(duration) for duration in durations]
@@ -55,7 +55,7 @@ def test_durations_have_one_text_in_every_container(durations):
         assert texts(column) == expected, type(column)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.one_of(st.none(), st.integers(-(2**53), 2**53)), min_size=1, max_size=8))
 def test_whole_numbers_have_one_text_in_every_container(numbers):
     expected = [None if number is None else str(number) for number in numbers]

@@ -52,7 +52,7 @@ def check(holder, items):
     assert contexts.lookup([column]).tolist() == [known.index(e) if e in known else -1 for e in expected]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(texts, min_size=1, max_size=30))
 def test_numpy_texts(values):
     array = np.array(values)
@@ -61,7 +61,7 @@ def test_numpy_texts(values):
     check(array.astype(array.dtype.newbyteorder()), array.tolist())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.one_of(st.none(), plain_texts, st.sampled_from(["", "NL", "a text of more than 12 bytes"]))))
 def test_polars_texts_and_categories(values):
     for kind in (pl.String, pl.Categorical):
@@ -72,7 +72,7 @@ def test_polars_texts_and_categories(values):
         check(series.drop_nulls(), [value for value in values if value is not None])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data(), st.sampled_from(sorted(LIMITS)))
 def test_whole_numbers_of_every_type_and_range(data, kind):
     low, high = LIMITS[kind].min, LIMITS[kind].max
@@ -86,7 +86,7 @@ def test_whole_numbers_of_every_type_and_range(data, kind):
         check(pl.Series(array), values)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.one_of(st.floats(), st.sampled_from([0.0, -0.0, 7.0, np.nan, -np.nan])), min_size=1, max_size=30))
 def test_fractions(values):
     check(np.array(values), values)
@@ -108,7 +108,7 @@ def test_moments_booleans_and_categories_of_others():
         check(holder, values)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(-40, 40), min_size=1, max_size=60), st.integers(-3, 3))
 def test_tables_are_looked_up_by_key(values, beyond):
     keys = np.array(values, dtype=np.int64)

@@ -144,7 +144,7 @@ def test_halves_of_surrogate_pairs_are_replaced():
     assert field_text("a\ud800b") == "a?b"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.one_of(st.none(), st.text(max_size=5), st.integers(-3, 3), st.floats(-2, 2)), min_size=1, max_size=30)
 )
@@ -152,7 +152,7 @@ def test_a_column_gives_the_text_of_each_of_its_values(values):
     assert texts(values) == [field_text(value) for value in values]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
 def test_whole_numbers_keep_every_digit(values):
     assert texts(np.array(values)) == [str(value) for value in values]
@@ -201,7 +201,7 @@ class TestContexts:
         with pytest.raises(mcnet.InputError, match="same name"):
             Contexts.of([column, column], 1)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(st.data(), st.booleans())
     def test_every_row_is_found_again_and_no_other(self, data, dense):
         number = data.draw(st.integers(1, 30))

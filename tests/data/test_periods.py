@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcnet.data.automatic_period import AutomaticPeriod
@@ -16,7 +16,6 @@ MOMENTS = st.datetimes(datetime(2002, 1, 1), datetime(2050, 1, 1)).map(lambda mo
 WRITTEN = {"1h": "%Y-%m-%d %H:00", "1d": "%Y-%m-%d", "1mo": "%Y-%m", "1y": "%Y"}
 
 
-@settings(deadline=None)
 @given(st.lists(MOMENTS, min_size=1, max_size=20), st.sampled_from(sorted(WRITTEN)))
 def test_every_way_to_write_a_moment_gives_the_same_period(moments, every):
     expected = [moment.strftime(WRITTEN[every]) for moment in moments]
@@ -36,14 +35,12 @@ def test_every_way_to_write_a_moment_gives_the_same_period(moments, every):
         assert cut_to_periods(pl.Series("t", column), every).to_list() == expected
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(-(10**6), 10**6), min_size=1), st.integers(1, 1000))
 def test_numbers_are_cut_to_multiples(numbers, step):
     expected = [str(number - number % step) for number in numbers]
     assert cut_to_periods(pl.Series("t", numbers), str(step)).to_list() == expected
 
 
-@settings(deadline=None)
 @given(st.tuples(MOMENTS, MOMENTS).map(sorted))
 def test_the_period_that_fits_leaves_few_enough(ends):
     every = fitting_period(*ends)
@@ -54,7 +51,6 @@ def test_the_period_that_fits_leaves_few_enough(ends):
     assert fitting_period(*(end.isoformat() for end in ends)) == every
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**8), st.integers(0, 10**6))
 def test_the_step_that_fits_leaves_few_enough(low, width):
     step = int(fitting_period(low, low + width))

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mcnet
@@ -91,7 +91,7 @@ def test_no_optimisation_and_no_fused_instruction_changes_a_bit(tmp_path, rows_f
     np.testing.assert_array_equal(library.many(scores, codes), two_field_model.predict(scores, codes=codes))
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15)
 @given(data=st.data())
 def test_nasty_models_have_the_bits_of_predict(tmp_path_factory, nasty_models, rows_for, data):
     model = data.draw(nasty_models)

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mcnet
@@ -44,7 +44,7 @@ def test_a_million_rows_have_the_bits_of_predict(tmp_path, large_model, rows_for
     np.testing.assert_array_equal(_run(tmp_path / "model.onnx", scores, fields), predicted(large_model, scores, fields))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(data=st.data())
 def test_nasty_models_have_the_bits_of_predict(tmp_path_factory, nasty_models, rows_for, predicted, data):
     model = data.draw(nasty_models)

@@ -19,7 +19,7 @@ def _evaluated(pieces, scores, curve):
     return np.minimum(line, pieces.ceilings[part][at])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_pieces_have_the_bits_of_predict(nasty_models, rows_for, data):
     model = data.draw(nasty_models)
@@ -30,7 +30,7 @@ def test_pieces_have_the_bits_of_predict(nasty_models, rows_for, data):
         np.testing.assert_array_equal(_evaluated(pieces, scores, curve), model.predict(scores, codes=codes))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_pieces_follow_one_another_and_cover_every_clipped_score(nasty_models, data):
     pieces = Pieces.of(data.draw(nasty_models).curves)
@@ -44,7 +44,7 @@ def test_pieces_follow_one_another_and_cover_every_clipped_score(nasty_models, d
     assert np.isfinite(pieces.slopes).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_the_guide_leads_to_the_right_piece_in_its_steps(nasty_models, rows_for, data):
     model = data.draw(nasty_models)

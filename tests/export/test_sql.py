@@ -6,7 +6,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mcnet
@@ -49,7 +49,7 @@ def test_the_select_form_has_the_bits_of_predict(two_field_model, rows_for):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20)
 @given(data=st.data())
 def test_nasty_models_have_the_bits_of_predict(nasty_models, rows_for, predicted, form, data):
     model = data.draw(nasty_models)

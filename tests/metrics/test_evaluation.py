@@ -65,7 +65,7 @@ HALF_A_TRIAL = (  # the number of trials of the noise floor is a half, which a r
 )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(cells())
 @example(HALF_A_TRIAL)
 def test_cells_give_what_their_rows_give(drawn):
@@ -75,7 +75,7 @@ def test_cells_give_what_their_rows_give(drawn):
     assert_same(whole, evaluate(np.repeat(p, weight), labels, np.repeat(codes, weight)))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(cells(), st.randoms(use_true_random=False))
 def test_the_order_of_rows_is_immaterial(drawn, random):
     p, positives, weight, codes = drawn
@@ -85,7 +85,7 @@ def test_the_order_of_rows_is_immaterial(drawn, random):
     assert_same(one, evaluate(p[order], (positives / weight)[order], codes[order], weight[order]))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(cells())
 def test_rows_of_weight_zero_change_nothing(drawn):
     p, positives, weight, codes = drawn

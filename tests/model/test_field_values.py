@@ -82,7 +82,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(value=VALUES, before=st.lists(VALUES, max_size=12), after=st.lists(VALUES, max_size=3))
 @example(value=Country.NL, before=["NL"], after=[])
 @example(value=Fraction(1, 2), before=[0.5], after=[])

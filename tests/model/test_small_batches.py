@@ -52,7 +52,7 @@ def two_fields():
     return CalibrationModel("drawn", {}, contexts, curves)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(pairs, min_size=8, max_size=8), st.data())
 def test_one_row_has_the_bits_of_the_arrays_on_any_curve(drawn, data):
     model = one_field(drawn)

@@ -138,7 +138,7 @@ def slow_choice(found, order):
     return None
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(
     seed=st.integers(0, 1000),
     number=st.sampled_from([200, 2_000]),

@@ -64,7 +64,7 @@ def test_globs_folders_and_lists_are_read_in_order_of_name(tmp_path, monkeypatch
     assert sum(heard) == 900
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(1, 60), st.integers(0, 99))
 def test_sketches_of_files_add_up_to_the_sketch_of_all(tmp_path_factory, cut, seed):
     table = frame(61, seed).with_columns(n=pl.col("n") + 1)

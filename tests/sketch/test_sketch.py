@@ -13,7 +13,7 @@ from mcnet.sketch.cells import Cells
 from mcnet.sketch.equal_mass import bin_of, equal_mass_cuts, equal_mass_edges
 from mcnet.sketch.grid import POSITION_UNITS, ExactGrid, LogitGrid, make_grid
 
-QUICK = settings(max_examples=40, deadline=None)
+QUICK = settings(max_examples=40)
 
 scores = st.one_of(
     st.floats(0.0, 1.0),

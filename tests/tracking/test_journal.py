@@ -226,7 +226,7 @@ def test_a_damaged_journal_says_so(journal):
     assert "no file" in journal.verify()[0]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.integers(0, 2)), max_size=12), st.randoms())
 def test_any_sequence_of_additions_counts_each_source_and_period_once(tmp_path_factory, steps, chance):
     journal = Journal(tmp_path_factory.mktemp("journal") / "it")
