@@ -36,7 +36,7 @@ FUNCTIONS = {
 def test_the_stated_error_holds_between_the_points_looked_at(name, error):
     function = FUNCTIONS[name]
     curves = compile_functions(lambda which, l: function(l) + 0.0 * which, 1, error=error)
-    assert curves.bounded().problem(monotone=True) is None
+    assert curves.bounded().problem(number=len(curves), monotone=True) is None
     fine = clip_scores(sigmoid(np.linspace(-16.2, 16.2, 32 * 64 * 10)))
     truth, found = sigmoid(function(logit(fine))), Evaluator(curves)(fine)
     seen = (truth > 1e-9) & (truth < 1 - 1e-9)

@@ -182,7 +182,7 @@ def test_equal_grids_are_stored_once():
 
 def test_curves_say_what_is_wrong_with_them():
     def problem(knots, values, monotone=True):
-        return Curves.of([(np.array(knots), np.array(values))]).problem(monotone=monotone)
+        return Curves.of([(np.array(knots), np.array(values))]).problem(number=1, monotone=monotone)
 
     assert problem([0.1, 0.2], [0.1, 0.2]) is None
     assert "falls" in problem([0.1, 0.2], [0.2, 0.1])
@@ -191,8 +191,8 @@ def test_curves_say_what_is_wrong_with_them():
     assert "not in order" in problem([0.1, 1.1], [0.1, 0.2])
     assert "not in order" in problem([-0.1, 0.1], [0.1, 0.2])
     grids = [np.array([0.5, 0.9]), np.array([0.1, 0.2]), np.array([0.4, 0.3])]
-    assert Curves.of([(grid, np.array([0.1, 0.2])) for grid in grids[:2]]).problem(monotone=True) is None
-    assert "grid 2" in Curves.of([(grid, np.array([0.1, 0.2])) for grid in grids]).problem(monotone=True)
+    assert Curves.of([(grid, np.array([0.1, 0.2])) for grid in grids[:2]]).problem(number=2, monotone=True) is None
+    assert "grid 2" in Curves.of([(grid, np.array([0.1, 0.2])) for grid in grids]).problem(number=3, monotone=True)
     assert "inside (0, 1)" in problem([0.1, 0.2], [0.0, 0.2])
     assert "inside (0, 1)" in problem([0.1, 0.2], [0.1, 1.0])
     assert "finite" in problem([0.1, np.nan], [0.1, 0.2])
@@ -202,7 +202,7 @@ def test_curves_say_what_is_wrong_with_them():
 
 def test_curves_are_bounded_away_from_0_and_1():
     bounded = Curves.of([(np.array([0.1, 0.2]), np.array([0.0, 1.0]))]).bounded()
-    assert bounded.problem(monotone=True) is None
+    assert bounded.problem(number=len(bounded), monotone=True) is None
 
 
 @pytest.mark.parametrize("rows", [100, MANY + 7])

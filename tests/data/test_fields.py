@@ -268,3 +268,10 @@ class TestContexts:
 def test_a_field_shorter_than_the_scores_is_refused_by_name():
     with pytest.raises(mcnet.InputError, match="field land has 1"):
         mcnet.Sketch.from_rows([0.1, 0.2], [0, 1], field={"land": ["NL"]})
+
+
+def test_contexts_are_found_in_others_by_the_fields_that_these_know():
+    known, _ = Contexts.of(field_columns({"country": ["NL", "FR"]}), 2)
+    other, _ = Contexts.of(field_columns({"day": [1, 2, 1], "country": ["NL", "US", "FR"]}), 3)
+    assert known.places_of(other).tolist() == [known.find([row["country"]]) for row in other.rows()]
+    assert Contexts.none().places_of(other).tolist() == [-1, -1, -1]

@@ -1,5 +1,6 @@
 """Buckets of scores that are read off their bits: the first step of finding a score in an ordered list."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 from mcnet._shared.math import SCORE_FLOOR
 from mcnet._shared.typing import FloatArray
 
-__all__ = ["BLOCK", "bucket_starts", "buckets_of", "clip_into_buckets"]
+__all__ = ["BLOCK", "bucket_starts", "clip_into_buckets", "clipped_and_buckets"]
 
 BLOCK = 1024
 """Scores put into buckets at a time, before each is looked up: what is kept of them stays in the fastest cache."""
@@ -16,6 +17,7 @@ BLOCK = 1024
 _LOWEST, _HIGHEST = SCORE_FLOOR, 1.0 - SCORE_FLOOR
 
 
+@cache
 def bucket_starts(shift: int) -> FloatArray:
     """Return the lowest score of each bucket, or a hair below it.
 
@@ -27,7 +29,9 @@ def bucket_starts(shift: int) -> FloatArray:
     numbers = np.arange(first, (int(np.float64(0.5).view(np.int64)) >> shift) + 1, dtype=np.int64)
     low = (numbers << shift).view(np.float64)
     following = ((numbers + 1) << shift).view(np.float64)
-    return np.concatenate([low, np.nextafter(1.0 - following[::-1], 0.0)])
+    starts = np.concatenate([low, np.nextafter(1.0 - following[::-1], 0.0)])
+    starts.flags.writeable = False  # it is kept
+    return starts
 
 
 def clip_into_buckets(
@@ -52,9 +56,12 @@ def clip_into_buckets(
     return inside
 
 
-def buckets_of(clipped: FloatArray, last_bucket: np.uint64, shift: np.uint64) -> NDArray[np.uint64]:
-    """Return the buckets of scores that were clipped already, as `clip_into_buckets` numbers them."""
+def clipped_and_buckets(
+    scores: FloatArray, last_bucket: np.uint64, shift: np.uint64
+) -> tuple[FloatArray, NDArray[np.uint64]]:
+    """Return what `clip_into_buckets` computes: scores moved into the allowed range, and their buckets."""
+    clipped = np.clip(scores, _LOWEST, _HIGHEST)
     buckets = np.minimum(clipped, 1.0 - clipped).view(np.uint64)
     buckets >>= shift
     buckets -= np.float64(_LOWEST).view(np.uint64) >> shift
-    return np.subtract(last_bucket, buckets, out=buckets, where=clipped >= 0.5)
+    return clipped, np.subtract(last_bucket, buckets, out=buckets, where=clipped >= 0.5)

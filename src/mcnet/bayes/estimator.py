@@ -251,13 +251,12 @@ class BayesMCNet(Calibrator):
             raise InputError(f"isotonic_share is {share!r}; it is 'auto' or a number from 0 to 1")
 
     def _learns_from_one_score(self, has_fields: bool) -> bool:
-        return has_fields
+        return has_fields and self.field_aware
 
-    def _degenerate(self, sketch: Sketch) -> Fitted | None:
+    def _constant(self, sketch: Sketch) -> Fitted:
         if self.field_aware:
-            return super()._degenerate(sketch)
-        constant = super()._degenerate(sketch.pooled())
-        return constant and replace(constant, balanced_by=sketch.contexts.names)
+            return super()._constant(sketch)
+        return replace(super()._constant(sketch.pooled()), balanced_by=sketch.contexts.names)
 
     def _solve(self, sketch: Sketch, earlier: EarlierFit | None, rows: PeriodBlocks | None = None) -> Fitted:
         """Find the maximum of the posterior and compile its curves."""
@@ -310,6 +309,7 @@ class BayesMCNet(Calibrator):
             balanced_by=() if self.field_aware else sketch.contexts.names,
             # The level of the time to come differs from the fitted one by the same variance again.
             uncertainty=FitUncertainty(self.posterior_, family, coming),
+            history={"pooled_values": self.pooled_values_} if self.field_aware and self.pooled_values_ else {},
         )
 
     def _evidence(self, rows: PeriodBlocks, sketch: Sketch) -> PeriodEvidence:
@@ -331,10 +331,6 @@ class BayesMCNet(Calibrator):
         pooled = {name: len(known) - size for name, known, size in zip(names, values, kept, strict=True)}
         self.pooled_values_ = {name: number for name, number in pooled.items() if number}
         return sketch, kept
-
-    def _provenance(self, sketch: Sketch) -> dict[str, Any]:
-        pooled = vars(self).get("pooled_values_")
-        return super()._provenance(sketch) | ({"pooled_values": pooled} if pooled else {})
 
 
 def _warn_if_unfinished(fit: BayesFit, sketch: Sketch) -> None:

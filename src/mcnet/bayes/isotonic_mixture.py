@@ -1,14 +1,14 @@
 """Mixing smooth curves with each context's own isotonic fit, as far as rows held back say that it helps."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
-from mcnet._shared.math import SCORE_FLOOR, sums_by
+from mcnet._shared.math import SCORE_FLOOR
 from mcnet._shared.typing import FloatArray
-from mcnet.calibrators.isotonic import isotonic_blocks, isotonic_curve
+from mcnet.calibrators.isotonic import isotonic_curve
 from mcnet.calibrators.per_field import mixed_curve
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
@@ -81,7 +81,7 @@ def mixed_with_isotonic(sketch: Sketch, curves: Curves, contexts: Contexts, shar
     sketch = sketch.unfolded()
     pairs = curves.pairs()
     first = np.searchsorted(sketch.context, np.arange(len(sketch.contexts) + 1))
-    for context, place in enumerate(_places(sketch, contexts)):
+    for context, place in enumerate(contexts.places_of(sketch.contexts)):
         rows = slice(first[context], first[context + 1])
         if rows.start == rows.stop or (place < 0 and contexts.names):
             continue  # no row of this fold of a cross-validation, or a value that shares the common curve
@@ -90,47 +90,35 @@ def mixed_with_isotonic(sketch: Sketch, curves: Curves, contexts: Contexts, shar
     return Curves.of(pairs)
 
 
-def _places(sketch: Sketch, contexts: Contexts) -> NDArray[np.int32]:
-    """Return which of the contexts each of the sketch's is; -1, the pooled curve, where there are none."""
-    if not contexts.names:
-        return np.full(len(sketch.contexts), -1, dtype=np.int32)
-    return contexts.lookup(sketch.contexts.columns(sketch.contexts.all()))
-
-
 def _held_back(sketch: Sketch, curves: Curves, contexts: Contexts) -> _Held:
     """Fit every context without each of the folds in turn, and look at the rows of that fold."""
     whole = sketch.unfolded()
-    smooth = Evaluator(curves)(whole.score, _places(whole, contexts)[whole.context], 1)
+    smooth = Evaluator(curves)(whole.score, contexts.places_of(whole.contexts)[whole.context], 1)
     # Contexts stand one above the other, so that one run over all cells never pools two of them.
     storey = 2.0 * whole.context
     parts = []
-    for weight, positives in _folds(sketch, whole):
+    for weight, positives in zip(*_folds(sketch, whole), strict=True):
         left = whole.weight - weight
         used = left > 0.0
         rates = (whole.positives - positives)[used] / left[used]
-        fitted = isotonic_blocks(rates + storey[used], left[used]) - storey[used]
+        fitted = isotonic_regression(rates + storey[used], weights=left[used]).x - storey[used]
         own = _at_every_cell(np.clip(fitted, SCORE_FLOOR, 1.0 - SCORE_FLOOR), used, whole.context, smooth)
         there = weight > 0.0
         parts.append((positives[there], (weight - positives)[there], smooth[there], (own - smooth)[there]))
     return _Held(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _folds(sketch: Sketch, whole: Sketch) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Yield weight and positives of each fold at the cells of the whole sketch."""
+def _folds(sketch: Sketch, whole: Sketch) -> tuple[FloatArray, FloatArray]:
+    """Return weight and positives of each fold at the cells of the whole sketch, of shape (folds, cells)."""
     if sketch.folds == 1:
-        split = split_counts(whole.weight, whole.positives, FOLDS, seed=0)
-        yield from zip(*(part.T for part in split), strict=True)
-        return
+        weight, positives = split_counts(whole.weight, whole.positives, FOLDS, seed=0)
+        return weight.T, positives.T
     # Both are ordered by context and key.
     starts = np.diff(sketch.cells.key, prepend=-1) != 0
     starts |= np.diff(sketch.context, prepend=-1) != 0
-    cell = np.cumsum(starts) - 1
-    for fold in range(sketch.folds):
-        inside = sketch.fold == fold
-        yield (
-            sums_by(cell[inside], sketch.weight[inside], len(whole)),
-            sums_by(cell[inside], sketch.positives[inside], len(whole)),
-        )
+    split = np.zeros((2, sketch.folds, len(whole.weight)))
+    split[:, sketch.fold, np.cumsum(starts) - 1] = sketch.weight, sketch.positives
+    return split[0], split[1]
 
 
 def _at_every_cell(

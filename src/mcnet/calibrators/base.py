@@ -159,7 +159,13 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         self._check_parameters()
         self._forget()
         fitted_on = in_weight_range(sketch)
-        fitted = self._degenerate(fitted_on) or fit(fitted_on)
+        reason = self._nothing_to_learn(fitted_on)
+        if reason is None:
+            fitted = fit(fitted_on)
+        else:
+            self.constant_because_ = reason
+            warn(f"{self.method}: {reason}; the calibrated probability is a constant")
+            fitted = self._constant(fitted_on)
         self.model_ = CalibrationModel(
             method=self.method,
             parameters=self._plain_parameters(),
@@ -172,7 +178,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
             balanced_by=fitted.balanced_by,
             isotonic_share=fitted.isotonic_share,
             uncertainty=fitted.uncertainty,
-            provenance=self._provenance(sketch),
+            provenance=fit_history(sketch) | fitted.history,
         )
         return self
 
@@ -340,19 +346,18 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
                 advice = "alpha_balance > 0 compares field values. Pass field=, or set alpha_balance=0"
             raise NotSupportedError(f"{self.method} needs a field; {advice}")
 
-    def _degenerate(self, sketch: Sketch) -> Fitted | None:
-        """Return constant curves where there is nothing to learn from: one class, or one distinct score."""
+    def _nothing_to_learn(self, sketch: Sketch) -> str | None:
+        """Return why there is nothing to learn from (one class, or one distinct score); None if there is something."""
+        if not 0.0 < sketch.total_positives < sketch.total_weight:
+            return f"every row is {'positive' if sketch.total_positives > 0.0 else 'negative'}"
+        one_score = sketch.cells.key.min() == sketch.cells.key.max()
+        if one_score and not self._learns_from_one_score(bool(sketch.contexts.names)):
+            return "all rows have one score"
+        return None
+
+    def _constant(self, sketch: Sketch) -> Fitted:
+        """Return curves that give all rows their common rate."""
         number = 1 + (len(sketch.contexts) if sketch.contexts.names else 0)
-        one_class = not 0.0 < sketch.total_positives < sketch.total_weight
-        if one_class:
-            self.constant_because_ = f"every row is {'positive' if sketch.total_positives > 0.0 else 'negative'}"
-        elif sketch.cells.key.min() == sketch.cells.key.max() and not self._learns_from_one_score(
-            bool(sketch.contexts.names)
-        ):
-            self.constant_because_ = "all rows have one score"
-        else:
-            return None
-        warn(f"{self.method}: {self.constant_because_}; the calibrated probability is a constant")
         return Fitted(Curves.constant(constant_rate(sketch), number), sketch.contexts)
 
     def _monotone_curves(self) -> bool:
@@ -366,7 +371,3 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
     def _plain_parameters(self) -> dict[str, Any]:
         """Return the constructor arguments as JSON-able values."""
         return {name: plain_value(value) for name, value in self.get_params(deep=False).items()}
-
-    def _provenance(self, sketch: Sketch) -> dict[str, Any]:
-        """Return the history of the fit, for people; a method may add to it."""
-        return fit_history(sketch)

@@ -1,6 +1,6 @@
 """What a fit gives, and its parts that every method shares: a constant rate, parameters as plain values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ class Fitted:
     isotonic_share: float = 0.0
     balanced_by: tuple[str, ...] = ()
     """Fields that only weighed in the balance term."""
+    history: dict[str, Any] = field(default_factory=dict)
+    """What the method adds to the history of the model."""
 
 
 def constant_rate(sketch: Sketch) -> float:

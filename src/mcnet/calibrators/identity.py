@@ -4,7 +4,6 @@ import numpy as np
 
 from mcnet._shared.math import SCORE_FLOOR
 from mcnet.calibrators.base import Calibrator
-from mcnet.calibrators.fitted import Fitted
 from mcnet.curves.curves import Curves
 from mcnet.sketch.sketch import Sketch
 
@@ -21,7 +20,7 @@ class Identity(Calibrator):
     method = "base"
     complexity = 0
 
-    def _degenerate(self, sketch: Sketch) -> Fitted | None:
+    def _nothing_to_learn(self, sketch: Sketch) -> str | None:
         return None
 
     def _fit_curves(self, sketch: Sketch) -> Curves:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mcnet._shared.math import ROWS_AT_A_TIME, sums_by
+from mcnet._shared.math import ROWS_AT_A_TIME
 from mcnet._shared.typing import FloatArray
 from mcnet._shared.user_warnings import warn
 from mcnet.sketch.sketch import Sketch
@@ -39,9 +39,8 @@ def _sums_by_key(sketch: Sketch) -> tuple[FloatArray, FloatArray, FloatArray]:
     for start in range(0, len(key), ROWS_AT_A_TIME):
         cells = slice(start, start + ROWS_AT_A_TIME)
         weight, place = sketch.weight[cells], key[cells] - lowest
-        sums[0] += sums_by(place, weight, width)
-        sums[1] += sums_by(place, sketch.positives[cells], width)
-        sums[2] += sums_by(place, weight * sketch.score[cells], width)
+        for total, column in zip(sums, (weight, sketch.positives[cells], weight * sketch.score[cells]), strict=True):
+            total += np.bincount(place, column, width)
     weight, positives, expected = sums[:, sums[0] > 0.0]
     return weight, positives, expected
 

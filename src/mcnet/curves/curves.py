@@ -125,8 +125,10 @@ class Curves:
             worst = max(worst, float((np.maximum.accumulate(values) - values).max()))
         return worst
 
-    def problem(self, *, monotone: bool) -> str | None:
-        """Return what is wrong with these curves, or None: knots in order, probabilities inside (0, 1), monotone."""
+    def problem(self, *, number: int, monotone: bool) -> str | None:
+        """Return what is wrong, or None: so many curves, knots in order, probabilities inside (0, 1), monotone."""
+        if len(self) != number:
+            return f"there are {len(self)} curves for {number - 1} contexts and the pooled one"
         if not (np.isfinite(self.knots).all() and np.isfinite(self.probabilities).all()):
             return "a knot or a probability is not a finite number"
         wrong = (self.knots < 0.0) | (self.knots > 1.0)

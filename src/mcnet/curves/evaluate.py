@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mcnet._shared.math import clip_scores, inside_unit
 from mcnet._shared.numba_loops import compiled, numba_installed
-from mcnet._shared.score_buckets import BLOCK, buckets_of, clip_into_buckets
+from mcnet._shared.score_buckets import BLOCK, clip_into_buckets, clipped_and_buckets
 from mcnet._shared.typing import FloatArray
 from mcnet.curves.curves import Curves
 from mcnet.curves.lookup_tables import CROWD, LookupTables, lookup_tables
@@ -68,10 +68,10 @@ def _lines(curves: Curves, curve: int) -> tuple[FloatArray, FloatArray, FloatArr
 
 def evaluate_guided(tables: LookupTables, scores: FloatArray, curve: NDArray[Any]) -> FloatArray:
     """Return the same by lookup tables: a few operations on all rows at once, however many curves there are."""
-    scores = clip_scores(scores)
+    scores, buckets = clipped_and_buckets(scores, tables.last_bucket, tables.shift)
     lines = tables.lines.ravel()
     at = tables.guide_start.take(curve)
-    at += buckets_of(scores, tables.last_bucket, tables.shift)
+    at += buckets
     line = tables.line_start.take(curve).view(np.int64)
     line += tables.guide.take(at.view(np.int64))
     beyond = np.flatnonzero(lines.take(4 * line + 4) <= scores)

@@ -211,6 +211,12 @@ class Contexts:
         # ANY is -1: shifted by one, every digit is in 0…number of values.
         return self._index.find([c.mapped(t + 1) for t, c in zip(tables, columns, strict=True)])
 
+    def places_of(self, other: "Contexts") -> NDArray[np.int32]:
+        """Return the place here of each context of another, by the fields that are known here; -1 where unknown."""
+        if not self.names:
+            return np.full(len(other), -1, dtype=np.int32)
+        return self.lookup([column for column in other.columns(other.all()) if column.name in self.names])
+
     def find(self, values: Sequence[Any]) -> int:
         """Return the context of one row, its values in the order of the fields; -1 where it is unknown."""
         return self._by_codes.get(self.codes_of(values), -1)

@@ -68,16 +68,11 @@ class CalibrationModel:
 
     def __post_init__(self) -> None:
         """Refuse curves that break the guarantee."""
-        expected = 1 + len(self.contexts) if self.fields else 1
-        if len(self.curves) != expected:
-            raise InputError(f"the model has {len(self.curves)} curves for {expected - 1} contexts and the pooled one")
-        problem = self.curves.problem(monotone=self.monotone)
-        if problem:
-            raise InputError(f"the curves of this model are not valid: {problem}")
-        if self.family is not None:
+        problem = self.curves.problem(number=1 + (len(self.contexts) if self.fields else 0), monotone=self.monotone)
+        if problem is None and self.family is not None:
             problem = family_problem(self.family, [len(known) for known in self.contexts.values])
-            if problem:
-                raise InputError(f"the curves of this model are not valid: {problem}")
+        if problem is not None:
+            raise InputError(f"the curves of this model are not valid: {problem}")
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -175,20 +170,18 @@ class CalibrationModel:
         -------
         array : one probability per cell.
         """
-        which = columns = None
-        if self.fields:
-            known = {column.name: column for column in sketch.contexts.columns(sketch.context)}
-            lacking = [name for name in self.fields if name not in known]
-            if lacking:
-                has = ", ".join(known) or "none"
-                raise InputError(
-                    f"the model needs the field {lacking[0]!r}; the sketch has {has}: scan it with that field"
-                )
-            columns = [known[name] for name in self.fields]
-            which = self.contexts.lookup(columns)
+        if not self.fields:
+            return self._evaluator(sketch.score, None, 1)
+        known = sketch.contexts.names
+        lacking = [name for name in self.fields if name not in known]
+        if lacking:
+            has = ", ".join(known) or "none"
+            raise InputError(f"the model needs the field {lacking[0]!r}; the sketch has {has}: scan it with that field")
+        which = self.contexts.places_of(sketch.contexts)[sketch.context]
         result = self._evaluator(sketch.score, which, 1)
-        if which is not None and columns is not None and self.asks_family:
-            self._ask_family(result, sketch.score, which, columns)
+        if self.asks_family:
+            columns = sketch.contexts.columns(sketch.context)
+            self._ask_family(result, sketch.score, which, [column for column in columns if column.name in self.fields])
         return result
 
     def _ask_family(

@@ -137,15 +137,13 @@ class NetworkCalibrator(Calibrator):
     def _balanced_by(self, sketch: Sketch) -> tuple[str, ...]:
         return sketch.contexts.names if self._one_curve else ()
 
-    def _degenerate(self, sketch: Sketch) -> Fitted | None:
-        constant = super()._degenerate(sketch.pooled() if self._one_curve else sketch)
-        if constant is None:
-            return None
+    def _constant(self, sketch: Sketch) -> Fitted:
         self.order_violations_ = 0.0
+        constant = super()._constant(sketch.pooled() if self._one_curve else sketch)
         return replace(constant, balanced_by=self._balanced_by(sketch))
 
     def _learns_from_one_score(self, has_fields: bool) -> bool:
-        return has_fields
+        return has_fields and not self._one_curve
 
     def _training_state(self) -> TrainingState:
         """Return what the fit left behind besides the model."""

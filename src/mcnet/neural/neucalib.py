@@ -96,9 +96,6 @@ class NeuCalib(NetworkCalibrator):
         check_beta_order(self.beta_order)
         check_penalties(self.alpha_balance, self.balance)
 
-    def _learns_from_one_score(self, has_fields: bool) -> bool:
-        return False
-
     def _function_state(self, function: Any) -> TrainingState:
         return TrainingState({"knots": function.knots, "values": function.values}, {})
 

@@ -11,7 +11,7 @@ from mcnet.datasets.simulator import simulate
 from mcnet.metrics.evaluation import Evaluation, evaluate
 from mcnet.selection.candidates import default_candidates
 from mcnet.selection.fit_warnings import FitWarnings
-from mcnet.selection.held_back import FitRows
+from mcnet.selection.held_back import FittingSketches
 from mcnet.selection.select import failure_reason
 from mcnet.sketch.sketch import Sketch
 
@@ -43,7 +43,7 @@ def demonstrate(
     (name,) = log.fields
     sketch = Sketch.from_rows(fit_on.score, fit_on.label, field={name: fit_on.text(name)})
     field = judge_on.text(name)
-    rows, heard = FitRows.of(sketch), FitWarnings()
+    rows, heard = FittingSketches(sketch), FitWarnings()
     lines: list[DemoLine] = []
     failed: dict[str, Exception] = {}
     for method, candidate in default_candidates(methods(), has_fields=True).items():
@@ -53,7 +53,7 @@ def demonstrate(
             chosen = (calibrator(candidate) if isinstance(candidate, str) else candidate).prepare()
             begin = time.perf_counter()
             with heard.of(method):
-                fitted = rows.fit(chosen)
+                fitted = rows.fit(chosen, pooled=chosen.field_use == "none")
             seconds = time.perf_counter() - begin
             p = fitted.predict(judge_on.score, {name: field} if fitted.model_.fields else None)
             found = evaluate(p, judge_on.label, field={name: judge_on.fields[name]}, truth=judge_on.probability)

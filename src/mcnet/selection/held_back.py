@@ -2,35 +2,35 @@
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from sklearn.base import clone
 
-from mcnet._shared.typing import FloatArray, IntArray
+from mcnet._shared.typing import FloatArray
 from mcnet.calibrators.base import Calibrator
 from mcnet.errors import CalibrationWarning
-from mcnet.metrics.evaluate_sketch import predict_cells
 from mcnet.sketch.sketch import Sketch
+from mcnet.sketch.split import held_back_parts
 
-__all__ = ["FitRows", "Folds"]
+__all__ = ["FittingSketches", "Folds"]
 
 
 @dataclass(frozen=True)
-class FitRows:
+class FittingSketches:
     """Rows to fit on, with their fields and pooled, so that each method takes what it has a use for."""
 
     sketch: Sketch
-    pooled: Sketch
 
-    @classmethod
-    def of(cls, sketch: Sketch) -> "FitRows":
-        """Pool a sketch once for all methods."""
-        return cls(sketch, sketch.pooled() if sketch.contexts.names else sketch)
+    @cached_property
+    def pooled(self) -> Sketch:
+        """The rows without their fields, pooled once for all methods."""
+        return self.sketch.pooled()
 
-    def fit(self, candidate: Calibrator) -> Calibrator:
+    def fit(self, candidate: Calibrator, *, pooled: bool) -> Calibrator:
         """Fit a copy of a calibrator."""
         fitted: Calibrator = clone(candidate)
-        return fitted.fit_sketch(self.pooled if candidate.field_use == "none" else self.sketch)
+        return fitted.fit_sketch(self.pooled if pooled else self.sketch)
 
 
 class Folds:
@@ -39,18 +39,14 @@ class Folds:
     def __init__(self, sketch: Sketch) -> None:
         """Split the sketch into what each fit sees and what is held back from it."""
         self.sketch = sketch
-        self._parts: list[tuple[FitRows, Sketch, IntArray]] = []
-        for fold in range(sketch.folds):
-            train, held = sketch.fold_parts(fold)
-            if len(held):
-                self._parts.append((FitRows.of(train.unfolded()), held, np.flatnonzero(sketch.fold == fold)))
+        self._parts = [(FittingSketches(train), held, cells) for train, held, cells in held_back_parts(sketch)]
 
-    def predict(self, candidate: Calibrator) -> FloatArray:
+    def predict(self, candidate: Calibrator, *, pooled: bool) -> FloatArray:
         """Return a prediction for every cell by a fit that did not see its fold."""
-        result = np.empty(len(self.sketch))
+        result = np.empty(len(self.sketch.fold))
         with warnings.catch_warnings():
             # What one fold lacks (a value without positives) is not news; the fit on all rows may still warn.
             warnings.simplefilter("ignore", CalibrationWarning)
             for rows, held, cells in self._parts:
-                result[cells] = predict_cells(rows.fit(candidate), held)
+                result[cells] = rows.fit(candidate, pooled=pooled).model_.predict_cells(held)
         return result

@@ -11,11 +11,10 @@ from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.registry import calibrator
 from mcnet.calibrators.registry import methods as registered_methods
 from mcnet.errors import InputError, McnetError
-from mcnet.metrics.evaluate_sketch import predict_cells
 from mcnet.metrics.scoring import log_loss, log_loss_difference
 from mcnet.selection.candidates import default_candidates
 from mcnet.selection.fit_warnings import FitWarnings
-from mcnet.selection.held_back import FitRows, Folds
+from mcnet.selection.held_back import FittingSketches, Folds
 from mcnet.selection.selection import MethodResult, Selection
 from mcnet.sketch.sketch import Sketch
 
@@ -73,7 +72,7 @@ def select(
     folds = None if tested is not None else Folds(sketch if sketch.folds > 1 else sketch.with_folds(_FOLDS))
     judged = folds.sketch if folds is not None else tested
     assert judged is not None
-    rows, heard = FitRows.of(sketch), FitWarnings()
+    rows, heard = FittingSketches(sketch), FitWarnings()
     results: list[tuple[str, Calibrator, FloatArray, float]] = []
     failed: dict[str, Exception] = {}
     for name, candidate in candidates.items():
@@ -81,13 +80,14 @@ def select(
             progress(name)
         try:
             made = candidate if isinstance(candidate, Calibrator) else calibrator(candidate)
-            held_back = None if folds is None else folds.predict(made)
+            pooled = made.field_use == "none"
+            held_back = None if folds is None else folds.predict(made, pooled=pooled)
             made.prepare()
             begin = time.perf_counter()
             with heard.of(made.method):
-                fitted = rows.fit(made)
+                fitted = rows.fit(made, pooled=pooled)
             seconds = time.perf_counter() - begin
-            p = predict_cells(fitted, judged) if held_back is None else held_back
+            p = fitted.model_.predict_cells(judged) if held_back is None else held_back
             if not np.isfinite(p).all():
                 raise InputError("its probabilities are not all finite")
             results.append((name, fitted, p, seconds))

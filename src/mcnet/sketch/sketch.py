@@ -143,12 +143,12 @@ class Sketch:
         """Return the grid that the keys of the cells refer to."""
         return make_grid(self.resolution)
 
-    @property
+    @cached_property
     def context(self) -> NDArray[np.int32]:
         """Return the context of each cell, a place in `contexts`."""
         return self.cells.context
 
-    @property
+    @cached_property
     def fold(self) -> NDArray[np.int16]:
         """Return the fold of each cell."""
         return self.cells.fold

@@ -1,17 +1,27 @@
-"""Split a sketch by the values of a field."""
+"""Split a sketch: by the values of a field, or into what a fit sees and what is held back from it."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from mcnet._shared.typing import IntArray
 from mcnet.data.fields import MISSING_LABEL, sort_key
 from mcnet.sketch.cells import Cells
 from mcnet.sketch.field_views import require_fields
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["sketches_by"]
+__all__ = ["held_back_parts", "sketches_by"]
+
+
+def held_back_parts(sketch: Sketch) -> Iterator[tuple[Sketch, Sketch, IntArray]]:
+    """Yield, for each fold that has rows, the rows outside it, those inside it, and which cells the latter are."""
+    for fold in range(sketch.folds):
+        inside = np.flatnonzero(sketch.fold == fold)
+        if len(inside):
+            train, held = sketch.fold_parts(fold)
+            yield train.unfolded(), held, inside
 
 
 def sketches_by(sketch: Sketch, name: str, wanted: Collection[str] | None = None) -> dict[str, Sketch]:
