@@ -2,6 +2,7 @@
 
 import datetime as dt
 from decimal import Decimal
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -133,6 +134,45 @@ def test_moments_of_every_unit_have_the_text_of_python():
         assert texts(np.array([moment, None], dtype=f"M8[{unit}]")) == ["2024-02-29T01:00:00", None]
     assert texts(pd.Series([moment, None])) == ["2024-02-29T01:00:00", None]
     assert texts(pl.Series([moment, None])) == ["2024-02-29T01:00:00", None]
+
+
+def test_moments_of_arrow_finer_than_those_of_python_lose_what_python_has_not():
+    for zone, ending in ((None, ""), ("UTC", "+00:00")):
+        moments = pa.array([1_700_000_000_123_456_789, None], pa.timestamp("ns", zone))
+        assert texts(moments) == [f"2023-11-14T22:13:20.123456{ending}", None]
+    assert texts(pa.array([1_001], pa.time64("ns"))) == ["00:00:00.000001"]
+
+
+def test_types_that_a_driver_has_made_its_own_have_the_texts_of_their_values():
+    """As ADBC gives them of PostgreSQL, and ClickHouse and DuckDB in Arrow."""
+    number = UUID("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11")
+    uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([number.bytes, None], pa.binary(16)))
+    assert texts(uuids) == [str(number), None]
+    assert texts(pa.chunked_array([uuids, uuids])) == [str(number), None] * 2
+    numeric = pa.opaque(pa.string(), "numeric", "PostgreSQL")
+    decimals = pa.array(["7.50", "7.00", None, "NaN", "-Infinity"])
+    assert texts(pa.ExtensionArray.from_storage(numeric, decimals)) == ["7.5", "7", None, None, "-inf"]
+    json = pa.ExtensionArray.from_storage(pa.opaque(pa.string(), "citext", "PostgreSQL"), pa.array(["NL"]))
+    assert texts(json) == ["NL"]
+    unknown = pa.ExtensionArray.from_storage(pa.opaque(pa.binary(), "inet", "PostgreSQL"), pa.array([b"\x01"]))
+    with pytest.raises(mcnet.InputError, match="is of the type inet, whose values are not known; cast it to text"):
+        field_columns({"address": unknown})
+
+
+def test_infinite_decimals_are_infinite_numbers():
+    assert texts([Decimal("Infinity"), Decimal("-Infinity"), Decimal("NaN")]) == ["inf", "-inf", None]
+
+
+def test_bytes_that_are_no_text_stay_different_values():
+    assert texts([b"NL", b"\xff", b"\xfe", "\u00e9".encode()]) == ["NL", "\\xff", "\\xfe", "\u00e9"]
+
+
+def test_values_of_arrow_that_python_has_not_are_refused_by_the_name_of_the_field():
+    days = pa.array([2**31 - 1], pa.int32()).cast(pa.date32())
+    with pytest.raises(mcnet.InputError, match="field 'day' has a value that cannot be read"):
+        field_columns({"day": days})
+    with pytest.raises(mcnet.InputError, match="field 'lists' holds values that cannot be compared"):
+        field_columns({"lists": pa.array([[1], [2]])})
 
 
 def test_true_and_1_are_two_values_in_any_order():

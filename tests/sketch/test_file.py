@@ -75,7 +75,7 @@ def test_columns_that_were_altered_are_refused(path):
     ("columns", "message"),
     [
         ({"weight": pl.lit(0.0)}, "no weight"),
-        ({"weight": pl.lit(float("nan"))}, "no weight"),
+        ({"weight": pl.lit(float("nan"))}, "missing, or beyond the largest number"),
         ({"positives": pl.lit(-1.0)}, "positives"),
         ({"positives": pl.lit(2.0)}, "positives"),
         ({"position": pl.lit(-5.0)}, "position"),

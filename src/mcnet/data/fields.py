@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mcnet._shared.typing import CodeArray, IntArray
 from mcnet.data.arrow_strings import string_views
+from mcnet.data.arrow_values import arrow_values
 from mcnet.data.distinct_values import distinct_rows, rows_of_keys, take, worth_compiling
 from mcnet.errors import InputError
 
@@ -88,7 +89,7 @@ def field_text(value: Any) -> str | None:
             return None
         return str(int(number)) if number.is_integer() else repr(number)
     if isinstance(value, bytes):
-        return value.decode("utf-8", errors="replace")
+        return value.decode("utf-8", errors="backslashreplace")  # different bytes stay different values
     if isinstance(value, timedelta):  # of Python, and pandas' own
         return str(timedelta(value.days, value.seconds, value.microseconds))
     if isinstance(value, np.timedelta64):
@@ -114,8 +115,8 @@ def _storable(text: str) -> str:
 
 def _decimal_text(value: Decimal) -> str | None:
     """Return the text that the same number has as an int or a float."""
-    if value.is_nan():
-        return None
+    if not value.is_finite():
+        return field_text(float(value))
     return str(int(value)) if value == value.to_integral_value() else repr(float(value))
 
 
@@ -161,6 +162,10 @@ def _from_codes(name: str, codes: NDArray[Any], raw: Iterable[Any]) -> FieldColu
     return _canonical(name, codes, raw)
 
 
+def _not_comparable(name: str) -> InputError:
+    return InputError(f"field {name!r} holds values that cannot be compared (lists?); pass one value per row")
+
+
 def _from_objects(name: str, items: Sequence[Any]) -> FieldColumn:
     kinds = set(map(type, items))
     if not kinds <= _EQUAL_TEXTS and kinds != {bool}:
@@ -169,9 +174,7 @@ def _from_objects(name: str, items: Sequence[Any]) -> FieldColumn:
     try:
         place = {value: code for code, value in enumerate(dict.fromkeys(items))}
     except TypeError:
-        raise InputError(
-            f"field {name!r} holds values that cannot be compared (lists?); pass one value per row"
-        ) from None
+        raise _not_comparable(name) from None
     codes = np.fromiter(map(place.__getitem__, items), dtype=np.int32, count=len(items))
     return _canonical(name, codes, place)
 
@@ -211,10 +214,15 @@ def _from_arrow(name: str, column: Any) -> FieldColumn:
         column = column.combine_chunks()
         if hasattr(column, "chunk"):  # a chunked array of several chunks of a dictionary type
             column = column.unify_dictionaries().combine_chunks()
+    kind = column.type
+    if hasattr(kind, "extension_name"):  # a type of an engine's own, kept as one that Arrow has
+        column = column.storage
     if not hasattr(column, "dictionary"):
+        if column.type.num_fields:
+            raise _not_comparable(name)
         column = column.dictionary_encode()
     codes = column.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
-    return _from_codes(name, codes, column.dictionary.to_pylist())
+    return _from_codes(name, codes, arrow_values(name, kind, column.dictionary))
 
 
 def _from_distinct_texts(name: str, codes: NDArray[Any], texts: Any) -> FieldColumn:

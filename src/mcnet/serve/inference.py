@@ -186,7 +186,7 @@ def _texts(content: memoryview, rows: int, at: str) -> NDArray[Any]:
         length = int.from_bytes(content[place : place + 4], "little")
         if place + 4 + length > end:
             raise Problem(400, "the texts are longer than the bytes given", at=at)
-        found.append(bytes(content[place + 4 : place + 4 + length]).decode("utf-8", errors="replace"))
+        found.append(bytes(content[place + 4 : place + 4 + length]).decode("utf-8", errors="backslashreplace"))
         place += 4 + length
     if place != end:
         raise Problem(400, f"{end - place:,} bytes follow the {rows:,} texts", at=at)

@@ -8,6 +8,7 @@ from typing import Any
 from mcnet._shared.typing import ScoreType
 from mcnet.data.tables import is_lazy, is_table
 from mcnet.errors import InputError, McnetError
+from mcnet.sketch.from_table import fetched_columns
 from mcnet.sketch.grid import Resolution
 from mcnet.sketch.query import LabelType, sketch_query
 from mcnet.sketch.sketch import Sketch
@@ -106,7 +107,8 @@ def scan_connection(
         text = query(_label_type(cursor, words, table, label))
         with _refused_by(words):
             cursor.execute(text)
-            return Sketch.from_table(cursor, drop_missing=drop_missing)
+            fetched = fetched_columns(cursor)
+    return Sketch.from_table(fetched, drop_missing=drop_missing)
 
 
 def _label_type(cursor: Any, dialect: Dialect, table: str | Sequence[str], label: str) -> LabelType:

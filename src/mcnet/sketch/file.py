@@ -192,7 +192,9 @@ def problem_of_cells(sketch: Sketch) -> str | None:
     slack = 1.0 + 1e-9  # another engine may have added up in another order
     if sketch.score_type not in ("probability", "logit"):
         return f"its score type is {sketch.score_type!r}"
-    if not (np.isfinite(sketch.cells.sums).all() and (weight > 0.0).all()):
+    if not np.isfinite(sketch.cells.sums).all():
+        return "a sum of weights is missing, or beyond the largest number"
+    if not (weight > 0.0).all():
         return "a cell has no weight"
     if not ((positives >= 0.0) & (positives <= weight * slack)).all():
         return "a cell has more positives than weight, or fewer than none"

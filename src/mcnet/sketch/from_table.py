@@ -38,7 +38,7 @@ from mcnet.sketch.sketch import Sketch
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["NoUsableRowsError", "sketch_of_table"]
+__all__ = ["NoUsableRowsError", "fetched_columns", "sketch_of_table"]
 
 
 class NoUsableRowsError(InputError):
@@ -118,7 +118,7 @@ class _Result:
     """The columns of a result by name, from a table, a file or a cursor."""
 
     def __init__(self, table: Any) -> None:
-        self._columns = _columns_of(table)
+        self._columns = fetched_columns(table)
         self._names = {name.lower(): name for name in self._columns if name.lower().startswith("mcnet_")}
 
     def __getitem__(self, name: str) -> Any:
@@ -146,7 +146,8 @@ class _Result:
         return About.of(values[0] or "")
 
 
-def _columns_of(table: Any) -> Mapping[str, Any]:
+def fetched_columns(table: Any) -> Mapping[str, Any]:
+    """Return the columns of a result by name, fetched from wherever it is."""
     if isinstance(table, str | PathLike):
         return _from_file(table)
     if is_lazy(table):
@@ -160,7 +161,7 @@ def _columns_of(table: Any) -> Mapping[str, Any]:
     plain = type(table).__module__.lstrip("_").startswith("duckdb") and hasattr(table, "execute")
     for method in () if plain else ("to_arrow_table", "toArrow", "fetch_arrow_table", "read_all"):
         if hasattr(table, method):
-            return _columns_of(getattr(table, method)())
+            return fetched_columns(getattr(table, method)())
     if hasattr(table, "fetchall") and getattr(table, "description", None):
         names = [column[0] for column in table.description]
         rows = table.fetchall()

@@ -151,7 +151,8 @@ def _results(rows: RowColumns, search: CellSearch) -> str:
     else:
         sums |= {WEIGHT: "COUNT(*)", POSITIVES: f"SUM({label})", POSITION: f"SUM({position})"}
     named = rows.dialect.column
-    columns = [f"{own} AS {named(name)}" for own, name in zip(rows.fields, rows.about.fields, strict=True)]
+    fetched = map(rows.dialect.fetched.format, rows.fields)
+    columns = [f"{value} AS {named(name)}" for value, name in zip(fetched, rows.about.fields, strict=True)]
     columns += [f"{search.cell} AS {named(CELL)}"]
     columns += [f"{fold} AS {named(FOLD)}" for fold in rows.fold]
     columns += [f"{total} AS {named(name)}" for name, total in sums.items()]

@@ -130,7 +130,7 @@ class RowColumns:
 
     def _columns(self) -> list[str]:
         """Return the columns of the rows under names of the query's own."""
-        quoted, double, names = self.dialect.column, self.dialect.as_double, self.about.columns
+        quoted, double, names = self.dialect.column, self.dialect.double_column, self.about.columns
         label = quoted(names["label"])
         if self.label_type == "boolean":
             one, none = self.dialect.number(1.0), self.dialect.number(0.0)

@@ -23,6 +23,10 @@ class Dialect:
     """An expression with {} for the number."""
     moment_type: str = "TIMESTAMP"
     """The type of a moment without a time zone."""
+    column_as_double: str | None = None
+    """The expression of a column as a double, where a cast would take texts that are no numbers for missing values."""
+    fetched: str = "{}"
+    """The expression of a field value such that every client gets the value, and not how the engine stores it."""
     truncated: str = "DATE_TRUNC('{unit}', {moment})"
     """The expression of a moment cut to a unit: minute, hour, day, month or year."""
     inline: str = "(VALUES {rows}) AS t ({names})"
@@ -77,6 +81,10 @@ class Dialect:
     def as_double(self, expression: str) -> str:
         """Return the expression as a double."""
         return f"CAST({expression} AS {self.double_type})"
+
+    def double_column(self, column: str) -> str:
+        """Return a column of the rows as a double; a text that is no number ends the query."""
+        return self.as_double(column) if self.column_as_double is None else self.column_as_double.format(column)
 
     def as_whole(self, expression: str) -> str:
         """Return the expression as a whole number of 32 bits or more."""
@@ -210,6 +218,11 @@ DIALECTS = {
             escaped("`", _utf8),
             "isNaN(CAST({} AS Nullable(Float64)))",
             moment_type="Nullable(DateTime64(6, 'UTC'))",
+            column_as_double="toFloat64({})",
+            # In Arrow, ClickHouse writes an Enum or a DateTime as its number, and others as their bytes.
+            fetched="accurateCast({0}, multiIf(match(toTypeName({0}), '(^|[(])(Enum|UUID|IPv[46]|U?Int(128|256))'), "
+            "'Nullable(String)', match(toTypeName({0}), '(^|[(])DateTime($|[()])'), "
+            "'Nullable(DateTime64(0, ''UTC''))', toTypeName({0})))",
             inline="values('{typed}', {rows}) AS t",
             computed=("ARRAY JOIN [{}] AS mcnet__s", "mcnet__s"),
             create_table="CREATE OR REPLACE TABLE {table} ({columns}) ENGINE = MergeTree ORDER BY ({key})",
