@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from mcnet.datasets.impressions import PRESETS
-from mcnet.paper.published import AUXILIARY, BALANCE, EFFICIENCY, OVERFITTING, PERFORMANCE
+from mcnet.paper.published import (
+    AUXILIARY,
+    BALANCE,
+    CONVERSIONS,
+    EFFICIENCY,
+    OVERFITTING,
+    PERFORMANCE,
+    PERFORMANCE_STD,
+)
 from mcnet.paper.trials import ROSTER
 
 
@@ -14,6 +22,18 @@ def test_every_method_has_its_figures_on_every_task():
         assert list(methods) == published
     assert [contender.name for contender in ROSTER if not contender.published] == ["BayesMCNet, no field", "BayesMCNet"]
     assert set(AUXILIARY) == set(PERFORMANCE)
+
+
+def test_methods_that_start_at_random_have_standard_deviations_on_every_task():
+    without = {"Base", "Histogram Binning", "Isotonic Regression", "SIR"}
+    for task, methods in PERFORMANCE.items():
+        assert set(PERFORMANCE_STD[task]) == set(methods) - without
+
+
+def test_the_rows_have_the_conversions_of_the_paper_with_two_exchanged():
+    printed = CONVERSIONS["aliexpress", "validation"]
+    ours = PRESETS["aliexpress"].validation.conversions
+    assert ours == (printed[0], printed[2], printed[1], printed[3])
 
 
 @pytest.mark.parametrize("key", BALANCE)
@@ -41,5 +61,6 @@ def test_the_statistics_add_up_to_the_totals_of_the_paper():
 
 
 def test_the_remaining_tables_are_whole():
-    assert {key[1] for key in EFFICIENCY} == {None, 10, 20, 50}
+    for times in EFFICIENCY.values():
+        assert {key[1] for key in times} == {None, 10, 20, 50}
     assert all(len(pcoc) == len(auc) == 5 for pcoc, auc in OVERFITTING.values())

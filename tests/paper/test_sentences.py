@@ -7,6 +7,7 @@ from mcnet.paper import auxiliary, balance, curves, few_steps, headline, overfit
 from mcnet.paper.forces import Forces
 from mcnet.paper.kept_trainings import Look
 from mcnet.paper.literal import LiteralRecipe
+from mcnet.paper.pages import Value
 from mcnet.paper.settings import Settings
 from mcnet.paper.sources import open_source
 from mcnet.paper.tasks import Sample, Task
@@ -25,10 +26,10 @@ def test_sensitivity_names_the_parameter_that_moves_the_pcoc_most_and_the_best_v
     for variant in sensitivity.VARIANTS:
         for parameter, values in grid.items():
             for place, value in enumerate(values):
-                moved = 0.2 if (variant, parameter) == ("MCNet-None", "order") else 0.01
-                results[variant, parameter, value] = [trial(pcoc=1.0 + place * moved, f_rce=0.1 - place * 0.01)]
+                moved = 0.2 if (variant.sees_field, parameter) == (False, "order") else 0.01
+                results[variant.name, parameter, value] = [trial(pcoc=1.0 + place * moved, f_rce=0.1 - place * 0.01)]
     text = " ".join(sensitivity._finding(results, grid))
-    assert "MCNet-None spans 0.010 over bins, 0.010 over learning rate, 0.200 over β, most over β" in text
+    assert "MCNet-None, literal spans 0.010 over bins, 0.010 over learning rate, 0.200 over β, most over β" in text
     assert "lowest at 20 (bins), 0.001 (learning rate), 1 (β)" in text
     assert "converged" not in text
 
@@ -53,10 +54,11 @@ def test_the_papers_figures_stand_beside_rows_that_are_shifted_as_its_own(how, s
     assert all(len(line) == len(table.headings) for line in table.lines)
     if shown:
         assert next(line for line in table.lines if line[0] == "MCNet-None, literal")[-3:] == (
-            "0.9745",
-            "1.77%",
-            "0.7215",
+            Value(0.9745, 0.0141),
+            Value(0.0177, 0.01, 2, 100.0, "%"),
+            Value(0.7215, 0.0001),
         )
+        assert [str(cell) for cell in table.lines[0][-3:]] == ["0.7727", "16.10%", "0.7216"]  # Base has one run
     own = performance._table("CTR (your scores)", how, {c.name: [trial()] for c in ROSTER}, 0)
     assert "paper PCOC" not in own.headings
 
@@ -68,17 +70,30 @@ def test_performance_speaks_of_significance_from_two_seeds_on(tmp_path, seeds):
     methods["BayesMCNet"] = [trial(f_rce=0.05 + 0.0012 * seed, log_loss=0.05, distance=1e-5) for seed in range(seeds)]
     methods["MCNet-Field, literal"] = [trial(violations=7.0) for _ in range(seeds)]
     runs = {how: {"CTR (AliExpress)": methods} for how in (performance.STILL, performance.MOVED)}
-    text = " ".join(performance._finding(runs, settings))
-    assert "Lowest log-loss: BayesMCNet on CTR (AliExpress). Nearest to the truth: BayesMCNet on CTR" in text
-    assert "of 1 tasks: MCNet-None, literal on 0" in text
-    assert "BayesMCNet on 1" in text
+    sentences = performance._finding(runs, settings)
+    text = " ".join(sentences)
+    still = performance.STILL
+    assert f"Lowest log-loss, {still}: BayesMCNet on CTR (AliExpress)." in text
+    assert f"Nearest to the truth, {still}: BayesMCNet on CTR (AliExpress)." in text
+    for how in runs:
+        for figure, better in (("PCOC nearer to 1 than", 0), ("F-RCE below", 1)):
+            (sentence,) = [
+                part for part in sentences if part.startswith(f"{figure} that of the best baseline, {how}, of 1 task: ")
+            ]
+            assert f"BayesMCNet on {better}" in sentence
+            assert ("p < 0.05" in sentence) is (seeds > 1)
     assert (
         "Nearest to 1 of all methods, with the paper's shift: Base on CTR (AliExpress) (1.000, on its own rows 1.000)."
         in text
     )
-    assert ("p < 0.05" in text) is (seeds > 1)
     assert "broken 0 times, after literal training up to 7 times" in text
     assert "nan" not in text
+
+
+def test_performance_says_nothing_of_methods_that_are_right_about_their_rows_if_there_are_none():
+    moved = {"CTR (AliExpress)": {c.name: [trial(pcoc=0.9, fitted_pcoc=1.1)] for c in ROSTER}}
+    (text,) = performance._shift_sentences(moved)
+    assert text.startswith("Nearest to 1 of all methods")
 
 
 def test_curves_names_the_nearest_function_and_how_far_all_are_below():
@@ -107,6 +122,16 @@ def test_auxiliary_counts_rises_that_the_table_shows():
     assert lines["NeuCalib"][-3:] == ("0.8472", "10.82%", "0.7216")  # of Table 1
     assert lines["NeuCalib-Aux"][-3:] == ("0.8966", "7.33%", "0.7258")  # of Table 2
     assert lines["BayesMCNet"][-3:] == ("–", "–", "–")
+
+
+def test_overfitting_tells_a_level_that_strays_on_the_way():
+    levels = {2: 1.0, 4: 0.5, 6: 0.9, 8: 0.9, 10: 0.8}
+    by_epoch = {epochs: [trial(pcoc=level)] for epochs, level in levels.items()}
+    straying, *_ = overfitting._finding({("CVR (A)", "over"): by_epoch}, ["over"])
+    assert "PCOC 1.000 → 0.800 (0.500 to 1.000 on the way)." in straying
+    by_epoch[4] = [trial(pcoc=0.95)]
+    steady, *_ = overfitting._finding({("CVR (A)", "over"): by_epoch}, ["over"])
+    assert steady.endswith("PCOC 1.000 → 0.800.")
 
 
 def test_overfitting_is_named_where_an_auc_falls():

@@ -19,13 +19,22 @@ from mcnet.networks.objective import BankObjective, Penalties, Priors
 from mcnet.networks.optimise import Descent, Progress, Schedule, descend
 from mcnet.networks.training_points import TrainingCells, as_codes, midpoint_edges, pad_cells, with_unseen
 
-__all__ = ["BankConfig", "BankFit", "affordable_bins", "fit_bank", "order_violation", "place_bins", "restore_bank"]
+__all__ = [
+    "MANY_BINS",
+    "BankConfig",
+    "BankFit",
+    "affordable_bins",
+    "fit_bank",
+    "order_violation",
+    "place_bins",
+    "restore_bank",
+]
 
 
 # Probabilities never reach 0 or 1, whatever a function in probability space says.
 LEAST = 1e-7
-# From so many bins on, half the quadrature nodes measure the same loss.
-_MANY_BINS = 10
+MANY_BINS = 10
+"""From so many bins on, half the quadrature nodes measure the same loss."""
 _NODES_TO_PREDICT = {"silu": 8, "tanh": 8, "relu": 16}
 
 
@@ -228,7 +237,7 @@ def fit_bank(
     grid = pad_cells(full, full_points, edges, config.cells)
     ends = {"left": bank.left.cpu().numpy(), "right": bank.right.cpu().numpy()}
     grid = dataclasses.replace(grid, **ends)
-    nodes = config.nodes if bank.bins < _MANY_BINS else -(-config.nodes // 2)
+    nodes = config.nodes if bank.bins < MANY_BINS else -(-config.nodes // 2)
     terms = (config.priors, config.penalties, nodes, config.own_shapes)
     objective = BankObjective(bank, full, grid, len(cells.codes), *terms)
     descent = descend(objective, bank.parameters(), config.schedule, progress)

@@ -16,7 +16,17 @@ from mcnet.paper.setup import SeenTasks, quick_note
 from mcnet.paper.significance import errors
 from mcnet.paper.sources import ALL_TASKS, Trained
 from mcnet.paper.tasks import Sample, Task
-from mcnet.paper.trials import MCNETS, ROSTER, Contender, Trial, column, judge, run_trial, settings_note
+from mcnet.paper.trials import (
+    MCNETS,
+    ROSTER,
+    Contender,
+    Trial,
+    column,
+    judge,
+    run_trial,
+    settings_note,
+    trained_note,
+)
 from mcnet.paper.with_features import BesideRecipe, fit_beside
 
 __all__ = ["auxiliary"]
@@ -66,6 +76,14 @@ def auxiliary(settings: Settings) -> Page:
         notes=(
             *(SIMULATED if settings.source.simulated else ()),
             settings_note([contender for contender in ROSTER if contender.name in MODELS]),
+            *trained_note(
+                {
+                    (name, task): [trial.trained for trial in trials]
+                    for (task, trained), methods in results.items()
+                    for name, trials in methods.items()
+                    if trained == "all"
+                }
+            ),
             f"{literal}. All others: the calibrator at its optimum, then `WithFeatures`: Adam at 0.001 on batches of "
             "2048 or a fiftieth of the rows, stopping early on a tenth of them held back.",
             *quick_note(

@@ -6,20 +6,24 @@ from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.published import BALANCE
 from mcnet.paper.settings import Settings
 from mcnet.paper.setup import SeenTasks, quick_note
-from mcnet.paper.trials import BAYES, BAYES_NONE, MCNETS, Contender, Trial, column, run_trial, settings_note
+from mcnet.paper.trials import (
+    BAYES,
+    BAYES_NONE,
+    MCNETS,
+    ROSTER,
+    Trial,
+    column,
+    run_trial,
+    settings_note,
+    trained_note,
+)
 
 __all__ = ["balance"]
 
 CLAIM = "The field-balance regulariser lowers the standard deviation of the fields' PCOCs for all four models."
 
 ALPHA = 1.0
-MODELS = (
-    *MCNETS,
-    Contender("NeuCalib", "neucalib", parameters={"bins": 20}, published="NeuCalib"),
-    Contender("AdaCalib", "adacalib", sees_field=True, published="AdaCalib"),
-    BAYES_NONE,
-    BAYES,
-)
+MODELS = (*MCNETS, *(row for row in ROSTER if row.name in ("NeuCalib", "AdaCalib")), BAYES_NONE, BAYES)
 
 Results = dict[tuple[str, bool], list[Trial]]
 
@@ -40,34 +44,30 @@ def balance(settings: Settings) -> Page:
         "The field-balance regulariser (Table 3)",
         CLAIM,
         _finding(results),
-        [_table(results, values, settings.source.simulated), seen.table()],
+        [_table(results, values), *([_printed()] if settings.source.simulated else []), seen.table()],
         notes=(
             f"The paper does not give its coefficient α; here α = {ALPHA:g}. Models without the field are one curve "
             "for all rows; the field weighs in the balance term alone. STD is the sample standard deviation over the "
             "field values, as in the paper's table. Its regulariser divides by all rows, so a field value weighs by "
             "its share.",
             settings_note(MODELS),
+            *trained_note(
+                {
+                    (name, "with the term" if on else "without"): [trial.trained for trial in trials]
+                    for (name, on), trials in results.items()
+                }
+            ),
             *quick_note(settings),
         ),
     )
 
 
-def _table(results: Results, values: int, simulated: bool) -> Table:
-    headings = (
-        "Model",
-        "balance",
-        "F-RCE",
-        "AUC",
-        "log-loss",
-        "PCOC all",
-        *(f"field {i}" for i in range(values)),
-        "STD",
-    )
-    headings = (*headings, "paper STD") if simulated else headings
-    published = {contender.name: contender.published for contender in MODELS}
+def _table(results: Results, values: int) -> Table:
+    fields = (f"field {i}" for i in range(values))
+    headings = ("Model", "balance", "F-RCE", "AUC", "log-loss", "PCOC all", *fields, "STD")
     lines: list[tuple[Cell, ...]] = []
     for (name, on), trials in results.items():
-        line: tuple[Cell, ...] = (
+        line = (
             name,
             "yes" if on else "no",
             Value.percent(column(trials, "f_rce")),
@@ -77,10 +77,19 @@ def _table(results: Results, values: int, simulated: bool) -> Table:
             *(Value.of([float(t.fields[i]) for t in trials], digits=3) for i in range(values)),
             Value.percent(column(trials, "pcoc_std")),
         )
-        key = (published[name] or "", on)
-        printed = f"{BALANCE[key][-1]:.2%}" if key in BALANCE else "–"
-        lines.append((*line, printed) if simulated else line)
+        lines.append(line)
     return Table("fields", "PCOC by field value, with and without the regulariser", headings, lines)
+
+
+def _printed() -> Table:
+    """Return the paper's table."""
+    lines: list[tuple[Cell, ...]] = []
+    for (name, on), (f_rce, auc, *pcocs, std) in BALANCE.items():
+        shares = Value.percent([f_rce]), Value.percent([std])
+        levels = (Value.of([pcoc], digits=3) for pcoc in pcocs)
+        lines.append((name, "yes" if on else "no", shares[0], Value.of([auc]), *levels, shares[1]))
+    headings = ("Model", "balance", "F-RCE", "AUC", "PCOC all", *(f"field {i}" for i in range(4)), "STD")
+    return Table("paper", "The same in the paper (its own rows)", headings, lines)
 
 
 def _finding(results: Results) -> str:

@@ -8,7 +8,7 @@ from mcnet.paper.plots import draw_curves
 from mcnet.paper.settings import Settings
 from mcnet.paper.setup import SeenTasks, quick_note
 from mcnet.paper.tasks import Sample, Task
-from mcnet.paper.trials import BAYES_NONE, Contender, fit_task, mcnet_row, settings_note
+from mcnet.paper.trials import BAYES_NONE, Contender, Trained, fit_task, mcnet_row, settings_note, trained_note
 
 __all__ = ["curves"]
 
@@ -28,6 +28,7 @@ DRAWN = (
 def curves(settings: Settings) -> Page:
     """Draw the functions that were learned on the validation rows over what the test rows turned out to be."""
     figures, errors, ratios, seen = {}, {}, {}, SeenTasks()
+    trained: dict[tuple[str, str], list[Trained | None]] = {}
     shifts = {"no shift": False, "shift": True} if settings.source.simulated else {"test rows": True}
     for name, shift in shifts.items():
         task = seen.add(settings.source.tasks(0, wanted=("CTR (AliExpress)",), shift=shift)[0], 0, name)
@@ -36,9 +37,10 @@ def curves(settings: Settings) -> Page:
         drawn = {}
         for contender in DRAWN:
             settings.say(f"{task.name}: calibration function of {contender.name}")
-            predict, _ = fit_task(contender, task)
-            drawn[contender.name] = predict(_unlabelled(score))
-            ratio = bin_ratios(task, predict(task.test), edges, posterior)
+            fitted = fit_task(contender, task)
+            trained[contender.name, task.name] = [fitted.trained]
+            drawn[contender.name] = fitted.predict(_unlabelled(score))
+            ratio = bin_ratios(task, fitted.predict(task.test), edges, posterior)
             errors[contender.name, name] = float(np.abs(ratio - 1.0).mean())
             ratios[contender.name, name] = float(ratio.mean())
         figures[name.replace(" ", "-")] = draw_curves(score, drawn, bars=(edges, posterior))
@@ -61,7 +63,7 @@ def curves(settings: Settings) -> Page:
             seen.table(),
         ],
         figures,
-        (settings_note(DRAWN), *quick_note(settings)),
+        (settings_note(DRAWN), *trained_note(trained), *quick_note(settings)),
     )
 
 

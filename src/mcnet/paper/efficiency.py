@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from mcnet._shared.math import clip_scores, logit
+from mcnet.datasets.impressions import PRESETS
 from mcnet.networks.bank import place_bins
 from mcnet.networks.line_function import LineFunction
 from mcnet.networks.literal import BankOnRows, paper_config
@@ -20,14 +21,16 @@ from mcnet.paper.published import EFFICIENCY, INFERENCE
 from mcnet.paper.settings import Settings
 from mcnet.paper.setup import SeenTasks, quick_note
 from mcnet.paper.tasks import Sample, Task
-from mcnet.paper.trials import ROSTER, Contender, fit_contender, predict, settings_note
+from mcnet.paper.trials import ROSTER, Contender, Trained, fit_contender, predict, settings_note, trained_note
 
 __all__ = ["efficiency"]
 
 CLAIM = "An epoch of MCNet takes several times one of NeuCalib, hardly more for larger T; a row takes 12 µs at T = 50."
 
 BATCH = 2048
-PAPER_ROWS = 3_039_473
+MCNET = ("MCNet-None", 50)
+PAPER_ROWS = {preset.name: sum(preset.validation.impressions) for preset in PRESETS.values()}
+"""The rows of an epoch in the paper: its validation rows."""
 
 
 def efficiency(settings: Settings) -> Page:
@@ -48,22 +51,23 @@ def _timed(settings: Settings) -> Page:
         settings.say(f"a training step of {name}")
         steps[name] = time_step(task, function, repeats)
         seconds, saved = steps[name]
-        printed = EFFICIENCY.get(published)
+        printed = [EFFICIENCY[data].get(published) for data in PAPER_ROWS]
         training.append(
             (
                 name,
                 Value.of([seconds], digits=4),
-                Value.of([seconds * PAPER_ROWS / BATCH / 60.0], digits=2),
+                *(Value.of([seconds * rows / BATCH / 60.0], digits=2) for rows in PAPER_ROWS.values()),
                 Value.of([saved / 2**20], digits=1),
-                "–" if printed is None else f"{printed[0]:.2f} min, {printed[1]:.0f} MiB",
+                *("–" if one is None else f"{one[0]:g} min, {one[1]:,.0f} MiB" for one in printed),
             )
         )
     fits: list[tuple[Cell, ...]] = []
-    times = {}
+    times: dict[str, float] = {}
+    trained: dict[tuple[str, str], list[Trained | None]] = {}
     for contender in ROSTER:
         settings.say(f"fit and evaluation, {contender.name}")
-        fit_seconds, row_seconds = time_contender(contender, task, 3)
-        times[contender.name] = row_seconds
+        fit_seconds, row_seconds, networks = time_contender(contender, task, 3)
+        times[contender.name], trained[contender.name, task.name] = row_seconds, [networks]
         printed_row = INFERENCE.get(contender.published or "")
         fits.append(
             (
@@ -77,7 +81,13 @@ def _timed(settings: Settings) -> Page:
         Table(
             "training",
             f"One step of training on rows (batches of {BATCH}; MCNet: 20 bins, 128 × 128, probability space)",
-            ("Method", "s per step", "min per epoch of 3.04 M rows", "MiB kept for backward", "paper (GPU)"),
+            (
+                "Method",
+                "s per step",
+                *(f"min per epoch, {data} ({rows / 1e6:.1f} M rows)" for data, rows in PAPER_ROWS.items()),
+                "MiB kept for backward",
+                *(f"paper (GPU), {data}" for data in PAPER_ROWS),
+            ),
             training,
         ),
         Table(
@@ -99,6 +109,7 @@ def _timed(settings: Settings) -> Page:
             "take two epochs of these rows, all others the sketch of them. NeuCalib and AdaCalib train on rows here "
             "for their time alone; elsewhere they are fitted on the sketch.",
             settings_note(ROSTER),
+            *trained_note(trained),
             *quick_note(settings, f"{repeats} repetitions of a step"),
         ),
     )
@@ -110,15 +121,20 @@ def _finding(steps: dict[str, tuple[float, int]], times: dict[str, float]) -> st
     plain = [
         saved / 2**20 for name, (_, saved) in steps.items() if name.startswith("MCNet-None, T") and "Algo" not in name
     ]
+    baselines = ("NeuCalib", "AdaCalib")
+    ours = " and ".join(f"{slow[0] / steps[name][0]:.0f} times one of {name}" for name in baselines)
+    theirs = ", ".join(
+        f"{' and '.join(f'{times[MCNET][0] / times[name, None][0]:.0f}' for name in baselines)} on {data}"
+        for data, times in EFFICIENCY.items()
+    )
+    gpu = ", ".join(f"{times[MCNET][0] / times['MCNet-None', 10][0]:.2f}" for times in EFFICIENCY.values())
     return (
-        f"An epoch of MCNet-None at T = 50 takes {slow[0] / steps['NeuCalib'][0]:.0f} times one of NeuCalib and "
-        f"{slow[0] / steps['AdaCalib'][0]:.0f} times one of AdaCalib (in the paper 9 and 4), and "
-        f"{slow[0] / quick[0]:.1f} times one at T = 10, where the paper's GPU shows no difference. Integrating the "
-        f"gradient (Algorithm 2) keeps {max(lean):.0f} MiB or less for the backward pass at T = 10 to 50, autograd "
-        f"{min(plain):.0f} to {max(plain):.0f}. With nodes shared by the rows of a bin a step takes "
-        f"1/{slow[0] / shared[0]:.0f} of the time. The network at T = 50 takes "
-        f"{1e9 * times['MCNet-None, literal']:,.0f} ns per row, the compiled curve "
-        f"{1e9 * times['MCNet-None, converged']:,.0f}, against 12,200 in the paper."
+        f"An epoch of MCNet-None at T = 50 takes {ours} (in the paper {theirs}), and {slow[0] / quick[0]:.1f} times "
+        f"one at T = 10 (on the paper's GPU {gpu} times). Integrating the gradient (Algorithm 2) keeps "
+        f"{max(lean):.0f} MiB or less for the backward pass at T = 10 to 50, autograd {min(plain):.0f} to "
+        f"{max(plain):.0f}. With nodes shared by the rows of a bin a step takes 1/{slow[0] / shared[0]:.0f} of the "
+        f"time. The network at T = 50 takes {1e9 * times['MCNet-None, literal']:,.0f} ns per row, the compiled curve "
+        f"{1e9 * times['MCNet-None, converged']:,.0f}, against {1e6 * INFERENCE['MCNet-None']:,.0f} in the paper."
     )
 
 
@@ -181,14 +197,14 @@ def time_step(task: Task, function: RowFunction, repeats: int) -> tuple[float, i
     return min(seconds[1:]), sum(kept.values())
 
 
-def time_contender(contender: Contender, task: Task, repeats: int) -> tuple[float, float]:
-    """Return the seconds of a fit, and of the evaluation of one row among many."""
+def time_contender(contender: Contender, task: Task, repeats: int) -> tuple[float, float, Trained | None]:
+    """Return the seconds of a fit, of the evaluation of one row among many, and what training came to."""
     start = time.process_time()
     if contender.recipe is not None:
         fit = train_literal(task, contender.recipe)
         fit_seconds = time.process_time() - start
-        few = task.test.take(slice(0, BATCH))
-        return fit_seconds, _time_network(BankOnRows(fit.bank, torch.zeros((1, 0), dtype=torch.int64)), few, repeats)
+        function, few = BankOnRows(fit.bank, torch.zeros((1, 0), dtype=torch.int64)), task.test.take(slice(0, BATCH))
+        return fit_seconds, _time_network(function, few, repeats), Trained.of(fit, converges=False)
     fitted = fit_contender(contender, task)
     fit_seconds = time.process_time() - start
     predict(fitted, task.test)  # compiled code is compiled once
@@ -197,7 +213,7 @@ def time_contender(contender: Contender, task: Task, repeats: int) -> tuple[floa
         start = time.process_time()
         predict(fitted, task.test)
         seconds.append(time.process_time() - start)
-    return fit_seconds, min(seconds) / len(task.test)
+    return fit_seconds, min(seconds) / len(task.test), Trained.of(getattr(fitted, "network_", None))
 
 
 @torch.no_grad()

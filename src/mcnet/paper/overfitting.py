@@ -9,7 +9,7 @@ from mcnet.paper.published import OVERFITTING
 from mcnet.paper.settings import Settings
 from mcnet.paper.setup import SeenTasks, quick_note
 from mcnet.paper.tasks import Task
-from mcnet.paper.trials import BAYES_NONE, Trial, column, judge, mcnet_row, run_trial, settings_note
+from mcnet.paper.trials import BAYES_NONE, Trial, column, judge, mcnet_row, run_trial, settings_note, trained_note
 from mcnet.paper.with_features import BesideRecipe, FittedBeside, fit_beside
 
 __all__ = ["overfitting"]
@@ -62,6 +62,12 @@ def overfitting(settings: Settings) -> Page:
             *(SIMULATED if settings.source.simulated else ()),
             f"{settings_note((mcnet_row(False, 'literal'), *ANCHORS))} {'; '.join(recipes)}. Literal trainings go on "
             f"to {EPOCHS[-1]} epochs. None of them stops early; `WithFeatures` does.",
+            *trained_note(
+                {
+                    (name, task): [trial.trained for trial in by_epoch[EPOCHS[-1]]]
+                    for (task, name), by_epoch in results.items()
+                }
+            ),
             f"Steps in an epoch of literal training: {'; '.join(f'{name} {count}' for name, count in steps.items())}.",
             *quick_note(settings),
         ),
@@ -91,9 +97,11 @@ def _finding(results: dict[tuple[str, str], ByEpoch], followed: list[str]) -> li
             {epochs: Value.of(column(trials, figure)).mean for epochs, trials in by_epoch.items()}
             for figure in ("auc", "pcoc")
         )
+        low, high = min(bias.values()), max(bias.values())
+        beyond = f" ({low:.3f} to {high:.3f} on the way)" if {low, high} != {bias[first], bias[last]} else ""
         spans.append(
             f"{task}, {name}, from {first} to {last} epochs: AUC {auc[first]:.4f} → {auc[last]:.4f}, PCOC "
-            f"{bias[first]:.3f} → {bias[last]:.3f}."
+            f"{bias[first]:.3f} → {bias[last]:.3f}{beyond}."
         )
         if max(auc.values()) - auc[last] > 0.002:
             lost.append(f"{name} on {task} ({max(auc.values()) - auc[last]:.4f})")

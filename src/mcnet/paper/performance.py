@@ -1,14 +1,27 @@
 """Table 1: every method on every task."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from mcnet.paper.pages import Cell, Page, Table, Value
-from mcnet.paper.published import PERFORMANCE
+from mcnet.paper.published import PERFORMANCE, PERFORMANCE_STD
 from mcnet.paper.settings import Settings
 from mcnet.paper.setup import SeenTasks, quick_note
 from mcnet.paper.significance import paired_test
 from mcnet.paper.tasks import Task
-from mcnet.paper.trials import BAYES, BAYES_NONE, MCNETS, ROSTER, Trial, column, fit_task, judge, settings_note
+from mcnet.paper.trials import (
+    BAYES,
+    BAYES_NONE,
+    MCNETS,
+    ROSTER,
+    Trial,
+    column,
+    fit_task,
+    judge,
+    settings_note,
+    trained_note,
+)
 
 __all__ = ["performance"]
 
@@ -44,6 +57,13 @@ def performance(settings: Settings) -> Page:
             "from the true probability, known for simulated rows only. *Falls* counts neighbours in the order of "
             "scores that a method puts in the opposite order inside a field value.",
             settings_note(ROSTER),
+            *trained_note(
+                {
+                    (contender.name, task): [trial.trained for trial in methods[contender.name]]
+                    for contender in ROSTER
+                    for task, methods in next(iter(runs.values())).items()
+                }
+            ),
             *quick_note(settings),
         ),
     )
@@ -51,7 +71,7 @@ def performance(settings: Settings) -> Page:
 
 def _run(settings: Settings, seen: SeenTasks) -> dict[str, Results]:
     """Fit each method once per task and seed; the validation rows are the same with and without a shift of the test."""
-    shifts = {STILL: False, MOVED: True} if settings.source.simulated else {settings.source.title: True}
+    shifts = {STILL: False, MOVED: True} if settings.source.simulated else {f"on {settings.source.title}": True}
     runs: dict[str, Results] = {how: {} for how in shifts}
     for seed in range(settings.seeds):
         tasks: dict[str, list[Task]] = {}
@@ -61,11 +81,12 @@ def _run(settings: Settings, seen: SeenTasks) -> dict[str, Results]:
         for name, versions in tasks.items():
             for contender in ROSTER:
                 settings.say(f"{name}, seed {seed}: {contender.name}")
-                predict, seconds = fit_task(contender, versions[0], seed)
-                fitted = predict(versions[0].validation)
+                fitted = fit_task(contender, versions[0], seed)
+                validation = fitted.predict(versions[0].validation)
                 for how, task in zip(shifts, versions, strict=True):
-                    trial = judge(task, predict(task.test), fitted, seconds)
-                    runs[how].setdefault(name, {}).setdefault(contender.name, []).append(trial)
+                    trial = judge(task, fitted.predict(task.test), validation, fitted.seconds)
+                    trials = runs[how].setdefault(name, {}).setdefault(contender.name, [])
+                    trials.append(replace(trial, trained=fitted.trained))
     return runs
 
 
@@ -80,9 +101,10 @@ def _table(task: str, how: str, methods: dict[str, list[Trial]], number: int) ->
     lines: list[tuple[Cell, ...]] = []
     for name, trials in methods.items():
         theirs: tuple[Cell, ...] = ("–", "–", "–") if printed else ()
-        if published[name] in printed:
-            pcoc, f_rce, auc = printed[str(published[name])]
-            theirs = (f"{pcoc:.4f}", f"{f_rce:.2%}", f"{auc:.4f}")
+        known = str(published[name])
+        if known in printed:
+            (pcoc, f_rce, auc), spread = printed[known], PERFORMANCE_STD[task].get(known, (np.nan,) * 3)
+            theirs = (Value(pcoc, spread[0]), Value(f_rce, spread[1], 2, 100.0, "%"), Value(auc, spread[2]))
         lines.append(
             (
                 name,
@@ -131,20 +153,24 @@ def _winners(results: Results, figure: str) -> str:
     return "; ".join(f"{best_by(methods, figure)} on {task}" for task, methods in results.items())
 
 
+def _better(name: str, results: Results, figure: str, seeds: int) -> str:
+    """Return on how many tasks a method beats the best baseline and, from two seeds on, on how many with p < 0.05."""
+    tests = [paired_test(methods, name, figure, _baselines(methods)) for methods in results.values()]
+    below = [test for test in tests if test.difference < 0.0]
+    significant = f" ({sum(test.p_value < 0.05 for test in below)} with p < 0.05)" if seeds > 1 else ""
+    return f"{name} on {len(below)}{significant}"
+
+
 def _finding(runs: dict[str, Results], settings: Settings) -> list[str]:
-    results, simulated = next(iter(runs.values())), settings.source.simulated
-    sentences = [f"Lowest log-loss: {_winners(results, 'log_loss')}."]
+    (first, results), simulated = next(iter(runs.items())), settings.source.simulated
+    sentences = [f"Lowest log-loss, {first}: {_winners(results, 'log_loss')}."]
     if simulated:
-        sentences.append(f"Nearest to the truth: {_winners(results, 'distance')}.")
-    counts = []
-    for contender in (*MCNETS, BAYES):
-        tests = [paired_test(methods, contender.name, "f_rce", _baselines(methods)) for methods in results.values()]
-        text = f"{contender.name} on {sum(test.difference < 0.0 for test in tests)}"
-        if settings.seeds > 1:
-            significant = sum(test.difference < 0.0 and test.p_value < 0.05 for test in tests)
-            text += f" ({significant} with p < 0.05)"
-        counts.append(text)
-    sentences.append(f"F-RCE below that of the best baseline, of {len(results)} tasks: {', '.join(counts)}.")
+        sentences.append(f"Nearest to the truth, {first}: {_winners(results, 'distance')}.")
+    for how, found in runs.items():
+        for figure, better in (("pcoc", "PCOC nearer to 1 than"), ("f_rce", "F-RCE below")):
+            counts = ", ".join(_better(row.name, found, figure, settings.seeds) for row in (*MCNETS, BAYES))
+            tasks = f"{len(found)} task{'s' if len(found) > 1 else ''}"
+            sentences.append(f"{better} that of the best baseline, {how}, of {tasks}: {counts}.")
     guaranteed, literal = (
         max(
             int(trial["violations"])
@@ -184,8 +210,11 @@ def _shift_sentences(moved: Results) -> list[str]:
         if right:
             low, high = min(means[name] for name in right), max(means[name] for name in right)
             parts.append(f"{task}: {low:.3f} to {high:.3f} ({len(right)} of {len(methods)} methods)")
-    return [
+    own = (
         "With the paper's shift, the test PCOCs of the methods that are within 1 % of 1 on their own rows are "
-        f"{'; '.join(parts)}.",
+        f"{'; '.join(parts)}."
+    )
+    return [
+        *([own] if parts else []),
         f"Nearest to 1 of all methods, with the paper's shift: {'; '.join(nearest)}.",
     ]

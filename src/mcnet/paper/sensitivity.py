@@ -11,7 +11,7 @@ from mcnet.paper.plots import draw_lines
 from mcnet.paper.settings import Settings
 from mcnet.paper.setup import SeenTasks, listed, quick_note
 from mcnet.paper.tasks import Task
-from mcnet.paper.trials import BAYES, MCNETS, Contender, Trial, column, judge, mcnet_row, run_trial, settings_note
+from mcnet.paper.trials import BAYES, MCNETS, Contender, Trial, column, judge, run_trial, settings_note, trained_note
 
 __all__ = ["sensitivity"]
 
@@ -25,7 +25,7 @@ QUICK_GRID: Grid = {"bins": (5, 20), "rate": (1e-5, 1e-3), "order": (0.1, 1.0)}
 FULL_GRID: Grid = {"bins": (5, 10, 20, 40), "rate": (1e-5, 1e-4, 1e-3), "order": (0.1, 0.5, 1.0, 5.0)}
 TITLES = {"bins": "bins", "rate": "learning rate", "order": "β"}
 ANCHORS = (Contender("Base", "base"), *(row for row in MCNETS if row.recipe is None), BAYES)
-VARIANTS = ("MCNet-None", "MCNet-Field")
+VARIANTS = tuple(row for row in MCNETS if row.recipe is not None)
 
 Results = dict[tuple[str, str, float], list[Trial]]
 
@@ -39,19 +39,19 @@ def sensitivity(settings: Settings) -> Page:
     for seed in range(settings.seeds):
         task = seen.add(settings.source.tasks(seed, wanted=("CTR (AliExpress)",))[0], seed)
         for variant in VARIANTS:
-            known: dict[LiteralRecipe, Trial] = {}
+            name, known = variant.name, dict[LiteralRecipe, Trial]()
             for parameter, values in grid.items():
                 for value in values:
-                    settings.say(f"{variant}, {TITLES[parameter]} = {value:g}, seed {seed}")
-                    recipe = _recipe(variant == "MCNet-Field", parameter, value, seed)
+                    settings.say(f"{name}, {TITLES[parameter]} = {value:g}, seed {seed}")
+                    recipe = _recipe(variant.sees_field, parameter, value, seed)
                     if recipe not in known:  # the paper's own values are part of every grid
                         known[recipe] = _trial(task, recipe)
-                    results.setdefault((variant, parameter, value), []).append(known[recipe])
+                    results.setdefault((name, parameter, value), []).append(known[recipe])
         for contender in ANCHORS:
             anchors.setdefault(contender.name, []).append(run_trial(contender, task, seed, settings.progress))
     lines: list[tuple[Cell, ...]] = []
-    for (variant, parameter, value), trials in results.items():
-        lines.append((f"{variant}, literal", TITLES[parameter], f"{value:g}", *_figures(trials)))
+    for (name, parameter, value), trials in results.items():
+        lines.append((name, TITLES[parameter], f"{value:g}", *_figures(trials)))
     lines += [(name, "–", "–", *_figures(trials)) for name, trials in anchors.items()]
     headings = ("Method", "parameter", "value", "PCOC", "F-RCE", "log-loss", "PCOC fitted")
     shift = ", with the paper's shift" if settings.source.simulated else ""
@@ -65,7 +65,8 @@ def sensitivity(settings: Settings) -> Page:
         {"lines": draw_lines(rows)},
         notes=(
             "One parameter varies, the others have the paper's values.",
-            settings_note((mcnet_row(False, "literal"), mcnet_row(True, "literal"), *ANCHORS)),
+            settings_note((*VARIANTS, *ANCHORS)),
+            *trained_note({(name, task.name): [trial.trained for trial in trials] for name, trials in anchors.items()}),
             *quick_note(settings, *(f"{TITLES[name]} of {listed(values)}" for name, values in grid.items())),
         ),
     )
@@ -88,7 +89,7 @@ def _panels(results: Results, grid: Grid, name: str) -> list[tuple[str, tuple[fl
         (
             TITLES[parameter],
             values,
-            {v: [float(np.mean(column(results[v, parameter, x], name))) for x in values] for v in VARIANTS},
+            {v.name: [float(np.mean(column(results[v.name, parameter, x], name))) for x in values] for v in VARIANTS},
         )
         for parameter, values in grid.items()
     ]
@@ -110,15 +111,15 @@ def _finding(results: Results, grid: Grid) -> list[str]:
         spans, best = {}, {}
         for parameter, values in grid.items():
             pcoc, f_rce = (
-                {value: float(np.mean(column(results[variant, parameter, value], name))) for value in values}
+                {value: float(np.mean(column(results[variant.name, parameter, value], name))) for value in values}
                 for name in ("pcoc", "f_rce")
             )
             spans[TITLES[parameter]] = max(pcoc.values()) - min(pcoc.values())
             best[TITLES[parameter]] = min(f_rce, key=lambda value: f_rce[value])
         widest = max(spans, key=lambda name: spans[name])
+        moved = ", ".join(f"{span:.3f} over {name}" for name, span in spans.items())
         parts.append(
-            f"The test PCOC of {variant} spans {', '.join(f'{span:.3f} over {name}' for name, span in spans.items())}, "
-            f"most over {widest}; its F-RCE is lowest at "
+            f"The test PCOC of {variant.name} spans {moved}, most over {widest}; its F-RCE is lowest at "
             f"{', '.join(f'{value:g} ({name})' for name, value in best.items())}."
         )
     return parts

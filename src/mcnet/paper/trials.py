@@ -13,6 +13,7 @@ from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.registry import calibrator
 from mcnet.errors import CalibrationWarning
 from mcnet.metrics import auc, f_rce, group_pcoc, group_sums, kl_to_truth, log_loss, pcoc, pcoc_std
+from mcnet.networks.bank import MANY_BINS, BankConfig, BankFit
 from mcnet.paper.literal import LiteralRecipe, predict_literal, train_literal
 from mcnet.paper.tasks import Sample, Task
 
@@ -22,7 +23,9 @@ __all__ = [
     "MCNETS",
     "ROSTER",
     "Contender",
+    "FittedTask",
     "Predict",
+    "Trained",
     "Trial",
     "column",
     "fit_contender",
@@ -32,6 +35,7 @@ __all__ = [
     "order_violations",
     "run_trial",
     "settings_note",
+    "trained_note",
 ]
 
 Predict = Callable[[Sample], FloatArray]
@@ -75,9 +79,11 @@ class Contender:
 
 def _converged(parameters: Mapping[str, Any]) -> str:
     widths = " × ".join(map(str, parameters["hidden"]))
+    nodes = BankConfig().nodes
     return (
-        f"SiLU networks of {widths}, embedding {parameters['embedding']}, {parameters['space']} space, full batch on "
-        "the sketch until it has converged, order guaranteed"
+        f"SiLU networks of {widths}, embedding {parameters['embedding']}, {parameters['space']} space, {nodes} nodes "
+        f"of quadrature in each half of a bin ({-(-nodes // 2)} from {MANY_BINS} bins on), full batch on the sketch "
+        "until it has converged, order guaranteed"
     )
 
 
@@ -114,7 +120,7 @@ ROSTER = (
     _baseline("Gamma Scaling", "gamma"),
     _baseline("SIR", "sir", bins=20),
     _baseline("NeuCalib", "neucalib", bins=20),
-    _baseline("AdaCalib", "adacalib", sees_field=True),
+    _baseline("AdaCalib", "adacalib", sees_field=True, candidates=(5, 10, 20)),
     *MCNETS,
     BAYES_NONE,
     BAYES,
@@ -137,12 +143,31 @@ def settings_note(roster: Sequence[Contender]) -> str:
 
 
 @dataclass(frozen=True)
+class Trained:
+    """What a training of MCNet's networks came to: bins, steps, and the nats left to gain if it has not converged."""
+
+    bins: int
+    steps: int
+    left: float | None = None
+
+    @classmethod
+    def of(cls, network: Any, converges: bool = True) -> "Trained | None":
+        """Return it for a bank of networks; other functions have none."""
+        if not isinstance(network, BankFit):
+            return None
+        descent = network.descent
+        left = descent.remaining if converges and not descent.converged else None
+        return cls(network.bank.bins, descent.steps, left)
+
+
+@dataclass(frozen=True)
 class Trial:
     """One fit: the figures of its test predictions, the PCOC on the rows it was fitted to, and the seconds it took."""
 
     figures: Mapping[str, float]
     fields: FloatArray
     seconds: float
+    trained: Trained | None = None
 
     def __getitem__(self, name: str) -> float:
         return self.figures[name]
@@ -165,20 +190,31 @@ def predict(fitted: Calibrator, sample: Sample) -> FloatArray:
     return fitted.predict(sample.score, field=sample.field if needs_field else None)
 
 
-def fit_task(contender: Contender, task: Task, seed: int = 0, alpha: float = 0.0) -> tuple[Predict, float]:
-    """Fit a contender on a task, with the balance term if `alpha` > 0; return what it predicts and the seconds.
+@dataclass(frozen=True)
+class FittedTask:
+    """A contender fitted on a task: what it predicts, the seconds it took, what the training of its networks came to.
 
     The sketch of the rows is made once for all methods, and is not part of the seconds.
     """
+
+    predict: Predict
+    seconds: float
+    trained: Trained | None
+
+
+def fit_task(contender: Contender, task: Task, seed: int = 0, alpha: float = 0.0) -> FittedTask:
+    """Fit a contender on a task, with the balance term if `alpha` > 0."""
     _ = task.sketch
     start = time.perf_counter()
     if contender.recipe is not None:
         recipe = replace(contender.recipe, balance=alpha, seed=seed)
         fit = train_literal(task, recipe)
         seconds = time.perf_counter() - start
-        return lambda sample: predict_literal(fit, task, sample, recipe.field), seconds
+        trained = Trained.of(fit, converges=False)
+        return FittedTask(lambda sample: predict_literal(fit, task, sample, recipe.field), seconds, trained)
     fitted = fit_contender(contender, task, seed, **({"alpha_balance": alpha} if alpha else {}))
-    return lambda sample: predict(fitted, sample), time.perf_counter() - start
+    seconds = time.perf_counter() - start
+    return FittedTask(lambda sample: predict(fitted, sample), seconds, Trained.of(getattr(fitted, "network_", None)))
 
 
 def run_trial(
@@ -191,8 +227,9 @@ def run_trial(
     """Fit a contender on a task and judge it on the test rows."""
     if progress is not None:
         progress(f"{task.name}, seed {seed}: {contender.name}")
-    predicted, seconds = fit_task(contender, task, seed, alpha)
-    return judge(task, predicted(task.test), predicted(task.validation), seconds)
+    fitted = fit_task(contender, task, seed, alpha)
+    trial = judge(task, fitted.predict(task.test), fitted.predict(task.validation), fitted.seconds)
+    return replace(trial, trained=fitted.trained)
 
 
 def judge(task: Task, test: FloatArray, validation: FloatArray, seconds: float = 0.0) -> Trial:
@@ -223,6 +260,30 @@ def order_violations(probability: FloatArray, sample: Sample) -> int:
     p, s, c = probability[order], sample.score[order], sample.field[order]
     falls = (p[1:] < p[:-1] - 1e-12) & (c[1:] == c[:-1]) & (s[1:] > s[:-1])
     return int(falls.sum())
+
+
+def trained_note(found: Mapping[tuple[str, str], Sequence[Trained | None]]) -> tuple[str, ...]:
+    """Return, by (method, task), the bins that networks really have and the steps their training really took.
+
+    >>> trained_note({("MCNet-None, converged", "CVR"): [Trained(1, 100), Trained(2, 100)], ("SIR", "CVR"): [None]})
+    ('What training came to: MCNet-None, converged: CVR 1 to 2 bins, 100 steps.',)
+    """
+    parts: dict[str, list[str]] = {}
+    for (method, task), trainings in found.items():
+        known = [training for training in trainings if training is not None]
+        if known:
+            text = f"{task} {_span([t.bins for t in known], 'bin')}, {_span([t.steps for t in known], 'step')}"
+            left = [t.left for t in known if t.left is not None]
+            text += f" (not converged: up to {max(left):.2g} nats left to gain)" if left else ""
+            parts.setdefault(method, []).append(text)
+    listed = [f"{method}: {', '.join(dict.fromkeys(texts))}" for method, texts in parts.items()]
+    return (f"What training came to: {'; '.join(listed)}.",) if listed else ()
+
+
+def _span(numbers: Sequence[int], unit: str) -> str:
+    low, high = min(numbers), max(numbers)
+    units = unit if high == 1 else f"{unit}s"
+    return f"{low:,} {units}" if low == high else f"{low:,} to {high:,} {units}"
 
 
 def column(trials: Sequence[Trial], name: str) -> list[float]:
