@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mcnet.paper import auxiliary, balance, curves, few_steps, headline, overfitting, performance, sensitivity
+from mcnet.paper import auxiliary, balance, curves, few_steps, headline, overfitting, performance, sensitivity, sir
 from mcnet.paper.forces import Forces
 from mcnet.paper.kept_trainings import Look
 from mcnet.paper.literal import LiteralRecipe
@@ -45,6 +45,15 @@ def test_balance_agrees_with_the_paper_only_if_every_std_falls(rises):
     assert f"The STD falls for {count - rises} of {count} models" in text
     assert ("as the paper says" in text) is not rises
     assert f"falls for {count} of them, and the log-loss gets worse for {count}" in text
+    assert "p =" not in text
+
+
+def test_balance_tests_what_the_term_changes_from_two_seeds_on():
+    results = {}
+    for model in balance.MODELS:
+        results[model.name, False] = [trial(pcoc_std=0.05 + 0.01 * seed) for seed in range(3)]
+        results[model.name, True] = [trial(pcoc_std=0.04 + 0.011 * seed) for seed in range(3)]
+    assert "MCNet-None, literal -0.90 (p = 0.0041), " in balance._finding(results)
 
 
 @pytest.mark.parametrize(("how", "shown"), [(performance.STILL, False), (performance.MOVED, True), ("rows", True)])
@@ -203,3 +212,21 @@ def test_the_headline_tells_which_bins_the_penalty_pushes_down_only_if_it_does(o
     else:
         assert told in text
         assert text.endswith("2 predict too many, up to 1.30 times.") is (order[1] < 0)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_sir_names_the_reading_that_comes_nearest_and_whether_it_does_on_every_task(same):
+    tasks = {"CTR (A)": 0.78, "CTR (B)": 0.95}
+    one, other = (reading.name for reading in sir.READINGS[1:3])
+    results = {
+        task: {"Base": [trial(pcoc=value)], one: [trial(pcoc=value + 0.01)], other: [trial(pcoc=0.9)]}
+        for task, value in tasks.items()
+    }
+    if not same:
+        results["CTR (B)"][other] = [trial(pcoc=0.95)]
+    printed = {task: (value, value) for task, value in tasks.items()}
+    text = sir._finding(results, {task: [(0.3, 0.04), (0.4, 0.06)] for task in tasks}, printed)
+    assert "has its middle at a score of 0.350 and a mean score of 0.050" in text[0]
+    assert f"Test PCOC: {one} 0.790; {other} 0.900. The paper's SIR has 0.780, nearest is {one}." in text[0]
+    assert text[-1] == f"{one if same else 'No one reading'} is nearest to the paper's value on every task."
+    assert "paper" not in " ".join(sir._finding(results, {task: [(0.3, 0.04)] for task in tasks}, {}))

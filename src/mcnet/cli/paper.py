@@ -97,6 +97,7 @@ for _name, _about in (
     ("datasets", "The table of data sets: sizes, CTR and CVR, the paper's and ours."),
     ("performance", "Table 1: every method on every task."),
     ("headline", "What a PCOC of 0.9745 takes: MCNet-None over beta, learning rate, epochs and start."),
+    ("sir", "SIR's unusual value in Table 1: the readings of its text."),
     ("auxiliary", "Table 2: an auxiliary network beside each calibrator."),
     ("balance", "Table 3: the field-balance regulariser."),
     ("efficiency", "Time per epoch and memory against T, and time per row."),

@@ -6,6 +6,7 @@ from mcnet.paper.pages import Cell, Page, Table, Value
 from mcnet.paper.published import BALANCE
 from mcnet.paper.settings import Settings
 from mcnet.paper.setup import SeenTasks, quick_note
+from mcnet.paper.significance import difference
 from mcnet.paper.trials import (
     BAYES,
     BAYES_NONE,
@@ -49,7 +50,7 @@ def balance(settings: Settings) -> Page:
             f"The paper does not give its coefficient α; here α = {ALPHA:g}. Models without the field are one curve "
             "for all rows; the field weighs in the balance term alone. STD is the sample standard deviation over the "
             "field values, as in the paper's table. Its regulariser divides by all rows, so a field value weighs by "
-            "its share.",
+            "its share. p is of a paired t-test over seeds; one seed has none.",
             settings_note(MODELS),
             *trained_note(
                 {
@@ -96,14 +97,18 @@ def _finding(results: Results) -> str:
     """Return, from the table, for how many models STD, level and log-loss change, and how."""
     names = list(dict.fromkeys(name for name, _ in results))
 
-    def change(name: str, figure: str) -> float:
-        return float(np.mean(column(results[name, True], figure)) - np.mean(column(results[name, False], figure)))
+    def change(name: str, figure: str) -> tuple[float, float]:
+        return difference(*(column(results[name, on], figure) for on in (True, False)))
 
-    lower = [name for name in names if change(name, "pcoc_std") < 0]
-    shown = ", ".join(f"{name} {100 * change(name, 'pcoc_std'):+.2f}" for name in names)
+    def told(name: str) -> str:
+        moved, p = change(name, "pcoc_std")
+        return f"{name} {100 * moved:+.2f}" + ("" if np.isnan(p) else f" (p = {p:.2g})")
+
+    lower = [name for name in names if change(name, "pcoc_std")[0] < 0]
+    shown = ", ".join(map(told, names))
     verdict = "as the paper says" if len(lower) == len(names) else "the paper says that it falls for all of its models"
     falls, worse = (
-        sum(change(name, figure) * sign > 0 for name in names) for figure, sign in (("pcoc", -1), ("log_loss", 1))
+        sum(change(name, figure)[0] * sign > 0 for name in names) for figure, sign in (("pcoc", -1), ("log_loss", 1))
     )
     return (
         f"The STD falls for {len(lower)} of {len(names)} models ({shown} percentage points); {verdict}. The overall "

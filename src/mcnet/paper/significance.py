@@ -8,7 +8,7 @@ from scipy.stats import ttest_rel
 
 from mcnet.paper.trials import Trial, column
 
-__all__ = ["PairedTest", "errors", "paired_test"]
+__all__ = ["PairedTest", "difference", "errors", "paired_test"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,11 @@ def paired_test(
 ) -> PairedTest:
     """Compare a method with the best baseline, seed by seed; one seed gives no p-value (NaN)."""
     best = min(baselines, key=lambda name: float(np.mean(errors(methods[name], figure))))
-    ours, theirs = np.array(errors(methods[method], figure)), np.array(errors(methods[best], figure))
-    gap = ours - theirs
+    return PairedTest(best, *difference(errors(methods[method], figure), errors(methods[best], figure)))
+
+
+def difference(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+    """Return the mean difference, seed by seed, and p of its paired t-test; NaN where there is nothing to test."""
+    gap = np.subtract(ours, theirs)
     p = float(ttest_rel(ours, theirs).pvalue) if len(gap) > 1 and gap.std() > 0.0 else float("nan")
-    return PairedTest(best, float(gap.mean()), p)
+    return float(gap.mean()), p

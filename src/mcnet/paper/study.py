@@ -16,6 +16,7 @@ STUDIES = (
     "datasets",
     "performance",
     "headline",
+    "sir",
     "auxiliary",
     "balance",
     "efficiency",
