@@ -5,9 +5,14 @@ import polars as pl
 import pytest
 
 from mcnet.data.automatic_period import AutomaticPeriod
+from mcnet.data.files import expand_paths
 from mcnet.errors import InputError
 from mcnet.sketch.read import are_sketches, sketch_files
 from mcnet.sketch.scan import scan
+
+
+def sketch_of(files, **options):
+    return sketch_files(expand_paths(files), **options)
 
 
 @pytest.fixture
@@ -26,7 +31,7 @@ def log(tmp_path):
 
 
 def test_a_log_is_scanned(log):
-    assert sketch_files(log, score="s", label="y", field=["a"]) == scan(log, score="s", label="y", field="a")
+    assert sketch_of(log, score="s", label="y", field=["a"]) == scan(log, score="s", label="y", field="a")
 
 
 def test_sketches_are_added_up_and_reduced_to_the_fields_asked_for(log, tmp_path):
@@ -36,10 +41,10 @@ def test_sketches_are_added_up_and_reduced_to_the_fields_asked_for(log, tmp_path
         halves[-1].save(path)
     sketch = halves[0]
     assert are_sketches(paths)
-    assert not are_sketches(log)
-    assert sketch_files(paths) == halves[0] + halves[1] == scan(log, score="s", label="y", field=["a", "b"])
-    assert sketch_files(paths[0], field=["b"]) == sketch.only("b")
-    assert sketch_files(paths[0], folds=4).folds == 4
+    assert not are_sketches([log])
+    assert sketch_of(paths) == halves[0] + halves[1] == scan(log, score="s", label="y", field=["a", "b"])
+    assert sketch_of(paths[0], field=["b"]) == sketch.only("b")
+    assert sketch_of(paths[0], folds=4).folds == 4
 
 
 def test_what_was_settled_when_the_sketch_was_made_cannot_be_asked_again(log, tmp_path):
@@ -47,13 +52,13 @@ def test_what_was_settled_when_the_sketch_was_made_cannot_be_asked_again(log, tm
     scan(log, score="s", label="y").save(path)
     for asked in ({"weight": "w"}, {"negatives_kept": 0.1}, {"score_type": "logit"}, {"resolution": 32}):
         with pytest.raises(InputError, match="saved sketch"):
-            sketch_files(path, **asked)
+            sketch_of(path, **asked)
     with pytest.raises(InputError, match="no field 'a'"):
-        sketch_files(path, field=["a"])
+        sketch_of(path, field=["a"])
     with pytest.raises(InputError, match="a sketch and"):
-        sketch_files([path, log], score="s", label="y")
+        sketch_of([path, log], score="s", label="y")
     with pytest.raises(InputError, match="column of scores"):
-        sketch_files(log)
+        sketch_of(log)
 
 
 def test_a_sketch_remembers_how_its_rows_were_read(log, tmp_path):
@@ -66,7 +71,7 @@ def test_a_sketch_remembers_how_its_rows_were_read(log, tmp_path):
     for other in (sketch.pooled(), sketch.unfolded(), 2 * sketch, sketch.fold_parts(0)[0]):
         assert known(other) == read
     sketch.save(tmp_path / "s.parquet")
-    assert known(sketch_files(tmp_path / "s.parquet")) == read
+    assert known(sketch_of(tmp_path / "s.parquet")) == read
     # What two sketches do not agree on is not known of their sum.
     rows = pl.read_parquet(log).rename({"y": "z"})
     other = scan(rows, score="s", label="z", field=["a", "b"], folds=2)
@@ -83,18 +88,18 @@ def test_periods_cut_while_scanning_are_those_cut_from_the_finished_sketch(log, 
     for ending in ("parquet", "csv"):
         path = tmp_path / f"timed.{ending}"
         getattr(pl.read_parquet(log).with_columns(t=pl.Series(times)), f"write_{ending}")(path)
-        cut = sketch_files(path, score="s", label="y", field=["t", "a"], every={"t": "1d"})
-        whole = sketch_files(path, score="s", label="y", field=["t", "a"])
+        cut = sketch_of(path, score="s", label="y", field=["t", "a"], every={"t": "1d"})
+        whole = sketch_of(path, score="s", label="y", field=["t", "a"])
         assert cut == whole.in_periods("t", "1d")
         assert cut.contexts.values[0][:3] == ("2024-02-28", "2024-02-29", "2024-03-01")
         assert cut.contexts.values[0][-1] is None
         assert cut.only("a") == whole.only("a")
         whole.save(tmp_path / "s.parquet")
-        assert sketch_files(tmp_path / "s.parquet", every={"t": "1d"}) == cut
+        assert sketch_of(tmp_path / "s.parquet", every={"t": "1d"}) == cut
         for source in (path, tmp_path / "s.parquet"):
             found = {"t": AutomaticPeriod(), "a": AutomaticPeriod()}
             columns = {"score": "s", "label": "y"} if source == path else {}
-            automatic = sketch_files(source, **columns, field=["t", "a"], every=found)
+            automatic = sketch_of(source, **columns, field=["t", "a"], every=found)
             assert (found["t"].every, found["a"].every) == ("6h", None)
             assert automatic == whole.in_periods("t", "6h")
     with pytest.raises(InputError, match="no field of this scan"):

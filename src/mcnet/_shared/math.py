@@ -87,7 +87,7 @@ def clip_scores(scores: FloatArray) -> FloatArray:
     return np.clip(scores, SCORE_FLOOR, 1.0 - SCORE_FLOOR)
 
 
-def inside_unit(values: FloatArray) -> bool:
-    """Tell whether there is no value outside [0, 1], nor NaN."""
+def inside_unit(*columns: FloatArray) -> bool:
+    """Tell whether no column has a value outside [0, 1], nor NaN."""
     # NaN fails both comparisons, so one look at the extremes settles the usual case without a mask.
-    return len(values) == 0 or bool(values.min() >= 0.0 and values.max() <= 1.0)
+    return all(len(column) == 0 or bool(column.min() >= 0.0 and column.max() <= 1.0) for column in columns)

@@ -86,7 +86,7 @@ def load_model(path: str) -> "CalibrationModel":
     from mcnet.sketch.file import is_sketch_file
 
     file = Path(path)
-    if is_sketch_file(file):
+    if is_sketch_file(path):
         raise FileFormatError(f"{file} is a sketch, not a model; fit one on it: mcnet fit {file} -o model.json")
     try:
         kind = file_format(file)

@@ -140,7 +140,6 @@ def source_of(names: Sequence[str]) -> Source:
     from mcnet.data.files import expand_paths
     from mcnet.data.locations import Locations
     from mcnet.sketch.read import are_sketches
-    from mcnet.tracking.journal import Journal
     from mcnet.tracking.journal_files import is_journal
 
     journals = [name for name in names if is_journal(name)]
@@ -150,6 +149,8 @@ def source_of(names: Sequence[str]) -> Source:
     if len(names) > 1:
         other = next(name for name in names if name != journals[0])
         raise InputError(f"{journals[0]} is a journal and is read alone; leave out {other}, or add it to the journal")
+    from mcnet.tracking.journal import Journal
+
     return Source(tuple(names), Locations(), Journal(journals[0]))
 
 

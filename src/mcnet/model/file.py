@@ -64,16 +64,14 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
         # Very many curves are written as what they are made from, and compiled again when loaded.
         document["contexts"] = _contexts_document(model.contexts)
     else:
-        document["grids"] = [
-            curves.knots[curves.grid_start[grid] : curves.grid_start[grid + 1]].tolist() for grid in range(curves.grids)
-        ]
+        document["grids"] = [knots.tolist() for knots in np.split(curves.knots, curves.grid_start[1:-1])]
         document["curves"] = [
             {
                 "context": None if curve == 0 else [None if code == ANY else code for code in rows[curve - 1]],
                 "grid": int(curves.grid_of[curve]),
                 "probabilities": probabilities.tolist(),
             }
-            for curve, (_, probabilities) in enumerate(curves.pairs())
+            for curve, probabilities in enumerate(np.split(curves.probabilities, curves.value_start[1:-1]))
         ]
     served = "contexts" in document or not model.contexts.complete or model.uncertainty is not None
     if model.family is not None and served:

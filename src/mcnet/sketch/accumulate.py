@@ -31,7 +31,7 @@ def accumulate_numpy(
     Without weights each row counts once. Returns False if a score or a label is not inside [0, 1]: the cells are then
     of no use.
     """
-    if not (inside_unit(scores) and inside_unit(labels)):
+    if not inside_unit(scores, labels):
         return False
     keys, positions = grid.locate(clip_scores(scores))
     flat = slots.astype(np.int64) * len(grid) + (keys - grid.first)

@@ -109,7 +109,7 @@ class Accumulator:
     def _add_sparse(
         self, scores: FloatArray, labels: FloatArray, weights: FloatArray | None, slots: NDArray[np.int32]
     ) -> bool:
-        if not (inside_unit(scores) and inside_unit(labels)):
+        if not inside_unit(scores, labels):
             return False
         weights = np.ones(len(scores)) if weights is None else weights
         keys, positions = self._grid.locate(clip_scores(scores))

@@ -149,8 +149,9 @@ def sketch_parts(
         if len(batch) == 0:
             continue
         missing = _add(accumulator, batch, names, reading)
-        dropped += missing
-        read_options().dropped_rows += missing
+        if missing:
+            dropped += missing
+            read_options().dropped_rows += missing
         rows += len(batch)
         if most_cells is not None and accumulator.has_more_cells(most_cells):
             yield finished(accumulator)

@@ -94,10 +94,11 @@ def _checksum_place(content: bytes | bytearray) -> int:
 
 def is_sketch_file(path: str | PathLike[str]) -> bool:
     """Tell whether a file is a saved sketch (and not a log of rows); refuse one that is not on a disk."""
-    if is_url(path):
-        _refuse_remote_sketch(RemoteFile(fspath(path)))
-        return False
-    path = Path(local_path(path))
+    if not isinstance(path, Path):
+        if is_url(path):
+            _refuse_remote_sketch(RemoteFile(fspath(path)))
+            return False
+        path = Path(local_path(path))
     if path.suffix != ".parquet" or not path.is_file():
         return False
     with readable(str(path)), path.open("rb") as file:

@@ -5,24 +5,24 @@ from typing import Any
 
 from mcnet._shared.typing import ScoreType
 from mcnet.data.automatic_period import AutomaticPeriod
-from mcnet.data.files import FilePaths, expand_paths, open_log, readable, source_name
+from mcnet.data.files import open_log, readable, source_name
+from mcnet.data.locations import Location, Locations
 from mcnet.errors import InputError
 from mcnet.sketch.file import is_sketch_file, load_sketch
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
-from mcnet.sketch.scan import scan
+from mcnet.sketch.scan import scan_files
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["are_sketches", "has_column", "sketch_files"]
 
 
-def are_sketches(files: FilePaths) -> bool:
+def are_sketches(paths: Sequence[Location]) -> bool:
     """Tell whether the files are sketches, not logs."""
-    return any(is_sketch_file(path) for path in expand_paths(files))
+    return any(is_sketch_file(path) for path in paths)
 
 
-def has_column(files: FilePaths, name: str) -> bool:
+def has_column(paths: Locations, name: str) -> bool:
     """Tell whether logs have a column, or saved sketches a field, of this name."""
-    paths = expand_paths(files)
     if are_sketches(paths):
         return all(name in load_sketch(path).contexts.names for path in paths)
     with readable(source_name(paths)):
@@ -30,7 +30,7 @@ def has_column(files: FilePaths, name: str) -> bool:
 
 
 def sketch_files(
-    files: FilePaths,
+    paths: Locations,
     *,
     sketched: bool | None = None,
     score: str | None = None,
@@ -49,23 +49,22 @@ def sketch_files(
     Saved sketches know their fields: with `field` they are reduced to those, without it they keep all. Whether any of
     the files is a sketch is looked up unless `sketched` tells.
     """
-    paths = expand_paths(files)
     saved = [] if sketched is False else [path for path in paths if is_sketch_file(path)]
     if not saved:
         if score is None or label is None:
             lacking = "score" if score is None else "label"
             raise InputError(f"{paths[0]} is a log: name its column of {lacking}s")
-        return scan(
+        return scan_files(
             paths,
             score=score,
             label=label,
-            field=field or None,
+            field=field or [],
             weight=weight,
             folds=folds,
             resolution=DEFAULT_RESOLUTION if resolution is None else resolution,
             score_type=score_type,
             negatives_kept=negatives_kept,
-            every=every,
+            every=every or {},
             progress=progress,
         )
     if len(saved) < len(paths):

@@ -9,7 +9,8 @@ from mcnet._shared.typing import ScoreType
 from mcnet._shared.user_warnings import warn
 from mcnet.data.automatic_period import AutomaticPeriod
 from mcnet.data.fields import FieldColumn, field_columns
-from mcnet.data.files import FilePaths, batches, describe_row_in, expand_paths, open_log, source_name
+from mcnet.data.files import batches, describe_row_in, expand_paths, open_log, source_name
+from mcnet.data.locations import Locations
 from mcnet.data.periods import cut_to_periods
 from mcnet.data.read_options import read_options, read_with
 from mcnet.data.tables import column_names, is_lazy, is_table
@@ -28,7 +29,7 @@ from mcnet.sketch.sources import file_digests
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["scan", "scan_in_parts"]
+__all__ = ["scan", "scan_files", "scan_in_parts"]
 
 
 def scan(
@@ -106,30 +107,58 @@ def scan(
         raise InputError("table and dialect are for connections to databases; leave them out")
     if where is not None and (is_table(rows) or is_lazy(rows)):
         raise InputError("where is for files and databases; filter the table before it is scanned")
-    drop_missing = drop_missing or read_options().drop_missing
-    names = ColumnNames(score, label, weight or "weight", folds if isinstance(folds, str) else "folds")
-    remembered = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
     chosen = _Columns(score, label, weight, folds if isinstance(folds, str) else None, fields, every or {})
-    if is_table(rows):
-        made = _scan_table(rows, chosen, names, folds, remembered, resolution, score_type, negatives_kept, drop_missing)
-        return chosen.in_final_periods(made)
     number = None if isinstance(folds, str) else check_folds(folds)
-    reading = RowReading(number, resolution, score_type, negatives_kept, drop_missing)
+    reading = RowReading(number, resolution, score_type, negatives_kept, drop_missing or read_options().drop_missing)
+    if is_table(rows):
+        return chosen.in_final_periods(_scan_table(rows, chosen, reading))
     if is_lazy(rows):
-        names = replace(names, source="the lazy table")
+        names = replace(chosen.names, source="the lazy table")
         found = chosen.batches(rows, names.source, progress)
-        return chosen.in_final_periods(sketch_batches(found, names, reading, columns=remembered))
+        return chosen.in_final_periods(sketch_batches(found, names, reading, columns=chosen.remembered))
     if not isinstance(rows, str | PathLike | Sequence):
         raise InputError(
             f"scan was given {type(rows).__name__}; give files or a table, or columns to mcnet.Sketch.from_rows"
         )
     with read_with(storage_options=storage_options, separator=separator, where=where):
-        found, names, sources = chosen.file_batches(rows, names, progress)
-    return chosen.in_final_periods(sketch_batches(found, names, reading, columns=remembered, sources=sources))
+        return _scan_files(expand_paths(rows), source_name(rows), chosen, reading, progress)
+
+
+def scan_files(
+    paths: Locations,
+    *,
+    score: str,
+    label: str,
+    field: Sequence[str],
+    weight: str | None,
+    folds: int,
+    resolution: Resolution,
+    score_type: ScoreType,
+    negatives_kept: float,
+    every: Mapping[str, str | AutomaticPeriod],
+    progress: Callable[[int], Any] | None,
+) -> Sketch:
+    """Sketch log files whose names were expanded before; see `scan` for the parameters."""
+    fields = list(field)
+    check_columns(score, label, weight, folds, fields, every)
+    chosen = _Columns(score, label, weight, None, fields, every)
+    reading = RowReading(check_folds(folds), resolution, score_type, negatives_kept, read_options().drop_missing)
+    return _scan_files(paths, ", ".join(map(str, paths)), chosen, reading, progress)
+
+
+def _scan_files(
+    paths: Locations,
+    source: str,
+    chosen: "_Columns",
+    reading: RowReading,
+    progress: Callable[[int], Any] | None,
+) -> Sketch:
+    found, names, sources = chosen.file_batches(paths, source, progress)
+    return chosen.in_final_periods(sketch_batches(found, names, reading, columns=chosen.remembered, sources=sources))
 
 
 def scan_in_parts(
-    files: FilePaths,
+    paths: Locations,
     *,
     score: str,
     label: str,
@@ -146,7 +175,8 @@ def scan_in_parts(
 
     Parameters
     ----------
-    files, score, label, field, weight, resolution, score_type, negatives_kept, every, progress : as in `scan`.
+    paths : the files, their names expanded.
+    score, label, field, weight, resolution, score_type, negatives_kept, every, progress : as in `scan`.
     most_cells : a sketch that has grown beyond so many cells is yielded, and a new one begun.
 
     Yields
@@ -155,11 +185,10 @@ def scan_in_parts(
     """
     fields = list(field)
     check_columns(score, label, weight, 1, fields, every)
-    remembered = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
     chosen = _Columns(score, label, weight, None, fields, every)
     reading = RowReading(1, resolution, score_type, negatives_kept, read_options().drop_missing)
-    found, names, sources = chosen.file_batches(files, ColumnNames(score, label, weight or "weight"), progress)
-    parts = sketch_parts(found, names, reading, columns=remembered, sources=sources, most_cells=most_cells)
+    found, names, sources = chosen.file_batches(paths, ", ".join(map(str, paths)), progress)
+    parts = sketch_parts(found, names, reading, columns=chosen.remembered, sources=sources, most_cells=most_cells)
     for number, part in enumerate(parts):
         if number == 0:
             warn_of_mistakes(part, score, label, periods=every)
@@ -180,6 +209,16 @@ class _Columns:
     ) -> None:
         self.score, self.label, self.weight, self.folds = score, label, weight, folds
         self.fields, self.every = fields, every
+
+    @property
+    def names(self) -> ColumnNames:
+        """Return what messages call the columns."""
+        return ColumnNames(self.score, self.label, self.weight or "weight", self.folds or "folds")
+
+    @property
+    def remembered(self) -> dict[str, str]:
+        """Return the columns that the sketch remembers."""
+        return {"score": self.score, "label": self.label} | ({} if self.weight is None else {"weight": self.weight})
 
     @property
     def numbers(self) -> list[str]:
@@ -209,19 +248,17 @@ class _Columns:
         return sketch
 
     def file_batches(
-        self, files: FilePaths, names: ColumnNames, progress: Callable[[int], Any] | None
+        self, paths: Locations, source: str, progress: Callable[[int], Any] | None
     ) -> tuple[Iterator[Batch], ColumnNames, tuple[str, ...] | None]:
         """Return the rows of log files, what messages call them, and a digest of each file if all are on disk."""
-        paths = expand_paths(files)
-        sources = file_digests(paths, read_options().where)
+        where = read_options().where
+        sources = file_digests(paths, where)
         unique = None if sources is None else tuple(dict.fromkeys(sources))
         if sources is not None and unique is not None and len(unique) < len(sources):
             warn(f"{len(sources) - len(unique):,} of the {len(sources):,} files are copies of others; all are read")
-        names = replace(
-            names, source=source_name(files), describe_row=describe_row_in(paths), where=read_options().where
-        )
+        names = replace(self.names, source=source, describe_row=describe_row_in(paths), where=where)
         frame = open_log(paths, numbers=self.numbers, texts=self.fields)
-        return self.batches(frame, names.source, progress), names, unique
+        return self.batches(frame, source, progress), names, unique
 
     def batches(self, frame: "pl.LazyFrame", source: str, progress: Callable[[int], Any] | None) -> Iterator[Batch]:
         """Yield the rows of a lazy table."""
@@ -238,17 +275,7 @@ class _Columns:
             first_row += len(table)
 
 
-def _scan_table(
-    table: Any,
-    chosen: _Columns,
-    names: ColumnNames,
-    folds: int | str,
-    remembered: Mapping[str, str],
-    resolution: Resolution,
-    score_type: ScoreType,
-    negatives_kept: float,
-    drop_missing: bool,
-) -> Sketch:
+def _scan_table(table: Any, chosen: _Columns, reading: RowReading) -> Sketch:
     known = column_names(table)
     for name in (*chosen.numbers, *chosen.fields):
         if name not in known:
@@ -258,11 +285,11 @@ def _scan_table(
         table[chosen.label],
         None if chosen.weight is None else table[chosen.weight],
         chosen.field_columns(table),
-        table[folds] if isinstance(folds, str) else folds,
-        names,
-        resolution=resolution,
-        score_type=score_type,
-        negatives_kept=negatives_kept,
-        drop_missing=drop_missing,
-        columns=remembered,
+        reading.folds if chosen.folds is None else table[chosen.folds],
+        chosen.names,
+        resolution=reading.resolution,
+        score_type=reading.score_type,
+        negatives_kept=reading.negatives_kept,
+        drop_missing=reading.drop_missing,
+        columns=chosen.remembered,
     )

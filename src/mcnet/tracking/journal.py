@@ -10,6 +10,7 @@ from mcnet._shared.disk_paths import disk_path
 from mcnet._shared.typing import ScoreType
 from mcnet.data.fields import MISSING_LABEL
 from mcnet.data.files import FilePaths, expand_paths
+from mcnet.data.locations import Locations
 from mcnet.errors import InputError
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.scan import scan_in_parts
@@ -164,7 +165,7 @@ class Journal:
         changes = []
         for path in paths:
             read = scan_in_parts(
-                [path],
+                Locations([path]),
                 score=score,
                 label=label,
                 field=[*fields, time],
