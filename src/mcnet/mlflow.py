@@ -71,7 +71,7 @@ def save_model(model: Any, path: str | PathLike[str], **options: Any) -> None:
 def _described(model: Any, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Give the arguments of MLflow: the model file, its columns, rows that show how to call it, what to install."""
     found = as_model(model, "logged")
-    told = {"method": found.method, "score_type": found.score_type, "checksum": model_document(found)["checksum"]}
+    about = {"method": found.method, "score_type": found.score_type, "checksum": model_document(found)["checksum"]}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / _FILE
         save_model_file(found, file)
@@ -82,7 +82,7 @@ def _described(model: Any, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
             "input_example": example_rows(found),
             "pip_requirements": [f"mcnet[mlflow]=={__version__}"],
             **options,
-            "metadata": {"mcnet": told, **(options.get("metadata") or {})},
+            "metadata": {"mcnet": about, **(options.get("metadata") or {})},
         }
 
 
@@ -124,8 +124,8 @@ class PyfuncCalibrator:
 
 def score_column(model: CalibrationModel) -> str:
     """Return the name of the column of scores: as in the log that was fitted, or `score`."""
-    told = model.provenance.get("columns", {}).get("score")
-    return told if isinstance(told, str) and told not in model.fields else "score"
+    column = model.provenance.get("columns", {}).get("score")
+    return column if isinstance(column, str) and column not in model.fields else "score"
 
 
 def example_rows(model: CalibrationModel) -> "pd.DataFrame":

@@ -1,4 +1,4 @@
-"""Paths on a disk, told from addresses in an object store or on a web server."""
+"""Paths on a disk, distinguished from addresses in an object store or on a web server."""
 
 import re
 from os import PathLike, fspath

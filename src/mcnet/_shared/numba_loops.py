@@ -19,8 +19,8 @@ def numba_installed() -> bool:
         import numba  # noqa: F401
     except Exception as error:
         # It refuses a NumPy newer than itself, for one: rows can be served without it all the same.
-        said = f"numba is installed but cannot be imported ({type(error).__name__}: {error})"
-        warnings.warn(f"{said}; mcnet goes on with NumPy alone, which is slower", RuntimeWarning, stacklevel=3)
+        problem = f"numba is installed but cannot be imported ({type(error).__name__}: {error})"
+        warnings.warn(f"{problem}; mcnet goes on with NumPy alone, which is slower", RuntimeWarning, stacklevel=3)
         return False
     return True
 

@@ -1,4 +1,4 @@
-"""Values of a field that have too few rows to be told from the common curve: they share it."""
+"""Values of a field that have too few rows to be distinguished from the common curve: they share it."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _by_context(sketch: Sketch) -> tuple[FloatArray, FloatArray]:
 
 
 def _tellable(residual: FloatArray, variance: FloatArray) -> NDArray[np.bool_]:
-    """Return which values can be told from the common curve.
+    """Return which values can be distinguished from the common curve.
 
     The variance of their offsets is estimated by moments: residuals have the variance v + v² times it.
     """

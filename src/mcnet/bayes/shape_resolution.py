@@ -31,9 +31,9 @@ def worthwhile_bends(table: Table | SparseTable, shapes: Shapes, incidence: Inci
     moves = table.panels.scale * shapes.bends.T
     change = table.panels.cumulate(moves) + place * moves + shapes.deviation[0][:, None]
     information = change**2 @ (positives * (weight - positives) / known)
-    told = np.zeros(len(information))
+    evidence = np.zeros(len(information))
     for field in range(incidence.fields):
         share = float(incidence.total(field, table.rows).max(initial=0.0) / weight.sum())
-        told = np.maximum(told, share * information / strengths.value_precision(field, shapes))
-    worth = np.flatnonzero(told[2:] > WORTHWHILE)
+        evidence = np.maximum(evidence, share * information / strengths.value_precision(field, shapes))
+    worth = np.flatnonzero(evidence[2:] > WORTHWHILE)
     return int(worth[-1]) + 1 if len(worth) else 0

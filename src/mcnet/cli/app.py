@@ -32,7 +32,7 @@ app = typer.Typer(
 )
 
 _EPILOG = (
-    "Options of every command: --config, --no-config, --debug; of reading logs: --where, --drop-missing, --separator, "
+    "Options of every command: --config, --no-config, --debug; for reading logs: --where, --drop-missing, --separator, "
     "--storage-option; see mcnet --help."
 )
 
@@ -53,10 +53,7 @@ for command in (
     diff,
     methods,
 ):
-    app.command(
-        epilog="Options of every command: --config, --no-config, --debug; of reading logs: --where, --drop-missing, "
-        "--separator, --storage-option; see mcnet --help."
-    )(command)
+    app.command(epilog=_EPILOG)(command)
 app.add_typer(versions)
 app.add_typer(journal)
 app.add_typer(paper)
@@ -87,10 +84,12 @@ def mcnet(
         typer.Option("--where", metavar="CONDITION", help='Read only these rows of logs: SQL, as in "day = 3".'),
     ] = None,
     drop_missing: Annotated[
-        bool, typer.Option("--drop-missing", help="Leave out rows without a score, label or weight; tell how many.")
+        bool,
+        typer.Option("--drop-missing", help="Leave out rows without a score, label or weight, and print how many."),
     ] = False,
     separator: Annotated[
-        str | None, typer.Option("--separator", metavar="CHARACTER", help="What divides the columns of CSV logs.")
+        str | None,
+        typer.Option("--separator", metavar="CHARACTER", help="The character between the columns of CSV logs."),
     ] = None,
     storage_option: Annotated[
         list[str] | None,
@@ -101,8 +100,8 @@ def mcnet(
 
     A LOG is a Parquet, CSV, JSONL or Arrow file, a glob or a folder, with one row per impression; an address such as
     s3://bucket/log.parquet (gs://, az://, https://), a table of Delta or Iceberg, or - for standard input. A saved
-    sketch is accepted in its place; fit, compare and evaluate also accept a journal, a folder of sketches by period.
-    The options of this page may also follow the command.
+    sketch is accepted instead of a LOG; fit, compare and evaluate also accept a journal, a folder of sketches by
+    period. The options of this page may also follow the command.
 
     \b
     Exit codes:
@@ -110,7 +109,7 @@ def mcnet(
       1   a threshold (--fail-if) was not met
       2   wrong use or input
       70  an unexpected error
-      75  another process is at work on the same files; try again later
+      75  another process is using the same files; try again later
       130, 143, 129  ended by an interrupt, SIGTERM, SIGHUP
 
     \b

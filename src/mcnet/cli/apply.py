@@ -48,8 +48,8 @@ def apply(
 
     All columns and the order of the rows are kept. Rows are streamed: a file of any size fits in memory. With
     --interval 0.9 two more columns have the bounds of a credible interval (models of mcnet-bayes know it). The share of
-    rows with field values that the model has not seen is told; --fail-if 'unseen>0.05' makes it an exit code, after the
-    output was written.
+    rows with field values that the model has not seen is printed; with --fail-if 'unseen>0.05' the exit code depends on
+    it, after the output was written.
 
     -o - writes to stdout, in the format of the log.
 

@@ -199,7 +199,7 @@ def _read_test(
         words = {"field": columns["field"]}  # the rest was settled when it was made
     else:
         # Where the fitted rows were a sketch, it tells which columns are meant.
-        given = {name: said for name, said in columns.items() if name in ("score", "label") and said is not None}
+        given = {name: column for name, column in columns.items() if name in ("score", "label") and column is not None}
         kept = fitted.negatives_kept
         reading = {"score_type": fitted.score_type} | ({} if kept is None else {"negatives_kept": kept})
         words = {**columns, **fitted.columns, **reading, **given}

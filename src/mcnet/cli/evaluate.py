@@ -92,10 +92,10 @@ def evaluate(
         score, label = remembered(loaded, "score", score), remembered(loaded, "label", label)
         judged = logits is None and loaded.score_type == "logit"
         logits = score_type(loaded, logits) == "logit"
-        told = loaded.provenance.get("columns", {})
-        weight = weight or told.get("weight")
-        if negatives_kept is None and told.get("negatives_kept", 1.0) != 1.0:
-            negatives_kept = told["negatives_kept"]
+        fitted_columns = loaded.provenance.get("columns", {})
+        weight = weight or fitted_columns.get("weight")
+        if negatives_kept is None and fitted_columns.get("negatives_kept", 1.0) != 1.0:
+            negatives_kept = fitted_columns["negatives_kept"]
             printer.note(
                 f"negatives count {1.0 / negatives_kept:.6g} times, as in the fit of the model; "
                 "pass --negatives-kept 1 if this log has them all"

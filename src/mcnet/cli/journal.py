@@ -87,19 +87,19 @@ def add(
     columns = given.columns(context)
     plain_interrupts()
     opened = Journal(folder)
-    told: dict[str, Any] = {"source": source, "age": age, "replace": replace}
+    source_options: dict[str, Any] = {"source": source, "age": age, "replace": replace}
     total = given.row_count if printer.lively else None
     with printer.progress("reading", total) as advance:
         if time is None:
             if source is not None and len(given.paths) > 1:
                 raise InputError(f"--source names one file, but {len(given.paths)} were given; add one at a time")
-            found = add_one_period(opened, list(given.paths), str(period), columns, told, advance)
+            found = add_one_period(opened, list(given.paths), str(period), columns, source_options, advance)
         else:
             for name in ("score", "label"):
                 if columns[name] is None:
                     raise InputError(f"{logs[0]} is a log: name its column of {name}s")
-            told |= {"time": time, "every": str(every), "counted": counted}
-            found = opened.add_files(given.paths, **columns, **told, progress=advance)
+            source_options |= {"time": time, "every": str(every), "counted": counted}
+            found = opened.add_files(given.paths, **columns, **source_options, progress=advance)
     printer.note(_what_changed(found, folder))
     printer.result({"journal": folder, "rows": found.rows, "periods": found.periods, "known": found.known})
 

@@ -66,7 +66,7 @@ def continued(state: str, asked: Watch) -> tuple["Monitor", Watch]:
         given, before = getattr(asked, name), getattr(known, name)
         if given is not None and given != before:
             option = "--" + name.replace("_", "-")
-            told = (
+            begun_with = (
                 "no " + option
                 if before is None
                 else f"{option} {before:g}"
@@ -74,7 +74,7 @@ def continued(state: str, asked: Watch) -> tuple["Monitor", Watch]:
                 else f"{option} {before}"
             )
             raise InputError(
-                f"{state} was begun with {told}, which cannot change while it watches; leave {option} out, or start a "
+                f"{state} was begun with {begun_with}, which cannot change later; leave {option} out, or start a "
                 "new state: name another file"
             )
     return loaded, known

@@ -58,7 +58,7 @@ class Printer:
 
     @contextmanager
     def progress(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Callable[[int], None]]:
-        """Show a bar with a rate while work is done; the function given is told how much more was done."""
+        """Show a bar with a rate; call the function given with the amount of work done since its last call."""
         if not self.lively:
             yield lambda _: None
             return
@@ -84,7 +84,7 @@ class Printer:
 
     @contextmanager
     def steps(self, title: str) -> Iterator[Callable[[str], None]]:
-        """Show which step is being worked on; the function given is told the name of each."""
+        """Show the current step; call the function given with the name of each step."""
         if not self.lively:
             yield lambda _: None
             return

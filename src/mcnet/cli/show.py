@@ -50,7 +50,7 @@ def show(
 def _facts(model: "CalibrationModel") -> Any:
     history = model.provenance
     usual = {"score_type": "probability", "negatives_kept": 1.0}
-    columns = {name: said for name, said in history.get("columns", {}).items() if usual.get(name) != said}
+    columns = {name: column for name, column in history.get("columns", {}).items() if usual.get(name) != column}
     fields = [f"{name} ({len(v):,} values)" for name, v in zip(model.fields, model.contexts.values, strict=True)]
     known = ", ".join(f"{name}={value}" for name, value in _chosen_parameters(model).items())
     lines = [

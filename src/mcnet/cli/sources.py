@@ -203,5 +203,5 @@ def remember_periods(model: "CalibrationModel", periods: Sequence[str]) -> "Cali
     """Return a model whose history tells which periods it was fitted on."""
     from mcnet.tracking.period import period_text
 
-    told = {"first": period_text(periods[0]), "last": period_text(periods[-1]), "number": len(periods)}
-    return replace(model, provenance={**model.provenance, "fitted_periods": told})
+    span = {"first": period_text(periods[0]), "last": period_text(periods[-1]), "number": len(periods)}
+    return replace(model, provenance={**model.provenance, "fitted_periods": span})

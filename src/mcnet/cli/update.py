@@ -97,7 +97,7 @@ def update(
     Exit codes, besides those of every command:
       0   a version was published, there was nothing new, or the current version is held
       1   the gate refused the new model; the current version stays
-      3   the monitor raised an alarm that no earlier run has told
+      3   the monitor raised an alarm that no earlier run has reported
       75  another run was still at work after --wait seconds
 
     \b

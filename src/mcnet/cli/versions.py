@@ -99,8 +99,8 @@ def show(
     chosen = opened.version(version)
     events = [line for line in opened.history() if line.get("version") == chosen.number]
     facts = _document(chosen, opened.current_number) | {"history": events}
-    told = facts | {"fields": ", ".join(chosen.fields), "current": "yes" if facts["current"] else "no"}
-    lines = [f"{name:<10}{value}" for name, value in told.items() if name != "history" and value not in (None, "")]
+    shown = facts | {"fields": ", ".join(chosen.fields), "current": "yes" if facts["current"] else "no"}
+    lines = [f"{name:<10}{value}" for name, value in shown.items() if name != "history" and value not in (None, "")]
     lines += [f"{line['time']}  {line['event']}  {line.get('note', '')}".rstrip() for line in events]
     Printer(json).result(facts, "\n".join(lines))
 
@@ -143,8 +143,8 @@ def rollback(registry: Folder, note: Note = "", json: options.Json = False) -> N
     """
     opened = _open(registry)
     chosen = opened.rollback(note)
-    said = f"version {chosen.name} is current again, and held: {_until_released(registry)}"
-    Printer(json).result(_moved(chosen, opened), said)
+    message = f"version {chosen.name} is current again, and held: {_until_released(registry)}"
+    Printer(json).result(_moved(chosen, opened), message)
 
 
 @versions.command()
@@ -157,8 +157,8 @@ def hold(registry: Folder, note: Note = "", json: options.Json = False) -> None:
     """
     opened = _open(registry)
     held, current = opened.hold(note), opened.current
-    said = f"version {current.name} is {held}; {_until_released(registry)}"
-    Printer(json).result(_moved(current, opened), said)
+    message = f"version {current.name} is {held}; {_until_released(registry)}"
+    Printer(json).result(_moved(current, opened), message)
 
 
 @versions.command()
@@ -171,8 +171,8 @@ def release(registry: Folder, note: Note = "", json: options.Json = False) -> No
     """
     opened = _open(registry)
     was = opened.release(note)
-    said = "was held, and may be replaced now" if was else "was not held"
-    Printer(json).result(_moved(opened.current, opened), f"version {opened.current.name} {said}")
+    message = "was held, and may be replaced now" if was else "was not held"
+    Printer(json).result(_moved(opened.current, opened), f"version {opened.current.name} {message}")
 
 
 @versions.command()
@@ -188,8 +188,8 @@ def prune(
       mcnet versions prune registry --keep 1000
     """
     gone = _open(registry).prune(keep)
-    said = f"{len(gone):,} version{'s' if len(gone) != 1 else ''} deleted"
-    Printer(json).result({"deleted": [str(number) for number in gone]}, said)
+    message = f"{len(gone):,} version{'s' if len(gone) != 1 else ''} deleted"
+    Printer(json).result({"deleted": [str(number) for number in gone]}, message)
 
 
 def diff(
@@ -239,7 +239,7 @@ def diff(
         for row in shown.to_dicts()
     ]
     where = "the rows given" if sketch is not None else "scores spread evenly over the fitted range"
-    said = f"Mean probability {found.shift:+.2%}, largest change of a probability {found.largest:.2%}, over {where}."
+    message = f"Mean probability {found.shift:+.2%}, largest change of a probability {found.largest:.2%}, over {where}."
     left_out = found.table.height - len(rows)
     more = [f"{left_out:,} more context{'s' if left_out > 1 else ''}; --contexts shows all"] if left_out else []
     only = [
@@ -259,7 +259,7 @@ def diff(
         for row in found.by_score.to_dicts()
     ]
     by_score = table(("score", "old rate", "new rate", "shift"), bands)
-    printer.result(found.to_dict(), said, table(headings, rows), *more, *only, by_score)
+    printer.result(found.to_dict(), message, table(headings, rows), *more, *only, by_score)
     if report is not None:
         from mcnet.report.difference_page import write_difference_page
 

@@ -70,7 +70,7 @@ class FieldColumn:
 def field_text(value: Any) -> str | None:
     """Return the canonical text of a field value, or None when it is missing.
 
-    Moments with a time zone are told in UTC, so that equal moments have one text.
+    Moments with a time zone are written in UTC, so that equal moments have one text.
 
     >>> [field_text(v) for v in (7, 7.0, "7", 0.5, True, None, float("nan"))]
     ['7', '7', '7', '0.5', 'true', None, None]
@@ -95,7 +95,7 @@ def field_text(value: Any) -> str | None:
     if isinstance(value, np.timedelta64):
         return None if np.isnat(value) else field_text(value.astype("timedelta64[us]").item())
     if isinstance(value, datetime):
-        if value.tzinfo is not None:  # one moment has one text, whatever the time zone it is told in
+        if value.tzinfo is not None:  # one moment has one text, whatever its time zone
             return value.astimezone(UTC).isoformat()
         # Midnight is its day, as 7.0 is 7: pandas has no type for days.
         return value.date().isoformat() if value.time() == time.min else value.isoformat()

@@ -258,7 +258,7 @@ def describe_row_in(files: FilePaths) -> Callable[[int], str]:
                         return f"row {left}{counted} of {os.fspath(path)}"
                     left -= number
         except McnetError:
-            pass  # a file alone may be read otherwise than all together; what is to be said of the row comes first
+            pass  # a single file may be read differently from all files together; the error about the row matters more
         return f"row {row}{counted} of all files"
 
     return describe

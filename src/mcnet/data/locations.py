@@ -150,8 +150,8 @@ def _file_of_stream(stream: Path) -> Path:
     try:
         pl.read_ipc_stream(stream).write_ipc(target)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        told = str(error).strip().partition("\n")[0]
-        raise FileFormatError(f"standard input is an Arrow stream and cannot be read: {told}") from None
+        reason = str(error).strip().partition("\n")[0]
+        raise FileFormatError(f"standard input is an Arrow stream and cannot be read: {reason}") from None
     stream.unlink()
     return target
 

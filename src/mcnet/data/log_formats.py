@@ -138,7 +138,7 @@ def _sources(paths: Sequence[Location]) -> list[str]:
 
 
 def _source_options(paths: Sequence[Location]) -> dict[str, Any]:
-    """Return what Polars is told of files: names on disk are no patterns; object stores have settings of their own."""
+    """Return the options of Polars for opening files: names on disk are not patterns; object stores have settings."""
     if all(isinstance(path, Path) for path in paths):
         return {"glob": False}
     return {"storage_options": dict(read_options().storage_options) or None}

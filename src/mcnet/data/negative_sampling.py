@@ -35,7 +35,7 @@ def restore_negatives(
 
 
 def correct_scores(scores: FloatArray, negatives_kept: float) -> FloatArray:
-    """Return what a model trained on down-sampled negatives would have said: q = p / (p + (1 − p)/r).
+    """Return the score of a model trained on down-sampled negatives: q = p / (p + (1 − p)/r).
 
     >>> correct_scores(np.array([0.5]), 0.25)
     array([0.2])

@@ -64,8 +64,8 @@ def _wanted(name: str, value: Any) -> str | None:
     texts = isinstance(value, Mapping) and all(_is_text(v) and isinstance(k, str) for k, v in value.items())
     if texts:
         return None
-    told = '{"country": "int64"}' if name == "field_type" else '{"country": "country_code"}'
-    return f"{'a text, or ' if name == 'field_type' else ''}a mapping of fields, as in {told}"
+    example = '{"country": "int64"}' if name == "field_type" else '{"country": "country_code"}'
+    return f"{'a text, or ' if name == 'field_type' else ''}a mapping of fields, as in {example}"
 
 
 def _is_text(value: Any) -> bool:

@@ -134,11 +134,11 @@ class Gate:
         shift = None
         if current is not None:
             shift = shift_between(current.model, candidate, rows)
-            said = f"the mean probability of {shift.where} moves by {shift.largest:+.1%}"
-            notes.append(said)
+            move = f"the mean probability of {shift.where} moves by {shift.largest:+.1%}"
+            notes.append(move)
             if shift.size > self.max_shift:
                 least = 1.0 / (1.0 + self.max_shift) - 1.0
-                problems.append(f"{said}; allowed is {least:+.1%} to {self.max_shift:+.1%} (--max-shift)")
+                problems.append(f"{move}; allowed is {least:+.1%} to {self.max_shift:+.1%} (--max-shift)")
         return Verdict(tuple(problems), "", comparison, shift, tuple(notes))
 
     def _comparison(

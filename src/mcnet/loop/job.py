@@ -169,20 +169,20 @@ class _Run:
             return self._told(Update("nothing new", why, _name(before), added=added), None, None, last)
         until = learnt.learner.clock.last
         assert until is not None
-        told: dict[str, Any] = {"added": added, "learnt": tuple(learnt.new), "until": until}
+        facts: dict[str, Any] = {"added": added, "learnt": tuple(learnt.new), "until": until}
         made_current = before is not None and before.rows_digest == learnt.digest
         if self._was_decided(last, learnt.digest, made_current):
-            done = Update("nothing new", f"everything until {until} was learnt before", _name(before), **told)
+            done = Update("nothing new", f"everything until {until} was learnt before", _name(before), **facts)
         elif before is not None and made_current and self.registry.held is not None:
-            done = Update("nothing new", f"version {before.name} is made of these very rows", before.name, **told)
+            done = Update("nothing new", f"version {before.name} is made of these very rows", before.name, **facts)
         elif before is not None and made_current:
             why = "an earlier run, which was cut off, has published it"
-            done = Update("published", why, before.name, _name(promoted[-2] if promoted[1:] else None), **told)
+            done = Update("published", why, before.name, _name(promoted[-2] if promoted[1:] else None), **facts)
         elif before is not None and not self.force and ends_after(before, until):
             why = f"version {before.name} was fitted until {before.fitted_until}, later than {until}"
-            done = Update("nothing new", why, before.name, **told)
+            done = Update("nothing new", why, before.name, **facts)
         else:
-            done = self._decided(learnt, before, told)
+            done = self._decided(learnt, before, facts)
         watched = watch(
             self.journal,
             self.registry,
@@ -207,12 +207,12 @@ class _Run:
         released = decided["outcome"] == "held" and self.registry.held is None
         return not (self.force or released or decided["gate"] != asdict(self.gate))
 
-    def _decided(self, learnt: Learnt, before: Version | None, told: dict[str, Any]) -> Update:
+    def _decided(self, learnt: Learnt, before: Version | None, facts: dict[str, Any]) -> Update:
         """Ask the gate, and publish the candidate if it may be."""
         candidate = learnt.model(self.journal.periods[0])
         current = None if before is None else Current(before, self.registry.load(before.number))
         verdict = self.gate.judge(
-            candidate, current, learnt.judged, self.journal, delay=self.delay, until=told["until"]
+            candidate, current, learnt.judged, self.journal, delay=self.delay, until=facts["until"]
         )
         name = _name(before)
         kept = self._kept(learnt.digest)
@@ -223,14 +223,14 @@ class _Run:
             kept = self._publish(candidate, learnt.digest, before, f"{self.note}: {why}" if self.note else why)
             if not kept:
                 version = self.registry.current.name
-                return Update("published", why, version, name, bool(against), verdict=verdict, **told)
+                return Update("published", why, version, name, bool(against), verdict=verdict, **facts)
         if kept:
-            return Update("held", kept, self.registry.current.name, verdict=verdict, **told)
+            return Update("held", kept, self.registry.current.name, verdict=verdict, **facts)
         if verdict.waiting:
-            return Update("waiting", verdict.waiting, name, verdict=verdict, **told)
+            return Update("waiting", verdict.waiting, name, verdict=verdict, **facts)
         save_model(candidate, self.folder.refused_model)
-        self.registry.record("refused", reason=verdict.reason, until=told["until"])
-        return Update("refused", verdict.reason, name, verdict=verdict, **told)
+        self.registry.record("refused", reason=verdict.reason, until=facts["until"])
+        return Update("refused", verdict.reason, name, verdict=verdict, **facts)
 
     def _kept(self, digest: str) -> str:
         """Return why nothing may be published, whatever the gate says: somebody wants what is current now."""
@@ -264,9 +264,9 @@ class _Run:
         if done.outcome != "nothing new" and learnt is not None:
             decided = {"digest": learnt.digest, "outcome": done.outcome, "gate": asdict(self.gate)}
         alarms = watched.monitor.alarms if watched is not None else []
-        told = [[alarm.what, alarm.raised] for alarm in alarms]
+        names = [[alarm.what, alarm.raised] for alarm in alarms]
         served = [] if watched is None else watched.served
-        add_run(self.folder, done, self.started, self.note, served=served, decided=decided, alarms_told=told)
+        add_run(self.folder, done, self.started, self.note, served=served, decided=decided, alarms_told=names)
         monitor = None if watched is None else watched.monitor
         write_status(self.folder, status_document(self.journal, self.registry, self.folder, learnt, monitor))
         return done

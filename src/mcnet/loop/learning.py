@@ -52,8 +52,8 @@ class Learnt:
         """Return the model for the coming period; it tells what it was fitted on."""
         made = self.learner.model()
         last, number = self.learner.clock.last, self.learner.clock.ticks
-        told = {"fitted_periods": {"first": first, "last": last, "number": number}, "journal_digest": self.digest}
-        made.provenance.update(told)
+        history = {"fitted_periods": {"first": first, "last": last, "number": number}, "journal_digest": self.digest}
+        made.provenance.update(history)
         return made
 
 

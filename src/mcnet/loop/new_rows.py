@@ -51,8 +51,8 @@ class Reading:
     @property
     def digest(self) -> str:
         """A digest of everything that says what becomes of a file."""
-        told = (sorted(self.columns.items()), self.time, self.every, self.period, self.age, self.counted)
-        return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+        options = (sorted(self.columns.items()), self.time, self.every, self.period, self.age, self.counted)
+        return hashlib.sha256(repr(options).encode()).hexdigest()[:16]
 
 
 def files_to_add(logs: Any, reading: Reading) -> Locations:
@@ -114,25 +114,26 @@ def add_one_period(
     paths: Sequence[Location],
     period: str,
     columns: dict[str, Any],
-    told: dict[str, Any],
+    source_options: dict[str, Any],
     progress: Any,
 ) -> Added:
     """Add logs or saved sketches, all rows of which lie in one period; each file is a source."""
-    check_recount(told["source"], told["age"])
+    check_recount(source_options["source"], source_options["age"])
     changes = []
     for path in paths:
         made = sketch_files(Locations([path]), **columns, progress=progress)
-        changes.append(journal.add(made, period, **{**told, "source": told["source"] or fspath(path)}))
+        source = source_options["source"] or fspath(path)
+        changes.append(journal.add(made, period, **{**source_options, "source": source}))
     return Added.of_files(changes)
 
 
 def _add(journal: Journal, path: Location, reading: Reading, progress: Callable[[int], Any] | None) -> Added:
-    told: dict[str, Any] = {"source": reading.source, "age": reading.age, "replace": reading.replace}
+    source_options: dict[str, Any] = {"source": reading.source, "age": reading.age, "replace": reading.replace}
     if reading.period is not None:
-        return add_one_period(journal, [path], reading.period, reading.columns, told, progress)
+        return add_one_period(journal, [path], reading.period, reading.columns, source_options, progress)
     cut: dict[str, Any] = {"time": str(reading.time), "every": str(reading.every)}
-    told |= {"counted": reading.counted}
-    return journal.add_files([path], **reading.columns, **cut, **told, progress=progress)
+    source_options |= {"counted": reading.counted}
+    return journal.add_files([path], **reading.columns, **cut, **source_options, progress=progress)
 
 
 def _look(path: Location, reading: Reading) -> list[Any]:

@@ -39,7 +39,7 @@ class Update:
     verdict: Verdict | None = None
     """What the gate found, if it was asked."""
     alarms: tuple[Alarm, ...] = ()
-    """Alarms of the monitor that no earlier run has told."""
+    """Alarms of the monitor that no earlier run has reported."""
     held: str | None = None
     """Since when and why the current version is held, if it is."""
     status: Path | None = None

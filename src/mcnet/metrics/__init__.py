@@ -1,7 +1,7 @@
 """How good probabilities are: PCOC, F-RCE, AUC, log-loss, the ECE family, with intervals.
 
 - `registry`: every metric, one entry each; add one here. `evaluation`: all of them at once.
-  `evaluate_sketch`: the same from a sketch. `settings`: what an evaluation can be told. `text`: its tables.
+  `evaluate_sketch`: the same from a sketch. `settings`: the settings of an evaluation. `text`: its tables.
   `periods`: a few metrics per period.
 - Metrics: `field_error` (PCOC, F-RCE, F-ECE, MF-RCE), `ranking` (AUC, GAUC), `scoring` (log-loss, Brier, distance to a
   known truth), `binned` (Prob-ECE, Cal-N, reliability), `mvce`, `smooth_error` (smECE).

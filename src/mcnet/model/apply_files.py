@@ -170,7 +170,7 @@ def _inputs(names: Sequence[str], index: str, score: str, fields: Sequence[str],
 
 
 class _Work:
-    """Calibrates batches, in any thread; stops at once when it is told to, and remembers why it failed."""
+    """Calibrates batches, in any thread; stops at once when asked to, and remembers why it failed."""
 
     def __init__(
         self,

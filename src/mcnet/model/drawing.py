@@ -131,14 +131,14 @@ def model_card(model: "CalibrationModel") -> str:
     """Return a model and its curves as a small HTML table, for a notebook."""
     from mcnet.plots.html import card
 
-    said = {
+    facts = {
         "fields": f"{' × '.join(model.fields)} ({len(model.contexts):,} contexts)" if model.fields else "none",
         "order of scores": "kept" if model.monotone else "may be broken",
         "knots": f"{len(model.curves.probabilities):,}",
         **{name: _shown(value) for name, value in model.provenance.items() if value not in (None, {})},
     }
-    said.pop("largest_contexts", None)  # the picture shows them
-    return card(f"Calibration model: {model.method}", [], list(said.items()), picture=inline_lines(model))
+    facts.pop("largest_contexts", None)  # the picture shows them
+    return card(f"Calibration model: {model.method}", [], list(facts.items()), picture=inline_lines(model))
 
 
 def _shown(value: Any) -> str:

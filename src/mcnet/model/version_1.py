@@ -1,4 +1,4 @@
-"""Model files of schema version 1, in which the history of the fit told how to serve."""
+"""Model files of schema version 1, in which the history of the fit decided how to serve."""
 
 from typing import Any
 

@@ -27,7 +27,7 @@ _FOLDS = 5
 _NATS_TO_COMPARE = 0.1
 """How far from its optimum, in nats over all rows, a candidate may be left."""
 _NATS_ALIKE = 0.5
-"""Numbers of bins whose log-losses differ by no more, in nats over the rows held back, cannot be told apart."""
+"""Numbers of bins whose log-losses differ by no more, in nats over the rows held back, count as equal."""
 
 Progress = Callable[[int, int, float], Any]
 

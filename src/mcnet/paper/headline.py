@@ -246,7 +246,7 @@ def _nearest(levels: dict[tuple[LiteralRecipe, int], Level], printed: float) -> 
 
 
 def _reason(forces: dict[float, Forces], bins: dict[str, FloatArray], grid: Grid) -> str:
-    """Return what the penalty does to the level, in figures of this run; what they do not show is not said."""
+    """Return what the penalty does to the level, in figures of this run; nothing else is claimed."""
     strong, order = forces[grid.orders[-1]], grid.orders[-1]
     pcoc = bins[f"β = {order:g}"]
     text = (

@@ -1,4 +1,4 @@
-"""What every study is told: the tasks, how many seeds, how large, and where to write."""
+"""The settings of every study: the tasks, how many seeds, how large, and where to write."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

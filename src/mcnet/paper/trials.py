@@ -131,7 +131,7 @@ SHARED_NODES = (
     "Literal training: the rows of a bin share the nodes of their integrals, which gives the values and gradients of "
     "the paper's T = 50 nodes per row (to 1e-5 and 1e-3 of their size) at 1/50 to 1/100 of the time; L2 "
     "regularisation, whose coefficient the paper does not give, is off; the start, which it does not give either, is "
-    "the identity unless said."
+    "the identity by default."
 )
 
 

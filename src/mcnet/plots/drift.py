@@ -67,7 +67,7 @@ def draw_drift(drift: Drift, *, height: int = 340) -> Spec:
 def period_places(periods: tuple[str, ...]) -> tuple[list[Any], dict[str, Any], NDArray[np.bool_]]:
     """Return where each period stands on the axis, the axis, and which periods have a place on it."""
     dated = np.array([bool(_DATE.fullmatch(period)) for period in periods])
-    # One period may be "(missing)": it has no place in time, and is told beside the plot.
+    # One period may be "(missing)": it has no place in time, and is printed beside the plot.
     if dated.sum() >= max(1, len(periods) - 1):
         return list(periods), {"type": "date", "showgrid": False}, dated
     counted = np.array([_is_number(period) for period in periods])
@@ -124,9 +124,9 @@ def _points(drift: Drift, series: int, places: list[Any], chosen: NDArray[np.boo
 def _beside(drift: Drift, shown: NDArray[np.bool_]) -> dict[str, Any]:
     """Return the PCOC of the period that has no place in time, as words."""
     (place,) = np.flatnonzero(~shown)
-    said = ", ".join(f"{name} {drift.pcoc[series, place]:.3f}" for series, name in enumerate(drift.series))
+    figures = ", ".join(f"{name} {drift.pcoc[series, place]:.3f}" for series, name in enumerate(drift.series))
     return {
-        "text": f"rows without a time: PCOC {said}",
+        "text": f"rows without a time: PCOC {figures}",
         "xref": "paper",
         "yref": "paper",
         "x": 1,

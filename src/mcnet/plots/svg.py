@@ -139,9 +139,9 @@ def small_drift(periods: Sequence[str], series: Sequence[Whiskers], *, width: in
                 continue
             x = _DRIFT_LEFT + step * place + offset
             ends = [end if np.isfinite(end) and end > 0.0 else value for end in (least, most)]
-            told = f"{periods[place]}, {one.label}: {value:.3f} ({least:.3f} … {most:.3f})"
+            title = f"{periods[place]}, {one.label}: {value:.3f} ({least:.3f} … {most:.3f})"
             parts.append(
-                f'<g stroke="{colour}" fill="{colour}"><title>{escape(told)}</title>'
+                f'<g stroke="{colour}" fill="{colour}"><title>{escape(title)}</title>'
                 f'<path d="M{x:.1f} {y(ends[0]):.1f}V{y(ends[1]):.1f}" stroke-opacity=".55"/>'
                 f'<circle cx="{x:.1f}" cy="{y(value):.1f}" r="{min(3.0, 0.35 * step):.1f}" stroke="none"/></g>'
             )

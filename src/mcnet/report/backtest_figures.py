@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["memory_figure", "pcoc_figure", "regret_figure", "shown_forecasters", "value_figures", "weights_figure"]
 
 MOST_POINTS = 200
-"""Longer runs are drawn by blocks of periods, so that whiskers can be told apart."""
+"""Longer runs are drawn by blocks of periods, so that whiskers do not overlap."""
 MOST_LINES = 8
 """Forecasters in the figure of regret."""
 MOST_VALUES = 60

@@ -95,9 +95,9 @@ def _line(line: dict[str, Any]) -> dict[str, str]:
 
 
 def _model(name: str, model: CalibrationModel) -> tuple[str, str]:
-    told = model.provenance
-    until = (told.get("fitted_periods") or {}).get("last") or told.get("last_period")
-    rows = f", {count(told['rows'])} rows" if told.get("rows") else ""
+    history = model.provenance
+    until = (history.get("fitted_periods") or {}).get("last") or history.get("last_period")
+    rows = f", {count(history['rows'])} rows" if history.get("rows") else ""
     return name, f"{model.method}{rows}{f', until {until}' if until else ''}"
 
 

@@ -90,8 +90,8 @@ def prepare_facts(selection: Selection, sketch: Sketch, judged: Sketch, judged_o
         facts.append(("Fields", ", ".join(values) + together + unused))
     if model.parameters:
         chosen_ones = [f"{line.name} = {line.value}" for line in prepare_parameters(selection) if line.chosen]
-        said = ", ".join(chosen_ones) + "; the others at their defaults" if chosen_ones else "all at their defaults"
-        facts.append(("Parameters", said))
+        text = ", ".join(chosen_ones) + "; the others at their defaults" if chosen_ones else "all at their defaults"
+        facts.append(("Parameters", text))
     facts.append(("Scores", f"from {figure(known['lowest_score'])} to {figure(known['highest_score'])}"))
     facts.append(("Sketch", f"{count(len(sketch))} cells, resolution {sketch.resolution}"))
     facts.append(("Made", f"{known['date'].replace('T', ' ').replace('+00:00', ' UTC')} by {known['library']}"))
@@ -165,17 +165,19 @@ def describe_order(method: str, order: Order) -> str:
     """Return one or two sentences on the order of scores under the chosen method."""
     if order.kept:
         which = "The curve" if order.curves == 1 else f"Each of the {count(order.curves)} curves"
-        said = f"{which} of {method} rises or stays level everywhere: a higher score never gets a lower probability."
+        sentence = (
+            f"{which} of {method} rises or stays level everywhere: a higher score never gets a lower probability."
+        )
     else:
         which = f"{count(order.falling)} of the {count(order.curves)} curves of {method} fall"
-        said = (
+        sentence = (
             f"{which if order.curves > 1 else f'The curve of {method} falls'} somewhere, by "
             f"{figure(order.largest_drop)} at most: {percent(order.share_below)} of the rows get a lower probability "
             "than a row of their context with a lower score."
         )
     if order.kept and order.reported:
-        said += f" To guarantee this, fitted probabilities were moved by at most {figure(order.reported)}."
-    return said
+        sentence += f" To guarantee this, fitted probabilities were moved by at most {figure(order.reported)}."
+    return sentence
 
 
 def prepare_values(forest: Forest, *, limit: int = 1000) -> list[ValueLine]:

@@ -103,28 +103,28 @@ class MethodFigures:
         if not fields or (len(view.contexts) == 1 and not whole):
             band = " The band is the 95 % interval of the line." if lines[0].low is not None else ""
             return draw_curves(lines, points), "The line turns a raw score into a probability." + band
-        said = [f"Thin lines are the curves of the {_counted(len(largest), 'largest context')}."]
+        sentences = [f"Thin lines are the curves of the {_counted(len(largest), 'largest context')}."]
         if whole:
-            said.append("“pooled” is the curve of field values that were not in the fit.")
+            sentences.append("“pooled” is the curve of field values that were not in the fit.")
         if len(own):
             lines = [mean_line(rows.fitted, self.of_fitted, own), *lines]
-            said.insert(
+            sentences.insert(
                 0,
                 f"The thick line is the mean calibrated probability of the rows at each score, over all "
                 f"{count(len(view.contexts))} contexts.",
             )
-        return draw_curves(lines, points), " ".join(said)
+        return draw_curves(lines, points), " ".join(sentences)
 
     def _summary(self, cells: NDArray[np.intp]) -> str:
         judged = self.rows.judged
         positives, weight = judged.positives[cells], judged.weight[cells]
-        said = []
+        values = []
         for p in (judged.score[cells], self.after[cells]):
             sums = group_sums(p, positives / weight, None, weight)
             pcoc, low, high = (float(column[0]) for column in group_pcoc(sums))
-            said.append(with_interval(pcoc, low, high))
+            values.append(with_interval(pcoc, low, high))
         rows = f"{count(float(weight.sum()))} rows, {count(float(positives.sum()))} positives"
-        return f"{rows}. PCOC {said[0]} before, {said[1]} after."
+        return f"{rows}. PCOC {values[0]} before, {values[1]} after."
 
 
 def mean_line(sketch: Sketch, probabilities: FloatArray, cells: NDArray[np.intp]) -> Line:

@@ -73,7 +73,7 @@ def _moment(text: str) -> str:
 
 def _headline(run: dict[str, Any], decision: dict[str, Any] | None, held: str | None) -> str:
     version = f"version {run['version']}" if run["version"] else "no version"
-    said = {
+    sentence = {
         "published": f"Version {run['version']} was published" + (" by force." if run["forced"] else "."),
         "nothing new": f"Nothing new: {version} is served.",
         "waiting": f"Too few periods to judge a model by: {version} is served.",
@@ -82,13 +82,13 @@ def _headline(run: dict[str, Any], decision: dict[str, Any] | None, held: str | 
         "failed": f"The last run failed, and {version} stays: {run['reason']}.",
     }[run["outcome"]]
     if run["outcome"] == "nothing new" and decision is not None and decision["outcome"] == "refused":
-        said += " The gate refused the last new model."
+        sentence += " The gate refused the last new model."
     if held:
-        said += f" It is {held}."
+        sentence += f" It is {held}."
     number = len(run["alarms"])
     if number:
-        said += f" {'One new alarm' if number == 1 else f'{number} new alarms'}: {run['alarms'][0]['advice']}."
-    return said
+        sentence += f" {'One new alarm' if number == 1 else f'{number} new alarms'}: {run['alarms'][0]['advice']}."
+    return sentence
 
 
 def _comparison(gate: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -117,7 +117,7 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
     if current is not None:
         facts += [
             ("Current version", f"{current['number']}, added {_moment(current['added'])} UTC"),
-            ("Fitted until", current["fitted_until"] or "not told"),
+            ("Fitted until", current["fitted_until"] or "unknown"),
             ("Fields", ", ".join(current["fields"]) or "none"),
             ("Checksum", f"sha256:{current['digest'][:_SHORTEST_DIGEST]}…"),
         ]

@@ -97,8 +97,8 @@ def select(
     if not results:
         raise _all_failed(failed)
     reasons = {name: failure_reason(error) for name, error in failed.items()}
-    told = "the test rows" if folds is None else f"rows held back in turn, {judged.folds} folds"
-    return _chosen(judged, results, reasons, told)
+    judged_on = "the test rows" if folds is None else f"rows held back in turn, {judged.folds} folds"
+    return _chosen(judged, results, reasons, judged_on)
 
 
 def failure_reason(error: Exception) -> str:
@@ -173,6 +173,6 @@ def _chosen(
     for name, fitted, p, seconds in fits:
         difference = log_loss_difference(p, best, labels, weight)
         results.append(MethodResult(name, fitted, losses[name], difference, seconds, p, judged))
-    # Methods come simplest first: the first one that cannot be told from the best is chosen.
+    # Methods come simplest first: the first one that is as good as the best, within a standard error, is chosen.
     chosen = next(result for result in results if result.difference.value <= result.difference.standard_error)
     return Selection(tuple(sorted(results, key=lambda result: result.log_loss)), chosen, judged_on, failed, judged)

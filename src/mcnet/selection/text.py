@@ -10,13 +10,13 @@ __all__ = ["explanation", "failure_lines", "method_lines"]
 
 def explanation(selection: "Selection") -> str:
     """Return what the lines show."""
-    said = f"Judged on {selection.judged_on}; ← is chosen."
+    text = f"Judged on {selection.judged_on}; ← is chosen."
     if selection.judged.folds > 1:
         of_fields = "F-RCE and AUC are means of the folds. The floor is the F-RCE of noise alone."
-        return f"{said}\n{of_fields if selection.judged.contexts.names else 'AUC is the mean of the folds.'}"
+        return f"{text}\n{of_fields if selection.judged.contexts.names else 'AUC is the mean of the folds.'}"
     if selection.judged.contexts.names:
-        said += "\nF-RCE includes noise; its floor is what noise alone gives."
-    return said
+        text += "\nF-RCE includes noise; its floor is what noise alone gives."
+    return text
 
 
 def failure_lines(selection: "Selection") -> list[str]:

@@ -1,6 +1,6 @@
 """The service: calibrate over HTTP, follow the registry, take in feedback.
 
-- Starting: `start` runs the workers, `settings` is what they are told, `logs`, `tokens`.
+- Starting: `start` runs the workers, `settings` are their options, `logs`, `tokens`.
 - A request: `service` (one worker's application), `request`, `route_table`, `handlers`, `problem` (errors).
 - Predictions: `calibrate` (JSON), `arrow`, `inference` (Open Inference Protocol), `rows`. What predicts: `served` (one
   version), `versions` (the current one, swapped as a whole).

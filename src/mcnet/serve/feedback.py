@@ -80,8 +80,8 @@ class Inbox:
 
     def _take(self, request: Request, served: Served) -> dict[str, Any]:
         assert self._journal is not None
-        sketch, told = self._read(request, served)
-        key = told.get("key") or request.header("idempotency-key")
+        sketch, about = self._read(request, served)
+        key = about.get("key") or request.header("idempotency-key")
         if not key or not key.strip() or len(key) > _LONGEST_KEY or not key.isprintable():
             raise Problem(
                 400,
@@ -91,10 +91,10 @@ class Inbox:
             )
         source = f"feedback {key}"
         self._check(sketch, served)
-        known = self._known(source, sketch, told.get("age"))
-        period = self._period(told.get("period")) if known is None else known.period
+        known = self._known(source, sketch, about.get("age"))
+        period = self._period(about.get("period")) if known is None else known.period
         try:
-            added = self._journal.add(sketch, period, source=source, age=told.get("age"))
+            added = self._journal.add(sketch, period, source=source, age=about.get("age"))
         except OtherRowsError:
             detail = f"the key {key!r} came with other rows for {period_text(period)} before; use another key"
             raise Problem(409, detail, at="$.key") from None
@@ -143,7 +143,7 @@ class Inbox:
         if kind == SKETCH:
             return _sketch(request.body), _query(request)
         if kind == ARROW:
-            told = _query(request)
+            about = _query(request)
             columns = read_arrow(request.body, self._settings.limits.rows)
             lacking = [name for name in ("score", "label") if name not in columns]
             if lacking:
@@ -154,13 +154,13 @@ class Inbox:
                 raise Problem(415, f"the body is of type {kind[:80]!r}; send application/json, {ARROW} or {SKETCH}")
             request.query()
             rows = _decoder.decode(request.body)
-            told = {"period": rows.period, "key": rows.key, "age": rows.age, "score_type": rows.score_type}
+            about = {"period": rows.period, "key": rows.key, "age": rows.age, "score_type": rows.score_type}
             check_rows(len(rows.score), self._settings.limits.rows)
             score, label, weight, columns = rows.score, rows.label, rows.weight, rows.field or {}
-        score_type: ScoreType = told.pop("score_type", None) or served.model.score_type
+        score_type: ScoreType = about.pop("score_type", None) or served.model.score_type
         if len(score) == 0:
             raise Problem(400, "there are no rows; feedback has at least one", at="$.score")
-        return Sketch.from_rows(score, label, field=columns or None, weight=weight, score_type=score_type), told
+        return Sketch.from_rows(score, label, field=columns or None, weight=weight, score_type=score_type), about
 
     def _check(self, sketch: Sketch, served: Served) -> None:
         """Refuse rows from which the served model could not be learnt again."""
@@ -169,25 +169,25 @@ class Inbox:
         if needed == ("field",) and len(given) == 1:
             return  # a field without a name of its own
         lacking = [name for name in needed if name not in given]
-        said = f"fields given: {', '.join(given) or 'none'}"
+        found = f"fields given: {', '.join(given) or 'none'}"
         if lacking:
-            raise Problem(400, f"{said}; the served model needs {lacking[0]}, too", at="$.field")
+            raise Problem(400, f"{found}; the served model needs {lacking[0]}, too", at="$.field")
         # The first rows decide on the fields of a journal; more than those of the model are no slip if it has them.
         more = [name for name in given if name not in (needed or served.model.balanced_by)]
         if more and not self._journal.entries():
-            raise Problem(400, f"{said}; the served model does not have {more[0]}", at="$.field")
+            raise Problem(400, f"{found}; the served model does not have {more[0]}", at="$.field")
 
 
 def _query(request: Request) -> dict[str, Any]:
-    told: dict[str, Any] = dict(request.query("period", "key", "age", "score_type"))
-    if "age" in told:
+    about: dict[str, Any] = dict(request.query("period", "key", "age", "score_type"))
+    if "age" in about:
         try:
-            told["age"] = float(told["age"])
+            about["age"] = float(about["age"])
         except ValueError:
-            raise Problem(400, f"age is {told['age']!r}, not a number", at="age") from None
-    if told.get("score_type") not in (None, "probability", "logit"):
-        raise Problem(400, f"score_type is {told['score_type']!r}; it is probability or logit", at="score_type")
-    return told
+            raise Problem(400, f"age is {about['age']!r}, not a number", at="age") from None
+    if about.get("score_type") not in (None, "probability", "logit"):
+        raise Problem(400, f"score_type is {about['score_type']!r}; it is probability or logit", at="score_type")
+    return about
 
 
 def _sketch(body: bytes) -> Sketch:

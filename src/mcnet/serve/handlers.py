@@ -134,7 +134,7 @@ class Handlers:
         ]
         damaged = [{"version": v.name, "reason": v.reason} for v in found if isinstance(v, DamagedVersion)]
         held, current = registry.held, registry.current_number
-        told: dict[str, object] = self.settings.public(
+        shown: dict[str, object] = self.settings.public(
             {
                 "current": None if current is None else str(current),
                 "served": served,
@@ -143,7 +143,7 @@ class Handlers:
                 "damaged": damaged,
             }
         )
-        return told
+        return shown
 
     async def promote(self, request: Request) -> Response:
         """Make a version the current one, everywhere."""
@@ -195,8 +195,8 @@ class Handlers:
         served, late = await self.versions.everywhere(_EVERYWHERE_SECONDS)
         refused = self.versions.refused
         if refused is not None:
-            said = f"the current version of the registry was refused, and {self.versions.current.name} serves on: "
-            raise Problem(409, said + refused["reason"])
+            reason = f"the current version of the registry was refused, and {self.versions.current.name} serves on: "
+            raise Problem(409, reason + refused["reason"])
         held = await asyncio.to_thread(lambda: self.versions.registry.held is not None)
         found = {"version": wanted or self.versions.current.name, "workers": served, "held": held}
         return Response.json(found | ({"late": late} if late else {}), 202 if late else 200)

@@ -99,9 +99,9 @@ class Learning:
                 with suppress(McnetError, OSError):
                     record_failed_run(self._settings.registry, why)
             return False
-        told = {name: done.get(name) for name in ("outcome", "reason", "version", "replaced")}
+        summary = {name: done.get(name) for name in ("outcome", "reason", "version", "replaced")}
         alarms = [alarm.get("what") for alarm in done.get("alarms") or []]
-        log_event("update finished", "warning" if alarms else "info", until=until, **told, alarms=alarms)
+        log_event("update finished", "warning" if alarms else "info", until=until, **summary, alarms=alarms)
         return True
 
 

@@ -74,8 +74,8 @@ def problem_of(error: Exception) -> Problem | None:
         return Problem(409, str(error))  # a version or a period on disk is damaged; the request is not at fault
     if isinstance(error, McnetError):
         detail = str(error)
-        for said, meant in _FOR_CALLERS:
-            detail = detail.replace(said, meant)
+        for ours, meant in _FOR_CALLERS:
+            detail = detail.replace(ours, meant)
         first = _FIRST_ROW.search(detail)
         return Problem(400, detail, at=f"$.{first[1]}[{first[2]}]" if first else None)
     return None

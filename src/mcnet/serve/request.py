@@ -24,7 +24,7 @@ JSON: Headers = [("content-type", "application/json"), *_SAFE]
 HTML: Headers = [("content-type", "text/html; charset=utf-8"), ("referrer-policy", "no-referrer"), *_SAFE]
 
 JSON_TYPES = frozenset(("application/json", "", "application/x-www-form-urlencoded"))
-"""Types under which clients send JSON; the last one is what curl says of `-d` unless it is told otherwise."""
+"""Types under which clients send JSON; the last one is what curl sends with `-d` by default."""
 
 _encode = msgspec.json.Encoder().encode
 

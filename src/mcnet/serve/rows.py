@@ -41,8 +41,8 @@ def check_fields(served: Served, given: Sequence[str], at: str = "$.field") -> N
     ):
         return
     wanted = ", ".join(model.fields) or "no field"
-    said = ", ".join(given) or "none"
-    raise Problem(400, f"fields given: {said}; version {served.name} needs: {wanted}", at=at)
+    names = ", ".join(given) or "none"
+    raise Problem(400, f"fields given: {names}; version {served.name} needs: {wanted}", at=at)
 
 
 def calibrate_rows(

@@ -41,7 +41,7 @@ def run_service(settings: Settings) -> None:
     from granian.log import LogLevels
     from granian.server import Server
 
-    Registry(settings.registry).load()  # what cannot be served is said here, once, for a person
+    Registry(settings.registry).load()  # a version that cannot be served is reported here, once
     if not _NAME.fullmatch(settings.name):
         raise InputError(
             f"the name {settings.name!r} is part of an address; make it of letters, digits, '.', '_' and '-'"

@@ -106,9 +106,9 @@ class State:
                 return {"problem": str(error), "periods": []}
         then = {one.get("period"): one for one in status.get("periods") or []}
         for one in found["periods"]:
-            told = then.get(one["period"], {}).get("served_pcoc")
-            if isinstance(told, list) and len(told) == _PCOC_AND_INTERVAL:
-                one |= dict(zip(("pcoc", "low", "high"), told, strict=True))
+            measured = then.get(one["period"], {}).get("served_pcoc")
+            if isinstance(measured, list) and len(measured) == _PCOC_AND_INTERVAL:
+                one |= dict(zip(("pcoc", "low", "high"), measured, strict=True))
                 one["version"] = then[one["period"]].get("served_version")
         return found
 

@@ -50,6 +50,6 @@ def check_token(request: Request, digest: bytes | None) -> None:
     # Digests of equal length are compared in constant time, whatever was given.
     same = hmac.compare_digest(hashlib.sha256(given.strip().encode()).digest(), digest)
     if scheme.lower() != "bearer" or not same:
-        said = "the token is wrong" if given else "this needs a token"
+        problem = "the token is wrong" if given else "this needs a token"
         challenge = ("www-authenticate", 'Bearer realm="mcnet"')
-        raise Problem(401, f"{said}; send the header Authorization: Bearer TOKEN", headers=(challenge,))
+        raise Problem(401, f"{problem}; send the header Authorization: Bearer TOKEN", headers=(challenge,))

@@ -46,8 +46,8 @@ def dialect_of(connection: Any) -> Dialect:
     connection = getattr(connection, "driver_connection", None) or connection  # behind one of SQLAlchemy
     module = type(connection).__module__.partition(".")[0].lstrip("_")
     if module == "adbc_driver_manager":
-        told = str(connection.adbc_get_info().get("vendor_name", "")).lower()
-        name = next((name for name in DIALECTS if name in told), None)
+        vendor = str(connection.adbc_get_info().get("vendor_name", "")).lower()
+        name = next((name for name in DIALECTS if name in vendor), None)
     else:
         name = _DIALECT_OF_MODULE.get(module)
     if name is None:
@@ -130,5 +130,5 @@ def _refused_by(dialect: Dialect) -> Iterator[None]:
     except McnetError:
         raise
     except Exception as error:  # every driver has kinds of its own
-        told = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{dialect.name} refused the query of the sketch: {told}") from error
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{dialect.name} refused the query of the sketch: {reason}") from error

@@ -148,9 +148,9 @@ def _check_integrity(content: bytearray) -> None:
     if _VERSION_1.search(content):
         raise FileFormatError("it was saved by mcnet 0.1, in an older format: make it again")
     place = _checksum_place(content)
-    said = bytes(content[place : place + _CHECKSUM_DIGITS])
+    expected = bytes(content[place : place + _CHECKSUM_DIGITS])
     content[place : place + _CHECKSUM_DIGITS] = _NO_CHECKSUM
-    if place < 0 or _checksum(content).encode() != said:
+    if place < 0 or _checksum(content).encode() != expected:
         raise FileFormatError("its contents do not match its checksum; it was altered or damaged: make it again")
 
 

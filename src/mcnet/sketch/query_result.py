@@ -89,9 +89,9 @@ class About:
     def text(self) -> str:
         """Return it as a short text, usual values left out."""
         usual = About(self.resolution, self.columns)
-        said = {name: value for name, value in vars(self).items() if value != getattr(usual, name)}
-        said |= {"version": _QUERY_VERSION, "resolution": self.resolution, "columns": dict(self.columns)}
-        return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        values = {name: value for name, value in vars(self).items() if value != getattr(usual, name)}
+        values |= {"version": _QUERY_VERSION, "resolution": self.resolution, "columns": dict(self.columns)}
+        return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @staticmethod
     def of(text: str) -> "About":
@@ -100,8 +100,8 @@ class About:
             f"the column {ABOUT} has {str(text)[:60]!r}, which no query of mcnet writes; leave it as it is"
         )
         try:
-            said: dict[str, Any] = json.loads(text)
-            version = said.pop("version")
+            values: dict[str, Any] = json.loads(text)
+            version = values.pop("version")
         except (ValueError, KeyError, TypeError, AttributeError):
             raise refusal from None
         if version != _QUERY_VERSION:
@@ -110,6 +110,6 @@ class About:
                 "run the query that mcnet.sketch_query writes now"
             )
         try:
-            return About(**{**said, "fields": tuple(said.get("fields", ()))})
+            return About(**{**values, "fields": tuple(values.get("fields", ()))})
         except TypeError:
             raise refusal from None

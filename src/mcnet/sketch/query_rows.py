@@ -102,7 +102,7 @@ class RowColumns:
         return [*conditions, *([] if self.folds is None else [self._has_fold()])]
 
     def problems(self) -> list[tuple[str, Problem]]:
-        """Return the conditions of rows that cannot be used, in the order in which they are told."""
+        """Return the conditions of rows that cannot be used, in the order in which they are reported."""
         s, y, w = (f"{OWN}{name}" for name in "syw")
         found = {("label", True): self._missing(y), ("label", False): f"{y} < 0 OR {y} > 1"}
         if self.about.score_type == "probability":

@@ -38,15 +38,15 @@ def sketches_by(sketch: Sketch, name: str, wanted: Collection[str] | None = None
     place = sketch.contexts.names.index(name)
     codes = sketch.contexts.table[sketch.context, place]
     others = [other for other in sketch.contexts.names if other != name]
-    parts, weight, told = {}, 0.0, 0
+    parts, weight, counted = {}, 0.0, 0
     values = sketch.contexts.values[place]
     # Sorted once: thousands of periods must not read all cells each. Stable, so cells keep their order.
     by_code = np.argsort(codes, kind="stable")
     ends = np.searchsorted(codes[by_code], np.arange(len(values) + 1))
     for code in sorted(range(len(values)), key=_by_number_or_text(values)):
         value, inside = values[code], by_code[ends[code] : ends[code + 1]]
-        said = MISSING_LABEL if value is None else value
-        if len(inside) and (wanted is None or said in wanted):
+        label = MISSING_LABEL if value is None else value
+        if len(inside) and (wanted is None or label in wanted):
             # Contexts that a period lacks go too: only() keeps what its cells use.
             used, renumbered = np.unique(sketch.context[inside], return_inverse=True)
             kept = sketch.cells.take(inside)
@@ -54,8 +54,8 @@ def sketches_by(sketch: Sketch, name: str, wanted: Collection[str] | None = None
             share = float(kept.sums[:, 0].sum()) / sketch.total_weight
             # Nobody knows which part a row belongs to that was left out: each has its share, and all together have all.
             weight += share
-            dropped = round(sketch.dropped_rows * weight) - told
-            told += dropped
+            dropped = round(sketch.dropped_rows * weight) - counted
+            counted += dropped
             contexts = sketch.contexts.subset(used)
             # Parts of one sketch may be added again, so each is a source of its own.
             part = replace(
@@ -66,7 +66,7 @@ def sketches_by(sketch: Sketch, name: str, wanted: Collection[str] | None = None
                 known_sources=None,
                 dropped_rows=dropped,
             )
-            parts[said] = part.only(*others)
+            parts[label] = part.only(*others)
     return parts
 
 

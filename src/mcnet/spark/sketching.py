@@ -76,8 +76,8 @@ def sketch(
         query = query_text(about, view, dialect_named("spark"), folds=folds, edge_list=known)
         # What the query says of itself is the same in every row: it need not travel with each of them.
         cells = df.sparkSession.sql(query).drop(ABOUT).toArrow()
-    said = pa.DictionaryArray.from_arrays(pa.nulls(len(cells), pa.int8()).fill_null(0), [about.text()])
-    return Sketch.from_table(cells.append_column(ABOUT, said), drop_missing=drop_missing)
+    description = pa.DictionaryArray.from_arrays(pa.nulls(len(cells), pa.int8()).fill_null(0), [about.text()])
+    return Sketch.from_table(cells.append_column(ABOUT, description), drop_missing=drop_missing)
 
 
 def _edge_table(df: DataFrame, arrays: Mapping[str, FloatArray]) -> DataFrame:

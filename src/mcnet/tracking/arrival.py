@@ -164,7 +164,7 @@ def _rates(sketch: Sketch) -> FloatArray:
     if rarer < FEWEST_POSITIVES:
         return np.full(len(sketch), sketch.total_positives / sketch.total_weight)
     with warnings.catch_warnings():
-        # Whoever fits on the corrected rows is told of their gaps.
+        # A fit on the corrected rows warns of their gaps.
         warnings.simplefilter("ignore", CalibrationWarning)
         fitted = BayesMCNet(isotonic_share=0.0).fit_sketch(sketch)
     columns = sketch.contexts.columns(sketch.context)

@@ -37,7 +37,7 @@ __all__ = ["backtest"]
 BACKTEST_RESOLUTION = 64
 """Cells per logit of logs that are read for a backtest; cells keep their mean score, so losses agree to 1e-5."""
 SHARE_FITTED_ONCE = 0.1
-"""The share of all periods that "once" is fitted on, unless it is said otherwise."""
+"""The share of all periods that "once" is fitted on by default."""
 
 
 def backtest(

@@ -29,7 +29,7 @@ EntryKey = tuple[str, str, float | None]
 
 @dataclass(frozen=True)
 class Entry:
-    """What one source said of one period, counted at one age."""
+    """The count of one source for one period, made at one age."""
 
     period: str
     source: str

@@ -1,4 +1,4 @@
-"""What a journal had been told by some moment of the past, where positives arrive late: for backtests."""
+"""The counts that a journal had at some moment of the past, where positives arrive late: for backtests."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ PERIODS_LEARNT_FROM = 200
 
 @dataclass(frozen=True)
 class _Count:
-    """What one source said of a period, and when, in periods since the first."""
+    """The count of one source for a period, and when it was made, in periods since the first."""
 
     entry: Entry
     path: Path

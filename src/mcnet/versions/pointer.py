@@ -25,11 +25,11 @@ class Hold:
     reason: str
     """What was done, such as "rolled back from version 8"."""
     note: str = ""
-    """What was said when it was done."""
+    """The note given when it was done."""
 
     def __str__(self) -> str:
-        said = f" ({self.note})" if self.note else ""
-        return f"held since {self.since[:16].replace('T', ' ')} UTC: {self.reason}{said}"
+        note = f" ({self.note})" if self.note else ""
+        return f"held since {self.since[:16].replace('T', ' ')} UTC: {self.reason}{note}"
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class VersionStore:
             shutil.rmtree(writing, ignore_errors=True)
 
     def read(self, number: int) -> Version:
-        """Return what is told of a version."""
+        """Return the description of a version."""
         folder = self._folder(number)
         if any(path.is_symlink() for path in (self.path, folder, folder / _MODEL, folder / _ABOUT)):
             raise FileFormatError(f"{folder} is a link, or has one; versions are folders of the registry itself")

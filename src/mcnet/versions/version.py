@@ -16,7 +16,7 @@ class Version:
     ----------
     number : counts up from 1.
     method, fields, rows : what the model was fitted with, and on how many rows.
-    note : what was said when it was added.
+    note : the note given when it was added.
     """
 
     number: int
@@ -54,17 +54,17 @@ class DamagedVersion:
 
 
 def described(number: int, digest: str, model: CalibrationModel, note: str) -> Version:
-    """Return what is to be told of a model that becomes a version now."""
-    told = model.provenance
-    periods = told.get("fitted_periods") or {}
-    until, rows = periods.get("last") or told.get("last_period"), told.get("journal_digest")
+    """Return the description of a model that becomes a version now."""
+    history = model.provenance
+    periods = history.get("fitted_periods") or {}
+    until, rows = periods.get("last") or history.get("last_period"), history.get("journal_digest")
     return Version(
         number,
         now(),
         digest,
         model.method,
         model.fields,
-        told.get("rows"),
+        history.get("rows"),
         note,
         until if isinstance(until, str) else None,
         rows if isinstance(rows, str) else None,
