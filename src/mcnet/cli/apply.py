@@ -16,7 +16,13 @@ __all__ = ["apply"]
 def apply(
     context: typer.Context,
     model: options.ModelFile,
-    logs: options.Logs,
+    logs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="LOG",
+            help="Parquet, CSV, JSONL or Arrow files, globs, folders or addresses (s3://...); or - for stdin.",
+        ),
+    ],
     output: options.Output,
     score: options.Score = None,
     # Not called `field`: what the configuration file says of fields is about logs to fit, and the model knows its own.
@@ -47,7 +53,7 @@ def apply(
     """Add the calibrated probability to every row of logs.
 
     All columns and the order of the rows are kept. Rows are streamed: a file of any size fits in memory. With
-    --interval 0.9 two more columns have the bounds of a credible interval (models of mcnet-bayes know it). The share of
+    --interval 0.9 two more columns have the bounds of a credible interval (models of mcnet-bayes have it). The share of
     rows with field values that the model has not seen is printed; with --fail-if 'unseen>0.05' the exit code depends on
     it, after the output was written.
 

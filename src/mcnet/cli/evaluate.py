@@ -51,13 +51,14 @@ def evaluate(
 ) -> None:
     """Measure PCOC, F-RCE, AUC, log-loss and more.
 
-    Each figure has an interval. With --field it is also judged inside every value of the field; without it, inside the
-    fields of the model. With a model, the share of rows with unseen field values is measured, too: --fail-if
+    Each figure has an interval. With --field the metrics are also computed for every value of the field; without it,
+    for the fields of the model. With a model, the share of rows with unseen field values is also measured: --fail-if
     'unseen>0.05'.
 
-    With --time and --every, PCOC, F-RCE, AUC and log-loss of each period follow; a journal has its periods, and --every
-    makes them longer. --fail-if speaks of a metric, of a bound of its interval (pcoc.low), of any value of a field
-    (field.pcoc, country.pcoc) or of any period (period.pcoc), with a least volume if need be: where positives>100.
+    With --time and --every, PCOC, F-RCE, AUC and log-loss of each period follow; a journal is split into periods
+    already, and --every makes them longer. --fail-if tests a metric, a bound of its interval (pcoc.low), any value of a
+    field (field.pcoc, country.pcoc) or any period (period.pcoc), with a smallest volume if you like: where
+    positives>100.
 
     \b
     Example:

@@ -35,11 +35,12 @@ def export(
     \b
     Options by target, for --set:
       onnx    number_type=double|float, field_type=string|int64,
-              missing=TEXT and missing_number=N, which stand for a missing value,
+              missing=TEXT and missing_number=N for a missing value,
               score_type=probability|logit, if not as in the fit
       c       name=PREFIX of every name in the header,
               score_type=probability|logit
-      sql     dialect=duckdb|postgresql|bigquery, source=TABLE, score=COLUMN,
+      sql     dialect=duckdb|postgresql|bigquery|snowflake|spark|clickhouse|trino,
+              source=TABLE, score=COLUMN,
               fields={"FIELD":"COLUMN"}, output=COLUMN, form=auto|case|tables,
               tables=PREFIX of the tables that are made,
               score_type=probability|logit

@@ -30,9 +30,9 @@ def fit(
 ) -> None:
     """Fit a method on logs and save the model.
 
-    The rows are read once and sketched; the model remembers its columns, so that apply finds them. With --time the
-    fit learns from how periods differ: rows of one day are not independent. A journal has its periods; --since, --until
-    and --half-life say which of them count, and how much.
+    The rows are read once and sketched. The model remembers the names of its columns, so apply needs no options for
+    them. With --time the fit learns from how periods differ: rows of one day are not independent. A journal is split
+    into periods already; --since, --until and --half-life choose and weight them.
 
     \b
     Example:
@@ -67,5 +67,5 @@ def fit(
     printer.note(f"{sketch.rows:,} rows, {sketch.total_positives:,.10g} positives → {model} → {output}")
     for name, number in model.provenance.get("pooled_values", {}).items():
         known = len(model.contexts.values[model.fields.index(name)])
-        printer.note(f"{number:,} of {known:,} values of {name} have too few rows for a curve of their own: pooled")
+        printer.note(f"{number:,} of {known:,} values of {name} have too few rows for their own curve: pooled")
     printer.result({"output": output, "method": model.method, **model.provenance})

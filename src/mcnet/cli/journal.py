@@ -17,10 +17,11 @@ journal = typer.Typer(name="journal", no_args_is_help=True, rich_markup_mode=Non
 
 @journal.callback()
 def about() -> None:
-    """Keep the past as a folder of sketches, one per period and source.
+    """Manage a journal: the past as sketches by period.
 
-    Any number of processes may add at the same time. The same source twice changes nothing, so a job may be retried. A
-    journal is accepted by fit, evaluate, compare and monitor in place of a log.
+    A journal is a folder of sketches, one per period and source. Any number of processes may add at the same time.
+    Adding the same source twice changes nothing, so a job may be retried. fit, evaluate, compare and monitor accept a
+    journal instead of a log.
 
     \b
     Example:
@@ -37,7 +38,7 @@ Folder = Annotated[str, typer.Argument(metavar="JOURNAL", help="The folder of th
 def add(
     context: typer.Context,
     folder: Annotated[
-        str, typer.Argument(metavar="JOURNAL", help="The folder; it is made when it is not there.", show_default=False)
+        str, typer.Argument(metavar="JOURNAL", help="The folder; created if it does not exist.", show_default=False)
     ],
     logs: options.Logs,
     score: options.Score = None,
@@ -58,8 +59,8 @@ def add(
 ) -> None:
     """Add logs or saved sketches to a journal.
 
-    With --time the rows are split into periods, in one pass. With --period all rows lie in one period. Running the same
-    command again changes nothing and is no error.
+    With --time the rows are split into periods, in one pass. With --period all rows are in one period. Running the same
+    command again changes nothing and is not an error.
 
     \b
     Example:
@@ -163,7 +164,7 @@ def _line(key: tuple[str, ...], group: list[dict[str, Any]], sources: bool) -> l
 
 @journal.command()
 def verify(folder: Folder, json: options.Json = False, quiet: options.Quiet = False) -> None:
-    """Read every file of a journal and name what is wrong; exit with 1 if something is.
+    """Read every file of a journal and report problems; exit with 1 if there are any.
 
     \b
     Example:
@@ -173,7 +174,7 @@ def verify(folder: Folder, json: options.Json = False, quiet: options.Quiet = Fa
     from mcnet.cli.sources import open_journal
 
     problems = open_journal(folder).verify()
-    Printer(json, quiet).result({"journal": folder, "problems": problems}, *(problems or ["nothing is wrong"]))
+    Printer(json, quiet).result({"journal": folder, "problems": problems}, *(problems or ["no problems"]))
     if problems:
         raise typer.Exit(THRESHOLD_NOT_MET)
 
@@ -193,9 +194,9 @@ def compact(
 ) -> None:
     """Merge the sources of old periods into one file per period.
 
-    What was compacted is still known, so adding it again changes nothing; but it can no longer be replaced or removed.
-    With --every, hours become days, say, each of which is one period from then on; trackers, backtests and monitors
-    warn of a journal with both.
+    Adding a compacted source again still changes nothing, but it can no longer be replaced or removed. With --every
+    periods are merged into longer ones, such as hours into days; trackers, backtests and monitors warn of a journal
+    with both lengths.
 
     \b
     Example:
@@ -212,14 +213,14 @@ def compact(
 @journal.command()
 def remove(
     folder: Folder,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="As the list names it.", show_default=False)],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The source, as in the list.", show_default=False)],
     period: Annotated[
         str | None, typer.Option("--period", metavar="P", help="Remove this period alone; all of them if not given.")
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Remove what a source gave.
+    """Remove the rows of a source.
 
     \b
     Example:

@@ -66,11 +66,11 @@ def monitor(
 ) -> None:
     """Watch a served model on the periods of a journal.
 
-    Reference periods, on which the model is known to be calibrated, tell how much periods differ: those before --since,
+    Reference periods, on which the model is known to be calibrated, show how much periods differ: those before --since,
     those until --reference-until or, by default, those that the model was fitted on. All later periods are tested:
-    the level, the slope, and every field value. With --until the last periods, the labels of which are not complete
-    yet, are left for a later run. With --state only periods after the last one seen are read; a state is about one
-    model: start a new one when another is published.
+    the level, the slope, and every field value. With --until the last periods, whose labels are not complete yet, are
+    left for a later run. With --state only new periods are read. A state belongs to one model: start a new one when
+    another model is published.
 
     \b
     Example:

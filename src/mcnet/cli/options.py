@@ -68,7 +68,8 @@ Fields = Annotated[
 ]
 Weight = Annotated[str | None, typer.Option("--weight", metavar="COLUMN", help="The column of weights.")]
 Time = Annotated[
-    str | None, typer.Option("--time", metavar="COLUMN", help="The column of time: learn from how periods differ.")
+    str | None,
+    typer.Option("--time", metavar="COLUMN", help="The column of timestamps: learn from how periods differ."),
 ]
 Every = Annotated[
     str | None,
@@ -79,35 +80,33 @@ Every = Annotated[
         show_default=False,
     ),
 ]
-Moments = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column of moments.")]
+Moments = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column of timestamps.")]
 PeriodLength = Annotated[
     str | None, typer.Option("--every", metavar="PERIOD", help="The length of a period: 15m, 1h, 1d, 1w.")
 ]
 OnePeriod = Annotated[
     str | None,
-    typer.Option("--period", metavar="P", help="All rows lie in this period; for sketches, and logs without time."),
+    typer.Option("--period", metavar="P", help="The period of all rows; for sketches, and logs without a time."),
 ]
 Source = Annotated[
-    str | None, typer.Option("--source", metavar="NAME", help="What to call the source; the path, if not given.")
+    str | None, typer.Option("--source", metavar="NAME", help="The name of the source; by default its path.")
 ]
 Age = Annotated[
     float | None,
     typer.Option(
-        "--age", min=0.0, metavar="N", help="Positives arrive late, and were counted N periods after the end."
+        "--age", min=0.0, metavar="N", help="For positives that arrive late: they were counted N periods after the end."
     ),
 ]
 Counted = Annotated[
     str | None,
-    typer.Option(
-        "--counted", metavar="MOMENT", help="Positives arrive late, and were counted then: the age of each period."
-    ),
+    typer.Option("--counted", metavar="MOMENT", help="For positives that arrive late: when they were counted."),
 ]
-Replace = Annotated[bool, typer.Option("--replace", help="Replace other rows that the same source gave for a period.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace earlier rows of the same source and period.")]
 Logits = Annotated[
     bool | None,
     typer.Option(
         "--logits/--probabilities",
-        help="What kind of numbers the scores are; if not given, as in the model's fit, or probabilities.",
+        help="The type of the scores; by default as in the fit of the model, or probabilities.",
         show_default=False,
     ),
 ]
@@ -117,7 +116,9 @@ NegativesKept = Annotated[
 ]
 Interval = Annotated[
     float | None,
-    typer.Option("--interval", metavar="LEVEL", help="Add the bounds of the credible interval of this level, as 0.9."),
+    typer.Option(
+        "--interval", metavar="LEVEL", help="Add the bounds of the credible interval of this level, such as 0.9."
+    ),
 ]
 Folds = Annotated[int, typer.Option("--folds", metavar="N", help="Split the rows into this many folds.")]
 Parameters = Annotated[
@@ -135,7 +136,7 @@ Methods = Annotated[
     typer.Option(
         "--method",
         metavar="NAME",
-        help="Compare this method; may be repeated. All if not given.",
+        help="Compare this method; may be repeated. Default: all.",
         autocompletion=complete_methods,
     ),
 ]
@@ -148,7 +149,9 @@ Until = Annotated[
 ]
 HalfLife = Annotated[
     float | None,
-    typer.Option("--half-life", metavar="N", help="Of a journal: rows count half after N periods.", show_default=False),
+    typer.Option(
+        "--half-life", metavar="N", help="Of a journal: the weight of rows halves every N periods.", show_default=False
+    ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
 Thresholds = Annotated[
@@ -156,7 +159,7 @@ Thresholds = Annotated[
     typer.Option(
         "--fail-if",
         metavar="THRESHOLD",
-        help="Exit with 1 if this holds, as in 'f_rce>0.05' or 'field.pcoc>1.1 where positives>100'; may be repeated.",
+        help="Exit with 1 if this is true: 'f_rce>0.05' or 'field.pcoc>1.1 where positives>100'; may be repeated.",
         autocompletion=_metrics,
     ),
 ]

@@ -12,7 +12,7 @@ paper = typer.Typer(name="paper", no_args_is_help=True, rich_markup_mode=None)
 
 @paper.callback()
 def about() -> None:
-    """Run the study of the MCNet paper again: its data, base predictor, tables and figures.
+    """Reproduce the tables and figures of the paper.
 
     \b
     Example:

@@ -18,12 +18,14 @@ def serve(
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=1, max=65535, metavar="N", help="The port to listen on.")] = 8080,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, max=256, metavar="N", help="How many processes answer.")
+        int, typer.Option("--workers", min=1, max=256, metavar="N", help="The number of processes that answer.")
     ] = 1,
     every: Annotated[
         str | None,
         typer.Option(
-            "--every", metavar="PERIOD", help="The length of a period: 15m, 1h, 1d; feedback is of the present one."
+            "--every",
+            metavar="PERIOD",
+            help="The length of a period: 15m, 1h, 1d; feedback belongs to the current one.",
         ),
     ] = None,
     learn: Annotated[
@@ -31,28 +33,28 @@ def serve(
     ] = False,
     learn_after: Annotated[
         float,
-        typer.Option("--learn-after", min=0.0, metavar="SECONDS", help="How long rows of a period may arrive late."),
+        typer.Option("--learn-after", min=0.0, metavar="SECONDS", help="How long to wait for late rows of a period."),
     ] = 60.0,
     name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="What the model is called under /v2/models.")
+        str, typer.Option("--name", metavar="NAME", help="The name of the model under /v2/models.")
     ] = "calibration",
     token_file: Annotated[
         str | None,
         typer.Option(
             "--token-file",
             metavar="FILE",
-            help="A file with the token that changes need; or set MCNET_TOKEN. Without one nothing can be changed.",
+            help="A file with the token for changes; or set MCNET_TOKEN. Without a token changes are disabled.",
         ),
     ] = None,
     poll: Annotated[
         float,
-        typer.Option("--poll", min=0.05, max=3600.0, metavar="SECONDS", help="How often the registry is looked at."),
+        typer.Option("--poll", min=0.05, max=3600.0, metavar="SECONDS", help="How often to check the registry."),
     ] = 0.5,
     max_body: Annotated[
         int, typer.Option("--max-body", min=1_000, metavar="BYTES", help="The largest body of a request.")
     ] = 64_000_000,
     max_rows: Annotated[
-        int, typer.Option("--max-rows", min=1, metavar="N", help="The most rows of a request.")
+        int, typer.Option("--max-rows", min=1, metavar="N", help="The largest number of rows of a request.")
     ] = 2_000_000,
     timeout: Annotated[
         float,
@@ -61,9 +63,10 @@ def serve(
         ),
     ] = 30.0,
 ) -> None:
-    """Calibrate over HTTP: JSON, Arrow and the Open Inference Protocol; follows the registry and takes in feedback.
+    """Serve calibrated probabilities over HTTP.
 
-    The registry is a folder that mcnet versions makes. A dashboard is at /, the list of requests at /docs.
+    It answers JSON, Arrow and the Open Inference Protocol, always with the current version of the registry (a folder
+    that mcnet versions creates), and accepts feedback. A dashboard is at /, the list of requests at /docs.
 
     \b
     Example:

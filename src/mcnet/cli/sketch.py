@@ -45,7 +45,7 @@ def sketch(
             help="With --sql: boolean for labels that are true or false in PostgreSQL, BigQuery or Snowflake.",
         ),
     ] = "number",
-    time: options.Time = None,
+    time: options.Moments = None,
     every: options.Every = None,
     force: options.Force = False,
     json: options.Json = False,
@@ -53,9 +53,9 @@ def sketch(
 ) -> None:
     """Sketch logs: one pass, one small table.
 
-    The sketch stands for its logs in every other command, and sketches add up. The result of a query that --sql
-    prints, saved as Parquet or CSV, is a LOG of this command, too. DIALECT is duckdb, postgresql, bigquery, snowflake,
-    spark, clickhouse or trino.
+    Other commands accept the sketch instead of its logs, and sketches can be added (mcnet merge). With --sql the command
+    prints a query instead; its result, saved as Parquet or CSV, is accepted as a LOG here. DIALECT is duckdb,
+    postgresql, bigquery, snowflake, spark, clickhouse or trino.
 
     \b
     Example:

@@ -18,19 +18,19 @@ ALARM = 3
 def update(
     context: typer.Context,
     folder: Annotated[
-        str, typer.Argument(metavar="JOURNAL", help="The journal; it is made when it is not there.", show_default=False)
+        str, typer.Argument(metavar="JOURNAL", help="The journal; created if it does not exist.", show_default=False)
     ],
     registry: Annotated[
         str,
         typer.Option(
-            "--registry", metavar="FOLDER", help="The versions; made when it is not there.", show_default=False
+            "--registry", metavar="FOLDER", help="The versions; created if it does not exist.", show_default=False
         ),
     ],
     logs: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[LOG]...",
-            help="Logs or saved sketches to add first; none, if others add to the journal.",
+            help="Logs or saved sketches to add first; none if other processes add to the journal.",
             show_default=False,
         ),
     ] = None,
@@ -59,24 +59,30 @@ def update(
     ] = 0.5,
     tolerance: Annotated[
         float,
-        typer.Option("--tolerance", min=0.0, metavar="LOSS", help="The log-loss per row by which it may be worse."),
+        typer.Option("--tolerance", min=0.0, metavar="LOSS", help="How much worse the log-loss per row may be."),
     ] = 0.0,
     min_periods: Annotated[
         int,
-        typer.Option("--min-periods", min=2, metavar="N", help="Publish nothing before so many periods were judged."),
+        typer.Option("--min-periods", min=2, metavar="N", help="Publish nothing before this many periods were judged."),
     ] = 3,
     alpha: Annotated[
         float, typer.Option("--alpha", metavar="SHARE", help="The monitor's chance of ever raising a false alarm.")
     ] = 0.01,
-    force: Annotated[bool, typer.Option("--force", help="Publish whatever the gate says; the history tells.")] = False,
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Goes into the history.")] = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="Publish even if the gate refuses; this is recorded in the history.")
+    ] = False,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="A note for the history.")] = "",
     wait: Annotated[
         float, typer.Option("--wait", min=0.0, metavar="SECONDS", help="How long to wait for another run.")
     ] = 60.0,
     nothing_new_code: Annotated[
         int,
         typer.Option(
-            "--nothing-new-code", min=0, max=255, metavar="CODE", help="Exit so if nothing was published or refused."
+            "--nothing-new-code",
+            min=0,
+            max=255,
+            metavar="CODE",
+            help="The exit code if nothing was published or refused.",
         ),
     ] = 0,
     logits: options.Logits = None,
@@ -84,21 +90,22 @@ def update(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Add new rows, learn them, and publish the model for the coming period if the gate lets it.
+    """Learn new rows and publish the next model.
 
-    Run it after every period. It may be killed at any moment, run again, and run twice at once. A status page, a
-    history with a line per run, and what it needs from run to run are in the folder "loop" of the registry.
+    Add the rows to the journal, let the tracker learn them, and publish its model for the coming period if the gate
+    accepts it. Run it after every period. It may be killed at any moment, run again, and run twice at once. The folder
+    "loop" of the registry has a status page, a history with a line per run, and the state between runs.
 
     A new model is published if it is valid, is not worse than the current one on periods that neither was fitted on,
-    and moves no mean probability farther than --max-shift. Otherwise the current version stays, and the history tells
-    why. A version that somebody has gone back to is held: nothing takes its place until `mcnet versions release`.
+    and moves no mean probability farther than --max-shift. Otherwise the current version stays, and the history has the
+    reason. After a rollback the current version is held: nothing replaces it until `mcnet versions release`.
 
     \b
     Exit codes, besides those of every command:
       0   a version was published, there was nothing new, or the current version is held
       1   the gate refused the new model; the current version stays
       3   the monitor raised an alarm that no earlier run has reported
-      75  another run was still at work after --wait seconds
+      75  another run had not ended after --wait seconds
 
     \b
     Example:

@@ -23,12 +23,14 @@ versions = typer.Typer(name="versions", no_args_is_help=True, rich_markup_mode=N
 
 Folder = Annotated[str, typer.Argument(metavar="REGISTRY", help="The folder of the registry.", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="VERSION", help="The number of a version, or latest.", show_default=False)]
-Note = Annotated[str, typer.Option("--note", metavar="TEXT", help="Why; goes into the history.")]
+Note = Annotated[str, typer.Option("--note", metavar="TEXT", help="The reason, for the history.")]
 
 
 @versions.callback()
 def about() -> None:
-    """Keep immutable versions of a model and a pointer to the one that is served.
+    """Manage the versions of a model in a registry.
+
+    A registry is a folder of immutable versions, with a pointer to the one that is served.
 
     \b
     Example:
@@ -149,7 +151,7 @@ def rollback(registry: Folder, note: Note = "", json: options.Json = False) -> N
 
 @versions.command()
 def hold(registry: Folder, note: Note = "", json: options.Json = False) -> None:
-    """Keep the current version: `mcnet update` learns and judges, but publishes nothing until the hold is released.
+    """Hold the current version: `mcnet update` publishes nothing until the hold is released.
 
     \b
     Example:
@@ -163,7 +165,7 @@ def hold(registry: Folder, note: Note = "", json: options.Json = False) -> None:
 
 @versions.command()
 def release(registry: Folder, note: Note = "", json: options.Json = False) -> None:
-    """Let `mcnet update` publish again; the current version stays until it does.
+    """End a hold: `mcnet update` may publish again, and the current version stays until it does.
 
     \b
     Example:
@@ -178,10 +180,10 @@ def release(registry: Folder, note: Note = "", json: options.Json = False) -> No
 @versions.command()
 def prune(
     registry: Folder,
-    keep: Annotated[int, typer.Option("--keep", min=1, metavar="N", help="How many of the newest versions stay.")],
+    keep: Annotated[int, typer.Option("--keep", min=1, metavar="N", help="How many of the newest versions to keep.")],
     json: options.Json = False,
 ) -> None:
-    """Delete old versions for good; the current one, and the one that a rollback leads to, stay.
+    """Delete old versions, except the current one and the one that a rollback would restore.
 
     \b
     Example:
@@ -194,10 +196,12 @@ def prune(
 
 def diff(
     old: Annotated[str, typer.Argument(metavar="OLD", help="A saved model.", show_default=False)],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="Another one.", show_default=False)],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Another saved model.", show_default=False)],
     log: Annotated[
         list[str] | None,
-        typer.Option("--log", metavar="LOG", help="Weigh the change by these rows: logs or sketches; may be repeated."),
+        typer.Option(
+            "--log", metavar="LOG", help="Weight the change by these logs or sketches; may be repeated."
+        ),
     ] = None,
     score: options.Score = None,
     label: options.Label = None,
@@ -206,7 +210,9 @@ def diff(
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
-    """Show where, by how much and for which field values probabilities change from one model to another.
+    """Show what changes from one model to another.
+
+    The output shows where, by how much and for which field values probabilities change.
 
     \b
     Example:
