@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, logit, ndtri
 
-from mcnet.bayes import newton
+from mcnet.bayes import likelihood, newton
 from mcnet.bayes.balance import Balance
 from mcnet.bayes.block_solver import Arrow, Information
 from mcnet.bayes.fit import fit_bayes
@@ -73,11 +73,13 @@ def two_fields(rows, seed=0, **options):
     return simulate(rows, fields=fields, seed=seed, **options)
 
 
-def make_posterior(rows=2_000, panels=7, shape="step", fields=2, seed=0):
+def make_posterior(rows=2_000, panels=7, shape="step", fields=2, seed=0, inside=np.inf):
+    """The posterior of a simulated log; its panels are of the scores whose logits are `inside` of the mean."""
     log = two_fields(rows, seed=seed, rate=0.2)
     names = ["country", "source"][:fields]
     x, contexts, w, y, codes, sizes = cells_of(log, names)
-    grid = make_panels(x, w, y, panels)
+    kept = np.abs(x - x.mean()) < inside
+    grid = make_panels(x[kept], w[kept], y[kept], panels)
     shapes = make_shapes(grid, shape_basis(grid, shape, 5), 3)
     return Posterior(
         table=make_table(grid, x, contexts, w, y, len(codes)),
@@ -129,7 +131,7 @@ def test_cells_are_calibrated_by_the_plain_integral():
     posterior = make_posterior()
     table, state = posterior.table, random_state(posterior)
     offset, log_slopes = posterior.contexts(state)
-    found = table.calibrated(offset, log_slopes)[1]
+    found = table.calibrated(offset, log_slopes).logits
     panels = table.panels
     near = np.array([panels.edges[g - 1] if g > panels.origin else panels.edges[g] for g in range(panels.count)])
     for context in range(len(offset)):
@@ -148,7 +150,7 @@ def test_products_with_the_panels_crossed_are_running_sums():
 def test_the_loss_is_minus_the_plain_log_likelihood():
     posterior = make_posterior()
     table, (offset, log_slopes) = posterior.table, posterior.contexts(random_state(posterior))
-    p = expit(table.calibrated(offset, log_slopes)[1])
+    p = expit(table.calibrated(offset, log_slopes).logits)
     plain = -np.sum(table.positives * np.log(p) + (table.weight - table.positives) * np.log1p(-p))
     assert table.loss(offset, log_slopes) == pytest.approx(plain, rel=1e-12)
 
@@ -186,15 +188,17 @@ def dense_information(information, state):
     return np.column_stack([flatten(information.times(unflatten(unit, state))) for unit in np.eye(size)])
 
 
+@pytest.mark.parametrize("inside", [np.inf, 0.8])
 @pytest.mark.parametrize("shape", ["step", "cubic"])
-def test_the_information_is_the_weighted_square_of_derivatives(shape):
-    posterior = make_posterior(rows=500, shape=shape)
+def test_the_information_is_the_weighted_square_of_derivatives(shape, inside):
+    posterior = make_posterior(rows=500, shape=shape, inside=inside)
+    assert posterior.table.weight[:, 0].any() == (inside < np.inf)
     state = random_state(posterior)
     point, step = flatten(state), 1e-5
 
     def calibrated(vector):
         offset, log_slopes = posterior.contexts(unflatten(vector, state))
-        return posterior.table.calibrated(offset, log_slopes)[1].ravel()
+        return posterior.table.calibrated(offset, log_slopes).logits.ravel()
 
     jacobian = np.column_stack(
         [(calibrated(point + h) - calibrated(point - h)) / (2 * step) for h in step * np.eye(len(point))]
@@ -214,7 +218,9 @@ def test_the_information_is_the_weighted_square_of_derivatives(shape):
     np.testing.assert_allclose(fast, slow, rtol=1e-5, atol=1e-5)
 
 
-def test_the_observed_information_is_the_derivative_of_the_gradient():
+@pytest.mark.parametrize("chunk", [likelihood.CHUNK, 100])
+def test_the_observed_information_is_the_derivative_of_the_gradient(chunk, monkeypatch):
+    monkeypatch.setattr(likelihood, "CHUNK", chunk)
     posterior = make_posterior(rows=500, shape="linear")
     state = random_state(posterior)
     point, step = flatten(state), 1e-5

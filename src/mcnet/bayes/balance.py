@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import expit
 
 from mcnet.bayes.block_solver import Arrow
 from mcnet.bayes.likelihood import Table
@@ -33,8 +32,8 @@ class Balance:
         table, incidence = posterior.table, posterior.incidence
         assert isinstance(table, Table), "a fit with a balance term has a dense table"
         offset, log_slopes = posterior.contexts(state)
-        slopes, logits = table.calibrated(offset, log_slopes)
-        chance = expit(logits)
+        cells = table.calibrated(offset, log_slopes)
+        chance = cells.chance
         bias = np.sum(table.weight * chance - table.positives, axis=1)
         rows = table.weight.sum(axis=1)
         total, clicks = float(rows.sum()), float(table.positives.sum())
@@ -57,7 +56,7 @@ class Balance:
             pull += np.where(codes >= 0, by_value[np.maximum(codes, 0)], 0.0)
         residual = pull[:, None] * table.weight * chance * (1.0 - chance)
         by_context = np.column_stack(
-            [residual.sum(axis=1), (slopes * table.reach(residual, table.place)) @ posterior.shapes.basis]
+            [residual.sum(axis=1), (cells.slopes * table.reach(residual, table.place)) @ posterior.shapes.basis]
         )
         gradient = posterior.gradient(state)
         extra = posterior.pull_back(State(posterior.centre, [0.0 * v for v in state.values]), by_context)

@@ -13,6 +13,7 @@ from scipy.linalg import cho_factor, cho_solve
 from mcnet._shared.numba_loops import compiled, numba_installed
 from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.bayes.incidence import FEWEST_COMPILED_CONTEXTS, Incidence
+from mcnet.bayes.small_blocks import inverses
 from mcnet.bayes.structure import State
 
 __all__ = ["Arrow", "Information", "joint_information"]
@@ -219,8 +220,7 @@ class Arrow:
             blocks[:, diagonal, diagonal] += information.precision[field]
             if ridge > 0.0:
                 blocks[:, diagonal, diagonal] += ridge * blocks[:, diagonal, diagonal].max(axis=1, keepdims=True)
-            np.linalg.cholesky(blocks)  # raises LinAlgError unless every block is positive definite
-            inverse = np.asarray(np.linalg.inv(blocks), dtype=np.float64)
+            inverse = inverses(blocks)
             pulled = inverse @ cross
             if share != 1.0:
                 pulled *= share

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import expit
 
 from mcnet._shared.math import ROWS_AT_A_TIME, sums_by
 from mcnet._shared.typing import FloatArray, IntArray
+from mcnet.bayes.directions import Directions
 from mcnet.bayes.panels import Panels
 
 __all__ = ["Table", "log_slopes_beyond", "make_table", "merged_cells"]
@@ -21,6 +20,30 @@ __all__ = ["Table", "log_slopes_beyond", "make_table", "merged_cells"]
 STEEPEST_LOG_SLOPE = 8.0
 # Numbers in the largest temporary array of one chunk of contexts: few enough to stay in the cache.
 CHUNK = 96_000
+
+
+@dataclass(frozen=True)
+class CalibratedCells:
+    """The slope and F, the calibrated logit, of every cell, at contexts with these offsets and log-slopes."""
+
+    offset: FloatArray
+    log_slopes: FloatArray
+    slopes: FloatArray
+    logits: FloatArray
+
+    def is_at(self, offset: FloatArray, log_slopes: FloatArray) -> bool:
+        """Tell whether these are the cells at the very same arrays."""
+        return self.offset is offset and self.log_slopes is log_slopes
+
+    @cached_property
+    def smaller_odds(self) -> FloatArray:
+        """The odds of the less likely class: exp(−|F|)."""
+        return np.exp(-np.abs(self.logits))
+
+    @cached_property
+    def chance(self) -> FloatArray:
+        """The probability of a positive: sigmoid(F)."""
+        return np.where(self.logits < 0.0, self.smaller_odds, 1.0) / (1.0 + self.smaller_odds)
 
 
 @dataclass(frozen=True)
@@ -39,28 +62,30 @@ class Table:
     positives: FloatArray
     place: FloatArray
 
-    _asked: list[FloatArray] = field(default_factory=list, repr=False, compare=False)
-    """Offsets and log-slopes that were asked for last, then their slopes and calibrated logits."""
+    _asked: list[CalibratedCells] = field(default_factory=list, repr=False, compare=False)
+    """What was asked for last."""
+    _prepared: list[Directions] = field(default_factory=list, repr=False, compare=False)
     _memory: list[FloatArray] = field(default_factory=list, repr=False, compare=False)
 
-    def calibrated(self, offset: FloatArray, log_slopes: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def calibrated(self, offset: FloatArray, log_slopes: FloatArray) -> CalibratedCells:
         """Return the slope and F, the calibrated logit, of every cell.
 
         A step of a search asks for loss, gradient and curvature at the same contexts, so the last answer is kept.
         """
-        if not (self._asked and self._asked[0] is offset and self._asked[1] is log_slopes):
+        if not (self._asked and self._asked[0].is_at(offset, log_slopes)):
             with np.errstate(over="ignore", invalid="ignore"):
                 slopes = np.exp(log_slopes)
                 logits = offset[:, None] + slopes @ self.panels.crossed.T + self.place * slopes
-            self._asked[:] = offset, log_slopes, slopes, logits
-        return self._asked[2], self._asked[3]
+            self._asked[:] = [CalibratedCells(offset, log_slopes, slopes, logits)]
+        return self._asked[0]
 
     def loss(self, offset: FloatArray, log_slopes: FloatArray) -> float:
         """Return minus the log-likelihood (a sum over rows, not a mean)."""
-        _, logits = self.calibrated(offset, log_slopes)
+        cells = self.calibrated(offset, log_slopes)
+        logits = cells.logits
         with np.errstate(over="ignore", invalid="ignore"):
             # log(1 + exp(logit)), which NumPy's own logaddexp takes thrice the time for
-            one_more = np.maximum(logits, 0.0) + np.log1p(np.exp(-np.abs(logits)))
+            one_more = np.maximum(logits, 0.0) + np.log1p(cells.smaller_odds)
             value = float(np.vdot(self.weight, one_more) - np.vdot(self.positives, logits))
         beyond = log_slopes_beyond(self.panels, log_slopes)
         if beyond is not None:
@@ -83,7 +108,7 @@ class Table:
 
     def expected(self, offset: FloatArray, log_slopes: FloatArray) -> float:
         """Return the positives that all cells together are expected to have."""
-        return float(np.sum(self.weight * expit(self.calibrated(offset, log_slopes)[1])))
+        return float(np.sum(self.weight * self.calibrated(offset, log_slopes).chance))
 
     def reach(self, rows: FloatArray, place: FloatArray) -> FloatArray:
         """Σ_g rows[..., g] · ∂F[..., g] / ∂slope[..., h]: what lies beyond a panel crosses it whole."""
@@ -94,18 +119,24 @@ class Table:
 
     def gradient(self, offset: FloatArray, log_slopes: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return derivatives of the loss: `[contexts]` by the offset and `[contexts, panels]` by the log-slopes."""
-        slopes, logits = self.calibrated(offset, log_slopes)
-        residual = self.weight * expit(logits) - self.positives
-        by_slope = slopes * self.reach(residual, self.place)
+        cells = self.calibrated(offset, log_slopes)
+        residual = self.weight * cells.chance - self.positives
+        by_slope = cells.slopes * self.reach(residual, self.place)
         beyond = log_slopes_beyond(self.panels, log_slopes)
         if beyond is not None:
             by_slope += self._stiffness[:, None] * beyond
         return residual.sum(axis=1), by_slope
 
-    def _scratch(self, contexts: int, width: int) -> FloatArray:
-        """Return memory for `information`, the same at every call: new pages would cost as much as the products."""
-        if not self._memory or self._memory[0].shape[1:3] != (contexts, width):
-            self._memory[:] = [np.empty((3, contexts, width, self.panels.count))]
+    def _directions(self, lift: FloatArray, along: FloatArray) -> Directions:
+        """Return directions prepared for products; a search asks for the same ones at every step."""
+        if not (self._prepared and self._prepared[0].lift is lift and self._prepared[0].along is along):
+            self._prepared[:] = [Directions.of(self.panels, lift, along)]
+        return self._prepared[0]
+
+    def _scratch(self, size: int) -> FloatArray:
+        """Return memory for two arrays, the same at every call: new pages would cost as much as the products."""
+        if not self._memory or self._memory[0].shape[1] < size:
+            self._memory[:] = [np.empty((2, size))]
         return self._memory[0]
 
     def information(
@@ -123,26 +154,19 @@ class Table:
         exponentials of the log-slopes, it only has the gradient more on the diagonal.
         """
         contexts, panels = log_slopes.shape
-        width = along.shape[1]
         total = np.zeros((panels + 1, panels + 1))
-        cross = np.empty((contexts, width, lift.shape[1]))
-        lengths, farther = self.panels.lengths, _farther(self.panels)
+        cross = np.empty((contexts, along.shape[1], lift.shape[1]))
         index = np.arange(1, panels + 1)
-        moves = lift @ along
-        lifted, bends = moves[0], np.ascontiguousarray(moves[1:].T)
-        # What the panels nearer to the origin, and those farther away, add for each direction and panel.
-        from_near = ((moves[1:] * lengths[:, None])[:, :, None] * farther[:, None, :]).reshape(panels, -1)
-        from_far = (moves[1:, :, None] * farther.T[:, None, :]).reshape(panels, -1)
-        raised = np.flatnonzero(lifted)
-        levels = np.array_equal(lift[2:-1, 1:], np.eye(panels - 2))
+        directions = self._directions(lift, along)
+        lengths, farther = self.panels.lengths, directions.farther
         beyond = log_slopes_beyond(self.panels, log_slopes)
-        all_slopes, logits = self.calibrated(offset, log_slopes)
-        size = min(contexts, max(1, CHUNK // (panels * max(width, 1))))
-        kept = self._scratch(size, width)
+        cells = self.calibrated(offset, log_slopes)
+        size = min(contexts, max(1, CHUNK // (panels * max(len(directions.bends), 1))))
+        memory = self._scratch(size * directions.largest)
         for start in range(0, contexts, size):
             chunk = slice(start, start + size)
-            slopes, place, rows = all_slopes[chunk], self.place[chunk], self.weight[chunk]
-            chance = expit(logits[chunk])
+            slopes, place, rows = cells.slopes[chunk], self.place[chunk], self.weight[chunk]
+            chance = cells.chance[chunk]
             residual = rows * chance - self.positives[chunk]
             rows = rows * chance * (1.0 - chance)
             reach = self.reach(rows, place)
@@ -157,17 +181,7 @@ class Table:
             total[1:, 1:] += farther * (near.T @ far)
             total[index, index] += own.sum(axis=0)
 
-            products, others, part = kept[:, : len(slopes)]
-            np.matmul(slopes, from_near, out=products.reshape(len(slopes), -1))
-            products[:, raised] += lifted[raised, None]
-            products *= far[:, None, :]
-            np.matmul(far, from_far, out=others.reshape(len(slopes), -1))
-            others *= near[:, None, :]
-            products += others
-            np.multiply(own[:, None, :], bends, out=part)
-            products += part
-            cross[chunk, :, 0] = far @ bends.T + rows.sum(axis=1)[:, None] * lifted
-            cross[chunk, :, 1:] = _shared_out(products, lift[1:, 1:]) if levels else products @ lift[1:, 1:]
+            directions.products(slopes, near, far, own, rows.sum(axis=1), memory, cross[chunk])
         # Only panels farther out than their partner were summed.
         block = total[1:, 1:]
         block += (farther * block).T
@@ -181,22 +195,6 @@ def log_slopes_beyond(panels: Panels, log_slopes: FloatArray) -> FloatArray | No
     if max(float(away.max(initial=0.0)), -float(away.min(initial=0.0))) <= STEEPEST_LOG_SLOPE:
         return None
     return np.asarray(away - np.clip(away, -STEEPEST_LOG_SLOPE, STEEPEST_LOG_SLOPE))
-
-
-def _shared_out(products: FloatArray, basis: FloatArray) -> FloatArray:
-    """Return the product with a basis of one level per panel, which only shares out what the endless panels have."""
-    ends = products[:, :, [0, -1]]
-    inner = products[:, :, 1:-1]
-    return inner + ends @ basis[[0, -1]] if ends.any() else inner
-
-
-def _farther(panels: Panels) -> NDArray[np.bool_]:
-    """Tell whether panel (column) lies farther from the origin than panel (row), on the same side of it."""
-    index = np.arange(panels.count)
-    right = index > panels.origin
-    after = index[:, None] < index[None, :]
-    before = index[:, None] > index[None, :]
-    return (right[:, None] & right[None, :] & after) | (~right[:, None] & ~right[None, :] & before)
 
 
 def make_table(
