@@ -53,8 +53,8 @@ def sketch(
 ) -> None:
     """Sketch logs: one pass, one small table.
 
-    Other commands accept the sketch instead of its logs, and sketches can be added (mcnet merge). With --sql the command
-    prints a query instead; its result, saved as Parquet or CSV, is accepted as a LOG here. DIALECT is duckdb,
+    Other commands accept the sketch instead of its logs, and sketches can be added (mcnet merge). With --sql the
+    command prints a query instead; its result, saved as Parquet or CSV, is accepted as a LOG here. DIALECT is duckdb,
     postgresql, bigquery, snowflake, spark, clickhouse or trino.
 
     \b

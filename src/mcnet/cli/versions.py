@@ -199,9 +199,7 @@ def diff(
     new: Annotated[str, typer.Argument(metavar="NEW", help="Another saved model.", show_default=False)],
     log: Annotated[
         list[str] | None,
-        typer.Option(
-            "--log", metavar="LOG", help="Weight the change by these logs or sketches; may be repeated."
-        ),
+        typer.Option("--log", metavar="LOG", help="Weight the change by these logs or sketches; may be repeated."),
     ] = None,
     score: options.Score = None,
     label: options.Label = None,
