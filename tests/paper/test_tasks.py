@@ -53,7 +53,12 @@ def test_scores_survive_a_file_with_their_features_and_truth(tmp_path):
 
 def test_scores_of_any_model_need_only_four_columns_and_fields_may_be_text(tmp_path):
     frame = pl.DataFrame(
-        {"split": ["validation", "test"] * 3, "score": [0.1] * 6, "label": [0, 1] * 3, "field": ["NL", "FR", None] * 2}
+        {
+            "split": ["validation", "test"] * 3,
+            "score": [0.1] * 6,
+            "label": [0, 0, 1, 1, 1, 1],
+            "field": ["NL", "FR", None] * 2,
+        }
     )
     frame.write_csv(tmp_path / "scores.csv")
     (task,) = open_source("simulated", scores=tmp_path / "scores.csv").tasks(0)
@@ -66,6 +71,17 @@ def test_scores_of_any_model_need_only_four_columns_and_fields_may_be_text(tmp_p
     frame.filter(pl.col("split") == "test").write_csv(tmp_path / "half.csv")
     with pytest.raises(InputError, match="needs validation and test"):
         read_tasks(tmp_path / "half.csv")
+
+
+def test_a_split_with_one_class_is_refused(tmp_path):
+    frame = pl.DataFrame(
+        {"split": ["validation"] * 2 + ["test"] * 2, "score": [0.1, 0.2, 0.1, 0.2], "label": [0, 1, 0, 0], "field": "a"}
+    )
+    frame.write_parquet(tmp_path / "none.parquet")
+    with pytest.raises(InputError, match="0 of 2 test rows are positive"):
+        read_tasks(tmp_path / "none.parquet")
+    with pytest.raises(InputError, match=r"CVR \(AliExpress\): .* validation rows are positive.*larger scale"):
+        open_source("simulated", scale=0.0001).tasks(0)
 
 
 def test_flights_are_split_by_time_and_calibrated_by_carrier():
@@ -108,7 +124,7 @@ def test_unknown_data_is_refused():
 
 def test_real_rows_without_features_say_so_when_features_are_asked_for(tmp_path):
     pl.DataFrame(
-        {"split": ["validation", "test"], "score": [0.1, 0.2], "label": [0, 1], "field": [1, 1]}
+        {"split": ["validation", "test"] * 2, "score": [0.1, 0.2] * 2, "label": [0, 0, 1, 1], "field": [1] * 4}
     ).write_parquet(tmp_path / "s.parquet")
     source = open_source(scores=tmp_path / "s.parquet")
     with pytest.raises(InputError, match="has no features"):

@@ -33,6 +33,12 @@ def test_the_truth_itself_is_at_no_distance(task):
     figures = measure(task.test.truth, task.test)
     assert figures["distance"] == 0.0
     assert figures["pcoc"] == pytest.approx(1.0, abs=0.05)
+    assert figures["clipped"] == 0.0
+
+
+def test_rows_that_were_clipped_are_counted():
+    sample = Sample(np.array([0.1, 0.2, 0.3, 0.4]), np.array([0, 1, 0, 1], np.int8), np.zeros(4, np.int32))
+    assert measure(np.array([1e-7, 0.2, 0.3, 1.0 - 1e-7]), sample)["clipped"] == 0.5
 
 
 def row(name, roster=ROSTER):

@@ -127,7 +127,9 @@ def headline(settings: Settings) -> Page:
             f"The figure: after {grid.epochs[-1]} epochs at a learning rate of {grid.rates[-1]:g} from the identity, "
             "the PCOC of the fitted rows of each bin, and the mean gradients by the offset of each bin over one more "
             "epoch (above 0: the bin is pushed down).",
-            f"β, learning rate, epochs and start of literal trainings are those of the table.{share}",
+            f"β, learning rate, epochs and start of literal trainings are those of the table.{share} *Falls* counts "
+            "neighbours in the order of scores that are put in the opposite order inside a field value; *clipped* is "
+            "the share of test rows for which the function left (0, 1).",
             settings_note((*ANCHORS, mcnet_row(False, "literal"))),
             *trained_note({(name, task.name): [trial.trained for trial in trials] for name, trials in anchors.items()}),
             *quick_note(
@@ -186,7 +188,18 @@ def _table(results: Results, anchors: dict[str, list[Trial]], caption: str) -> T
         rate = f"{recipe.learning_rate:g}" + (" falling to 0" if recipe.falling else "")
         figures = _figures([look.trial for look in looks])
         lines.append((f"literal, from {recipe.start}", rate, f"{recipe.order:g}", str(epochs), *figures))
-    headings = ("Training", "learning rate", "β", "epochs", "PCOC fitted", "PCOC test", "F-RCE", "log-loss", "falls")
+    headings = (
+        "Training",
+        "learning rate",
+        "β",
+        "epochs",
+        "PCOC fitted",
+        "PCOC test",
+        "F-RCE",
+        "log-loss",
+        "falls",
+        "clipped",
+    )
     return Table("trainings", caption, headings, lines)
 
 
@@ -197,6 +210,7 @@ def _figures(trials: list[Trial]) -> tuple[Cell, ...]:
         Value.percent(column(trials, "f_rce")),
         Value.of(column(trials, "log_loss"), digits=6),
         Value.of(column(trials, "violations"), digits=0),
+        Value.percent(column(trials, "clipped")),
     )
 
 

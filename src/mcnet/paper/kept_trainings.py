@@ -129,9 +129,12 @@ def _floats(values: Sequence[Any]) -> FloatArray:
 
 @cache
 def _sources() -> str:
-    """Return a digest of the code that trains."""
+    """Return a digest of the code that trains and measures."""
     here = Path(__file__).parent
-    files = [*sorted((here.parent / "networks").glob("*.py")), here / "literal.py", here / "forces.py"]
+    files = [
+        *sorted((here.parent / "networks").glob("*.py")),
+        *(here / f"{name}.py" for name in ("literal", "forces", "trials")),
+    ]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
 

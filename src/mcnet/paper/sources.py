@@ -64,6 +64,7 @@ class SimulatedSource:
                     _sample(parts["test"], kind, features.get("test")),
                     published=f"{kind} ({preset.name})",
                 )
+                task.with_both_classes("take a larger scale")
                 if trained:
                     training = _sample(parts["training"], kind, features["training"])
                     task = _scored_by_network(task, training, trained, seed, self.progress)

@@ -87,6 +87,17 @@ class Task:
         part = self.validation
         return Sketch.from_rows(part.score, part.label, field=part.field)
 
+    def with_both_classes(self, advice: str) -> "Task":
+        """Return the task itself; raise InputError if a split has positives or negatives alone."""
+        for split, sample in (("validation", self.validation), ("test", self.test)):
+            positives = int(sample.label.sum())
+            if positives in (0, len(sample)):
+                raise InputError(
+                    f"{self.name}: {positives:,} of {len(sample):,} {split} rows are positive, and nothing can be "
+                    f"learned or compared; {advice}"
+                )
+        return self
+
     def first(self, rows: int) -> "Task":
         """Return the same task with only so many rows to calibrate on."""
         return replace(self, validation=self.validation.take(slice(0, rows)))
@@ -139,7 +150,8 @@ def read_tasks(path: str | Path, data: str = "your scores", published: str | Non
     for kind in kinds:
         rows = frame if kind is None else frame.filter(pl.col("task") == kind)
         parts = {split: _sample(rows.filter(pl.col("split") == split)) for split in ("validation", "test")}
-        tasks.append(Task(data, kind or "CTR", parts["validation"], parts["test"], published))
+        task = Task(data, kind or "CTR", parts["validation"], parts["test"], published)
+        tasks.append(task.with_both_classes(f"both splits of {path} need rows with the labels 0 and 1"))
     return tasks
 
 

@@ -13,7 +13,7 @@ from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.registry import calibrator
 from mcnet.errors import CalibrationWarning
 from mcnet.metrics import auc, f_rce, group_pcoc, group_sums, kl_to_truth, log_loss, pcoc, pcoc_std
-from mcnet.networks.bank import MANY_BINS, BankConfig, BankFit
+from mcnet.networks.bank import LEAST, MANY_BINS, BankConfig, BankFit
 from mcnet.paper.literal import LiteralRecipe, predict_literal, train_literal
 from mcnet.paper.tasks import Sample, Task
 
@@ -241,7 +241,11 @@ def judge(task: Task, test: FloatArray, validation: FloatArray, seconds: float =
 
 
 def measure(probability: FloatArray, sample: Sample) -> dict[str, float]:
-    """Return the figures of the paper, and those it does not have: log-loss, distance to the truth, falls."""
+    """Return the figures of the paper, and those it does not have.
+
+    These are log-loss, distance to the truth, falls, and the share of rows whose function left (0, 1), so that it was
+    clipped there.
+    """
     sums = group_sums(probability, sample.label, sample.field)
     return {
         "pcoc": pcoc(sums).value,
@@ -251,6 +255,7 @@ def measure(probability: FloatArray, sample: Sample) -> dict[str, float]:
         "log_loss": log_loss(probability, sample.label).value,
         "distance": np.nan if sample.truth is None else kl_to_truth(probability, sample.truth).value,
         "violations": float(order_violations(probability, sample)),
+        "clipped": float(((probability <= LEAST) | (probability >= 1.0 - LEAST)).mean()),
     }
 
 
