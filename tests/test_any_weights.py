@@ -42,6 +42,7 @@ USES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:the weights of 400 rows add up to:mcnet.CalibrationWarning")
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("weight", [1e306, 1e200, 1e-200, 5e-324])
 def test_weights_that_squares_cannot_be_taken_of_are_refused(use, weight, tmp_path):

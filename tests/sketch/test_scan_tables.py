@@ -87,3 +87,13 @@ def test_pandas_and_arrow_keep_missing_values():
         pa.table({"s": [0.1, 0.2], "y": [0, 1], "c": ["a", None]}),
     ):
         assert mcnet.scan(frame, score="s", label="y", field="c").contexts.values == (("a", None),)
+
+
+def test_weights_that_are_shares_are_said():
+    # A weight counts as so many rows: methods with a prior would keep to it.
+    scores, labels = np.linspace(0.1, 0.9, 200), np.arange(200) % 2
+    said = "the weights of 200 rows add up to 1, .* divide them by their mean"
+    with pytest.warns(mcnet.CalibrationWarning, match=said):
+        mcnet.Sketch.from_rows(scores, labels, weight=np.full(200, 1.0 / 200))
+    for weight in (None, np.full(200, 0.02), np.full(200, 1e9)):  # warnings are errors here
+        mcnet.Sketch.from_rows(scores, labels, weight=weight)

@@ -25,6 +25,7 @@ from mcnet.calibrators.parameter_checks import balanced_field_use, check_penalti
 from mcnet.calibrators.period_blocks import PeriodBlocks
 from mcnet.calibrators.training_state import TrainingState, load_with_state, save_state
 from mcnet.calibrators.warm_start import EarlierFit
+from mcnet.calibrators.weight_range import MOST_WEIGHT
 from mcnet.curves.compile import family_curves
 from mcnet.curves.family import believable
 from mcnet.data.contexts import MOST_COMPILED_COMBINATIONS, Contexts
@@ -340,8 +341,10 @@ def _warn_if_unfinished(fit: BayesFit, sketch: Sketch) -> None:
     mean = sketch.total_weight / max(sketch.rows, 1)
     why = ""
     if mean >= LARGE_MEAN_WEIGHT:
+        # Larger totals were scaled down before the fit.
+        size = f"{mean:,.6g}" if sketch.total_weight < 0.99 * MOST_WEIGHT else "far above 1"
         why = (
-            f": the mean weight is {mean:,.6g}, and a weight counts as so many rows; if weights are amounts, divide "
+            f": the mean weight is {size}, and a weight counts as so many rows; if weights are amounts, divide "
             "them by their mean"
         )
     warn(f"mcnet-bayes: the fit ended after {fit.iterations} iterations, before its maximum{why}")

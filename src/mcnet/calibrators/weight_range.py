@@ -5,7 +5,7 @@ import numpy as np
 from mcnet.errors import InputError
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["in_weight_range"]
+__all__ = ["MOST_WEIGHT", "in_weight_range"]
 
 MOST_WEIGHT = 1e12
 """Sketches of a larger total weight are scaled down to it for the fit."""

@@ -1,4 +1,4 @@
-"""Warnings of columns that are probably not what they were taken for: ids as fields, scores and labels swapped."""
+"""Warnings of columns that are probably not what they were taken for: ids, swapped columns, shares as weights."""
 
 import re
 from collections.abc import Collection
@@ -18,11 +18,17 @@ _BEGINS_AS_DAY = re.compile(r"\d{4}-\d\d-\d\d").match
 _NEARLY_ZERO = 1.01e-7
 """Scores of 0 and 1 are clipped to this distance from 0 and 1."""
 
+_LIGHTEST_ROW = 0.01
+"""Weights that are less than this on average are probably shares, not numbers of rows."""
+_ROWS_WORTH_A_WARNING = 100
+"""So many rows, at least, must be too light."""
+
 
 def warn_of_mistakes(sketch: Sketch, score: str, label: str, periods: Collection[str] = ()) -> None:
     """Warn of columns that are probably not what they were taken for; `periods` are no fields but times."""
     _warn_of_ids(sketch, periods)
     _warn_of_swapped_columns(sketch, score, label)
+    _warn_of_light_rows(sketch)
 
 
 def _warn_of_ids(sketch: Sketch, periods: Collection[str]) -> None:
@@ -52,4 +58,15 @@ def _warn_of_swapped_columns(sketch: Sketch, score: str, label: str) -> None:
         warn(
             f"every {score} is 0 or 1 and {label} has fractions; "
             "if the columns of scores and labels are swapped, swap them back"
+        )
+
+
+def _warn_of_light_rows(sketch: Sketch) -> None:
+    """Warn of weights that add up to next to no rows: methods with a prior would keep to it, and intervals be wide."""
+    with np.errstate(over="ignore"):  # too much to be added up is said elsewhere
+        total = sketch.total_weight
+    if sketch.rows >= _ROWS_WORTH_A_WARNING and 0.0 < total < _LIGHTEST_ROW * sketch.rows:
+        warn(
+            f"the weights of {sketch.rows:,} rows add up to {total:.3g}, and a weight counts as so many rows; "
+            "if weights are shares, divide them by their mean"
         )
