@@ -10,7 +10,7 @@ from mcnet.calibrators.platt_field import PlattField
 from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
 from mcnet.loop.gate import Current, Gate, later_than_fit
-from mcnet.loop.judged import Judged, log_loss_sum
+from mcnet.loop.judged import Judged, sketch_log_loss
 from mcnet.loop.shift import shift_between
 from mcnet.loop.validity import invalid
 from mcnet.metrics.evaluate_sketch import predict_cells
@@ -83,7 +83,9 @@ def test_an_older_version_is_compared_itself(candidate, add_days):
     found = Gate().judge(candidate, old, judged(8, tracker=0.5, before=9.0), journal)
     assert found.comparison.other == "version 1"
     assert (found.comparison.first, found.comparison.periods) == (day_name(4), 5)
-    losses = {period: log_loss_sum(sketch, predict_cells(candidate, sketch)) for period, sketch in journal.sketches()}
+    losses = {
+        period: sketch_log_loss(sketch, predict_cells(candidate, sketch)) for period, sketch in journal.sketches()
+    }
     mine = [one for one in judged(8, tracker=0.5, before=9.0) if one.period >= day_name(4)]
     expected = sum(one.tracker_loss - losses[one.period] for one in mine) / (4000 * len(mine))
     assert found.comparison.difference == pytest.approx(expected, abs=1e-4)

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcnet.errors import InputError
-from mcnet.metrics import CodedField, Settings, compare, evaluate, evaluate_columns
+from mcnet.metrics import CodedField, MetricSettings, compare, evaluate, evaluate_columns
 
 METRICS = [
     "pcoc f_rce f_ece mf_rce pcoc_std auc gauc log_loss brier prob_ece prob_ece_width cal_n mvce smooth_ece",
@@ -182,7 +182,7 @@ def test_codes_and_settings_serve_whoever_has_cells_already():
         np.array([0.1, 0.2, 0.3]),
         np.full(3, 100.0),
         {"country": field},
-        settings=Settings(epsilon=0),
+        settings=MetricSettings(epsilon=0),
     )
     assert found.fields["country"].table.values == ("a", "c")
     assert found.pcoc == pytest.approx(1)

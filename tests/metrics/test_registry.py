@@ -70,7 +70,7 @@ def test_a_name_may_be_given_once_only():
         *[(name, name) for name in METRICS],
         *[(metric.label, name) for name, metric in METRICS.items()],
         *[(metric.label.upper(), name) for name, metric in METRICS.items()],
-        *[(metric.full_label(mcnet.metrics.Settings()), name) for name, metric in METRICS.items()],
+        *[(metric.full_label(mcnet.metrics.MetricSettings()), name) for name, metric in METRICS.items()],
         ("f-rce", "f_rce"),
         ("Log loss", "log_loss"),
         ("smece", "smooth_ece"),

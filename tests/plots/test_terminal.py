@@ -1,6 +1,6 @@
 import numpy as np
 
-from mcnet.plots.terminal import plot_lines
+from mcnet.plots.terminal import terminal_plot
 
 
 def dots(text):
@@ -9,7 +9,7 @@ def dots(text):
 
 def test_the_plot_has_the_size_asked_for():
     x = np.linspace(0.01, 1.0, 50)
-    lines = plot_lines({"a": (x, x**2), "b": (x, x)}, width=30, height=7).splitlines()
+    lines = terminal_plot({"a": (x, x**2), "b": (x, x)}, width=30, height=7).splitlines()
     assert len(lines) == 8
     assert len({len(line) for line in lines}) == 1
     assert lines[0].startswith("     1 ")
@@ -18,7 +18,7 @@ def test_the_plot_has_the_size_asked_for():
 
 def test_a_line_has_no_gaps():
     x = np.linspace(0.1, 1.0, 100)
-    jump = plot_lines({"a": (x, (x > 0.5).astype(float))}, width=10, height=5, log=False)
+    jump = terminal_plot({"a": (x, (x > 0.5).astype(float))}, width=10, height=5, log=False)
     assert dots(jump) >= 20 + 18
-    flat = plot_lines({"a": (x, np.ones(100))}, width=10, height=5)
+    flat = terminal_plot({"a": (x, np.ones(100))}, width=10, height=5)
     assert dots(flat) == 20

@@ -10,7 +10,7 @@ import pytest
 
 from mcnet.serve.board import ROUTES, Board, Numbers
 from mcnet.serve.service import Service
-from mcnet.serve.settings import Settings
+from mcnet.serve.settings import ServiceSettings
 
 CALIBRATE = ROUTES.index("calibrate")
 
@@ -18,7 +18,7 @@ CALIBRATE = ROUTES.index("calibrate")
 @pytest.mark.parametrize(("query", "status", "counted"), [("", 200, [1, 0, 0]), ("wrong=1", 400, [0, 1, 0])])
 def test_an_answer_is_counted_before_it_is_sent(registry, tmp_path, query, status, counted):
     """Whoever has an answer, and then asks any worker for the metrics, finds it there."""
-    service, seen = Service(Settings(registry.path, board=tmp_path)), []
+    service, seen = Service(ServiceSettings(registry.path, board=tmp_path)), []
     body = json.dumps({"score": 0.1, "field": {"country": "NL"}}).encode()
     headers = {"content-type": "application/json", "content-length": str(len(body))}
     scope = SimpleNamespace(proto="http", method="POST", path="/calibrate", query_string=query, headers=headers)

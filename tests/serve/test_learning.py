@@ -14,7 +14,7 @@ from mcnet.loop.folder import LoopFolder
 from mcnet.loop.history import record_failed_run
 from mcnet.serve.learning import Learning
 from mcnet.serve.periods import Present, named_period, present
-from mcnet.serve.settings import Settings
+from mcnet.serve.settings import ServiceSettings
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
 
@@ -69,7 +69,7 @@ def test_the_job_runs_at_the_start_and_at_the_end_of_every_period(monkeypatch, t
     jobs = queue.Queue()
     monkeypatch.setattr("mcnet.serve.learning.present", quick)
     monkeypatch.setattr(Learning, "_update", lambda self, until: jobs.put(int(until)) or True)
-    learning = Learning(Settings(tmp_path, tmp_path, every="1m", learn=True, learn_after_seconds=0.0))
+    learning = Learning(ServiceSettings(tmp_path, tmp_path, every="1m", learn=True, learn_after_seconds=0.0))
     learning.start()
     found = [jobs.get(timeout=60) for _ in range(4)]
     learning.stop()
@@ -109,7 +109,7 @@ def test_an_update_that_fails_is_told_and_tried_again(registry, tmp_path, monkey
     journal.add(Sketch.from_rows(score, label, field={"country": country}), "2024-05-01", source="s")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mcnet.toml").write_text("not toml")
-    learning = Learning(Settings(registry.path, journal.path, every="1d", learn=True))
+    learning = Learning(ServiceSettings(registry.path, journal.path, every="1d", learn=True))
     assert not learning._update("2024-05-01")
     assert LoopFolder(registry.path).runs()[-1]["outcome"] == "failed"
     assert "mcnet.toml" in LoopFolder(registry.path).runs()[-1]["reason"]
@@ -118,7 +118,7 @@ def test_an_update_that_fails_is_told_and_tried_again(registry, tmp_path, monkey
     monkeypatch.setattr("mcnet.serve.learning._LONGEST_SLEEP_SECONDS", 0.01)
     tried = []
     monkeypatch.setattr(Learning, "_update", lambda self, until: (tried.append(until), len(tried) > 2)[1])
-    learning = Learning(Settings(registry.path, journal.path, every="1y", learn=True))
+    learning = Learning(ServiceSettings(registry.path, journal.path, every="1y", learn=True))
     learning.start()
     while len(tried) < 3:
         time.sleep(0.01)
@@ -134,7 +134,7 @@ def test_an_update_that_was_killed_is_told(registry, tmp_path, monkeypatch):
     (tmp_path / "python").write_text(f'#!/bin/sh\nexec {sys.executable} -c "{killed}"\n')
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    assert not Learning(Settings(registry.path, journal.path, every="1d", learn=True))._update("2024-05-01")
+    assert not Learning(ServiceSettings(registry.path, journal.path, every="1d", learn=True))._update("2024-05-01")
     (run,) = LoopFolder(registry.path).runs()
     assert (run["outcome"], run["reason"]) == ("failed", "the update was ended by signal 9")
 

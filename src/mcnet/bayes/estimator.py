@@ -19,9 +19,8 @@ from mcnet.bayes.uncertainty import FitUncertainty
 from mcnet.calibrators.base import Calibrator, FieldUse
 from mcnet.calibrators.exact_prediction import predict_exactly
 from mcnet.calibrators.fitted import Fitted
-from mcnet.calibrators.histogram import check_bins
 from mcnet.calibrators.one_class_warnings import warn_of_gaps
-from mcnet.calibrators.parameter_checks import balanced_field_use, check_penalties
+from mcnet.calibrators.parameter_checks import balanced_field_use, check_bins, check_penalties
 from mcnet.calibrators.period_blocks import PeriodBlocks
 from mcnet.calibrators.training_state import TrainingState, load_with_state, save_state
 from mcnet.calibrators.warm_start import EarlierFit

@@ -1,12 +1,11 @@
 """Histogram binning (Zadrozny & Elkan 2001)."""
 
-from typing import Any
-
 import numpy as np
 
 from mcnet._shared.math import SCORE_FLOOR, sums_by
 from mcnet._shared.typing import FloatArray
 from mcnet.calibrators.base import Calibrator
+from mcnet.calibrators.parameter_checks import check_bins
 from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
 from mcnet.sketch.equal_mass import bin_of, equal_mass_edges
@@ -59,12 +58,3 @@ class Histogram(Calibrator):
         rate = sketch.total_positives / sketch.total_weight
         values = (positives + self.prior * rate) / (weight + self.prior)
         return Curves.of([step_curve(edges, np.clip(values, SCORE_FLOOR, 1.0 - SCORE_FLOOR))])
-
-
-def check_bins(bins: Any, *, auto: bool = False) -> None:
-    """Raise unless `bins` is a whole number above 0, or "auto" where the method can choose."""
-    if auto and isinstance(bins, str) and bins == "auto":
-        return
-    if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
-        known = "'auto' or a whole number above 0" if auto else "a whole number above 0"
-        raise InputError(f"bins is {bins!r}; it is {known}")

@@ -1,12 +1,21 @@
-"""Checks of parameters that several methods share: regularisers, and the level of an interval."""
+"""Checks of parameters that several methods share: bins and regularisers."""
 
 import math
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Literal
 
 from mcnet.errors import InputError
 
-__all__ = ["balanced_field_use", "check_beta_order", "check_level", "check_penalties", "is_positive"]
+__all__ = ["balanced_field_use", "check_beta_order", "check_bins", "check_penalties", "is_positive"]
+
+
+def check_bins(bins: Any, *, auto: bool = False) -> None:
+    """Raise unless `bins` is a whole number above 0, or "auto" where the method can choose."""
+    if auto and isinstance(bins, str) and bins == "auto":
+        return
+    if isinstance(bins, bool) or not isinstance(bins, Integral) or bins < 1:
+        known = "'auto' or a whole number above 0" if auto else "a whole number above 0"
+        raise InputError(f"bins is {bins!r}; it is {known}")
 
 
 def check_penalties(alpha_balance: Any, balance: Any) -> None:
@@ -33,9 +42,3 @@ def check_beta_order(beta_order: Any) -> None:
     """Raise unless the weight of the order regulariser is None or a number ≥ 0."""
     if beta_order is not None and not (isinstance(beta_order, Real) and 0.0 <= float(beta_order) < math.inf):
         raise InputError(f"beta_order is {beta_order!r}; it is None or a number ≥ 0")
-
-
-def check_level(level: Any) -> None:
-    """Raise unless the level of an interval is a number between 0 and 1."""
-    if not (isinstance(level, Real) and 0.0 < float(level) < 1.0):
-        raise InputError(f"level is {level!r}; it is a probability, such as 0.9")

@@ -7,7 +7,7 @@ import numpy as np
 from mcnet._shared.math import SCORE_FLOOR, sums_by
 from mcnet._shared.typing import FloatArray
 from mcnet.calibrators.base import Calibrator
-from mcnet.calibrators.histogram import check_bins
+from mcnet.calibrators.parameter_checks import check_bins
 from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
 from mcnet.sketch.equal_mass import bin_of, equal_mass_edges

@@ -9,7 +9,7 @@ from mcnet.cli import options
 from mcnet.cli.printing import Printer
 
 if TYPE_CHECKING:
-    from mcnet.cli.sources import Source
+    from mcnet.cli.sources import RowSource
     from mcnet.data.automatic_period import AutomaticPeriod
     from mcnet.sketch.sketch import Sketch
 
@@ -135,7 +135,7 @@ def compare(
         raise typer.Exit(THRESHOLD_NOT_MET)
 
 
-def _journal_periods(printer: Printer, source: "Source | None", like: "Sketch") -> "dict[str, Sketch] | None":
+def _journal_periods(printer: Printer, source: "RowSource | None", like: "Sketch") -> "dict[str, Sketch] | None":
     """Return the sketch of each period of a journal; None for other files, and where there are too many to show."""
     from mcnet.data.periods import MOST_PERIODS
 
@@ -147,7 +147,7 @@ def _journal_periods(printer: Printer, source: "Source | None", like: "Sketch") 
     return source.periods(like.contexts.names)
 
 
-def _warn_of_common_files(printer: Printer, fitted: "Source", judged: "Source") -> None:
+def _warn_of_common_files(printer: Printer, fitted: "RowSource", judged: "RowSource") -> None:
     common = [path for path in judged.on_disk if any(path.samefile(other) for other in fitted.on_disk)]
     if common:
         printer.warn(
@@ -183,7 +183,7 @@ def _say_period(printer: Printer, time: str, period: str) -> None:
 
 def _read_test(
     printer: Printer,
-    test: "Source",
+    test: "RowSource",
     columns: dict[str, Any],
     fitted: "Sketch",
     time: str | None,

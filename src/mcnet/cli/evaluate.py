@@ -76,7 +76,7 @@ def evaluate(
     from mcnet.cli.thresholds import UNSEEN, Figures, broken_thresholds, parse_thresholds, threshold_names
     from mcnet.cli.unseen import unseen_note
     from mcnet.metrics.evaluate_sketch import evaluate_cells, predict_cells
-    from mcnet.metrics.settings import Settings
+    from mcnet.metrics.settings import MetricSettings
     from mcnet.model.score_types import refuse_probabilities_read_as_logits
     from mcnet.model.unseen import UnseenValues
 
@@ -114,9 +114,17 @@ def evaluate(
         refuse_probabilities_read_as_logits(sketch.score, sketch.rows, name=str(score))
     # Without a model the scores themselves are judged.
     p = predict_cells(loaded, sketch) if loaded is not None else sketch.score
-    found = evaluate_cells(p, sketch, Settings(level=level), by=inside)
+    found = evaluate_cells(p, sketch, MetricSettings(level=level), by=inside)
     periods = period_evaluations(
-        source.journal, timed, time, every, loaded, Settings(level=level), inside or (needed or None), since, until
+        source.journal,
+        timed,
+        time,
+        every,
+        loaded,
+        MetricSettings(level=level),
+        inside or (needed or None),
+        since,
+        until,
     )
     document = {"model": model, **found.to_dict(), **({} if periods is None else {"periods": periods.to_dicts()})}
     share = None

@@ -9,7 +9,7 @@ from mcnet.errors import InputError
 
 if TYPE_CHECKING:
     from mcnet._shared.typing import ScoreType
-    from mcnet.cli.sources import Source
+    from mcnet.cli.sources import RowSource
     from mcnet.model.model import CalibrationModel
     from mcnet.sketch.sketch import Sketch
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def check_output(
-    path: str, inputs: "Sequence[str | Source]", *, force: bool, endings: Sequence[str] = (), elsewhere: bool = False
+    path: str, inputs: "Sequence[str | RowSource]", *, force: bool, endings: Sequence[str] = (), elsewhere: bool = False
 ) -> None:
     """Refuse, before any work is done, an output that is an input, exists, is no regular file or has another ending.
 

@@ -78,7 +78,7 @@ def monitor(
     """
     from mcnet.cli.config import printer_of
     from mcnet.cli.files import check_output, load_model
-    from mcnet.cli.monitor_state import Watch, save_state
+    from mcnet.cli.monitor_state import Watch, save_monitor_state
     from mcnet.cli.run import THRESHOLD_NOT_MET
     from mcnet.cli.sources import open_journal
     from mcnet.errors import InputError
@@ -113,7 +113,7 @@ def monitor(
                     watching.update(sketch, period, served)
                 advance(1)
     if state is not None:
-        save_state(state, watching, watch)
+        save_monitor_state(state, watching, watch)
     if report is not None:
         from mcnet.report.monitor_page import write_monitor_page
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mcnet.model.model import CalibrationModel
     from mcnet.tracking.monitor import Monitor
 
-__all__ = ["Watch", "continued", "save_state"]
+__all__ = ["Watch", "continued", "save_monitor_state"]
 
 _KEY = "watch"
 
@@ -80,7 +80,7 @@ def continued(state: str, asked: Watch) -> tuple["Monitor", Watch]:
     return loaded, known
 
 
-def save_state(state: str, watching: "Monitor", watch: Watch) -> None:
+def save_monitor_state(state: str, watching: "Monitor", watch: Watch) -> None:
     """Write the evidence and what it is about, whole or not at all."""
     from mcnet._shared.json_files import checksum, write_json
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
-    from mcnet.cli.sources import Source
+    from mcnet.cli.sources import RowSource
     from mcnet.metrics.periods import PeriodEvaluations
-    from mcnet.metrics.settings import Settings
+    from mcnet.metrics.settings import MetricSettings
     from mcnet.model.model import CalibrationModel
     from mcnet.sketch.sketch import Sketch
     from mcnet.tracking.journal import Journal
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["check_time", "period_evaluations", "write_table"]
 
 
-def check_time(source: "Source", time: str | None, every: str | None, table: str | None) -> None:
+def check_time(source: "RowSource", time: str | None, every: str | None, table: str | None) -> None:
     """Refuse options of time that do not fit together, before anything is read."""
     source.refuse_time(time)
     if source.journal is not None:
@@ -35,7 +35,7 @@ def period_evaluations(
     time: str | None,
     every: str | None,
     model: "CalibrationModel | None",
-    settings: "Settings",
+    settings: "MetricSettings",
     by: Sequence[str] | None,
     since: str | None,
     until: str | None,

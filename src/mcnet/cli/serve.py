@@ -78,12 +78,12 @@ def serve(
 
     need_serve()
 
-    from mcnet.serve.settings import Limits, Settings
+    from mcnet.serve.settings import Limits, ServiceSettings
     from mcnet.serve.start import run_service
     from mcnet.serve.tokens import read_token
 
     run_service(
-        Settings(
+        ServiceSettings(
             registry=Path(registry).absolute(),
             journal=None if journal is None else Path(journal).absolute(),
             name=name,

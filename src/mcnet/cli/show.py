@@ -84,7 +84,7 @@ def _pictures(model: "CalibrationModel", contexts: int) -> list[Any]:
 
     from mcnet._shared.math import logit, sigmoid
     from mcnet.curves.evaluate import Evaluator
-    from mcnet.plots.terminal import plot_lines
+    from mcnet.plots.terminal import terminal_plot
 
     ends = np.array([model.provenance.get("lowest_score", 0.001), model.provenance.get("highest_score", 0.999)])
     low, high = logit(np.clip(ends, 1e-6, 1.0 - 1e-6))
@@ -101,4 +101,4 @@ def _pictures(model: "CalibrationModel", contexts: int) -> list[Any]:
     fine = sigmoid(np.linspace(low, high, 400))
     plot = {"score": (fine, fine), "calibrated": (fine, np.maximum(evaluate(fine), 0.1 * fine[0]))}
     title = f"\ncalibrated probability over score, {names[0]}; the diagonal is the score itself"
-    return [*result, title, plot_lines(plot)]
+    return [*result, title, terminal_plot(plot)]

@@ -8,7 +8,7 @@ from mcnet.cli import options
 from mcnet.cli.printing import Printer
 
 if TYPE_CHECKING:
-    from mcnet.cli.sources import Source
+    from mcnet.cli.sources import RowSource
     from mcnet.sketch.sketch import Sketch
 
 __all__ = ["merge", "sketch"]
@@ -96,7 +96,7 @@ def _resolution(typed: str | None) -> "int | str | None":
     return int(typed) if typed is not None and typed.isdecimal() else typed
 
 
-def _of_query_result(source: "Source") -> "Sketch | None":
+def _of_query_result(source: "RowSource") -> "Sketch | None":
     """Return the sketch of files that are results of a sketch query; None if they are logs."""
     from mcnet.data.read_options import read_options
     from mcnet.sketch.query_result import ABOUT

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from mcnet.sketch.sketch import Sketch
     from mcnet.tracking.journal import Journal
 
-__all__ = ["Source", "open_journal", "remember_periods", "source_of"]
+__all__ = ["RowSource", "open_journal", "remember_periods", "source_of"]
 
 DEFAULT_PERIOD = "1d"
 """What a column of time is cut to unless --every says otherwise."""
 
 
 @dataclass(frozen=True)
-class Source:
+class RowSource:
     """The rows that a command was given, looked at once."""
 
     names: tuple[str, ...]
@@ -135,7 +135,7 @@ class Source:
         return {period: sketch.only(*field) if field else sketch for period, sketch in found}
 
 
-def source_of(names: Sequence[str]) -> Source:
+def source_of(names: Sequence[str]) -> RowSource:
     """Find out what the names of a command stand for. A journal is read alone."""
     from mcnet.data.files import expand_paths
     from mcnet.data.locations import Locations
@@ -145,13 +145,13 @@ def source_of(names: Sequence[str]) -> Source:
     journals = [name for name in names if is_journal(name)]
     if not journals:
         paths = expand_paths(list(names))
-        return Source(tuple(names), paths, sketched=are_sketches(paths))
+        return RowSource(tuple(names), paths, sketched=are_sketches(paths))
     if len(names) > 1:
         other = next(name for name in names if name != journals[0])
         raise InputError(f"{journals[0]} is a journal and is read alone; leave out {other}, or add it to the journal")
     from mcnet.tracking.journal import Journal
 
-    return Source(tuple(names), Locations(), Journal(journals[0]))
+    return RowSource(tuple(names), Locations(), Journal(journals[0]))
 
 
 def open_journal(path: str) -> "Journal":

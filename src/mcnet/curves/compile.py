@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,11 +60,19 @@ def dense_scores(
     """
     # A line misses a smooth function by the square of the distance of its ends.
     dense = per_logit * max(math.sqrt(DEFAULT_ERROR / error), 1.0)
-    scores = clip_scores(sigmoid(np.linspace(-LOGIT_EDGE, LOGIT_EDGE, int(2 * LOGIT_EDGE * dense))))
+    scores = _even_scores(int(2 * LOGIT_EDGE * dense))
     more = [] if breaks is None else [clip_scores(breaks)]
     twice = clip_scores(np.unique(jumps)) if jumps is not None else np.empty(0)
     once = np.setdiff1d(np.unique(np.concatenate([scores, *more])), twice)
     return np.sort(np.concatenate([once, twice, twice]))
+
+
+@cache
+def _even_scores(number: int) -> FloatArray:
+    """Return scores at equal distances in logit space."""
+    scores = clip_scores(sigmoid(np.linspace(-LOGIT_EDGE, LOGIT_EDGE, number)))
+    scores.flags.writeable = False  # it is kept
+    return scores
 
 
 @dataclass(frozen=True)

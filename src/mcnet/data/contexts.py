@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ class Contexts:
     __hash__ = None  # type: ignore[assignment]
 
     @staticmethod
+    @cache
     def none() -> "Contexts":
         """Return the one context of rows without fields."""
         return Contexts((), (), np.zeros((1, 0), dtype=np.int32))

@@ -7,7 +7,7 @@ from typing import Any
 
 from mcnet.errors import InputError
 from mcnet.loop.comparison import Comparison, compared
-from mcnet.loop.judged import Judged, log_loss_sum
+from mcnet.loop.judged import Judged, sketch_log_loss
 from mcnet.loop.shift import Shift, shift_between
 from mcnet.loop.validity import invalid
 from mcnet.loop.version_times import VersionTimes
@@ -161,7 +161,7 @@ class Gate:
         if len(later) >= self.min_periods:
             by_period = {one.period: one for one in later}
             losses = [
-                by_period[period].tracker_loss - log_loss_sum(rows, predict_cells(current.model, rows))
+                by_period[period].tracker_loss - sketch_log_loss(rows, predict_cells(current.model, rows))
                 for period, sketch in journal.sketches(later[0].period, later[-1].period)
                 if period in by_period
                 for rows in [coarse(sketch.unfolded())]

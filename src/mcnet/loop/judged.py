@@ -12,7 +12,7 @@ from mcnet.metrics.group_sums import group_sums
 from mcnet.metrics.scoring import CLIP
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["Judged", "judged_period", "log_loss_sum", "period_pcoc"]
+__all__ = ["Judged", "judge_forecasts", "period_pcoc", "sketch_log_loss"]
 
 Pcoc = tuple[float | None, float | None, float | None]
 """A PCOC and the ends of its interval; None for what is not finite."""
@@ -47,7 +47,7 @@ class Judged:
         return Judged(**{**state, "base_pcoc": tuple(state["base_pcoc"]), "tracker_pcoc": tuple(state["tracker_pcoc"])})
 
 
-def judged_period(period: str, digest: str, sketch: Sketch, tracker: FloatArray, before: FloatArray | None) -> Judged:
+def judge_forecasts(period: str, digest: str, sketch: Sketch, tracker: FloatArray, before: FloatArray | None) -> Judged:
     """Judge the forecasts for a period, one probability per cell, by its rows."""
     return Judged(
         period,
@@ -55,15 +55,15 @@ def judged_period(period: str, digest: str, sketch: Sketch, tracker: FloatArray,
         sketch.rows,
         sketch.total_weight,
         sketch.total_positives,
-        log_loss_sum(sketch, sketch.score),
-        log_loss_sum(sketch, tracker),
-        None if before is None else log_loss_sum(sketch, before),
+        sketch_log_loss(sketch, sketch.score),
+        sketch_log_loss(sketch, tracker),
+        None if before is None else sketch_log_loss(sketch, before),
         period_pcoc(sketch, sketch.score),
         period_pcoc(sketch, tracker),
     )
 
 
-def log_loss_sum(sketch: Sketch, probability: FloatArray) -> float:
+def sketch_log_loss(sketch: Sketch, probability: FloatArray) -> float:
     """Return the log-loss of all rows of a sketch, given one probability per cell."""
     inside = np.clip(probability, CLIP, 1.0 - CLIP)
     positives = np.minimum(sketch.positives, sketch.weight)

@@ -12,7 +12,7 @@ import numpy as np
 from mcnet._shared.math import sigmoid
 from mcnet._shared.typing import FloatArray
 from mcnet.loop.checkpoints import Checkpoints
-from mcnet.loop.judged import Judged, judged_period
+from mcnet.loop.judged import Judged, judge_forecasts
 from mcnet.model.model import CalibrationModel
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.forecast import Forecast
@@ -112,7 +112,7 @@ def _learn_period(learnt: Learnt, period: str, digest: str, sketch: Sketch) -> F
     if made:
         rows = learner.prepared(sketch)
         tracker, *older = (_served(forecast, rows) for forecast in made)
-        learnt.judged.append(judged_period(period, digest, rows, tracker, older[0] if older else None))
+        learnt.judged.append(judge_forecasts(period, digest, rows, tracker, older[0] if older else None))
         del learnt.judged[:-MOST_JUDGED]
         probability = _served(made[0], sketch.unfolded())
     learner.learn(sketch, text)

@@ -27,7 +27,7 @@ from mcnet.metrics.scoring import (
     log_loss,
     log_loss_difference,
 )
-from mcnet.metrics.settings import Settings
+from mcnet.metrics.settings import MetricSettings
 from mcnet.metrics.smooth_error import smooth_ece, smooth_ece_at
 from mcnet.metrics.text import compare
 
@@ -41,8 +41,8 @@ __all__ = [
     "FieldTable",
     "GroupSums",
     "Metric",
+    "MetricSettings",
     "Reliability",
-    "Settings",
     "add_metric",
     "auc",
     "brier",

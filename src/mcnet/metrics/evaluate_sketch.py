@@ -9,7 +9,7 @@ from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.data.columns import check_total_weight
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.metrics.evaluation import Evaluation, coded_fields, evaluate_columns
-from mcnet.metrics.settings import Settings
+from mcnet.metrics.settings import MetricSettings
 from mcnet.model.as_model import as_model
 from mcnet.sketch.sketch import Sketch
 
@@ -39,7 +39,7 @@ def predict_cells(predictor: Predictor | str | PathLike[str], sketch: Sketch) ->
 def evaluate_cells(
     probabilities: FloatArray,
     sketch: Sketch,
-    settings: Settings | None = None,
+    settings: MetricSettings | None = None,
     *,
     by: Sequence[str] | None = None,
     within_folds: bool = False,
@@ -79,4 +79,4 @@ def evaluate_sketch(calibrator: Predictor | str | PathLike[str], sketch: Sketch,
     """
     if isinstance(sketch, Sketch):
         check_total_weight(sketch.weight)
-    return evaluate_cells(predict_cells(calibrator, sketch), sketch, Settings(**settings))
+    return evaluate_cells(predict_cells(calibrator, sketch), sketch, MetricSettings(**settings))

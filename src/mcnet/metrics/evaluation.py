@@ -20,7 +20,7 @@ from mcnet.metrics.judged_rows import JudgedRows
 from mcnet.metrics.probability_columns import Floats, columns, order_by_probability
 from mcnet.metrics.registry import METRICS
 from mcnet.metrics.scoring import CLIP
-from mcnet.metrics.settings import Settings
+from mcnet.metrics.settings import MetricSettings
 from mcnet.metrics.text import INTERVAL_OF, describe, heading, metric_lines
 
 __all__ = ["Evaluation", "coded_fields", "evaluate", "evaluate_columns"]
@@ -48,7 +48,7 @@ class Evaluation:
     rows: int
     weight: float
     positives: float
-    settings: Settings
+    settings: MetricSettings
     estimates: Estimates = field(repr=False)
     fields: Mapping[str, FieldEvaluation] = field(repr=False)
     contexts: FieldEvaluation = field(repr=False)
@@ -195,7 +195,7 @@ def evaluate(
     >>> round(ev.pcoc, 3), ev.auc, ev.fields["field"].table.values
     (0.8, 1.0, ('a', 'b'))
     """
-    settings = Settings(epsilon, drop_empty, level, bins, width_bins, bin_size, clip, seed)
+    settings = MetricSettings(epsilon, drop_empty, level, bins, width_bins, bin_size, clip, seed)
     p = scores_column(probabilities, name="probability", clip=False)
     y = labels_column(labels)
     given = np.ones_like(y) if weight is None else weights_column(weight)
@@ -217,7 +217,7 @@ def evaluate_columns(
     *,
     truth: Floats | None = None,
     folds: npt.NDArray[np.integer] | None = None,
-    settings: Settings | None = None,
+    settings: MetricSettings | None = None,
 ) -> Evaluation:
     """Evaluate columns that are valid already, with fields as codes: rows, or the cells of a sketch.
 
@@ -232,7 +232,7 @@ def evaluate_columns(
         are then measured within folds (see `FoldSums` and `JudgedRows`).
     settings : of the metrics.
     """
-    chosen = settings or Settings()
+    chosen = settings or MetricSettings()
     p, y, w = columns(p, y, w)
     check_total_weight(w)
     if not w.all():

@@ -13,7 +13,7 @@ from mcnet.metrics.group_sums import GroupSums
 from mcnet.metrics.judged_rows import JudgedSums
 from mcnet.metrics.probability_columns import Floats
 from mcnet.metrics.registry import field_metrics
-from mcnet.metrics.settings import Settings
+from mcnet.metrics.settings import MetricSettings
 
 __all__ = ["CodedField", "FieldEvaluation", "FieldTable", "combine", "compact", "evaluate_field"]
 
@@ -72,7 +72,7 @@ class FieldEvaluation:
 
 
 def evaluate_field(
-    name: str, values: tuple[str, ...], sums: GroupSums, settings: Settings, compared: GroupSums | None = None
+    name: str, values: tuple[str, ...], sums: GroupSums, settings: MetricSettings, compared: GroupSums | None = None
 ) -> FieldEvaluation:
     """Return the table and the estimates of a field from the sums of its values.
 

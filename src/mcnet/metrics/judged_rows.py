@@ -11,7 +11,7 @@ from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.group_sums import GroupSums, group_sums, joined_sums
 from mcnet.metrics.probability_columns import Floats
 from mcnet.metrics.ranking import auc, gauc, mean_auc
-from mcnet.metrics.settings import Settings
+from mcnet.metrics.settings import MetricSettings
 
 __all__ = ["JudgedRows", "JudgedSums"]
 
@@ -20,7 +20,7 @@ __all__ = ["JudgedRows", "JudgedSums"]
 class JudgedSums:
     """The sums of each value of a field, and the settings: what metrics that compare field values need."""
 
-    settings: Settings
+    settings: MetricSettings
     sums: GroupSums
 
 

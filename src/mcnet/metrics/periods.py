@@ -9,7 +9,7 @@ import numpy as np
 from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.evaluate_sketch import Predictor, evaluate_cells, predict_cells
 from mcnet.metrics.fields import FieldTable
-from mcnet.metrics.settings import Settings
+from mcnet.metrics.settings import MetricSettings
 from mcnet.metrics.text import aligned
 from mcnet.sketch.sketch import Sketch
 
@@ -88,7 +88,7 @@ class PeriodEvaluations:
 def evaluate_periods(
     model: Predictor | None,
     periods: Iterable[tuple[str, Sketch]],
-    settings: Settings | None = None,
+    settings: MetricSettings | None = None,
     *,
     by: Sequence[str] | None = None,
 ) -> PeriodEvaluations:

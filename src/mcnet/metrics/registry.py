@@ -14,7 +14,7 @@ from mcnet.metrics.field_error import f_ece, f_rce, mf_rce, pcoc, pcoc_std
 from mcnet.metrics.judged_rows import JudgedRows, JudgedSums
 from mcnet.metrics.mvce import mean_mvce
 from mcnet.metrics.scoring import brier, excess_log_loss, kl_to_truth, log_loss
-from mcnet.metrics.settings import Settings
+from mcnet.metrics.settings import MetricSettings
 from mcnet.metrics.smooth_error import mean_smooth_ece
 
 __all__ = ["METRICS", "Metric", "add_metric", "field_metrics", "find_metric"]
@@ -35,9 +35,9 @@ class Metric:
     better: Literal["lower", "higher", "one"]
     needs: Literal["rows", "sums", "truth"] = "rows"
     compares_values: bool = False
-    detail: Callable[[Settings], str] = lambda _: ""
+    detail: Callable[[MetricSettings], str] = lambda _: ""
 
-    def full_label(self, settings: Settings) -> str:
+    def full_label(self, settings: MetricSettings) -> str:
         """Return the label with the settings it depends on, as in `F-RCE (ε = 0.01)`."""
         detail = self.detail(settings)
         return f"{self.label} ({detail})" if detail else self.label
@@ -106,7 +106,7 @@ def _kl_to_truth(rows: JudgedRows) -> Estimate:
     return kl_to_truth(rows.p, rows.truth, rows.w, clip=rows.settings.clip, level=rows.settings.level)
 
 
-def _epsilon(settings: Settings) -> str:
+def _epsilon(settings: MetricSettings) -> str:
     return f"ε = {settings.epsilon:g}" + (", values without positives dropped" if settings.drop_empty else "")
 
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from mcnet.metrics.scoring import CLIP
 
-__all__ = ["Settings"]
+__all__ = ["MetricSettings"]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class MetricSettings:
     """What the metrics of an evaluation depend on besides the rows; see `mcnet.evaluate`."""
 
     epsilon: float = 0.01

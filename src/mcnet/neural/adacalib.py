@@ -4,8 +4,7 @@ from typing import Any, Literal, Self
 
 from mcnet._shared.extras import need_networks
 from mcnet.calibrators.base import FieldUse
-from mcnet.calibrators.histogram import check_bins
-from mcnet.calibrators.parameter_checks import check_beta_order, check_penalties, is_positive
+from mcnet.calibrators.parameter_checks import check_beta_order, check_bins, check_penalties, is_positive
 from mcnet.calibrators.training_state import TrainingState
 from mcnet.errors import InputError
 from mcnet.networks.compiled_curves import TrainedFunction

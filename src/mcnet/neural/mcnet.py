@@ -9,8 +9,7 @@ from mcnet._shared.extras import need_networks
 from mcnet._shared.typing import ScoreType
 from mcnet._shared.user_warnings import warn
 from mcnet.calibrators.base import FieldUse
-from mcnet.calibrators.histogram import check_bins
-from mcnet.calibrators.parameter_checks import balanced_field_use, check_beta_order, check_penalties
+from mcnet.calibrators.parameter_checks import balanced_field_use, check_beta_order, check_bins, check_penalties
 from mcnet.calibrators.training_state import TrainingState
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.networks.compiled_curves import TrainedFunction

@@ -5,8 +5,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from mcnet.calibrators.base import FieldUse
-from mcnet.calibrators.histogram import check_bins
-from mcnet.calibrators.parameter_checks import check_beta_order, check_penalties, is_positive
+from mcnet.calibrators.parameter_checks import check_beta_order, check_bins, check_penalties, is_positive
 from mcnet.calibrators.training_state import TrainingState
 from mcnet.neural.line_plot import LinePlot, LinePlotProblem, fit_line_plot
 from mcnet.neural.network_calibrator import NetworkCalibrator

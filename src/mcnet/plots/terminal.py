@@ -6,7 +6,7 @@ import numpy as np
 
 from mcnet._shared.typing import FloatArray
 
-__all__ = ["plot_lines"]
+__all__ = ["terminal_plot"]
 
 
 # The eight dots of a braille character, by (column, row).
@@ -14,12 +14,12 @@ _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 _EMPTY = 0x2800
 
 
-def plot_lines(
+def terminal_plot(
     lines: Mapping[str, tuple[FloatArray, FloatArray]], *, width: int = 60, height: int = 16, log: bool = True
 ) -> str:
     """Draw lines of (x, y) with braille dots; logarithmic axes suit rates of a few percent.
 
-    >>> print(plot_lines({"a": (np.array([1.0, 4.0]), np.array([1.0, 4.0]))}, width=4, height=2, log=False))
+    >>> print(terminal_plot({"a": (np.array([1.0, 4.0]), np.array([1.0, 4.0]))}, width=4, height=2, log=False))
       4 ⠀⠀⡠⠊
       1 ⡠⠊⠀⠀
         1  4

@@ -17,7 +17,7 @@ from mcnet.serve.problem import Problem
 from mcnet.serve.request import JSON_TYPES, Request
 from mcnet.serve.rows import check_rows
 from mcnet.serve.served import Served
-from mcnet.serve.settings import Settings
+from mcnet.serve.settings import ServiceSettings
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.journal_additions import Added, OtherRowsError
@@ -60,7 +60,7 @@ class Inbox:
     numbers : where rows are counted.
     """
 
-    def __init__(self, settings: Settings, numbers: Numbers) -> None:
+    def __init__(self, settings: ServiceSettings, numbers: Numbers) -> None:
         self._settings = settings
         self._numbers = numbers
         self._journal = None if settings.journal is None else Journal(settings.journal)

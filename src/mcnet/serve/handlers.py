@@ -20,8 +20,8 @@ from mcnet.serve.problem import Problem
 from mcnet.serve.request import JSON, JSON_TYPES, LARGE_BODY, Request, Response
 from mcnet.serve.route_table import Route
 from mcnet.serve.served import Served
-from mcnet.serve.settings import Settings
-from mcnet.serve.state import State, curves_document
+from mcnet.serve.settings import ServiceSettings
+from mcnet.serve.state import ServiceState, curves_document
 from mcnet.serve.versions import ServedVersions
 from mcnet.version import __version__
 from mcnet.versions.version import DamagedVersion, Version
@@ -35,13 +35,13 @@ _EVERYWHERE_SECONDS = 10.0
 class Handlers:
     """The handlers of one worker, with what they share."""
 
-    def __init__(self, settings: Settings, board: Board, versions: ServedVersions) -> None:
+    def __init__(self, settings: ServiceSettings, board: Board, versions: ServedVersions) -> None:
         self.settings = settings
         self.board = board
         self.versions = versions
         self.inbox = Inbox(settings, board.own)
         self.status = LoopStatus(settings.registry)
-        self.state = State(settings, board, versions, self.status)
+        self.state = ServiceState(settings, board, versions, self.status)
 
     def close(self) -> None:
         """Finish what was taken in."""

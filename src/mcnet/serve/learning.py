@@ -13,7 +13,7 @@ from mcnet.loop.folder import LoopFolder
 from mcnet.loop.history import record_failed_run
 from mcnet.serve.logs import log_event
 from mcnet.serve.periods import present
-from mcnet.serve.settings import Settings
+from mcnet.serve.settings import ServiceSettings
 from mcnet.tracking.journal_files import is_journal
 
 __all__ = ["Learning"]
@@ -36,7 +36,7 @@ class Learning:
     settings : the journal, the registry, the length of a period, and how long to wait for late rows.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServiceSettings) -> None:
         self._settings = settings
         self._stop = threading.Event()
         self._job: subprocess.Popen[str] | None = None

@@ -15,7 +15,7 @@ from mcnet.serve.logs import log_event
 from mcnet.serve.problem import Problem, problem_of
 from mcnet.serve.request import JSON, LARGE_BODY, BodyReader, Request, Response
 from mcnet.serve.route_table import RouteTable
-from mcnet.serve.settings import Settings
+from mcnet.serve.settings import ServiceSettings
 from mcnet.serve.tokens import check_token
 from mcnet.serve.versions import ServedVersions
 
@@ -27,7 +27,7 @@ _PARENT_SECONDS = 1.0
 _CALIBRATE, _OTHER = ROUTES.index("calibrate"), ROUTES.index("other")
 
 
-def make_service(settings: Settings) -> "Service":
+def make_service(settings: ServiceSettings) -> "Service":
     """Return the service of one worker; called in the worker's process."""
     return Service(settings)
 
@@ -44,7 +44,7 @@ async def _end_with_parent() -> None:
 class Service:
     """An application for servers that speak RSGI (granian)."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServiceSettings) -> None:
         self.settings = settings
         self.board = Board(settings.board)
         self.versions = ServedVersions(settings.registry, self.board, log_event)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Limits", "Settings"]
+__all__ = ["Limits", "ServiceSettings"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServiceSettings:
     """Everything a worker needs to know; it is sent to each of them."""
 
     registry: Path

@@ -17,7 +17,7 @@ from mcnet.serve.learning import Learning
 from mcnet.serve.logs import LOGGING, log_event
 from mcnet.serve.periods import present
 from mcnet.serve.service import make_service
-from mcnet.serve.settings import Settings
+from mcnet.serve.settings import ServiceSettings
 from mcnet.serve.tokens import TOKEN_VARIABLE
 from mcnet.tracking.journal_files import require_journal
 from mcnet.versions.registry import Registry
@@ -29,7 +29,7 @@ _STOP_SECONDS = 30
 """How long requests in flight may take to finish once the service was asked to stop."""
 
 
-def run_service(settings: Settings) -> None:
+def run_service(settings: ServiceSettings) -> None:
     """Serve until SIGINT or SIGTERM; requests in flight are finished first.
 
     Parameters
@@ -82,7 +82,7 @@ def run_service(settings: Settings) -> None:
     log_event("service stopped")
 
 
-def _check_times(settings: Settings) -> None:
+def _check_times(settings: ServiceSettings) -> None:
     """Refuse periods that are none, and learning without what it needs."""
     if settings.every is not None:
         present(settings.every)
@@ -106,7 +106,7 @@ def _check_free(host: str, port: int) -> None:
             raise InputError(f"cannot listen on {host}:{port} ({error.strerror}); name another with --port") from None
 
 
-def _say_hello(settings: Settings) -> None:
+def _say_hello(settings: ServiceSettings) -> None:
     log_event(
         "service starting",
         url=f"http://{settings.host}:{settings.port}/",

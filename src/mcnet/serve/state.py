@@ -20,7 +20,7 @@ from mcnet.serve.board import BUCKETS, ROUTES, Board, Numbers
 from mcnet.serve.loop_status import LoopStatus
 from mcnet.serve.problem import Problem
 from mcnet.serve.served import Served
-from mcnet.serve.settings import Settings
+from mcnet.serve.settings import ServiceSettings
 from mcnet.serve.versions import ServedVersions
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.journal_entries import Entry
@@ -28,14 +28,14 @@ from mcnet.tracking.period import sorted_periods
 from mcnet.version import __version__
 from mcnet.versions.version import DamagedVersion, Version
 
-__all__ = ["State", "curves_document"]
+__all__ = ["ServiceState", "curves_document"]
 
 _VERSIONS, _EVENTS, _PERIODS, _ALARMS = 25, 12, 30, 10
 _MOST_CURVES, _MOST_VALUES = 6, 500
 _PCOC_AND_INTERVAL = 3
 
 
-class State:
+class ServiceState:
     """Puts the state together; what it takes from the journal is computed once per period and version.
 
     Parameters
@@ -43,7 +43,7 @@ class State:
     settings, board, versions, loop : of the service.
     """
 
-    def __init__(self, settings: Settings, board: Board, versions: ServedVersions, loop: LoopStatus) -> None:
+    def __init__(self, settings: ServiceSettings, board: Board, versions: ServedVersions, loop: LoopStatus) -> None:
         self._settings = settings
         self._board = board
         self._versions = versions

@@ -22,7 +22,7 @@ __all__ = [
     "WEIGHT",
     "WITHOUT_WEIGHT",
     "About",
-    "Problem",
+    "RowProblem",
 ]
 
 CELL, FOLD = "mcnet_cell", "mcnet_fold"
@@ -40,7 +40,7 @@ LOWEST_SCORES, HIGHEST_SCORES = -1_000_010, -1_000_011
 
 
 @dataclass(frozen=True)
-class Problem:
+class RowProblem:
     """Why rows cannot be used; no cell of any grid has such a number."""
 
     number: int
@@ -51,25 +51,25 @@ class Problem:
 
 
 PROBLEMS = (
-    Problem(-1_000_001, "label", "missing, NaN or infinite", "drop these rows", True),
-    Problem(
+    RowProblem(-1_000_001, "label", "missing, NaN or infinite", "drop these rows", True),
+    RowProblem(
         -1_000_002,
         "label",
         "outside [0, 1]",
         "labels are 0/1, booleans, or fractions with the number of impressions as weight",
         False,
     ),
-    Problem(-1_000_003, "weight", "missing, NaN or infinite", "give them a number", True),
-    Problem(-1_000_004, "weight", "below 0", "weights are counts or importances ≥ 0", False),
-    Problem(-1_000_005, "score", "missing, NaN or infinite", "drop or fill these rows", True),
-    Problem(
+    RowProblem(-1_000_003, "weight", "missing, NaN or infinite", "give them a number", True),
+    RowProblem(-1_000_004, "weight", "below 0", "weights are counts or importances ≥ 0", False),
+    RowProblem(-1_000_005, "score", "missing, NaN or infinite", "drop or fill these rows", True),
+    RowProblem(
         -1_000_006,
         "score",
         "outside [0, 1]",
         "pass logits with score_type='logit', percentages divided by 100",
         False,
     ),
-    Problem(-1_000_007, "folds", "missing, or no whole number from 0 to 99", "give them a fold", False),
+    RowProblem(-1_000_007, "folds", "missing, or no whole number from 0 to 99", "give them a fold", False),
 )
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 from mcnet.data.periods import truncation_unit
 from mcnet.errors import InputError
 from mcnet.sketch.folds import MOST_FOLDS
-from mcnet.sketch.query_result import PROBLEMS, About, Problem
+from mcnet.sketch.query_result import PROBLEMS, About, RowProblem
 from mcnet.sql.dialects import Dialect, name_parts
 
 __all__ = ["OWN", "LabelType", "RowColumns", "check_names"]
@@ -101,7 +101,7 @@ class RowColumns:
             conditions.append(f"{w} > 0 AND {w} <= {self.dialect.number(sys.float_info.max)}")
         return [*conditions, *([] if self.folds is None else [self._has_fold()])]
 
-    def problems(self) -> list[tuple[str, Problem]]:
+    def problems(self) -> list[tuple[str, RowProblem]]:
         """Return the conditions of rows that cannot be used, in the order in which they are reported."""
         s, y, w = (f"{OWN}{name}" for name in "syw")
         found = {("label", True): self._missing(y), ("label", False): f"{y} < 0 OR {y} > 1"}

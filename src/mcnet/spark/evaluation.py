@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 
 from mcnet.metrics.evaluate_sketch import evaluate_cells
 from mcnet.metrics.evaluation import Evaluation
-from mcnet.metrics.settings import Settings
+from mcnet.metrics.settings import MetricSettings
 from mcnet.spark.sketching import sketch
 
 __all__ = ["evaluate"]
@@ -41,6 +41,6 @@ def evaluate(
     Evaluation
         As `mcnet.evaluate` gives for rows in memory.
     """
-    chosen = Settings(**settings)  # refused before Spark works
+    chosen = MetricSettings(**settings)  # refused before Spark works
     rows = sketch(df, score=probability, label=label, field=field, weight=weight, negatives_kept=negatives_kept)
     return evaluate_cells(rows.score, rows, chosen).compute_all()

@@ -11,7 +11,7 @@ from mcnet.metrics.group_sums import GroupSums, group_sums
 from mcnet.metrics.scoring import CLIP
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["judged_period"]
+__all__ = ["period_sums"]
 
 EPSILON = 0.01
 """What F-RCE adds to the label of every row, as everywhere in mcnet."""
@@ -19,9 +19,7 @@ MOST_VALUES_PER_PERIOD = 50
 """So many field values of a period, the largest, have their level recorded."""
 
 
-def judged_period(
-    sketch: Sketch, probabilities: Mapping[str, FloatArray], levels_of: tuple[str, ...]
-) -> dict[str, Any]:
+def period_sums(sketch: Sketch, probabilities: Mapping[str, FloatArray], levels_of: tuple[str, ...]) -> dict[str, Any]:
     """Return the sums of a period as JSON-able values.
 
     Parameters

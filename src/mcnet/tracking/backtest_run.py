@@ -22,7 +22,7 @@ from mcnet._shared.typing import FloatArray
 from mcnet.errors import FileFormatError, InputError
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.backtest_forecasters import BASE, TRACKER, Follower, MethodForecaster, TrackerForecaster
-from mcnet.tracking.backtest_judge import judged_period
+from mcnet.tracking.backtest_judge import period_sums
 from mcnet.tracking.backtest_memories import RunningMemory, parse_memories
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.journal_files import locked
@@ -187,7 +187,7 @@ class _State:
         probabilities |= {one.name: one.probabilities(sketch) for one in self.forecasters}
         return {
             "learnt": self.tracker.learnt,
-            **judged_period(sketch, probabilities, (BASE, TRACKER)),
+            **period_sums(sketch, probabilities, (BASE, TRACKER)),
             "belief": self.tracker.belief(),
             "failures": {one.name: one.failures for one in self.forecasters if one.failures},
         }

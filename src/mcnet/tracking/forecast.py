@@ -17,7 +17,7 @@ from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.experts import Expert, FamilyExpert
 from mcnet.tracking.switching import BEFORE_MEMORIES
 
-__all__ = ["Forecast", "balanced_level", "compiled"]
+__all__ = ["Forecast", "balanced_level", "compiled_forecast"]
 
 _EVEN_KNOTS = np.arange(-16.0, 16.5, 0.5)
 """Knots besides those of the experts, for where these are cut off: what few rows cannot tell from 0 or 1."""
@@ -93,7 +93,7 @@ class Forecast:
         return Forecast(chosen, candidates, belief, stack, centre, seasonal, position)
 
 
-def compiled(forecast: Forecast, contexts: Contexts, limit: float) -> Curves:
+def compiled_forecast(forecast: Forecast, contexts: Contexts, limit: float) -> Curves:
     """Return what a forecast serves as curves: the pooled one, then one for each context.
 
     No calibrated logit is beyond ± limit, unless the score's own is.

@@ -20,7 +20,7 @@ from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.clock import Clock
 from mcnet.tracking.coming_period import ComingPeriod
 from mcnet.tracking.effects import EffectVariance
-from mcnet.tracking.forecast import Forecast, balanced_level, compiled
+from mcnet.tracking.forecast import Forecast, balanced_level, compiled_forecast
 from mcnet.tracking.memories import Memory, coarse
 from mcnet.tracking.seasons import Seasons, season_lengths
 from mcnet.tracking.stack import Stack, coefficients
@@ -263,7 +263,7 @@ class Learner:
         rows = self.everything.sketch
         assert rows is not None
         contexts, latest = self.contexts.completed(MOST_COMPILED_COMBINATIONS), self.forecasts[-1]
-        curves = compiled(latest, contexts, belief_limit(rows.total_weight))
+        curves = compiled_forecast(latest, contexts, belief_limit(rows.total_weight))
         effects = self.level_spread.value + self.value_spread.value
         memories = None if self.given_memories is None else list(self.given_memories)
         return CalibrationModel(
