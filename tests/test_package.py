@@ -72,7 +72,7 @@ def test_a_numba_that_cannot_be_imported_is_skipped_with_one_warning(tmp_path):
     said = run(code, FOLDER=str(tmp_path))
     assert said == (
         "numba is installed but cannot be imported (ImportError: Numba needs NumPy 2.3 or less); "
-        "mcnet goes on with NumPy alone, which is slower"
+        "mcnet continues with NumPy only, which is slower"
     )
 
 

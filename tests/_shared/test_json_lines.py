@@ -56,7 +56,7 @@ def test_a_lock_goes_with_its_process(tmp_path):
     path = tmp_path / ".lock"
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True)
     assert holder.stdout.readline() == "locked\n"
-    with pytest.raises(BusyError, match="another process is at work in"), exclusive_lock(path, 0.1):
+    with pytest.raises(BusyError, match="another process is using"), exclusive_lock(path, 0.1):
         pass
     holder.kill()
     holder.communicate()

@@ -195,7 +195,7 @@ def test_one_score_with_a_field_still_has_intervals():
 
 @pytest.mark.parametrize("level", [None, "0.9", "much", 0.0, 1.0, -0.5, 90, True, float("nan")])
 def test_a_level_that_is_none_is_refused(one_field, level):
-    with pytest.raises(InputError, match=r"it is a number between 0 and 1, such as 0\.9"):
+    with pytest.raises(InputError, match=r"it must be a number between 0 and 1, such as 0\.9"):
         one_field.interval([0.1], ["0"], level=level)
 
 

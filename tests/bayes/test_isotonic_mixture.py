@@ -102,7 +102,7 @@ def test_the_share_is_that_of_the_slow_way(folds, monkeypatch):
 
 
 def test_the_share_is_checked():
-    with pytest.raises(InputError, match="isotonic_share is 2; it is 'auto' or a number from 0 to 1"):
+    with pytest.raises(InputError, match="isotonic_share is 2; it must be 'auto' or a number from 0 to 1"):
         mcnet.BayesMCNet(isotonic_share=2).fit([0.1, 0.2], [0, 1])
 
 

@@ -286,7 +286,7 @@ class TestRefusal:
                     pooled = fit()
                 about = [str(warning.message) for warning in caught if "no use" in str(warning.message)]
                 assert len(about) == 1
-                assert about[0].startswith(f"{name} has no use for the field land: its values are pooled; ")
+                assert about[0].startswith(f"{name} does not use the field land: its values are pooled; ")
                 assert pooled.model_.fields == ()
                 np.testing.assert_allclose(pooled.predict(scores), expected, rtol=1e-9)
         if use == "required":

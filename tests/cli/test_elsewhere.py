@@ -52,7 +52,7 @@ def test_a_query_for_boolean_labels_is_printed(mcnet, columns):
     words = ("sketch", "--sql", "postgresql", "--table", "rows", *columns)
     assert 'CASE WHEN "click" IS NULL THEN NULL WHEN "click" THEN' in mcnet(*words, "--label-type", "boolean").out
     assert 'WHEN "click" THEN' not in mcnet(*words).out
-    assert "it is 'number' or 'boolean'" in mcnet(*words, "--label-type", "text").err
+    assert "it must be 'number' or 'boolean'" in mcnet(*words, "--label-type", "text").err
 
 
 def test_every_command_that_reads_logs_reads_an_object_store(s3, tmp_path, log, frame, mcnet, columns):
@@ -84,7 +84,7 @@ def test_wrong_use_of_a_query_is_refused(log, mcnet, columns):
         (("sketch", "--sql", "duckdb", *columns), "go together"),
         (("sketch", "--table", "t", *columns), "go together"),
         (("sketch", log, "--sql", "duckdb", "--table", "t", *columns), "reads no logs"),
-        (("sketch", "--sql", "oracle", "--table", "t", *columns), "it is one of duckdb"),
+        (("sketch", "--sql", "oracle", "--table", "t", *columns), "it must be one of duckdb"),
         (("sketch", "--sql", "duckdb", "--table", "t"), "name the columns of t"),
         (("sketch", *columns, "-o", "x.parquet"), "name the logs to read"),
         (("sketch", log, *columns), "name the file to write with -o"),

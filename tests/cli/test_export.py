@@ -57,7 +57,7 @@ def test_a_dash_is_no_file(mcnet, model, tmp_path, monkeypatch):
         ("onnx", "missing_number=abc", "missing_number is 'abc'"),
         ("onnx", "missing_number=1.5", "missing_number is '1.5'"),
         ("sql", "output=", "output is ''"),
-        ("sql", "fields=country", "fields is 'country'; it is a mapping"),
+        ("sql", "fields=country", "fields is 'country'; it must be a mapping"),
         ("sql", 'fields={"country":5}', "fields is"),
         ("table", "format=xls", "format is 'xls'"),
         ("table", "name=12", "has no option name"),

@@ -63,7 +63,7 @@ def test_wrong_input_is_code_2_and_another_run_is_code_75(mcnet, folder):
     assert mcnet(*words).code == 0
     with LoopFolder(folder / "registry").locked(0.0):
         busy = mcnet(*words, "--wait", "0")
-    assert (busy.code, "another process is at work" in busy.err) == (75, True)
+    assert (busy.code, "another process is using" in busy.err) == (75, True)
 
 
 def test_the_configuration_file_gives_the_columns(mcnet, folder):

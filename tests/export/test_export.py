@@ -43,7 +43,7 @@ def test_the_target_may_be_named(tmp_path, fitted):
 
 def test_what_cannot_be_done_is_said_and_nothing_is_written(tmp_path, fitted):
     for arguments, message in [
-        ((fitted, tmp_path / "model.xyz"), "say so: 'c' or 'onnx'"),
+        ((fitted, tmp_path / "model.xyz"), "pass to=: 'c' or 'onnx'"),
         ((fitted, tmp_path / "model.h", "java"), "to is 'java'"),
         ((object(), tmp_path / "model.h"), "object cannot be exported"),
         ((fitted, tmp_path / "nowhere" / "model.h"), "does not exist"),
@@ -80,24 +80,24 @@ def test_the_c_and_sql_exports_need_no_onnx_and_no_polars(tmp_path, fitted):
 @pytest.mark.parametrize(
     ("to", "options", "message"),
     [
-        ("c", {"name": 12}, "name is 12; it is a text"),
-        ("onnx", {"missing": 7}, "missing is 7; it is a text"),
-        ("onnx", {"missing_number": "abc"}, "missing_number is 'abc'; it is a whole number"),
+        ("c", {"name": 12}, "name is 12; it must be a text"),
+        ("onnx", {"missing": 7}, "missing is 7; it must be a text"),
+        ("onnx", {"missing_number": "abc"}, "missing_number is 'abc'; it must be a whole number"),
         ("onnx", {"missing_number": True}, "missing_number is True"),
         ("onnx", {"missing_number": 2**63}, "it is a whole number of 64 bits"),
-        ("onnx", {"field_type": 5}, "field_type is 5; it is a text, or a mapping"),
+        ("onnx", {"field_type": 5}, "field_type is 5; it must be a text, or a mapping"),
         ("onnx", {"field_type": "int32"}, "it is 'string' or 'int64'"),
         ("onnx", {"number_type": None}, "number_type is None"),
         ("sql", {"score": 5}, "score is 5"),
-        ("sql", {"tables": 5}, "tables is 5; it is a name"),
+        ("sql", {"tables": 5}, "tables is 5; it must be a name"),
         ("sql", {"tables": ["a", 5]}, "tables is"),
         ("sql", {"source": ()}, "source is"),
         ("sql", {"output": None}, "output is None"),
-        ("sql", {"output": ""}, "output is ''; it is a text that is not empty"),
+        ("sql", {"output": ""}, "output is ''; it must be a text that is not empty"),
         ("sql", {"fields": "field"}, "a mapping of fields, as in"),
         ("sql", {"fields": {"field": 5}}, "a mapping of fields"),
         ("sql", {"dialect": []}, "dialect is"),
-        ("table", {"format": "xls"}, "format is 'xls'; it is 'parquet' or 'csv'"),
+        ("table", {"format": "xls"}, "format is 'xls'; it must be 'parquet' or 'csv'"),
         ("table", {"format": 1}, "format is 1"),
     ],
 )

@@ -183,7 +183,7 @@ def test_log_files_are_read_once(tmp_path, registry):
 def test_two_runs_at_once_do_not_mix(add_days, registry):
     journal = add_days(1, 1)
     mcnet.update(journal, registry)
-    with LoopFolder(registry).locked(0.0), pytest.raises(BusyError, match="another process is at work"):
+    with LoopFolder(registry).locked(0.0), pytest.raises(BusyError, match="another process is using"):
         mcnet.update(journal, registry, wait_seconds=0.1)
 
 

@@ -164,7 +164,7 @@ def test_the_state_comes_back(log):
     [
         ({"sizes": (0,)}, "sizes is"),
         ({"sizes": 4}, "give their"),
-        ({"quadrature": "exact"}, "quadrature is 'exact'; it is one of plain, lean"),
+        ({"quadrature": "exact"}, "quadrature is 'exact'; it must be one of plain, lean"),
         ({"space": "prob"}, "space is 'prob'"),
         ({"start": "zero"}, "start is 'zero'"),
         ({"derivative": "exp"}, "derivative is 'exp'"),

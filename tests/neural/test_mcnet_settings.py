@@ -20,23 +20,23 @@ def rows():
 
 def test_a_field_without_use_is_answered_by_what_gives_it_one(rows):
     scores, labels, field = rows
-    with pytest.warns(CalibrationWarning, match="mcnet-bayes has no use for the field a × b: .*; leave field_aware"):
+    with pytest.warns(CalibrationWarning, match="mcnet-bayes does not use the field a × b: .*; leave field_aware"):
         mcnet.BayesMCNet(field_aware=False).fit(scores, labels, field=field)
-    with pytest.warns(CalibrationWarning, match="neucalib has no use for the field a × b: .*; set alpha_balance > 0"):
+    with pytest.warns(CalibrationWarning, match="neucalib does not use the field a × b: .*; set alpha_balance > 0"):
         mcnet.NeuCalib().fit(scores, labels, field=field)
-    with pytest.warns(CalibrationWarning, match="platt has no use for the field a × b: .*; use mcnet-bayes"):
+    with pytest.warns(CalibrationWarning, match="platt does not use the field a × b: .*; use mcnet-bayes"):
         mcnet.Platt().fit(scores, labels, field=field)
 
 
 @pytest.mark.parametrize("bins", ["many", 0, 2.5, None, True])
 @pytest.mark.parametrize("made", [mcnet.BayesMCNet, pytest.param(mcnet.MCNet, marks=pytest.mark.networks)])
 def test_bins_that_are_none_are_told_of_auto(rows, bins, made):
-    with pytest.raises(InputError, match="it is 'auto' or a whole number above 0"):
+    with pytest.raises(InputError, match="it must be 'auto' or a whole number above 0"):
         made(bins=bins).fit(*rows[:2])
 
 
 def test_a_method_that_cannot_choose_its_bins_does_not_speak_of_auto(rows):
-    with pytest.raises(InputError, match="bins is 'auto'; it is a whole number above 0"):
+    with pytest.raises(InputError, match="bins is 'auto'; it must be a whole number above 0"):
         mcnet.Histogram(bins="auto").fit(*rows[:2])
 
 

@@ -30,7 +30,7 @@ def fit(calibrator, log, field=None):
 
 
 def test_mcnet_none_is_one_curve_and_says_that_it_pools_a_field(log):
-    with pytest.warns(CalibrationWarning, match="mcnet has no use for the field field: its values are pooled"):
+    with pytest.warns(CalibrationWarning, match="mcnet does not use the field field: its values are pooled"):
         pooled = literal("none").fit(log.score, log.label, field=log.text("field"))
     assert pooled.model_.fields == ()
     np.testing.assert_allclose(pooled.predict(log.score), fit(literal("none"), log).predict(log.score), rtol=1e-4)
@@ -97,21 +97,21 @@ def test_a_literal_fit_whose_probabilities_are_clipped_says_so(log):
     [
         ({"hidden": ()}, "hidden is \\(\\); it has the width of each hidden layer"),
         ({"hidden": 8}, "hidden is 8; it has the width"),
-        ({"hidden": (8, 0)}, "hidden\\[1\\] is 0; it is a whole number above 0"),
-        ({"learning_rate": -1}, "learning_rate is -1; it is a number > 0"),
-        ({"learning_rate": 0}, "learning_rate is 0; it is a number > 0"),
-        ({"learning_rate": "x"}, "learning_rate is 'x'; it is a number > 0"),
-        ({"learning_rate": float("nan")}, "learning_rate is nan; it is a number > 0"),
-        ({"weight_decay": -1}, "weight_decay is -1; it is a number ≥ 0"),
-        ({"weight_decay": None}, "weight_decay is None; it is a number ≥ 0"),
+        ({"hidden": (8, 0)}, "hidden\\[1\\] is 0; it must be a whole number above 0"),
+        ({"learning_rate": -1}, "learning_rate is -1; it must be a number > 0"),
+        ({"learning_rate": 0}, "learning_rate is 0; it must be a number > 0"),
+        ({"learning_rate": "x"}, "learning_rate is 'x'; it must be a number > 0"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a number > 0"),
+        ({"weight_decay": -1}, "weight_decay is -1; it must be a number ≥ 0"),
+        ({"weight_decay": None}, "weight_decay is None; it must be a number ≥ 0"),
         ({"scale": False}, "scale=False leaves out the scale of each bin"),
         ({"scale": "yes"}, "scale is 'yes'; it is True or False"),
         ({"field_aware": None}, "field_aware is None; it is True or False"),
-        ({"seed": 0.5}, "seed is 0.5; it is a whole number"),
-        ({"device": "abacus"}, "device is 'abacus'; it is 'cpu' or 'cuda'"),
-        ({"alpha_balance": "x"}, "alpha_balance is 'x'; it is a number ≥ 0"),
-        ({"steps": 0}, "steps is 0; it is a whole number above 0"),
-        ({"embedding": 0}, "embedding is 0; it is a whole number above 0"),
+        ({"seed": 0.5}, "seed is 0.5; it must be a whole number"),
+        ({"device": "abacus"}, "device is 'abacus'; it must be 'cpu' or 'cuda'"),
+        ({"alpha_balance": "x"}, "alpha_balance is 'x'; it must be a number ≥ 0"),
+        ({"steps": 0}, "steps is 0; it must be a whole number above 0"),
+        ({"embedding": 0}, "embedding is 0; it must be a whole number above 0"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_in_words(log, setting, message):
@@ -135,5 +135,5 @@ def test_rows_that_share_their_nodes_are_trained_alike(log, variant):
 def test_rows_are_needed_for_training_on_rows(log):
     with pytest.raises(NotSupportedError, match="needs the rows themselves"):
         MCNet.paper("field").fit_sketch(mcnet.Sketch.from_rows(log.score, log.label))
-    with pytest.raises(InputError, match="it is 'none' or 'field'"):
+    with pytest.raises(InputError, match="it must be 'none' or 'field'"):
         MCNet.paper("both")

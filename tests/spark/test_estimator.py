@@ -83,7 +83,7 @@ def test_wrong_parameters_are_refused_with_their_names(spark, frame):
 
     with pytest.raises(mcnet.InputError, match="there is no method 'plat'"):
         CalibrationEstimator(scoreCol="feature", method="plat").fit(frame)
-    with pytest.raises(mcnet.InputError, match="it is a JSON object"):
+    with pytest.raises(mcnet.InputError, match="it must be a JSON object"):
         CalibrationEstimator(scoreCol="feature", methodParams="[1]").fit(frame)
     with pytest.raises(mcnet.InputError, match="there is no metric 'auk'"):
         CalibrationEvaluator(metricName="auk", probabilityCol="feature").evaluate(frame)

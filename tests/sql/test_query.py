@@ -244,7 +244,7 @@ def test_wrong_use_is_refused_in_plain_words(connection):
     for given in ({"score": "mcnet__s"}, {"where": "MCNET__k > 3"}, {"table": "mcnet__grid"}):
         with pytest.raises(mcnet.InputError, match="begins with mcnet__, as those of the query do"):
             mcnet.sketch_query(**{"table": "t", **NAMES, **given})
-    with pytest.raises(mcnet.InputError, match="it is one of duckdb"):
+    with pytest.raises(mcnet.InputError, match="it must be one of duckdb"):
         mcnet.sketch_query("t", dialect="oracle", **NAMES)
 
     class Unknown:

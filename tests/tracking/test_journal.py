@@ -360,7 +360,7 @@ def test_the_weights_of_periods_are_numbers_of_periods_that_are_there(journal):
     for period in (1, 2):
         journal.add(rows(period), period)
     for wrong in (-1.0, float("nan"), float("inf"), "2"):
-        with pytest.raises(InputError, match=r"the weight of 2 is .*; it is a number, 0 or more"):
+        with pytest.raises(InputError, match=r"the weight of 2 is .*; it must be a number, 0 or more"):
             journal.sketch(weights={2: wrong})
     with pytest.raises(InputError, match="weights has the period 7, of which the journal has no rows"):
         journal.sketch(weights={7: 0.5})

@@ -76,10 +76,10 @@ def test_a_delay_of_months_is_as_many_periods(delay, periods):
 @pytest.mark.parametrize("delay", ["-1", "1.5", "abc", "2x", -1, 1.5, True, ""])
 @pytest.mark.parametrize("periods", [["2026-01-01", "2026-02-01"], ["mon", "tue"]])
 def test_a_wrong_delay_is_told_as_such(delay, periods):
-    with pytest.raises(InputError, match="it is a whole number of periods, 0 or more, or how long it is"):
+    with pytest.raises(InputError, match="it must be a whole number of periods, 0 or more, or a duration"):
         delay_in_periods(delay, periods)
 
 
 def test_a_length_of_time_needs_moments():
-    with pytest.raises(InputError, match="delay is '2d', but the periods are no moments, such as 'mon'"):
+    with pytest.raises(InputError, match="delay is '2d', but the periods are not timestamps, such as 'mon'"):
         delay_in_periods("2d", ["mon", "tue"])

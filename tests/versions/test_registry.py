@@ -107,7 +107,7 @@ def test_a_version_promoted_again_is_no_longer_withdrawn(registry):
 def test_a_damaged_pointer_is_written_anew_by_a_promotion(registry):
     registry.add(model(1))
     (registry.path / "current.json").write_text("{")
-    with pytest.raises(FileFormatError, match="promote a version to write it anew"):
+    with pytest.raises(FileFormatError, match="promote a version to write it again"):
         registry.current  # noqa: B018
     registry.promote(1)
     assert registry.current.name == "1"

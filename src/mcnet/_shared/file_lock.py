@@ -48,7 +48,7 @@ def _lock_within(file: IO[str], path: Path, wait_seconds: float) -> None:
             left = until - time.monotonic()
             if left <= 0.0:
                 raise BusyError(
-                    f"another process is at work in {path.parent} and has not ended after {wait_seconds:g} s; "
+                    f"another process is using {path.parent} and has not ended after {wait_seconds:g} s; "
                     "try again later, or wait longer"
                 ) from None
             time.sleep(min(_SECONDS_BETWEEN_TRIES, left))

@@ -20,7 +20,7 @@ def numba_installed() -> bool:
     except Exception as error:
         # It refuses a NumPy newer than itself, for one: rows can be served without it all the same.
         problem = f"numba is installed but cannot be imported ({type(error).__name__}: {error})"
-        warnings.warn(f"{problem}; mcnet goes on with NumPy alone, which is slower", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"{problem}; mcnet continues with NumPy only, which is slower", RuntimeWarning, stacklevel=3)
         return False
     return True
 

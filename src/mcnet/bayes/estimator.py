@@ -248,7 +248,7 @@ class BayesMCNet(Calibrator):
             )
         share = self.isotonic_share
         if share != "auto" and not (isinstance(share, int | float) and 0.0 <= share <= 1.0):
-            raise InputError(f"isotonic_share is {share!r}; it is 'auto' or a number from 0 to 1")
+            raise InputError(f"isotonic_share is {share!r}; it must be 'auto' or a number from 0 to 1")
 
     def _learns_from_one_score(self, has_fields: bool) -> bool:
         return has_fields and self.field_aware

@@ -32,7 +32,7 @@ def field_pairs(names: Sequence[str], codes: IntArray, sizes: Sequence[int]) -> 
         else:
             warn(
                 f"mcnet-bayes: {names[first]} × {names[second]} has {number:,} combinations, more than "
-                f"{MOST_COMBINATIONS:,}: they get no deviations of their own, the two fields add up"
+                f"{MOST_COMBINATIONS:,}: they get no deviations; the effects of the two fields add up"
             )
     return pairs
 

@@ -153,7 +153,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
             raise InputError("the sketch has no rows; at least one row is needed")
         if sketch.contexts.names and self.field_use == "none":
             names = " × ".join(sketch.contexts.names)
-            warn(f"{self.method} has no use for the field {names}: its values are pooled; {self._field_advice}")
+            warn(f"{self.method} does not use the field {names}: its values are pooled; {self._field_advice}")
             sketch = sketch.pooled()
         self._check_field_use(bool(sketch.contexts.names))
         self._check_parameters()

@@ -198,7 +198,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         """Set `estimator_`, and return scores of the rows by a classifier that has not seen them."""
         if isinstance(self.cv, str):
             if self.cv != "prefit":
-                raise InputError(f"cv is {self.cv!r}; it is a number of folds, a splitter or 'prefit'")
+                raise InputError(f"cv is {self.cv!r}; it must be a number of folds, a splitter or 'prefit'")
             check_is_fitted(base)
             self.estimator_ = base
             return _scores(base, features)

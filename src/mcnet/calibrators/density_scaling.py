@@ -72,7 +72,7 @@ class GammaScaling(SmoothCalibrator):
 
     def _check_parameters(self) -> None:
         if not 0.0 < self.shift < np.inf:
-            raise InputError(f"shift is {self.shift!r}; it is a number above 0")
+            raise InputError(f"shift is {self.shift!r}; it must be a number above 0")
 
     def _solve(self, logits: FloatArray, weight: FloatArray, positives: FloatArray) -> _Solution:
         lowest = float(logits.min())

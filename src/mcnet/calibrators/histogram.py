@@ -48,7 +48,7 @@ class Histogram(Calibrator):
     def _check_parameters(self) -> None:
         check_bins(self.bins)
         if not 0.0 <= self.prior < np.inf:
-            raise InputError(f"prior is {self.prior!r}; it is a number of rows ≥ 0")
+            raise InputError(f"prior is {self.prior!r}; it must be a number of rows ≥ 0")
 
     def _fit_curves(self, sketch: Sketch) -> Curves:
         edges = equal_mass_edges(sketch, self.bins)

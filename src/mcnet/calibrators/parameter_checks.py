@@ -15,15 +15,15 @@ def check_bins(bins: Any, *, auto: bool = False) -> None:
         return
     if isinstance(bins, bool) or not isinstance(bins, Integral) or bins < 1:
         known = "'auto' or a whole number above 0" if auto else "a whole number above 0"
-        raise InputError(f"bins is {bins!r}; it is {known}")
+        raise InputError(f"bins is {bins!r}; it must be {known}")
 
 
 def check_penalties(alpha_balance: Any, balance: Any) -> None:
     """Raise unless the weight of the balance term is a number ≥ 0 and its kind is known."""
     if not (isinstance(alpha_balance, Real) and 0.0 <= float(alpha_balance) < math.inf):
-        raise InputError(f"alpha_balance is {alpha_balance!r}; it is a number ≥ 0")
+        raise InputError(f"alpha_balance is {alpha_balance!r}; it must be a number ≥ 0")
     if balance not in ("global", "field"):
-        raise InputError(f"balance is {balance!r}; it is 'global' or 'field'")
+        raise InputError(f"balance is {balance!r}; it must be 'global' or 'field'")
 
 
 def is_positive(number: Any) -> bool:
@@ -41,4 +41,4 @@ def balanced_field_use(alpha_balance: Any, field_aware: bool) -> Literal["none",
 def check_beta_order(beta_order: Any) -> None:
     """Raise unless the weight of the order regulariser is None or a number ≥ 0."""
     if beta_order is not None and not (isinstance(beta_order, Real) and 0.0 <= float(beta_order) < math.inf):
-        raise InputError(f"beta_order is {beta_order!r}; it is None or a number ≥ 0")
+        raise InputError(f"beta_order is {beta_order!r}; it must be None or a number ≥ 0")

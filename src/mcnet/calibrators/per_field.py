@@ -85,9 +85,9 @@ class PerField(Calibrator):
             )
         if isinstance(self.shrinkage, str):
             if self.shrinkage != "auto":
-                raise InputError(f"shrinkage is {self.shrinkage!r}; it is 'auto' or a number ≥ 0")
+                raise InputError(f"shrinkage is {self.shrinkage!r}; it must be 'auto' or a number ≥ 0")
         elif not self.shrinkage >= 0.0:
-            raise InputError(f"shrinkage is {self.shrinkage!r}; it is 'auto' or a number ≥ 0")
+            raise InputError(f"shrinkage is {self.shrinkage!r}; it must be 'auto' or a number ≥ 0")
 
     def _learns_from_one_score(self, has_fields: bool) -> bool:
         return True

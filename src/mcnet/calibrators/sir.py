@@ -68,10 +68,10 @@ class SIR(Calibrator):
     def _check_parameters(self) -> None:
         check_bins(self.bins)
         if self.knots not in get_args(Knots):
-            raise InputError(f"knots is {self.knots!r}; it is 'mean' or 'midpoint'")
+            raise InputError(f"knots is {self.knots!r}; it must be 'mean' or 'midpoint'")
         rows = self.samples_per_bin
         if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1):
-            raise InputError(f"samples_per_bin is {rows!r}; it is None or a whole number above 0")
+            raise InputError(f"samples_per_bin is {rows!r}; it must be None or a whole number above 0")
 
     def _fit_curves(self, sketch: Sketch) -> Curves:
         sketch = sketch.unfolded()

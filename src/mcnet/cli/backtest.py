@@ -104,7 +104,7 @@ def backtest(
     if tracker_only and (method or memory):
         raise InputError("--tracker-only compares no methods; leave out --method and --memory")
     if report is not None and output is not None and Path(report).resolve() == Path(output).resolve():
-        raise InputError(f"--report and --output both name {report}; give each a file of its own")
+        raise InputError(f"--report and --output both name {report}; give each its own file")
     source = source_of(logs)
     in_journal = source.journal is not None
     for path, endings in ((report, (".html", ".htm")), (output, (".parquet",))):

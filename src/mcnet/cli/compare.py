@@ -84,7 +84,7 @@ def compare(
     if every is not None and time is None:
         raise InputError("--every cuts a column of time to periods; pass --time too")
     if report is not None and save_best is not None and Path(report).resolve() == Path(save_best).resolve():
-        raise InputError(f"--report and --save-best both name {report}; give each a file of its own")
+        raise InputError(f"--report and --save-best both name {report}; give each its own file")
     for path, endings in ((report, (".html", ".htm")), (save_best, ())):
         if path is not None:
             check_output(path, sources, force=force, endings=endings)

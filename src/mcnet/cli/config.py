@@ -136,13 +136,13 @@ def _value(file: Path, key: str, value: Any, option: Any) -> Any:
     """Return a value of the file as it would be typed, or say what it should be; Typer converts numbers later."""
     if option.is_flag:
         if not isinstance(value, bool):
-            raise InputError(f"{file}: {key} is {value!r}; it has to be true or false")
+            raise InputError(f"{file}: {key} is {value!r}; it must be true or false")
         return value
     many = option.multiple and isinstance(value, list)
     for entry in value if many else [value]:
         if isinstance(entry, bool) or not isinstance(entry, str | int | float):
             wanted = "text, or a list of texts" if option.multiple else "text or a number"
-            raise InputError(f"{file}: {key} is {value!r}; it has to be {wanted}")
+            raise InputError(f"{file}: {key} is {value!r}; it must be {wanted}")
     if option.multiple:
         return [str(entry) for entry in (value if many else [value])]
     return str(value)

@@ -106,5 +106,5 @@ def remembered(model: "CalibrationModel", name: str, given: str | None) -> str:
     """Return the column given, or the one the model was fitted on."""
     column = given or model.provenance.get("columns", {}).get(name)
     if not isinstance(column, str):
-        raise InputError(f"the model does not say which column holds the {name}; pass --{name}")
+        raise InputError(f"the model does not know which column has the {name}; pass --{name}")
     return column

@@ -90,10 +90,10 @@ def monitor(
     for word in fail_if or ():
         if word not in _CONDITIONS:
             raise InputError(
-                f"--fail-if {word!r} is none of {', '.join(_CONDITIONS)}; a monitor has alarms, not metrics"
+                f"--fail-if {word!r} is not one of {', '.join(_CONDITIONS)}; a monitor has alarms, not metrics"
             )
     if since is not None and reference_until is not None:
-        raise InputError("--since and --reference-until both say where the reference ends; give one of them")
+        raise InputError("--since and --reference-until both give the end of the reference; give one of them")
     if report is not None:
         check_output(report, [], force=force, endings=(".html", ".htm"))
     journal = JournalSnapshot(open_journal(folder))

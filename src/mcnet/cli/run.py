@@ -36,7 +36,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     0 if all went well, 1 if a threshold was not met, 2 for wrong use or input, 70 for an unexpected error, 75 if
-    another process is at work on the same files, 130 after an interrupt, 143 after SIGTERM and 129 after SIGHUP. A
+    another process is using on the same files, 130 after an interrupt, 143 after SIGTERM and 129 after SIGHUP. A
     command may have further codes, which its help names.
     """
     words = _options_first(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
@@ -141,7 +141,7 @@ _IN_WORDS_OF_THE_SHELL = {
     "make one with mcnet.scan": "make one with mcnet sketch",
     "name its column of scores": "name its column of scores with --score",
     "name its column of labels": "name its column of labels with --label",
-    "say so: ": "pass --to: ",
+    "pass to=: ": "pass --to: ",
 }
 """What other packages advise to callers of functions, as the command line has it."""
 

@@ -103,7 +103,7 @@ class RowSource:
         if given and self.journal is None:
             option = next(iter(given)).replace("_", "-")
             raise InputError(
-                f"--{option} is for journals, and {self.names[0]} is none; make one with mcnet journal add"
+                f"--{option} is for journals, and {self.names[0]} is not a journal; make one with mcnet journal add"
             )
         return given
 

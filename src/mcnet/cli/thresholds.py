@@ -130,7 +130,7 @@ class Figures:
         if scope in fields:
             return [(scope, fields[scope].table)]
         if scope == PERIOD:
-            raise InputError("--fail-if speaks of a period, and there are none; pass --time and --every, or a journal")
+            raise InputError("--fail-if tests periods, but there are none; pass --time and --every, or a journal")
         known = ", ".join(fields) or "none; pass --field"
         raise InputError(f"--fail-if speaks of the field {scope!r}; the fields that are judged are {known}")
 
@@ -199,7 +199,7 @@ def _conditions(word: str, where: str | None) -> tuple[Condition, ...]:
         match = _CONDITION.fullmatch(part)
         if match is None or match[1] not in _COUNTS:
             raise InputError(
-                f"--fail-if {word!r}: {part.strip()!r} is no condition on {', '.join(_COUNTS)}; write 'positives>100'"
+                f"--fail-if {word!r}: {part.strip()!r} is not a condition on {', '.join(_COUNTS)}; write 'positives>100'"
             )
         found.append(Condition(match[1], match[2], float(match[3])))
     return tuple(found)

@@ -61,12 +61,14 @@ def _number_problem(family: CurveFamily) -> str | None:
     if not (np.diff(family.knots) > 0.0).all() or np.abs(family.knots).max() > _LARGEST_LOGIT:
         return "the knots of a family of curves are not in order"
     if not family.limit > 0.0:
-        return f"the limit of a family of curves is {family.limit}; it is above 0"
+        return f"the limit of a family of curves is {family.limit}; it must be above 0"
     # However the values are combined, a number is at most the sum of the largest ones.
     largest = sum((np.abs(part).max(axis=0, initial=0.0) for part in family.numbers), np.zeros(len(family.offset_by)))
     log_slope = np.abs(family.log_slope) + np.abs(family.log_slope_by) @ largest
     if log_slope.max() > _LARGEST_LOG_SLOPE:
-        return f"a log-slope of a family of curves may be {log_slope.max():.3g}; it is at most {_LARGEST_LOG_SLOPE:g}"
+        return (
+            f"a log-slope of a family of curves may be {log_slope.max():.3g}; it must be at most {_LARGEST_LOG_SLOPE:g}"
+        )
     if abs(family.offset) + np.abs(family.offset_by) @ largest > _LARGEST_LOGIT:
         return "an offset of a family of curves is too large"
     return None

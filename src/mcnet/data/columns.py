@@ -143,7 +143,7 @@ def scores_column(
     array([0.25])
     """
     if score_type not in ("probability", "logit"):
-        raise InputError(f"score_type is {score_type!r}; it is 'probability' or 'logit'")
+        raise InputError(f"score_type is {score_type!r}; it must be 'probability' or 'logit'")
     scores = as_floats(values, name, first_row, describe_row)
     _require_rows(name, scores)
     if score_type == "logit":

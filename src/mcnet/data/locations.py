@@ -103,7 +103,7 @@ def _latest_metadata(folder: Path) -> str:
     """Return the newest file of metadata of an Iceberg table: the one with the highest number in front."""
     files = list((folder / "metadata").glob("*.metadata.json"))
     if not files:
-        raise InputError(f"{folder} is no Iceberg table: it has no metadata/*.metadata.json")
+        raise InputError(f"{folder} is not an Iceberg table: it has no metadata/*.metadata.json")
     return str(max(files, key=lambda file: (int((_VERSION.search(file.name) or ["0"])[0]), file.name)))
 
 

@@ -11,7 +11,7 @@ __all__ = ["check_negatives_kept", "correct_scores", "restore_negatives"]
 def check_negatives_kept(negatives_kept: float) -> None:
     """Refuse what is no fraction of negatives."""
     if not 0.0 < negatives_kept <= 1.0:
-        raise InputError(f"negatives_kept is {negatives_kept!r}; it is the fraction of negatives kept, in (0, 1]")
+        raise InputError(f"negatives_kept is {negatives_kept!r}; it must be the fraction of negatives kept, in (0, 1]")
 
 
 def restore_negatives(

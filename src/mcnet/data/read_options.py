@@ -48,7 +48,7 @@ def read_with(
 ) -> Iterator[ReadOptions]:
     """Let options hold for every file that is opened inside; those not given stay as they are."""
     if separator is not None and (len(separator) != 1 or not separator.isascii() or separator in '"\r\n'):
-        raise InputError(f"the separator is {separator!r}; it is one character, such as ';'")
+        raise InputError(f"the separator is {separator!r}; it must be one character, such as ';'")
     before = read_options()
     options = replace(
         before,

@@ -56,7 +56,7 @@ def prepare_aliexpress(
     """
     folder, out = Path(source), Path(target)
     if not folder.is_dir():
-        raise InputError(f"there is no folder {folder}; it should hold the AliExpress files of one country")
+        raise InputError(f"there is no folder {folder}; it should have the AliExpress files of one country")
     out.mkdir(parents=True, exist_ok=True)
     made: dict[Part, Path] = {}
     for part in parts:
@@ -84,7 +84,9 @@ def find_field(
 
     if name is not None:
         if name not in CATEGORICAL:
-            raise InputError(f"the field {name!r} is no categorical column; they are categorical_1 to categorical_16")
+            raise InputError(
+                f"the field {name!r} is not a categorical column; they are categorical_1 to categorical_16"
+            )
         return name
     few: dict[str, list[int]] = {}
     wanted = len(next(iter(counts.values())))

@@ -145,7 +145,7 @@ def simulate_impressions(
     {'validation': 3039, 'test': 5560}
     """
     if not scale > 0:
-        raise InputError(f"scale is {scale}; it is the share of the data set's rows to simulate, above 0")
+        raise InputError(f"scale is {scale}; it must be the share of the data set's rows to simulate, above 0")
     world = seed if world is None else world
     result = {split: _simulate_split(preset, split, scale, seed, world, shift) for split in splits}
     judged = result.get("validation") or _simulate_split(preset, "validation", scale, seed, world, shift)

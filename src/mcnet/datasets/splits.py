@@ -58,4 +58,4 @@ def split_by_time(time: NDArray[Any], *cuts: Any) -> NDArray[np.int8]:
 
 def _check_share(share: float) -> None:
     if not 0.0 < share < 1.0:
-        raise InputError(f"share is {share}; it is the part of the rows to hold back, between 0 and 1")
+        raise InputError(f"share is {share}; it must be the part of the rows to hold back, between 0 and 1")

@@ -57,7 +57,7 @@ class Exported:
 def checked_score_type(model: CalibrationModel, score_type: ScoreType | None) -> ScoreType:
     """Return what an export takes: as asked for, or what the model was fitted on."""
     if score_type not in (None, "probability", "logit"):
-        raise InputError(f"score_type is {score_type!r}; it is 'probability' or 'logit'")
+        raise InputError(f"score_type is {score_type!r}; it must be 'probability' or 'logit'")
     return score_type or model.score_type
 
 

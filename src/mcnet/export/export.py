@@ -43,9 +43,9 @@ def target_of(path: str | PathLike[str], to: str | None = None) -> str:
         suffix = Path(path).suffix.lower()
         to = next((name for name, target in known.items() if suffix in target.suffixes), None)
         if to is None:
-            raise InputError(f"the ending of {str(path)!r} does not say what to export to; say so: {_listed()}")
+            raise InputError(f"the ending of {str(path)!r} does not name an export target; pass to=: {_listed()}")
     if to not in known:
-        raise InputError(f"to is {to!r}; it is {_listed()}")
+        raise InputError(f"to is {to!r}; it must be {_listed()}")
     return to
 
 

@@ -66,7 +66,7 @@ def export_onnx(
     except ImportError:
         raise NotSupportedError("the export to ONNX needs the package onnx; pip install 'mcnet[onnx]'") from None
     if number_type not in ("double", "float"):
-        raise InputError(f"number_type is {number_type!r}; it is 'double' or 'float'")
+        raise InputError(f"number_type is {number_type!r}; it must be 'double' or 'float'")
     graph = Graph("calibrated")
     wide = number_type == "double"
     what = "the raw score, a logit" if takes == "logit" else "the raw score, inside [0, 1]"
@@ -121,14 +121,14 @@ def _types(names: tuple[str, ...], field_type: FieldType | Mapping[str, FieldTyp
         types = [field_type.get(name, "string") for name in names]
     for kind in types:
         if kind not in ("string", "int64"):
-            raise InputError(f"field_type is {kind!r}; it is 'string' or 'int64'")
+            raise InputError(f"field_type is {kind!r}; it must be 'string' or 'int64'")
     return types
 
 
 def _text_keys(field: str, digits: dict[str | None, int], missing: str) -> dict[str | int, int]:
     """Return the digit of each text, the one that stands for a missing value included."""
     if missing in digits:
-        raise InputError(f"{missing!r} is a real value of field {field!r}; pass missing= a text that is none")
+        raise InputError(f"{missing!r} is a real value of field {field!r}; pass another text as missing=")
     keys: dict[str | int, int] = {value: digit for value, digit in digits.items() if value is not None}
     return {**keys, missing: digits.get(None, 0)}
 
@@ -143,7 +143,7 @@ def _number_keys(field: str, digits: dict[str | None, int], missing: int) -> dic
             raise InputError(f"field {field!r} has the value {value!r}, not an int64; use field_type='string'")
         keys[int(value)] = digit
     if missing in keys:
-        raise InputError(f"{missing} is a real value of field {field!r}; pass missing_number= a number that is none")
+        raise InputError(f"{missing} is a real value of field {field!r}; pass another number as missing_number=")
     return {**keys, missing: digits.get(None, 0)}
 
 

@@ -19,14 +19,14 @@ def check_options(options: Mapping[str, Any]) -> None:
 
     >>> check_options({"missing_number": "none"})
     Traceback (most recent call last):
-    mcnet.errors.InputError: missing_number is 'none'; it is a whole number of 64 bits, such as -1
+    mcnet.errors.InputError: missing_number is 'none'; it must be a whole number of 64 bits, such as -1
     """
     for name, value in options.items():
         if value is None and name in _OPTIONAL:
             continue
         wanted = _wanted(name, value)
         if wanted is not None:
-            raise InputError(f"{name} is {value!r}; it is {wanted}")
+            raise InputError(f"{name} is {value!r}; it must be {wanted}")
 
 
 def option_from_text(name: str, text: str) -> Any:

@@ -82,7 +82,7 @@ def sql_text(
     """
     takes = checked_score_type(model, score_type)
     if form not in ("auto", "case", "tables"):
-        raise InputError(f"form is {form!r}; it is 'auto', 'case' or 'tables'")
+        raise InputError(f"form is {form!r}; it must be 'auto', 'case' or 'tables'")
     words = dialect_named(dialect)
     exported = Exported.of(model)
     known = ContextMap.of(exported.contexts)

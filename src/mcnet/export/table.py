@@ -76,7 +76,7 @@ def export_table(
     format : "parquet" or "csv"; by default what the name of the file ends in.
     """
     if format not in (None, *_FORMATS):
-        raise InputError(f"format is {format!r}; it is 'parquet' or 'csv'")
+        raise InputError(f"format is {format!r}; it must be 'parquet' or 'csv'")
     chosen = format or Path(path).suffix.removeprefix(".").lower()
     if chosen not in _FORMATS:
         raise InputError(f"a table is written as parquet or csv; {str(path)!r} ends in neither, so pass format=")

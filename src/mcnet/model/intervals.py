@@ -33,7 +33,7 @@ class Uncertainty(Protocol):
 def check_level(level: float) -> None:
     """Raise unless the level is a probability strictly between 0 and 1."""
     if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0.0 < level < 1.0:
-        raise InputError(f"level is {level!r}; it is a number between 0 and 1, such as 0.9")
+        raise InputError(f"level is {level!r}; it must be a number between 0 and 1, such as 0.9")
 
 
 class Bands:

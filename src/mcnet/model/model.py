@@ -265,8 +265,8 @@ class CalibrationModel:
         """
         if self.asks_family:
             raise NotSupportedError(
-                f"not every combination of {' × '.join(self.fields)} has a curve of its own, so a number cannot stand "
-                "for the values of a row; call predict(scores, field=…)"
+                f"not every combination of {' × '.join(self.fields)} has its own curve, so codes cannot represent all "
+                "rows; call predict(scores, field=…)"
             )
         return self._looked_up(field)
 

@@ -106,9 +106,9 @@ def validated(document: dict[str, Any]) -> ModelDocument:
     except msgspec.ValidationError as error:
         raise InputError(str(error)) from None
     if found.total_weight < 0.0:
-        raise InputError(f"the total weight is {found.total_weight}; it is not below 0")
+        raise InputError(f"the total weight is {found.total_weight}; it must not be below 0")
     if not 0.0 <= found.isotonic_share <= 1.0:
-        raise InputError(f"the isotonic share is {found.isotonic_share}; it is from 0 to 1")
+        raise InputError(f"the isotonic share is {found.isotonic_share}; it must be from 0 to 1")
     names = [field.name for field in found.fields]
     if len(set(names)) < len(names):
         raise InputError(f"two fields have the same name: {', '.join(names)}")

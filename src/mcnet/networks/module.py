@@ -310,7 +310,7 @@ def _values_by_field(fields: Any) -> dict[str, tuple[str, ...]]:
     for name, values in known.items():
         twice = sorted(value for value, count in Counter(values).items() if count > 1)
         if twice:
-            raise InputError(f"fields has the value {twice[0]!r} of {name} twice; each code has a value of its own")
+            raise InputError(f"fields has the value {twice[0]!r} of {name} twice; each code needs its own value")
     return known
 
 

@@ -25,19 +25,19 @@ def check_choices(**settings: Any) -> None:
     """Raise unless each setting, given by its name, is one of the words it can be."""
     for name, value in settings.items():
         if value not in _CHOICES[name]:
-            raise InputError(f"{name} is {value!r}; it is one of {', '.join(_CHOICES[name])}")
+            raise InputError(f"{name} is {value!r}; it must be one of {', '.join(_CHOICES[name])}")
 
 
 def check_switch(name: str, value: Any) -> None:
     """Raise unless a setting is True or False."""
     if not isinstance(value, bool):
-        raise InputError(f"{name} is {value!r}; it is True or False")
+        raise InputError(f"{name} is {value!r}; it must be True or False")
 
 
 def check_count(name: str, value: Any) -> None:
     """Raise unless a setting is a whole number above 0."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise InputError(f"{name} is {value!r}; it is a whole number above 0")
+        raise InputError(f"{name} is {value!r}; it must be a whole number above 0")
 
 
 def check_widths(name: str, widths: Any) -> None:
@@ -52,13 +52,13 @@ def check_rate(name: str, value: Any, *, above_zero: bool = False) -> None:
     """Raise unless a setting is a finite number ≥ 0, or > 0."""
     number = not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
     if not number or float(value) < 0.0 or (above_zero and float(value) == 0.0):
-        raise InputError(f"{name} is {value!r}; it is a number {'> 0' if above_zero else '≥ 0'}")
+        raise InputError(f"{name} is {value!r}; it must be a number {'> 0' if above_zero else '≥ 0'}")
 
 
 def check_seed(seed: Any) -> None:
     """Raise unless the seed is a whole number."""
     if isinstance(seed, bool) or not isinstance(seed, Integral):
-        raise InputError(f"seed is {seed!r}; it is a whole number")
+        raise InputError(f"seed is {seed!r}; it must be a whole number")
 
 
 def check_device(device: Any) -> None:
@@ -66,7 +66,7 @@ def check_device(device: Any) -> None:
     if device == "cpu":
         return
     if not str(device).startswith("cuda"):
-        raise InputError(f"device is {device!r}; it is 'cpu' or 'cuda'")
+        raise InputError(f"device is {device!r}; it must be 'cpu' or 'cuda'")
     from mcnet.networks.devices import cuda_available
 
     if not cuda_available():

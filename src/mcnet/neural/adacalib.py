@@ -96,12 +96,12 @@ class AdaCalib(NetworkCalibrator):
         need_networks(self.method)
         if not isinstance(self.candidates, list | tuple) or not self.candidates:
             raise InputError(
-                f"candidates is {self.candidates!r}; it is a tuple of numbers of bins, such as (5, 10, 20)"
+                f"candidates is {self.candidates!r}; it must be a tuple of numbers of bins, such as (5, 10, 20)"
             )
         for bins in self.candidates:
             check_bins(bins)
         if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
-            raise InputError(f"steps is {self.steps!r}; it is a whole number above 0")
+            raise InputError(f"steps is {self.steps!r}; it must be a whole number above 0")
         check_beta_order(self.beta_order)
         check_penalties(self.alpha_balance, self.balance)
         check_seed(self.seed)

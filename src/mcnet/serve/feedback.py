@@ -186,7 +186,7 @@ def _query(request: Request) -> dict[str, Any]:
         except ValueError:
             raise Problem(400, f"age is {about['age']!r}, not a number", at="age") from None
     if about.get("score_type") not in (None, "probability", "logit"):
-        raise Problem(400, f"score_type is {about['score_type']!r}; it is probability or logit", at="score_type")
+        raise Problem(400, f"score_type is {about['score_type']!r}; it must be probability or logit", at="score_type")
     return about
 
 

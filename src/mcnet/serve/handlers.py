@@ -280,7 +280,7 @@ def _note(request: Request) -> str:
 def _score_type(query: dict[str, str]) -> Any:
     given = query.get("score_type")
     if given not in (None, "probability", "logit"):
-        raise Problem(400, f"score_type is {given!r}; it is probability or logit", at="score_type")
+        raise Problem(400, f"score_type is {given!r}; it must be probability or logit", at="score_type")
     return given
 
 

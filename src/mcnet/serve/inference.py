@@ -123,7 +123,7 @@ def answer_inference(
         level = float(given) if isinstance(given, int | float) else math.nan
     score_type: Any = asked.parameters.get("score_type")
     if score_type not in (None, "probability", "logit"):
-        raise Problem(400, f"score_type is {score_type!r}; it is probability or logit", at="$.parameters")
+        raise Problem(400, f"score_type is {score_type!r}; it must be probability or logit", at="$.parameters")
     values: dict[str, Any] = {field: column.tolist() for field, column in columns.items()}
     result = calibrate_rows(served, numbers, score, values or None, score_type=score_type, interval=level)
     shape = next(tensor.shape for tensor in asked.inputs if tensor.name == "score")

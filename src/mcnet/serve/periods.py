@@ -50,7 +50,7 @@ def present(every: str, now: datetime | None = None) -> Present:
         begin = column.dt.truncate(every)
         end = begin.dt.offset_by(every)[0]
     except pl.exceptions.PolarsError as error:
-        raise InputError(f"{every!r} is no length of a period of time ({error}); write 15m, 1h or 1d") from None
+        raise InputError(f"{every!r} is not the length of a period ({error}); write 15m, 1h or 1d") from None
     before = period_text(cut_to_periods(pl.Series("now", [begin[0] - timedelta(seconds=1)]), every)[0])
     return Present(period, before, end)
 

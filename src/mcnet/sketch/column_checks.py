@@ -21,8 +21,8 @@ def check_columns(
     if len(set(columns)) < len(columns):
         twice = next(c for c in columns if columns.count(c) > 1)
         raise InputError(
-            f"the column {twice!r} is used twice; score, label, fields, weight and folds are columns of their own"
+            f"the column {twice!r} is used twice; score, label, fields, weight and folds must be different columns"
         )
     for name in every:
         if name not in fields:
-            raise InputError(f"every names {name!r}, which is no field of this scan; pass it as a field too")
+            raise InputError(f"every names {name!r}, which is not a field of this scan; pass it as a field too")

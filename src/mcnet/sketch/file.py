@@ -202,7 +202,7 @@ def problem_of_cells(sketch: Sketch) -> str | None:
     if not ((position >= 0.0) & (position <= weight * POSITION_UNITS * slack)).all():
         return "the mean position of a cell lies outside it"
     if not ((sketch.fold >= 0) & (sketch.fold < sketch.folds)).all():
-        return f"a fold is none of {sketch.folds}"
+        return f"a fold is not one of {sketch.folds}"
     if not sketch.grid.knows(sketch.cells.key):
         return f"a cell is none of resolution {sketch.resolution}"
     return None

@@ -19,7 +19,7 @@ def check_folds(folds: int) -> int:
     """Return the number of folds, or raise if it is not one."""
     if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or not 1 <= folds <= MOST_FOLDS:
         raise InputError(
-            f"folds is {folds!r}; it is a whole number from 1 to {MOST_FOLDS}, or a column of fold numbers"
+            f"folds is {folds!r}; it must be a whole number from 1 to {MOST_FOLDS}, or a column of fold numbers"
         )
     return int(folds)
 

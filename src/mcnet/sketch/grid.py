@@ -152,5 +152,5 @@ def make_grid(resolution: Resolution) -> Grid:
     if resolution == EXACT:
         return ExactGrid()
     if isinstance(resolution, bool) or not isinstance(resolution, int | np.integer) or not 1 <= resolution <= 4096:
-        raise InputError(f"resolution is {resolution!r}; it is a whole number of cells per logit (1…4096) or 'exact'")
+        raise InputError(f"resolution is {resolution!r}; it must be a number of cells per logit (1…4096) or 'exact'")
     return LogitGrid(int(resolution))

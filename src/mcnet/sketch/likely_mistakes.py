@@ -43,7 +43,7 @@ def _warn_of_ids(sketch: Sketch, periods: Collection[str]) -> None:
         ):
             warn(
                 f"field {name!r} has {len(values):,} values in {sketch.rows:,} rows; if it is an id, leave it out: "
-                "rare values have too few rows for curves of their own"
+                "rare values have too few rows for their own curves"
             )
 
 

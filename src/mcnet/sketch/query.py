@@ -71,7 +71,7 @@ def sketch_query(
         every=every,
     )
     if label_type not in ("number", "boolean"):
-        raise InputError(f"label_type is {label_type!r}; it is 'number' or 'boolean'")
+        raise InputError(f"label_type is {label_type!r}; it must be 'number' or 'boolean'")
     words = dialect_named(dialect)
     check_names(about, folds if isinstance(folds, str) else None, table, where, words)
     # The condition may end in a comment.
@@ -97,7 +97,7 @@ def describe_rows(
     check_columns(score, label, weight, folds, fields, every)
     check_negatives_kept(negatives_kept)
     if score_type not in ("probability", "logit"):
-        raise InputError(f"score_type is {score_type!r}; it is 'probability' or 'logit'")
+        raise InputError(f"score_type is {score_type!r}; it must be 'probability' or 'logit'")
     for name in fields:
         if name.lower() in (CELL, FOLD, ROWS, WEIGHT, POSITIVES, POSITION, ABOUT):
             raise InputError(f"the field {name!r} has the name of a column of the result; rename it in a view")

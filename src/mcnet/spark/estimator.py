@@ -108,5 +108,5 @@ class CalibrationEstimator(Estimator, CalibrationParams, DefaultParamsReadable, 
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise InputError(f'methodParams is {text!r}; it is a JSON object such as {{"bins": 10}}')
+            raise InputError(f'methodParams is {text!r}; it must be a JSON object such as {{"bins": 10}}')
         return found

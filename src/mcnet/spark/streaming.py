@@ -55,7 +55,7 @@ def journal_writer(
     A function of a micro-batch and its number, for `stream.writeStream.foreachBatch(…)`.
     """
     if not isinstance(stream, str) or not stream.strip():
-        raise InputError(f"stream is {stream!r}; it is a text that names the stream")
+        raise InputError(f"stream is {stream!r}; it must be a text that names the stream")
     target = journal if isinstance(journal, Journal) else Journal(journal)
 
     def add(batch: DataFrame, number: int) -> None:

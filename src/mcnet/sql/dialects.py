@@ -249,5 +249,5 @@ DIALECTS = {
 def dialect_named(name: str) -> Dialect:
     """Return a dialect by its name."""
     if name not in DIALECTS:
-        raise InputError(f"dialect is {name!r}; it is one of {', '.join(DIALECTS)}")
+        raise InputError(f"dialect is {name!r}; it must be one of {', '.join(DIALECTS)}")
     return DIALECTS[name]

@@ -221,5 +221,5 @@ def _once(once: int | None, since: Any, periods: Sequence[str]) -> int:
         before = round(SHARE_FITTED_ONCE * len(periods)) if first is None else list(periods).index(first)
         return max(1, before)
     if isinstance(once, bool) or not isinstance(once, int | np.integer) or once < 1:
-        raise InputError(f"once is {once!r}; it is the number of periods to fit on, 1 or more")
+        raise InputError(f"once is {once!r}; it must be the number of periods to fit on, 1 or more")
     return int(once)

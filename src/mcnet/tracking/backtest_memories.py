@@ -52,7 +52,7 @@ def _parsed(given: Any) -> MemorySpec:
     match = _NUMBER.fullmatch(given) if isinstance(given, str) else None
     if match is None or not float(match[2]) > 0.0:
         raise InputError(
-            f"{given!r} is no memory; it is a half-life in periods (4), window:7 for the last 7 periods, "
+            f"{given!r} is not a memory; write a half-life in periods (4), window:7 for the last 7 periods, "
             "everything, or once for a fit on the first periods alone"
         )
     return MemorySpec("window" if match[1] == "window" else "half-life", float(match[2]))

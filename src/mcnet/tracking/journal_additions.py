@@ -55,9 +55,9 @@ class Added:
 def entry_of(sketch: Sketch, period: str, source: str | None, age: float | None) -> tuple[Entry, Sketch]:
     """Describe the rows of one period from one source; refuse an age or a source that is none."""
     if age is not None and not (isinstance(age, int | float | np.number) and 0.0 <= float(age) < np.inf):
-        raise InputError(f"age is {age!r}; it is a number of periods, 0 or more, or None for complete labels")
+        raise InputError(f"age is {age!r}; it must be a number of periods, 0 or more, or None for complete labels")
     if source is not None and (not isinstance(source, str) or not source or source == COMPACTED):
-        raise InputError(f"source is {source!r}; it is a text that names where the rows come from")
+        raise InputError(f"source is {source!r}; it must be a text that names where the rows come from")
     check_total_weight(sketch.weight)
     sketch = sketch.unfolded()
     digest = sketch_digest(sketch)
@@ -103,12 +103,12 @@ def commit_parts(
         if before is not None and key in merged:
             raise OtherRowsError(
                 f"{entry.source} gave other rows for {entry.period} before, and they are compacted, so they "
-                "cannot be replaced; add the rows under another source, or build the journal anew"
+                "cannot be replaced; add the rows under another source, or rebuild the journal"
             )
         if before is not None and not replace:
             raise OtherRowsError(
                 f"{entry.source} gave {there[key].rows:,} other rows for {entry.period} before; pass "
-                "replace=True (--replace) to put these in their place, or give late rows a source of their own"
+                "replace=True (--replace) to replace them, or give late rows another source"
             )
         fresh.append(entry)
         other = rows_of.get((entry.period, entry.digest), entry.source)
@@ -149,8 +149,8 @@ def remove_source(root: Path, batches: Sequence[EntryBatch], source: str, wanted
     if merged:
         which = merged[0] if len(merged) == 1 else f"{len(merged):,} periods, {merged[0]} to {merged[-1]},"
         raise InputError(
-            f"what {source} gave for {which} is compacted and cannot be taken out any more; nothing was removed: name "
-            "one period that is not compacted, or build the journal anew"
+            f"what {source} gave for {which} is compacted and can no longer be removed; nothing was removed: name "
+            "one period that is not compacted, or rebuild the journal"
         )
     removed = 0
     counted = set(counted_entries(batches))

@@ -13,7 +13,7 @@ __all__ = ["age_when_counted", "check_recount"]
 def check_recount(source: str | None, age: float | None, counted: Any = None) -> None:
     """Refuse an age without the name of a source: counts of one source at several ages replace one another."""
     if age is not None and counted is not None:
-        raise InputError("age and counted both say when positives were counted; give one of them")
+        raise InputError("age and counted both give the time of counting; give one of them")
     if (age is not None or counted is not None) and source is None:
         raise InputError(
             f"{'age' if counted is None else 'counted'} was given without a source; a count of a later age takes the "

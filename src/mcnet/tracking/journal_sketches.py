@@ -44,7 +44,7 @@ def period_factors(
     Weights of periods that are not among `known` are refused.
     """
     if half_life is not None and not (isinstance(half_life, int | float | np.number) and half_life > 0.0):
-        raise InputError(f"half_life is {half_life!r}; it is a number of periods above 0")
+        raise InputError(f"half_life is {half_life!r}; it must be a number of periods above 0")
     given = {period_text(period): _factor(period, factor) for period, factor in weights.items()}
     unknown = [period for period in given if period not in known]
     if unknown:
@@ -55,7 +55,7 @@ def period_factors(
 
 def _factor(period: Any, factor: Any) -> float:
     if isinstance(factor, bool) or not isinstance(factor, int | float | np.number) or not 0.0 <= factor < np.inf:
-        raise InputError(f"the weight of {period} is {factor!r}; it is a number, 0 or more")
+        raise InputError(f"the weight of {period} is {factor!r}; it must be a number, 0 or more")
     return float(factor)
 
 

@@ -118,9 +118,9 @@ class Monitor:
     def __init__(self, alpha: float = 0.01, period_effects: float | Literal["learn"] = "learn") -> None:
         """Start without evidence."""
         if not (isinstance(alpha, int | float | np.number) and 0.0 < alpha < 1.0):
-            raise InputError(f"alpha is {alpha!r}; it is a probability, such as 0.01")
+            raise InputError(f"alpha is {alpha!r}; it must be a probability, such as 0.01")
         if period_effects != "learn" and not (isinstance(period_effects, int | float) and period_effects >= 0.0):
-            raise InputError(f"period_effects is {period_effects!r}; it is 'learn' or a number of logits, 0 or more")
+            raise InputError(f"period_effects is {period_effects!r}; it must be 'learn' or a number ≥ 0, in logits")
         self.alpha = float(alpha)
         self.period_effects = period_effects
         self.last_period: str | None = None

@@ -51,7 +51,7 @@ def period_text(period: Any) -> str:
         return str(int(period))
     if not isinstance(period, str) or not period or period.strip() != period or not period.isprintable():
         raise InputError(
-            f"the period is {period!r}; it is a moment, a date, a whole number, or a printable label that sorts"
+            f"the period is {period!r}; it must be a moment, a date, a whole number, or a printable label that sorts"
         )
     match = _MOMENT.fullmatch(f"{period}-01" if _MONTH.fullmatch(period) else period)
     if match is None:
@@ -166,9 +166,9 @@ def delay_in_periods(delay: int | str, periods: Sequence[str], every: str | None
         length = period_seconds(periods) if every is None or every.isdecimal() else duration_seconds(every)
         if length is None:
             raise InputError(
-                f"delay is {delay!r}, but the periods are no moments, such as {periods[0]!r}; give a number of periods"
+                f"delay is {delay!r}, but periods such as {periods[0]!r} are not timestamps; give a number of periods"
                 if periods
-                else f"delay is {delay!r}, and no periods are there yet to tell how many that is; give a number of them"
+                else f"delay is {delay!r}, and there are no periods yet to convert it; give a number of periods"
             )
         if delay.endswith(("mo", "y")) and length >= _SHORTEST_MONTH:  # both by the calendar
             late, length = round(late / _MONTH_SECONDS), max(1, round(length / _MONTH_SECONDS))
@@ -180,7 +180,7 @@ def delay_in_periods(delay: int | str, periods: Sequence[str], every: str | None
 
 def _no_delay(delay: Any) -> InputError:
     return InputError(
-        f"delay is {delay!r}; it is a whole number of periods, 0 or more, or how long it is, such as 36h, 2d or 1mo"
+        f"delay is {delay!r}; it must be a whole number of periods, 0 or more, or a duration, such as 36h, 2d or 1mo"
     )
 
 

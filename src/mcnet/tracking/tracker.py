@@ -57,7 +57,7 @@ class Tracker:
         """Check the parameters and start without any knowledge."""
         check_method(method)
         if isinstance(delay, bool) or not isinstance(delay, int | np.integer) or delay < 0:
-            raise InputError(f"delay is {delay!r}; it is a whole number of periods, 0 or more")
+            raise InputError(f"delay is {delay!r}; it must be a whole number of periods, 0 or more")
         self.method = method
         self.memories = None if memories is None else _half_lives(memories)
         self.delay = int(delay)
@@ -238,7 +238,7 @@ class Tracker:
         if self.method != BAYES:
             warnings.warn(
                 f"the intervals of a tracker of {self.method} include what a period may change, but not the "
-                "uncertainty of its curves, which that method does not tell; Tracker() includes both",
+                "uncertainty of its curves, which that method does not estimate; Tracker() includes both",
                 CalibrationWarning,
                 stacklevel=2,
             )
@@ -305,5 +305,5 @@ def _half_lives(memories: Sequence[float]) -> tuple[float, ...]:
     except (TypeError, ValueError):
         given = [0.0]
     if not all(half_life > 0.0 for half_life in given):
-        raise InputError(f"memories is {memories!r}; it is a list of half-lives in periods, each above 0")
+        raise InputError(f"memories is {memories!r}; it must be a list of half-lives in periods, each above 0")
     return tuple(half_life for half_life in given if np.isfinite(half_life))

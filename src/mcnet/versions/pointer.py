@@ -82,7 +82,7 @@ class Pointer:
                 tuple(int(number) for number in document.get("withdrawn", ())),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FileFormatError(f"{path} cannot be read ({error}); promote a version to write it anew") from None
+            raise FileFormatError(f"{path} cannot be read ({error}); promote a version to write it again") from None
 
     def write(self, path: Path) -> None:
         """Write the pointer by one atomic rename."""

@@ -204,7 +204,7 @@ class Registry(RegistryView):
         list : the numbers of the versions that were deleted.
         """
         if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
-            raise InputError(f"keep is {keep!r}; it is how many of the newest versions stay, at least 1")
+            raise InputError(f"keep is {keep!r}; it must be the number of versions to keep, at least 1")
         self._require()
         with self._locked():
             pointer = self._pointer()
