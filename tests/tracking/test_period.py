@@ -81,5 +81,5 @@ def test_a_wrong_delay_is_told_as_such(delay, periods):
 
 
 def test_a_length_of_time_needs_moments():
-    with pytest.raises(InputError, match="delay is '2d', but the periods are not timestamps, such as 'mon'"):
+    with pytest.raises(InputError, match="delay is '2d', but periods such as 'mon' are not timestamps"):
         delay_in_periods("2d", ["mon", "tue"])

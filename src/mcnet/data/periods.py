@@ -198,7 +198,7 @@ def typed_moments(column: "pl.Series") -> "pl.Series":
     unread = texts.filter(moments.is_null() & texts.is_not_null())
     if len(unread):
         raise InputError(
-            f"{column.name} holds {unread[0]!r}, which is not a timestamp; a period needs 2024-05-01T13:00"
+            f"{column.name} has {unread[0]!r}, which is not a timestamp such as 2024-05-01T13:00"
         )
     zones = texts.str.extract(_ZONE)
     if zones.null_count() == len(zones):

@@ -254,7 +254,7 @@ class WithFeatures(Calibrator):
         given = registered(self.calibrator) if isinstance(self.calibrator, str) else self.calibrator
         if not isinstance(given, Calibrator) or isinstance(given, WithFeatures):
             raise InputError(
-                f"calibrator is {given!r}; it must be the name of a method, or a calibrator without features"
+                f"calibrator is {given!r}; it must be a method, or a calibrator without features"
             )
         if getattr(given, "space", "logit") != "logit":
             raise InputError("WithFeatures adds to logits: the calibrator needs space='logit'")
