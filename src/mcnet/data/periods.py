@@ -52,8 +52,8 @@ def parse_every(every: str) -> Every:
     match = _EVERY.fullmatch(every)
     if match is None:
         raise InputError(
-            f"{every!r} is not a period; write a number and m, h, d, w, mo or y, as in 15m or 1d, or a plain number for "
-            "a column that counts"
+            f"{every!r} is not a period; write a number and m, h, d, w, mo or y, as in 15m or 1d, or a plain number "
+            "for a column that counts"
         )
     return Every(int(match["number"]), match["unit"])
 
@@ -197,9 +197,7 @@ def typed_moments(column: "pl.Series") -> "pl.Series":
     moments = whole.str.to_datetime("%Y-%m-%dT%H:%M:%S", strict=False, time_unit="us")
     unread = texts.filter(moments.is_null() & texts.is_not_null())
     if len(unread):
-        raise InputError(
-            f"{column.name} has {unread[0]!r}, which is not a timestamp such as 2024-05-01T13:00"
-        )
+        raise InputError(f"{column.name} has {unread[0]!r}, which is not a timestamp such as 2024-05-01T13:00")
     zones = texts.str.extract(_ZONE)
     if zones.null_count() == len(zones):
         return moments

@@ -84,9 +84,7 @@ def find_field(
 
     if name is not None:
         if name not in CATEGORICAL:
-            raise InputError(
-                f"the field {name!r} is not one of categorical_1 to categorical_16"
-            )
+            raise InputError(f"the field {name!r} is not one of categorical_1 to categorical_16")
         return name
     few: dict[str, list[int]] = {}
     wanted = len(next(iter(counts.values())))

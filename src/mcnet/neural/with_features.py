@@ -253,9 +253,7 @@ class WithFeatures(Calibrator):
         """Return the calibrator to fit: a copy, or the earlier fit where it is to be continued."""
         given = registered(self.calibrator) if isinstance(self.calibrator, str) else self.calibrator
         if not isinstance(given, Calibrator) or isinstance(given, WithFeatures):
-            raise InputError(
-                f"calibrator is {given!r}; it must be a method, or a calibrator without features"
-            )
+            raise InputError(f"calibrator is {given!r}; it must be a method, or a calibrator without features")
         if getattr(given, "space", "logit") != "logit":
             raise InputError("WithFeatures adds to logits: the calibrator needs space='logit'")
         if getattr(given, "warm_start", False) and hasattr(self, "calibrator_"):
