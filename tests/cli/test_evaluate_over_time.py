@@ -127,7 +127,7 @@ def test_anything_else_is_refused_with_a_reason(word, message):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("--fail-if", "period.pcoc>1"), "speaks of a period, and there are none"),
+        (("--fail-if", "period.pcoc>1"), "tests periods, but there are none"),
         (("--fail-if", "day.pcoc>1"), "speaks of the field 'day'; the fields that are judged are country"),
         (("--time", "ts"), "--every, the length of a period, is needed too"),
         (("--every", "1d"), "--time, the column of time, is needed too"),

@@ -24,7 +24,7 @@ def test_without_balance_it_is_the_fit_without_a_field(log: SimulatedLog) -> Non
     plain = mcnet.BayesMCNet().fit(log.score, log.label)
     one = mcnet.BayesMCNet(field_aware=False).fit(log.score, log.label)
     np.testing.assert_allclose(one.predict(log.score), plain.predict(log.score), rtol=1e-9)
-    with pytest.warns(CalibrationWarning, match="has no use for the field field"):
+    with pytest.warns(CalibrationWarning, match="does not use the field field"):
         mcnet.BayesMCNet(field_aware=False).fit(log.score, log.label, field=log.fields["field"])
 
 

@@ -102,5 +102,5 @@ def test_periods_cut_while_scanning_are_those_cut_from_the_finished_sketch(log, 
             automatic = sketch_of(source, **columns, field=["t", "a"], every=found)
             assert (found["t"].every, found["a"].every) == ("6h", None)
             assert automatic == whole.in_periods("t", "6h")
-    with pytest.raises(InputError, match="no field of this scan"):
+    with pytest.raises(InputError, match="not a field of this scan"):
         scan(log, score="s", label="y", every={"t": "1d"})

@@ -59,7 +59,7 @@ def test_the_fit_is_that_of_mcnet_on_the_same_rows(spark, frame):
     model.calibration.save  # noqa: B018 (the model can be saved, exported and served)
 
 
-@pytest.mark.filterwarnings("ignore:base has no use for the field")
+@pytest.mark.filterwarnings("ignore:base does not use the field")
 def test_cross_validation_chooses_a_method(spark, frame):
     from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
     from pyspark.sql import functions as F

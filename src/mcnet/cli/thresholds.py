@@ -199,7 +199,7 @@ def _conditions(word: str, where: str | None) -> tuple[Condition, ...]:
         match = _CONDITION.fullmatch(part)
         if match is None or match[1] not in _COUNTS:
             raise InputError(
-                f"--fail-if {word!r}: {part.strip()!r} is not a condition on {', '.join(_COUNTS)}, as in 'positives>100'"
+                f"--fail-if {word!r}: {part.strip()!r} is no condition on {', '.join(_COUNTS)}; write 'positives>100'"
             )
         found.append(Condition(match[1], match[2], float(match[3])))
     return tuple(found)
