@@ -3,7 +3,6 @@
 from mcnet.bayes.estimator import BayesMCNet
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.beta import Beta
-from mcnet.calibrators.classifier import CalibratedClassifier
 from mcnet.calibrators.density_scaling import GammaScaling, GaussianScaling
 from mcnet.calibrators.histogram import Histogram
 from mcnet.calibrators.identity import Identity
@@ -36,6 +35,7 @@ from mcnet.neural.with_features import WithFeatures
 from mcnet.report.backtest_page import write_backtest_report
 from mcnet.report.page import write_report
 from mcnet.report.pictures import plot_curves
+from mcnet.scikit_learn.classifier import CalibratedClassifier
 from mcnet.selection.select import select
 from mcnet.selection.selection import Selection
 from mcnet.sketch.query import sketch_query

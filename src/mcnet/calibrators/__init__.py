@@ -7,5 +7,4 @@
   `exact_prediction`, `parameter_checks`, `one_class_warnings`, `weight_range`, `fit_history`.
 - Rows of one period that are not independent: `period_blocks`, `period_effects`.
 - Continued training: `warm_start`, `training_state`.
-- `classifier`: a scikit-learn classifier with calibrated probabilities (`classifier_columns`: its X).
 """

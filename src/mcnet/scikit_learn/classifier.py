@@ -23,10 +23,10 @@ from sklearn.utils.validation import (
 
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.calibrators.base import Calibrator
-from mcnet.calibrators.classifier_columns import feature_column, is_table_of_features, without_columns
 from mcnet.calibrators.registry import calibrator
 from mcnet.data.columns import check_lengths, weights_column
 from mcnet.errors import InputError, NotSupportedError
+from mcnet.scikit_learn.columns import feature_column, is_table_of_features, without_columns
 
 __all__ = ["CalibratedClassifier"]
 
