@@ -39,7 +39,7 @@ test-all: system $(STAMPS)/engines $(STAMPS)/docs ## install what the tests can 
 
 # The settings under which BLAS and NumPy compute as on an older processor.
 OTHER_PROCESSOR = OPENBLAS_CORETYPE=Nehalem NPY_DISABLE_CPU_FEATURES="$$($(1)/python .ci/cpu_features.py)"
-NUMERICAL = tests/bayes tests/calibrators tests/curves tests/metrics tests/model tests/sketch
+NUMERICAL = tests/bayes tests/calibrators tests/curves tests/metrics tests/model tests/scikit_learn tests/sketch
 NETWORKS = tests/networks tests/neural
 
 test-numerics: $(STAMPS)/test ## run the numerical tests as on another processor (other BLAS kernels, plain NumPy loops)

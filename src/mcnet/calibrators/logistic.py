@@ -1,10 +1,9 @@
 """Weighted logistic regression with lower bounds: the convex optimum, by projected Newton steps."""
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.typing import FloatArray, MaskArray
 
 __all__ = ["fit_logistic", "log_loss_sum"]
 
@@ -82,9 +81,7 @@ def fit_logistic(
     return result
 
 
-def _newton_step(
-    hessian: FloatArray, gradient: FloatArray, free: NDArray[np.bool_], bound: NDArray[np.bool_]
-) -> FloatArray:
+def _newton_step(hessian: FloatArray, gradient: FloatArray, free: MaskArray, bound: MaskArray) -> FloatArray:
     """Return a Newton step of the free coefficients that leads none of those at their bound across it.
 
     A coefficient at its bound that the step would push outwards is held there, and the others are solved for again;

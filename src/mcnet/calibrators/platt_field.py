@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mcnet._shared.math import sigmoid, sums_by
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.typing import CodeArray, FloatArray
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.logistic import fit_logistic, log_loss_sum
 from mcnet.curves.compile import compile_functions
@@ -25,13 +24,13 @@ class ShrunkenLines:
     variance: FloatArray
 
 
-def _blocks(values: FloatArray, x: FloatArray, context: NDArray[np.int32], number: int) -> list[FloatArray]:
+def _blocks(values: FloatArray, x: FloatArray, context: CodeArray, number: int) -> list[FloatArray]:
     return [sums_by(context, values * x**power, number) for power in range(3)]
 
 
 def fit_shrunken_lines(
     x: FloatArray,
-    context: NDArray[np.int32],
+    context: CodeArray,
     number: int,
     weight: FloatArray,
     positives: FloatArray,
@@ -84,7 +83,7 @@ def fit_shrunken_lines(
 
 
 def flat_where_falling(
-    lines: ShrunkenLines, context: NDArray[np.int32], weight: FloatArray, positives: FloatArray
+    lines: ShrunkenLines, context: CodeArray, weight: FloatArray, positives: FloatArray
 ) -> FloatArray:
     """Return each context's slope and intercept; a falling line would break the order, and becomes a flat one.
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mcnet._shared.math import PROBABILITY_FLOOR, clip_scores, logit, sigmoid
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.typing import CodeArray, FloatArray, IntArray, MaskArray
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily, Lines
 from mcnet.curves.knots import LOGIT_EDGE, place_knots, short, tolerated
@@ -121,7 +120,7 @@ def _inside(values: FloatArray) -> FloatArray:
 
 
 def compile_functions(
-    function: Callable[[NDArray[np.int64], FloatArray], FloatArray],
+    function: Callable[[IntArray, FloatArray], FloatArray],
     number: int,
     *,
     breaks: FloatArray | None = None,
@@ -168,7 +167,7 @@ def compile_lines(lines: Lines, error: float = DEFAULT_ERROR) -> tuple[Curves, f
     return curves, worst
 
 
-def family_curves(family: CurveFamily, table: NDArray[np.int32]) -> tuple[Curves, float]:
+def family_curves(family: CurveFamily, table: CodeArray) -> tuple[Curves, float]:
     """Return the curve of no known value, then one for each row of codes; and their largest relative error."""
     nothing = np.full((1, family.fields), -1, dtype=np.int64)
     codes = np.concatenate([nothing, table.astype(np.int64)]) if family.fields else nothing
@@ -217,7 +216,7 @@ def _look(
     return scores, values
 
 
-def _stretch(scores: FloatArray, values: FloatArray, allowed: FloatArray) -> NDArray[np.bool_]:
+def _stretch(scores: FloatArray, values: FloatArray, allowed: FloatArray) -> MaskArray:
     """Return which points become knots, one row per curve."""
     if len(values) >= _CURVES_WORTH_ARRAYS:
         return _stretch_together(scores, values, allowed)
@@ -244,7 +243,7 @@ def _stretch_one(x: list[float], y: list[float], allowed: list[float]) -> list[b
     return keep
 
 
-def _stretch_together(scores: FloatArray, values: FloatArray, allowed: FloatArray) -> NDArray[np.bool_]:
+def _stretch_together(scores: FloatArray, values: FloatArray, allowed: FloatArray) -> MaskArray:
     """Choose the knots of many curves, all walked together."""
     number, points = values.shape
     keep = np.zeros((number, points), dtype=bool)

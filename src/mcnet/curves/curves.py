@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mcnet._shared.math import PROBABILITY_FLOOR
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.errors import InputError
 
 __all__ = ["Curves"]
@@ -23,10 +22,10 @@ class Curves:
     """
 
     knots: FloatArray
-    grid_start: NDArray[np.int64]
-    grid_of: NDArray[np.int64]
+    grid_start: IntArray
+    grid_of: IntArray
     probabilities: FloatArray
-    value_start: NDArray[np.int64]
+    value_start: IntArray
 
     @staticmethod
     def of(pairs: Sequence[tuple[FloatArray, FloatArray]]) -> "Curves":
@@ -145,5 +144,5 @@ class Curves:
         return None
 
 
-def _starts(lengths: Sequence[int]) -> NDArray[np.int64]:
+def _starts(lengths: Sequence[int]) -> IntArray:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)

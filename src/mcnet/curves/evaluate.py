@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mcnet._shared.math import clip_scores, inside_unit
 from mcnet._shared.numba_loops import compiled, numba_installed
 from mcnet._shared.score_buckets import BLOCK, clip_into_buckets, clipped_and_buckets
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.typing import CodeArray, FloatArray
 from mcnet.curves.curves import Curves
 from mcnet.curves.lookup_tables import CROWD, LookupTables, lookup_tables
 from mcnet.errors import InputError
@@ -185,7 +185,7 @@ class Evaluator:
     def _lookup_tables(self) -> LookupTables:
         return lookup_tables(self.curves)
 
-    def _compiled(self, scores: FloatArray, which: NDArray[np.int32] | None, offset: int) -> FloatArray | None:
+    def _compiled(self, scores: FloatArray, which: CodeArray | None, offset: int) -> FloatArray | None:
         run, tables, out = _kernel(), self._lookup_tables, np.empty(len(scores))
 
         def evaluate(rows: slice) -> bool:

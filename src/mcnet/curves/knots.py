@@ -12,10 +12,9 @@ exact for close knots only; a long or steep chord is checked at its middle, and 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mcnet._shared.math import PROBABILITY_FLOOR, SCORE_FLOOR, sigmoid
-from mcnet._shared.typing import FloatArray, IntArray
+from mcnet._shared.typing import FloatArray, IntArray, MaskArray
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import Lines
 
@@ -61,7 +60,7 @@ class _Points(NamedTuple):
     logits: FloatArray
     calibrated: FloatArray
 
-    def between(self) -> NDArray[np.bool_]:
+    def between(self) -> MaskArray:
         """Return whether a point and its follower are of the same curve."""
         return np.equal(self.curve[1:], self.curve[:-1])
 
@@ -164,7 +163,7 @@ def _knots(corners: _Points, error: float) -> _Points:
     return _Points(owner, np.interp(number, level, x), np.interp(number, level, y))
 
 
-def _misses(x: FloatArray, y: FloatArray, left: IntArray, error: float) -> NDArray[np.bool_]:
+def _misses(x: FloatArray, y: FloatArray, left: IntArray, error: float) -> MaskArray:
     """Return whether the chord that starts at each of the knots misses the curve by more than is allowed."""
     one, two = np.stack([x[left], y[left]]), np.stack([x[left + 1], y[left + 1]])
     (s, p), (s_next, p_next), (middle, exact) = sigmoid(np.stack([one, two, 0.5 * (one + two)]))
@@ -172,7 +171,7 @@ def _misses(x: FloatArray, y: FloatArray, left: IntArray, error: float) -> NDArr
     share = np.divide(middle - s, run, out=np.zeros_like(run), where=run > 0.0)
     # Next to 1 a probability is itself known to no more than rounding.
     allowed = 0.95 * error * tolerated(exact) + _ROUNDING
-    missed: NDArray[np.bool_] = np.abs(p + share * (p_next - p) - exact) > allowed
+    missed: MaskArray = np.abs(p + share * (p_next - p) - exact) > allowed
     return missed
 
 

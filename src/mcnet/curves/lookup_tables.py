@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.score_buckets import bucket_starts
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.typing import CodeArray, FloatArray
 from mcnet.curves.curves import Curves
 
 __all__ = ["CROWD", "LookupTables", "lookup_tables"]
@@ -30,7 +30,7 @@ class LookupTables(NamedTuple):
 
     lines: FloatArray
     line_start: NDArray[np.uint64]
-    guide: NDArray[np.int32]
+    guide: CodeArray
     guide_start: NDArray[np.uint64]
     last_bucket: np.uint64
     shift: np.uint64

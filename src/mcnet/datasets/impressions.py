@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
+from mcnet._shared.typing import CodeArray, FloatArray, IntArray, MaskArray
 from mcnet.datasets.simulated_log import SimulatedField, SimulatedLog
 from mcnet.datasets.simulator import simulate
 from mcnet.errors import InputError
@@ -61,7 +62,7 @@ class Preset:
         found: Counts = getattr(self, split)
         return found
 
-    def sizes(self, split: Split, scale: float) -> NDArray[np.int64]:
+    def sizes(self, split: Split, scale: float) -> IntArray:
         """Return the number of rows of each field value at a scale; never fewer than one."""
         wanted = np.asarray(self.counts(split).impressions) * self.unit * scale
         return np.maximum(np.rint(wanted).astype(np.int64), 1)
@@ -105,7 +106,7 @@ class Impressions:
     where the data set is split by day.
     """
 
-    field: NDArray[np.int32]
+    field: CodeArray
     click: SimulatedLog
     conversion: SimulatedLog
     day: NDArray[np.int8] | None = None
@@ -114,11 +115,11 @@ class Impressions:
         return len(self.field)
 
     @property
-    def clicked(self) -> NDArray[np.bool_]:
+    def clicked(self) -> MaskArray:
         """The rows that were clicked."""
         return np.equal(self.click.label, 1)
 
-    def features(self, numeric: int = 6, categorical: int = 3) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    def features(self, numeric: int = 6, categorical: int = 3) -> tuple[NDArray[np.float32], CodeArray]:
         """Return numbers and category codes that tell of both labels; the field is the first category."""
         parts = [log.features(numeric, categorical) for log in (self.click, self.conversion)]
         numbers = np.concatenate([part[0] for part in parts], axis=1)
@@ -190,7 +191,7 @@ def _simulate_split(preset: Preset, split: Split, scale: float, seed: int, world
     return Impressions(field, logs["click"], logs["conversion"], day)
 
 
-def _move_to_pcoc(log: SimulatedLog, weight: NDArray[np.float64], pcoc: float) -> float:
+def _move_to_pcoc(log: SimulatedLog, weight: FloatArray, pcoc: float) -> float:
     """Return the shift of the score's logits after which predicted over true positives is `pcoc`."""
     sample = slice(0, 200_000)
     logits, weight = logit(log.score[sample]), weight[sample]

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from mcnet._shared.typing import FloatArray
 from mcnet.errors import InputError
 from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.field_error import f_ece
 from mcnet.metrics.group_sums import GroupSums, group_sums
 from mcnet.metrics.intervals import wilson
-from mcnet.metrics.probability_columns import Floats, columns, order_by_probability
+from mcnet.metrics.probability_columns import columns, order_by_probability
 from mcnet.metrics.truth_interval import error_interval
 
 __all__ = [
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 
-def equal_mass_bins(p: Floats, w: Floats, bins: int) -> npt.NDArray[np.intp]:
+def equal_mass_bins(p: FloatArray, w: FloatArray, bins: int) -> npt.NDArray[np.intp]:
     """Return the bin of each row, for bins of about equal weight; equal probabilities share a bin.
 
     A bin ends with the probability at which the weight so far reaches `j/bins` of the total, so there
@@ -50,7 +51,7 @@ def equal_mass_bins(p: Floats, w: Floats, bins: int) -> npt.NDArray[np.intp]:
     return result
 
 
-def equal_width_bins(p: Floats, bins: int) -> npt.NDArray[np.intp]:
+def equal_width_bins(p: FloatArray, bins: int) -> npt.NDArray[np.intp]:
     """Return the bin of each row, for bins of equal width; p = 1 belongs to the last.
 
     >>> equal_width_bins(np.array([0.0, 0.5, 1.0]), 2).tolist()
@@ -106,7 +107,7 @@ def cal_n(sums: GroupSums, *, delta: float = 0.0, level: float = 0.95, seed: int
         note = f"{empty} of {len(kept)} bins have no positives: use fewer bins or delta > 0"
         return Estimate(np.inf, note=note)
 
-    def error(drawn: Floats) -> Floats:
+    def error(drawn: FloatArray) -> FloatArray:
         # A draw without positives counts as half of one: its error is large, not infinite.
         log_pcoc = np.log(predicted / np.maximum(drawn + delta, 0.5))
         return np.asarray(np.sqrt((np.expm1(np.abs(log_pcoc)) ** 2).mean(axis=-1)))
@@ -122,14 +123,14 @@ def cal_n(sums: GroupSums, *, delta: float = 0.0, level: float = 0.95, seed: int
 class Reliability:
     """What a reliability diagram shows, one entry per bin: prediction, observed rate and its interval."""
 
-    lowest: Floats
-    highest: Floats
-    weight: Floats
-    positives: Floats
-    mean_prediction: Floats
-    observed: Floats
-    observed_low: Floats
-    observed_high: Floats
+    lowest: FloatArray
+    highest: FloatArray
+    weight: FloatArray
+    positives: FloatArray
+    mean_prediction: FloatArray
+    observed: FloatArray
+    observed_low: FloatArray
+    observed_high: FloatArray
 
     def __len__(self) -> int:
         return self.weight.size
@@ -161,7 +162,7 @@ def reliability(
     return reliability_of_bins(p, found, group_sums(p, y, found, w), level)
 
 
-def reliability_of_bins(p: Floats, found: npt.NDArray[np.intp], sums: GroupSums, level: float) -> Reliability:
+def reliability_of_bins(p: FloatArray, found: npt.NDArray[np.intp], sums: GroupSums, level: float) -> Reliability:
     """Return the reliability table of sorted probabilities whose bins and sums are known already."""
     ends = np.flatnonzero(np.diff(found, append=found[-1] + 1))
     starts = np.concatenate(([0], ends[:-1] + 1))

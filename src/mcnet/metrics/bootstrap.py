@@ -5,15 +5,16 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from mcnet._shared.typing import FloatArray
 from mcnet.errors import InputError
 from mcnet.metrics.estimate import Estimate
-from mcnet.metrics.probability_columns import Floats, columns
+from mcnet.metrics.probability_columns import columns
 
 __all__ = ["poisson_bootstrap"]
 
 
 def poisson_bootstrap(
-    metric: Callable[[Floats, Floats, Floats], float | Estimate],
+    metric: Callable[[FloatArray, FloatArray, FloatArray], float | Estimate],
     probabilities: npt.ArrayLike,
     labels: npt.ArrayLike,
     weight: npt.ArrayLike | None = None,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mcnet._shared.typing import FloatArray, IndexArray
 from mcnet.data.columns import check_lengths, check_total_weight, labels_column, scores_column, weights_column
 from mcnet.data.fields import MISSING_LABEL, FieldColumn, field_columns
 from mcnet.data.negative_sampling import restore_negatives
@@ -17,7 +18,7 @@ from mcnet.metrics.fields import CodedField, FieldEvaluation, combine, compact, 
 from mcnet.metrics.fold_sums import FoldSums
 from mcnet.metrics.group_sums import group_sums
 from mcnet.metrics.judged_rows import JudgedRows
-from mcnet.metrics.probability_columns import Floats, columns, order_by_probability
+from mcnet.metrics.probability_columns import columns, order_by_probability
 from mcnet.metrics.registry import METRICS
 from mcnet.metrics.scoring import CLIP
 from mcnet.metrics.settings import MetricSettings
@@ -210,13 +211,13 @@ def evaluate(
 
 
 def evaluate_columns(
-    p: Floats,
-    y: Floats,
-    w: Floats,
+    p: FloatArray,
+    y: FloatArray,
+    w: FloatArray,
     fields: Mapping[str, CodedField],
     *,
-    truth: Floats | None = None,
-    folds: npt.NDArray[np.integer] | None = None,
+    truth: FloatArray | None = None,
+    folds: IndexArray | None = None,
     settings: MetricSettings | None = None,
 ) -> Evaluation:
     """Evaluate columns that are valid already, with fields as codes: rows, or the cells of a sketch.

@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from mcnet._shared.typing import FloatArray
 from mcnet.errors import InputError
 from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.group_sums import GroupSums
 from mcnet.metrics.intervals import two_sided
 from mcnet.metrics.noise_floor import expected_absolute, expected_relative
-from mcnet.metrics.probability_columns import Floats
 from mcnet.metrics.truth_interval import error_interval
 
 __all__ = ["f_ece", "f_rce", "group_pcoc", "mf_rce", "pcoc", "pcoc_std"]
@@ -27,7 +27,7 @@ def pcoc(sums: GroupSums, *, level: float = 0.95) -> Estimate:
     return Estimate(value, low, high, note=note)
 
 
-def group_pcoc(sums: GroupSums, *, level: float = 0.95) -> tuple[Floats, Floats, Floats]:
+def group_pcoc(sums: GroupSums, *, level: float = 0.95) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return each group's PCOC and the ends of its interval; the PCOC is NaN where no label is positive.
 
     Without positives the lower end is the exact Poisson one: `Σp / −log((1 − level)/2)`; the upper end is
@@ -58,7 +58,7 @@ def pcoc_std(sums: GroupSums, *, level: float = 0.95, seed: int = 0) -> Estimate
     known = sums.where(kept)
     values = known.predicted / known.positives
 
-    def spread(positives: Floats) -> Floats:
+    def spread(positives: FloatArray) -> FloatArray:
         pcocs = known.predicted / np.maximum(positives, 0.5)
         return np.asarray(pcocs.std(axis=-1, ddof=1))
 
@@ -99,7 +99,7 @@ def f_ece(sums: GroupSums, *, level: float = 0.95, seed: int = 0) -> Estimate:
     kept = sums.where(sums.weight > 0)
     total = kept.weight.sum()
 
-    def error(positives: Floats) -> Floats:
+    def error(positives: FloatArray) -> FloatArray:
         return np.asarray(np.abs(positives - kept.predicted).sum(axis=-1) / total)
 
     low, high = error_interval(kept, error, level, seed)
@@ -113,7 +113,7 @@ def _kept(sums: GroupSums, epsilon: float, drop_empty: bool) -> GroupSums:
     return sums.where((sums.weight > 0) & ((sums.positives > 0) | (not drop_empty)))
 
 
-def _relative(kept: GroupSums, shares: Floats, epsilon: float, level: float, seed: int) -> Estimate:
+def _relative(kept: GroupSums, shares: FloatArray, epsilon: float, level: float, seed: int) -> Estimate:
     """Return the mean of the groups' relative errors, weighted by `shares`."""
     scale = kept.positives + epsilon * kept.weight
     if len(kept) == 0:
@@ -124,7 +124,7 @@ def _relative(kept: GroupSums, shares: Floats, epsilon: float, level: float, see
         note = f"{empty} field values have no positives: pass epsilon > 0 or drop_empty=True"
         return Estimate(np.inf, floor=floor, note=note)
 
-    def error(positives: Floats) -> Floats:
+    def error(positives: FloatArray) -> FloatArray:
         # Half a positive stands for none, where ε = 0 would divide by it.
         denominator = np.maximum(positives + epsilon * kept.weight, 0.5 if epsilon == 0 else 0.0)
         return np.asarray(np.abs(positives - kept.predicted) / denominator @ shares)
@@ -133,7 +133,7 @@ def _relative(kept: GroupSums, shares: Floats, epsilon: float, level: float, see
     return Estimate(float(error(kept.positives)), low, high, floor)
 
 
-def _log_pcoc_error(sums: GroupSums) -> Floats:
+def _log_pcoc_error(sums: GroupSums) -> FloatArray:
     """Return the standard error of log PCOC: `√ Σ(p/Σp − y/Σy)²`."""
     predicted = np.where(sums.predicted > 0, sums.predicted, np.inf)
     positives = np.where(sums.positives > 0, sums.positives, np.inf)

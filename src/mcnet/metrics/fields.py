@@ -7,18 +7,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mcnet._shared.typing import FloatArray, IndexArray
 from mcnet.metrics.estimates import Estimates
 from mcnet.metrics.field_error import group_pcoc
 from mcnet.metrics.group_sums import GroupSums
 from mcnet.metrics.judged_rows import JudgedSums
-from mcnet.metrics.probability_columns import Floats
 from mcnet.metrics.registry import field_metrics
 from mcnet.metrics.settings import MetricSettings
 
 __all__ = ["CodedField", "FieldEvaluation", "FieldTable", "combine", "compact", "evaluate_field"]
 
 _LARGEST_TABLE = 2**24
-"""Codes are renumbered through a table up to this span, else by sorting."""
+"""IndexArray are renumbered through a table up to this span, else by sorting."""
 
 
 class CodedField(NamedTuple):
@@ -33,12 +33,12 @@ class FieldTable:
     """One line per field value: weight, positives, mean prediction, PCOC with its interval."""
 
     values: tuple[str, ...]
-    weight: Floats
-    positives: Floats
-    mean_prediction: Floats
-    pcoc: Floats
-    pcoc_low: Floats
-    pcoc_high: Floats
+    weight: FloatArray
+    positives: FloatArray
+    mean_prediction: FloatArray
+    pcoc: FloatArray
+    pcoc_low: FloatArray
+    pcoc_high: FloatArray
 
     def __len__(self) -> int:
         return len(self.values)
@@ -47,7 +47,7 @@ class FieldTable:
         """Return the columns as lists, with None for what is undefined or infinite."""
         result: dict[str, list[str] | list[float | None]] = {"value": list(self.values)}
         for name in ("weight", "positives", "mean_prediction", "pcoc", "pcoc_low", "pcoc_high"):
-            column: Floats = getattr(self, name)
+            column: FloatArray = getattr(self, name)
             result[name] = [value if np.isfinite(value) else None for value in column.tolist()]
         return result
 
@@ -91,7 +91,7 @@ def evaluate_field(
     )
 
 
-def compact(codes: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def compact(codes: IndexArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Renumber codes without gaps; also return the old code of each new one.
 
     >>> renumbered, old = compact(np.array([7, 2, 7]))

@@ -7,12 +7,9 @@ looked at within a fold.
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
+from mcnet._shared.typing import FloatArray, IndexArray
 from mcnet.metrics.fields import compact
 from mcnet.metrics.group_sums import GroupSums, group_sums
-from mcnet.metrics.probability_columns import Codes, Floats
 
 __all__ = ["FoldSums"]
 
@@ -22,17 +19,17 @@ class FoldSums:
     """The sums of each context in each fold, and which context and fold these are."""
 
     sums: GroupSums
-    context: Codes
-    fold: Codes
+    context: IndexArray
+    fold: IndexArray
 
     @classmethod
-    def of(cls, p: Floats, y: Floats, w: Floats, contexts: Codes, folds: npt.NDArray[np.integer]) -> "FoldSums":
+    def of(cls, p: FloatArray, y: FloatArray, w: FloatArray, contexts: IndexArray, folds: IndexArray) -> "FoldSums":
         """Sum rows by context and fold."""
         count = int(folds.max()) + 1
         codes, pairs = compact(contexts * count + folds)
         return cls(group_sums(p, y, codes, w, count=len(pairs)), pairs // count, pairs % count)
 
-    def of_values(self, members: Codes) -> GroupSums:
+    def of_values(self, members: IndexArray) -> GroupSums:
         """Return the sums of each value of one field in each fold, given the value of each context."""
         count = int(self.fold.max()) + 1
         codes, pairs = compact(members[self.context] * count + self.fold)

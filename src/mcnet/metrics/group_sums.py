@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mcnet.metrics.probability_columns import Codes, Floats, columns
+from mcnet._shared.typing import FloatArray, IndexArray, MaskArray
+from mcnet.metrics.probability_columns import columns
 
 __all__ = ["GroupSums", "group_sums", "joined_sums"]
 
@@ -18,16 +19,16 @@ class GroupSums:
     They add, so the sums of a field follow from those of its contexts, and those of the whole from either.
     """
 
-    weight: Floats
-    positives: Floats
-    predicted: Floats
-    predicted_squared: Floats
-    predicted_positive: Floats
+    weight: FloatArray
+    positives: FloatArray
+    predicted: FloatArray
+    predicted_squared: FloatArray
+    predicted_positive: FloatArray
 
     def __len__(self) -> int:
         return self.weight.size
 
-    def merged(self, codes: Codes, count: int) -> "GroupSums":
+    def merged(self, codes: IndexArray, count: int) -> "GroupSums":
         """Add groups together: group `i` goes into the new group `codes[i]`, out of `count`."""
         return GroupSums(*(_added(codes, column, count) for column in self.columns()))
 
@@ -35,16 +36,16 @@ class GroupSums:
         """Add all groups into one."""
         return GroupSums(*(column.sum(keepdims=True) for column in self.columns()))
 
-    def where(self, kept: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> "GroupSums":
+    def where(self, kept: MaskArray | npt.NDArray[np.intp]) -> "GroupSums":
         """Keep only the groups marked true, or numbered."""
         return GroupSums(*(column[kept] for column in self.columns()))
 
     @property
-    def noise_variance(self) -> Floats:
+    def noise_variance(self) -> FloatArray:
         """Variance of the number of positives if the probabilities are true: Σwp(1−p)."""
         return np.maximum(self.predicted - self.predicted_squared, 0.0)
 
-    def second_moment(self, a: Floats | float, b: Floats | float, c: Floats | float) -> Floats:
+    def second_moment(self, a: FloatArray | float, b: FloatArray | float, c: FloatArray | float) -> FloatArray:
         """Return Σw(a·y − b·p − c)² of each group, every row split into its positive and negative part."""
         moment = (
             a * a * self.positives
@@ -56,7 +57,7 @@ class GroupSums:
         )
         return np.maximum(moment, 0.0)
 
-    def columns(self) -> tuple[Floats, ...]:
+    def columns(self) -> tuple[FloatArray, ...]:
         """Return the five sums."""
         return (
             self.weight,
@@ -92,5 +93,5 @@ def joined_sums(parts: Sequence[GroupSums]) -> GroupSums:
     return GroupSums(*(np.concatenate(columns) for columns in zip(*(part.columns() for part in parts), strict=True)))
 
 
-def _added(codes: Codes, column: Floats, count: int) -> Floats:
+def _added(codes: IndexArray, column: FloatArray, count: int) -> FloatArray:
     return np.bincount(codes, column, count).astype(np.float64, copy=False)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import ndtri
 
+from mcnet._shared.typing import FloatArray
 from mcnet.errors import InputError
-from mcnet.metrics.probability_columns import Floats
 
 __all__ = ["noise_aware_interval", "normal_interval", "two_sided", "wilson"]
 
@@ -30,7 +30,7 @@ def normal_interval(value: float, standard_error: float, level: float) -> tuple[
     return value - reach, value + reach
 
 
-def wilson(positives: Floats, weight: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
+def wilson(positives: FloatArray, weight: FloatArray, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
     """Return Wilson's interval of a rate: `(q + z²/2n ± z·√(q(1−q)/n + z²/4n²)) / (1 + z²/n)`.
 
     >>> low, high = wilson(np.array([2.0]), np.array([100.0]))
@@ -46,7 +46,7 @@ def wilson(positives: Floats, weight: Floats, level: float = 0.95) -> tuple[Floa
 
 
 def noise_aware_interval(
-    observed: float, size: Callable[[float], float], draws: Callable[[float], Floats], level: float
+    observed: float, size: Callable[[float], float], draws: Callable[[float], FloatArray], level: float
 ) -> tuple[float, float]:
     """Return an interval for the true size of an error that noise pushes up.
 

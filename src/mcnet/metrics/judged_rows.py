@@ -6,10 +6,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from mcnet._shared.typing import FloatArray
 from mcnet.metrics.binned import equal_mass_bins, equal_width_bins
 from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.group_sums import GroupSums, group_sums, joined_sums
-from mcnet.metrics.probability_columns import Floats
 from mcnet.metrics.ranking import auc, gauc, mean_auc
 from mcnet.metrics.settings import MetricSettings
 
@@ -34,15 +34,15 @@ class JudgedRows(JudgedSums):
     ordered by different fits.
     """
 
-    p: Floats
-    y: Floats
-    w: Floats
+    p: FloatArray
+    y: FloatArray
+    w: FloatArray
     codes: npt.NDArray[np.intp]
-    truth: Floats | None = None
+    truth: FloatArray | None = None
     folds: npt.NDArray[np.intp] | None = None
 
     @cached_property
-    def parts(self) -> list[tuple[Floats, Floats, Floats]]:
+    def parts(self) -> list[tuple[FloatArray, FloatArray, FloatArray]]:
         """Return probabilities, labels and weights of each fold; those of all rows if there are no folds."""
         if self.folds is None:
             return [(self.p, self.y, self.w)]

@@ -6,10 +6,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from mcnet._shared.typing import FloatArray
 from mcnet.errors import InputError
 from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.intervals import normal_interval
-from mcnet.metrics.probability_columns import Floats, columns
+from mcnet.metrics.probability_columns import columns
 
 __all__ = ["mean_mvce", "mvce"]
 
@@ -33,7 +34,9 @@ def mvce(
     return mean_mvce([columns(probabilities, labels, weight)], bin_size=bin_size, level=level)
 
 
-def mean_mvce(parts: Sequence[tuple[Floats, Floats, Floats]], *, bin_size: int = 1000, level: float = 0.95) -> Estimate:
+def mean_mvce(
+    parts: Sequence[tuple[FloatArray, FloatArray, FloatArray]], *, bin_size: int = 1000, level: float = 0.95
+) -> Estimate:
     """Return the mean of the error over parts of the rows (p, y, w), each weighted by its rows."""
     if bin_size < 1:
         raise InputError(f"bin_size is {bin_size}; at least one row per bin is needed")
@@ -45,7 +48,7 @@ def mean_mvce(parts: Sequence[tuple[Floats, Floats, Floats]], *, bin_size: int =
     return Estimate(value, max(low, 0.0), high, float(share @ floors))
 
 
-def _error(p: Floats, y: Floats, w: Floats, bin_size: int) -> tuple[float, float, float]:
+def _error(p: FloatArray, y: FloatArray, w: FloatArray, bin_size: int) -> tuple[float, float, float]:
     """Return the error of random bins, its standard error and its noise floor."""
     total = w.sum()
     size = min(float(bin_size), float(total))

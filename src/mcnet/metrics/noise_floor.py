@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import gammaln, xlogy
 
+from mcnet._shared.typing import FloatArray
 from mcnet.metrics.group_sums import GroupSums
-from mcnet.metrics.probability_columns import Floats
 
 __all__ = ["NORMAL_FROM", "expected_absolute", "expected_relative"]
 
@@ -17,7 +17,7 @@ _COUNTS = np.arange(76.0)
 _GROUPS_PER_BLOCK = 4096
 
 
-def expected_absolute(sums: GroupSums) -> Floats:
+def expected_absolute(sums: GroupSums) -> FloatArray:
     """Return E|Σy − Σp| of each group when the probabilities are true.
 
     With many expected positives it is `√(2/π) · √Σp(1−p)`; with few the distribution of the count is summed.
@@ -26,7 +26,7 @@ def expected_absolute(sums: GroupSums) -> Floats:
     return _few_exactly(sums, value, lambda few: np.abs(_COUNTS - few.predicted[:, None]))
 
 
-def expected_relative(sums: GroupSums, epsilon: float) -> Floats:
+def expected_relative(sums: GroupSums, epsilon: float) -> FloatArray:
     """Return E[|Σy − Σp| / Σ(y + ε)] of each group when the probabilities are true.
 
     At ε = 0 the expectation is over outcomes with at least one positive; without, the ratio is undefined.
@@ -34,14 +34,14 @@ def expected_relative(sums: GroupSums, epsilon: float) -> Floats:
     scale = sums.predicted + epsilon * sums.weight
     value = np.sqrt(2 / np.pi * sums.noise_variance) / np.where(scale > 0, scale, np.inf)
 
-    def ratio(few: GroupSums) -> Floats:
+    def ratio(few: GroupSums) -> FloatArray:
         denominator = _COUNTS + epsilon * few.weight[:, None]
         return np.abs(_COUNTS - few.predicted[:, None]) / np.where(denominator > 0, denominator, np.nan)
 
     return _few_exactly(sums, value, ratio)
 
 
-def _few_exactly(sums: GroupSums, value: Floats, outcome: Callable[[GroupSums], Floats]) -> Floats:
+def _few_exactly(sums: GroupSums, value: FloatArray, outcome: Callable[[GroupSums], FloatArray]) -> FloatArray:
     """Replace `value`, where few positives are expected, by the mean of `outcome` over their number."""
     few = np.flatnonzero((sums.predicted < NORMAL_FROM) & (sums.predicted > 0))
     value = value.copy()
@@ -57,7 +57,7 @@ def _few_exactly(sums: GroupSums, value: Floats, outcome: Callable[[GroupSums], 
     return value
 
 
-def _chances(sums: GroupSums) -> Floats:
+def _chances(sums: GroupSums) -> FloatArray:
     """Return the chance of each number of positives, as a binomial of the same mean and variance."""
     # Halves are rounded up for certain: the rounding of the sums must not decide.
     nearest = np.floor(sums.predicted**2 / sums.predicted_squared * (1.0 + 1e-9) + 0.5)

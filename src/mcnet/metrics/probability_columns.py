@@ -1,21 +1,17 @@
 """The columns every metric works on: probability, label (a fraction when rows are aggregated), weight."""
 
-from typing import TypeAlias
-
 import numpy as np
 import numpy.typing as npt
 
+from mcnet._shared.typing import FloatArray
 from mcnet.errors import InputError
 
-__all__ = ["Codes", "Floats", "columns", "order_by_probability"]
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Codes: TypeAlias = npt.NDArray[np.integer]
+__all__ = ["columns", "order_by_probability"]
 
 
 def columns(
     probabilities: npt.ArrayLike, labels: npt.ArrayLike, weight: npt.ArrayLike | None = None
-) -> tuple[Floats, Floats, Floats]:
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the three columns as float64, with weight 1 where none is given.
 
     A row of weight `w` and label `y` stands for `w·y` positive and `w·(1−y)` negative rows, everywhere in
@@ -41,7 +37,7 @@ def columns(
     return p, y, w
 
 
-def order_by_probability(p: Floats) -> npt.NDArray[np.intp] | slice:
+def order_by_probability(p: FloatArray) -> npt.NDArray[np.intp] | slice:
     """Return an index that sorts `p`; for a sorted column it is a slice, which costs nothing to apply."""
     if p.size < 2 or bool((p[1:] >= p[:-1]).all()):
         return slice(None)

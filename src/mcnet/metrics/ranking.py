@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mcnet._shared.math import sigmoid
+from mcnet._shared.typing import FloatArray, IndexArray, MaskArray
 from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.intervals import normal_interval, two_sided
-from mcnet.metrics.probability_columns import Codes, Floats, columns, order_by_probability
+from mcnet.metrics.probability_columns import columns, order_by_probability
 
 __all__ = ["GroupAuc", "auc", "gauc", "group_auc", "mean_auc"]
 
@@ -17,10 +18,10 @@ __all__ = ["GroupAuc", "auc", "gauc", "group_auc", "mean_auc"]
 class GroupAuc:
     """The AUC of each group, its variance, and its weights; NaN where a group has one class only."""
 
-    auc: Floats
-    variance: Floats
-    positives: Floats
-    negatives: Floats
+    auc: FloatArray
+    variance: FloatArray
+    positives: FloatArray
+    negatives: FloatArray
 
 
 def auc(
@@ -70,7 +71,7 @@ def gauc(
 
 
 def mean_auc(
-    p: Floats, y: Floats, w: Floats, groups: npt.NDArray[np.integer], *, level: float = 0.95, of: str = "group"
+    p: FloatArray, y: FloatArray, w: FloatArray, groups: IndexArray, *, level: float = 0.95, of: str = "group"
 ) -> Estimate:
     """Return the mean of the AUCs of groups, each weighted by its rows; `of` says in the notes what they are."""
     result = group_auc(p, y, w, groups, int(groups.max()) + 1)
@@ -86,7 +87,7 @@ def mean_auc(
     return Estimate(value, max(low, 0.0), min(high, 1.0), note=note)
 
 
-def group_auc(p: Floats, y: Floats, w: Floats, codes: Codes | None = None, count: int = 1) -> GroupAuc:
+def group_auc(p: FloatArray, y: FloatArray, w: FloatArray, codes: IndexArray | None = None, count: int = 1) -> GroupAuc:
     """Return the AUC of each group and its variance after DeLong, in one sort.
 
     A row's placement is the share of the other class that it beats; the AUC is the mean placement of the
@@ -112,7 +113,7 @@ def group_auc(p: Floats, y: Floats, w: Floats, codes: Codes | None = None, count
     return _placements(positive, negative, groups.astype(np.intp), count)
 
 
-def _merge_ties(new: npt.NDArray[np.bool_], positive: Floats, negative: Floats) -> tuple[Floats, Floats]:
+def _merge_ties(new: MaskArray, positive: FloatArray, negative: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Add up neighbours of equal probability; `new` marks the entries, from the second on, that differ."""
     if new.all():
         return positive, negative
@@ -120,18 +121,18 @@ def _merge_ties(new: npt.NDArray[np.bool_], positive: Floats, negative: Floats) 
     return np.add.reduceat(positive, starts), np.add.reduceat(negative, starts)
 
 
-def _placements(positive: Floats, negative: Floats, groups: Codes | None, count: int) -> GroupAuc:
+def _placements(positive: FloatArray, negative: FloatArray, groups: IndexArray | None, count: int) -> GroupAuc:
     """Return the AUCs from the weights at each distinct probability, sorted by group and probability."""
 
-    def added(values: Floats) -> Floats:
+    def added(values: FloatArray) -> FloatArray:
         if groups is None:
             return np.asarray(values.sum(keepdims=True))
         return np.bincount(groups, values, count).astype(np.float64, copy=False)
 
-    def spread(values: Floats) -> Floats:
+    def spread(values: FloatArray) -> FloatArray:
         return values if groups is None else values[groups]
 
-    def midpoints(weights: Floats, totals: Floats) -> Floats:
+    def midpoints(weights: FloatArray, totals: FloatArray) -> FloatArray:
         """Return the weight below each entry within its group, plus half its own."""
         middle = np.cumsum(weights)
         middle -= 0.5 * weights
@@ -158,7 +159,7 @@ def _placements(positive: Floats, negative: Floats, groups: Codes | None, count:
     return GroupAuc(np.where(both, value, np.nan), np.where(both, variance, np.nan), m, n)
 
 
-def _exponential_variance(value: Floats, m: Floats, n: Floats) -> Floats:
+def _exponential_variance(value: FloatArray, m: FloatArray, n: FloatArray) -> FloatArray:
     """Return the variance of an AUC after Hanley and McNeil, for exponentially distributed scores."""
     m, n = np.maximum(m, 1.0), np.maximum(n, 1.0)
     a = (value * m * n + 0.5) / (m * n + 1)

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from mcnet._shared.typing import FloatArray
 from mcnet.errors import InputError
 from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.intervals import normal_interval
-from mcnet.metrics.probability_columns import Floats, columns
+from mcnet.metrics.probability_columns import columns
 
 __all__ = ["Difference", "brier", "excess_log_loss", "kl_to_truth", "log_loss", "log_loss_difference"]
 
@@ -118,19 +119,19 @@ def kl_to_truth(
     return Estimate(value, max(low, 0.0), high)
 
 
-def _log_terms(p: Floats, clip: float) -> tuple[Floats, Floats]:
+def _log_terms(p: FloatArray, clip: float) -> tuple[FloatArray, FloatArray]:
     if not 0 < clip < 0.5:
         raise InputError(f"clip is {clip}; it must lie between 0 and 0.5, for example 1e-15")
     inside = np.clip(p, clip, 1 - clip)
     return np.log(inside), np.log1p(-inside)
 
 
-def _mean(if_positive: Floats, if_negative: Floats, y: Floats, w: Floats, level: float) -> Estimate:
+def _mean(if_positive: FloatArray, if_negative: FloatArray, y: FloatArray, w: FloatArray, level: float) -> Estimate:
     value, error = _moments(if_positive, if_negative, y, w)
     return Estimate(value, *normal_interval(value, error, level))
 
 
-def _moments(if_positive: Floats, if_negative: Floats, y: Floats, w: Floats) -> tuple[float, float]:
+def _moments(if_positive: FloatArray, if_negative: FloatArray, y: FloatArray, w: FloatArray) -> tuple[float, float]:
     """Return the mean and its standard error of a loss known for either label; w·y rows are positive."""
     total = w.sum()
     positive = w * y

@@ -7,9 +7,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.fft import dct, idct
 
+from mcnet._shared.typing import FloatArray
 from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.intervals import noise_aware_interval
-from mcnet.metrics.probability_columns import Floats, columns
+from mcnet.metrics.probability_columns import columns
 
 __all__ = ["mean_smooth_ece", "smooth_ece", "smooth_ece_at"]
 
@@ -37,7 +38,9 @@ def smooth_ece(
     return mean_smooth_ece([columns(probabilities, labels, weight)], level=level, seed=seed)
 
 
-def mean_smooth_ece(parts: Sequence[tuple[Floats, Floats, Floats]], *, level: float = 0.95, seed: int = 0) -> Estimate:
+def mean_smooth_ece(
+    parts: Sequence[tuple[FloatArray, FloatArray, FloatArray]], *, level: float = 0.95, seed: int = 0
+) -> Estimate:
     """Return the mean of the error over parts of the rows (p, y, w), each weighted by its rows."""
     rng = np.random.default_rng(seed)
     weights = [float(w.sum()) for _, _, w in parts]
@@ -61,11 +64,11 @@ class _SmoothError:
 
     value: float
     floor: float
-    differences: Floats
-    noise: Floats
+    differences: FloatArray
+    noise: FloatArray
 
 
-def _smooth_error(p: Floats, y: Floats, w: Floats, rng: np.random.Generator, draws: int) -> _SmoothError:
+def _smooth_error(p: FloatArray, y: FloatArray, w: FloatArray, rng: np.random.Generator, draws: int) -> _SmoothError:
     total = float(w.sum())
     share = w / total
     size = _COARSEST
@@ -90,12 +93,12 @@ def smooth_ece_at(
     return float(np.abs(_smoothed(dct(residual, norm="ortho"), width)).sum())
 
 
-def _cells(p: Floats, y: Floats, w: Floats) -> tuple[Floats, Floats, Floats]:
+def _cells(p: FloatArray, y: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Merge rows closer than the finest grid can tell apart into one cell at their mean."""
     if p.size < _FINEST // 8:
         return p, y, w
     place = (p * _FINEST).astype(np.intp)
-    weights: Floats = np.bincount(place, w).astype(np.float64, copy=False)
+    weights: FloatArray = np.bincount(place, w).astype(np.float64, copy=False)
     kept = weights > 0
     weights = weights[kept]
     return np.bincount(place, w * p)[kept] / weights, np.bincount(place, w * y)[kept] / weights, weights
@@ -106,7 +109,7 @@ def _grid_size(width: float, points: int, least: int, most: int) -> int:
     return int(np.clip(2 ** np.ceil(np.log2(points / max(width, 1e-12))), least, most))
 
 
-def _spread(p: Floats, mass: Floats, size: int) -> Floats:
+def _spread(p: FloatArray, mass: FloatArray, size: int) -> FloatArray:
     """Put each mass on the two nearest of `size` cell centres of [0, 1], in proportion to nearness."""
     position = p * size
     position += 0.5
@@ -114,20 +117,20 @@ def _spread(p: Floats, mass: Floats, size: int) -> Floats:
     position -= left
     right_mass = position * mass
     padded = np.bincount(left, mass - right_mass, size + 2) + np.bincount(left + 1, right_mass, size + 2)
-    grid: Floats = padded[1:-1].astype(np.float64)
+    grid: FloatArray = padded[1:-1].astype(np.float64)
     grid[0] += padded[0]
     grid[-1] += padded[-1]
     return grid
 
 
-def _smoothed(transformed: Floats, width: float) -> Floats:
+def _smoothed(transformed: FloatArray, width: float) -> FloatArray:
     """Smooth a measure given by its cosine coefficients with a reflected Gaussian of this width."""
     size = transformed.shape[-1]
     # Coefficients that the kernel takes below 1e-16 are left out: at wide kernels hardly any remain.
     kept = min(size, int(8.6 / (np.pi * max(width, 1e-12))) + 2)
     damped = np.zeros_like(transformed)
     damped[..., :kept] = transformed[..., :kept] * np.exp(-0.5 * (np.pi * width * np.arange(kept)) ** 2)
-    smoothed: Floats = idct(damped, norm="ortho", axis=-1)
+    smoothed: FloatArray = idct(damped, norm="ortho", axis=-1)
     return smoothed
 
 
@@ -141,7 +144,7 @@ def _fixed_point(error: Callable[[float], float]) -> float:
     return float((low + high) / 2)
 
 
-def _floor(p: Floats, share: Floats, total: float, size: int) -> float:
+def _floor(p: FloatArray, share: FloatArray, total: float, size: int) -> float:
     """Return the error to expect from true probabilities: the mean absolute value of smoothed label noise."""
     variance = dct(_spread(p, share * p * (1 - p) / total, size), norm="ortho")
 
@@ -154,8 +157,8 @@ def _floor(p: Floats, share: Floats, total: float, size: int) -> float:
 
 
 def _noise(
-    p: Floats, y: Floats, share: Floats, width: float, total: float, rng: np.random.Generator, draws: int
-) -> tuple[Floats, Floats]:
+    p: FloatArray, y: FloatArray, share: FloatArray, width: float, total: float, rng: np.random.Generator, draws: int
+) -> tuple[FloatArray, FloatArray]:
     """Return the smoothed differences on a grid, and draws of the noise in them."""
     size = _grid_size(width, 3, 2**8, 2**16)
     variance = _spread(p, share * (y * (1 - 2 * p) + p * p) / total, size)

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from mcnet._shared.typing import FloatArray
 from mcnet.metrics.group_sums import GroupSums
 from mcnet.metrics.intervals import noise_aware_interval
 from mcnet.metrics.noise_floor import NORMAL_FROM
-from mcnet.metrics.probability_columns import Floats
 
 __all__ = ["error_interval"]
 
@@ -16,7 +16,7 @@ _MOST_GROUPS = 10_000
 
 def error_interval(
     sums: GroupSums,
-    error: Callable[[Floats], Floats],
+    error: Callable[[FloatArray], FloatArray],
     level: float,
     seed: int,
     *,
@@ -52,10 +52,10 @@ def error_interval(
     trials = np.maximum(trials, 1.0)
     count = int(np.clip(100_000 // len(sums), 32, 1000))
 
-    def truth(step: float) -> Floats:
+    def truth(step: float) -> FloatArray:
         return np.asarray(np.clip(origin + step * direction, 0.0, trials))
 
-    def draws(step: float) -> Floats:
+    def draws(step: float) -> FloatArray:
         return error(_positives(truth(step), trials, count, np.random.default_rng(seed)))
 
     return noise_aware_interval(
@@ -67,7 +67,7 @@ _MOST_TRIALS = 2.0**62
 """More trials than this are no 64-bit whole number."""
 
 
-def _positives(expected: Floats, trials: Floats, count: int, rng: np.random.Generator) -> Floats:
+def _positives(expected: FloatArray, trials: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
     """Draw numbers of positives, one row per draw: binomial where few are expected, else normal."""
     rate = expected / trials
     noise = rng.standard_normal((count, expected.size))

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from mcnet._shared.atomic_files import whole_file
 from mcnet._shared.disk_paths import disk_path
 from mcnet._shared.json_files import checksum
+from mcnet._shared.typing import CodeArray
 from mcnet.curves.compile import family_curves
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily
@@ -255,7 +255,7 @@ def _curves(document: ModelDocument) -> Curves:
     return Curves.of([(grids[entry.grid], np.array(entry.probabilities)) for entry in document.curves])
 
 
-def _curve_contexts(document: ModelDocument, values: Sequence[tuple[str | None, ...]]) -> NDArray[np.int32]:
+def _curve_contexts(document: ModelDocument, values: Sequence[tuple[str | None, ...]]) -> CodeArray:
     """Return the contexts that explicit curves name, one row of codes each."""
     assert document.curves is not None
     if not document.curves or document.curves[0].context is not None:
@@ -272,7 +272,7 @@ def _curve_contexts(document: ModelDocument, values: Sequence[tuple[str | None, 
 
 def _family_contexts(
     document: ModelDocument, names: tuple[str, ...], values: tuple[tuple[str | None, ...], ...]
-) -> NDArray[np.int32]:
+) -> CodeArray:
     """Return the contexts of a family, listed or named by a word, one row of codes each."""
     written = document.contexts
     if isinstance(written, list):
@@ -287,7 +287,7 @@ def _family_contexts(
     return known.completed(MOST_COMBINATIONS_BY_NAME).table
 
 
-def _table(rows: list[list[int]], values: Sequence[tuple[str | None, ...]]) -> NDArray[np.int32]:
+def _table(rows: list[list[int]], values: Sequence[tuple[str | None, ...]]) -> CodeArray:
     """Return rows of codes as an array; refuse codes that no value has, and contexts that occur twice."""
     wrong = next((row for row in rows if len(row) != len(values)), None)
     table = np.zeros((0, len(values)), dtype=np.int64)

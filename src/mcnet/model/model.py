@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet._shared.typing import CodeArray, FloatArray, ScoreType
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
 from mcnet.curves.family import CurveFamily
@@ -184,9 +184,7 @@ class CalibrationModel:
             self._ask_family(result, sketch.score, which, [column for column in columns if column.name in self.fields])
         return result
 
-    def _ask_family(
-        self, result: FloatArray, score: FloatArray, which: NDArray[np.int32], columns: list[FieldColumn]
-    ) -> None:
+    def _ask_family(self, result: FloatArray, score: FloatArray, which: CodeArray, columns: list[FieldColumn]) -> None:
         """Compute the rows whose combination of values has no curve of its own."""
         unknown = np.flatnonzero(which < 0)
         if len(unknown):
@@ -234,7 +232,7 @@ class CalibrationModel:
             raise InputError(f"field has {len(field)} values; needed: {', '.join(self.fields)}, in this order")
         return {name: [value] for name, value in zip(self.fields, field, strict=True)}
 
-    def _as_codes(self, codes: Any) -> NDArray[np.int32]:
+    def _as_codes(self, codes: Any) -> CodeArray:
         """Return codes given by the caller, if they are numbers that can be looked at when they are evaluated."""
         if not self.fields:
             raise NotSupportedError(f"this {self.method} model was fitted without a field; call predict without codes=")
@@ -243,13 +241,13 @@ class CalibrationModel:
             raise self._not_codes()
         if codes.dtype != np.int32 and len(codes) and not -1 <= codes.min() <= codes.max() < len(self.contexts):
             raise self._not_codes()
-        which: NDArray[np.int32] = codes.astype(np.int32, copy=False)
+        which: CodeArray = codes.astype(np.int32, copy=False)
         return which
 
     def _not_codes(self) -> InputError:
         return InputError(f"codes are whole numbers from -1 to {len(self.contexts) - 1}, as codes(field) returns them")
 
-    def codes(self, field: Any) -> NDArray[np.int32] | None:
+    def codes(self, field: Any) -> CodeArray | None:
         """Return the context of each row as a number, -1 where it is unseen; None for a model without fields.
 
         A model of so many combinations of values that not each has a curve of its own refuses: a number would lose
@@ -270,7 +268,7 @@ class CalibrationModel:
             )
         return self._looked_up(field)
 
-    def _looked_up(self, field: Any) -> NDArray[np.int32] | None:
+    def _looked_up(self, field: Any) -> CodeArray | None:
         if field is None and self.fields:
             raise InputError(f"this {self.method} model needs the field {', '.join(self.fields)}; pass field=")
         if field is None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet._shared.typing import FloatArray, IntArray, ScoreType
 from mcnet.data.columns import check_lengths, labels_column, scores_column, weights_column
 from mcnet.data.contexts import Contexts
 from mcnet.data.feature_encoding import EncodedFeatures, FeatureEncoding
@@ -61,7 +61,7 @@ class FitRows:
             None if self.features is None else self.features.rows(which),
         )
 
-    def codes(self, contexts: Contexts) -> tuple[NDArray[np.int64], tuple[int, ...]]:
+    def codes(self, contexts: Contexts) -> tuple[IntArray, tuple[int, ...]]:
         """Return the field codes `[rows, fields]` as contexts number them, and each field's number of values."""
         if not contexts.names:
             return np.zeros((len(self), 0), dtype=np.int64), ()

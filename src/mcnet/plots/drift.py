@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.typing import FloatArray, MaskArray
 from mcnet.plots.style import AFTER, BEFORE, Spec, axis, error_bars, layout, numbers, ratio_axis, reference_line
 
 __all__ = ["Drift", "draw_drift", "period_places"]
@@ -64,7 +63,7 @@ def draw_drift(drift: Drift, *, height: int = 340) -> Spec:
     }
 
 
-def period_places(periods: tuple[str, ...]) -> tuple[list[Any], dict[str, Any], NDArray[np.bool_]]:
+def period_places(periods: tuple[str, ...]) -> tuple[list[Any], dict[str, Any], MaskArray]:
     """Return where each period stands on the axis, the axis, and which periods have a place on it."""
     dated = np.array([bool(_DATE.fullmatch(period)) for period in periods])
     # One period may be "(missing)": it has no place in time, and is printed beside the plot.
@@ -86,14 +85,14 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _thin(drift: Drift) -> NDArray[np.bool_]:
+def _thin(drift: Drift) -> MaskArray:
     """Return which periods have an interval much wider than usual, in any series."""
     with np.errstate(divide="ignore", invalid="ignore"):
         width = np.log(drift.high / drift.low)
     width = np.where(np.isfinite(width), width, np.inf).max(axis=0, initial=0.0)
     known = width[np.isfinite(width)]
     usual = float(np.median(known)) if len(known) else np.inf
-    thin: NDArray[np.bool_] = width > _THIN_FACTOR * usual
+    thin: MaskArray = width > _THIN_FACTOR * usual
     return thin
 
 
@@ -103,7 +102,7 @@ def _ends(pcoc: FloatArray) -> tuple[float, float]:
     return float(known.min(initial=1.0 / 1.1)) / _AXIS_MARGIN, float(known.max(initial=1.1)) * _AXIS_MARGIN
 
 
-def _points(drift: Drift, series: int, places: list[Any], chosen: NDArray[np.bool_], colour: str) -> dict[str, Any]:
+def _points(drift: Drift, series: int, places: list[Any], chosen: MaskArray, colour: str) -> dict[str, Any]:
     kept = np.flatnonzero(chosen)
     pcoc, low, high = drift.pcoc[series, kept], drift.low[series, kept], drift.high[series, kept]
     columns = (low, high, drift.weight[kept])
@@ -121,7 +120,7 @@ def _points(drift: Drift, series: int, places: list[Any], chosen: NDArray[np.boo
     }
 
 
-def _beside(drift: Drift, shown: NDArray[np.bool_]) -> dict[str, Any]:
+def _beside(drift: Drift, shown: MaskArray) -> dict[str, Any]:
     """Return the PCOC of the period that has no place in time, as words."""
     (place,) = np.flatnonzero(~shown)
     figures = ", ".join(f"{name} {drift.pcoc[series, place]:.3f}" for series, name in enumerate(drift.series))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mcnet._shared.typing import CodeArray, MaskArray
 from mcnet.metrics.evaluate_sketch import predict_cells
 from mcnet.metrics.field_error import group_pcoc
 from mcnet.metrics.group_sums import GroupSums, group_sums
@@ -20,7 +21,7 @@ PeriodSums = dict[str, tuple[GroupSums, ...]]
 
 
 def period_sums(
-    calibrator: Any, periods: Mapping[str, Sketch], contexts: Sequence[NDArray[np.int32]], number: int
+    calibrator: Any, periods: Mapping[str, Sketch], contexts: Sequence[CodeArray], number: int
 ) -> PeriodSums:
     """Return the sums of every context per period; `contexts` has the context of each sketch's cells."""
     return {
@@ -50,7 +51,7 @@ def prepare_drift(calibrator: Any, periods: Mapping[str, Sketch]) -> Drift:
     return drift_of(period_sums(calibrator, periods, flat, 1))
 
 
-def _mask(sums: GroupSums, contexts: NDArray[np.intp]) -> NDArray[np.bool_]:
+def _mask(sums: GroupSums, contexts: NDArray[np.intp]) -> MaskArray:
     inside = np.zeros(len(sums), dtype=bool)
     inside[contexts] = True
     return inside

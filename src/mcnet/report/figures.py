@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.typing import CodeArray, FloatArray
 from mcnet.calibrators.base import Calibrator
 from mcnet.data.contexts import Contexts
 from mcnet.metrics.binned import equal_mass_bins
@@ -44,9 +44,9 @@ class ReportRows:
     fitted: Sketch
     timelines: Mapping[str, Mapping[str, Sketch]]
     contexts: Contexts
-    judged_contexts: NDArray[np.int32]
-    fitted_contexts: NDArray[np.int32]
-    timeline_contexts: Mapping[str, list[NDArray[np.int32]]]
+    judged_contexts: CodeArray
+    fitted_contexts: CodeArray
+    timeline_contexts: Mapping[str, list[CodeArray]]
 
     @staticmethod
     def of(judged: Sketch, fitted: Sketch, timelines: Mapping[str, Mapping[str, Sketch]]) -> "ReportRows":

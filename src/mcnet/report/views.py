@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.math import sums_by
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.typing import CodeArray, FloatArray
 from mcnet.data.contexts import ANY, Contexts
 from mcnet.data.fields import MISSING_LABEL
 from mcnet.errors import InputError
@@ -27,14 +27,14 @@ class View:
     contexts: NDArray[np.intp]
     weight: float
 
-    def of(self, cell_contexts: NDArray[np.int32], number: int) -> NDArray[np.intp]:
+    def of(self, cell_contexts: CodeArray, number: int) -> NDArray[np.intp]:
         """Return which cells are in the view, given the context of each and the number of contexts."""
         inside = np.zeros(number, dtype=bool)
         inside[self.contexts] = True
         return np.flatnonzero(inside[cell_contexts])
 
 
-def unite(sketches: Sequence[Sketch]) -> tuple[Contexts, list[NDArray[np.int32]]]:
+def unite(sketches: Sequence[Sketch]) -> tuple[Contexts, list[CodeArray]]:
     """Return the contexts of all sketches together, and for each sketch the context of every cell among them."""
     contexts = sketches[0].contexts
     places = [contexts.all()]

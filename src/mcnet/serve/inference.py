@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from mcnet._shared.typing import FloatArray
 from mcnet.serve.board import Numbers
 from mcnet.serve.problem import Problem
 from mcnet.serve.request import Headers
@@ -241,7 +242,7 @@ def _answer(
     parts: list[bytes] = []
     everything = asked.parameters.get("binary_data_output") is True
     for output in wanted:
-        column: NDArray[np.float64] = getattr(result, output.name)
+        column: FloatArray = getattr(result, output.name)
         described: dict[str, Any] = {"name": output.name, "datatype": "FP64", "shape": shape}
         if output.parameters.get("binary_data", everything):
             parts.append(column.astype("<f8").tobytes())

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from mcnet._shared.math import clip_scores, inside_unit
 from mcnet._shared.numba_loops import compiled, numba_installed
 from mcnet._shared.score_buckets import BLOCK, bucket_starts, clip_into_buckets
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.typing import CodeArray, FloatArray
 from mcnet.sketch.grid import POSITION_UNITS, LogitGrid
 
 __all__ = ["NUMBA_FROM", "accumulate", "accumulate_numpy"]
@@ -45,7 +45,7 @@ def accumulate_numpy(
 
 
 @cache
-def _tables(grid: LogitGrid) -> tuple[FloatArray, NDArray[np.int32], np.uint64]:
+def _tables(grid: LogitGrid) -> tuple[FloatArray, CodeArray, np.uint64]:
     """Return (lower edge, units per score) of each cell, the cell where to look first for each bucket, and the shift.
 
     The last cell is closed on the right: an infinite edge ends the search there.

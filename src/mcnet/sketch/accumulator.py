@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.math import clip_scores, inside_unit
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.typing import CodeArray, FloatArray
 from mcnet.data.contexts import Contexts
 from mcnet.data.fields import FieldColumn
 from mcnet.sketch.accumulate import NUMBA_FROM, accumulate, accumulate_numpy
@@ -94,7 +94,7 @@ class Accumulator:
         scores: FloatArray,
         labels: FloatArray,
         weights: FloatArray | None,
-        slots: NDArray[np.int32],
+        slots: CodeArray,
         needed: int,
     ) -> bool:
         before = self._dense if self._dense is not None else np.zeros((0, len(grid), 3))
@@ -106,9 +106,7 @@ class Accumulator:
         add = accumulate if self.rows >= NUMBA_FROM else accumulate_numpy
         return add(before, grid, scores, labels, weights, slots)
 
-    def _add_sparse(
-        self, scores: FloatArray, labels: FloatArray, weights: FloatArray | None, slots: NDArray[np.int32]
-    ) -> bool:
+    def _add_sparse(self, scores: FloatArray, labels: FloatArray, weights: FloatArray | None, slots: CodeArray) -> bool:
         if not inside_unit(scores, labels):
             return False
         weights = np.ones(len(scores)) if weights is None else weights

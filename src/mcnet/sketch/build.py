@@ -5,9 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet._shared.typing import FloatArray, IntArray, ScoreType
 from mcnet.data.columns import (
     DescribeRow,
     as_array,
@@ -44,7 +43,7 @@ class Batch:
     def __len__(self) -> int:
         return len(self.label)
 
-    def take(self, rows: NDArray[np.int64]) -> "Batch":
+    def take(self, rows: IntArray) -> "Batch":
         """Return some of the rows."""
         score, label, weight, folds = (
             None if column is None else as_array(column, "column")[rows]
@@ -202,7 +201,7 @@ def _add(accumulator: Accumulator, batch: Batch, names: ColumnNames, reading: Ro
     return dropped
 
 
-def _complete_rows(batch: Batch, names: ColumnNames, reading: RowReading) -> NDArray[np.int64]:
+def _complete_rows(batch: Batch, names: ColumnNames, reading: RowReading) -> IntArray:
     """Return the places of the rows that have a score, a label and a weight."""
     where: dict[str, Any] = {"first_row": batch.first_row, "describe_row": names.describe_row}
     score = as_floats(batch.score, names.score, **where)
@@ -213,6 +212,6 @@ def _complete_rows(batch: Batch, names: ColumnNames, reading: RowReading) -> NDA
     return np.flatnonzero(complete)
 
 
-def _describe_kept(describe: DescribeRow, first_row: int, kept: NDArray[np.int64]) -> DescribeRow:
+def _describe_kept(describe: DescribeRow, first_row: int, kept: IntArray) -> DescribeRow:
     """Return a function that names a row by its place before rows were dropped."""
     return lambda row: describe(first_row + int(kept[row - first_row]))

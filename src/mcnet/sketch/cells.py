@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.typing import FloatArray, IntArray
+from mcnet._shared.typing import CodeArray, FloatArray, IndexArray, IntArray, MaskArray
 
 __all__ = ["CellParts", "Cells", "scaled_cells"]
 
@@ -18,7 +18,7 @@ _LEAST_WEIGHT = 1e-250
 class Cells:
     """The columns of a table of cells; `sums` holds weight, positives and the weighted position inside the cell."""
 
-    context: NDArray[np.int32]
+    context: CodeArray
     key: IntArray
     fold: NDArray[np.int16]
     sums: FloatArray
@@ -42,7 +42,7 @@ class Cells:
             np.concatenate([part.sums for part in parts]),
         )
 
-    def take(self, rows: NDArray[np.integer] | NDArray[np.bool_] | slice) -> "Cells":
+    def take(self, rows: IndexArray | MaskArray | slice) -> "Cells":
         """Return the rows chosen."""
         return Cells(self.context[rows], self.key[rows], self.fold[rows], self.sums[rows])
 
@@ -83,7 +83,7 @@ class Cells:
             sums = np.add.reduceat(self.sums, first, axis=0)
         return Cells(self.context[first], self.key[first], self.fold[first], sums)._with_weight()
 
-    def _starts(self) -> NDArray[np.bool_]:
+    def _starts(self) -> MaskArray:
         """Return where a cell differs from the one before it."""
         starts = np.ones(len(self), dtype=bool)
         np.not_equal(self.context[1:], self.context[:-1], out=starts[1:])
@@ -96,7 +96,7 @@ class Cells:
         weighty = self.sums[:, 0] > 0.0
         return self if weighty.all() else self.take(weighty)
 
-    def _order(self) -> NDArray[np.int64]:
+    def _order(self) -> IntArray:
         """Return the places of the cells ordered by context, key and fold; equal ones stay in their order."""
         lowest, folds = int(self.key.min()), int(self.fold.max()) + 1
         keys = int(self.key.max()) - lowest + 1

@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mcnet._shared.math import SCORE_FLOOR
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.sketch.grid import POSITION_UNITS, LogitGrid
 from mcnet.sql.dialects import Dialect
 
@@ -50,7 +49,7 @@ class _Factors:
 
     blocks: FloatArray
     places: FloatArray
-    corrections: NDArray[np.int64]
+    corrections: IntArray
     """By block and place, from one place before the first to one after the last."""
 
 

@@ -56,7 +56,7 @@ class RunningContexts:
             (known.setdefault(value, len(known)) for value in column.values), dtype=np.int32, count=len(column.values)
         )
 
-    def finish(self, numbers: NDArray[np.int32]) -> tuple[Contexts, NDArray[Any]]:
+    def finish(self, numbers: CodeArray) -> tuple[Contexts, NDArray[Any]]:
         """Return the contexts among `numbers`, in canonical order, and the place of each running number."""
         if not self._names:
             return Contexts.none(), np.zeros(1, dtype=np.int32)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.math import by_pieces, logit
-from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet._shared.typing import CodeArray, FloatArray, ScoreType
 from mcnet.data.contexts import Contexts
 from mcnet.data.fields import field_columns
 from mcnet.errors import InputError
@@ -144,7 +144,7 @@ class Sketch:
         return make_grid(self.resolution)
 
     @cached_property
-    def context(self) -> NDArray[np.int32]:
+    def context(self) -> CodeArray:
         """Return the context of each cell, a place in `contexts`."""
         return self.cells.context
 

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
 from mcnet._shared.math import sums_by
-from mcnet._shared.typing import FloatArray, IntArray
+from mcnet._shared.typing import FloatArray, IndexArray, IntArray
 
 __all__ = ["NODES", "Evidence", "Marginals", "PeriodLikelihoods"]
 
@@ -62,7 +61,7 @@ class PeriodLikelihoods:
         probability: FloatArray,
         weight: FloatArray,
         positives: FloatArray,
-        groupings: Sequence[tuple[NDArray[np.integer], int]],
+        groupings: Sequence[tuple[IndexArray, int]],
     ) -> list["PeriodLikelihoods"]:
         """Return the likelihoods of each grouping, given as codes of the cells and the number of codes."""
         found = [np.empty((len(NODES), number)) for _, number in groupings]

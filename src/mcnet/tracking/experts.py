@@ -6,10 +6,9 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mcnet._shared.math import logit, sigmoid
-from mcnet._shared.typing import FloatArray, IntArray
+from mcnet._shared.typing import FloatArray, IndexArray, IntArray
 from mcnet.bayes.fit_sketch import belief_limit, family_of, fit_bayes_sketch
 from mcnet.bayes.posterior_model import BayesFit
 from mcnet.bayes.uncertainty import uncertainty_of
@@ -33,7 +32,7 @@ BAYES = "mcnet-bayes"
 class Expert(Protocol):
     """Curves of all contexts, in logits."""
 
-    def logits(self, contexts: Contexts, which: NDArray[np.integer], raw: FloatArray) -> FloatArray:
+    def logits(self, contexts: Contexts, which: IndexArray, raw: FloatArray) -> FloatArray:
         """Return the calibrated logit of each row: its context a place in `contexts`, its score a raw logit."""
 
     def state(self) -> dict[str, Any]:
@@ -66,7 +65,7 @@ class FamilyExpert:
             columns.append(codes[contexts.table[:, field]])
         return np.column_stack(columns) if columns else np.zeros((len(contexts), 0), dtype=np.int64)
 
-    def logits(self, contexts: Contexts, which: NDArray[np.integer], raw: FloatArray) -> FloatArray:
+    def logits(self, contexts: Contexts, which: IndexArray, raw: FloatArray) -> FloatArray:
         """Return the calibrated logit of each row."""
         return self.family.lines(self.codes(contexts)).each(which, raw)
 
@@ -96,7 +95,7 @@ class ModelExpert:
     def _evaluator(self) -> Evaluator:
         return Evaluator(self.model.curves)
 
-    def logits(self, contexts: Contexts, which: NDArray[np.integer], raw: FloatArray) -> FloatArray:
+    def logits(self, contexts: Contexts, which: IndexArray, raw: FloatArray) -> FloatArray:
         """Return the calibrated logit of each row."""
         places = None
         if self.model.fields:

@@ -4,10 +4,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mcnet._shared.math import sigmoid
-from mcnet._shared.typing import FloatArray, IntArray
+from mcnet._shared.typing import FloatArray, IndexArray, IntArray
 from mcnet.curves.compile import compile_functions, compile_lines
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import Lines
@@ -49,7 +48,7 @@ class Forecast:
         """The coefficients of what is served: the mean over candidates."""
         return np.asarray(self.belief @ self.candidates)
 
-    def features(self, contexts: Contexts, which: NDArray[np.integer], raw: FloatArray) -> FloatArray:
+    def features(self, contexts: Contexts, which: IndexArray, raw: FloatArray) -> FloatArray:
         """Return the experts' logits, the raw logit and a one: `[rows, experts + 2]`."""
         found: dict[int, FloatArray] = {}
         for expert in self.experts:

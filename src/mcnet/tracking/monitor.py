@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mcnet._shared.json_files import checksum, write_json
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.typing import FloatArray, IndexArray
 from mcnet.data.columns import check_total_weight
 from mcnet.errors import FileFormatError, InputError
 from mcnet.metrics.evaluate_sketch import Predictor, predict_cells
@@ -306,7 +305,7 @@ def _hypotheses(sketch: Sketch, model: Predictor | None) -> list[tuple[str, Marg
     weight, positives = sketch.weight, np.minimum(sketch.positives, sketch.weight)
     information = weight * probability * (1.0 - probability)
     columns = sketch.contexts.columns(sketch.context)
-    groupings: list[tuple[NDArray[np.integer], int]] = [(np.zeros(len(weight), dtype=np.int32), 1)]
+    groupings: list[tuple[IndexArray, int]] = [(np.zeros(len(weight), dtype=np.int32), 1)]
     groupings += [(column.codes, len(column.values)) for column in columns]
     level, *fields = PeriodLikelihoods.of_groups(probability, weight, positives, groupings)
     sums = np.array([probability @ weight, positives.sum(), weight.sum(), information.sum()])

@@ -10,10 +10,9 @@ saddlepoint approximation; Davison 1988, Barndorff-Nielsen and Cox 1979):
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mcnet._shared.math import logit, sigmoid, sums_by
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.typing import FloatArray, IndexArray, MaskArray
 from mcnet.tracking.evidence import NODES, Marginals, PeriodLikelihoods
 
 __all__ = ["slope_likelihoods", "slope_marginals"]
@@ -51,7 +50,7 @@ def slope_likelihoods(
     weight: FloatArray,
     positives: FloatArray,
     direction: FloatArray,
-    codes: NDArray[np.integer],
+    codes: IndexArray,
     number: int,
 ) -> PeriodLikelihoods:
     """Return the likelihoods of shifts along a direction, given the number of positives, of groups of cells.
@@ -80,9 +79,9 @@ def _profile(
     logits: FloatArray,
     weight: FloatArray,
     observed: FloatArray,
-    codes: NDArray[np.integer],
+    codes: IndexArray,
     level: FloatArray,
-    telling: NDArray[np.bool_],
+    telling: MaskArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the best level of each group, and the likelihood there with half the logarithm of its information."""
     number = len(level)
