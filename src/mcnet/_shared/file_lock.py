@@ -1,4 +1,4 @@
-"""A lock that one process at a time can have; it goes with its process, however that ends."""
+"""A lock that one process at a time can have; it is released when the process ends, however it ends."""
 
 import time
 from collections.abc import Iterator

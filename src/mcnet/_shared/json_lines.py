@@ -1,4 +1,4 @@
-"""A file that grows by one line of JSON at a time, and is readable whatever killed its writer."""
+"""A file that grows by one line of JSON at a time, and stays readable if its writer is killed."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Buckets of scores that are read off their bits: the first step of finding a score in an ordered list."""
+"""Buckets of scores, computed from their bits: the first step of finding a score in an ordered list."""
 
 from functools import cache
 from typing import Any

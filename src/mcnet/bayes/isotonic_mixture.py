@@ -1,4 +1,4 @@
-"""Mixing smooth curves with each context's own isotonic fit, as far as rows held back say that it helps."""
+"""Mix smooth curves with the isotonic fit of each context, as far as this helps on held-back rows."""
 
 from dataclasses import dataclass
 

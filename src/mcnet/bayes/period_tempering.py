@@ -1,4 +1,4 @@
-"""How much to believe rows that come in periods: tempering by forward validation, and the error of the level."""
+"""How much rows of the same period are worth: tempering by forward validation, and the error of the level."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How finely the curve of a field value can differ from the common one, given so many rows."""
+"""How finely the curve of a field value can differ from the common one, given its number of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history of a fit: what a model tells people about the rows it was fitted on."""
+"""The history of a fit: facts about the rows that a model was fitted on, for people and plots."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Warnings that name what the rows do not tell: field values, or ranges of scores, with one class only."""
+"""Warnings about field values, or ranges of scores, that have one class only."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Total weights that sums of products can be computed with."""
+"""Scale weights so that sums of products neither overflow nor vanish."""
 
 import numpy as np
 

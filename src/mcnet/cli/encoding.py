@@ -1,4 +1,4 @@
-"""Output to terminals that cannot show every character: something similar is printed instead, never a traceback."""
+"""Output to terminals that cannot show every character: similar characters are printed instead."""
 
 import codecs
 import sys

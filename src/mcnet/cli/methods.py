@@ -1,4 +1,4 @@
-"""`mcnet methods`: list what there is to choose from."""
+"""`mcnet methods`: list the methods."""
 
 from typing import Any
 

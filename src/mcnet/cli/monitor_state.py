@@ -1,4 +1,4 @@
-"""The state of `mcnet monitor`: the evidence, and what it is about, in one file that `Monitor.load` reads as well."""
+"""The state of `mcnet monitor`: the evidence, its model and its options in one file, which `Monitor.load` can read."""
 
 import json
 from dataclasses import asdict, dataclass, replace

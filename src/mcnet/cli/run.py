@@ -1,4 +1,4 @@
-"""Run a command so that whatever goes wrong is one line for a person and an exit code for a script."""
+"""Run a command: every error becomes one line for people and an exit code for scripts."""
 
 import os
 import sys

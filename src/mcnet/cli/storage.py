@@ -1,4 +1,4 @@
-"""Standard output and object stores of a command: settings that were typed, and what may be written where."""
+"""Standard output and object stores: their settings, and what can be written to them."""
 
 import shutil
 import sys

@@ -1,4 +1,4 @@
-"""What commands say of rows whose field values a model has not seen in its fit."""
+"""Messages about rows whose field values a model has not seen in its fit."""
 
 from typing import TYPE_CHECKING
 

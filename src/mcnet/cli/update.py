@@ -1,4 +1,4 @@
-"""`mcnet update`: the loop, run once: add rows, learn, gate, publish, watch."""
+"""`mcnet update`: the loop, run once: add rows, learn, gate, publish, monitor."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,4 +1,4 @@
-"""Compile fitted functions to curves: a dense look, an order guarantee, and few knots within an error bound."""
+"""Compile fitted functions to curves: evaluate densely, guarantee the order, keep few knots within an error bound."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Curves: the one representation that every fitted calibrator ends as."""
+"""Curves: the one representation of every fitted calibrator."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Check that a family of curves is what it says: curves that rise, for every combination of field values."""
+"""Check a family of curves: they must rise for every combination of field values."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Place the knots of curves that are straight lines in logit space: as many as their bend asks for, where it asks.
+"""Place the knots of curves that are piecewise linear in logit space: more where a curve bends more.
 
 A line of slope β takes the score s = σ(x) to p = σ(α + βx). A chord between two knots misses p by the square of
 their distance times p''(s) / 8, and

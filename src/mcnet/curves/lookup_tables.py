@@ -1,4 +1,4 @@
-"""Lookup tables: where in its curve to start looking for a score, read off the score's bits."""
+"""Lookup tables: the bits of a score give the place in its curve to start searching from."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""How files are opened, beside their names: settings of object stores, separators, conditions on rows."""
+"""Options of reading files: settings of object stores, separators, conditions on rows."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What is exported: the model's curves, and those of the combinations that its family would have been asked for."""
+"""The curves to export: those of the model, and those of combinations that its family computes on demand."""
 
 import warnings
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What every export says about its origin: checksum, method and provenance of the model, and what it lacks."""
+"""The origin of an export: checksum, method and provenance of the model, and what was left out."""
 
 import json
 from typing import Any

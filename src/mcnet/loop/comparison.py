@@ -1,4 +1,4 @@
-"""The difference in loss between two ways of predicting the same periods, with an interval that knows periods."""
+"""The difference in loss between two forecasts of the same periods, with an interval over periods."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

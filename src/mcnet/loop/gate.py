@@ -1,4 +1,4 @@
-"""The gate: a new model is published only if it is valid, no worse than the current one, and moves not too far."""
+"""The gate: a new model is published only if it is valid, no worse than the current one, and not too far from it."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The history of runs: a line for each, of those that failed, too."""
+"""The history of runs: one line per run, including failed ones."""
 
 import time
 from os import PathLike

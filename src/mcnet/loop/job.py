@@ -1,4 +1,4 @@
-"""The job: add the new rows, update the tracker, gate, publish, watch, and tell; safe to retry at any moment."""
+"""The job: add the new rows, update the tracker, gate, publish, monitor and report; safe to retry at any moment."""
 
 import dataclasses
 import time as clock

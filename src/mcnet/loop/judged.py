@@ -1,4 +1,4 @@
-"""How a period came out beside what was forecast for it."""
+"""The result of a period beside its forecasts."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

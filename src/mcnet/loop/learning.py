@@ -1,4 +1,4 @@
-"""Learning from a journal as it was lived: each period is judged by the forecast made before it, then learnt."""
+"""Learn from a journal in order: each period is judged by the forecast made before it, then learnt."""
 
 import time
 from collections import deque

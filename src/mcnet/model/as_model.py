@@ -1,4 +1,4 @@
-"""The model behind whatever a user may pass as one."""
+"""Return the model of a calibrator, a model or a path."""
 
 from os import PathLike
 from typing import Any

@@ -1,4 +1,4 @@
-"""Uncertainty of curves that are no family: a standard deviation at a few scores of every curve."""
+"""Uncertainty of curves that are not a family: a standard deviation at a few scores of every curve."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Lines to look at: what a calibrator makes of many scores in some contexts, with bands where it has them."""
+"""Draw a model: its probabilities over the scores in some contexts, with bands where it has them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""The model: what a fitted calibrator leaves behind, is saved, and serves."""
+"""The model: the result of a fit, which is saved and served."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What is compared when no method is named: every method, and the published MCNet without the field, too."""
+"""The methods to compare if none is named: all of them, and the published MCNet also without the field."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Rows as an Arrow IPC stream, for bulk: read with every check that Arrow has, since bytes of strangers are read."""
+"""Rows as an Arrow IPC stream, for bulk: read with every check that Arrow has, since the bytes are not trusted."""
 
 import struct
 from typing import Any

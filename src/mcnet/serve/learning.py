@@ -1,4 +1,4 @@
-"""`--learn`: the update job at the end of every period, in a process of its own, so that answers do not wait for it."""
+"""`--learn`: the update job at the end of every period, in a separate process, so that answers do not wait for it."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The pages for people: the dashboard at `/`, and the list of requests at `/docs`. Neither asks anyone else."""
+"""The pages for people: the dashboard at `/`, and the list of requests at `/docs`. Both load nothing from elsewhere."""
 
 import base64
 import hashlib

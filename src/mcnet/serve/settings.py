@@ -1,4 +1,4 @@
-"""What a service is started with: the folders, the limits, and who may change something."""
+"""The settings of a service: its folders, its limits, and the token for changes."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The bearer token that everything needs that changes state."""
+"""The bearer token that is needed to change anything."""
 
 import hashlib
 import hmac

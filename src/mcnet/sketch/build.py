@@ -1,4 +1,4 @@
-"""Rows to sketch: the one loop through which every row goes, from columns in memory and from log files alike."""
+"""Rows to sketch: the one loop for all rows, from columns in memory and from log files."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

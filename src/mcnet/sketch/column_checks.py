@@ -1,4 +1,4 @@
-"""Names of columns: refused where they are no names, or used twice, before anything is read."""
+"""Check the names of columns before anything is read: they must be texts, and each used once."""
 
 from collections.abc import Mapping
 from typing import Any

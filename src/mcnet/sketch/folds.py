@@ -1,4 +1,4 @@
-"""Folds: rows split into a few parts, so that one scan serves cross-validation too."""
+"""Folds: rows split into a few parts, so that one scan also serves cross-validation."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The result of a sketch query, whatever brought it here, as a sketch."""
+"""Make a sketch of the result of a sketch query."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Warnings of columns that are probably not what they were taken for: ids, swapped columns, shares as weights."""
+"""Warnings of likely mistakes with columns: ids as fields, scores and labels swapped, shares as weights."""
 
 import re
 from collections.abc import Collection

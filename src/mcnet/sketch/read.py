@@ -1,4 +1,4 @@
-"""One sketch from whatever holds the rows: log files, or sketches saved before."""
+"""One sketch from log files, or from saved sketches."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""How one period came out: sums from which log-loss, PCOC and errors by field value follow."""
+"""The result of one period: sums from which log-loss, PCOC and errors by field value follow."""
 
 from collections.abc import Mapping
 from typing import Any

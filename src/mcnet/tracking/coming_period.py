@@ -1,4 +1,4 @@
-"""The uncertainty of the coming period: that of the curves, and what a period may change."""
+"""The uncertainty of the coming period: that of the curves, and the variation between periods."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

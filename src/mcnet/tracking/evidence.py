@@ -1,4 +1,4 @@
-"""Evidence against calibration that may be looked at after every period: an e-process with period effects.
+"""Evidence against calibration: an e-process with period effects, valid however often it is looked at.
 
 Null hypothesis: in every period the true logits are the served ones plus a period effect u, drawn anew each period
 from a normal distribution whose standard deviation τ is unknown; τ = 0 is a world without period effects. The effects

@@ -1,4 +1,4 @@
-"""Forecasts: what a tracker believes about the coming period, as one rising function per context."""
+"""Forecasts: the belief of a tracker about the coming period, as one rising function per context."""
 
 from dataclasses import dataclass, replace
 from typing import Any

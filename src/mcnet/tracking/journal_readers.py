@@ -1,4 +1,4 @@
-"""Readers beside writers: files that a journal no longer needs stay until nobody reads them.
+"""Readers beside writers: files that a journal no longer needs are kept while they are read.
 
 A reader has a shared lock for as long as it reads. A writer that takes a batch out of the journal renames its folder,
 and deletes it if nobody has that lock; otherwise a later writer does. A reader that listed the batch before finds its

@@ -1,4 +1,4 @@
-"""A journal as it was at one moment, while others go on adding to it."""
+"""A journal as it was at one moment, while other processes add to it."""
 
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.journal_entries import EntryBatch

@@ -1,4 +1,4 @@
-"""What a tracker knows, and how a period changes it: judge the forecast, learn the rows, forecast anew."""
+"""The state of a tracker, and its update by a period: judge the forecast, learn the rows, forecast again."""
 
 from copy import copy
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Memories: sketches that forget at different speeds, each with the curves last fitted to it."""
+"""Memories: sketches with different half-lives, each with the curves last fitted to it."""
 
 from dataclasses import dataclass, replace
 from typing import Any

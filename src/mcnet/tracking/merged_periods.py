@@ -1,4 +1,4 @@
-"""Periods that compacting has merged into longer ones, beside periods that are as they were."""
+"""Periods that compacting has merged into longer ones, beside shorter periods in the same journal."""
 
 import warnings
 from bisect import bisect_right

@@ -1,4 +1,4 @@
-"""Learning from a journal: only what is new if nothing else changed, everything in its order otherwise."""
+"""Learn from a journal: only the new periods if nothing else changed, otherwise all periods in order."""
 
 import hashlib
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""The likelihood of a wrong slope, whatever the level of the period.
+"""The likelihood of a wrong slope, given the level of the period.
 
 A period effect shifts all logits by an unknown u. However well a direction is centred, such a shift looks like a slope
 to second order, always of the same sign, and adds up over periods. So the level is taken out for good: given how many

@@ -1,4 +1,4 @@
-"""The tracker: a calibrator for the coming period that follows a world which changes."""
+"""The tracker: a calibrator for the coming period that adapts to changes over time."""
 
 import warnings
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a tracker believes, as a table and a plot."""
+"""The beliefs of a tracker, as a table and a plot."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""The folder of a registry: made once, and known by the file that says what it is."""
+"""The folder of a registry: created once, and recognised by a marker file."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a registry tells of one immutable version of a model."""
+"""The description of one immutable version of a model."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What a registry tells: its versions, the current one, who holds it, and what was done."""
+"""Read a registry: its versions, the current one, the hold, and the history."""
 
 from contextlib import suppress
 from os import PathLike, fspath
