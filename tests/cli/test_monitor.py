@@ -68,7 +68,7 @@ def test_a_state_continues_where_it_ended(mcnet, history, tmp_path):
     assert found == whole
     assert library.Monitor.load(state).last_period == DAYS[-1]
     done = mcnet(*words, "--state", state, "--alpha", "0.05")
-    assert (done.code, "cannot change while it watches" in done.err) == (2, True)
+    assert (done.code, "cannot change later" in done.err) == (2, True)
 
 
 def test_the_page_is_complete_and_names_the_alarms(mcnet, history, tmp_path):
@@ -85,7 +85,7 @@ def test_the_page_is_complete_and_names_the_alarms(mcnet, history, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--fail-if", "pcoc>1"), "is none of alarm, level, slope, value"),
+        (("--fail-if", "pcoc>1"), "is not one of alarm, level, slope, value"),
         (("--since", "2026-10-05", "--reference-until", "2026-10-05"), "give one of them"),
         (("--alpha", "2"), "alpha is 2.0"),
         (("--period-effects", "many"), "neither learn nor a number"),
