@@ -31,7 +31,7 @@ ROWS_AT_A_TIME = 1_000_000
 """Rows or cells that are computed together, where there may be so many that their memory counts."""
 
 _FEW_ENOUGH_FOR_THE_CACHE = 16_384
-"""So many numbers go through several steps one after the other without leaving the cache."""
+"""This many numbers go through several steps one after the other without leaving the cache."""
 
 
 def sigmoid(logits: FloatArray) -> FloatArray:

@@ -51,7 +51,7 @@ class BayesMCNet(Calibrator):
     ----------
     bins : the number of pieces of a curve; "auto" lets the data decide.
     field_aware : False gives one curve for all rows; a field then matters to the balance term alone.
-    interactions : give pairs of fields deviations of their own, as far as the data support them.
+    interactions : give pairs of fields their own deviations, as far as the data support them.
     isotonic_share : how much of each context's own isotonic fit is mixed into its curve, from 0 to 1; "auto" takes
         what clearly lowers the log-loss of rows held back, most often nothing.
     alpha_balance : the weight of the field-balance regulariser, which narrows the spread of the field values' biases.
@@ -235,7 +235,7 @@ class BayesMCNet(Calibrator):
         """Return the probabilities of the posterior mode itself."""
         if not hasattr(self, "posterior_"):
             raise NotSupportedError(f"this fit is a constant ({self.constant_because_}): its uncertainty is not known")
-        # A model that serves every context by a curve of its own is saved without its family.
+        # A model that serves every context by its own curve is saved without its family.
         limit = belief_limit(self._fitted().total_weight)
         return sigmoid(believable(self.posterior_.calibrate(codes, logits), logits, limit))
 
@@ -321,7 +321,7 @@ class BayesMCNet(Calibrator):
         return PeriodEvidence(blocks, seen.contexts.table.astype(np.int64), fit)
 
     def _with_common_first(self, sketch: Sketch, earlier: EarlierFit | None) -> tuple[Sketch, tuple[int, ...]]:
-        """Return the sketch with rare values last, and how many values of each field have curves of their own."""
+        """Return the sketch with rare values last, and how many values of each field have their own curves."""
         fitted: tuple[int, ...] = ()
         if earlier is not None:
             sketch = earlier.aligned(sketch)
@@ -343,7 +343,7 @@ def _warn_if_unfinished(fit: BayesFit, sketch: Sketch) -> None:
         # Larger totals were scaled down before the fit.
         size = f"{mean:,.6g}" if sketch.total_weight < 0.99 * MOST_WEIGHT else "far above 1"
         why = (
-            f": the mean weight is {size}, and a weight counts as so many rows; if weights are amounts, divide "
+            f": the mean weight is {size}, and a weight counts as that many rows; if weights are amounts, divide "
             "them by their mean"
         )
     warn(f"mcnet-bayes: the fit ended after {fit.iterations} iterations, before its maximum{why}")

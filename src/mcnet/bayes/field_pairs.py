@@ -15,7 +15,7 @@ from mcnet.data.combinations import distinct_combinations
 __all__ = ["MOST_PAIRS", "Combination", "combine", "field_pairs", "interacting_pairs"]
 
 MOST_PAIRS = 15
-"""Pairs of fields that get deviations of their own, at most: those of six fields."""
+"""Pairs of fields that get their own deviations, at most: those of six fields."""
 MOST_COMBINATIONS = 200_000
 """A pair of fields with more combinations than this gets no deviations of its own."""
 COMBINATIONS_KEPT_WHOLE = 10_000

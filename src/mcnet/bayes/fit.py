@@ -41,7 +41,7 @@ LARGEST_JOINT_COVARIANCE = 1_000
 # Where there are very many combinations of two fields, those about whose offset the rows know less than this share of
 # what its prior says get no deviation of their own: it would be shrunken to that share.
 LEAST_INFORMATION = 0.05
-# Up to so many contexts, tables of contexts × panels are fast; with more they would be mostly empty.
+# Up to this many contexts, tables of contexts × panels are fast; with more they would be mostly empty.
 MOST_DENSE_CONTEXTS = 2_000
 # Variances of the priors to five per cent: the evidence is flat around its maximum.
 SETTLED = 0.05
@@ -73,7 +73,7 @@ def fit_bayes(
 
     A cell has a mean raw logit, the index of its context, a weight and weighted positives. `codes`
     `[contexts, fields]` names each context's field values, `sizes` how many values each field has; a negative code is
-    no known value. `pairs` are combinations of fields that get deviations of their own under a tighter prior.
+    no known value. `pairs` are combinations of fields that get their own deviations under a tighter prior.
 
     Prior strengths are learnt unless given, as `prior` says (EmpiricalBayes if None). `panels`, `functions` and
     `deviations` (the number of bends of a value's log-slope) default to what the number of contexts affords and the

@@ -88,7 +88,7 @@ def fit_quickly(sketch: Sketch, *, panels: int | None, interactions: bool) -> Ca
 
 
 def _are_too_many(sizes: Sequence[int]) -> bool:
-    """Tell whether there are more pairs of fields than can have deviations of their own."""
+    """Tell whether there are more pairs of fields than can have their own deviations."""
     return len(sizes) * (len(sizes) - 1) // 2 > MOST_PAIRS
 
 

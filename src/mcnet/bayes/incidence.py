@@ -14,7 +14,7 @@ from mcnet._shared.typing import FloatArray, IntArray
 
 __all__ = ["FEWEST_COMPILED_CONTEXTS", "Incidence"]
 
-# From so many contexts on, all fields are summed in one compiled loop over the contexts: with 20 fields it takes a
+# From this many contexts on, all fields are summed in one compiled loop over the contexts: with 20 fields it takes a
 # quarter of the time of one sparse product per field, which reads what is summed once per field.
 FEWEST_COMPILED_CONTEXTS = 2_000
 

@@ -24,7 +24,7 @@ PAST_SHARES = (1 / 4, 1 / 3, 1 / 2)
 FEWEST_BLOCKS = 8
 """Fewer blocks of periods say nothing of how they differ."""
 STANDARD_ERRORS = 1.0
-"""Tempering must gain more than so many standard errors, over periods, of what it gains."""
+"""Tempering must gain more than this many standard errors, over periods, of what it gains."""
 LASTING_RATIO = 2.0
 """Effects last if groups of periods vary by more than this times what single periods let expect: chance, about 5 %."""
 LEAST_WEIGHT = 50.0

@@ -91,7 +91,7 @@ class BayesFit:
     def recentred(self, fields: Sequence[bool] | None = None) -> BayesFit:
         """Return the same curves, with what all (chosen) values of a field have in common moved into the shared one.
 
-        The shared curve, which unseen values get, has a prior of its own; where that holds it back (scores that say
+        The shared curve, which unseen values get, has its own prior; where that holds it back (scores that say
         nothing, or the reverse), the values all deviate alike.
         """
         shared, values = self.state.shared.copy(), list(self.state.values)

@@ -16,9 +16,9 @@ from mcnet.sketch.sketch import Sketch
 __all__ = ["common_first", "served_contexts", "without_rare"]
 
 VALUES_KEPT_WHOLE = 2_000
-"""A field with no more values than this gives each of them a curve of its own."""
+"""A field with no more values than this gives each of them its own curve."""
 MOST_VALUES = 50_000
-"""Values of a field that have a curve of their own, at most: those about which the rows know most."""
+"""Values of a field that have their own curve, at most: those about which the rows know most."""
 LEAST_INFORMATION = 0.05
 """A value whose rows know less of its offset than this share of what the prior says is pooled."""
 SCORE_BINS = 64

@@ -76,7 +76,7 @@ class SparseTable:
         contexts, panels = log_slopes.shape
         moves = lift @ along
         total = np.zeros((panels + 1, panels + 1))
-        # With a level of its own for every panel, the lift only shares out the two endless panels.
+        # With its own level for every panel, the lift only shares out the two endless panels.
         steps = np.array_equal(lift[2:-1, 1:], np.eye(panels - 2))
         average = lift[1, 1:].copy() if steps else np.zeros(0)
         products = np.empty((contexts, along.shape[1], panels - 1 if steps else panels + 1))

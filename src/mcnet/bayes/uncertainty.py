@@ -225,7 +225,7 @@ def _normalised(rows: FloatArray) -> FloatArray:
 
 
 def _step(values: int, places: int) -> int:
-    """At every how many places a field with so many values gives its variances."""
+    """At every how many places a field with this many values gives its variances."""
     if values <= VALUES_AT_EVERY_PLACE:
         return 1
     return 4 if values <= VALUES_AT_FOURTH_PLACES else places // 2

@@ -240,7 +240,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
     def codes(self, field: Any) -> Any:
         """Return each row's context as a number to pass to `predict(codes=…)`, -1 where unseen.
 
-        Refused where not every combination of field values has a curve of its own.
+        Refused where not every combination of field values has its own curve.
 
         Parameters
         ----------

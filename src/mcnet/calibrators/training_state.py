@@ -1,6 +1,6 @@
 """Training state: a second file beside a model, tied to it by checksum, from which training continues.
 
-The file is a safetensors file. Its metadata name the checksum of the model it belongs to and a checksum of its own
+The file is a safetensors file. Its metadata name the checksum of the model it belongs to and its own checksum
 contents, so that neither an altered file nor one of another model is taken for what it is not.
 """
 

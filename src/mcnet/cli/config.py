@@ -14,7 +14,7 @@ SHARED_KEYS = ("score", "label", "field", "weight", "negatives_kept", "logits")
 """Options that may stand at the top of the file and hold for every command that has them."""
 
 COMMANDS = ("compare", "fit", "apply", "evaluate", "backtest", "sketch", "journal", "monitor", "update")
-"""Commands that may have a table of their own in the file."""
+"""Commands that may have their own table in the file."""
 
 _READING_PART = {"journal": "add"}
 """Of a command with parts, the one that reads logs: the table of the command has its options."""

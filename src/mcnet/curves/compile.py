@@ -142,7 +142,7 @@ def compile_functions(
 def compile_lines(lines: Lines, error: float = DEFAULT_ERROR) -> tuple[Curves, float]:
     """Return the curves of lines in logit space, and the largest relative error they have inside the lines' knots.
 
-    Up to a few thousand curves get knots of their own, within `error`. More share one grid, as fine as a bounded memory
+    Up to a few thousand curves get their own knots, within `error`. More share one grid, as fine as a bounded memory
     allows; what error that leaves is measured on a sample of them.
     """
     number = len(lines.values)

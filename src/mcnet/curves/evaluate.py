@@ -26,7 +26,7 @@ LOADED_FROM = 2_000
 
 TABLES_FROM = 2_000
 TABLES_FROM_PER_GRID = 50
-"""Without the compiled loop, after so many rows, and so many per grid of knots, the lookup tables are worth making."""
+"""Without the compiled loop, lookup tables are made after this many rows, and this many per grid of knots."""
 
 _ROWS_PER_THREAD = 500_000
 

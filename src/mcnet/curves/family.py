@@ -132,7 +132,7 @@ class CurveFamily:
         return moved
 
     def rounded(self, digits: int = 9) -> "CurveFamily":
-        """Return the family with numbers of so many significant digits: what is served is what is written."""
+        """Return the family with numbers of this many significant digits: what is served is what is written."""
         return CurveFamily(
             knots=self.knots,
             origin=self.origin,
@@ -183,7 +183,7 @@ class CurveFamily:
 
 
 def round_to_digits(values: FloatArray, digits: int) -> FloatArray:
-    """Return numbers of so many significant digits, each the float that its digits spell."""
+    """Return numbers of this many significant digits, each the float that its digits spell."""
     with np.errstate(divide="ignore"):
         places = digits - 1.0 - np.floor(np.log10(np.abs(values)))
     # Powers of ten up to 22 are exact: then a whole number divided by one is the number that its digits spell.

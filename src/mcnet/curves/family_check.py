@@ -15,7 +15,7 @@ _LARGEST_LOGIT = 1e6
 
 
 def family_problem(family: CurveFamily, sizes: Sequence[int]) -> str | None:
-    """Return what is wrong with a family for fields of so many values each, or None.
+    """Return what is wrong with a family for fields of this many values each, or None.
 
     Values beyond a field's numbers share the common curve.
     With knots in order and finite numbers, every curve of the family rises: its slopes are exponentials.

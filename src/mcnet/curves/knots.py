@@ -28,7 +28,7 @@ _STEP = 0.4
 _FILLED = 0.8
 """The share of the bound that knots are placed for; the rest is for what the density does not know."""
 _CLOSE = 0.1
-"""Up to so many logits, of the score and calibrated, the bend along a chord is as good as constant."""
+"""Up to this many logits, of the score and calibrated, the bend along a chord is as good as constant."""
 _STEEP = 2.0
 """On a line of this slope the bend may change within a step."""
 _CURVES_PER_BLOCK = 128

@@ -12,7 +12,7 @@ from mcnet.curves.curves import Curves
 __all__ = ["CROWD", "LookupTables", "lookup_tables"]
 
 CROWD = 16
-"""So many knots of a bucket are walked through one by one; the rest is bisected."""
+"""This many knots of a bucket are walked through one by one; the rest is bisected."""
 
 _GUIDE_LIMIT = 1 << 22
 _MOST_BITS = 10

@@ -19,7 +19,7 @@ ANY = -1
 
 
 MOST_COMPILED_COMBINATIONS = 20_000
-"""Up to so many combinations of several fields' values each get a curve of their own, seen or not."""
+"""Up to this many combinations of several fields' values each get their own curve, seen or not."""
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def _not_comparable(name: str) -> InputError:
 def _from_objects(name: str, items: Sequence[Any]) -> FieldColumn:
     kinds = set(map(type, items))
     if not kinds <= _EQUAL_TEXTS and kinds != {bool}:
-        # Equal is not always the same field value: True and 1, a half and 0.5, whatever a class of its own compares to.
+        # Equal is not always the same field value: True and 1, a half and 0.5, or what a class of the user compares to.
         items = [item if item.__hash__ is None else field_text(item) for item in items]
     try:
         place = {value: code for code, value in enumerate(dict.fromkeys(items))}

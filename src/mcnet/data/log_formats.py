@@ -174,7 +174,7 @@ def open_lake(paths: Locations, kind: str) -> "pl.LazyFrame":
 
     need_lake(kind)
     if kind == "iceberg" and find_spec("polars_iceberg") is None:
-        # The extra has PyIceberg, which plans a scan as well; Polars would warn that a plugin of its own is faster.
+        # The extra has PyIceberg, which plans a scan as well; Polars would warn that its own plugin is faster.
         os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")
     options = dict(read_options().storage_options) or None
     scan = pl.scan_delta if kind == "delta" else pl.scan_iceberg

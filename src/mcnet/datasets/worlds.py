@@ -95,7 +95,7 @@ class World:
         return WorldPeriod(sigmoid(x), self.values[code], label, probability, expected)
 
     def with_rows(self, rows: int) -> "World":
-        """Return the same world with so many rows per period."""
+        """Return the same world with this many rows per period."""
         return replace(self, rows=rows)
 
 

@@ -15,7 +15,7 @@ from mcnet.model.model import CalibrationModel
 __all__ = ["LARGE_BYTES", "MOST_COMBINATIONS", "Exported", "checked_score_type", "warn_of_size"]
 
 MOST_COMBINATIONS = 100_000
-"""Up to so many combinations of field values are compiled for an export, each to a curve of its own."""
+"""Up to this many combinations of field values are compiled for an export, each to its own curve."""
 
 LARGE_BYTES = 50_000_000
 """A larger export is announced with its size."""

@@ -21,9 +21,9 @@ from mcnet.versions.version import Version
 __all__ = ["Current", "Gate", "Verdict", "later_than_fit"]
 
 COMPARED_PERIODS = 28
-"""Models are compared on so many periods at most, the latest."""
+"""Models are compared on this many periods at most, the latest."""
 RECENT_PERIODS = 7
-"""How far probabilities move is weighed by the rows of so many periods, the latest."""
+"""How far probabilities move is weighed by the rows of this many periods, the latest."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from mcnet.tracking.replay import past_digests
 __all__ = ["Learnt", "learn_journal"]
 
 MOST_JUDGED = 500
-"""So many judged periods are remembered, the latest."""
+"""This many judged periods are remembered, the latest."""
 MOST_FORECASTS = 60
 """Of so many periods, the latest that were learnt now, the forecasts are kept for the monitor."""
 SECONDS_BETWEEN_CHECKPOINTS = 10.0

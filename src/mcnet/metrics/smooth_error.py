@@ -105,7 +105,7 @@ def _cells(p: FloatArray, y: FloatArray, w: FloatArray) -> tuple[FloatArray, Flo
 
 
 def _grid_size(width: float, points: int, least: int, most: int) -> int:
-    """Return the power of two that puts so many grid points into a width, within limits."""
+    """Return the power of two that puts this many grid points into a width, within limits."""
     return int(np.clip(2 ** np.ceil(np.log2(points / max(width, 1e-12))), least, most))
 
 

@@ -240,7 +240,7 @@ class _Work:
         return np.array([self.lowest, self.highest] if self.rows else [])
 
     def run(self, sink: Callable[[], None]) -> None:
-        """Run the sink in a thread of its own, so that Ctrl-C is heard and ends it in good order."""
+        """Run the sink in its own thread, so that Ctrl-C is heard and ends it in good order."""
         begun, ended = threading.Event(), threading.Event()
         failures: list[BaseException] = []
 

@@ -37,7 +37,7 @@ __all__ = ["SCHEMA", "load", "model_document", "model_of", "parse_model", "read_
 
 SCHEMA = 2
 _MOST_EXPLICIT_KNOTS = 30_000
-"""Up to so many knots the curves of a family are written one by one."""
+"""Up to this many knots the curves of a family are written one by one."""
 
 
 def model_document(model: CalibrationModel) -> dict[str, Any]:

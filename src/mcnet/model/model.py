@@ -250,7 +250,7 @@ class CalibrationModel:
     def codes(self, field: Any) -> CodeArray | None:
         """Return the context of each row as a number, -1 where it is unseen; None for a model without fields.
 
-        A model of so many combinations of values that not each has a curve of its own refuses: a number would lose
+        A model in which not every combination of values has its own curve refuses: a number would lose
         the values that `predict(field=…)` still knows.
 
         Parameters

@@ -13,7 +13,7 @@ __all__ = ["Drift", "draw_drift", "period_places"]
 
 _DATE = re.compile(r"\d{4}-\d\d(-\d\d([ T]\d\d:\d\d(:\d\d)?)?)?")
 _THIN_FACTOR = 2.5
-"""A period is thin if its interval, on a log scale, is so many times as wide as that of a usual period."""
+"""A period is thin if its interval, on a log scale, is this many times as wide as that of a usual period."""
 _THIN_OPACITY = 0.3
 _AXIS_MARGIN = 1.12
 """The axis goes beyond the farthest ratio by this factor."""

@@ -79,7 +79,7 @@ class Service:
                 route = _CALIBRATE
                 headers = scope.headers
                 body = await self.bodies.read(headers, protocol)
-                # The usual request: short, and JSON. It takes a way of its own past the route table.
+                # The usual request: short, and JSON. It takes its own way past the route table.
                 if len(body) <= LARGE_BODY and headers.get("content-type") in _JSON and not scope.query_string:
                     most = self.settings.limits.rows
                     body = answer_json(self.versions.current, body, most, self.board.own)

@@ -21,7 +21,7 @@ _DENSE_CELLS_PER_ROW = 16
 """A dense block is worth its memory up to this many cells per row; with fewer rows they are sorted instead."""
 
 _SPARSE_CELLS_BEFORE_SORTING = 4_000_000
-"""So many cells are collected, beside twice those that are different, before equal ones are added up."""
+"""This many cells are collected, beside twice those that are different, before equal ones are added up."""
 
 
 class Accumulator:

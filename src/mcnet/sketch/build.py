@@ -119,7 +119,7 @@ def sketch_parts(
     Parameters
     ----------
     batches, names, reading, columns, sources : as in `sketch_batches`.
-    most_cells : a sketch that has grown beyond so many cells is yielded, and a new one begun; None for one sketch.
+    most_cells : a sketch that has grown beyond this many cells is yielded, and a new one begun; None for one sketch.
 
     Yields
     ------

@@ -99,7 +99,7 @@ def scan_connection(
         )
 
     if type(connection).__module__.lstrip("_").startswith("duckdb"):
-        # A cursor of DuckDB is a connection of its own, which sees neither temporary nor registered tables.
+        # A cursor of DuckDB is its own connection, which sees neither temporary nor registered tables.
         with _refused_by(words):
             found = connection.sql(query("number")).to_arrow_table()
         return Sketch.from_table(found, drop_missing=drop_missing)

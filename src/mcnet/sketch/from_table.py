@@ -89,7 +89,7 @@ def sketch_of_table(table: Any, *, drop_missing: bool = False) -> Sketch:
 def _keys(about: About, cell: FloatArray, sums: FloatArray) -> IntArray:
     """Return the keys of cells: their numbers, or the bits of scores that are kept as they are.
 
-    Scores at the ends of the grid have numbers of their own; their positions are put into the sums.
+    Scores at the ends of the grid have their own numbers; their positions are put into the sums.
     """
     keys = cell.view(np.int64).copy() if about.resolution == "exact" else cell.astype(np.int64)
     ends, positions = make_grid(about.resolution).locate(np.array([SCORE_FLOOR, 1.0 - SCORE_FLOOR]))

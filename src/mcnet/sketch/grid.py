@@ -110,7 +110,7 @@ class LogitGrid:
 
 @dataclass(frozen=True)
 class ExactGrid:
-    """Every distinct score is a cell of its own; the key is the score's own bits.
+    """Every distinct score is its own cell; the key is the score's own bits.
 
     >>> grid = ExactGrid()
     >>> keys, positions = grid.locate(np.array([0.25]))

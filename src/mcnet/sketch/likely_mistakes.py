@@ -21,7 +21,7 @@ _NEARLY_ZERO = 1.01e-7
 _LIGHTEST_ROW = 0.01
 """Weights that are less than this on average are probably shares, not numbers of rows."""
 _ROWS_WORTH_A_WARNING = 100
-"""So many rows, at least, must be too light."""
+"""This many rows, at least, must be too light."""
 
 
 def warn_of_mistakes(sketch: Sketch, score: str, label: str, periods: Collection[str] = ()) -> None:
@@ -32,7 +32,7 @@ def warn_of_mistakes(sketch: Sketch, score: str, label: str, periods: Collection
 
 
 def _warn_of_ids(sketch: Sketch, periods: Collection[str]) -> None:
-    """Warn of a field that has a value of its own in most rows."""
+    """Warn of a field with a different value in most rows."""
     for name, values in zip(sketch.contexts.names, sketch.contexts.values, strict=True):
         # Moments may be cut to periods later.
         if (
@@ -67,6 +67,6 @@ def _warn_of_light_rows(sketch: Sketch) -> None:
         total = sketch.total_weight
     if sketch.rows >= _ROWS_WORTH_A_WARNING and 0.0 < total < _LIGHTEST_ROW * sketch.rows:
         warn(
-            f"the weights of {sketch.rows:,} rows add up to {total:.3g}, and a weight counts as so many rows; "
+            f"the weights of {sketch.rows:,} rows add up to {total:.3g}, and a weight counts as that many rows; "
             "if weights are shares, divide them by their mean"
         )

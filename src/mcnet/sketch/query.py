@@ -160,7 +160,7 @@ def _results(rows: RowColumns, search: CellSearch) -> str:
 
 
 def grid_arrays(resolution: Resolution) -> dict[str, FloatArray]:
-    """Return the arrays by which a query finds the cell of a score; none where every score is a cell of its own."""
+    """Return the arrays by which a query finds the cell of a score; none where every score is its own cell."""
     grid = make_grid(resolution)
     if not isinstance(grid, LogitGrid):
         return {}

@@ -27,7 +27,7 @@ class CellSearch:
 
     rows: RowColumns
     grid: LogitGrid | None
-    """None where every score is a cell of its own."""
+    """None where every score is its own cell."""
     given: EdgeList | None
     """Arrays that the engine has already; without them the query makes its own, and logarithms propose cells."""
 

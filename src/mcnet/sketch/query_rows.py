@@ -68,7 +68,7 @@ class RowColumns:
 
     @property
     def weighted_by_column(self) -> bool:
-        """Whether rows have weights of their own."""
+        """Whether rows have their own weights."""
         return "weight" in self.about.columns
 
     @property

@@ -120,8 +120,8 @@ def scan(
         raise InputError(
             f"scan was given {type(rows).__name__}; give files or a table, or columns to mcnet.Sketch.from_rows"
         )
-    with read_with(storage_options=storage_options, separator=separator, where=where):
-        return _scan_files(expand_paths(rows), source_name(rows), chosen, reading, progress)
+    with read_with(storage_options=storage_options, separator=separator, where=where) as options:
+        return _scan_files(expand_paths(rows), source_name(rows), options.where, chosen, reading, progress)
 
 
 def scan_files(
@@ -142,18 +142,20 @@ def scan_files(
     fields = list(field)
     check_columns(score, label, weight, folds, fields, every)
     chosen = _Columns(score, label, weight, None, fields, every)
-    reading = RowReading(check_folds(folds), resolution, score_type, negatives_kept, read_options().drop_missing)
-    return _scan_files(paths, ", ".join(map(str, paths)), chosen, reading, progress)
+    options = read_options()
+    reading = RowReading(check_folds(folds), resolution, score_type, negatives_kept, options.drop_missing)
+    return _scan_files(paths, ", ".join(map(str, paths)), options.where, chosen, reading, progress)
 
 
 def _scan_files(
     paths: Locations,
     source: str,
+    where: str | None,
     chosen: "_Columns",
     reading: RowReading,
     progress: Callable[[int], Any] | None,
 ) -> Sketch:
-    found, names, sources = chosen.file_batches(paths, source, progress)
+    found, names, sources = chosen.file_batches(paths, source, where, progress)
     return chosen.in_final_periods(sketch_batches(found, names, reading, columns=chosen.remembered, sources=sources))
 
 
@@ -177,7 +179,7 @@ def scan_in_parts(
     ----------
     paths : the files, their names expanded.
     score, label, field, weight, resolution, score_type, negatives_kept, every, progress : as in `scan`.
-    most_cells : a sketch that has grown beyond so many cells is yielded, and a new one begun.
+    most_cells : a sketch that has grown beyond this many cells is yielded, and a new one begun.
 
     Yields
     ------
@@ -186,8 +188,9 @@ def scan_in_parts(
     fields = list(field)
     check_columns(score, label, weight, 1, fields, every)
     chosen = _Columns(score, label, weight, None, fields, every)
-    reading = RowReading(1, resolution, score_type, negatives_kept, read_options().drop_missing)
-    found, names, sources = chosen.file_batches(paths, ", ".join(map(str, paths)), progress)
+    options = read_options()
+    reading = RowReading(1, resolution, score_type, negatives_kept, options.drop_missing)
+    found, names, sources = chosen.file_batches(paths, ", ".join(map(str, paths)), options.where, progress)
     parts = sketch_parts(found, names, reading, columns=chosen.remembered, sources=sources, most_cells=most_cells)
     for number, part in enumerate(parts):
         if number == 0:
@@ -248,10 +251,9 @@ class _Columns:
         return sketch
 
     def file_batches(
-        self, paths: Locations, source: str, progress: Callable[[int], Any] | None
+        self, paths: Locations, source: str, where: str | None, progress: Callable[[int], Any] | None
     ) -> tuple[Iterator[Batch], ColumnNames, tuple[str, ...] | None]:
         """Return the rows of log files, what messages call them, and a digest of each file if all are on disk."""
-        where = read_options().where
         sources = file_digests(paths, where)
         unique = None if sources is None else tuple(dict.fromkeys(sources))
         if sources is not None and unique is not None and len(unique) < len(sources):

@@ -349,7 +349,7 @@ class Sketch:
     def _restricted(self, keep: NDArray[Any]) -> "Sketch":
         cells = self.cells.take(keep)
         share = float(cells.sums[:, 0].sum()) / self.total_weight if len(self) else 0.0
-        # Parts of one sketch may be added again, so each is a source of its own.
+        # Parts of one sketch may be added again, so each is its own source.
         return replace(self, cells=cells, rows=round(self.rows * share), known_sources=None)
 
     # -- files --------------------------------------------------------------------------------------------------

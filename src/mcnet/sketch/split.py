@@ -57,7 +57,7 @@ def sketches_by(sketch: Sketch, name: str, wanted: Collection[str] | None = None
             dropped = round(sketch.dropped_rows * weight) - counted
             counted += dropped
             contexts = sketch.contexts.subset(used)
-            # Parts of one sketch may be added again, so each is a source of its own.
+            # Parts of one sketch may be added again, so each is its own source.
             part = replace(
                 sketch,
                 contexts=contexts,

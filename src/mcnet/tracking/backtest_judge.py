@@ -16,7 +16,7 @@ __all__ = ["period_sums"]
 EPSILON = 0.01
 """What F-RCE adds to the label of every row, as everywhere in mcnet."""
 MOST_VALUES_PER_PERIOD = 50
-"""So many field values of a period, the largest, have their level recorded."""
+"""This many field values of a period, the largest, have their level recorded."""
 
 
 def period_sums(sketch: Sketch, probabilities: Mapping[str, FloatArray], levels_of: tuple[str, ...]) -> dict[str, Any]:

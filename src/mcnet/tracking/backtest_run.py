@@ -1,7 +1,7 @@
 """The run of a backtest: predict each period from those before it, reveal its labels, record the result.
 
 Everything goes to a folder, so that a run which was ended at any moment continues where it stopped: `run.json` has the
-settings, `periods.jsonl` a line per judged period, `tracker-…` the tracker after so many periods. Memories are
+settings, `periods.jsonl` a line per judged period, `tracker-…` the tracker after this many periods. Memories are
 restored by adding up the sketches of the journal again, which takes no fits.
 """
 

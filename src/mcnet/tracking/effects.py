@@ -14,7 +14,7 @@ HALF_LIFE = 60.0
 EXPECTED_VARIANCE = 0.02
 """What the variance is expected to be: a standard deviation of 0.14 logits …"""
 EXPECTED_PERIODS = 3.0
-"""… counting as so many periods."""
+"""… counting as this many periods."""
 
 
 @dataclass
@@ -25,7 +25,7 @@ class EffectVariance:
     """
 
     cap: float | None = None
-    """A squared residual counts at most so many times what was expected of it; None for no limit."""
+    """A squared residual counts at most this many times what was expected of it; None for no limit."""
     excess: float = 0.0
     size: float = 0.0
 

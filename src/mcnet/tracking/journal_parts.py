@@ -17,7 +17,7 @@ from mcnet.sketch.split import sketches_by
 __all__ = ["MOST_CELLS_IN_MEMORY", "PeriodParts", "period_parts"]
 
 MOST_CELLS_IN_MEMORY = 2_000_000
-"""A sketch of all periods beyond so many cells (about 40 bytes each) is written to disk, and a new one begun."""
+"""A sketch of all periods beyond this many cells (about 40 bytes each) is written to disk, and a new one begun."""
 
 
 @dataclass(frozen=True)

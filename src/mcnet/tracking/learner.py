@@ -34,11 +34,11 @@ SHORTEST_MEMORIES = (0.5, 2.0, 8.0, 32.0)
 MEMORY_RATIO = 4.0
 """How much longer each memory is than the one before."""
 LEVEL_MEMORIES = 3
-"""So many of the shortest memories are also followed by the level alone, on the curves of everything."""
+"""This many of the shortest memories are also followed by the level alone, on the curves of everything."""
 LEVEL_VARIANCE = 1.0
 """The prior variance of the level alone, in squared logits: one positive and its negatives weigh as much."""
 LARGEST_SURPRISE = 9.0
-"""A period's squared residual counts at most so many times what was expected, lest a jump hides itself."""
+"""A period's squared residual counts at most this many times what was expected, lest a jump hides itself."""
 
 
 @dataclass

@@ -17,7 +17,7 @@ LONGEST_SEASON = 2_016
 """In periods: a week of five minutes each."""
 SECONDS_OF_SEASONS = (86_400.0, 604_800.0)
 CYCLES_REMEMBERED = 8.0
-"""After so many cycles a level counts half."""
+"""After this many cycles a level counts half."""
 EXPECTED_VARIANCE = 1.0 / 16.0
 """Of the level at one place of a season, in squared logits; so few periods are believed little."""
 

@@ -44,7 +44,7 @@ class Stack:
 
     @staticmethod
     def begun(size: int) -> "Stack":
-        """Return the stack before any evidence, for so many experts, the base scores among them."""
+        """Return the stack before any evidence, for this many experts, the base scores among them."""
         whole = size + NUMBER_OF_SEASONS
         return Stack(np.zeros((whole, whole)), np.zeros(whole), _equal(whole), _everything(whole))
 

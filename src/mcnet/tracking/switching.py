@@ -27,7 +27,7 @@ def candidate_names(half_lives: list[float], levels: int) -> list[str]:
 
 
 def first_belief(memories: int, levels: int) -> FloatArray:
-    """Return the prior belief with so many memories that forget and so many of which move the level alone."""
+    """Return the prior belief, given the numbers of memories and of levels that follow one."""
     others = 1 + memories + levels
     return np.array([PRIOR_EVERYTHING, PRIOR_STACK, PRIOR_CAREFUL, *[PRIOR_OTHERS / others] * others])
 

@@ -32,7 +32,7 @@ class ModelDifference:
 
     Attributes
     ----------
-    only_new : contexts that have a curve of their own in the new model only.
+    only_new : contexts that have their own curve in the new model only.
     """
 
     weighted_by: str
@@ -44,7 +44,7 @@ class ModelDifference:
     table: "pl.DataFrame"
     """One row per context, the largest change in expected positives first."""
     only_old: tuple[str, ...]
-    """Contexts that have a curve of their own in the old model only."""
+    """Contexts that have their own curve in the old model only."""
     only_new: tuple[str, ...]
     by_score: "pl.DataFrame"
     """One row per tenth of the weight, the lowest scores first."""
