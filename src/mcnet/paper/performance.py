@@ -157,7 +157,8 @@ def _better(name: str, results: Results, figure: str, seeds: int) -> str:
     """Return on how many tasks a method beats the best baseline and, from two seeds on, on how many with p < 0.05."""
     tests = [paired_test(methods, name, figure, _baselines(methods)) for methods in results.values()]
     below = [test for test in tests if test.difference < 0.0]
-    significant = f" ({sum(test.p_value < 0.05 for test in below)} with p < 0.05)" if seeds > 1 else ""
+    tested = below and seeds > 1
+    significant = f" ({sum(test.p_value < 0.05 for test in below)} with p < 0.05)" if tested else ""
     return f"{name} on {len(below)}{significant}"
 
 
