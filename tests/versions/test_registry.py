@@ -1,5 +1,6 @@
 """The registry: versions never change, the pointer always names a whole one, nothing outside the folder is reached."""
 
+import errno
 import json
 import os
 import random
@@ -303,3 +304,18 @@ def test_old_versions_can_be_deleted_but_not_those_in_use(registry):
     assert [line["event"] for line in registry.history()][-3:] == ["pruned", "rolled back", "added"]
     assert not list(registry.path.glob(".writing*"))
     assert Registry(registry.path).load(8).method == "platt"
+
+
+def test_a_full_disk_is_said_of_the_registry_and_not_of_the_model_that_was_read(registry, tmp_path, monkeypatch):
+    registry.add(model(1))
+    given = tmp_path / "given.json"
+    model(2).save(given)
+
+    def full(source, _):
+        raise OSError(errno.ENOSPC, "No space left on device", str(source))
+
+    monkeypatch.setattr("mcnet.versions.store.shutil.copyfile", full)
+    with pytest.raises(OSError, match="no space left on the disk, nothing was added") as caught:
+        registry.add(given)
+    assert caught.value.filename == str(tmp_path / "registry")
+    assert [version.name for version in registry.versions] == ["1"]

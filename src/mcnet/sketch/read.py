@@ -5,7 +5,7 @@ from typing import Any
 
 from mcnet._shared.typing import ScoreType
 from mcnet.data.automatic_period import AutomaticPeriod
-from mcnet.data.files import open_log, readable, source_name
+from mcnet.data.files import file_format, open_log, readable, source_name
 from mcnet.data.locations import Location, Locations
 from mcnet.errors import InputError
 from mcnet.sketch.file import is_sketch_file, load_sketch
@@ -52,6 +52,7 @@ def sketch_files(
     saved = [] if sketched is False else [path for path in paths if is_sketch_file(path)]
     if not saved:
         if score is None or label is None:
+            file_format(paths[0])  # what is no log at all is said first
             lacking = "score" if score is None else "label"
             raise InputError(f"{paths[0]} is a log: name its column of {lacking}s")
         return scan_files(

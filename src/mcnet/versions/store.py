@@ -1,5 +1,6 @@
 """The immutable versions of a registry on disk: one folder each, checked whenever it is read."""
 
+import errno
 import hashlib
 import json
 import os
@@ -11,7 +12,7 @@ from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 
-from mcnet._shared.atomic_files import flush
+from mcnet._shared.atomic_files import flush, is_disk_full
 from mcnet._shared.disk_paths import disk_path
 from mcnet.errors import FileFormatError
 from mcnet.model.file import load, save_model
@@ -67,6 +68,11 @@ class VersionStore:
             writing.rename(self._folder(version.number))
             flush(self.path)
             return version, True
+        except OSError as error:
+            if is_disk_full(error):  # the file it names may well be the model that was read
+                full = "no space left on the disk, nothing was added"
+                raise OSError(errno.ENOSPC, full, str(self._registry)) from None
+            raise
         finally:
             shutil.rmtree(writing, ignore_errors=True)
 
