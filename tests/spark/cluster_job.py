@@ -5,6 +5,7 @@ import threading
 import time
 from pathlib import Path
 
+from pyspark.sql import functions as F
 from tests.spark.sessions import start_session
 
 from mcnet.spark import apply, sketch
@@ -22,6 +23,7 @@ spark = start_session(
     spark_shuffle_io_retryWait="100ms",
 )
 TASKS = 12
+killed = folder / "killed"
 tracker = spark.sparkContext.statusTracker()
 
 
@@ -37,8 +39,17 @@ def tell_when_tasks_are_done():
 while len(tracker._jtracker.getExecutorInfos()) < 3:  # the driver is one of them
     time.sleep(0.1)
 rows = spark.read.parquet(str(folder / "log")).repartition(TASKS)
-# Tasks wait now and then, so that a worker dies while there is work left.
-slow = rows.where("number % 250 > 0 OR reflect('java.lang.Thread', 'sleep', 50L) IS NOT NULL")
+
+
+@F.udf("boolean")
+def goes_on(part):
+    """Wait, in all tasks but the first ones, until a worker has died: it surely does so while there is work left."""
+    while part >= 4 and not killed.exists():
+        time.sleep(0.05)
+    return True
+
+
+slow = rows.where(goes_on(F.spark_partition_id()))
 threading.Thread(target=tell_when_tasks_are_done, daemon=True).start()
 sketch(slow, score="score", label="label", field="country").save(folder / "sketch.parquet")
 print("executors", len(tracker._jtracker.getExecutorInfos()) - 1, flush=True)

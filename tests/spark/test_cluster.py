@@ -22,7 +22,6 @@ def test_a_worker_that_dies_changes_no_bit(tmp_path):
             "score": scores,
             "label": (generator.random(rows) < 0.5 * scores).astype(np.int64),
             "country": generator.choice(["NL", "FR", "DE"], rows),
-            "number": np.arange(rows),
         }
     )
     (tmp_path / "log").mkdir()
@@ -44,6 +43,7 @@ def test_a_worker_that_dies_changes_no_bit(tmp_path):
             said = driver.stdout.readline()
             assert said == "midway\n", (tmp_path / "driver.log").read_text()[-3000:]
             workers[0].kill()
+            (tmp_path / "killed").touch()
             assert driver.stdout.readline() == "executors 1\n"
             assert driver.wait(timeout=600) == 0, (tmp_path / "driver.log").read_text()[-3000:]
         finally:
