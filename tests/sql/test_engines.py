@@ -30,6 +30,14 @@ TYPES = {
 }
 """The columns by their types in PostgreSQL; some have names that are likely inside a query."""
 
+ZONE = "Asia/Kolkata"
+"""The time zone of sessions, which must not matter."""
+
+
+def _zoned(options):
+    """Return what a query has to be told that does not see the types of columns."""
+    return {**options, "zoned": [name for name in options.get("every", ()) if name == "w"]}
+
 
 def _nasty_rows() -> pl.DataFrame:
     rng = np.random.default_rng(5)
@@ -70,6 +78,7 @@ CASES = {
     "exact": {"resolution": "exact", "field": "k"},
     "booleans": {"label": "y", "field": "k"},
     "periods": {"field": "f0", "every": {"f0": "6h"}},
+    "periods of moments with a zone": {"field": "w", "every": {"w": "1d"}},
     "moments": {"field": "w"},
     "many values": {"field": "x"},
     "condition": {"field": ["k", "n"], "where": "s > 1 -- and no others"},
@@ -79,7 +88,10 @@ LEFT_OUT = {
     "duckdb": [],
     "postgresql": ["coarse", "exact"],
     "clickhouse": ["coarse", "exact"],
-    "spark": ["no field", "texts", "fractions", "weights", "folds", "coarse", "booleans", "periods"],
+    "spark": [
+        *("no field", "texts", "fractions", "weights", "folds", "coarse", "booleans", "periods"),
+        "periods of moments with a zone",
+    ],
     "spark sql": ["no field", "two fields", "fractions", "weights", "coarse", "booleans", "moments", "many values"],
 }
 """Cases that one engine settles for all that run the same text; Spark takes seconds for each."""
@@ -119,6 +131,7 @@ def duckdb_connection():
     duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed: pip install duckdb")
     with duckdb.connect(config={"threads": 2}) as connection:
         connection.register("rows of it", ROWS.to_arrow())
+        connection.execute(f"SET TimeZone = '{ZONE}'")
         yield connection
 
 
@@ -145,7 +158,7 @@ def postgresql_engine(postgresql_table):
     import psycopg
 
     def sketched(**options):
-        with psycopg.connect(postgresql_table) as connection:
+        with psycopg.connect(postgresql_table, options=f"-c TimeZone={ZONE}") as connection:
             return mcnet.scan(connection, table=("rows of it",), **options)
 
     return sketched
@@ -166,7 +179,7 @@ def clickhouse(clickhouse_session, files):
     clickhouse_session.query(f"CREATE TABLE base.`rows of it` ENGINE = Memory AS SELECT * FROM {source}")
 
     def sketched(**options):
-        query = mcnet.sketch_query(("base", "rows of it"), dialect="clickhouse", **options)
+        query = mcnet.sketch_query(("base", "rows of it"), dialect="clickhouse", **_zoned(options))
         return mcnet.Sketch.from_table(clickhouse_session.query(query, "ArrowTable"))
 
     return sketched
@@ -186,7 +199,8 @@ def spark_engine(spark, files):
 def spark_sql(spark, files):
     def sketched(**options):
         spark.read.parquet(str(files)).createOrReplaceTempView("nasty_rows")
-        return mcnet.Sketch.from_table(spark.sql(mcnet.sketch_query("nasty_rows", dialect="spark", **options)))
+        query = mcnet.sketch_query("nasty_rows", dialect="spark", **_zoned(options))
+        return mcnet.Sketch.from_table(spark.sql(query))
 
     yield sketched
     spark.catalog.dropTempView("nasty_rows")
@@ -221,7 +235,20 @@ def test_postgresql_over_adbc_gives_the_cells_of_scan(postgresql_table, expected
         "adbc_driver_postgresql.dbapi", reason="the ADBC driver is not installed: pip install adbc-driver-postgresql"
     )
     with adbc.connect(postgresql_table) as connection:
-        for case in ("texts", "booleans", "condition"):
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET TIME ZONE '{ZONE}'")
+        for case in ("texts", "booleans", "condition", "periods of moments with a zone"):
+            assert mcnet.scan(connection, table=("rows of it",), **_options(case)) == expected[case]
+
+
+def test_duckdb_over_adbc_gives_the_cells_of_scan(files, expected):
+    pytest.importorskip("adbc_driver_manager", reason="ADBC is not installed: pip install adbc-driver-manager")
+    adbc = pytest.importorskip("adbc_driver_duckdb.dbapi", reason="duckdb is not installed: pip install duckdb")
+    with adbc.connect() as connection:
+        with connection.cursor() as cursor:
+            cursor.execute(f"CREATE TABLE \"rows of it\" AS FROM '{files}/*.parquet'")
+            cursor.execute(f"SET TimeZone = '{ZONE}'")
+        for case in ("two fields", "booleans", "periods of moments with a zone"):
             assert mcnet.scan(connection, table=("rows of it",), **_options(case)) == expected[case]
 
 

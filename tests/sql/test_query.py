@@ -44,7 +44,7 @@ def test_every_dialect_is_parsed_as_one_query(dialect):
         {},
         {"weight": "n", "negatives_kept": 0.1, "folds": "part of it", "field": ["it's", "b`c", 'd"e']},
         {"score_type": "logit", "every": {"country": "1h"}, "resolution": "exact", "where": "day > 3"},
-        {"label_type": "boolean", "resolution": 64},
+        {"label_type": "boolean", "resolution": 64, "every": {"country": "1d"}, "zoned": ["country"]},
     ]
     for given in options:
         text = mcnet.sketch_query(("base", "rows of it"), dialect=dialect, **{**NAMES, **given})
@@ -244,6 +244,8 @@ def test_wrong_use_is_refused_in_plain_words(connection):
     for given in ({"score": "mcnet__s"}, {"where": "MCNET__k > 3"}, {"table": "mcnet__grid"}):
         with pytest.raises(mcnet.InputError, match="begins with mcnet__, as those of the query do"):
             mcnet.sketch_query(**{"table": "t", **NAMES, **given})
+    with pytest.raises(mcnet.InputError, match="zoned has 'day', which is not in every"):
+        mcnet.sketch_query("t", zoned=["day"], **NAMES)
     with pytest.raises(mcnet.InputError, match="it must be one of duckdb"):
         mcnet.sketch_query("t", dialect="oracle", **NAMES)
 

@@ -10,7 +10,7 @@ from mcnet.data.tables import is_lazy, is_table
 from mcnet.errors import InputError, McnetError
 from mcnet.sketch.from_table import fetched_columns
 from mcnet.sketch.grid import Resolution
-from mcnet.sketch.query import LabelType, sketch_query
+from mcnet.sketch.query import sketch_query
 from mcnet.sketch.sketch import Sketch
 from mcnet.sql.dialects import DIALECTS, Dialect, dialect_named
 
@@ -81,7 +81,8 @@ def scan_connection(
             raise InputError(f"the period of {name} is found while files are read; in a database, name it: '1h'")
     words = dialect_of(connection) if dialect is None else dialect_named(dialect)
 
-    def query(label_type: LabelType) -> str:
+    def query(types: Mapping[str, Any]) -> str:
+        boolean = not words.casts_booleans and _is_boolean(types[label], words)
         return sketch_query(
             table,
             dialect=words.name,
@@ -95,31 +96,43 @@ def scan_connection(
             negatives_kept=negatives_kept,
             every=every,
             where=where,
-            label_type=label_type,
+            label_type="boolean" if boolean else "number",
+            zoned=[name for name in every if _has_zone(types[name], words)],
         )
 
+    asked = list(dict.fromkeys((*([] if words.casts_booleans else [label]), *every)))
     if type(connection).__module__.lstrip("_").startswith("duckdb"):
         # A cursor of DuckDB is its own connection, which sees neither temporary nor registered tables.
         with _refused_by(words):
-            found = connection.sql(query("number")).to_arrow_table()
+            kinds = connection.sql(_bare_query(words, table, asked)).types if asked else []
+            found = connection.sql(query(dict(zip(asked, kinds, strict=True)))).to_arrow_table()
         return Sketch.from_table(found, drop_missing=drop_missing)
-    with closing(connection.cursor()) as cursor:
-        text = query(_label_type(cursor, words, table, label))
-        with _refused_by(words):
-            cursor.execute(text)
-            fetched = fetched_columns(cursor)
+    with closing(connection.cursor()) as cursor, _refused_by(words):
+        types = {}
+        if asked:
+            cursor.execute(_bare_query(words, table, asked))
+            types = {name: column[1] for name, column in zip(asked, cursor.description, strict=True)}
+        cursor.execute(query(types))
+        fetched = fetched_columns(cursor)
     return Sketch.from_table(fetched, drop_missing=drop_missing)
 
 
-def _label_type(cursor: Any, dialect: Dialect, table: str | Sequence[str], label: str) -> LabelType:
-    """Return what kind of column the labels are, where the engine does not cast booleans to numbers."""
-    if dialect.casts_booleans:
-        return "number"
-    with _refused_by(dialect):
-        cursor.execute(f"SELECT {dialect.column(label)} FROM {dialect.table(table)} WHERE 1 = 0")
-        kind = cursor.description[0][1]
-    boolean = str(kind).lower() in _BOOLEAN_TYPES or (dialect.name == "snowflake" and kind == 13)
-    return "boolean" if boolean else "number"
+def _bare_query(dialect: Dialect, table: str | Sequence[str], columns: Sequence[str]) -> str:
+    """Return a query for no rows of these columns, whose result tells their types."""
+    return f"SELECT {', '.join(map(dialect.column, columns))} FROM {dialect.table(table)} WHERE 1 = 0"
+
+
+def _is_boolean(kind: Any, dialect: Dialect) -> bool:
+    """Tell whether a column is one of booleans, by its type as a driver tells it."""
+    return str(kind).lower() in _BOOLEAN_TYPES or (dialect.name == "snowflake" and kind == 13)
+
+
+def _has_zone(kind: Any, dialect: Dialect) -> bool:
+    """Tell whether a column is one of moments with a time zone: psycopg tells its number, ADBC a type of Arrow."""
+    told = str(kind).lower()
+    if dialect.name == "snowflake":
+        return kind in (6, 7)
+    return told == "1184" or "with time zone" in told or "tz=" in told or (dialect.name, told) == ("spark", "timestamp")
 
 
 @contextmanager

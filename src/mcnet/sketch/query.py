@@ -1,6 +1,6 @@
 """A sketch as one SQL query: the engine that has the rows groups them, to the same bits as `scan`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.data.negative_sampling import check_negatives_kept
@@ -32,6 +32,7 @@ def sketch_query(
     every: Mapping[str, str] | None = None,
     where: str | None = None,
     label_type: LabelType = "number",
+    zoned: Collection[str] = (),
 ) -> str:
     """Return one SQL query whose result is a sketch of a table; read the result with `Sketch.from_table`.
 
@@ -49,11 +50,12 @@ def sketch_query(
     resolution : cells per unit of logit, or "exact" to keep every distinct score.
     score_type : "probability" or "logit".
     negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
-    every : fields of moments and the periods to cut them to: {"time": "1h"}. Days begin where the session's time
-        zone says.
+    every : fields of moments and the periods to cut them to: {"time": "1h"}.
     where : a condition on the rows, in the engine's own SQL.
     label_type : "boolean" if the label is true or false and the engine casts no booleans to numbers (PostgreSQL,
         BigQuery, Snowflake).
+    zoned : those names in `every` whose columns have a time zone, as `timestamptz` has: they are cut in UTC. Without it
+        their days begin where the session's time zone says.
 
     Returns
     -------
@@ -72,11 +74,14 @@ def sketch_query(
     )
     if label_type not in ("number", "boolean"):
         raise InputError(f"label_type is {label_type!r}; it must be 'number' or 'boolean'")
+    strangers = [name for name in zoned if name not in about.every]
+    if strangers:
+        raise InputError(f"zoned has {strangers[0]!r}, which is not in every; it names columns of moments that are cut")
     words = dialect_named(dialect)
     check_names(about, folds if isinstance(folds, str) else None, table, where, words)
     # The condition may end in a comment.
     source = words.table(table) + ("" if where is None else f"\n  WHERE {where}\n")
-    return query_text(about, source, words, folds=folds, label_type=label_type)
+    return query_text(about, source, words, folds=folds, label_type=label_type, zoned=zoned)
 
 
 def describe_rows(
@@ -113,6 +118,7 @@ def query_text(
     *,
     folds: int | str = 1,
     label_type: LabelType = "number",
+    zoned: Collection[str] = (),
     edge_list: EdgeList | None = None,
 ) -> str:
     """Return the text of the query.
@@ -122,12 +128,12 @@ def query_text(
     about : how the rows are read.
     source : what FROM takes.
     dialect : the words of the engine.
-    folds, label_type : as in `sketch_query`.
+    folds, label_type, zoned : as in `sketch_query`.
     edge_list : the arrays of `grid_arrays`, if the engine has them; otherwise the query makes its own, and logarithms
         propose cells.
     """
     grid = make_grid(about.resolution)
-    rows = RowColumns(dialect, about, folds if isinstance(folds, str) else None, label_type)
+    rows = RowColumns(dialect, about, folds if isinstance(folds, str) else None, label_type, zoned)
     search = CellSearch(rows, grid if isinstance(grid, LogitGrid) else None, edge_list)
     tables = [*search.edges(), *rows.tables(source), *search.tables()]
     return (

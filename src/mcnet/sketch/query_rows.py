@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -55,6 +55,8 @@ class RowColumns:
     about: About
     folds: str | None
     label_type: LabelType
+    zoned: Collection[str] = ()
+    """The columns of moments that have a time zone."""
 
     @property
     def fields(self) -> list[str]:
@@ -149,7 +151,8 @@ class RowColumns:
         if unit is None:
             step = self.about.every[name]
             return f"FLOOR({self.dialect.as_double(column)} / {step}) * {step}"
-        moment = f"CAST({column} AS {self.dialect.moment_type})"
+        zoned = name in self.zoned
+        moment = self.dialect.in_utc.format(column) if zoned else f"CAST({column} AS {self.dialect.moment_type})"
         return self.dialect.truncated.format(unit=unit, moment=moment)
 
     def _probability(self) -> str:

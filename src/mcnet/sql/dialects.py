@@ -27,6 +27,8 @@ class Dialect:
     """The expression of a column as a double, where a cast would take texts that are no numbers for missing values."""
     fetched: str = "{}"
     """The expression of a field value such that every client gets the value, and not how the engine stores it."""
+    in_utc: str = "CAST({} AT TIME ZONE 'UTC' AS TIMESTAMP)"
+    """The expression of a moment with a time zone as one without, as clocks in UTC show it."""
     truncated: str = "DATE_TRUNC('{unit}', {moment})"
     """The expression of a moment cut to a unit: minute, hour, day, month or year."""
     inline: str = "(VALUES {rows}) AS t ({names})"
@@ -171,6 +173,7 @@ DIALECTS = {
             escaped("`", _eight_digits),
             "IS_NAN(CAST({} AS FLOAT64))",
             moment_type="DATETIME",
+            in_utc="DATETIME({}, 'UTC')",
             truncated="DATETIME_TRUNC({moment}, {unit})",
             casts_booleans=False,
             ignores_case=True,
@@ -189,6 +192,7 @@ DIALECTS = {
             doubled('"'),
             "CAST({} AS DOUBLE) = CAST('NaN' AS DOUBLE)",
             moment_type="TIMESTAMP_NTZ",
+            in_utc="CAST(CONVERT_TIMEZONE('UTC', {}) AS TIMESTAMP_NTZ)",
             casts_booleans=False,
             create_table="CREATE OR REPLACE TABLE {table} ({columns})",
             drops_first=False,
@@ -203,6 +207,7 @@ DIALECTS = {
             doubled("`"),
             "isnan(CAST({} AS DOUBLE))",
             moment_type="TIMESTAMP_NTZ",
+            in_utc="TIMESTAMP_NTZ'1970-01-01' + MAKE_DT_INTERVAL(0, 0, 0, UNIX_MICROS({}) / 1000000)",
             # Of a moment without a zone Spark's DATE_TRUNC makes one of the session's zone.
             truncated="CAST(DATE_TRUNC('{unit}', {moment}) AS TIMESTAMP_NTZ)",
             ignores_case=True,
@@ -218,6 +223,7 @@ DIALECTS = {
             escaped("`", _utf8),
             "isNaN(CAST({} AS Nullable(Float64)))",
             moment_type="Nullable(DateTime64(6, 'UTC'))",
+            in_utc="CAST({} AS Nullable(DateTime64(6, 'UTC')))",
             column_as_double="toFloat64({})",
             # In Arrow, ClickHouse writes an Enum or a DateTime as its number, and others as their bytes.
             fetched="accurateCast({0}, multiIf(match(toTypeName({0}), '(^|[(])(Enum|UUID|IPv[46]|U?Int(128|256))'), "
