@@ -1,5 +1,5 @@
 """Calibration inside scikit-learn.
 
 - `classifier`: `CalibratedClassifier`, a binary classifier with calibrated probabilities.
-- `columns`: the columns of its X.
+- `feature_columns`: the columns of its X.
 """

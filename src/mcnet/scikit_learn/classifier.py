@@ -26,7 +26,7 @@ from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.registry import calibrator
 from mcnet.data.columns import check_lengths, weights_column
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.scikit_learn.columns import feature_column, is_table_of_features, without_columns
+from mcnet.scikit_learn.feature_columns import feature_column, is_table_of_features, without_columns
 
 __all__ = ["CalibratedClassifier"]
 

@@ -35,7 +35,7 @@ class Answer(msgspec.Struct, omit_defaults=True):
 Record = dict[str, Value]
 _decoder: msgspec.json.Decoder[Question | list[Record]] = msgspec.json.Decoder(Question | list[Record])
 _encode = msgspec.json.Encoder().encode
-_NOTHING: Any = object()
+_ABSENT: Any = object()
 
 
 def answer_json(served: Served, body: bytes, most_rows: int, numbers: Numbers) -> bytes:
@@ -80,9 +80,9 @@ def _one_row(served: Served, question: Question, single: bool, numbers: Numbers)
             return None
         values: list[Any] = []
         for name in names:
-            value = field.get(name, _NOTHING)
+            value = field.get(name, _ABSENT)
             if single:
-                if value is _NOTHING or type(value) is list:
+                if value is _ABSENT or type(value) is list:
                     return None
                 values.append(value)
             elif type(value) is list and len(value) == 1:
