@@ -1,5 +1,7 @@
 import json
 
+import numpy as np
+
 import mcnet as library
 
 
@@ -44,6 +46,22 @@ def test_show_tells_a_person_and_a_script(mcnet, model):
     assert "⠤" in shown or "⠒" in shown
     found = mcnet("show", model, "--json").document
     assert (found["method"], found["fields"], found["contexts"]) == ("platt-field", {"country": 4}, 4)
+
+
+def test_show_has_the_largest_contexts_first(mcnet, tmp_path):
+    score = np.tile(np.linspace(0.1, 0.9, 50), 12)
+    field = np.repeat(["a", "b", None, "d"], [50, 100, 300, 150])
+    fitted = library.PlattField().fit(score, np.arange(600) % 2, field={"f": field, "g": np.full(600, "x")})
+    fitted.save(tmp_path / "model.json")
+
+    def names(*given):
+        lines = mcnet("show", tmp_path / "model.json", *given).out.splitlines()
+        first = next(number for number, line in enumerate(lines) if line.startswith("any other"))
+        return [line.split("  ")[0] for line in lines[first + 1 : lines.index("", first)]]
+
+    assert names() == ["(missing) / x", "d / x", "b / x", "a / x"]
+    assert names("--contexts", "2") == ["(missing) / x", "d / x", "… and 2 more contexts (--contexts N)"]
+    assert names("--contexts", "0") == ["… and 4 more contexts (--contexts N)"]
 
 
 def test_methods_are_listed(mcnet):

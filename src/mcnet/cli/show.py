@@ -18,7 +18,9 @@ _PLACES = 5
 
 def show(
     model: options.ModelFile,
-    contexts: Annotated[int, typer.Option("--contexts", min=0, metavar="N", help="Show this many contexts.")] = 8,
+    contexts: Annotated[
+        int, typer.Option("--contexts", min=0, metavar="N", help="Show this many contexts, the largest first.")
+    ] = 8,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -90,15 +92,23 @@ def _pictures(model: "CalibrationModel", contexts: int) -> list[Any]:
     low, high = logit(np.clip(ends, 1e-6, 1.0 - 1e-6))
     places = sigmoid(np.linspace(low, high, _PLACES))
     evaluate = Evaluator(model.curves)
-    shown = range(1 + min(contexts, len(model.curves) - 1))
+    shown = [0, *(1 + place for place in _largest_first(model, contexts))]
     names = ["any other" if model.fields else "all", *(model.contexts.labels() if model.fields else [])]
     names = [shown_value(name) for name in names]
     lines = [(names[curve], *(figure(p) for p in evaluate(places, np.full(_PLACES, curve)))) for curve in shown]
     result: list[Any] = [table(("score", *(figure(place) for place in places)), lines)]
     rest = len(model.curves) - len(shown)
     if rest:
-        result.append(f"… and {rest:,} more contexts (--contexts)")
+        result.append(f"… and {rest:,} more contexts (--contexts N)")
     fine = sigmoid(np.linspace(low, high, 400))
     plot = {"score": (fine, fine), "calibrated": (fine, np.maximum(evaluate(fine), 0.1 * fine[0]))}
     title = f"\ncalibrated probability over score, {names[0]}; the diagonal is the score itself"
     return [*result, title, terminal_plot(plot)]
+
+
+def _largest_first(model: "CalibrationModel", number: int) -> list[int]:
+    """Return the places of so many contexts: those that the history names as the largest, then the others in order."""
+    curves = range(len(model.curves) - 1)
+    named = model.provenance.get("largest_contexts") or [] if model.fields else []
+    largest = [model.contexts.find(values) for values in named if len(values) == len(model.fields)]
+    return list(dict.fromkeys([*(place for place in largest if place in curves), *curves]))[:number]
