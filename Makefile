@@ -35,7 +35,7 @@ test: $(STAMPS)/test ## run the tests; the last lines say what was left out for 
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-all: system $(STAMPS)/engines $(STAMPS)/docs ## install what the tests can use (Chromium, PostgreSQL, Spark, …) and run every test, none skipped
-	@MCNET_SKIP_NOTHING=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	@MCNET_SKIP_NOTHING=1 $(BIN)/python -m pytest -n 2 --dist worksteal --durations 25
 
 # The settings under which BLAS and NumPy compute as on an older processor.
 OTHER_PROCESSOR = OPENBLAS_CORETYPE=Nehalem NPY_DISABLE_CPU_FEATURES="$$($(1)/python .ci/cpu_features.py)"

@@ -119,9 +119,21 @@ def _is_partitioned(path: Path, below: Path) -> bool:
     return folders != () and all("=" in part[1:] for part in folders)
 
 
-def source_name(files: FilePaths) -> str:
-    """Return the files as the user named them, for messages."""
-    return fspath(files) if isinstance(files, str | PathLike) else ", ".join(str(file) for file in files)
+_MOST_NAMED = 3
+"""How many files a message names."""
+
+
+def source_name(files: FilePaths | Locations) -> str:
+    """Return the files as the user named them, for messages; of many files the first ones.
+
+    >>> source_name(["a.csv", "b.csv"]), source_name([f"{hour}.csv" for hour in range(24)])
+    ('a.csv, b.csv', '0.csv, 1.csv, 2.csv and 21 more')
+    """
+    if isinstance(files, str | PathLike):
+        return fspath(files)
+    names = [str(file) for file in files]
+    rest = names[_MOST_NAMED:]
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {len(rest):,} more" if rest else "")
 
 
 def _known_format(path: Location) -> str | None:

@@ -144,7 +144,7 @@ def scan_files(
     chosen = _Columns(score, label, weight, None, fields, every)
     options = read_options()
     reading = RowReading(check_folds(folds), resolution, score_type, negatives_kept, options.drop_missing)
-    return _scan_files(paths, ", ".join(map(str, paths)), options.where, chosen, reading, progress)
+    return _scan_files(paths, source_name(paths), options.where, chosen, reading, progress)
 
 
 def _scan_files(
@@ -190,7 +190,7 @@ def scan_in_parts(
     chosen = _Columns(score, label, weight, None, fields, every)
     options = read_options()
     reading = RowReading(1, resolution, score_type, negatives_kept, options.drop_missing)
-    found, names, sources = chosen.file_batches(paths, ", ".join(map(str, paths)), options.where, progress)
+    found, names, sources = chosen.file_batches(paths, source_name(paths), options.where, progress)
     parts = sketch_parts(found, names, reading, columns=chosen.remembered, sources=sources, most_cells=most_cells)
     for number, part in enumerate(parts):
         if number == 0:
