@@ -1,9 +1,11 @@
 """How far one command travels through the code: functions called, files visited, changes between subpackages.
 
-A call from a function of one subpackage to a function of another counts as one change, and so does the return. Calls
-inside libraries do not count. Run with `python -m benchmarks.path_length`, `--hops` lists the most frequent changes.
+A call from a function of one subpackage to a function of another counts as one change. Calls inside libraries, and
+generators that go on after a yield, do not count. Run with `python -m benchmarks.path_length`; `--hops` lists the most
+frequent changes.
 """
 
+import inspect
 import sys
 import threading
 from collections import Counter
@@ -16,6 +18,9 @@ from typing import Any
 import mcnet
 
 SOURCES = str(Path(mcnet.__file__).parent) + "/"
+
+_FIRST_RESUME = 8
+"""A generator starts within this many bytes of its code; later resumptions are beyond."""
 
 
 class PathLength:
@@ -30,6 +35,8 @@ class PathLength:
         """Note a call of a function of mcnet."""
         file = frame.f_code.co_filename
         if event != "call" or not file.startswith(SOURCES) or frame.f_code.co_name.startswith("<"):
+            return
+        if frame.f_code.co_flags & inspect.CO_GENERATOR and frame.f_lasti > _FIRST_RESUME:
             return
         path = file[len(SOURCES) :]
         package = path.partition("/")[0]
