@@ -320,3 +320,12 @@ def test_bins_of_equal_mass_are_the_same_however_many_pieces_the_values_are_summ
     # Pieces of unlike largest place: their sums have unlike lengths unless the number of places is told.
     monkeypatch.setattr("mcnet._shared.math.ROWS_AT_A_TIME", 1_000)
     np.testing.assert_array_equal(equal_mass_cuts(places, weight, 20), whole)
+
+
+def test_sums_of_contexts_are_those_of_their_cells_also_in_parts_that_lack_some():
+    rng = np.random.default_rng(3)
+    whole = mcnet.Sketch.from_rows(rng.random(500), rng.random(500) < 0.3, field=rng.integers(0, 40, 500), folds=5)
+    for sketch in (whole, whole.fold_parts(0)[1], whole.unfolded(), 0.5 * whole):
+        expected = np.zeros((len(sketch.contexts), 2))
+        np.add.at(expected, sketch.context, sketch.cells.sums[:, :2])
+        assert (sketch.context_sums == expected).all()

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from mcnet._shared.math import sums_by
 from mcnet.sketch.sketch import Sketch
 from mcnet.version import __version__
 
@@ -41,8 +40,7 @@ def largest_contexts(sketch: Sketch, number: int = MOST_LARGEST_CONTEXTS) -> lis
     contexts = sketch.contexts
     if not contexts.names:
         return []
-    weight = sums_by(sketch.context, sketch.weight, len(contexts))
-    largest = np.argsort(-weight, kind="stable")[:number]
+    largest = np.argsort(-sketch.context_sums[:, 0], kind="stable")[:number]
     return [
         [values[code] for values, code in zip(contexts.values, contexts.table[place], strict=True)] for place in largest
     ]

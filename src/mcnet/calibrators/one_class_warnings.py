@@ -46,11 +46,9 @@ def _sums_by_key(sketch: Sketch) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def _warn_of_values(method: str, sketch: Sketch) -> None:
-    number = len(sketch.contexts)
-    if not sketch.contexts.names or number > _MOST_VALUES_TO_NAME:
+    weight, positives = sketch.context_sums.T
+    if not sketch.contexts.names or len(weight) > _MOST_VALUES_TO_NAME:
         return  # a long tail has such values by nature
-    context = sketch.context
-    weight, positives = (np.bincount(context, column, number) for column in (sketch.weight, sketch.positives))
     one_sided = np.flatnonzero((weight > 0.0) & ((positives <= 0.0) | (positives >= weight)))
     if len(one_sided):
         kind = "positives" if positives[one_sided[0]] <= 0.0 else "negatives"

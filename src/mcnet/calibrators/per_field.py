@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 from sklearn.base import clone
 
-from mcnet._shared.math import logit, sums_by
+from mcnet._shared.math import logit
 from mcnet._shared.typing import FloatArray
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.logistic import log_loss_sum
@@ -105,16 +105,14 @@ class PerField(Calibrator):
         self, sketch: Sketch
     ) -> tuple[tuple[FloatArray, FloatArray], list[tuple[FloatArray, FloatArray]], FloatArray]:
         """Return the pooled curve, each context's own, and each context's number of events."""
-        number = len(sketch.contexts)
-        positives = sums_by(sketch.context, sketch.positives, number)
-        negatives = sums_by(sketch.context, sketch.weight, number) - positives
-        events = np.minimum(positives, negatives)
+        weight, positives = sketch.context_sums.T
+        events = np.minimum(positives, weight - positives)
         pooled = self._inner().fit_sketch(sketch.pooled()).curves_.pairs()[0]
         own = []
         with warnings.catch_warnings():
             # One-class contexts are expected here, and the shrinkage takes care of them.
             warnings.simplefilter("ignore", CalibrationWarning)
-            for context in range(number):
+            for context in range(len(events)):
                 if events[context] > 0.0:
                     own.append(self._inner().fit_sketch(sketch.of_context(context)).curves_.pairs()[0])
                 else:

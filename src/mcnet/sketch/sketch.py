@@ -189,6 +189,15 @@ class Sketch:
         """Return the weighted positives of all rows."""
         return float(self.positives.sum())
 
+    @cached_property
+    def context_sums(self) -> FloatArray:
+        """Return the weight and the positives of each context, of shape (contexts, 2)."""
+        # Cells are ordered by context; a part of a sketch may lack some.
+        starts = np.flatnonzero(np.diff(self.context, prepend=-1))
+        sums = np.zeros((len(self.contexts), 2))
+        sums[self.context[starts]] = np.add.reduceat(self.cells.sums[:, :2], starts, axis=0)
+        return sums
+
     def __len__(self) -> int:
         return len(self.cells)
 
