@@ -96,7 +96,7 @@ def test_added_curves_are_counted_and_those_of_the_model_keep_their_places(famil
 
 def test_numbers_cannot_stand_for_rows_that_the_family_is_asked_about(family_model, two_field_model):
     fields = {"country": ["v000", "never seen"], "source": [None, "never seen"]}
-    with pytest.raises(mcnet.NotSupportedError, match=r"country × source has a curve of its own.*field="):
+    with pytest.raises(mcnet.NotSupportedError, match=r"country × source has its own curve.*field="):
         family_model.codes(fields)
     pooled = family_model.predict([0.1, 0.1], codes=np.array([-1, -1]))
     assert pooled[0] == family_model.predict([0.1], {"country": ["x"], "source": ["x"]})[0]

@@ -67,7 +67,7 @@ def test_rows_without_a_moment_and_steps_without_a_unit_are_refused(spark):
     )
     with pytest.raises(mcnet.InputError, match="rows without a moment"):
         journal(df, time="time", every="1d", **COLUMNS)
-    with pytest.raises(mcnet.InputError, match="a period has a unit"):
+    with pytest.raises(mcnet.InputError, match="a period needs a unit"):
         journal(df, time="time", every="10", **COLUMNS)
 
 

@@ -157,7 +157,7 @@ def _warn_of_common_files(printer: Printer, fitted: "RowSource", judged: "RowSou
 
 
 def _warn_of_texts(printer: Printer, sketch: "Sketch", time: str) -> None:
-    """Warn of a column of time whose values are neither moments nor numbers."""
+    """Warn of a column of time whose values are neither timestamps nor numbers."""
     import polars as pl
 
     from mcnet.data.periods import cut_to_periods

@@ -74,7 +74,7 @@ def by_period(sketch: "Sketch", time: str) -> "dict[str, Sketch]":
     parts = sketches_by(sketch, time)
     if MISSING_LABEL in parts:
         rows = parts[MISSING_LABEL].rows
-        raise InputError(f"{rows:,} rows have no moment in {time}; drop these rows, or give them one")
+        raise InputError(f"{rows:,} rows have no timestamp in {time}; drop these rows, or give them one")
     return parts
 
 

@@ -105,12 +105,12 @@ def cut_to_periods(column: "pl.Series", every: str) -> "pl.Series":
         unit = _counted(numbers.drop_nulls())
         if unit is None:
             raise InputError(
-                f"{column.name} holds plain numbers such as {numbers.drop_nulls()[0]}, not moments; "
+                f"{column.name} has plain numbers such as {numbers.drop_nulls()[0]}, not timestamps; "
                 f"cut it by a number, as in 100, not by {every}"
             )
         column = pl.from_epoch(numbers, time_unit=unit)
     elif step.unit is None:
-        raise InputError(f"{column.name} holds moments, so a period has a unit: 15m, 1h, 1d, not {every}")
+        raise InputError(f"{column.name} has timestamps, so a period needs a unit: 15m, 1h, 1d, not {every}")
     begins = column.cast(pl.Datetime("us")) if column.dtype == pl.Date else column
     return begins.dt.truncate(every).dt.strftime(_WRITTEN[step.unit])
 

@@ -70,5 +70,5 @@ def unusable_condition(where: str, error: BaseException) -> InputError:
     """Return the error about a condition on rows that Polars refused."""
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if "date/datetime/time" in reason:
-        reason = "it compares moments with a text; write DATE '2026-11-16' or TIMESTAMP '2026-11-16 07:00'"
+        reason = "it compares timestamps with a text; write DATE '2026-11-16' or TIMESTAMP '2026-11-16 07:00'"
     return InputError(f"the condition {where!r} cannot be used: {reason}")

@@ -28,7 +28,7 @@ def keep_fields(sketch: Sketch, names: Sequence[str]) -> Sketch:
 
 
 def cut_field(sketch: Sketch, name: str, every: str) -> Sketch:
-    """Return the sketch of the same rows with a field of moments cut to periods."""
+    """Return the sketch of the same rows with a field of timestamps cut to periods."""
     import polars as pl
 
     require_fields(sketch, [name])

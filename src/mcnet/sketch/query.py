@@ -50,7 +50,7 @@ def sketch_query(
     resolution : cells per unit of logit, or "exact" to keep every distinct score.
     score_type : "probability" or "logit".
     negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
-    every : fields of moments and the periods to cut them to: {"time": "1h"}.
+    every : fields of timestamps and the periods to cut them to: {"time": "1h"}.
     where : a condition on the rows, in the engine's own SQL.
     label_type : "boolean" if the label is true or false and the engine casts no booleans to numbers (PostgreSQL,
         BigQuery, Snowflake).
@@ -76,7 +76,7 @@ def sketch_query(
         raise InputError(f"label_type is {label_type!r}; it must be 'number' or 'boolean'")
     strangers = [name for name in zoned if name not in about.every]
     if strangers:
-        raise InputError(f"zoned has {strangers[0]!r}, which is not in every; it names columns of moments that are cut")
+        raise InputError(f"zoned has {strangers[0]!r}, which is not in every; zoned names columns of every")
     words = dialect_named(dialect)
     check_names(about, folds if isinstance(folds, str) else None, table, where, words)
     # The condition may end in a comment.

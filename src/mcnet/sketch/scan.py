@@ -65,7 +65,7 @@ def scan(
     resolution : cells per unit of logit, or "exact" to keep every distinct score.
     score_type : "probability" or "logit".
     negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
-    every : fields of moments and the periods to cut them to: {"time": "1h"}. The units are m, h, d, w, mo and y; a
+    every : fields of timestamps and the periods to cut them to: {"time": "1h"}. The units are m, h, d, w, mo and y; a
         plain number is for columns that count.
     drop_missing : leave out the rows whose score, label or weight is missing, and count them in `dropped_rows`,
         instead of refusing them.

@@ -280,7 +280,7 @@ class Sketch:
         return keep_fields(self, names)
 
     def in_periods(self, name: str, every: str) -> "Sketch":
-        """Return the sketch of the same rows with a field of moments cut to periods.
+        """Return the sketch of the same rows with a field of timestamps cut to periods.
 
         Parameters
         ----------

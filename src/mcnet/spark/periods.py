@@ -79,7 +79,7 @@ def journal(
     )
     parts = sketches_by(whole.in_periods(time, every), time)
     if MISSING_LABEL in parts:
-        raise InputError(f"the Spark table has rows without a moment in {time}; drop these rows, or give them one")
+        raise InputError(f"the Spark table has rows without a timestamp in {time}; drop these rows, or give them one")
     return parts
 
 

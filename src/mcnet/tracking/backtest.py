@@ -192,7 +192,7 @@ def _read(
         }
         parts = sketches_by(scan(log, field=[*fields, time], **words), time)
         if MISSING_LABEL in parts:
-            raise InputError(f"the table has rows without a moment in {time}; drop these rows, or give them one")
+            raise InputError(f"the table has rows without a timestamp in {time}; drop these rows, or give them one")
         journal.add_parts(parts, source="table")
         return hashlib.sha256(asked.encode()).hexdigest()[:32]
     files = expand_paths(log)

@@ -179,7 +179,7 @@ class Journal:
             )
             with period_parts(read, time) as parts:
                 if MISSING_LABEL in parts.cells:
-                    raise InputError(f"{path} has rows without a moment in {time}; drop these rows, or give them one")
+                    raise InputError(f"{path} has rows without a timestamp in {time}; drop them, or give them one")
                 ages = age if counted is None else partial(age_when_counted, every=every, counted=counted)
                 described = partial(_described, parts, source or fspath(path), ages)
                 changes.append(self._commit(described, replace=replace))
