@@ -96,6 +96,25 @@ def test_a_main_thread_that_does_not_hear_the_signal_is_ended(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+OWN_HANDLER = """
+import os, signal, time
+from mcnet.cli import signals
+
+signals._GRACE_SECONDS = 0.2
+heard = []
+with signals.orderly_termination():
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda given, _: heard.append(given))
+        os.kill(os.getpid(), number)
+    time.sleep(1)  # as a service that finishes its requests
+assert heard == [signal.SIGTERM, signal.SIGHUP]
+"""
+
+
+def test_a_command_with_a_handler_of_its_own_takes_the_time_it_needs():
+    subprocess.run([sys.executable, "-c", OWN_HANDLER], check=True, timeout=120, preexec_fn=_hear_signals)
+
+
 def _small_files():
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 

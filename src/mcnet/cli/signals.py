@@ -26,7 +26,8 @@ def orderly_termination() -> Iterator[None]:
     """Raise Terminated in the main thread on SIGTERM and SIGHUP, unless they are ignored (as under nohup).
 
     Python runs its handlers between two instructions, and one call into a library may last minutes. So a thread hears
-    of the signal, too: if the main thread has not ended after a few seconds, it cleans up and ends the process.
+    of the signal, too: if the main thread has not ended after a few seconds, it cleans up and ends the process. A
+    command that has set a handler of its own since (a service, which finishes its requests) is left to it.
     """
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     if threading.current_thread() is not threading.main_thread():
@@ -55,7 +56,7 @@ def _raise(number: int, _: FrameType | None) -> None:
 def _watch(reader: int, numbers: frozenset[int]) -> None:
     try:
         while heard := os.read(reader, 1):
-            if heard[0] in numbers:
+            if heard[0] in numbers and signal.getsignal(heard[0]) is _raise:
                 _end_later(reader, heard[0])
                 return
     finally:
