@@ -95,7 +95,7 @@ def test_a_journal_needs_no_columns(mcnet, days, columns, tmp_path):
     ("words", "said"),
     [
         (("--time", "ts"), "--every is missing"),
-        ((*TIMED, "--memory", "week"), "'week' is no memory"),
+        ((*TIMED, "--memory", "week"), "'week' is not a memory"),
         ((*TIMED, "--tracker-only", "--memory", "2"), "--tracker-only compares no methods"),
         ((*TIMED, "--delay", "30d"), "no period could be judged"),
         ((*TIMED, "-o", "table.csv"), "a Parquet file"),

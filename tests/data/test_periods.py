@@ -73,11 +73,11 @@ def test_days_missing_moments_and_zones_are_cut_too():
 @pytest.mark.parametrize(
     ("column", "every", "message"),
     [
-        (["2024-05-01"], "0h", "no period"),
-        (["2024-05-01"], "1 hour", "no period"),
-        (["2024-05-01"], "5", "has a unit"),
+        (["2024-05-01"], "0h", "not a period"),
+        (["2024-05-01"], "1 hour", "not a period"),
+        (["2024-05-01"], "5", "needs a unit"),
         ([7, 8], "1d", "plain numbers such as 7"),
-        (["2024-05-01", "later"], "1d", "t holds 'later', which is no moment"),
+        (["2024-05-01", "later"], "1d", "t has 'later', which is not a timestamp"),
     ],
 )
 def test_what_cannot_be_cut_is_refused(column, every, message):
@@ -114,5 +114,5 @@ def test_an_automatic_period_leaves_few_values_alone_and_refuses_many_texts():
     few = AutomaticPeriod()
     assert few.cut(pl.Series("t", ["mon", "tue", None])).to_list() == ["mon", "tue", None]
     assert few.every is None
-    with pytest.raises(InputError, match=r"t has 121 values or more, and 120 can be shown; t holds 'v\d+'"):
+    with pytest.raises(InputError, match=r"t has 121 values or more, and 120 can be shown; t has 'v\d+'"):
         few.cut(pl.Series("t", [f"v{number}" for number in range(119)]))

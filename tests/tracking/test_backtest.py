@@ -233,8 +233,8 @@ def test_files_tables_and_journals_give_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"memories": ["week"]}, "'week' is no memory"),
-        ({"memories": [0]}, "is no memory"),
+        ({"memories": ["week"]}, "'week' is not a memory"),
+        ({"memories": [0]}, "is not a memory"),
         ({"methods": ["plat"]}, "did you mean platt"),
         ({"delay": -1}, "delay is -1"),
         ({"delay": "soon"}, "delay is 'soon'"),
