@@ -55,7 +55,8 @@ def performance(settings: Settings) -> Page:
             "PCOC is predicted over observed positives, F-RCE the mean relative error by field value, *PCOC fitted* "
             "the PCOC on the rows that the method was fitted to. *Distance* is the mean Kullback–Leibler divergence "
             "from the true probability, known for simulated rows only. *Falls* counts neighbours in the order of "
-            "scores that a method puts in the opposite order inside a field value.",
+            "scores that a method puts in the opposite order inside a field value; *clipped* is the share of rows "
+            "whose probability is at its lower or upper bound, as a function in probability space can leave (0, 1).",
             settings_note(ROSTER),
             *trained_note(
                 {
@@ -93,7 +94,7 @@ def _run(settings: Settings, seen: SeenTasks) -> dict[str, Results]:
 def _table(task: str, how: str, methods: dict[str, list[Trial]], number: int) -> Table:
     """Return the figures of a task; the paper's beside those of rows that are shifted as its own are."""
     headings: tuple[str, ...] = (
-        "Method", "PCOC", "F-RCE", "AUC", "log-loss", "distance ×10⁻⁵", "PCOC fitted", "falls", "fit s",
+        "Method", "PCOC", "F-RCE", "AUC", "log-loss", "distance ×10⁻⁵", "PCOC fitted", "falls", "clipped", "fit s",
     )  # fmt: skip
     printed = {} if how == STILL else PERFORMANCE.get(task, {})
     headings = (*headings, "paper PCOC", "paper F-RCE", "paper AUC") if printed else headings
@@ -115,6 +116,7 @@ def _table(task: str, how: str, methods: dict[str, list[Trial]], number: int) ->
                 Value.of(column(trials, "distance"), digits=2, factor=1e5),
                 Value.of(column(trials, "fitted_pcoc")),
                 Value.of(column(trials, "violations"), digits=0),
+                Value.percent(column(trials, "clipped")),
                 Value.of([trial.seconds for trial in trials], digits=2),
                 *theirs,
             )
