@@ -117,6 +117,28 @@ def test_rows_that_cannot_be_used_are_counted_and_refused(spark):
         sketch(df.where("false"), score="score", label="label")
 
 
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_texts_that_are_no_numbers_end_the_job(spark, ansi):
+    """Outside ANSI mode a cast of Spark would make missing values of them."""
+    from mcnet.spark import apply, sketch
+
+    rows = spark.createDataFrame([("0.5", "1"), (" 0.25 ", "0"), (None, "1")], "score string, label string")
+    bad = spark.createDataFrame([("0.5", 1), ("half", 0)], "score string, label int")
+    known = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        found = sketch(rows, score="score", label="label", drop_missing=True)
+        assert found == mcnet.Sketch.from_rows([0.5, 0.25], [1, 0])
+        with pytest.raises(Exception, match="score is not a number: 'half'; convert the column first"):
+            sketch(bad, score="score", label="label", drop_missing=True)
+        model = mcnet.Platt().fit([0.2, 0.4, 0.6, 0.8], [0, 1, 0, 1]).model_
+        for sql in (False, True):
+            with pytest.raises(Exception, match="score is not a number: 'half'"):
+                apply(bad, model, sql=sql).collect()
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", known)
+
+
 def test_metrics_are_those_of_the_rows(spark, log):
     from mcnet.spark import evaluate
 

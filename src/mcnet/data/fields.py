@@ -88,8 +88,8 @@ def field_text(value: Any) -> str | None:
         if math.isnan(number):
             return None
         return str(int(number)) if number.is_integer() else repr(number)
-    if isinstance(value, bytes):
-        return value.decode("utf-8", errors="backslashreplace")  # different bytes stay different values
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8", errors="backslashreplace")  # different bytes stay different values
     if isinstance(value, timedelta):  # of Python, and pandas' own
         return str(timedelta(value.days, value.seconds, value.microseconds))
     if isinstance(value, np.timedelta64):
@@ -170,7 +170,9 @@ def _from_objects(name: str, items: Sequence[Any]) -> FieldColumn:
     kinds = set(map(type, items))
     if not kinds <= _EQUAL_TEXTS and kinds != {bool}:
         # Equal is not always the same field value: True and 1, a half and 0.5, or what a class of the user compares to.
-        items = [item if item.__hash__ is None else field_text(item) for item in items]
+        items = [
+            item if item.__hash__ is None and not isinstance(item, bytearray) else field_text(item) for item in items
+        ]
     try:
         place = {value: code for code, value in enumerate(dict.fromkeys(items))}
     except TypeError:

@@ -69,7 +69,7 @@ def sketch(
         score_type=score_type,
         negatives_kept=negatives_kept,
     )
-    rows = df.withColumn(score, number_column(df, score))
+    rows = df.withColumns({name: number_column(df, name) for name in (score, label, *given)})
     arrays = grid_arrays(about.resolution)
     with _view(rows) as view, _view(_edge_table(df, arrays)) as edges:
         known = EdgeList(edges, len(arrays["offsets"])) if arrays else None

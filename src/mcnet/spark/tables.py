@@ -43,12 +43,20 @@ def column_named(name: str) -> Column:
 
 
 def number_column(df: DataFrame, name: str) -> Column:
-    """Return a column of numbers; of a vector of Spark ML (`probability`, `rawPrediction`) the entry of class 1."""
-    if df.schema[name].dataType.simpleString() == "vector":
+    """Return a column of numbers; of a vector of Spark ML (`probability`, `rawPrediction`) the entry of class 1.
+
+    Of texts, one that is no number ends the job: outside ANSI mode Spark takes it for a missing value.
+    """
+    kind, column = df.schema[name].dataType.simpleString(), column_named(name)
+    if kind == "vector":
         from pyspark.ml.functions import vector_to_array
 
-        return vector_to_array(column_named(name))[1]
-    return column_named(name)
+        return vector_to_array(column)[1]
+    if kind.startswith("string"):
+        message = F.concat(F.lit(f"{name} is not a number: '"), column, F.lit("'; convert the column first"))
+        number = column.try_cast("double")
+        return F.when(number.isNull() & column.isNotNull(), F.raise_error(message).cast("double")).otherwise(number)
+    return column
 
 
 def unused_name(wanted: str, taken: Iterable[str]) -> str:
