@@ -207,3 +207,23 @@ def test_scores_of_a_model_trained_on_fewer_negatives_are_corrected():
 def test_as_array_does_not_copy_an_array():
     array = np.array([0.1])
     assert as_array(array, "score") is array
+
+
+@pytest.mark.parametrize("rows", [3, 100_000])
+def test_masked_values_are_missing(rows):
+    mask = np.zeros(rows, dtype=bool)
+    mask[1] = True
+    scores, labels = np.linspace(0.1, 0.9, rows), np.arange(rows) % 2
+    fitted = mcnet.PlattField().fit(scores, labels, field=np.where(labels, "a", "b"))
+    with pytest.raises(mcnet.InputError, match=r"score has 1 value missing, NaN or infinite \(first: row 1"):
+        fitted.predict(np.ma.array(scores, mask=mask), np.full(rows, "a"))
+    for name, column in (("label", labels), ("weight", np.ones(rows, dtype=np.int8))):
+        given = {"label": labels, "weight": None} | {name: np.ma.array(column, mask=mask)}
+        with pytest.raises(mcnet.InputError, match=rf"{name} has 1 value missing, NaN or infinite \(first: row 1"):
+            mcnet.Platt().fit(scores, given["label"], weight=given["weight"])
+    values = np.full(rows, "a")
+    np.testing.assert_array_equal(
+        fitted.predict(scores, np.ma.array(values, mask=mask)),
+        fitted.predict(scores, np.where(mask, None, values)),
+    )
+    np.testing.assert_array_equal(scores_column(np.ma.array(scores)), scores)

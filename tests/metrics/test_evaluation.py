@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcnet.errors import InputError
+from mcnet.errors import CalibrationWarning, InputError
 from mcnet.metrics import CodedField, MetricSettings, compare, evaluate, evaluate_columns
 
 METRICS = [
@@ -252,3 +252,10 @@ def test_without_a_field_nothing_inside_fields_is_shown(rows):
     assert "PCOC" in shown
     for name in ("F-RCE", "F-ECE", "GAUC", "PCOC STD"):
         assert name not in shown
+
+
+def test_labels_given_first_are_said(rows):
+    with pytest.warns(CalibrationWarning, match="probabilities come first, labels second"):
+        evaluate(rows["y"], rows["p"])
+    evaluate(rows["y"], rows["y"])  # decisions, not probabilities: no mistake, and warnings are errors here
+    evaluate(rows["p"], rows["p"])

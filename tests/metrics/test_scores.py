@@ -101,3 +101,13 @@ def test_excess_over_the_truth_has_the_divergence_as_its_mean():
     # With the expected labels the two are the same number.
     assert excess_log_loss(worse, P, P, W).value == pytest.approx(kl_to_truth(worse, P, W).value)
     assert kl_to_truth(worse, P, W).value > 0
+
+
+@pytest.mark.parametrize("function", [auc, log_loss, brier])
+@pytest.mark.parametrize("column", range(3))
+def test_a_missing_value_is_refused(function, column):
+    for missing in (np.ma.array(P, mask=np.arange(len(P)) == 2), np.where(np.arange(len(P)) == 2, np.nan, P)):
+        given = [P, Y, W]
+        given[column] = missing
+        with pytest.raises(InputError, match="has a value missing, NaN or infinite in row 2"):
+            function(*given)

@@ -20,6 +20,7 @@ __all__ = [
     "labels_column",
     "scores_column",
     "weights_column",
+    "without_mask",
 ]
 
 DescribeRow = Callable[[int], str]
@@ -36,8 +37,9 @@ def describe_row(row: int) -> str:
 
 def as_array(values: Any, name: str) -> NDArray[Any]:
     """Return any array-like (NumPy, pandas, Polars, Arrow, list, scalar sequence) as one NumPy array."""
+    array: NDArray[Any]
     if isinstance(values, np.ndarray):
-        array = values
+        array = without_mask(values)
     elif hasattr(values, "to_numpy"):
         array = _table_column(values)
     elif isinstance(values, str | bytes) or not hasattr(values, "__len__"):
@@ -49,6 +51,21 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
     if array.ndim != 1:
         raise InputError(f"{name} has shape {array.shape}; pass a one-dimensional column")
     return array
+
+
+def without_mask(values: Any) -> Any:
+    """Return a masked array of NumPy as a plain one: masked values are missing ones (NaN among numbers, else None).
+
+    >>> without_mask(np.ma.array([0.3, 0.4], mask=[False, True]))
+    array([0.3, nan])
+    """
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    if not np.ma.is_masked(values):
+        return values.data
+    if values.dtype.kind in "biuf":
+        return np.ma.filled(values.astype(np.float64), np.nan)
+    return np.array(values.tolist(), dtype=object)
 
 
 def _table_column(values: Any) -> NDArray[Any]:

@@ -271,6 +271,8 @@ def _column(name: str, values: Any) -> FieldColumn:
         return _from_codes(name, np.asarray(values.codes), values.categories)
     if hasattr(values, "to_numpy"):
         return _from_numpy(name, np.asarray(values.to_numpy()))
+    if isinstance(values, np.ma.MaskedArray):
+        return _from_objects(name, values.tolist())
     if isinstance(values, np.ndarray):
         return _from_numpy(name, values)
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):

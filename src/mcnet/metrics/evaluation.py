@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mcnet._shared.typing import FloatArray, IndexArray
+from mcnet._shared.user_warnings import warn
 from mcnet.data.columns import check_lengths, check_total_weight, labels_column, scores_column, weights_column
 from mcnet.data.fields import MISSING_LABEL, FieldColumn, field_columns
 from mcnet.data.negative_sampling import restore_negatives
@@ -18,7 +19,7 @@ from mcnet.metrics.fields import CodedField, FieldEvaluation, combine, compact, 
 from mcnet.metrics.fold_sums import FoldSums
 from mcnet.metrics.group_sums import group_sums
 from mcnet.metrics.judged_rows import JudgedRows
-from mcnet.metrics.probability_columns import columns, order_by_probability
+from mcnet.metrics.probability_columns import columns, is_whole, order_by_probability
 from mcnet.metrics.registry import METRICS
 from mcnet.metrics.scoring import CLIP
 from mcnet.metrics.settings import MetricSettings
@@ -207,6 +208,11 @@ def evaluate(
     check_lengths(probability=p, label=y, weight=w, truth=known, **{f"field {c.name}": c for c in columns})
     if not w.any():
         raise InputError("every row has weight 0; at least one row with a weight above 0 is needed")
+    if is_whole(p) and not is_whole(y):
+        warn(
+            "every probability is 0 or 1 and label has fractions; probabilities come first, labels second: "
+            "if they are swapped, swap them back"
+        )
     return evaluate_columns(p, y, w, coded_fields(columns), truth=known, settings=settings).compute_all()
 
 

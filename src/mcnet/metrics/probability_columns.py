@@ -4,9 +4,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mcnet._shared.typing import FloatArray
+from mcnet.data.columns import without_mask
 from mcnet.errors import InputError
 
-__all__ = ["columns", "order_by_probability"]
+__all__ = ["columns", "is_whole", "order_by_probability"]
 
 
 def columns(
@@ -20,9 +21,9 @@ def columns(
     >>> columns([0.1, 0.2], [0, 1])
     (array([0.1, 0.2]), array([0., 1.]), array([1., 1.]))
     """
-    p = np.asarray(probabilities, dtype=np.float64)
-    y = np.asarray(labels, dtype=np.float64)
-    w = np.ones(p.shape) if weight is None else np.asarray(weight, dtype=np.float64)
+    p = np.asarray(without_mask(probabilities), dtype=np.float64)
+    y = np.asarray(without_mask(labels), dtype=np.float64)
+    w = np.ones(p.shape) if weight is None else np.asarray(without_mask(weight), dtype=np.float64)
     for name, column in (("probabilities", p), ("labels", y), ("weight", w)):
         if column.ndim != 1:
             raise InputError(f"{name} has {column.ndim} dimensions; pass one value per row (a flat array)")
@@ -30,11 +31,19 @@ def columns(
             raise InputError(
                 f"{name} has {column.size} rows but probabilities has {p.size}; pass columns of the same rows"
             )
+        if not np.isfinite(column).all():
+            row = int(np.argmin(np.isfinite(column)))
+            raise InputError(f"{name} has a value missing, NaN or infinite in row {row}; leave such rows out")
     if p.size == 0:
         raise InputError("there are no rows to evaluate; pass at least one")
     if not w.any():
         raise InputError(f"the weights of all {p.size} rows are 0; at least one row must count")
     return p, y, w
+
+
+def is_whole(column: FloatArray) -> bool:
+    """Tell whether every value is 0 or 1; a look at a few of them settles the usual case."""
+    return all(bool(((part == 0.0) | (part == 1.0)).all()) for part in (column[:100], column))
 
 
 def order_by_probability(p: FloatArray) -> npt.NDArray[np.intp] | slice:
