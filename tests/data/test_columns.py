@@ -227,3 +227,25 @@ def test_masked_values_are_missing(rows):
         fitted.predict(scores, np.where(mask, None, values)),
     )
     np.testing.assert_array_equal(scores_column(np.ma.array(scores)), scores)
+
+
+def test_pandas_columns_in_another_order_are_said():
+    frame = pd.DataFrame({"score": np.linspace(0.1, 0.9, 200), "label": np.arange(200) % 2, "field": ["a", "b"] * 100})
+    turned = frame.iloc[::-1]
+    fitted = mcnet.PlattField().fit(frame["score"], frame["label"], field=frame["field"])
+    for call in (
+        lambda: mcnet.Platt().fit(frame["score"], turned["label"]),
+        lambda: mcnet.PlattField().fit(frame["score"], frame["label"], field={"f": turned["field"]}),
+        lambda: mcnet.evaluate(frame["score"], frame["label"], weight=turned["score"]),
+        lambda: fitted.predict(frame["score"], turned[["field"]]),
+    ):
+        with pytest.warns(mcnet.CalibrationWarning, match="have the same pandas index in another order"):
+            call()
+    # The order is the same, or the indexes have nothing to do with each other: warnings are errors here.
+    for score, label in (
+        (turned["score"], turned["label"]),
+        (frame["score"], turned["label"].to_numpy()),
+        (frame["score"], turned["label"].set_axis(range(1000, 1200))),
+        (frame["score"].set_axis([0] * 200), frame["label"]),
+    ):
+        mcnet.Platt().fit(score, label)

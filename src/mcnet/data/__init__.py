@@ -2,7 +2,7 @@
 
 - `columns`: scores, labels and weights, checked. `fields`: values of any type as codes into canonical texts.
   `arrow_values`: those of Arrow. `distinct_values`, `arrow_strings`: how that is fast. `negative_sampling`: weights of
-  a down-sampled log.
+  a down-sampled log. `index_order`: columns of pandas in another order.
 - `contexts`: the combinations of field values that are known. `combinations`: number them, and find them again.
 - `files`: paths, globs and folders as one lazy table. `locations`, `read_options`: stores, lakes, how they are opened.
   `log_formats`: each format opened. `partitions`: folders named by values. `csv_files`: types of CSV columns.

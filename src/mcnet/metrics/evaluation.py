@@ -11,6 +11,7 @@ from mcnet._shared.typing import FloatArray, IndexArray
 from mcnet._shared.user_warnings import warn
 from mcnet.data.columns import check_lengths, check_total_weight, labels_column, scores_column, weights_column
 from mcnet.data.fields import MISSING_LABEL, FieldColumn, field_columns
+from mcnet.data.index_order import warn_of_other_order
 from mcnet.data.negative_sampling import restore_negatives
 from mcnet.errors import InputError
 from mcnet.metrics.binned import Reliability, reliability_of_bins
@@ -204,6 +205,7 @@ def evaluate(
     y, restored = restore_negatives(y, given, negatives_kept)
     w = given if restored is None else restored
     known = None if truth is None else scores_column(truth, name="truth", clip=False)
+    warn_of_other_order(field, probability=probabilities, label=labels, weight=weight, truth=truth)
     columns = field_columns(field)
     check_lengths(probability=p, label=y, weight=w, truth=known, **{f"field {c.name}": c for c in columns})
     if not w.any():

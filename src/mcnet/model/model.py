@@ -20,6 +20,7 @@ from mcnet.curves.family_evaluation import FamilyEvaluator
 from mcnet.data.columns import as_array, check_lengths, scores_column
 from mcnet.data.contexts import ANY, Contexts
 from mcnet.data.fields import FieldColumn, field_columns
+from mcnet.data.index_order import warn_of_other_order
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.model.intervals import Bands, Uncertainty, check_level
 from mcnet.model.score_types import as_probabilities
@@ -144,6 +145,7 @@ class CalibrationModel:
             return np.empty(0)  # an empty batch is no mistake when serving
         score = as_probabilities(scores, self.score_type, score_type)
         if codes is None:
+            warn_of_other_order(field, score=scores)
             which = self._looked_up(field)
         elif field is not None:
             raise InputError("both field and codes were given; give one of them")

@@ -13,6 +13,7 @@ from mcnet._shared.math import by_pieces, logit
 from mcnet._shared.typing import CodeArray, FloatArray, ScoreType
 from mcnet.data.contexts import Contexts
 from mcnet.data.fields import field_columns
+from mcnet.data.index_order import warn_of_other_order
 from mcnet.errors import InputError
 from mcnet.sketch.cells import Cells, scaled_cells
 from mcnet.sketch.folds import check_folds, split_cells
@@ -100,6 +101,7 @@ class Sketch:
         from mcnet.sketch.build import ColumnNames
         from mcnet.sketch.rows import sketch_columns
 
+        warn_of_other_order(field, score=scores, label=labels, weight=weight, folds=folds)
         return sketch_columns(
             scores,
             labels,
