@@ -104,6 +104,7 @@ def test_a_literal_fit_whose_probabilities_are_clipped_says_so(log):
         ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a number > 0"),
         ({"weight_decay": -1}, "weight_decay is -1; it must be a number ≥ 0"),
         ({"weight_decay": None}, "weight_decay is None; it must be a number ≥ 0"),
+        ({"progress": 3}, r"progress is 3; it must be a function of \(steps done, steps, loss\)"),
         ({"scale": False}, "scale=False leaves out the scale of each bin"),
         ({"scale": "yes"}, "scale is 'yes'; it must be True or False"),
         ({"field_aware": None}, "field_aware is None; it must be True or False"),

@@ -34,6 +34,8 @@ def check_network(calibrator: Any) -> None:
         check_rate("learning_rate", calibrator.learning_rate, above_zero=True)
     check_rate("weight_decay", calibrator.weight_decay)
     check_seed(calibrator.seed)
+    if calibrator.progress is not None and not callable(calibrator.progress):
+        raise InputError(f"progress is {calibrator.progress!r}; it must be a function of (steps done, steps, loss)")
     check_device(calibrator.device)
     if not calibrator.scale and calibrator.training == "sketch":
         raise InputError(
