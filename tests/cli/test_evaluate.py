@@ -32,7 +32,7 @@ def test_inside_another_field_than_the_models(mcnet, log, model):
 def test_a_model_in_the_place_of_a_log_is_called_no_log(mcnet, model, log, given):
     done = mcnet("evaluate", model, log, *given)
     assert done.code == 2
-    assert f"{model} is JSON, as models are, and no log" in done.err
+    assert f"{model} is of no known format (JSON, as models are, is no log)" in done.err
 
 
 def test_a_sketch_is_judged_like_its_log(mcnet, log, model, columns, tmp_path):

@@ -154,10 +154,8 @@ def file_format(path: Location) -> str:
     if kind is None and isinstance(path, RemoteFile) and ("." not in path.name or path.url.endswith("/")):
         return "parquet"
     if kind is None:
-        endings = ", ".join(_FORMATS)
-        if path.name.lower().endswith(".json"):
-            raise InputError(f"{path} is JSON, as models are, and no log; logs end in {endings}")
-        raise InputError(f"{path} is of no known format; files end in {endings}")
+        hint = " (JSON, as models are, is no log)" if path.name.lower().endswith(".json") else ""
+        raise InputError(f"{path} is of no known format{hint}; files end in {', '.join(_FORMATS)}")
     return kind
 
 
