@@ -15,7 +15,7 @@ from mcnet.networks.adaptive import AdaptiveConfig, fit_adaptive
 from mcnet.networks.bank import BankConfig, BankFit, fit_bank, place_bins, restore_bank
 from mcnet.networks.monotone import BankShape, MonotoneBank
 from mcnet.networks.objective import BankObjective, Penalties, Priors
-from mcnet.networks.optimise import Schedule
+from mcnet.networks.optimise import Schedule, Step, descend
 from mcnet.networks.training_points import TrainingCells, midpoint_edges, pad_cells, with_unseen
 from mcnet.neural.line_plot import LinePlotProblem, fit_line_plot
 
@@ -60,6 +60,31 @@ def test_the_level_is_that_of_the_rows_where_the_last_bin_is_wide() -> None:
     config = BankConfig(bins=20, shape=shape, schedule=Schedule(steps=60, cycles=2))
     fitted = fit_bank(TrainingCells.of(logit, weight, weight * truth), config).predict(logit)
     assert (weight * fitted).sum() / (weight * truth).sum() == pytest.approx(1.0, abs=1e-3)
+
+
+class Slope:
+    """An objective that falls along a line: its handle always promises more than a cycle gains."""
+
+    mass, work = 10_000.0, 1.0
+
+    def __init__(self) -> None:
+        self.place = torch.nn.Parameter(torch.zeros(1))
+
+    def evaluate(self) -> Step:
+        handle = 1.0 * self.place
+        return Step(1e-3 * handle.sum(), (handle,), (torch.zeros(1),))
+
+    def solve(self, enough: float = 1e-2) -> None:
+        pass
+
+
+def test_descent_ends_when_a_cycle_gains_less_than_a_nat_whatever_the_handles_promise() -> None:
+    # As where the prior ties the edges of many bins: gradients stay, in directions in which nothing is to be gained.
+    slope = Slope()
+    descent = descend(slope, [slope.place], Schedule(steps=100, cycles=6))
+    assert descent.converged
+    assert descent.steps == 150
+    assert 0.0 < descent.remaining < 1.0
 
 
 def test_functions_rise_with_the_score_for_every_value_and_for_unseen_ones(fit: BankFit) -> None:

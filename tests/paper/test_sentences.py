@@ -149,7 +149,7 @@ def test_overfitting_tells_a_level_that_strays_on_the_way():
     by_epoch = {epochs: [trial(pcoc=level)] for epochs, level in levels.items()}
     straying, *_ = overfitting._finding({("CVR (A)", "over"): by_epoch}, ["over"])
     assert "PCOC 1.000 → 0.800 (0.500 to 1.000 on the way)." in straying
-    by_epoch[4] = [trial(pcoc=0.95)]
+    by_epoch[4], by_epoch[6] = [trial(pcoc=0.95)], [trial(pcoc=1.0001)]
     steady, *_ = overfitting._finding({("CVR (A)", "over"): by_epoch}, ["over"])
     assert steady.endswith("PCOC 1.000 → 0.800.")
 

@@ -38,7 +38,7 @@ class Step:
 
     `handles` are tensors inside the graph that shift or tilt the fitted functions directly, `curvatures` the
     second derivatives of the loss by them. Without handles, convergence is judged by what the last cycle
-    gained.
+    gained alone.
     """
 
     loss: Tensor
@@ -67,8 +67,8 @@ class Schedule:
     every cycle after the first has half the steps and half the peak. Without cycles nothing is trained, only
     what can be solved for is. With `rows_per_step` the first cycle has one step per so many rows, at least 100 and at
     most `steps`: few rows tell too little for more steps to gain anything on rows held back. Descent has converged when
-    the handles could gain less than `tolerance` nats per row, or less than one nat in all, if that is more. What can be
-    solved for is solved to `solved` nats in all.
+    the handles could gain, or the last cycle has gained, less than `tolerance` nats per row, or less than one nat in
+    all, if that is more. What can be solved for is solved to `solved` nats in all.
     """
 
     steps: int = 200
@@ -234,10 +234,10 @@ def descend(
             objective.solve(schedule.solved)
             step = _backward(objective, adam)
             before, loss = loss, float(step.loss.detach())
+            remaining = abs(before - loss) * objective.mass
             if step.handles:
-                remaining = _remaining(step, objective.mass)
-            else:
-                remaining = abs(before - loss) * objective.mass
+                # The curvatures know nothing of a prior that ties the handles to each other, so this may be too much.
+                remaining = min(remaining, _remaining(step, objective.mass))
             if remaining <= enough:
                 break
     adam.release()

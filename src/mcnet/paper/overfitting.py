@@ -97,11 +97,11 @@ def _finding(results: dict[tuple[str, str], ByEpoch], followed: list[str]) -> li
             {epochs: Value.of(column(trials, figure)).mean for epochs, trials in by_epoch.items()}
             for figure in ("auc", "pcoc")
         )
-        low, high = min(bias.values()), max(bias.values())
-        beyond = f" ({low:.3f} to {high:.3f} on the way)" if {low, high} != {bias[first], bias[last]} else ""
+        low, high, start, end = (f"{x:.3f}" for x in (min(bias.values()), max(bias.values()), bias[first], bias[last]))
+        beyond = f" ({low} to {high} on the way)" if {low, high} != {start, end} else ""
         spans.append(
             f"{task}, {name}, from {first} to {last} epochs: AUC {auc[first]:.4f} → {auc[last]:.4f}, PCOC "
-            f"{bias[first]:.3f} → {bias[last]:.3f}{beyond}."
+            f"{start} → {end}{beyond}."
         )
         if max(auc.values()) - auc[last] > 0.002:
             lost.append(f"{name} on {task} ({max(auc.values()) - auc[last]:.4f})")
