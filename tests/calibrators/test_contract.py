@@ -284,7 +284,7 @@ class TestRefusal:
             ):
                 with pytest.warns(mcnet.CalibrationWarning) as caught:
                     pooled = fit()
-                about = [str(warning.message) for warning in caught if "no use" in str(warning.message)]
+                about = [str(warning.message) for warning in caught if "does not use" in str(warning.message)]
                 assert len(about) == 1
                 assert about[0].startswith(f"{name} does not use the field land: its values are pooled; ")
                 assert pooled.model_.fields == ()
