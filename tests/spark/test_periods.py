@@ -65,7 +65,7 @@ def test_rows_without_a_moment_and_steps_without_a_unit_are_refused(spark):
         [(None, 0.5, 1, "NL"), (datetime(2026, 1, 1), 0.5, 1, "NL")],
         "time timestamp, score double, label int, country string",
     )
-    with pytest.raises(mcnet.InputError, match="rows without a moment"):
+    with pytest.raises(mcnet.InputError, match="rows without a timestamp"):
         journal(df, time="time", every="1d", **COLUMNS)
     with pytest.raises(mcnet.InputError, match="a period needs a unit"):
         journal(df, time="time", every="10", **COLUMNS)
