@@ -96,9 +96,10 @@ class RowColumns:
 
     def usable(self) -> list[str]:
         """Return the conditions that a row has a label, a weight and a fold."""
-        # Nearly all labels are 0: engines that test one thing after the other need not test more.
         y, w = f"{OWN}y", f"{OWN}w"
-        conditions = [f"({y} = 0 OR {y} = 1 OR {y} > 0 AND {y} < 1)"]
+        # Nearly all labels are 0: an engine that goes row by row need not test more. Others take longer for each OR.
+        by_row = f"({y} = 0 OR {y} = 1 OR {y} > 0 AND {y} < 1)"
+        conditions = [by_row if self.dialect.goes_by_row else f"{y} >= 0 AND {y} <= 1"]
         if self.weighted_by_column:
             conditions.append(f"{w} > 0 AND {w} <= {self.dialect.number(sys.float_info.max)}")
         return [*conditions, *([] if self.folds is None else [self._has_fold()])]

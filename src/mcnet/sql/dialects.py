@@ -35,6 +35,8 @@ class Dialect:
     """A table whose rows are in the text of the query; {typed} has the names with their types."""
     casts_booleans: bool = True
     """Whether a boolean can be cast to a double."""
+    goes_by_row: bool = False
+    """Whether compiled code goes from row to row, and leaves out conditions that need no test."""
     ignores_case: bool = False
     """Whether names of columns that differ only in case are one column."""
     sorted_array: str | None = None
@@ -210,6 +212,7 @@ DIALECTS = {
             in_utc="TIMESTAMP_NTZ'1970-01-01' + MAKE_DT_INTERVAL(0, 0, 0, UNIX_MICROS({}) / 1000000)",
             # Of a moment without a zone Spark's DATE_TRUNC makes one of the session's zone.
             truncated="CAST(DATE_TRUNC('{unit}', {moment}) AS TIMESTAMP_NTZ)",
+            goes_by_row=True,
             ignores_case=True,
             sorted_array="TRANSFORM(SORT_ARRAY(COLLECT_LIST(STRUCT({key} AS a, {value} AS b))), t -> t.b)",
             create_table="CREATE TABLE {table} ({columns}) USING parquet",
