@@ -1,8 +1,9 @@
 """Monotone networks and how they are trained, with torch; `MonotonicCalibration` is MCNet as a module of torch.
 
 - `module`: MCNet inside your own training loop.
-- The networks: `monotone` (a bank of monotone functions), `quadrature` (their integrals), `adaptive` (AdaCalib),
-  `statistics` (what AdaCalib observes), `line_function` (NeuCalib's line plot), `auxiliary` (a network on features).
+- The networks: `monotone` (a bank of monotone functions), `quadrature` (their integrals, Clenshaw–Curtis and
+  Gauss–Legendre), `adaptive` (AdaCalib), `statistics` (what AdaCalib observes), `line_function` (NeuCalib's line
+  plot), `auxiliary` (a network on features).
 - Training on a sketch: `bank`, `objective`, `optimise`, `chain_newton`, `training_points`.
 - Training on rows: `training`, `losses`, `bank_of_contexts`, `literal` (as published), `shared_nodes` (the
   same with integrals that share their nodes), `joint` (beside an auxiliary network).

@@ -3,7 +3,7 @@
 - `sketching`: a table to a `Sketch`, in Spark SQL expressions alone. `periods`: a sketch per period.
 - `applying`: a model to a table, through Arrow or as an `expression`, with `piece_arrays`. `evaluation`: how good
   probabilities are.
-- `streaming`: Structured Streaming into a journal.
+- `streaming`: Structured Streaming into a journal, each micro-batch exactly once.
 - `estimator`, `estimator_model`, `evaluator`: the same for pipelines of `pyspark.ml`; `parameters`: what they share.
 - `tables`: what is asked of a Spark table before it is read.
 
