@@ -114,5 +114,5 @@ def test_an_automatic_period_leaves_few_values_alone_and_refuses_many_texts():
     few = AutomaticPeriod()
     assert few.cut(pl.Series("t", ["mon", "tue", None])).to_list() == ["mon", "tue", None]
     assert few.every is None
-    with pytest.raises(InputError, match=r"t has 121 values or more, and 120 can be shown; t has 'v\d+'"):
+    with pytest.raises(InputError, match=r"t has 121 values or more, and 120 can be shown; t has '(v\d+|mon|tue)'"):
         few.cut(pl.Series("t", [f"v{number}" for number in range(119)]))
