@@ -84,6 +84,22 @@ def test_a_split_with_one_class_is_refused(tmp_path):
         open_source("simulated", scale=0.0001).tasks(0)
 
 
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("score", [0.1, 1.2, 0.1, 0.2], r"scores that are .* outside \[0, 1\].*row 1, score 1\.2"),
+        ("score", [0.1, 0.2, None, 0.2], r"scores that are missing.*row 2"),
+        ("label", [0, 1, 0, None], r"labels other than 0 and 1.*row 3"),
+        ("label", [0.5, 1, 0, 1], r"labels other than 0 and 1.*row 0, label 0\.5"),
+    ],
+)
+def test_scores_and_labels_that_the_study_cannot_use_are_refused(tmp_path, column, values, message):
+    rows = {"split": ["validation"] * 2 + ["test"] * 2, "score": [0.1, 0.2, 0.1, 0.2], "label": [0, 1, 0, 1]}
+    pl.DataFrame({**rows, "field": ["a"] * 4, column: values}, strict=False).write_parquet(tmp_path / "wrong.parquet")
+    with pytest.raises(InputError, match=message):
+        read_tasks(tmp_path / "wrong.parquet")
+
+
 def test_flights_are_split_by_time_and_calibrated_by_carrier():
     (task,) = flights_tasks(recipe=TINY)
     months = read_flights()["month"]

@@ -145,6 +145,7 @@ def read_tasks(path: str | Path, data: str = "your scores", published: str | Non
     splits = set(frame["split"].unique())
     if not {"validation", "test"} <= splits:
         raise InputError(f"{path}: split has {', '.join(sorted(map(str, splits)))}; it needs validation and test")
+    _require_probabilities_and_labels(path, frame)
     kinds = frame["task"].unique(maintain_order=True).to_list() if "task" in known else [None]
     tasks = []
     for kind in kinds:
@@ -153,6 +154,19 @@ def read_tasks(path: str | Path, data: str = "your scores", published: str | Non
         task = Task(data, kind or "CTR", parts["validation"], parts["test"], published)
         tasks.append(task.with_both_classes(f"both splits of {path} need rows with the labels 0 and 1"))
     return tasks
+
+
+def _require_probabilities_and_labels(path: str | Path, frame: pl.DataFrame) -> None:
+    score, label = (frame[name].cast(pl.Float64, strict=False) for name in ("score", "label"))
+    for values, allowed, problem in (
+        (score, score.is_between(0.0, 1.0), "scores that are missing or outside [0, 1]; the study takes probabilities"),
+        (label, label.is_in([0.0, 1.0]), "labels other than 0 and 1"),
+    ):
+        wrong = (~allowed.fill_null(False)).arg_true()
+        if len(wrong):
+            raise InputError(
+                f"{path} has {problem} (first: row {wrong[0]}, {values.name} {frame[values.name][wrong[0]]})"
+            )
 
 
 def _as_codes(lazy: pl.LazyFrame) -> pl.Expr:

@@ -70,7 +70,8 @@ def apply(
         # Spark takes names of other case for the same.
         known = [name for name in df.columns if name.lower() == new.lower()]
         if known and not replace:
-            raise InputError(f"the Spark table has a column {known[0]!r} already; name another, or pass replace=True")
+            problem = f"the Spark table has a column {known[0]!r} already"
+            raise InputError(f"{problem}; name another, drop it, or replace it with apply(…, replace=True)")
     takes = score_type or chosen.score_type
     number = number_column(df, score).cast("double")
     if sql is None:
