@@ -51,7 +51,7 @@ class MCNet(NetworkCalibrator):
     training : "sketch", full batch on cells, or "rows", mini-batches of rows as in the paper.
     epochs, batch, learning_rate, weight_decay : (training on rows) the schedule.
     steps : (training on rows) the quadrature steps T for every row; None lets the rows of a bin share their nodes,
-        which is the same training in a fiftieth to a hundredth of the time.
+        which is the same training in a fiftieth of the time or less.
     seed, device : of the training; device is "cpu" or "cuda".
     progress : is called with (steps done, steps at most, loss).
 

@@ -90,7 +90,7 @@ def train_literal(
     """Train on the validation rows of a task.
 
     The rows of a bin share the nodes of their integrals: the values of the paper's T = 50 nodes per row up to 1e-6, at
-    a fiftieth to a hundredth of the time.
+    a fiftieth of the time or less.
     """
     config, schedule = literal_settings(recipe)
 
