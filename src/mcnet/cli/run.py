@@ -36,7 +36,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     0 if all went well, 1 if a threshold was not met, 2 for wrong use or input, 70 for an unexpected error, 75 if
-    another process is using on the same files, 130 after an interrupt, 143 after SIGTERM and 129 after SIGHUP. A
+    another process is using the same files, 130 after an interrupt, 143 after SIGTERM and 129 after SIGHUP. A
     command may have further codes, which its help names.
     """
     words = _options_first(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])

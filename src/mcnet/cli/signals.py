@@ -26,8 +26,8 @@ def orderly_termination() -> Iterator[None]:
     """Raise Terminated in the main thread on SIGTERM and SIGHUP, unless they are ignored (as under nohup).
 
     Python runs its handlers between two instructions, and one call into a library may last minutes. So a thread hears
-    of the signal, too: if the main thread has not ended after a few seconds, it cleans up and ends the process. A
-    command that has set a handler of its own since (a service, which finishes its requests) is left to it.
+    of the signal, too: if the main thread has not ended after a few seconds, it cleans up and ends the process. This
+    does not apply to a command that has set its own handler, such as a service, which finishes its requests first.
     """
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     if threading.current_thread() is not threading.main_thread():

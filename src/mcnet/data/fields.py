@@ -89,7 +89,7 @@ def field_text(value: Any) -> str | None:
             return None
         return str(int(number)) if number.is_integer() else repr(number)
     if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value).decode("utf-8", errors="backslashreplace")  # different bytes stay different values
+        return bytes(value).decode("utf-8", errors="backslashreplace")  # bytes that are not UTF-8 stay apart
     if isinstance(value, timedelta):  # of Python, and pandas' own
         return str(timedelta(value.days, value.seconds, value.microseconds))
     if isinstance(value, np.timedelta64):

@@ -52,7 +52,7 @@ def sketch_files(
     saved = [] if sketched is False else [path for path in paths if is_sketch_file(path)]
     if not saved:
         if score is None or label is None:
-            file_format(paths[0])  # what is no log at all is said first
+            file_format(paths[0])  # refuse a file that is not a log before asking for its columns
             lacking = "score" if score is None else "label"
             raise InputError(f"{paths[0]} is a log: name its column of {lacking}s")
         return scan_files(
