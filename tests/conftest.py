@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from mcnet._shared.extras import has_networks
 
-NEEDS_NETWORKS = "torch or safetensors is not installed: pip install 'mcnet[networks]'"
+NEEDS_NETWORKS = "torch or safetensors is not installed: pip install '.[networks]'"
 NOTHING_MAY_BE_SKIPPED = os.environ.get("MCNET_SKIP_NOTHING") == "1"
 
 # How long an example takes depends on the machine and its load, and is no failure.

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+import mcnet
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^(`{3,})(?P<info>[^\n`]*)\n(?P<body>.*?)^\1[ ]*$", re.MULTILINE | re.DOTALL)
@@ -105,3 +107,19 @@ def test_a_page_that_shows_something_else_is_caught(tmp_path, monkeypatch):
     page.write_text("```python\nimport nothing_of_this_name\n```\n")
     with pytest.raises(ImportError):
         run_page(page, tmp_path)
+
+
+def test_the_changelog_begins_with_the_version_of_the_package():
+    page = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^## (\S+)", page, flags=re.MULTILINE)[1] == mcnet.__version__
+
+
+def test_mcnet_is_installed_from_a_clone_everywhere():
+    """The packages index may have another mcnet, or none: no page and no message sends readers there."""
+    sources = [*PAGES, ROOT / "CONTRIBUTING.md", *(ROOT / "src").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in sources
+        for match in re.finditer(r"pip install [^\n]*?['\" ]mcnet\b", path.read_text(encoding="utf-8"))
+    ]
+    assert not [line for line in found if "test_documentation" not in line]

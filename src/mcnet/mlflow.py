@@ -1,6 +1,6 @@
 """MLflow: log a model with its signature, and load it as any `pyfunc`, without torch.
 
-Needs the extra `mlflow`: `pip install 'mcnet[mlflow]'`.
+Needs the extra `mlflow`: in a clone of mcnet, `pip install '.[mlflow]'`.
 """
 
 import tempfile

@@ -89,7 +89,7 @@ def test_a_method_whose_library_is_missing_is_known_and_says_what_to_install(new
     source = NEW_METHOD.replace("from mcnet.curves", "import torch.not_there\nfrom mcnet.curves")
     (new_method / "rate_of_all.py").write_text(source.replace('"rate"', '"network"'), encoding="utf-8")
     assert "network" in mcnet.methods()
-    with pytest.raises(mcnet.NotSupportedError, match=r"network needs torch.*pip install 'mcnet\[networks\]'"):
+    with pytest.raises(mcnet.NotSupportedError, match=r"network needs torch.*pip install '\.\[networks\]'"):
         mcnet.calibrator("network")
 
 

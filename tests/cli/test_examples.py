@@ -39,7 +39,7 @@ ELSEWHERE = ("demo", "serve")
 )
 def test_the_examples_work_as_pasted(mcnet, monkeypatch, log, columns, command):
     if command == ["export"]:
-        pytest.importorskip("onnx", reason="onnx is not installed: pip install 'mcnet[onnx]'")
+        pytest.importorskip("onnx", reason="onnx is not installed: pip install '.[onnx]'")
     monkeypatch.chdir(log.parent)
     monkeypatch.setattr("mcnet.selection.select.registered_methods", lambda: FEW)
     seconds = pl.Series(range(8000)) * 60 + 1_700_000_000

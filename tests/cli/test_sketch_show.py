@@ -76,7 +76,7 @@ def test_methods_whose_library_is_missing_are_listed_with_what_to_install(mcnet,
     from mcnet.errors import NotSupportedError
 
     def missing(name, **_):
-        raise NotSupportedError(f"{name} needs torch, which is not installed: pip install 'mcnet[networks]'")
+        raise NotSupportedError(f"{name} needs torch, which is not installed: pip install '.[networks]'")
 
     monkeypatch.setattr("mcnet.calibrators.registry.calibrator", missing)
     assert "mcnet needs torch" in mcnet("methods").out

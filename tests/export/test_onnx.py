@@ -147,7 +147,7 @@ def test_two_exports_are_the_same_file(tmp_path, large_model):
 
 def test_without_onnx_the_error_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(mcnet.NotSupportedError, match=r"mcnet\[onnx\]"):
+    with pytest.raises(mcnet.NotSupportedError, match=r"pip install '\.\[onnx\]'"):
         export_onnx(_model(["a"]), tmp_path / "model.onnx")
 
 

@@ -15,7 +15,7 @@ from mcnet._shared.extras import has_mlflow
 from mcnet.errors import InputError
 
 pytestmark = [
-    pytest.mark.skipif(not has_mlflow(), reason="mlflow is not installed: pip install 'mcnet[mlflow]'"),
+    pytest.mark.skipif(not has_mlflow(), reason="mlflow is not installed: pip install '.[mlflow]'"),
     # What MLflow itself warns of is not ours to change.
     pytest.mark.filterwarnings("ignore"),
 ]

@@ -18,7 +18,7 @@ from mcnet.versions.registry import Registry
 def what_the_service_needs() -> None:
     """Leave these tests out where the extra `serve` is not installed."""
     if not has_serve():
-        pytest.skip("granian or pyarrow is not installed: pip install 'mcnet[serve]'")
+        pytest.skip("granian or pyarrow is not installed: pip install '.[serve]'")
 
 
 COUNTRIES = ["DE", "FR", "NL", "US"]

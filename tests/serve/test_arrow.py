@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'mcnet[serve]'")
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[serve]'")
 ARROW = "application/vnd.apache.arrow.stream"
 
 

@@ -54,7 +54,7 @@ def test_rows_are_in_the_journal_when_they_are_acknowledged(shared, journal):
 
 
 def test_a_sketch_and_a_stream_are_feedback_too(shared, journal, tmp_path):
-    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'mcnet[serve]'")
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[serve]'")
     score, label, country = rows(3, 400)
     made = Sketch.from_rows(score, label, field={"country": country})
     made.save(tmp_path / "part.parquet")

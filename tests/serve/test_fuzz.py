@@ -10,7 +10,7 @@ from benchmarks.service_fuzz import fuzz
 
 
 def test_no_request_is_answered_with_a_server_error(shared, models):
-    pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'mcnet[serve]'")
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[serve]'")
     found = fuzz(shared.port, 1_500, TOKEN, seed=1)
     assert {"200", "400", "404", "405"} <= set(found)
     expected = models[0].predict([0.1], {"country": ["NL"]}).tolist()

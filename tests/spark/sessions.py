@@ -10,7 +10,7 @@ import pytest
 
 from mcnet._shared.extras import has_spark
 
-NEEDS_SPARK = "PySpark or Java is not installed: pip install 'mcnet[spark]', apt-get install openjdk-17-jre-headless"
+NEEDS_SPARK = "PySpark or Java is not installed: pip install '.[spark]', apt-get install openjdk-17-jre-headless"
 
 LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
 """What every process of Spark is told."""

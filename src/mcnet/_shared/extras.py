@@ -9,6 +9,7 @@ __all__ = [
     "has_networks",
     "has_serve",
     "has_spark",
+    "install_hint",
     "need_lake",
     "need_mlflow",
     "need_networks",
@@ -21,6 +22,15 @@ _LAKE_LIBRARIES = {"delta": ("deltalake",), "iceberg": ("pyiceberg",)}
 _SERVE_LIBRARIES = ("granian", "pyarrow")
 _SPARK_LIBRARIES = ("pyspark", "pyarrow")
 _MLFLOW_LIBRARIES = ("mlflow", "pandas")
+
+
+def install_hint(extra: str) -> str:
+    """Return the command that installs an extra, as messages say it: mcnet is installed from a clone.
+
+    >>> install_hint("serve")
+    "in a clone of mcnet: pip install '.[serve]'"
+    """
+    return f"in a clone of mcnet: pip install '.[{extra}]'"
 
 
 def has_networks() -> bool:
@@ -83,7 +93,7 @@ def _need(what: str, libraries: tuple[str, ...], extra: str) -> None:
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         raise NotSupportedError(
-            f"{what} needs {' and '.join(missing)}, which {verb} not installed: pip install 'mcnet[{extra}]'"
+            f"{what} needs {' and '.join(missing)}, which {verb} not installed; {install_hint(extra)}"
         )
 
 

@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from mcnet._shared.extras import install_hint
 from mcnet.calibrators.base import Calibrator
 from mcnet.errors import InputError, NotSupportedError
 
@@ -65,9 +66,7 @@ def calibrator_class(name: str) -> type[Calibrator]:
         extra = _EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
-        raise NotSupportedError(
-            f"{name} needs {error.name}, which is not installed: pip install 'mcnet[{extra}]'"
-        ) from None
+        raise NotSupportedError(f"{name} needs {error.name}, which is not installed; {install_hint(extra)}") from None
     found: type[Calibrator] = getattr(module, entry.class_name)
     return found
 

