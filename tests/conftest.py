@@ -1,9 +1,11 @@
 """What the whole suite shares: tests that are left out are named at the end, and none changes the processor's mode."""
 
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,12 @@ from mcnet._shared.extras import has_networks
 
 NEEDS_NETWORKS = "torch or safetensors is not installed: pip install '.[networks]'"
 NOTHING_MAY_BE_SKIPPED = os.environ.get("MCNET_SKIP_NOTHING") == "1"
+RECORD_PASSED = os.environ.get("MCNET_RECORD_PASSED")
+"""A file to which the names of the tests that passed are added."""
+PASSED_BEFORE = os.environ.get("MCNET_PASSED_BEFORE")
+"""Such a file of an earlier run of the same code: only tests that depend on what is installed are run again."""
+DEPENDS_ON_INSTALLED = re.compile(r"sys\.modules|find_spec|importorskip|shutil\.which|iter_modules")
+"""A test file with one of these may behave differently where more is installed."""
 
 # How long an example takes depends on the machine and its load, and is no failure.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -53,15 +61,35 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Fail the run if tests were left out where all of them must run."""
+    """Fail the run if tests were left out where all of them must run; record those that passed."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if NOTHING_MAY_BE_SKIPPED and exitstatus == 0 and reporter is not None and reporter.stats.get("skipped"):
+    if reporter is None:
+        return  # a process of pytest-xdist: the one that started it has all results
+    if NOTHING_MAY_BE_SKIPPED and exitstatus == 0 and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if RECORD_PASSED:
+        names = {
+            kind: {report.nodeid for report in reporter.stats.get(kind, [])} for kind in ("passed", "failed", "error")
+        }
+        with open(RECORD_PASSED, "a", encoding="utf-8") as file:
+            file.writelines(f"{name!r}\n" for name in sorted(names["passed"] - names["failed"] - names["error"]))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run the tests of Spark first: one process then has them all, and starts Spark once, while others go on."""
     items.sort(key=lambda item: "/spark/" not in item.nodeid and "[spark" not in item.nodeid)
+    if PASSED_BEFORE:
+        _leave_out_passed(config, items, set(Path(PASSED_BEFORE).read_text(encoding="utf-8").splitlines()))
+
+
+def _leave_out_passed(config: pytest.Config, items: list[pytest.Item], passed: set[str]) -> None:
+    """Remove the tests that passed before, but for those whose result may depend on what is installed."""
+    sources = {path: path.read_text(encoding="utf-8") for path in {item.path for item in items}}
+    again = {path for path, source in sources.items() if DEPENDS_ON_INSTALLED.search(source)}
+    known = [item for item in items if repr(item.nodeid) in passed and item.path not in again]
+    if known:
+        config.hook.pytest_deselected(items=known)
+        items[:] = [item for item in items if item not in set(known)]
 
 
 @pytest.fixture(scope="session")

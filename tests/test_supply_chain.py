@@ -1,6 +1,8 @@
 """What is installed is named by version and checksum, and what CI runs by commit."""
 
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -39,3 +41,45 @@ def test_there_is_a_way_to_report_a_vulnerability():
     text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     for word in ("Reporting", "make audit", "make sbom", "SHA-256"):
         assert word in text
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="this is not a clone of the repository")
+def test_ci_begins_with_the_two_commands_of_the_readme_where_nothing_else_is_installed(tmp_path):
+    steps = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    first = next(line for line in steps if re.search(r"\bmake\b|^[^#]*\.ci/", line))
+    assert first.endswith(".ci/fresh-machine")
+    # Instead of make, this says what it was called with and what it finds.
+    (tmp_path / "make").write_text(
+        '#!/bin/sh\necho "$* in $(pwd)"\nls -A\nenv\n'
+        "for name in chromium google-chrome java node initdb psql valgrind; do command -v $name; done\nexit 0\n"
+    )
+    (tmp_path / "make").chmod(0o755)
+    search = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", str(ROOT / ".ci" / "fresh-machine"), str(tmp_path / "fresh")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": search, "VIRTUAL_ENV": "elsewhere", "PYTHONPATH": "elsewhere"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    clone = tmp_path / "fresh" / "mcnet"
+    assert [line for line in said if " in /" in line] == [f"demo in {clone}", f"test in {clone}"]
+    assert "pyproject.toml" in said
+    assert not {".venv", "VIRTUAL_ENV=elsewhere", "PYTHONPATH=elsewhere"} & set(said)
+    assert not [
+        line for line in said if re.fullmatch(r"/\S+/(chromium|google-chrome|java|node|initdb|psql|valgrind)", line)
+    ]
+    assert f"PATH={tmp_path}/fresh/bin" in said
+
+
+def test_a_package_has_one_version_in_all_lock_files():
+    # So that a test which passed with few packages need not be run again because there are more.
+    versions = {}
+    for lock in LOCKS:
+        for line in re.findall(r"^[A-Za-z0-9._-]+(?:\[.*?\])?==.*", lock.read_text(encoding="utf-8"), re.M):
+            name, version, condition = re.fullmatch(r"([\w.-]+)(?:\[.*?\])?==(\S+?)((?: *;.*?)?) *\\?", line).groups()
+            versions.setdefault((name, condition), set()).add(version)
+    assert len(versions) > 100
+    assert {name: found for name, found in versions.items() if len(found) > 1} == {}
