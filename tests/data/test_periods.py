@@ -27,6 +27,10 @@ def test_every_way_to_write_a_moment_gives_the_same_period(moments, every):
         [(moment + timedelta(hours=2)).isoformat() + ".25+02:00" for moment in moments],
         [(moment - timedelta(minutes=210)).isoformat(" ")[:-3] + "-0330" for moment in moments],
         [moment.isoformat() + "Z" for moment in moments],
+        [(moment + timedelta(hours=2)).isoformat(" ") + "+02" for moment in moments],
+        [(moment - timedelta(hours=5)).isoformat(" ") + " -0500" for moment in moments],
+        [moment.isoformat().replace("T", "t") + ",125z" for moment in moments],
+        [moment.isoformat(" ") + " UTC" for moment in moments],
         seconds,
         [str(number) for number in seconds],
         [1000 * number for number in seconds],
@@ -78,11 +82,40 @@ def test_days_missing_moments_and_zones_are_cut_too():
         (["2024-05-01"], "5", "needs a unit"),
         ([7, 8], "1d", "plain numbers such as 7"),
         (["2024-05-01", "later"], "1d", "t has 'later', which is not a timestamp"),
+        (["2026-11-17 10:30:00", "2026-11-17 10:30:00 PM"], "1h", "t has '2026-11-17 10:30:00 PM', which is not a"),
+        (["2026-11-17T10:30:00+02:00[Europe/Paris]"], "1h", r"t has '2026-11-17T10:30:00\+02:00\[Europe/Paris\]'"),
+        (["2026-11-17 10:30:00whatever"], "1h", "t has '2026-11-17 10:30:00whatever'"),
+        (["2026-11-17 10:30:00 "], "1h", "t has '2026-11-17 10:30:00 '"),
+        (["2026-11-17 10:30:00+99:99"], "1h", r"t has '2026-11-17 10:30:00\+99:99'"),
+        (["2026-11-17 24:00"], "1h", "t has '2026-11-17 24:00'"),
+        (["2026-02-30"], "1h", "t has '2026-02-30'"),
+        ([b"2026-02-03", b"\xff"], "1h", "t has bytes that are not UTF-8"),
+        (["2026111713"], "1h", "t has 2026111713, which is 2026-11-17 at 13 o'clock or seconds since 1970; write 2026"),
+        ([2026111713, None, 2026111800], "1d", "t has 2026111713"),
+        ([timedelta(hours=1)], "1h", r"t is a column of Duration.*, not of timestamps"),
+        ([[1], [2]], "1h", r"t is a column of List\(Int64\), not of timestamps"),
     ],
 )
 def test_what_cannot_be_cut_is_refused(column, every, message):
     with pytest.raises(InputError, match=message):
         cut_to_periods(pl.Series("t", column), every)
+
+
+def test_days_in_digits_and_months_are_cut_as_days():
+    assert cut_to_periods(pl.Series("dt", [20261117, None, 20261201]), "1d").to_list() == [
+        "2026-11-17",
+        None,
+        "2026-12-01",
+    ]
+    assert cut_to_periods(pl.Series("dt", ["20261117", "20261201"]), "1mo").to_list() == ["2026-11", "2026-12"]
+    assert cut_to_periods(pl.Series("month", ["2026-11", "2026-12"]), "1y").to_list() == ["2026", "2026"]
+    with pytest.raises(InputError, match="plain numbers such as 20261199"):
+        cut_to_periods(pl.Series("dt", [20261199]), "1d")
+
+
+def test_seconds_that_only_some_rows_write_as_an_hour_are_seconds():
+    seconds = [2026111713, 2026111799]
+    assert cut_to_periods(pl.Series("t", seconds), "1y").to_list() == ["2034", "2034"]
 
 
 def _texts(column: pl.Series) -> list[str | None]:

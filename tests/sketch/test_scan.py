@@ -244,3 +244,16 @@ def test_rows_that_were_left_out_are_counted_once_over_the_parts_of_a_sketch():
     parts = sketches_by(whole, "day")
     assert whole.dropped_rows == sum(part.dropped_rows for part in parts.values()) == 3
     assert {part.dropped_rows for part in parts.values()} == {1}
+
+
+def test_the_first_row_whose_timestamp_is_not_understood_is_named(tmp_path):
+    for name, last in (("a", "2026-11-17 10:30:00"), ("b", "2026-11-17 10:30:00 PM")):
+        table = frame(3).with_columns(ts=pl.Series(["2026-11-17T10:30:00+02", "2026-11-17 23:00", last]))
+        table.write_csv(tmp_path / f"{name}.csv")
+    names = {"score": "pctr", "label": "click", "field": ["ts"], "every": {"ts": "1h"}}
+    sketch = mcnet.scan(tmp_path / "a.csv", **names)
+    assert sketch.contexts.values[0] == ("2026-11-17 08:00", "2026-11-17 10:00", "2026-11-17 23:00")
+    with pytest.raises(mcnet.InputError, match=r"ts has '2026-11-17 10:30:00 PM' in row 2 of .*b.csv, which is not"):
+        mcnet.scan(tmp_path, **names)
+    with pytest.raises(mcnet.InputError, match=r"ts has '2026-11-17 10:30:00 PM' in row 2, which is not"):
+        mcnet.scan(table, **names)

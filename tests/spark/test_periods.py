@@ -37,6 +37,11 @@ KINDS = {
         ("30m", "1d"),
     ),
     "seconds": (pl.Series([int((m - datetime(1970, 1, 1)).total_seconds()) for m in MOMENTS]), ("6h", "1w")),
+    "days in digits": (pl.Series([int(m.strftime("%Y%m%d")) for m in MOMENTS]), ("1d", "1mo")),
+    "texts of many forms": (
+        pl.Series([m.isoformat(" ") + ("+02", " +0530", " UTC", ",25z")[i % 4] for i, m in enumerate(MOMENTS)]),
+        ("1h",),
+    ),
     "numbers": (pl.Series(range(-20, 130)), ("40",)),
     "days": (pl.Series([m.date() for m in MOMENTS]), ("1w", "2d")),
 }
@@ -69,6 +74,18 @@ def test_rows_without_a_moment_and_steps_without_a_unit_are_refused(spark):
         journal(df, time="time", every="1d", **COLUMNS)
     with pytest.raises(mcnet.InputError, match="a period needs a unit"):
         journal(df, time="time", every="10", **COLUMNS)
+
+
+@pytest.mark.parametrize("moment", [2026111713, "2026111713", "2026-11-17 10:30:00 PM"])
+def test_timestamps_that_a_journal_refuses_are_refused(spark, moment):
+    from mcnet.spark import journal
+
+    df = spark.createDataFrame(
+        [(moment, 0.5, 1, "NL")],
+        "time {}, score double, label int, country string".format("long" if isinstance(moment, int) else "string"),
+    )
+    with pytest.raises(mcnet.InputError, match=rf"time has '?{moment}'?, which is"):
+        journal(df, time="time", every="1d", **COLUMNS)
 
 
 def test_rows_without_a_score_are_left_out_and_counted_if_asked_for(spark, tmp_path):

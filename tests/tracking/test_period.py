@@ -1,12 +1,16 @@
 from datetime import UTC, date, datetime, timedelta, timezone
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcnet.data.periods import cut_to_periods
 from mcnet.errors import InputError
 from mcnet.tracking.period import delay_in_periods, elapsed_periods, period_text, sorted_periods
+
+UNKNOWN = ["2026-11-16 10:30 PM", "2026-11-16T10:30+25", "2026-11-16T10:30+02:00[Europe/Paris]", "2026-11-16T1"]
 
 
 @pytest.mark.parametrize(
@@ -17,6 +21,11 @@ from mcnet.tracking.period import delay_in_periods, elapsed_periods, period_text
         "2026-11-16 13:00",
         "2026-11-16T13:00:00",
         "2026-11-16T13:00Z",
+        "2026-11-16t13:00z",
+        "2026-11-16 15+02",
+        "2026-11-16 15:00:00 +0200",
+        "2026-11-16 13:00:00 UTC",
+        "2026-11-16T08:30:00,25-04:30",
         np.datetime64("2026-11-16T13"),
         datetime(2026, 11, 16, 14, tzinfo=timezone(timedelta(hours=1))),
     ],
@@ -30,7 +39,7 @@ def test_a_moment_at_midnight_is_its_day(period):
     assert period_text(period) == "2026-11-16"
 
 
-@pytest.mark.parametrize("period", [True, 1.5, None, "", " x", "a\nb", "2026-13-01", "2026-11-16T25:00"])
+@pytest.mark.parametrize("period", [True, 1.5, None, "", " x", "a\nb", "2026-13-01", "2026-11-16T25:00", *UNKNOWN])
 def test_what_is_no_period_is_refused(period):
     with pytest.raises(InputError, match="period"):
         period_text(period)
@@ -51,6 +60,25 @@ def test_numbers_sort_as_numbers(numbers):
 def test_periods_of_different_kinds_are_refused():
     with pytest.raises(InputError, match="different kinds"):
         sorted_periods(["2026-11-16", "7"])
+
+
+@given(
+    st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1)),
+    st.sampled_from(
+        ["%Y-%m", "%Y-%m-%d", "%Y-%m-%dT%H", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S,%f"]
+    ),
+    st.sampled_from(["", "Z", " UTC", "+02", "-0330", "+05:45", " +0100", "+24", " PM", "[UTC]", "+2", "Z "]),
+)
+def test_a_period_is_read_as_the_timestamps_of_rows_are(moment, form, zone):
+    text = moment.strftime(form) + zone
+    try:
+        begin = period_text(cut_to_periods(pl.Series("t", [text]), "1m")[0])
+    except InputError:
+        begin = None
+    try:
+        assert period_text(text)[: len("2026-11-16T13:00")] == (begin or text[: len("2026-11-16T13:00")])
+    except InputError:
+        assert begin is None
 
 
 def test_a_gap_counts_as_what_it_is():

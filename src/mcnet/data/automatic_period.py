@@ -38,7 +38,7 @@ class AutomaticPeriod:
 
     def cut(self, column: "pl.Series") -> "pl.Series":
         """Return the text of the period of each moment, or the column itself while its values are few."""
-        distinct = column.drop_nulls().unique()
+        distinct = column.drop_nulls().unique(maintain_order=True)
         if self.every is None:
             texts = _canonical_texts(distinct)
             self._remember(texts, distinct)
@@ -68,8 +68,9 @@ class AutomaticPeriod:
         """Keep one moment per text."""
         import polars as pl
 
-        new = pl.DataFrame({"text": texts, "moment": moments}).unique("text")
-        self._seen = new if self._seen is None else pl.concat([self._seen, new]).unique("text", keep="first")
+        new = pl.DataFrame({"text": texts, "moment": moments})
+        both = new if self._seen is None else pl.concat([self._seen, new])
+        self._seen = both.unique("text", keep="first", maintain_order=True)
 
     def _widen(self, moments: "pl.Series") -> None:
         """Choose the period that fits the span of these moments and those before."""

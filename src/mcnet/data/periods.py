@@ -1,17 +1,20 @@
-"""Periods: moments of any kind (timestamps, dates, counters, texts) cut to hours, days or steps."""
+"""Periods: timestamps of any kind (dates, counters, strings) cut to hours, days or steps."""
 
 import re
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
+from mcnet.data.columns import DescribeRow
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
+    "HOURS_IN_DIGITS",
     "MOST_PERIODS",
+    "TIMESTAMP",
     "Every",
     "cut_to_periods",
     "divisor_of_coarser_periods",
@@ -33,10 +36,23 @@ _WRITTEN = {"m": "%Y-%m-%d %H:%M", "h": "%Y-%m-%d %H:%M", "d": "%Y-%m-%d", "w": 
 
 _CALENDAR = {"m": "minute", "h": "hour", "d": "day", "w": "day", "mo": "month", "y": "year", None: None}
 
-_ZONE = r"^.{10}[T ]\d\d:\d\d[\d:.]*([+-]\d\d:?\d\d)$"
+TIMESTAMP = (
+    r"(?P<month>[0-9]{4}-[0-9]{2})(?:-(?P<day>[0-9]{2})"
+    r"(?:[Tt ](?P<hour>[0-9]{2})(?::?(?P<minute>[0-9]{2})(?::?(?P<second>[0-9]{2})(?:[.,][0-9]+)?)?)?"
+    r"(?: ?(?:[Zz]|UTC|(?P<sign>[+-])(?P<hours>[0-9]{2})(?::?(?P<minutes>[0-9]{2}))?))?)?)?"
+)
+"""A timestamp in a string, all of it (ISO 8601, RFC 3339): a month or a day, a time to any precision, an offset."""
+
+_LARGEST = {"hour": 23, "minute": 59, "second": 59, "hours": 23, "minutes": 59}
 
 # Counters from 2001 to 2065, in seconds since 1970; a thousand times that in milliseconds.
 _EPOCH = (1e9, 3e9)
+
+_DAYS_IN_DIGITS = (19_000_101, 20_991_231)
+"""Numbers that can be a day written as 20261117."""
+
+HOURS_IN_DIGITS = (1_900_010_100, 2_099_123_123)
+"""Numbers that can be an hour written as 2026111713."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +95,20 @@ def truncation_unit(every: str) -> str | None:
     return _CALENDAR[parse_every(every).unit]
 
 
-def cut_to_periods(column: "pl.Series", every: str) -> "pl.Series":
-    """Return for each moment the text of the period it lies in, by the period's beginning.
+def cut_to_periods(
+    column: "pl.Series", every: str, *, first_row: int = 0, describe_row: DescribeRow | None = None
+) -> "pl.Series":
+    """Return for each timestamp the string of the period it lies in, by the period's beginning.
 
-    A moment with a time zone is converted to UTC, one without is taken as it is: to cut days as the clocks of a place
-    show them, give local moments without a zone. Whole numbers from 1e9 to 3e9 (or a thousand times as many) are
-    seconds (milliseconds) since 1970 if the period has a unit. A missing moment stays missing.
+    A timestamp with a time zone is converted to UTC, one without is taken as it is: to cut days as local clocks show
+    them, give local timestamps without a zone. If the period has a unit, whole numbers from 1e9 to 3e9 (or a thousand
+    times as many) are seconds (milliseconds) since 1970, and 20261117 is a day. A missing timestamp stays missing.
+
+    Parameters
+    ----------
+    column : the timestamps.
+    every : the period, such as "1h".
+    first_row, describe_row : what messages call the rows; without `describe_row` they name the value alone.
 
     >>> import polars as pl
     >>> cut_to_periods(pl.Series(["2024-05-01T13:05:00", "2024-05-01", None]), "6h").to_list()
@@ -97,18 +121,19 @@ def cut_to_periods(column: "pl.Series", every: str) -> "pl.Series":
     import polars as pl
 
     step = parse_every(every)
-    column = typed_moments(column)
+    column = typed_moments(column, first_row, describe_row)
     if column.dtype.is_numeric():
         numbers = column.fill_nan(None).floor().cast(pl.Int64) if column.dtype.is_float() else column.cast(pl.Int64)
         if step.unit is None:
             return (numbers // step.number * step.number).cast(pl.String)
-        unit = _counted(numbers.drop_nulls())
-        if unit is None:
+        timestamps = _counted_timestamps(numbers)
+        timestamps = _days_in_digits(numbers) if timestamps is None else timestamps
+        if timestamps is None:
             raise InputError(
                 f"{column.name} has plain numbers such as {numbers.drop_nulls()[0]}, not timestamps; "
                 f"cut it by a number, as in 100, not by {every}"
             )
-        column = pl.from_epoch(numbers, time_unit=unit)
+        column = timestamps
     elif step.unit is None:
         raise InputError(f"{column.name} has timestamps, so a period needs a unit: 15m, 1h, 1d, not {every}")
     begins = column.cast(pl.Datetime("us")) if column.dtype == pl.Date else column
@@ -127,10 +152,10 @@ def fitting_period(low: Any, high: Any, most: int = MOST_PERIODS) -> str:
 
     ends = typed_moments(pl.Series("it", [low, high]))
     if ends.dtype.is_numeric():
-        unit = _counted(ends)
-        if unit is None:
+        timestamps = _counted_timestamps(ends.cast(pl.Int64))
+        if timestamps is None:
             return _step(float(ends[1]) - float(ends[0]), most)
-        ends = pl.from_epoch(ends.cast(pl.Int64), time_unit=unit)
+        ends = timestamps
     first, last = (_moment(end) for end in ends)
     seconds = (last - first).total_seconds()
     return next((every for every, length in _STEPS.items() if seconds / length < most), _LAST_STEP)
@@ -163,21 +188,47 @@ def _step(width: float, most: int) -> str:
         scale *= 10
 
 
-def _counted(numbers: "pl.Series") -> Any:
-    """Return the unit ("s" or "ms") in which numbers count from 1970, None if they do not look like it."""
-    if len(numbers) == 0:
-        return "s"
-    low, high = float(numbers.min()), float(numbers.max())  # type: ignore[arg-type]
-    for unit, factor in (("s", 1.0), ("ms", 1e3)):
-        if _EPOCH[0] * factor <= low and high <= _EPOCH[1] * factor:
-            return unit
+def _counted_timestamps(numbers: "pl.Series") -> "pl.Series | None":
+    """Return the timestamps whose seconds or milliseconds since 1970 are given; None if the numbers do not look so."""
+    import polars as pl
+
+    known = numbers.drop_nulls()
+    if len(known) == 0:
+        return pl.from_epoch(numbers, time_unit="s")
+    low, high = int(known.min()), int(known.max())  # type: ignore[arg-type]
+    if HOURS_IN_DIGITS[0] <= low and high <= HOURS_IN_DIGITS[1]:
+        hours = (known.cast(pl.String) + "00").str.to_datetime("%Y%m%d%H%M", strict=False)
+        if hours.null_count() == 0:
+            raise InputError(
+                f"{numbers.name} has {known[0]}, which is {hours[0]:%Y-%m-%d} at {hours[0].hour} o'clock or seconds "
+                f"since 1970; write {hours[0]:%Y-%m-%dT%H:00}"
+            )
+    if _EPOCH[0] <= low and high <= _EPOCH[1]:
+        return pl.from_epoch(numbers, time_unit="s")
+    if 1e3 * _EPOCH[0] <= low and high <= 1e3 * _EPOCH[1]:
+        return pl.from_epoch(numbers, time_unit="ms")
     return None
 
 
-def typed_moments(column: "pl.Series") -> "pl.Series":
-    """Return a column of moments or of numbers, from what a file or a sketch may hold of them.
+def _days_in_digits(numbers: "pl.Series") -> "pl.Series | None":
+    """Return the days that numbers such as 20261117 write; None if one of the numbers writes none."""
+    import polars as pl
 
-    Moments have no time zone: those that had one are converted to UTC.
+    if not numbers.drop_nulls().is_between(*_DAYS_IN_DIGITS).all():
+        return None
+    days = numbers.cast(pl.String).str.to_date("%Y%m%d", strict=False)
+    return days if days.null_count() == numbers.null_count() else None
+
+
+def typed_moments(column: "pl.Series", first_row: int = 0, describe_row: DescribeRow | None = None) -> "pl.Series":
+    """Return a column of timestamps or of numbers, from what a file or a sketch may hold of them.
+
+    Timestamps have no time zone: those that had one are converted to UTC.
+
+    Parameters
+    ----------
+    column : timestamps, days, numbers, or strings of these.
+    first_row, describe_row : what messages call the rows; without `describe_row` they name the value alone.
     """
     import polars as pl
 
@@ -187,20 +238,41 @@ def typed_moments(column: "pl.Series") -> "pl.Series":
         return column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     if column.dtype in (pl.Date, pl.Datetime) or column.dtype.is_numeric():
         return column
-    texts = column.cast(pl.String, strict=False)
+    if column.dtype not in (pl.String, pl.Categorical, pl.Enum, pl.Binary):
+        raise InputError(
+            f"{column.name} is a column of {column.dtype}, not of timestamps; give timestamps, days, whole numbers, or "
+            "strings such as 2024-05-01T13:00"
+        )
+    try:
+        texts = column.cast(pl.String)
+    except pl.exceptions.ComputeError:
+        raise InputError(f"{column.name} has bytes that are not UTF-8, so no timestamps; convert the column") from None
     numbers = texts.cast(pl.Int64, strict=False)
     if numbers.null_count() == texts.null_count():
         return numbers
-    # Days and moments with and without seconds, fractions or a zone: to the second.
-    whole = texts.str.replace(" ", "T").str.replace(r"^(\d{4}-\d\d-\d\d)$", "${1}T00:00")
-    whole = whole.str.replace(r"^(.{10}T\d\d:\d\d)(Z|[+-]\d\d:?\d\d)?$", "${1}:00").str.slice(0, 19)
-    moments = whole.str.to_datetime("%Y-%m-%dT%H:%M:%S", strict=False, time_unit="us")
-    unread = texts.filter(moments.is_null() & texts.is_not_null())
+    moments = _parsed(texts)
+    unread = (moments.is_null() & texts.is_not_null()).arg_true()
     if len(unread):
-        raise InputError(f"{column.name} has {unread[0]!r}, which is not a timestamp such as 2024-05-01T13:00")
-    zones = texts.str.extract(_ZONE)
-    if zones.null_count() == len(zones):
-        return moments
-    minutes = zones.str.slice(1, 2).cast(pl.Int64) * 60 + zones.str.slice(-2).cast(pl.Int64)
-    ahead = pl.select(pl.when(zones.str.starts_with("-")).then(-minutes).otherwise(minutes)).to_series().fill_null(0)
-    return (moments - (60_000_000 * ahead).cast(pl.Duration("us"))).alias(column.name)
+        row = "" if describe_row is None else f" in {describe_row(first_row + unread[0])}"
+        raise InputError(
+            f"{column.name} has {texts[unread[0]]!r}{row}, which is not a timestamp such as 2024-05-01T13:00 or, with "
+            "a time zone, 2024-05-01T13:00+02:00"
+        )
+    return moments
+
+
+def _parsed(texts: "pl.Series") -> "pl.Series":
+    """Return strings as timestamps in UTC, to the second; what is not wholly understood is missing."""
+    import polars as pl
+
+    parts = texts.str.extract_groups(f"^{TIMESTAMP}$").struct.unnest()
+    day = (parts["month"] + "-" + parts["day"].fill_null("01")).str.to_date("%Y-%m-%d", strict=False)
+    number = {name: parts[name].cast(pl.Int64).fill_null(0) for name in _LARGEST}
+    sign = pl.select(pl.when(parts["sign"] == "-").then(-1).otherwise(1)).to_series()
+    seconds = 3600 * number["hour"] + 60 * number["minute"] + number["second"]
+    seconds -= sign * (3600 * number["hours"] + 60 * number["minutes"])
+    valid = pl.Series([True])
+    for name, largest in _LARGEST.items():
+        valid = valid & (number[name] <= largest)
+    moments = day.cast(pl.Datetime("us")) + (1_000_000 * seconds).cast(pl.Duration("us"))
+    return moments.set(~valid, None).alias(texts.name)

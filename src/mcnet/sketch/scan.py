@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mcnet._shared.typing import ScoreType
 from mcnet._shared.user_warnings import warn
 from mcnet.data.automatic_period import AutomaticPeriod
+from mcnet.data.columns import DescribeRow, describe_row
 from mcnet.data.fields import FieldColumn, field_columns
 from mcnet.data.files import batches, describe_row_in, expand_paths, open_log, source_name
 from mcnet.data.locations import Locations
@@ -114,7 +115,7 @@ def scan(
         return chosen.in_final_periods(_scan_table(rows, chosen, reading))
     if is_lazy(rows):
         names = replace(chosen.names, source="the lazy table")
-        found = chosen.batches(rows, names.source, progress)
+        found = chosen.batches(rows, names, progress)
         return chosen.in_final_periods(sketch_batches(found, names, reading, columns=chosen.remembered))
     if not isinstance(rows, str | PathLike | Sequence):
         raise InputError(
@@ -228,19 +229,23 @@ class _Columns:
         """Return the columns of numbers."""
         return [name for name in (self.score, self.label, self.weight, self.folds) if name is not None]
 
-    def field_columns(self, table: Any) -> list[FieldColumn]:
-        """Return the fields of a table, moments cut to their periods."""
+    def field_columns(
+        self, table: Any, first_row: int = 0, describe_row: DescribeRow = describe_row
+    ) -> list[FieldColumn]:
+        """Return the fields of a table, timestamps cut to their periods."""
         if not self.fields:
             return []
-        return field_columns({name: self._values(table, name) for name in self.fields})
+        return field_columns({name: self._values(table, name, first_row, describe_row) for name in self.fields})
 
-    def _values(self, table: Any, name: str) -> Any:
+    def _values(self, table: Any, name: str, first_row: int, describe_row: DescribeRow) -> Any:
         if name not in self.every:
             return table[name]
         import polars as pl
 
         column, every = pl.Series(name, table[name]), self.every[name]
-        return every.cut(column) if isinstance(every, AutomaticPeriod) else cut_to_periods(column, every)
+        if isinstance(every, AutomaticPeriod):
+            return every.cut(column)
+        return cut_to_periods(column, every, first_row=first_row, describe_row=describe_row)
 
     def in_final_periods(self, sketch: Sketch) -> Sketch:
         """Return the sketch with the periods that were found while reading."""
@@ -260,19 +265,21 @@ class _Columns:
             warn(f"{len(sources) - len(unique):,} of the {len(sources):,} files are copies of others; all are read")
         names = replace(self.names, source=source, describe_row=describe_row_in(paths), where=where)
         frame = open_log(paths, numbers=self.numbers, texts=self.fields)
-        return self.batches(frame, source, progress), names, unique
+        return self.batches(frame, names, progress), names, unique
 
-    def batches(self, frame: "pl.LazyFrame", source: str, progress: Callable[[int], Any] | None) -> Iterator[Batch]:
+    def batches(
+        self, frame: "pl.LazyFrame", names: ColumnNames, progress: Callable[[int], Any] | None
+    ) -> Iterator[Batch]:
         """Yield the rows of a lazy table."""
         first_row = 0
-        for table in batches(frame, [*self.numbers, *self.fields], source=source, progress=progress):
+        for table in batches(frame, [*self.numbers, *self.fields], source=names.source, progress=progress):
             yield Batch(
                 first_row,
                 table[self.score],
                 table[self.label],
                 None if self.weight is None else table[self.weight],
                 None if self.folds is None else table[self.folds],
-                self.field_columns(table),
+                self.field_columns(table, first_row, names.describe_row),
             )
             first_row += len(table)
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from mcnet._shared.typing import ScoreType
 from mcnet.data.fields import MISSING_LABEL
-from mcnet.data.periods import Every, cut_to_periods, duration_seconds, parse_every
+from mcnet.data.periods import HOURS_IN_DIGITS, Every, cut_to_periods, duration_seconds, parse_every
 from mcnet.errors import InputError
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
@@ -139,10 +139,13 @@ def _cut_numbers(moments: Column, kind: str, step: Every, every: str) -> Column:
     length = min(int(duration_seconds(every)), _DAY_SECONDS) if step.unit in ("m", "h") else _DAY_SECONDS
     if _DAY_SECONDS % length:
         length = 60
+    # An hour written as 2026111713 is kept, so that `cut_to_periods` can refuse it.
+    hour, day, month = (F.pmod(F.floor(numbers / scale), F.lit(100)) for scale in (1, 100, 10_000))
+    in_digits = numbers.between(*HOURS_IN_DIGITS) & (hour < 24) & day.between(1, 31) & month.between(1, 12)
     cut = numbers
     for factor in (1, 1000):
         first, last = (end * factor for end in _COUNTED)
         # The first period has begun before its first second that counts.
         begins = F.greatest(numbers - F.pmod(numbers, F.lit(length * factor)), F.lit(first))
-        cut = F.when(numbers.between(first, last), begins).otherwise(cut)
+        cut = F.when(numbers.between(first, last) & ~in_digits, begins).otherwise(cut)
     return cut

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mcnet._shared.typing import FloatArray
-from mcnet.data.periods import duration_seconds
+from mcnet.data.periods import TIMESTAMP, duration_seconds
 from mcnet.errors import InputError
 
 __all__ = [
@@ -21,8 +21,8 @@ __all__ = [
     "sorted_periods",
 ]
 
-_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d)(?::?(\d\d))?(?::?(\d\d)(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
-_MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
+_MOMENT = re.compile(TIMESTAMP)
+_BEGINS_AS_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]")
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)")
 _MONTH_SECONDS = duration_seconds("1y") / 12
 _SHORTEST_MONTH = duration_seconds("28d")
@@ -31,9 +31,9 @@ _SHORTEST_MONTH = duration_seconds("28d")
 def period_text(period: Any) -> str:
     """Return the canonical text of a period: equal periods have equal texts, whatever their type.
 
-    A moment is written as short as it can be (`2026-11-16`, `2026-11-16T13:00`), so that texts sort as the moments do.
-    A moment with a time zone is converted to UTC, one without is taken as it is; a month is its first day. A whole
-    number is written in digits, any other label as it is.
+    A timestamp is written as short as it can be (`2026-11-16`, `2026-11-16T13:00`), so that strings sort as the
+    timestamps do. One with a time zone is converted to UTC, one without is taken as it is; a month is its first day. A
+    whole number is written in digits, any other label as it is, unless it begins as a timestamp does.
 
     >>> from datetime import date, datetime
     >>> period_text(datetime(2026, 11, 16, 13)), period_text("2026-11-16T13"), period_text(date(2026, 11, 16))
@@ -53,15 +53,18 @@ def period_text(period: Any) -> str:
         raise InputError(
             f"the period is {period!r}; it must be a moment, a date, a whole number, or a printable label that sorts"
         )
-    match = _MOMENT.fullmatch(f"{period}-01" if _MONTH.fullmatch(period) else period)
+    match = _MOMENT.fullmatch(period)
     if match is None:
+        if _BEGINS_AS_MOMENT.match(period):
+            raise InputError(f"the period {period!r} is not a timestamp; write it as 2026-11-16T13:00")
         return str(int(period)) if _NUMBER.fullmatch(period) else period
-    day, hour, minute, second, zone = match.groups()
-    text = f"{day}T{hour or '00'}:{minute or '00'}:{second or '00'}{(zone or '').replace('Z', '+00:00')}"
+    month, day, hour, minute, second, sign, hours, minutes = match.groups()
+    zone = f"{sign}{hours}:{minutes or '00'}" if sign else ""
+    text = f"{month}-{day or '01'}T{hour or '00'}:{minute or '00'}:{second or '00'}{zone}"
     try:
         return _moment_text(datetime.fromisoformat(text))
-    except ValueError as error:
-        raise InputError(f"the period {period!r} is not a moment ({error}); write it as 2026-11-16T13:00") from None
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"the period {period!r} is not a timestamp ({error}); write it as 2026-11-16T13:00") from None
 
 
 def _moment_text(moment: datetime) -> str:
