@@ -119,6 +119,39 @@ def test_every_public_name_is_there_and_none_is_called_like_a_package():
         mcnet.nothing  # noqa: B018
 
 
+def test_packages_are_loaded_when_they_are_first_used():
+    code = """
+    import sys
+    import mcnet
+    assert "mcnet.metrics" not in sys.modules
+    assert mcnet.metrics.log_loss_difference and mcnet.datasets.__doc__ and mcnet.errors.InputError
+    print(hasattr(mcnet, "nothing"), hasattr(mcnet, "_nothing"), hasattr(mcnet, "metrics.nothing"), mcnet.metrics)
+    """
+    assert run(code).startswith("False False False <module 'mcnet.metrics'")
+
+
+@pytest.mark.parametrize(("package", "library"), [("spark", "pyspark"), ("networks.MonotonicCalibration", "torch")])
+def test_a_package_without_its_extra_says_which_one_it_needs(package, library):
+    code = """
+    import sys
+    class Absent:
+        def find_spec(self, name, path=None, target=None):
+            if name == LIBRARY:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    sys.meta_path.insert(0, Absent())
+    import mcnet
+    found = mcnet
+    try:
+        for part in PACKAGE.split("."):
+            found = getattr(found, part)
+    except mcnet.NotSupportedError as error:
+        print(error)
+    """
+    said = run(code, PACKAGE=package, LIBRARY=library)
+    assert library in said
+    assert "not installed: pip install" in said
+
+
 def test_one_row_takes_microseconds(model):
     loaded = mcnet.load(model)
     loaded.predict([0.2], field=["NL"])

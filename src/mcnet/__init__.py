@@ -15,18 +15,29 @@ def _modules_by_name() -> dict[str, str]:
     return modules
 
 
-# Names are imported when first asked for: `import mcnet` is instant, and serving a saved model never loads what only
-# fitting needs.
+# Names and sub-packages are imported when first asked for: `import mcnet` is instant, and serving a saved model never
+# loads what only fitting needs.
 _MODULES = _modules_by_name()
 __all__ = sorted(_MODULES)  # noqa: PLE0605 (the stub has the names)
 
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
-        raise AttributeError(f"module 'mcnet' has no attribute {name!r}")
+        return _subpackage(name)
     value = getattr(import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
+
+
+def _subpackage(name: str) -> object:
+    """Return `mcnet.spark` and other packages and modules of mcnet; if one lacks its extra, its own error says so."""
+    if name.isidentifier() and not name.startswith("_"):
+        try:
+            return import_module(f"mcnet.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"mcnet.{name}":  # it is there, and what it imports is not
+                raise
+    raise AttributeError(f"module 'mcnet' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,10 @@
 """The public names of mcnet, each with the module it lives in: the one list, read by `mcnet/__init__.py` too."""
 
+# Packages that people use by name; they are loaded when first used, and no star loads them.
+import mcnet.metrics as metrics  # noqa: F401
+import mcnet.mlflow as mlflow  # noqa: F401
+import mcnet.networks as networks  # noqa: F401
+import mcnet.spark as spark  # noqa: F401
 from mcnet.bayes.estimator import BayesMCNet
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.beta import Beta
