@@ -110,3 +110,61 @@ def test_rows_that_the_held_version_was_made_of_publish_nothing(add_days, regist
     journal.remove("day 6 {}")
     done = mcnet.update(journal, registry, **METHOD)
     assert (done.outcome, done.reason) == ("nothing new", "version 1 is made of these very rows")
+
+
+def status_of(registry):
+    folder = LoopFolder(registry.path)
+    return json.loads(folder.status_file.read_text()), folder.status_page.read_text()
+
+
+def test_the_status_follows_what_people_do_with_the_versions(add_days, registry):
+    add_days(7, 7)
+    registry.rollback("NL is too high")
+    status, page = status_of(registry)
+    assert status["current"]["number"] == 1
+    assert "rolled back from version 2 (NL is too high)" in status["held"]
+    assert "Version 2 was published. Since then version 1 was made the current one. It is held since" in page
+    assert "until <code>mcnet versions release" in page
+    registry.release("looked at")
+    status, page = status_of(registry)
+    assert status["held"] is None
+    assert "held" not in page.partition('id="versions"')[0]
+    registry.hold("no changes before the sale")
+    assert "no changes before the sale" in status_of(registry)[1]
+    registry.promote("latest")
+    status, page = status_of(registry)
+    assert (status["current"]["number"], status["held"]) == (2, None)
+    assert "Since then" not in page
+    registry.add(registry.load(1))
+    assert [version["number"] for version in status_of(registry)[0]["versions"]] == [3, 2, 1]
+    registry.promote(3)
+    assert registry.prune(1) == [1]
+    assert [version["number"] for version in status_of(registry)[0]["versions"]] == [3, 2]
+
+
+def test_a_hold_that_the_last_run_met_is_shown_as_released(add_days, registry):
+    registry.hold()
+    assert mcnet.update(add_days(7, 7), registry, **METHOD).outcome == "held"
+    assert "Nothing was published: version 2 stays. It is held since" in status_of(registry)[1]
+    registry.release()
+    page = status_of(registry)[1]
+    assert "version 2 stays. The hold was released since then: the next run may publish." in page
+    assert "Nothing is published until" not in page
+
+
+def test_a_failed_run_after_a_rollback_tells_of_the_version_that_is_current(add_days, registry):
+    registry.rollback()
+    with pytest.raises(mcnet.InputError, match="there is no file"):
+        mcnet.update(add_days(7, 7), registry, "nowhere.csv", period="2026-11-08", **METHOD)
+    page = status_of(registry)[1]
+    assert "The last run failed, and version 1 stays" in page
+    assert "Since then" not in page
+
+
+@pytest.mark.parametrize("damage", ["[]", '{"format": "mcnet status"}', "{"])
+def test_a_registry_can_be_changed_beside_a_damaged_status(registry, recwarn, damage):
+    LoopFolder(registry.path).status_file.write_text(damage)
+    registry.rollback()
+    assert registry.release()
+    assert registry.current.name == "1"
+    assert all("still shows an earlier status" in str(warning.message) for warning in recwarn)

@@ -1,13 +1,15 @@
 """The history of runs: one line per run, including failed ones."""
 
 import time
+from contextlib import suppress
 from os import PathLike
 from typing import Any
 
 from mcnet._shared.json_lines import finite
+from mcnet.errors import McnetError
 from mcnet.loop.folder import LoopFolder
 from mcnet.loop.outcome import Update
-from mcnet.loop.status import tell_failed_run
+from mcnet.loop.status import refresh_status
 from mcnet.versions.registry import Registry
 from mcnet.versions.version import now
 
@@ -23,19 +25,23 @@ def record_failed_run(registry: str | PathLike[str], reason: str, *, wait_second
     reason : what is known of its end.
     wait_seconds : how long to wait for another run that is at work.
     """
-    folder = LoopFolder(Registry(registry).path)
-    with folder.locked(wait_seconds):
-        add_failed_run(folder, reason, "", time.monotonic())
+    opened = Registry(registry)
+    with LoopFolder(opened.path).locked(wait_seconds):
+        add_failed_run(opened, reason, "", time.monotonic())
 
 
-def add_failed_run(folder: LoopFolder, reason: str, note: str, started: float) -> None:
+def add_failed_run(registry: Registry, reason: str, note: str, started: float) -> None:
     """Write the line of a run that ended with an error; what earlier runs have decided stays."""
+    folder = LoopFolder(registry.path)
     earlier = folder.last_runs(1)
     last = earlier[0] if earlier else {}
-    done = Update("failed", reason, last.get("version"), until=last.get("until"))
+    version = last.get("version")
+    with suppress(McnetError):  # somebody may have promoted another one since the last run
+        version = None if registry.current_number is None else str(registry.current_number)
+    done = Update("failed", reason, version, until=last.get("until"))
     kept = {"decided": last.get("decided"), "alarms_told": last.get("alarms_told", [])}
     add_run(folder, done, started, note, served=[], **kept)
-    tell_failed_run(folder)
+    refresh_status(registry)
 
 
 def add_run(folder: LoopFolder, done: Update, started: float, note: str, **more: Any) -> None:

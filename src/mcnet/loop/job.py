@@ -140,7 +140,7 @@ def update(
             return _Run(past, versions, folder, gate, late, alpha, force, note, started).ended(learnt, added)
         except Exception as error:
             reason = str(error) if isinstance(error, McnetError) else f"{type(error).__name__}: {error}"
-            add_failed_run(folder, reason, note, started)
+            add_failed_run(versions, reason, note, started)
             raise
 
 
@@ -268,7 +268,7 @@ class _Run:
         served = [] if watched is None else watched.served
         add_run(self.folder, done, self.started, self.note, served=served, decided=decided, alarms_told=names)
         monitor = None if watched is None else watched.monitor
-        write_status(self.folder, status_document(self.journal, self.registry, self.folder, learnt, monitor))
+        write_status(self.folder, lambda: status_document(self.journal, self.registry, self.folder, learnt, monitor))
         return done
 
 

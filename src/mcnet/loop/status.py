@@ -1,22 +1,26 @@
 """The status of the loop: what is served, what the last run decided and why, and whether it is calibrated."""
 
 import json
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 import polars as pl
 
+from mcnet._shared.file_lock import exclusive_lock
 from mcnet._shared.json_files import write_json
 from mcnet._shared.json_lines import finite
+from mcnet.errors import McnetError
 from mcnet.loop.folder import LoopFolder
 from mcnet.loop.learning import Learnt
 from mcnet.report.status_page import write_status_page
 from mcnet.tracking.journal import Journal
 from mcnet.tracking.monitor import Monitor
-from mcnet.versions.registry import Registry
 from mcnet.versions.version import now
+from mcnet.versions.view import RegistryView
 
-__all__ = ["status_document", "tell_failed_run", "write_status"]
+__all__ = ["refresh_status", "status_document", "write_status"]
 
 SHOWN_PERIODS, SHOWN_RUNS, SHOWN_VERSIONS, SHOWN_VALUES = 60, 20, 10, 12
 _OVERALL = ("level", "slope")
@@ -25,7 +29,7 @@ RUNS_READ = 200
 
 
 def status_document(
-    journal: Journal, registry: Registry, folder: LoopFolder, learnt: Learnt | None, monitor: Monitor | None
+    journal: Journal, registry: RegistryView, folder: LoopFolder, learnt: Learnt | None, monitor: Monitor | None
 ) -> dict[str, Any]:
     """Return the status as JSON-able values.
 
@@ -36,7 +40,6 @@ def status_document(
     monitor : the monitor of what was served; None if there is no period yet.
     """
     runs = folder.last_runs(RUNS_READ)
-    promoted = registry.promoted
     entries = journal.entries()
     document: dict[str, Any] = finite(
         {
@@ -50,9 +53,7 @@ def status_document(
                 "rows": sum(entry.rows for entry in entries),
             },
             "registry": str(registry.path),
-            "current": asdict(promoted[-1]) if promoted else None,
-            "held": None if registry.held is None else str(registry.held),
-            "versions": [asdict(version) for version in reversed(registry.newest(SHOWN_VERSIONS))],
+            **_versions(registry),
             **_runs(runs),
             "decision": next((run for run in reversed(runs) if run["gate"] is not None), None),
             "periods": [] if learnt is None else _periods(learnt, runs),
@@ -75,13 +76,42 @@ def _runs(runs: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def tell_failed_run(folder: LoopFolder) -> None:
-    """Tell in the status of the run before, if there is one, that the last run has failed; its line is written."""
-    try:
-        document = json.loads(folder.status_file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return  # there is no status yet, or none that can be read: the history of runs has the line
-    write_status(folder, document | finite({"time": now(), **_runs(folder.last_runs(RUNS_READ))}))
+def _versions(registry: RegistryView) -> dict[str, Any]:
+    """Return what is served now, whether it is held, and the newest versions."""
+    promoted = registry.promoted
+    return {
+        "current": asdict(promoted[-1]) if promoted else None,
+        "held": None if registry.held is None else str(registry.held),
+        "versions": [asdict(version) for version in reversed(registry.newest(SHOWN_VERSIONS))],
+    }
+
+
+def refresh_status(registry: RegistryView) -> None:
+    """Write the status again after the registry or the list of runs has changed; the rest is as the last run left it.
+
+    Every change of a registry calls this (a release, a rollback, …), and so does a run that failed.
+
+    Parameters
+    ----------
+    registry : the registry of the loop; one without a loop is left as it is.
+    """
+    folder = LoopFolder(registry.path)
+
+    def refreshed() -> dict[str, Any] | None:
+        try:
+            document: dict[str, Any] = json.loads(folder.status_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None  # there is no status yet, or none that can be read: the history of runs has the lines
+        runs = folder.last_runs(RUNS_READ)
+        if not runs:
+            return None
+        found = {"time": now(), **_runs(runs)}
+        with suppress(McnetError):  # a damaged registry: what was known of it stays
+            found |= _versions(registry)
+        return document | finite(found)
+
+    if folder.status_file.exists():
+        write_status(folder, refreshed)
 
 
 def _shown(run: dict[str, Any]) -> dict[str, Any]:
@@ -126,7 +156,17 @@ def _monitor(monitor: Monitor) -> dict[str, Any]:
     }
 
 
-def write_status(folder: LoopFolder, status: dict[str, Any]) -> None:
-    """Write the status for programs and for people, each file whole or not at all."""
-    write_json(folder.status_file, status, indent=1)
-    write_status_page(folder.status_page, status)
+def write_status(folder: LoopFolder, status: Callable[[], dict[str, Any] | None]) -> None:
+    """Write the status for programs and for people, each file whole or not at all.
+
+    Parameters
+    ----------
+    folder : of the loop.
+    status : returns the status, or None to leave the files as they are. It is called under a lock, so that what it
+        reads of the registry is not older than what another process has written meanwhile.
+    """
+    with exclusive_lock(folder.path / ".status-lock"):
+        document = status()
+        if document is not None:
+            write_json(folder.status_file, document, indent=1)
+            write_status_page(folder.status_page, document)

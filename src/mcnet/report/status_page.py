@@ -30,7 +30,7 @@ def write_status_page(path: str | PathLike[str], status: dict[str, Any]) -> Path
     decision = status["decision"]
     gate = None if decision is None else decision["gate"]
     page = template("status.html.j2").render(
-        headline=_headline(run, decision, status["held"]),
+        headline=_headline(run, decision, current, status["held"]),
         held=status["held"],
         registry=status["registry"],
         good=run["outcome"] != "failed"
@@ -71,8 +71,12 @@ def _moment(text: str) -> str:
     return text[:16].replace("T", " ")
 
 
-def _headline(run: dict[str, Any], decision: dict[str, Any] | None, held: str | None) -> str:
+def _headline(
+    run: dict[str, Any], decision: dict[str, Any] | None, current: dict[str, Any] | None, held: str | None
+) -> str:
+    """Return what the last run did, and what people have done with the versions since."""
     version = f"version {run['version']}" if run["version"] else "no version"
+    moved = current is not None and str(current["number"]) != run["version"]
     sentence = {
         "published": f"Version {run['version']} was published" + (" by force." if run["forced"] else "."),
         "nothing new": f"Nothing new: {version} is served.",
@@ -83,8 +87,12 @@ def _headline(run: dict[str, Any], decision: dict[str, Any] | None, held: str | 
     }[run["outcome"]]
     if run["outcome"] == "nothing new" and decision is not None and decision["outcome"] == "refused":
         sentence += " The gate refused the last new model."
+    if current is not None and moved:
+        sentence += f" Since then version {current['number']} was made the current one."
     if held:
         sentence += f" It is {held}."
+    elif run.get("held"):
+        sentence += " The hold was released since then: the next run may publish."
     number = len(run["alarms"])
     if number:
         sentence += f" {'One new alarm' if number == 1 else f'{number} new alarms'}: {run['alarms'][0]['advice']}."

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from os import PathLike
 from typing import Any
 
 from mcnet._shared.file_lock import exclusive_lock
 from mcnet._shared.json_lines import append_json_line
+from mcnet._shared.user_warnings import warn
 from mcnet.errors import FileFormatError, InputError
 from mcnet.model.as_model import as_model
 from mcnet.versions.folder import make_registry
@@ -241,3 +243,15 @@ class Registry(RegistryView):
     def _locked(self) -> Iterator[None]:
         with exclusive_lock(self.path / ".lock"):
             yield
+        self._refresh_status()
+
+    def _refresh_status(self) -> None:
+        """Let the status page of `mcnet update`, if there is one, show what is current and held now."""
+        if not (self.path / "loop").is_dir():
+            return
+        # By name: the loop is built on registries, and a registry without a loop never loads it.
+        loop = import_module("mcnet.loop.status")
+        try:
+            loop.refresh_status(self)
+        except Exception as error:  # a full disk, a damaged status: the change of the registry itself is done
+            warn(f"{self.path / 'loop'} still shows an earlier status, since it could not be written: {error!r}")
