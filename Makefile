@@ -29,7 +29,13 @@ $(STAMPS)/%: requirements/%.txt pyproject.toml $(STAMPS)/build
 	@mkdir -p $(@D) && touch $@
 
 demo: $(STAMPS)/run ## simulate a click log, fit every method, print the comparison
-	@$(BIN)/mcnet demo
+	@mkdir -p build
+	@$(BIN)/mcnet demo --output build/demo.parquet --force
+	@echo
+	@echo "Next, with the simulated rows; put your own log and its columns in their place:"
+	@echo "  source .venv/bin/activate"
+	@echo "  mcnet fit build/demo.parquet --score score --label label --field field -o model.json"
+	@echo "  mcnet apply model.json build/demo.parquet -o calibrated.parquet"
 
 test: $(STAMPS)/test ## run the tests; the last lines say what was left out for lack of a program
 	@$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -1,5 +1,6 @@
 import re
 import shlex
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -79,6 +80,25 @@ def test_demo_prints_one_table(mcnet, monkeypatch):
     losses = [float(line.split()[5]) for line in rows]
     assert losses == sorted(losses)  # the best first, as in compare
     assert [any(line.startswith(name) for line in lines) for name in ("mcnet-bayes, the", "mcnet is the")] == [True] * 2
+
+
+def test_what_make_demo_advises_to_type_next_works_as_pasted(mcnet, monkeypatch, tmp_path):
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text(encoding="utf-8")
+    recipe = re.search(r"^demo:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)[1]
+    command = re.search(r"@\$\(BIN\)/mcnet (.*)", recipe)[1]
+    advised = re.findall(r'@echo "  (.*)"', recipe)
+    assert recipe.endswith(f'@echo "  {advised[-1]}"\n')
+    assert [line.split()[0] for line in advised] == ["source", "mcnet", "mcnet"]
+    assert advised[0] == "source .venv/bin/activate"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "build").mkdir()
+    monkeypatch.setattr("mcnet.selection.demo.methods", lambda: FEW[:2])
+    for line in (f"{command} --rows 2000", *(line.removeprefix("mcnet ") for line in advised[1:])):
+        done = mcnet(*line.split())
+        assert done.code == 0, done.err
+    calibrated = pl.read_parquet("calibrated.parquet")
+    assert len(calibrated) == 4000
+    assert calibrated.columns[-1] == "calibrated"
 
 
 def test_demo_has_the_published_model_with_and_without_the_field():

@@ -15,6 +15,13 @@ def demo(
         int, typer.Option("--rows", min=1000, metavar="N", help="Rows to fit on, and as many to judge on.")
     ] = 300_000,
     seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the simulation.")] = 0,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the simulated rows, to try the other commands on (Parquet)."
+        ),
+    ] = None,
+    force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -26,12 +33,19 @@ def demo(
     Example:
       mcnet demo --rows 100000
     """
+    from mcnet._shared.atomic_files import whole_file
+    from mcnet.cli.files import check_output
     from mcnet.cli.methods import TWO_MCNETS
     from mcnet.selection.demo import demo_log, demonstrate
 
     printer = Printer(json, quiet)
+    if output is not None:
+        check_output(output, [], force=force, endings=(".parquet",))
     with printer.steps("simulating") as step:
         log = demo_log(rows, seed)
+        if output is not None:
+            with whole_file(output) as part:
+                log.frame().write_parquet(part)
         sketch, lines, failed = demonstrate(log, progress=step)
     lines = sorted(lines, key=lambda line: line.evaluation.log_loss)  # the best first, as in compare
     metrics = ("pcoc", "f_rce", "auc", "log_loss", "excess_log_loss")
@@ -72,5 +86,7 @@ def demo(
         "The excess is the log-loss over that of the true probabilities, which only a simulation knows.\n",
         TWO_MCNETS,
     )
+    if output is not None:
+        printer.note(f"{len(log):,} simulated rows → {output}")
     for method, reason in failed.items():
         printer.note(f"{method} failed: {reason}")
