@@ -108,7 +108,8 @@ def refresh_status(registry: RegistryView) -> None:
         found = {"time": now(), **_runs(runs)}
         with suppress(McnetError):  # a damaged registry: what was known of it stays
             found |= _versions(registry)
-        return document | finite(found)
+        document |= finite(found)
+        return document
 
     if folder.status_file.exists():
         write_status(folder, refreshed)
