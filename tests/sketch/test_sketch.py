@@ -108,6 +108,16 @@ def test_splitting_a_sketch_into_folds_conserves_its_counts(rows, folds, seed, f
     assert folded == whole.with_folds(folds, seed=seed)
 
 
+@pytest.mark.parametrize("little", [1e-3, 1e-9, 1.0 + 2.0**-52])
+def test_the_folds_of_rows_of_little_weight_have_the_scores_of_their_cells(little):
+    rng = np.random.default_rng(0)
+    score = rng.uniform(0.05, 0.6, 300)
+    whole = mcnet.Sketch.from_rows(score, rng.random(300) < score, weight=rng.choice([1.0, little], 300), resolution=16)
+    folded = whole.with_folds(5)
+    cell = np.searchsorted(whole.cells.key, folded.cells.key)
+    np.testing.assert_allclose(folded.score, whole.score[cell], rtol=1e-6)
+
+
 @QUICK
 @given(logs, st.integers(1, 4), resolutions)
 def test_parquet_brings_it_back_to_the_last_bit(tmp_path_factory, rows, folds, resolution):

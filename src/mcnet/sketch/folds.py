@@ -80,9 +80,12 @@ def split_cells(cells: Cells, folds: int, seed: int) -> Cells:
     total, positions = cells.sums[:, 0], cells.sums[:, 2]
     weight, positives = split_counts(total, cells.sums[:, 1], folds, seed)
     cell, fold = np.nonzero(weight)
-    # Whole positions stay whole: each fold has the part below its share, and the last one what is left.
-    shares = np.floor(weight * (positions / total)[:, None])
-    last = weight.shape[1] - 1 - np.argmax(weight[:, ::-1] > 0.0, axis=1)
-    shares[np.arange(len(shares)), last] += positions - shares.sum(axis=1)
+    shares = weight * (positions / total)[:, None]
+    # Whole positions stay whole: each fold has the part below its share, and the last one what is left. Where rows are
+    # weighted, what is left may be more than a fold of little weight has room for.
+    whole = np.flatnonzero((weight == np.floor(weight)).all(axis=1) & (positions == np.floor(positions)))
+    shares[whole] = np.floor(shares[whole])
+    last = weight.shape[1] - 1 - np.argmax(weight[whole, ::-1] > 0.0, axis=1)
+    shares[whole, last] += positions[whole] - shares[whole].sum(axis=1)
     sums = np.column_stack([weight[cell, fold], positives[cell, fold], shares[cell, fold]])
     return Cells(cells.context[cell], cells.key[cell], fold.astype(np.int16), sums).added_up()
