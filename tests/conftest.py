@@ -13,6 +13,11 @@ from hypothesis import HealthCheck, settings
 
 from mcnet._shared.extras import has_networks
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # As many processes as cores: threads of each on top of them spend their time waiting for each other (a training
+    # by torch took seven times its time). This is read when the libraries are loaded.
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
 NEEDS_NETWORKS = "torch or safetensors is not installed: pip install '.[networks]'"
 NOTHING_MAY_BE_SKIPPED = os.environ.get("MCNET_SKIP_NOTHING") == "1"
 RECORD_PASSED = os.environ.get("MCNET_RECORD_PASSED")

@@ -14,12 +14,13 @@ CONFTEST = Path(__file__).parent / "conftest.py"
 def pytest_in(folder, *words, **settings):
     """Run the tests of a folder with the conftest of this suite, and no plugin that it does not need."""
     (folder / "conftest.py").write_text(CONFTEST.read_text())
+    known = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "xdist", "-p", "no:cacheprovider", *words, str(folder)],
         capture_output=True,
         text=True,
         cwd=folder,
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", **settings},
+        env={**known, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "7", **settings},
         check=False,
     )
 
@@ -48,7 +49,7 @@ import os
 import pytest
 
 def test_passes():
-    pass
+    assert os.environ["OMP_NUM_THREADS"] == "7"
 
 @pytest.mark.parametrize("x", ["\\n"])
 def test_passes_by_parameter(x):
@@ -68,6 +69,7 @@ def test_fixture_fails(ends_badly):
 def test_skips():
     if "AGAIN" not in os.environ:
         pytest.skip("not yet")
+    assert os.environ["OMP_NUM_THREADS"] == "1", "one of several processes has one thread"
 """
 
 

@@ -23,13 +23,21 @@ def _ignore_hangups():
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
+@pytest.fixture(scope="module")
+def large_log(frame, tmp_path_factory):
+    """A log that takes a while."""
+    path = tmp_path_factory.mktemp("large") / "big.parquet"
+    pl.concat([frame.lazy()] * 1_000).sink_parquet(path)
+    return path
+
+
 @pytest.fixture
-def work(log, model, frame):
+def work(log, model, large_log):
     """A folder with a log that takes a while, and the command that calibrates it."""
     folder = log.parent / "work"
     folder.mkdir()
     big = folder / "big.parquet"
-    pl.concat([frame.lazy()] * 2_000).sink_parquet(big)
+    big.hardlink_to(large_log)
     return folder, [sys.executable, "-m", "mcnet", "apply", str(model), str(big), "-o", str(folder / "out.parquet")]
 
 
