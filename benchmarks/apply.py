@@ -17,7 +17,7 @@ from mcnet.model.apply_files import apply_to_files
 model, log, output = sys.argv[1:]
 loaded = load(model)
 begin, cpu = time.perf_counter(), time.process_time()
-rows = apply_to_files(loaded, log, output, score="score")
+rows = apply_to_files(loaded, log, output, score="score").rows
 print(json.dumps([rows, time.perf_counter() - begin, time.process_time() - cpu, peak_memory()]))
 """
 

@@ -201,3 +201,29 @@ def test_apply_takes_the_field_under_another_name(mcnet, model, frame, tmp_path)
     assert done.code == 0, done.err
     expected = library.load(model).predict(frame["pctr"], frame["country"])
     np.testing.assert_array_equal(pl.read_parquet(tmp_path / "out.parquet")["calibrated"], expected)
+
+
+def test_missing_scores_are_counted_and_can_fail_a_job(mcnet, model, frame, tmp_path):
+    log, output = tmp_path / "gaps.parquet", tmp_path / "out.parquet"
+    frame.with_columns(pctr=pl.when(pl.int_range(pl.len()) >= 61).then("pctr")).write_parquet(log)
+    done = mcnet("apply", model, log, "-o", output)
+    assert done.code == 0
+    assert "61 of 8,000 rows have no score and got no probability" in done.err
+    assert pl.read_parquet(output)["calibrated"].null_count() == 61
+    told = mcnet("apply", model, log, "-o", output, "--force", "--json", "--fail-if", "missing>0.001")
+    assert told.code == 1
+    assert told.document["missing"] == 61
+    assert told.document["broken"] == ["missing is 0.007625, which is > 0.001"]
+    refused = mcnet("apply", model, log, "-o", output, "--force", "--drop-missing")
+    assert refused.code == 2
+    assert "leave out --drop-missing" in refused.err
+
+
+def test_fit_says_how_to_leave_out_missing_scores(mcnet, frame, columns, tmp_path):
+    log = tmp_path / "gaps.parquet"
+    frame.with_columns(pctr=pl.when(pl.int_range(pl.len()) >= 61).then("pctr")).write_parquet(log)
+    refused = mcnet("fit", log, *columns, "-o", tmp_path / "m.json")
+    assert refused.code == 2
+    assert "pctr has 61 values missing" in refused.err
+    assert "drop or fill these rows, or leave them out with --drop-missing" in refused.err
+    assert mcnet("fit", log, *columns, "-o", tmp_path / "m.json", "--drop-missing").code == 0

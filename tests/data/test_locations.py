@@ -53,7 +53,7 @@ def test_a_log_in_an_object_store_is_calibrated_into_it(s3):
     _put(client, "raw.parquet", ROWS)
     model = mcnet.calibrator("platt").fit_sketch(EXPECTED.pooled()).model_
     with read_with(storage_options=settings):
-        assert apply_to_files(model, "s3://logs/raw.parquet", "s3://logs/out/calibrated.parquet", score="p") == 6
+        assert apply_to_files(model, "s3://logs/raw.parquet", "s3://logs/out/calibrated.parquet", score="p").rows == 6
         written = open_log("s3://logs/out/calibrated.parquet").collect()
     assert written["calibrated"].to_list() == model.predict(ROWS["p"]).tolist()
     assert written.drop("calibrated").equals(ROWS)

@@ -77,7 +77,7 @@ def test_a_condition_sees_the_types_of_csv_columns_whatever_they_are_used_for(tm
         assert mcnet.scan(tmp_path / "log.csv", where=condition, **names) == mcnet.scan(kept, **names)
     model = mcnet.calibrator("platt").fit_sketch(EXPECTED.pooled()).model_
     with read_with(where=condition):
-        assert apply_to_files(model, tmp_path / "log.csv", tmp_path / "out.csv", score="p") == len(kept)
+        assert apply_to_files(model, tmp_path / "log.csv", tmp_path / "out.csv", score="p").rows == len(kept)
     assert pl.read_csv(tmp_path / "out.csv", infer_schema=False)["code"].to_list() == kept["code"].to_list()
     with pytest.raises(mcnet.InputError, match=r"the condition 'site < 3' cannot be used: cannot compare"):
         mcnet.scan(tmp_path / "log.csv", where="site < 3", **NAMES)
@@ -162,7 +162,7 @@ def test_a_partition_is_a_field_where_logs_are_fitted_and_where_they_are_calibra
         write(tmp_path / "log" / f"hour={hour}" / "log.csv", table)
     model = mcnet.PerField().fit_sketch(mcnet.scan(tmp_path / "log", score="p", label="y", field="hour")).model_
     assert sorted(model.contexts.values[0]) == ["12", "7"]
-    assert apply_to_files(model, tmp_path / "log", tmp_path / "out.csv", score="p") == 120
+    assert apply_to_files(model, tmp_path / "log", tmp_path / "out.csv", score="p").rows == 120
     found = pl.read_csv(tmp_path / "out.csv")
     expected = model.predict(found["p"], field=found["hour"])
     assert found["calibrated"].to_list() == pytest.approx(expected.tolist(), rel=1e-12)

@@ -36,9 +36,9 @@ def test_many_row_groups_and_files_keep_their_order(model, tmp_path):
     frame.head(120_001).write_parquet(tmp_path / "a.parquet", row_group_size=7_001)
     frame.tail(179_999).write_parquet(tmp_path / "b.parquet", row_group_size=150_000)
     told = []
-    number = apply_to_files(model, f"{tmp_path}/?.parquet", tmp_path / "out.parquet", score="s", progress=told.append)
+    done = apply_to_files(model, f"{tmp_path}/?.parquet", tmp_path / "out.parquet", score="s", progress=told.append)
     found = pl.read_parquet(tmp_path / "out.parquet")
-    assert number == sum(told) == len(frame)
+    assert done.rows == sum(told) == len(frame)
     assert found.drop("calibrated").equals(frame)
     assert np.array_equal(found["calibrated"].to_numpy(), expected(model, frame))
 
@@ -68,16 +68,48 @@ def test_numbers_in_csv_mean_the_field_values_they_meant_when_fitted(tmp_path):
 def test_a_bad_score_is_named_by_its_row(model, tmp_path):
     frame = rows(250_000)
     scores = frame["s"].to_numpy().copy()
-    scores[222_222] = np.nan
+    scores[[5, 222_222]] = np.nan, np.inf
     frame.with_columns(s=scores).write_parquet(tmp_path / "log.parquet")
     with pytest.raises(InputError, match=r"s has 1 value missing, NaN or infinite \(first: row 222222"):
         apply_to_files(model, tmp_path / "log.parquet", tmp_path / "out.parquet", score="s")
     assert [path.name for path in tmp_path.iterdir()] == ["log.parquet"]
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+def test_a_row_without_a_score_gets_no_probability_and_is_counted(model, tmp_path, ending):
+    frame = rows(3_000).with_columns(s=pl.when(pl.int_range(pl.len()) % 50 != 7).then("s"))
+    frame.write_parquet(tmp_path / "log.parquet")
+    frame.write_csv(tmp_path / "log.csv")
+    frame.write_ndjson(tmp_path / "log.jsonl")
+    done = apply_to_files(model, tmp_path / f"log.{ending}", tmp_path / "out.parquet", score="s")
+    assert (done.rows, done.missing, done.missing_share) == (3_000, 60, 0.02)
+    found = pl.read_parquet(tmp_path / "out.parquet")
+    assert found["calibrated"].is_null().equals(frame["s"].is_null())
+    known = found.drop_nulls("s")
+    np.testing.assert_array_equal(known["calibrated"], expected(model, known))
+
+
+@pytest.mark.parametrize("spelling", ["", '""', "nan", "NaN"])
+def test_every_spelling_of_a_missing_score_of_a_csv_is_missing(tmp_path, spelling):
+    fitted = mcnet.Platt().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]).model_
+    (tmp_path / "log.csv").write_text(f"s,id\n0.25,a\n{spelling},b\n")
+    for ending in ("csv", "parquet", "jsonl"):
+        done = apply_to_files(fitted, tmp_path / "log.csv", tmp_path / f"out.{ending}", score="s")
+        assert (done.rows, done.missing) == (2, 1)
+    assert pl.read_parquet(tmp_path / "out.parquet")["calibrated"].to_list() == [fitted.predict([0.25])[0], None]
+
+
+def test_a_log_in_which_every_score_is_missing_gives_no_probability_at_all(tmp_path):
+    fitted = mcnet.Platt().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]).model_
+    pl.DataFrame({"s": pl.Series([None, None], dtype=pl.Float64)}).write_parquet(tmp_path / "log.parquet")
+    done = apply_to_files(fitted, tmp_path / "log.parquet", tmp_path / "out.parquet", score="s")
+    assert (done.rows, done.missing) == (2, 2)
+    assert pl.read_parquet(tmp_path / "out.parquet")["calibrated"].to_list() == [None, None]
+
+
 def test_a_log_without_rows_gives_a_log_without_rows(model, tmp_path):
     rows(0).write_parquet(tmp_path / "log.parquet")
-    assert apply_to_files(model, tmp_path / "log.parquet", tmp_path / "out.parquet", score="s") == 0
+    assert apply_to_files(model, tmp_path / "log.parquet", tmp_path / "out.parquet", score="s").rows == 0
     assert pl.read_parquet(tmp_path / "out.parquet").columns == ["id", "s", "country", "day", "calibrated"]
 
 

@@ -84,7 +84,7 @@ def test_apply_equals_predict_and_evaluate_for_every_spelling_and_file_kind(tmp_
     # No two spellings of a test share a value, so each has a context of its own.
     assert len(sketch.contexts) == len(PAIRS[spelling])
     output = tmp_path / f"out{kind}"
-    assert apply_to_files(model, log, output, score="s") == len(frame)
+    assert apply_to_files(model, log, output, score="s").rows == len(frame)
     found = read(output)
     assert found.drop("calibrated").equals(read(log)), "the other columns changed"
     calibrated = found["calibrated"].cast(pl.Float64).to_numpy()
@@ -116,6 +116,47 @@ def test_a_csv_written_in_another_format_keeps_the_field_values_of_the_fit(tmp_p
     np.testing.assert_array_equal(found["calibrated"], model.predict(found["s"], {"zone": found["zone"]}))
 
 
+@pytest.mark.parametrize("kind", [".parquet", ".arrow", ".jsonl"])
+def test_from_csv_to_a_typed_format_the_other_columns_get_the_type_of_their_values(tmp_path, kind):
+    rows = 12_000  # types are proposed by the first 10,000 rows, and every row has to agree
+    late = [*["7"] * (rows - 1), "x"]
+    columns = {
+        "click": ([0, 1] * (rows // 2), pl.Int64),
+        "id": (list(range(rows)), pl.Int64),
+        "large": ([2**62 + row for row in range(rows)], pl.Int64),
+        "price": ([0.1234567890123456 + row for row in range(rows)], pl.Float64),
+        "gaps": ([None if row % 3 else row for row in range(rows)], pl.Int64),
+        "shown": ([row % 2 == 0 for row in range(rows)], pl.Boolean),
+        "later a fraction": ([*[1] * (rows - 1), 1.5], pl.Float64),
+        "later a word": (late, pl.String),
+        "zip": ([f"{row:06d}" for row in range(rows)], pl.String),
+        "huge": ([str(10**25 + row) for row in range(rows)], pl.String),
+        "day": (["2026-11-17"] * rows, pl.String),
+        "phone": (["+31201234567"] * rows, pl.String),
+        "nothing": ([None] * rows, pl.String),
+    }
+    frame = pl.DataFrame(
+        {name: pl.Series(values, dtype=dtype) for name, (values, dtype) in columns.items() if "later" not in name}
+    ).with_columns(
+        pl.Series("later a fraction", [str(value) for value in columns["later a fraction"][0]]),
+        pl.Series("later a word", late),
+        s=pl.Series([0.1, 0.2] * (rows // 2)),
+        zone=pl.lit("7.0"),
+    )
+    write(frame, tmp_path / "log.csv")
+    model = mcnet.Platt().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]).model_
+    apply_to_files(model, tmp_path / "log.csv", tmp_path / f"out{kind}", score="s")
+    found = open_log(tmp_path / f"out{kind}").collect()
+    assert found.columns == [*frame.columns, "calibrated"]
+    for name, (values, dtype) in columns.items():
+        if kind != ".jsonl" or name != "nothing":
+            assert found.schema[name] == dtype, name
+        assert found[name].to_list() == pl.Series(values, dtype=dtype, strict=False).to_list(), name
+    apply_to_files(model, tmp_path / "log.csv", tmp_path / "out.csv", score="s")
+    again = read(tmp_path / "out.csv").drop("calibrated")
+    assert again.equals(read(tmp_path / "log.csv")), "from CSV to CSV the text stays"
+
+
 @pytest.mark.parametrize("name", ["row", "row number", "^s$", "*", "", "^.*$", "Åland", "field 0", "a,b", 'q"x'])
 @pytest.mark.parametrize("kind", [".csv", ".parquet", ".arrow"])
 def test_any_name_may_be_the_new_column_the_field_the_score_or_another_column(tmp_path, name, kind):
@@ -127,7 +168,7 @@ def test_any_name_may_be_the_new_column_the_field_the_score_or_another_column(tm
         sketch = scan(log, score=names["s"], label=names["y"], field=names["zone"])
         assert sketch.contexts.names == (names["zone"],)
         model = mcnet.PerField(mcnet.Platt()).fit_sketch(sketch).model_
-        assert apply_to_files(model, log, output, score=names["s"], column=names["calibrated"]) == len(frame)
+        assert apply_to_files(model, log, output, score=names["s"], column=names["calibrated"]).rows == len(frame)
         found = read(output)
         assert found.columns == [*(names.get(known, known) for known in frame.columns), names["calibrated"]]
         before = read(log).to_dict(as_series=False)
@@ -174,7 +215,7 @@ def test_files_may_have_different_types_of_one_column(tmp_path):
         sketch = scan(folder, score="s", label="y", field="zone")
         assert sketch == mcnet.Sketch.from_rows(scores, frame["y"], field={"zone": frame["zone"]})
         model = mcnet.PerField(mcnet.Platt()).fit_sketch(sketch).model_
-        assert apply_to_files(model, folder, tmp_path / f"out{kind}", score="s") == len(frame)
+        assert apply_to_files(model, folder, tmp_path / f"out{kind}", score="s").rows == len(frame)
         found = read(tmp_path / f"out{kind}")
         np.testing.assert_array_equal(found["calibrated"], model.predict(scores, {"zone": frame["zone"]}))
         np.testing.assert_array_equal(found["s"], scores)

@@ -106,8 +106,8 @@ def test_files_of_probabilities_are_refused_for_a_model_of_logits(fitted, tmp_pa
     with pytest.raises(mcnet.InputError, match="score has 4,000 values, all in"):
         apply_to_files(fitted.model_, write("p", PROBABILITIES), output, score="score")
     assert not output.exists()
-    assert apply_to_files(fitted.model_, write("z", LOGITS), output, score="score") == 4000
+    assert apply_to_files(fitted.model_, write("z", LOGITS), output, score="score").rows == 4000
     said = {"score": "score", "score_type": "probability"}
-    assert apply_to_files(fitted.model_, write("p", PROBABILITIES), output, **said) == 4000
+    assert apply_to_files(fitted.model_, write("p", PROBABILITIES), output, **said).rows == 4000
     inside = np.linspace(0.0, 1.0, 100)
-    assert apply_to_files(fitted.model_, write("i", inside), output, score="score", score_type="logit") == 100
+    assert apply_to_files(fitted.model_, write("i", inside), output, score="score", score_type="logit").rows == 100

@@ -43,7 +43,9 @@ def apply(
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
-            "--fail-if", metavar="THRESHOLD", help="Exit with 1 if this holds, as in 'unseen>0.05'; may be repeated."
+            "--fail-if",
+            metavar="THRESHOLD",
+            help="Exit with 1 if this holds: 'unseen>0.05', 'missing>0'; may be repeated.",
         ),
     ] = None,
     force: options.Force = False,
@@ -53,9 +55,9 @@ def apply(
     """Add the calibrated probability to every row of logs.
 
     All columns and the order of the rows are kept. Rows are streamed: a file of any size fits in memory. With
-    --interval 0.9 two more columns have the bounds of a credible interval (models of mcnet-bayes have it). The share of
-    rows with field values that the model has not seen is printed; with --fail-if 'unseen>0.05' the exit code depends on
-    it, after the output was written.
+    --interval 0.9 two more columns have the bounds of a credible interval (models of mcnet-bayes have it). A row
+    without a score gets no probability. How many there are is printed, and the share of rows with field values that
+    the model has not seen; with --fail-if 'unseen>0.05' the exit code depends on it, after the output was written.
 
     -o - writes to stdout, in the format of the log.
 
@@ -71,14 +73,14 @@ def apply(
     from mcnet.cli.signals import plain_interrupts
     from mcnet.cli.sources import source_of
     from mcnet.cli.storage import STANDARD_OUTPUT, write_to_standard_output
-    from mcnet.cli.thresholds import UNSEEN, Figures, broken_thresholds, parse_thresholds
+    from mcnet.cli.thresholds import MISSING, UNSEEN, Figures, broken_thresholds, parse_thresholds
     from mcnet.cli.unseen import unseen_note
     from mcnet.errors import InputError
-    from mcnet.model.apply_files import apply_to_files
+    from mcnet.model.apply_files import Applied, apply_to_files
     from mcnet.model.unseen import UnseenValues
 
     printer = printer_of(context, json, quiet)
-    thresholds = parse_thresholds(fail_if, [UNSEEN])
+    thresholds = parse_thresholds(fail_if, [UNSEEN, MISSING])
     if output == STANDARD_OUTPUT and json:
         raise InputError("both the rows (-o -) and --json would go to stdout; name a file, or leave out --json")
     loaded, source = load_model(model), source_of(logs)
@@ -91,7 +93,7 @@ def apply(
     unseen = UnseenValues(loaded)
     begin = time.perf_counter()
 
-    def write(target: str | Path) -> int:
+    def write(target: str | Path) -> Applied:
         return apply_to_files(
             loaded,
             source.paths,
@@ -108,15 +110,17 @@ def apply(
 
     with printer.progress("calibrating", source.row_count if printer.lively else None) as advance:
         if output == STANDARD_OUTPUT:
-            rows = write_to_standard_output(write, f".{_piped_format(source.paths[0])}")
+            done = write_to_standard_output(write, f".{_piped_format(source.paths[0])}")
         else:
-            rows = write(output)
-    seconds = time.perf_counter() - begin
+            done = write(output)
+    seconds, rows = time.perf_counter() - begin, done.rows
     printer.note(f"{rows:,} rows in {seconds:.1f} s ({rows / seconds / 1e6:.1f} M rows/s) → {output}")
+    if done.missing:
+        printer.note(f"{done.missing:,} of {rows:,} rows have no score and got no probability")
     unseen_note(printer, unseen)
-    broken = broken_thresholds(thresholds, Figures(unseen=unseen.share))
-    document = {"output": output, "rows": rows, "seconds": seconds, "column": column, UNSEEN: unseen.to_dict()}
-    printer.result({**document, "broken": broken})
+    broken = broken_thresholds(thresholds, Figures(unseen=unseen.share, missing=done.missing_share))
+    document = {"output": output, "rows": rows, "seconds": seconds, "column": column}
+    printer.result({**document, MISSING: done.missing, UNSEEN: unseen.to_dict(), "broken": broken})
     for sentence in broken:
         printer.note(f"not met: {sentence}")
     if broken:

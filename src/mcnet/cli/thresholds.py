@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from mcnet.metrics.evaluation import Evaluation
     from mcnet.metrics.fields import FieldTable
 
-__all__ = ["UNSEEN", "Figures", "Threshold", "broken_thresholds", "parse_thresholds", "threshold_names"]
+__all__ = ["MISSING", "UNSEEN", "Figures", "Threshold", "broken_thresholds", "parse_thresholds", "threshold_names"]
 
 UNSEEN = "unseen"
 """The share of rows with a field value that the model has not seen in its fit."""
 
+MISSING = "missing"
+"""The share of rows without a score."""
+
 ANY_FIELD, PERIOD = "field", "period"
+_SHARES = (UNSEEN, MISSING)
 _BOUNDS = ("low", "high", "floor")
 _COUNTS = ("rows", "weight", "positives")
 _COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
@@ -87,17 +91,19 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Figures:
-    """What thresholds can speak of: an evaluation, the PCOC of its periods, the share of unseen values."""
+    """What thresholds can speak of: an evaluation, the PCOC of its periods, shares of unseen values, missing scores."""
 
     evaluation: "Evaluation | None" = None
     periods: "FieldTable | None" = None
     unseen: float | None = None
+    missing: float | None = None
 
     def of(self, threshold: Threshold) -> Iterator[tuple[str, float, Mapping[str, float]]]:
         """Yield the name (empty for all rows), value and counts of each thing that a threshold looks at."""
-        if threshold.metric == UNSEEN:
-            assert self.unseen is not None
-            yield "", self.unseen, {}
+        if threshold.metric in _SHARES:
+            share = self.unseen if threshold.metric == UNSEEN else self.missing
+            assert share is not None
+            yield "", share, {}
             return
         assert self.evaluation is not None
         counts = {name: float(getattr(self.evaluation, name)) for name in _COUNTS}
@@ -165,8 +171,10 @@ def _parsed(word: str, names: Sequence[str]) -> Threshold:
         )
     subject, comparison, limit, where = match.groups()
     found = Threshold(*_subject(word, subject, comparison, float(limit), names), where=_conditions(word, where))
-    if found.metric == UNSEEN and found.where:
-        raise InputError(f"--fail-if {word!r}: {UNSEEN} is a share of all rows and has no volume; leave out where")
+    if found.metric in _SHARES and found.where:
+        raise InputError(
+            f"--fail-if {word!r}: {found.metric} is a share of all rows and has no volume; leave out where"
+        )
     return found
 
 
@@ -180,7 +188,7 @@ def _subject(
     name = _known_name(metric, names)
     if name is None:
         raise InputError(f"--fail-if {word!r}: there is no metric {metric!r}; there are {', '.join(names)}")
-    if bound != "value" and name in (*_COUNTS, UNSEEN):
+    if bound != "value" and name in (*_COUNTS, *_SHARES):
         raise InputError(f"--fail-if {word!r}: {name} has no interval; leave out .{bound}")
     if scope:
         from mcnet.metrics.registry import field_metrics

@@ -22,6 +22,7 @@ __all__ = [
     "plain_name",
     "refuse_repeated_names",
     "typed_csv_text",
+    "types_of_texts",
     "with_plain_names",
 ]
 
@@ -69,12 +70,63 @@ def canonical_csv_text(column: "pl.Expr") -> "pl.Expr":
 
 
 def typed_csv_text(column: "pl.Expr", kind: "pl.DataType") -> "pl.Expr":
-    """Return texts of a CSV file as what they are in the type that was guessed for them."""
+    """Return strings of a CSV file as what they are in a type; an empty one is missing."""
     import polars as pl
 
     if kind == pl.Boolean:
-        return column.str.to_lowercase().replace_strict({"true": True, "false": False}, return_dtype=pl.Boolean)
+        flags = {"true": True, "false": False, "": None}
+        return column.str.to_lowercase().replace_strict(flags, return_dtype=pl.Boolean)
+    if kind.is_numeric():
+        column = column.str.strip_chars().replace({"": None})
     return column.cast(kind)
+
+
+def types_of_texts(frame: "pl.LazyFrame", names: Sequence[str]) -> "dict[str, pl.DataType]":
+    """Return the columns of a table of strings that are whole numbers, numbers or flags in every row, with their type.
+
+    As where types are guessed, the first rows propose a type; here every row has to agree. Numbers that would not
+    come back as they are written stay strings: leading zeros (an id such as 007) and more digits than a float has.
+
+    Parameters
+    ----------
+    frame : a table whose columns are strings.
+    names : the columns to look at.
+    """
+    found = _common_types(frame.head(ROWS_TO_GUESS_TYPES_FROM), names)
+    return _common_types(frame, list(found))
+
+
+_WHOLE = r"^-?(0|[1-9]\d{0,18})$"
+_NOT_A_PLAIN_NUMBER = r"^-?0\d|^\+|^-?\d{16}"
+
+
+def _common_types(frame: "pl.LazyFrame", names: Sequence[str]) -> "dict[str, pl.DataType]":
+    import polars as pl
+
+    if not names:
+        return {}
+    known, checks = frame.collect_schema().names(), []
+    for place, name in enumerate(names):
+        if frame.collect_schema()[name] != pl.String:
+            continue  # a folder's column has its type
+        text = pl.nth(known.index(name)).str.strip_chars().replace({"": None}).drop_nulls()
+        whole = text.str.contains(_WHOLE) & text.cast(pl.Int64, strict=False).is_not_null()
+        number = text.cast(pl.Float64, strict=False).is_not_null() & ~text.str.contains(_NOT_A_PLAIN_NUMBER)
+        flag = text.str.to_lowercase().is_in(["true", "false"])
+        digits = text.str.contains(r"\d")
+        checks += [
+            (digits.any() & whole.all()).alias(f"{place} whole"),
+            (digits.any() & number.all()).alias(f"{place} number"),
+            ((text.len() > 0) & flag.all()).alias(f"{place} flag"),
+        ]
+    row = frame.select(checks).collect(engine="streaming").row(0, named=True) if checks else {}
+    kinds = {"whole": pl.Int64(), "number": pl.Float64(), "flag": pl.Boolean()}
+    found: dict[str, pl.DataType] = {}
+    for place, name in enumerate(names):
+        kind = next((kinds[kind] for kind in kinds if row.get(f"{place} {kind}")), None)
+        if kind is not None:
+            found[name] = kind
+    return found
 
 
 def refuse_repeated_names(paths: Sequence[Location], separator: str) -> None:

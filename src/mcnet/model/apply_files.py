@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
@@ -12,9 +13,9 @@ import polars as pl
 
 from mcnet._shared.atomic_files import whole_file
 from mcnet._shared.disk_paths import is_url, local_path
-from mcnet._shared.typing import FloatArray, ScoreType
-from mcnet.data.columns import DescribeRow, scores_column
-from mcnet.data.csv_files import canonical_csv_text, csv_separator
+from mcnet._shared.typing import FloatArray, IntArray, ScoreType
+from mcnet.data.columns import DescribeRow, as_floats, scores_column
+from mcnet.data.csv_files import canonical_csv_text, csv_separator, typed_csv_text, types_of_texts
 from mcnet.data.files import (
     FilePaths,
     describe_row_in,
@@ -33,9 +34,22 @@ from mcnet.model.model import CalibrationModel
 from mcnet.model.score_types import refuse_probabilities_read_as_logits
 from mcnet.model.unseen import UnseenValues
 
-__all__ = ["apply_to_files"]
+__all__ = ["Applied", "apply_to_files"]
 
 _CSV = ("csv", "tsv")
+
+
+@dataclass(frozen=True)
+class Applied:
+    """How many rows were calibrated, and how many of them have no score, so that they got no probability."""
+
+    rows: int
+    missing: int
+
+    @property
+    def missing_share(self) -> float:
+        """The share of rows without a score."""
+        return self.missing / self.rows if self.rows else 0.0
 
 
 def apply_to_files(
@@ -51,12 +65,14 @@ def apply_to_files(
     interval: float | None = None,
     progress: Callable[[int], Any] | None = None,
     unseen: UnseenValues | None = None,
-) -> int:
+) -> Applied:
     """Write the rows of log files with one more column, their calibrated probability; or three, with its interval.
 
-    Reads and writes Parquet, CSV, TSV and Arrow, by the ending of the names, in bounded memory; the output appears
-    whole or not at all. The other columns stay as they are. CSV has no types: in an output of another format its score
-    is a number, its fields are canonical texts (7.0 is "7", as in the fit) and its other columns are texts.
+    Reads and writes Parquet, CSV, TSV, JSONL and Arrow, by the ending of the names, in bounded memory; the output
+    appears whole or not at all. The other columns stay as they are. CSV has no types: in an output of another format
+    its score is a number, its fields are canonical strings (7.0 is "7", as in the fit), and any other column has the
+    type that all its values have (see `types_of_texts`), for which the file is read once more. A row without a score
+    gets no probability.
 
     Parameters
     ----------
@@ -74,7 +90,7 @@ def apply_to_files(
 
     Returns
     -------
-    The number of rows.
+    Applied : the number of rows, and of rows without a score.
     """
     target: Path | RemoteFile = RemoteFile(fspath(output)) if is_url(output) else Path(local_path(output))
     source = source_name(files)
@@ -84,7 +100,10 @@ def apply_to_files(
     if isinstance(target, Path) and target.exists() and any(target.samefile(path) for path in local):
         raise InputError(f"{target} is one of the files to read; write to another file")
     if read_options().drop_missing:
-        raise InputError("apply keeps every row of a log, so it cannot drop those without a score; fill or filter them")
+        raise InputError(
+            "apply keeps every row of a log, and one without a score gets no probability; leave out --drop-missing "
+            "(drop_missing)"
+        )
     fields = _columns_of_fields(model.fields, field)
     repeated = next((name for place, name in enumerate(fields) if name in (score, *fields[:place])), None)
     if repeated is not None:
@@ -103,15 +122,18 @@ def apply_to_files(
     inputs = _inputs(names, index, score, fields, canonical=read_kind in _CSV)
     result = _with_added(frame, inputs, work, added)
     if read_kind in _CSV and kind not in _CSV:
-        number = column_at(names, score).str.strip_chars().cast(pl.Float64)
+        number = typed_csv_text(column_at(names, score), pl.Float64())
         texts = (canonical_csv_text(column_at(names, name).cast(pl.String)).alias(name) for name in fields)
-        result = result.with_columns(number.alias(score), *texts)
+        with readable(source):
+            types = types_of_texts(log, [name for name in known if name not in (score, *fields, *added)])
+        others = (typed_csv_text(column_at(names, name), kind).alias(name) for name, kind in types.items())
+        result = result.with_columns(number.alias(score), *texts, *others)
     storage_options = dict(read_options().storage_options)  # which the thread that writes does not see
     with _whole_output(target) as part, readable(source):
         work.run(lambda: _sink(result.drop(index), part, kind, target.name, storage_options))
         if score_type is None and model.score_type == "logit":
             refuse_probabilities_read_as_logits(work.extremes(), work.rows, name=score)
-    return work.rows
+    return Applied(work.rows, work.missing)
 
 
 def _with_added(frame: pl.LazyFrame, inputs: pl.Expr, work: "_Work", added: Sequence[str]) -> pl.LazyFrame:
@@ -159,12 +181,13 @@ def _unused_name(taken: Collection[str]) -> str:
 
 def _inputs(names: Sequence[str], index: str, score: str, fields: Sequence[str], *, canonical: bool) -> pl.Expr:
     """Return what the model reads of a row, and its number, so that a bad score can be named wherever it is met."""
-    columns = [column_at(names, name) for name in fields]
+    columns, scores = [column_at(names, name) for name in fields], column_at(names, score)
     if canonical:
         columns = [canonical_csv_text(column.cast(pl.String)) for column in columns]
+        scores = scores.replace({"": None})  # what some programs write for a missing number
     return pl.struct(
         column_at(names, index).alias("row"),
-        column_at(names, score).alias("score"),
+        scores.alias("score"),
         *(column.alias(f"field {place}") for place, column in enumerate(columns)),
     )
 
@@ -185,7 +208,7 @@ class _Work:
         self.model, self.score, self.score_type, self.progress = model, score, score_type, progress
         self._describe_row = describe_row
         self._interval = interval
-        self.rows = 0
+        self.rows, self.missing = 0, 0
         self.lowest, self.highest = 1.0, 0.0
         self.unseen = unseen
         self._error: BaseException | None = None
@@ -204,40 +227,47 @@ class _Work:
     def _calibrated(self, batch: pl.Series) -> pl.Series:
         if len(batch) == 0:
             return self._made(np.empty(0), np.empty(0), np.empty(0))
+        first, size = int(batch.struct.field("row")[0]), len(batch)
+        given = as_floats(batch.struct.field("score"), self.score, first, self._describe_row)
+        rows = np.flatnonzero(~np.isnan(given))
+        if len(rows) < size:
+            given, batch = given[rows], batch.gather(rows)
         column = batch.struct.field
-        first = int(column("row")[0])
-        scores = scores_column(
-            column("score"),
-            score_type=self.score_type,
-            name=self.score,
-            first_row=first,
-            describe_row=self._describe_row,
-        )
         fields = {name: column(f"field {place}") for place, name in enumerate(self.model.fields)} or None
-        result = self.model.predict(scores, fields, score_type="probability")
-        bounds = (
-            ()
-            if self._interval is None
-            else self.model.interval(scores, fields, self._interval, score_type="probability")
-        )
+        results: list[FloatArray] = [np.empty(0)] * (1 if self._interval is None else 3)
+        if len(rows):
+            scores = scores_column(
+                given,
+                score_type=self.score_type,
+                name=self.score,
+                describe_row=lambda row: self._describe_row(first + int(rows[row])),
+            )
+            results = [self.model.predict(scores, fields, score_type="probability")]
+            if self._interval is not None:
+                results += self.model.interval(scores, fields, self._interval, score_type="probability")
         with self._lock:
-            self.rows += len(batch)
-            self.lowest, self.highest = min(self.lowest, scores.min()), max(self.highest, scores.max())
-            if self.unseen is not None:
-                self.unseen.add(fields, np.ones(len(batch)))
+            self.rows += size
+            self.missing += size - len(rows)
+            if len(rows):
+                self.lowest, self.highest = min(self.lowest, scores.min()), max(self.highest, scores.max())
+            if self.unseen is not None and len(rows):
+                self.unseen.add(fields, np.ones(len(rows)))
             if self.progress is not None:
-                self.progress(len(batch))
-        return self._made(result, *bounds)
+                self.progress(size)
+        if len(rows) < size:
+            results = [_at_rows(result, rows, size) for result in results]
+        return self._made(*results)
 
     def _made(self, calibrated: FloatArray, *bounds: FloatArray) -> pl.Series:
         """Return one column, or the probability and its bounds as one column of structs."""
         if self._interval is None:
-            return pl.Series(calibrated, dtype=pl.Float64)
-        return pl.DataFrame({str(place): part for place, part in enumerate((calibrated, *bounds))}).to_struct()
+            return pl.Series(calibrated, dtype=pl.Float64, nan_to_null=True)
+        parts = {str(place): part for place, part in enumerate((calibrated, *bounds))}
+        return pl.DataFrame(parts, nan_to_null=True).to_struct()
 
     def extremes(self) -> FloatArray:
         """Return the lowest and the highest score as probabilities; nothing if there was no row."""
-        return np.array([self.lowest, self.highest] if self.rows else [])
+        return np.array([self.lowest, self.highest] if self.rows > self.missing else [])
 
     def run(self, sink: Callable[[], None]) -> None:
         """Run the sink in its own thread, so that Ctrl-C is heard and ends it in good order."""
@@ -268,6 +298,13 @@ class _Work:
         if failures:
             # Polars adds the expression to the message; the people who read it want the reason alone.
             raise (self._error or failures[0]) from None
+
+
+def _at_rows(values: FloatArray, rows: IntArray, size: int) -> FloatArray:
+    """Return a column of this size with the values in these rows, and NaN in the others."""
+    column = np.full(size, np.nan)
+    column[rows] = values
+    return column
 
 
 @contextmanager

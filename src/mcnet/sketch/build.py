@@ -147,7 +147,7 @@ def sketch_parts(
     for batch in batches:
         if len(batch) == 0:
             continue
-        missing = _add(accumulator, batch, names, reading)
+        missing = _added(accumulator, batch, names, reading)
         if missing:
             dropped += missing
             read_options().dropped_rows += missing
@@ -164,6 +164,16 @@ def sketch_parts(
         raise InputError(f"a value is missing in each of the {rows:,} rows of {names.source}; check the columns")
     elif parts == 0:
         raise InputError(f"every row of {names.source} has weight 0; at least one row with a weight above 0 is needed")
+
+
+def _added(accumulator: Accumulator, batch: Batch, names: ColumnNames, reading: RowReading) -> int:
+    """Add one batch; what is said of missing values names the option that leaves them out."""
+    try:
+        return _add(accumulator, batch, names, reading)
+    except InputError as error:
+        if not any(words in str(error) for words in (" missing, NaN", " missing or NaN")):
+            raise
+        raise InputError(f"{error}, or leave them out with mcnet.scan(..., drop_missing=True)") from None
 
 
 def _add(accumulator: Accumulator, batch: Batch, names: ColumnNames, reading: RowReading) -> int:
