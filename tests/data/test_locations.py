@@ -336,3 +336,42 @@ def test_missing_values_are_dropped_and_counted(tmp_path):
         mcnet.scan(pl.DataFrame({"p": [None, 0.5, 3.0], "y": [1, 0, 1]}), score="p", label="y", drop_missing=True)
     with pytest.raises(mcnet.InputError, match="missing in each of the 2 rows"):
         mcnet.scan(pl.DataFrame({"p": [None, 0.5], "y": [1, None]}), score="p", label="y", drop_missing=True)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv", "jsonl"])
+def test_folders_are_columns_of_a_file_by_one_rule_on_a_disk_and_in_an_object_store(s3, tmp_path, ending):
+    settings, client = s3
+    write = {"parquet": "write_parquet", "arrow": "write_ipc", "csv": "write_csv", "jsonl": "write_ndjson"}[ending]
+    key = f"one-rule-{ending}/dt=2026-11-16/hour=7/part.{ending}"
+    rows = ROWS.drop("dt", "hour")
+    _put(client, key, rows, write)
+    (tmp_path / key).parent.mkdir(parents=True)
+    getattr(rows, write)(tmp_path / key)
+    model = mcnet.calibrator("platt").fit_sketch(EXPECTED.pooled()).model_
+    folder = key.rpartition("/")[0]
+    several = {"parquet": [f"{folder.replace('7', '*')}/*.parquet", f"{folder}/", f"{folder.rpartition('/')[0]}/"]}
+    for name in (key, *several.get(ending, ())):
+        with read_with(storage_options=settings):
+            for place, log in enumerate((f"s3://logs/{name}", tmp_path / name)):
+                apply_to_files(model, log, tmp_path / f"out-{place}.parquet", score="p")
+        remote, local = (pl.read_parquet(tmp_path / f"out-{place}.parquet") for place in range(2))
+        assert sorted(remote.columns) == sorted([*rows.columns, "dt", "hour", "calibrated"]), name
+        assert remote.select(local.columns).equals(local), name
+        assert remote["hour"].to_list() == [7] * 6
+        assert remote["dt"].to_list() == ["2026-11-16"] * 6
+
+
+def test_folders_that_give_no_columns_in_an_object_store_are_said(s3):
+    settings, client = s3
+    _put(client, "said/dt=2026-11-16/part.csv", ROWS.drop("dt"), "write_csv")
+    with read_with(storage_options=settings), pytest.warns(mcnet.CalibrationWarning, match="are no columns"):
+        assert "dt" not in open_log("s3://logs/said/dt=*/part.csv").collect_schema()
+
+
+def test_folders_of_an_object_store_below_folders_of_their_own_are_read_together(s3):
+    settings, client = s3
+    _put(client, "apart/dt=2026-11-15/hour=0/a.parquet", ROWS[:2].drop("dt", "hour"))
+    _put(client, "apart/dt=2026-11-16/hour=0/b.parquet", ROWS[2:].drop("dt", "hour"))
+    by_day = {**NAMES, "field": "dt"}
+    days = [f"s3://logs/apart/dt=2026-11-{day}/" for day in (15, 16)]
+    assert mcnet.scan(days, storage_options=settings, **by_day) == mcnet.scan(ROWS, **by_day)

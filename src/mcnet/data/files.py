@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.atomic_files import is_disk_full
 from mcnet._shared.disk_paths import is_url, local_path
+from mcnet._shared.user_warnings import warn
 from mcnet.data.csv_files import csv_separator
 from mcnet.data.locations import STANDARD_INPUT, LakeTable, Location, Locations, RemoteFile, lake_table, standard_input
 from mcnet.data.log_formats import (
@@ -21,7 +22,7 @@ from mcnet.data.log_formats import (
     open_tables,
     refuse_numbers_in_both,
 )
-from mcnet.data.partitions import partition_types, prune
+from mcnet.data.partitions import partition_types, partition_values, prune, with_outer_partitions
 from mcnet.data.read_options import read_options, read_with
 from mcnet.errors import FileFormatError, InputError, McnetError
 
@@ -180,12 +181,18 @@ def open_log(
         raise InputError(f"files of different formats ({', '.join(sorted(kinds))}); read one format at a time")
     kind = kinds.pop()
     where = read_options().where
-    on_disk = [path for path in paths if isinstance(path, Path)]
-    partitions = partition_types(on_disk) if len(on_disk) == len(paths) else {}
+    named = [path for path in paths if isinstance(path, Path) or (isinstance(path, RemoteFile) and path.is_one_file)]
+    partitions = partition_types(named) if len(named) == len(paths) else {}
+    if len(named) < len(paths) and len({tuple(partition_values(path).items()) for path in paths}) > 1:
+        # Folders and globs of an object store, each below folders of its own.
+        apart = [open_log(Locations([path]), numbers=numbers, texts=texts, typed=typed) for path in paths]
+        return _concatenated(apart)
+    if kind in ("csv", "tsv", "jsonl"):
+        _warn_of_folders_without_columns([path for path in paths if path not in named])
     with readable(source_name(files)):
-        refuse_numbers_in_both(on_disk, kind, partitions, numbers)
+        refuse_numbers_in_both(paths, kind, partitions, numbers)
         if partitions and where is not None:
-            paths = Locations(prune(on_disk, partitions, where))
+            paths = Locations(prune(paths, partitions, where))
         if kind in ("csv", "tsv"):
             return open_csv(paths, partitions, csv_separator(kind), numbers, texts, typed)
         if kind == "jsonl":
@@ -194,7 +201,25 @@ def open_log(
             frame = open_lake(paths, kind)
         else:
             frame = open_tables(paths, partitions, kind, texts)
+            if len(named) < len(paths):
+                frame = with_outer_partitions(frame, paths[0])
         return filtered(frame)
+
+
+def _warn_of_folders_without_columns(paths: Sequence[Location]) -> None:
+    """Warn of globs of an object store whose files Polars opens without the columns of their folders."""
+    for path in paths:
+        if isinstance(path, RemoteFile) and any("=" in part[1:] for part in path.url.split("/")):
+            warn(
+                f"the folders of {path} are no columns: in an object store those of CSV and JSONL files are columns if "
+                "each file is named, and not by a glob"
+            )
+
+
+def _concatenated(frames: "list[pl.LazyFrame]") -> "pl.LazyFrame":
+    import polars as pl
+
+    return pl.concat(frames, how="vertical_relaxed")
 
 
 @contextmanager

@@ -31,6 +31,7 @@ STANDARD_INPUT = "-"
 
 _NAMED_TABLE = re.compile(r"(?P<kind>delta|iceberg):(?P<path>.+)", re.DOTALL)
 _VERSION = re.compile(r"\d+")
+_GLOB = re.compile(r"[*\[]")
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,23 @@ class RemoteFile:
     @property
     def name(self) -> str:
         """Return the last part of the address, without a query."""
-        return PurePosixPath(self.url.partition("?")[0]).name
+        return PurePosixPath(self._path).name
+
+    @property
+    def is_one_file(self) -> bool:
+        """Whether the address names a file, by the ending of its name, and not a folder or a glob."""
+        return not self._path.endswith("/") and "." in self.name and not _GLOB.search(self._path)
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The folders that the address names, without those that a glob leaves open."""
+        path = PurePosixPath(self._path)
+        is_folder = self._path.endswith("/") or "." not in self.name
+        return tuple(part for part in (path if is_folder else path.parent).parts if not _GLOB.search(part))
+
+    @property
+    def _path(self) -> str:
+        return self.url if _GLOB.search(self.url) else self.url.partition("?")[0]  # ? is a glob, or begins a query
 
 
 @dataclass(frozen=True)

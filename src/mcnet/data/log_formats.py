@@ -20,7 +20,7 @@ from mcnet.data.csv_files import (
     typed_csv_text,
     with_plain_names,
 )
-from mcnet.data.locations import Location, Locations
+from mcnet.data.locations import Location, Locations, RemoteFile
 from mcnet.data.partitions import with_partitions
 from mcnet.data.read_options import read_options, unusable_condition
 from mcnet.errors import InputError
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def refuse_numbers_in_both(
-    paths: Sequence[Path], kind: str, partitions: "Mapping[str, pl.DataType]", numbers: Sequence[str]
+    paths: Sequence[Location], kind: str, partitions: "Mapping[str, pl.DataType]", numbers: Sequence[str]
 ) -> None:
     """Refuse a score, label or weight that a folder such as label=1 and the files in it have both."""
     import polars as pl
@@ -50,9 +50,9 @@ def refuse_numbers_in_both(
         return
     if kind in ("parquet", "arrow"):
         scan = pl.scan_parquet if kind == "parquet" else pl.scan_ipc
-        names = scan(paths[0], glob=False, hive_partitioning=False).collect_schema().names()
+        names = scan(fspath(paths[0]), hive_partitioning=False, **_source_options(paths)).collect_schema().names()
     elif kind == "jsonl":
-        names = pl.scan_ndjson(glob.escape(fspath(paths[0])), infer_schema_length=100).collect_schema().names()
+        names = _scan_ndjson(paths[:1], infer_schema_length=100).collect_schema().names()
     else:
         found = guessed_csv_types(_sources(paths[:1]), csv_separator(kind), _source_options(paths))
         names = [plain_name(name) for name in found]
@@ -123,8 +123,7 @@ def open_csv(
         described: dict[str, Any] = {"schema": dict(zip(types, chosen.values(), strict=True))}
     else:
         described = {"infer_schema": False}
-    on_disk = [path for path in paths if isinstance(path, Path)]
-    frame = with_partitions(on_disk, partitions, scan) if partitions else scan(paths)
+    frame = with_partitions(paths, partitions, scan) if partitions else scan(paths)
     if not typed:
         return filtered(frame, guessed)
     # A partition may be whole numbers where the files have a column of its name.
@@ -150,12 +149,8 @@ def open_jsonl(
     """Return files of lines of JSON as one table."""
     import polars as pl
 
-    stored = {name: value for name, value in _source_options(paths).items() if name != "glob"}
-
     def scan(files: Sequence[Location], types: Mapping[str, pl.DataType] | None = None) -> pl.LazyFrame:
-        # Polars takes names with a * or a ? for patterns here.
-        sources = [glob.escape(fspath(path)) if isinstance(path, Path) else fspath(path) for path in files]
-        return pl.scan_ndjson(sources, infer_schema_length=ROWS_TO_GUESS_TYPES_FROM, schema_overrides=types, **stored)
+        return _scan_ndjson(files, infer_schema_length=ROWS_TO_GUESS_TYPES_FROM, schema_overrides=types)
 
     guessed = scan(paths).collect_schema()
     # Whole numbers in the first rows may have fractions in later ones, and a field without values may have texts.
@@ -163,9 +158,17 @@ def open_jsonl(
     later: dict[str, pl.DataType] = {**chosen, **{n: pl.String() for n in texts if guessed.get(n) == pl.Null}}
     if not partitions:
         return scan(paths, later or None)
-    on_disk = [path for path in paths if isinstance(path, Path)]
     # What is guessed from all files holds for the files of each partition.
-    return with_partitions(on_disk, partitions, lambda files: scan(files, {**guessed, **later}).select(guessed.names()))
+    return with_partitions(paths, partitions, lambda files: scan(files, {**guessed, **later}).select(guessed.names()))
+
+
+def _scan_ndjson(paths: Sequence[Location], **options: Any) -> "pl.LazyFrame":
+    import polars as pl
+
+    stored = {name: value for name, value in _source_options(paths).items() if name != "glob"}
+    # Polars takes names with a * or a ? for patterns here.
+    sources = [glob.escape(fspath(path)) if isinstance(path, Path) else fspath(path) for path in paths]
+    return pl.scan_ndjson(sources, **options, **stored)
 
 
 def open_lake(paths: Locations, kind: str) -> "pl.LazyFrame":
@@ -188,7 +191,9 @@ def open_tables(
     import polars as pl
 
     options = _source_options(paths) | {"try_parse_hive_dates": False}
-    options |= {"hive_partitioning": True, "hive_schema": partitions} if partitions else {}
+    options |= {"hive_schema": partitions} if partitions else {}
+    if partitions or any(isinstance(path, RemoteFile) for path in paths):
+        options["hive_partitioning"] = True  # by itself, Polars adds the columns of folders that it was given alone
 
     def scan(source: Location | Locations) -> pl.LazyFrame:
         given = _sources(source) if isinstance(source, Locations) else fspath(source)

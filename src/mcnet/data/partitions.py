@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from mcnet.data.locations import Location, RemoteFile
 from mcnet.data.read_options import unusable_condition
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["partition_types", "partition_values", "prune", "with_partitions"]
+__all__ = ["partition_types", "partition_values", "prune", "with_outer_partitions", "with_partitions"]
 
 _MISSING = "__HIVE_DEFAULT_PARTITION__"
 """What Hive and Spark name the folder of rows that have no value."""
@@ -19,17 +20,21 @@ _MISSING = "__HIVE_DEFAULT_PARTITION__"
 Values = dict[str, str | None]
 
 
-def partition_values(path: Path) -> Values:
-    """Return the columns that the folders of a path stand for, and their values.
+def partition_values(path: Location) -> Values:
+    """Return the columns that the folders of a path or an address stand for, and their values.
+
+    All folders count, wherever a name begins: a file is given the same columns if it is named alone or by its folder,
+    on a disk or in an object store.
 
     >>> partition_values(Path("log/dt=2026-11-16/hour=7/part.parquet"))
     {'dt': '2026-11-16', 'hour': '7'}
     """
-    found = [part.partition("=") for part in path.parent.parts if "=" in part[1:]]
+    folders = path.folders if isinstance(path, RemoteFile) else Path(path).parent.parts
+    found = [part.partition("=") for part in folders if "=" in part[1:]]
     return {unquote(name): None if value == _MISSING else unquote(value) for name, _, value in found}
 
 
-def partition_types(paths: Sequence[Path]) -> "dict[str, pl.DataType]":
+def partition_types(paths: Sequence[Location]) -> "dict[str, pl.DataType]":
     """Return the type of each partition column: whole numbers if all its values are; none if the files differ in them.
 
     Days stay the text that the folder has: a condition may say dt = '2026-11-16'.
@@ -52,7 +57,7 @@ def _typed(value: str | None, kind: "pl.DataType") -> "str | int | None":
 
 
 def with_partitions(
-    paths: Sequence[Path], types: "dict[str, pl.DataType]", opened: "Callable[[list[Path]], pl.LazyFrame]"
+    paths: Sequence[Location], types: "dict[str, pl.DataType]", opened: "Callable[[list[Location]], pl.LazyFrame]"
 ) -> "pl.LazyFrame":
     """Return files of a format that Polars opens without their partitions, with these as columns."""
     import polars as pl
@@ -68,7 +73,20 @@ def with_partitions(
     return pl.concat(frames, how="vertical_relaxed")
 
 
-def prune(paths: Sequence[Path], types: "dict[str, pl.DataType]", where: str) -> list[Path]:
+def with_outer_partitions(frame: "pl.LazyFrame", path: Location) -> "pl.LazyFrame":
+    """Return rows of a folder or a glob of an object store with the columns of the folders above it, too.
+
+    Polars adds those of the folders below.
+    """
+    import polars as pl
+
+    known = frame.collect_schema().names()
+    types = partition_types([path])
+    outer = {name: value for name, value in partition_values(path).items() if name not in known}
+    return frame.with_columns(pl.lit(_typed(v, types[n]), dtype=types[n]).alias(n) for n, v in outer.items())
+
+
+def prune(paths: Sequence[Location], types: "dict[str, pl.DataType]", where: str) -> list[Location]:
     """Return the files of the partitions that can have rows which meet a condition; at least one, for its columns.
 
     Of a condition with AND, the parts that speak of partitions alone decide. A condition that looks at more than one
