@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mcnet
-from mcnet.data import combinations
+from mcnet.data import combinations, fields
 from mcnet.data.contexts import ANY, Contexts
 from mcnet.data.fields import field_columns, field_text
+from mcnet.errors import InputError
 
 
 def texts(holder):
@@ -317,3 +318,56 @@ def test_contexts_are_found_in_others_by_the_fields_that_these_know():
     other, _ = Contexts.of(field_columns({"day": [1, 2, 1], "country": ["NL", "US", "FR"]}), 3)
     assert known.places_of(other).tolist() == [known.find([row["country"]]) for row in other.rows()]
     assert Contexts.none().places_of(other).tolist() == [-1, -1, -1]
+
+
+ROWS_OF_EACH = 50
+DISTINCT = {
+    "decimals": pl.Series([Decimal("1.50"), Decimal("-2.25"), Decimal("7.00"), None]),
+    "wide decimals": pl.Series([Decimal("1.50"), Decimal("12345678901234567.25")]).cast(pl.Decimal(38, 18)),
+    "days": pl.Series([dt.date(2026, 11, 16), dt.date(1900, 1, 1), None]),
+    "timestamps": pl.Series([dt.datetime(2026, 11, 16), dt.datetime(2026, 11, 16, 7, 0, 0, 5), None]),
+    "zoned": pl.Series([dt.datetime(2026, 11, 16, tzinfo=dt.UTC)]).dt.convert_time_zone("Asia/Kolkata"),
+    "durations": pl.Series([dt.timedelta(hours=30), dt.timedelta(microseconds=-1)]),
+    "times": pl.Series([dt.time(7), dt.time(7, 0, 1), None]),
+    "whole numbers": pl.Series([7, -(2**63), None]),
+    "few whole numbers": pl.Series([7, 9, None]),
+    "wide whole numbers": pl.Series([7, 2**64 - 1, None], dtype=pl.UInt64),
+    "fractions": pl.Series([0.5, 7.0, None, float("nan")]),
+    "booleans": pl.Series([True, False, None]),
+    "bytes": pl.Series([b"NL", b"F\xffR", None]),
+    "bytes of texts": pl.Series([b"NL", "Ã…".encode(), None]),
+}
+
+
+@pytest.mark.parametrize("kind", DISTINCT)
+def test_the_text_of_a_value_is_made_once_however_often_it_comes(kind, monkeypatch):
+    values = DISTINCT[kind]
+    expected = [field_text(value) for value in values.to_list()] * ROWS_OF_EACH
+    made = []
+    monkeypatch.setattr(fields, "field_text", lambda value: made.append(value) or field_text(value))
+    (column,) = field_columns({"x": pl.concat([values] * ROWS_OF_EACH)})
+    assert [column.values[code] for code in column.codes] == expected
+    assert len(made) < 3 * len(values)
+
+
+def test_pandas_timestamps_with_a_time_zone_have_the_texts_of_utc(monkeypatch):
+    moments = pd.Series(pd.to_datetime(["2026-11-16T01:00", None, "2026-11-16T00:00"])).dt.tz_localize("Asia/Kolkata")
+    made = []
+    monkeypatch.setattr(fields, "field_text", lambda value: made.append(value) or field_text(value))
+    (column,) = field_columns({"x": pd.concat([moments] * ROWS_OF_EACH)})
+    found = [column.values[code] for code in column.codes]
+    assert found == ["2026-11-15T19:30:00+00:00", None, "2026-11-15T18:30:00+00:00"] * ROWS_OF_EACH
+    assert len(made) == 3
+
+
+def test_a_day_beyond_the_calendar_is_refused_by_the_name_of_the_field():
+    with pytest.raises(InputError, match="field 'day' has a day beyond the calendar"):
+        field_columns({"day": pl.Series([10**8]).cast(pl.Int32).cast(pl.Date)})
+
+
+def test_a_lazy_table_as_a_field_is_refused():
+    for lazy in (pl.LazyFrame({"x": [1]}), {"x": pl.LazyFrame({"x": [1]})}, {"x": pl.col("x")}):
+        with pytest.raises(InputError, match="collect"):
+            field_columns(lazy)
+    with pytest.raises(InputError, match="score is a LazyFrame of Polars, which has no values yet; collect it"):
+        mcnet.Sketch.from_rows(pl.LazyFrame({"x": [1]}), [1])

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from mcnet.data.fields import field_columns
+from mcnet.data.fields import canonical_texts
 from mcnet.data.periods import (
     MOST_PERIODS,
     cut_to_periods,
@@ -40,7 +40,7 @@ class AutomaticPeriod:
         """Return the text of the period of each moment, or the column itself while its values are few."""
         distinct = column.drop_nulls().unique(maintain_order=True)
         if self.every is None:
-            texts = _canonical_texts(distinct)
+            texts = canonical_texts(distinct)
             self._remember(texts, distinct)
             if len(self._moments) <= MOST_PERIODS:
                 return column
@@ -86,13 +86,3 @@ class AutomaticPeriod:
             raise InputError(
                 f"{moments.name} has {number:,} values or more, and {MOST_PERIODS} can be shown; {error}"
             ) from None
-
-
-def _canonical_texts(distinct: "pl.Series") -> "pl.Series":
-    """Return the text of each value under which a sketch knows it."""
-    import polars as pl
-
-    if len(distinct) == 0:
-        return pl.Series([], dtype=pl.String)
-    column = field_columns({distinct.name: distinct})[0]
-    return pl.Series(column.values, dtype=pl.String).gather(column.codes)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from mcnet._shared.math import clip_scores, inside_unit, sigmoid
 from mcnet._shared.typing import FloatArray, ScoreType
+from mcnet.data.tables import refuse_lazy
 from mcnet.errors import InputError
 
 __all__ = [
@@ -38,6 +39,7 @@ def describe_row(row: int) -> str:
 def as_array(values: Any, name: str) -> NDArray[Any]:
     """Return any array-like (NumPy, pandas, Polars, Arrow, list, scalar sequence) as one NumPy array."""
     array: NDArray[Any]
+    refuse_lazy(values, name)
     if isinstance(values, np.ndarray):
         array = without_mask(values)
     elif hasattr(values, "to_numpy"):

@@ -15,9 +15,19 @@ from mcnet._shared.typing import CodeArray, IntArray
 from mcnet.data.arrow_strings import string_views
 from mcnet.data.arrow_values import arrow_values
 from mcnet.data.distinct_values import distinct_rows, rows_of_keys, take, worth_compiling
+from mcnet.data.tables import refuse_lazy
 from mcnet.errors import InputError
 
-__all__ = ["MISSING_LABEL", "UNNAMED", "FieldColumn", "field_columns", "field_text", "sort_key", "sorted_values"]
+__all__ = [
+    "MISSING_LABEL",
+    "UNNAMED",
+    "FieldColumn",
+    "canonical_texts",
+    "field_columns",
+    "field_text",
+    "sort_key",
+    "sorted_values",
+]
 
 MISSING_LABEL = "(missing)"
 """How the missing value is shown to people; inside, it is None."""
@@ -28,6 +38,11 @@ UNNAMED = "field"
 
 _EQUAL_TEXTS = frozenset((str, int, float, type(None)))
 """Types of values that have one text where they are equal, also to each other: 7 and 7.0."""
+
+_EQUAL_IN_ONE_TYPE = frozenset((Decimal, date, timedelta, bytes))
+"""Types whose equal values have one text, in a column that has no other type."""
+
+_DAYS_OF_PYTHON = tuple((end - date(1970, 1, 1)).days for end in (date.min, date.max))
 
 _SMALL_RANGE = 1_000_000
 """Whole numbers that lie this close together are looked up in one table; others are hashed, or sorted."""
@@ -168,7 +183,8 @@ def _not_comparable(name: str) -> InputError:
 
 def _from_objects(name: str, items: Sequence[Any]) -> FieldColumn:
     kinds = set(map(type, items))
-    if not kinds <= _EQUAL_TEXTS and kinds != {bool}:
+    known = kinds - {type(None)}
+    if not kinds <= _EQUAL_TEXTS and known != {bool} and not (len(known) == 1 and known <= _EQUAL_IN_ONE_TYPE):
         # Equal is not always the same field value: True and 1, a half and 0.5, or what a class of the user compares to.
         items = [
             item if item.__hash__ is None and not isinstance(item, bytearray) else field_text(item) for item in items
@@ -239,8 +255,11 @@ def _from_polars(name: str, series: Any) -> FieldColumn:
     import polars as pl
 
     series = series.alias("values")  # Polars takes names like `^x$` for patterns
-    if series.dtype in (pl.Int128, pl.UInt128):  # which NumPy does not have
-        return _from_objects(name, series.to_list())
+    if series.dtype == pl.Binary:
+        try:
+            series = series.cast(pl.String)
+        except pl.exceptions.ComputeError:  # not UTF-8
+            return _from_objects(name, series.to_list())
     if series.dtype == pl.String:
         views = string_views(series) if worth_compiling(len(series)) else None
         if views is not None and (found := distinct_rows(views)) is not None:
@@ -254,12 +273,51 @@ def _from_polars(name: str, series: Any) -> FieldColumn:
         if len(series):
             return _from_keys(name, physical.to_numpy(), lambda rows: series.gather(rows).cast(pl.String).to_list())
         return _from_objects(name, [])
-    if series.null_count() or series.dtype.is_temporal() or series.dtype.is_decimal():
-        return _from_objects(name, series.to_list())
-    return _from_numpy(name, series.to_numpy())
+    if series.dtype.is_float() or (_numpy_has(series.dtype) and not series.null_count()):
+        return _from_numpy(name, series.to_numpy())  # a missing fraction is NaN there
+    keys = _whole_keys(series)
+    if keys is None and series.dtype.is_decimal():
+        texts = _from_polars(name, series.cast(pl.String))
+        return _canonical(name, texts.codes, (None if text is None else Decimal(text) for text in texts.values))
+    if keys is None:
+        return _from_objects(name, _python_values(name, series))
+    return _from_keys(name, keys, lambda rows: _python_values(name, series.gather(rows)))
+
+
+def _numpy_has(kind: Any) -> bool:
+    """Tell whether NumPy has a type of whole numbers or booleans of Polars."""
+    return (kind.is_integer() and "128" not in str(kind)) or str(kind) == "Boolean"
+
+
+def _whole_keys(series: Any) -> NDArray[Any] | None:
+    """Return whole numbers that are equal where the values of a Polars column are; None if 64 bits are too few."""
+    import polars as pl
+
+    kind = series.dtype
+    if not (kind.is_integer() or kind.is_temporal() or kind.is_decimal() or kind == pl.Boolean):
+        return None
+    whole = series.to_physical().cast(pl.Int64, strict=False)
+    least = whole.min()
+    if whole.null_count() > series.null_count() or least is None or least == -(2**63):
+        return None
+    return np.asarray(whole.fill_null(least - 1).to_numpy())
+
+
+def _python_values(name: str, series: Any) -> list[Any]:
+    """Return values of Polars as Python has them."""
+    import polars as pl
+
+    if series.dtype == pl.Date and not series.to_physical().drop_nulls().is_between(*_DAYS_OF_PYTHON).all():
+        raise InputError(f"field {name!r} has a day beyond the calendar of Python; cast it to text")
+    try:
+        values: list[Any] = series.to_list()
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"field {name!r} has a value that cannot be read ({error}); cast it to text") from None
+    return values
 
 
 def _column(name: str, values: Any) -> FieldColumn:
+    refuse_lazy(values, f"field {name!r}")
     kind = type(values).__module__.partition(".")[0]
     if kind == "polars":
         return _from_polars(name, values)
@@ -269,6 +327,10 @@ def _column(name: str, values: Any) -> FieldColumn:
         return _from_codes(name, values.cat.codes.to_numpy(), values.cat.categories)
     if hasattr(values, "codes") and hasattr(values, "categories"):  # a pandas Categorical
         return _from_codes(name, np.asarray(values.codes), values.categories)
+    if getattr(getattr(values, "dtype", None), "tz", None) is not None and hasattr(values, "dt") and len(values):
+        # A pandas Series of timestamps with a time zone, which NumPy has only as objects.
+        utc = values.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
+        return _from_keys(name, utc, lambda rows: values.iloc[rows].tolist())
     if hasattr(values, "to_numpy"):
         return _from_numpy(name, np.asarray(values.to_numpy()))
     if isinstance(values, np.ma.MaskedArray):
@@ -284,6 +346,21 @@ def _is_table(field: Any) -> bool:
     return hasattr(field, "columns") and not isinstance(field, np.ndarray)
 
 
+def canonical_texts(series: Any) -> Any:
+    """Return a Polars column as its canonical texts, under which a sketch knows the values.
+
+    >>> import polars as pl
+    >>> canonical_texts(pl.Series([7.0, 0.5, None])).to_list()
+    ['7', '0.5', None]
+    """
+    import polars as pl
+
+    if len(series) == 0:
+        return pl.Series(series.name, [], dtype=pl.String)
+    column = _column(series.name, series)
+    return pl.Series(series.name, column.values, dtype=pl.String).gather(column.codes)
+
+
 def field_columns(field: Any) -> list[FieldColumn]:
     """Return one FieldColumn per field, in the order given; None is no field at all.
 
@@ -296,6 +373,7 @@ def field_columns(field: Any) -> list[FieldColumn]:
     """
     if field is None:
         return []
+    refuse_lazy(field, "field")
     if isinstance(field, FieldColumn):
         return [field]
     if isinstance(field, Mapping):

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-__all__ = ["column_names", "is_lazy", "is_table"]
+from mcnet.errors import InputError
+
+__all__ = ["column_names", "is_lazy", "is_table", "refuse_lazy"]
 
 _TABLES = ("DataFrame", "Table", "RecordBatch")
 
@@ -17,6 +19,15 @@ def is_table(rows: Any) -> bool:
 def is_lazy(rows: Any) -> bool:
     """Tell whether this is a LazyFrame of Polars."""
     return type(rows).__module__.startswith("polars") and type(rows).__name__ == "LazyFrame"
+
+
+def refuse_lazy(values: Any, name: str) -> None:
+    """Refuse a LazyFrame or an expression of Polars where values are needed."""
+    if is_lazy(values) or (type(values).__module__.startswith("polars") and type(values).__name__ == "Expr"):
+        raise InputError(
+            f"{name} is a {type(values).__name__} of Polars, which has no values yet; collect it first, or give a "
+            "LazyFrame and names of columns to mcnet.scan"
+        )
 
 
 def column_names(table: Any) -> list[str]:
