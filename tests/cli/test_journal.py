@@ -78,7 +78,7 @@ def test_other_rows_of_a_source_need_replace(mcnet, folder, log, columns, frame)
     assert mcnet(*words).code == 0
     frame.head(4000).write_parquet(log)
     done = mcnet(*words)
-    assert (done.code, "pass --replace" in done.err) == (2, True)
+    assert (done.code, "pass --replace to replace them" in done.err) == (2, True)
     assert mcnet(*words, "--replace").code == 0
     assert Journal(folder).sketch().rows == 4000
 

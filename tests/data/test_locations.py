@@ -225,6 +225,8 @@ def test_jsonl_is_read(tmp_path):
 def test_other_separators_are_read(tmp_path):
     ROWS.write_csv(tmp_path / "log.csv", separator=";")
     assert mcnet.scan(tmp_path / "log.csv", separator=";", **NAMES) == EXPECTED
+    with pytest.raises(mcnet.InputError, match=r"if ';' separates its columns, pass separator=';'"):
+        mcnet.scan(tmp_path / "log.csv", **NAMES)
     with pytest.raises(mcnet.InputError, match="one character"):
         mcnet.scan(tmp_path / "log.csv", separator=";;", **NAMES)
 

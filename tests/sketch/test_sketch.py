@@ -339,3 +339,22 @@ def test_sums_of_contexts_are_those_of_their_cells_also_in_parts_that_lack_some(
         expected = np.zeros((len(sketch.contexts), 2))
         np.add.at(expected, sketch.context, sketch.cells.sums[:, :2])
         assert (sketch.context_sums == expected).all()
+
+
+def test_sketches_of_the_same_fields_in_another_order_add_up():
+    rng = np.random.default_rng(4)
+    rows = 3_000
+    score, label = rng.random(rows), rng.integers(0, 2, rows)
+    fields = {"country": rng.choice(["NL", "FR", "BE"], rows), "device": rng.choice(["tv", "phone"], rows)}
+
+    def sketch(part, names):
+        return mcnet.Sketch.from_rows(score[part], label[part], field={name: fields[name][part] for name in names})
+
+    one, two = slice(0, 1_000), slice(1_000, rows)
+    expected = sketch(slice(0, rows), ("country", "device"))
+    other = sketch(two, ("device", "country"))
+    assert sketch(one, ("country", "device")) + other == expected
+    assert mcnet.Sketch.merged([sketch(one, ("country", "device")), other]) == expected
+    assert other + sketch(one, ("country", "device")) == expected.only("device", "country")
+    with pytest.raises(mcnet.InputError, match="different fields do not add up"):
+        expected + expected.only("country")

@@ -387,3 +387,29 @@ def test_an_explanation_says_what_is_believed(slow):
     assert {trace.name for trace in figure.data} == {"level", "slope and shape"}
     assert "mean age" in str(explanation)
     assert "mean age" in explanation._repr_html_()
+
+
+def test_a_period_may_have_its_fields_in_another_order(tmp_path):
+    rng = np.random.default_rng(4)
+    country, device = rng.choice(["NL", "FR"], 4_000), rng.choice(["tv", "phone", "NL"], 4_000)
+    score = rng.uniform(0.05, 0.5, 4_000)
+    label = rng.random(4_000) < score * np.where(country == "NL", 0.5, 1.0)
+    sketch = mcnet.Sketch.from_rows(score, label, field={"country": country, "device": device})
+    turned = sketch.only("device", "country")
+    alike, mixed = mcnet.Tracker(), mcnet.Tracker()
+    for tracker, second in ((alike, sketch), (mixed, turned)):
+        tracker.update_sketch(sketch, period=1)
+        tracker.update_sketch(second, period=2)
+    rows = {"country": country, "device": device}
+    np.testing.assert_allclose(mixed.predict(score, rows), alike.predict(score, rows), rtol=1e-9)
+    journal = mcnet.Journal(tmp_path / "journal")
+    journal.add(sketch, period=1, source="a")
+    journal.add(turned, period=2, source="b")
+    assert [found for _, found in journal.sketches()] == [sketch, sketch]
+    assert journal.add(turned, period=1, source="a").known == ("1",)  # the same rows
+    warm = mcnet.BayesMCNet(warm_start=True).fit_sketch(sketch)
+    np.testing.assert_allclose(
+        warm.fit_sketch(turned).model_.predict(score, rows),
+        mcnet.BayesMCNet().fit_sketch(sketch).model_.predict(score, rows),
+        rtol=1e-2,
+    )

@@ -6,7 +6,7 @@ from typing import Any
 from mcnet.calibrators.base import Calibrator
 from mcnet.data.contexts import Contexts
 from mcnet.errors import InputError
-from mcnet.sketch.field_views import value_order_of
+from mcnet.sketch.field_views import in_field_order, value_order_of
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["EarlierFit"]
@@ -27,7 +27,8 @@ class EarlierFit:
         return None if fit is None else EarlierFit(calibrator.model_.contexts, fit)
 
     def aligned(self, sketch: Sketch) -> Sketch:
-        """Return the sketch with its field values in the order of the earlier fit, new values last."""
+        """Return the sketch with its fields and their values in the order of the earlier fit, new values last."""
+        sketch = in_field_order(sketch, self.contexts.names)
         if self.contexts.names != sketch.contexts.names:
             known, given = ", ".join(self.contexts.names) or "none", ", ".join(sketch.contexts.names) or "none"
             raise InputError(f"a warm start needs the fields of the earlier fit ({known}); this sketch has {given}")

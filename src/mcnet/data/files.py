@@ -252,7 +252,7 @@ def _other_separator(names: Sequence[str]) -> str:
     if len(names) != 1:
         return ""
     found = next((mark for mark in (";", "\t", "|", ",") if mark in names[0]), None)
-    return "" if found is None else f" (if {found!r} separates its columns, name it: separator={found!r}, --separator)"
+    return "" if found is None else f" (if {found!r} separates its columns, pass separator={found!r})"
 
 
 def batches(

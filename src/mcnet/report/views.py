@@ -11,6 +11,7 @@ from mcnet._shared.typing import CodeArray, FloatArray
 from mcnet.data.contexts import ANY, Contexts
 from mcnet.data.fields import MISSING_LABEL
 from mcnet.errors import InputError
+from mcnet.sketch.field_views import in_field_order
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["ALL_ROWS", "View", "prepare_views", "unite"]
@@ -37,6 +38,7 @@ class View:
 def unite(sketches: Sequence[Sketch]) -> tuple[Contexts, list[CodeArray]]:
     """Return the contexts of all sketches together, and for each sketch the context of every cell among them."""
     contexts = sketches[0].contexts
+    sketches = [in_field_order(sketch, contexts.names) for sketch in sketches]
     places = [contexts.all()]
     for sketch in sketches[1:]:
         if sketch.contexts.names != contexts.names:

@@ -25,7 +25,7 @@ from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.registry import calibrator
 from mcnet.data.columns import check_lengths, weights_column
-from mcnet.errors import InputError, NotSupportedError
+from mcnet.errors import InputError, McnetError, NotSupportedError
 from mcnet.scikit_learn.feature_columns import feature_column, is_table_of_features, without_columns
 
 __all__ = ["CalibratedClassifier"]
@@ -208,20 +208,24 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
     @contextmanager
     def _advice_on_field(self) -> Iterator[None]:
-        """Add to an error of the classifier what may be its cause: the field columns, or that they are missing."""
+        """Say with an error of the classifier what may be its cause: the field columns, or that they are missing."""
         try:
             yield
-        except Exception as error:
-            names = ", ".join(map(repr, self._field_names()))
-            if names and self.keep_field:
-                error.add_note(
-                    f"mcnet: the classifier sees the field {names} like every other column of X; encode it for the "
-                    "classifier (for example in a Pipeline with a ColumnTransformer), or pass keep_field=False to "
-                    "leave it to the calibrator"
-                )
-            elif names:
-                error.add_note(f"mcnet: keep_field=False takes the field {names} away from the classifier")
+        except McnetError:
             raise
+        except (ValueError, TypeError, KeyError) as error:
+            names = ", ".join(map(repr, self._field_names()))
+            if not names:
+                raise
+            classifier = type(self._base()).__name__
+            problem = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+            advice = (
+                f"{classifier} sees the field {names} like every other column of X: pass keep_field=False to leave it "
+                "to the calibrator, or encode it for the classifier (in a Pipeline with a ColumnTransformer)"
+                if self.keep_field
+                else f"keep_field=False takes the field {names} away from the classifier"
+            )
+            raise InputError(f"{classifier} refused the rows: {problem}; {advice}") from error
 
     def _out_of_fold(
         self, base: Any, features: Any, y: Any, positive: FloatArray, routed: Any

@@ -16,7 +16,7 @@ from mcnet.sketch.sketch import Sketch
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["cut_field", "keep_fields", "rename_values", "require_fields", "value_order_of"]
+__all__ = ["cut_field", "in_field_order", "keep_fields", "rename_values", "require_fields", "value_order_of"]
 
 
 def keep_fields(sketch: Sketch, names: Sequence[str]) -> Sketch:
@@ -25,6 +25,12 @@ def keep_fields(sketch: Sketch, names: Sequence[str]) -> Sketch:
     columns = [c for c in sketch.contexts.columns(sketch.contexts.all()) if c.name in names]
     columns.sort(key=lambda column: names.index(column.name))
     return _regrouped(sketch, columns)
+
+
+def in_field_order(sketch: Sketch, names: Sequence[str]) -> Sketch:
+    """Return the same rows with the fields in this order; a sketch that has other fields stays as it is."""
+    own = sketch.contexts.names
+    return keep_fields(sketch, names) if own != tuple(names) and sorted(own) == sorted(names) else sketch
 
 
 def cut_field(sketch: Sketch, name: str, every: str) -> Sketch:

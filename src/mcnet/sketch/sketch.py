@@ -398,7 +398,8 @@ class Sketch:
 
         Parameters
         ----------
-        sketches : sketches of the same fields, resolution, folds and score type.
+        sketches : sketches of the same fields (in any order; the sum has that of the first one), resolution, folds and
+            score type.
 
         Returns
         -------

@@ -7,6 +7,7 @@ from dataclasses import replace
 from mcnet._shared.user_warnings import warn
 from mcnet.errors import InputError
 from mcnet.sketch.cells import Cells
+from mcnet.sketch.field_views import in_field_order
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["sum_of_sketches"]
@@ -31,6 +32,7 @@ def sum_of_sketches(sketches: Sequence[Sketch]) -> Sketch:
 
 
 def _sum(one: Sketch, other: Sketch) -> Sketch:
+    other = in_field_order(other, one.contexts.names)
     for what, here, there in (
         ("resolution", one.resolution, other.resolution),
         ("fields", one.contexts.names, other.contexts.names),

@@ -3,12 +3,14 @@
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from pathlib import Path
 
 import numpy as np
 
 from mcnet.data.columns import check_total_weight
 from mcnet.errors import CalibrationWarning, InputError
+from mcnet.sketch.field_views import in_field_order
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal_entries import COMPACTED, Entry, EntryBatch, counted_entries, entry_key, sketch_digest
 from mcnet.tracking.journal_files import commit_batch, file_name
@@ -85,9 +87,10 @@ def commit_parts(
     there = {entry_key(entry): entry for entry in counted_entries(batches).values()}
     merged = {(source, period, age): digest for b in batches for source, period, digest, age in b.includes}
     given: list[Entry] = []
-    for entry, sketch in parts():
+    first = _first_sketch(batches)
+    for entry, sketch in _aligned(parts(), first):
         if not given:
-            _check_alike(sketch, batches)
+            _check_alike(sketch, first)
         given.append(entry)
     sorted_periods(list({entry.period for entry in given} | {entry.period for entry in there.values()}))
     fresh: list[Entry] = []
@@ -108,7 +111,7 @@ def commit_parts(
         if before is not None and not replace:
             raise OtherRowsError(
                 f"{entry.source} gave {there[key].rows:,} other rows for {entry.period} before; pass "
-                "replace=True (--replace) to replace them, or give late rows another source"
+                "replace=True to replace them, or give late rows another source"
             )
         fresh.append(entry)
         other = rows_of.get((entry.period, entry.digest), entry.source)
@@ -116,7 +119,7 @@ def commit_parts(
             copies.append((entry.source, other, entry.period))
     if fresh:
         new = set(fresh)
-        written = ((entry, sketch) for entry, sketch in parts() if entry in new)
+        written = ((entry, sketch) for entry, sketch in _aligned(parts(), first) if entry in new)
         commit_batch(root, 1 + max((batch.serial for batch in batches), default=0), written)
     rows = sum(entry.rows for entry in fresh)
     return Added(tuple(entry.period for entry in fresh), rows, tuple(known), tuple(copies))
@@ -128,14 +131,31 @@ def _given(there: Iterable[Entry], batches: Sequence[EntryBatch]) -> Iterator[tu
     yield from ((source, period, digest) for b in batches for source, period, digest, _ in b.includes)
 
 
-def _check_alike(sketch: Sketch, batches: Sequence[EntryBatch]) -> None:
-    """Refuse rows that do not add up with those that are there: other fields, another resolution."""
+def _first_sketch(batches: Sequence[EntryBatch]) -> Sketch | None:
+    """Return rows of the journal, None if it has none."""
     if not batches or not batches[-1].entries:
+        return None
+    return Sketch.load(batches[-1].folder / batches[-1].entries[0].file)
+
+
+def _aligned(parts: Iterable[tuple[Entry, Sketch]], before: Sketch | None) -> Iterator[tuple[Entry, Sketch]]:
+    """Yield entries with the fields in the order of the journal, so that equal rows have equal digests."""
+    for entry, sketch in parts:
+        ordered = sketch if before is None else in_field_order(sketch, before.contexts.names)
+        if ordered is not sketch:
+            digest = sketch_digest(ordered)
+            source = digest if entry.source == entry.digest else entry.source
+            entry = replace_fields(entry, source=source, digest=digest)
+        yield entry, ordered
+
+
+def _check_alike(sketch: Sketch, before: Sketch | None) -> None:
+    """Refuse rows that do not add up with those that are there: other fields, another resolution."""
+    if before is None:
         return
-    other = Sketch.load(batches[-1].folder / batches[-1].entries[0].file)
     for what, here, there in (
-        ("fields", sketch.contexts.names, other.contexts.names),
-        ("resolution", sketch.resolution, other.resolution),
+        ("fields", sketch.contexts.names, before.contexts.names),
+        ("resolution", sketch.resolution, before.resolution),
     ):
         if here != there:
             raise InputError(f"the {what} of these rows are {here}, those of the journal {there}; make both alike")

@@ -18,7 +18,7 @@ def check_recount(source: str | None, age: float | None, counted: Any = None) ->
         raise InputError(
             f"{'age' if counted is None else 'counted'} was given without a source; a count of a later age takes the "
             "place of the earlier ones of the same source, so name the source alike for every count "
-            "(source='orders', --source orders), or all counts add up"
+            "(source='orders'), or all counts add up"
         )
 
 

@@ -16,6 +16,7 @@ from mcnet.data.columns import check_total_weight
 from mcnet.data.contexts import MOST_COMPILED_COMBINATIONS, Contexts
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
+from mcnet.sketch.field_views import in_field_order
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.clock import Clock
 from mcnet.tracking.coming_period import ComingPeriod
@@ -131,6 +132,7 @@ class Learner:
             sketch = sketch.pooled()
         known = self.everything.sketch
         if known is not None:
+            sketch = in_field_order(sketch, known.contexts.names)
             for what, here, there in (
                 ("fields", sketch.contexts.names, known.contexts.names),
                 ("score type", sketch.score_type, known.score_type),
