@@ -101,7 +101,7 @@ def test_every_metric_is_an_attribute_with_an_interval(evaluation):
         assert getattr(evaluation, name) == evaluation.estimates[name].value
         low, high = evaluation.interval(name)
         assert low <= high, name
-    for name in ["pcoc", "auc", "gauc", "log_loss", "brier", "mvce", "excess_log_loss", "kl_to_truth"]:
+    for name in ["pcoc", "auc", "gauc", "log_loss", "brier", "excess_log_loss", "kl_to_truth"]:
         low, high = evaluation.interval(name)
         assert low <= getattr(evaluation, name) <= high
 

@@ -1,9 +1,26 @@
-"""Text in a terminal: how many columns it takes, and control characters made visible."""
+"""Strings that people read: numbers and counts in words, aligned columns, control characters made visible."""
 
 import re
 import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite, isnan
 
-__all__ = ["display_width", "one_line", "pad", "safe_text", "shown_value"]
+__all__ = [
+    "Figure",
+    "aligned",
+    "count",
+    "counted",
+    "display_width",
+    "figure",
+    "narrow",
+    "one_line",
+    "pad",
+    "percent",
+    "safe_text",
+    "shown_value",
+    "with_interval",
+]
 
 # Control characters (C0, DEL, C1), invisible and direction-changing marks, line separators, and lone surrogates;
 # the joiner of emoji (U+200D) changes nothing else and stays.
@@ -64,3 +81,93 @@ def pad(text: str, width: int, *, right: bool = False) -> str:
     """Return a text padded to a number of columns, at its end or (for figures) at its beginning."""
     blank = " " * max(0, width - display_width(text))
     return blank + text if right else text + blank
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Return a table with columns of equal width: the first column to the left, the others to the right.
+
+    Widths are those of a terminal, where some characters take two columns; control characters are written out.
+
+    >>> print(aligned([("city", "rows"), ("東京", "12"), ("Oslo", "3")]))
+    city  rows
+    東京    12
+    Oslo     3
+    """
+    cells = [[one_line(word) for word in line] for line in lines]
+    widths = [max(map(display_width, column)) for column in zip(*cells, strict=True)]
+    padded = (
+        "  ".join(pad(word, width, right=i > 0) for i, (word, width) in enumerate(zip(line, widths, strict=True)))
+        for line in cells
+    )
+    return "\n".join(line.rstrip() for line in padded)
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """Return a number with `digits` decimals, below 0.1 with as many significant digits; – if it is not known.
+
+    >>> figure(1.23456), figure(0.0123456), figure(1.2345e-05), figure(None), figure(float("inf"))
+    ('1.2346', '0.01235', '1.234e-05', '–', '∞')
+    """
+    if value is None or isnan(value):
+        return "–"
+    if not isfinite(value):
+        return "∞" if value > 0 else "−∞"
+    return f"{value:.{digits}f}" if abs(value) >= 0.1 or value == 0 else f"{value:.{digits}g}"
+
+
+def narrow(value: float, decimals: int) -> str:
+    """Return a number with fewer decimals the larger it is, so that a column keeps its width.
+
+    >>> narrow(3.14159, 2), narrow(314.159, 2), narrow(31415.9, 1)
+    ('3.14', '314.2', '31416')
+    """
+    whole = len(f"{abs(value):.0f}")
+    return f"{value:.{min(decimals, max(4 - whole, 0))}f}"
+
+
+def count(value: float) -> str:
+    """Return a number of rows or positives with a separator of thousands; decimals only for small sums of weights.
+
+    >>> count(1234567.0), count(4505.543855), count(0.5)
+    ('1,234,567', '4,506', '0.5')
+    """
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:,.4g}"
+
+
+def counted(number: float, noun: str) -> str:
+    """Return a number of things in words, with the plural where there is not one.
+
+    >>> counted(1, "period"), counted(1200, "period")
+    ('1 period', '1,200 periods')
+    """
+    return f"{count(number)} {noun if number == 1 else noun + 's'}"
+
+
+def percent(share: float) -> str:
+    """Return a share in per cent, with a space before the sign that does not break.
+
+    >>> percent(0.01234)
+    '1.23\\xa0%'
+    """
+    return f"{100.0 * share:.3g}\N{NO-BREAK SPACE}%"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A value in words, and the words beside (or below) it: its interval or its error."""
+
+    value: str
+    beside: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.value} ({self.beside})" if self.beside else self.value
+
+
+def with_interval(value: float, low: float, high: float, digits: int = 3) -> Figure:
+    """Return a value and, where it is known, its interval.
+
+    >>> str(with_interval(1.1, 1.0, 1.2)), str(with_interval(1.1, float("nan"), float("nan")))
+    ('1.100 (1.000 … 1.200)', '1.100')
+    """
+    known = isfinite(low)
+    return Figure(figure(value, digits), f"{figure(low, digits)} … {figure(high, digits)}" if known else "")

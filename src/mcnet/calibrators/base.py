@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import xlog1py, xlogy
 from sklearn.base import BaseEstimator
 
+from mcnet._shared.terminal_text import counted
 from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet._shared.user_warnings import warn
 from mcnet.calibrators.fit_history import fit_history
@@ -285,8 +286,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "model_"):
             return call
         model = self.model_
-        where = f"{len(model.contexts):,} contexts of {' × '.join(model.fields)}" if model.fields else "no field"
-        return f"{call}  # fitted on {model.provenance['rows']:,} rows, {where}"
+        return f"{call}  # fitted on {counted(model.provenance['rows'], 'row')}, {model.contexts.described()}"
 
     def _repr_html_(self) -> str:
         """Return the fitted model and its curves for a notebook; scikit-learn's own table while there is no fit."""

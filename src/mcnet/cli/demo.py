@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
+from mcnet._shared.terminal_text import figure
 from mcnet.cli import options
-from mcnet.cli.printing import Printer, figure, table
+from mcnet.cli.printing import Printer, table
 
 __all__ = ["demo"]
 
@@ -53,9 +54,9 @@ def demo(
         (
             line.method,
             figure(line.evaluation.pcoc, 3),
-            figure(line.evaluation.f_rce),
-            figure(line.evaluation.floor("f_rce")),
-            figure(line.evaluation.auc),
+            f"{line.evaluation.f_rce:.4f}",
+            f"{line.evaluation.floor('f_rce'):.4f}",
+            f"{line.evaluation.auc:.4f}",
             f"{line.evaluation.log_loss:.5f}",
             f"{1e5 * line.evaluation.excess_log_loss:.1f}",
             f"{line.fit_seconds:.2f}",

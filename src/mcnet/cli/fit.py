@@ -2,6 +2,7 @@
 
 import typer
 
+from mcnet._shared.terminal_text import counted
 from mcnet.cli import options
 
 __all__ = ["fit"]
@@ -64,7 +65,7 @@ def fit(
     if parts is not None:
         model = remember_periods(model, list(parts))
     model.save(output)
-    printer.note(f"{sketch.rows:,} rows, {sketch.total_positives:,.10g} positives → {model} → {output}")
+    printer.note(f"{counted(sketch.rows, 'row')}, {counted(sketch.total_positives, 'positive')} → {model} → {output}")
     for name, number in model.provenance.get("pooled_values", {}).items():
         known = len(model.contexts.values[model.fields.index(name)])
         printer.note(f"{number:,} of {known:,} values of {name} have too few rows for their own curve: pooled")

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mcnet._shared.terminal_text import count, counted
 from mcnet.cli import options
 from mcnet.cli.printing import Printer, table
 
@@ -113,9 +114,12 @@ def _what_changed(found: "Added", folder: str) -> str:
 
 
 def _periods(names: tuple[str, ...]) -> str:
+    from mcnet.data.periods import shown_periods
+
     if len(names) <= 1:
         return f"the period {names[0]}" if names else "no period"
-    return f"{len(names):,} periods, {names[0]} to {names[-1]}"
+    shown = shown_periods(names)
+    return f"{len(names):,} periods, {shown[0]} to {shown[-1]}"
 
 
 @journal.command("list")
@@ -132,19 +136,22 @@ def list_periods(
       mcnet journal list history
     """
     from mcnet.cli.sources import open_journal
+    from mcnet.data.periods import shown_periods
 
     entries = open_journal(folder).table().to_dicts()
+    names = [entry["period"] for entry in entries]
+    shown_as = dict(zip(names, shown_periods(names), strict=True))
     lines: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for entry in entries:
         lines.setdefault((entry["period"], entry["source"]) if sources else (entry["period"],), []).append(entry)
     shown = table(
         ["period", "source" if sources else "sources", "rows", "weight", "positives", "rate", "age"],
-        [_line(key, group, sources) for key, group in lines.items()],
+        [_line((shown_as[key[0]], *key[1:]), group, sources) for key, group in lines.items()],
         left=2 if sources else 1,
     )
     rows, positives = (sum(entry[name] for entry in entries) for name in ("rows", "positives"))
     number = len({entry["period"] for entry in entries})
-    total = f"\n{rows:,} rows, {positives:,.10g} positives in {number:,} periods"
+    total = f"\n{counted(rows, 'row')}, {counted(positives, 'positive')} in {counted(number, 'period')}"
     Printer(json, quiet).result({"journal": folder, "entries": entries}, shown, total)
 
 
@@ -155,8 +162,8 @@ def _line(key: tuple[str, ...], group: list[dict[str, Any]], sources: bool) -> l
         key[0],
         key[1] if sources else f"{len(group):,}",
         f"{sum(entry['rows'] for entry in group):,}",
-        f"{weight:,.10g}",
-        f"{positives:,.10g}",
+        count(weight),
+        count(positives),
         f"{positives / weight:.4g}",
         ", ".join(f"{age:g}" for age in ages) or "complete",
     ]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mcnet._shared.terminal_text import counted
 from mcnet.cli import options
 from mcnet.cli.printing import Printer, table
 
@@ -201,7 +202,7 @@ def _print(
         left=3,
     )
     limit = f"evidence of {1 / watching.alpha:,.6g} is an alarm"
-    head = f"{len(reference):,} reference periods, {len(watched):,} watched; {limit}"
+    head = f"{counted(len(reference), 'reference period')}, {len(watched):,} watched; {limit}"
     more = len(lines) - max(_MOST_LINES, len(alarms))
     below = [f"{more:,} more are watched, with less evidence"] if more > 0 else []
     advice = [f"{alarm.what}: {alarm.advice()}" for alarm in alarms] or ["no alarm"]

@@ -1,7 +1,6 @@
 """What a command prints: results on stdout, as a table or as JSON; notes and progress on stderr."""
 
 import json
-import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["Printer", "figure", "file_size", "table"]
+__all__ = ["Printer", "file_size", "table"]
 
 
 @dataclass(frozen=True)
@@ -105,13 +104,6 @@ def table(headings: Sequence[str], lines: Sequence[Sequence[str]], *, left: int 
     for line in lines:
         result.add_row(*(one_line(cell) for cell in line))
     return result
-
-
-def figure(value: float | None, digits: int = 4) -> str:
-    """Return a number as people read it; a dash for what is not defined."""
-    if value is None or math.isnan(value):
-        return "–"
-    return f"{value:.{digits}f}" if abs(value) >= 10.0**-digits or value == 0 else f"{value:.1e}"
 
 
 def file_size(number: int) -> str:

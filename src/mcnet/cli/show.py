@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcnet._shared.terminal_text import shown_value
+from mcnet._shared.terminal_text import figure, shown_value
 from mcnet.cli import options
-from mcnet.cli.printing import Printer, figure, table
+from mcnet.cli.printing import Printer, table
 
 if TYPE_CHECKING:
     from mcnet.model.model import CalibrationModel
@@ -49,26 +49,11 @@ def show(
     )
 
 
-def _facts(model: "CalibrationModel") -> Any:
-    history = model.provenance
-    usual = {"score_type": "probability", "negatives_kept": 1.0}
-    columns = {name: column for name, column in history.get("columns", {}).items() if usual.get(name) != column}
-    fields = [f"{name} ({len(v):,} values)" for name, v in zip(model.fields, model.contexts.values, strict=True)]
+def _facts(model: "CalibrationModel") -> str:
+    from mcnet.model.drawing import model_facts
+
     known = ", ".join(f"{name}={value}" for name, value in _chosen_parameters(model).items())
-    lines = [
-        ("method", model.method + (f" ({known})" if known else "")),
-        ("fields", " × ".join(fields) or "none"),
-        ("curves", f"{len(model.curves):,}, with {len(model.curves.probabilities):,} knots"),
-        ("order", "kept: a higher score never gets a lower probability" if model.monotone else "not guaranteed"),
-    ]
-    if "rows" in history:
-        rate = history["positives"] / history["weight"]
-        lines.append(("fitted on", f"{history['rows']:,} rows, {history['positives']:,.10g} positives ({rate:.3%})"))
-    if history.get("base_pcoc") is not None:
-        lines.append(("PCOC before", figure(history["base_pcoc"], 3)))
-    if columns:
-        lines.append(("columns", ", ".join(f"{name} {column}" for name, column in columns.items())))
-    lines.append(("made", f"{history.get('date', 'at an unknown date')} by {history.get('library', 'mcnet')}"))
+    lines = [("method", model.method + (f" ({known})" if known else "")), *model_facts(model)]
     return "\n".join(f"{name:<12}{value}" for name, value in lines)
 
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mcnet._shared.terminal_text import counted
 from mcnet.cli import options
 
 if TYPE_CHECKING:
@@ -171,8 +172,7 @@ def _lines(done: "Update") -> list[str]:
     known = f" ({done.added.unchanged:,} files unchanged)" if done.added.unchanged else ""
     lines = [f"rows       {done.added.rows:,} new{known}"]
     if done.until is not None:
-        number = len(done.learnt)
-        lines.append(f"learnt     {number:,} {'period' if number == 1 else 'periods'}, until {done.until}")
+        lines.append(f"learnt     {counted(len(done.learnt), 'period')}, until {done.until}")
     served = f"version {done.version} is served" if done.version else "no version is served yet"
     followed = f", after {done.replaced}" if done.replaced else ""
     lines.append(f"outcome    {done.outcome}: {served}{followed}")

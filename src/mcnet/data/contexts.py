@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mcnet._shared.terminal_text import counted
 from mcnet.data.combinations import CombinationIndex, distinct_combinations
 from mcnet.data.fields import MISSING_LABEL, UNNAMED, FieldColumn, field_text, sorted_values
 from mcnet.errors import InputError
@@ -172,6 +173,10 @@ class Contexts:
             }
             for row in self.table.tolist()
         ]
+
+    def described(self) -> str:
+        """Return how many contexts of which fields there are, in words."""
+        return f"{counted(len(self), 'context')} of {' × '.join(self.names)}" if self.names else "no field"
 
     def labels(self) -> list[str]:
         """Return a short name of each context for people.

@@ -1,6 +1,7 @@
 """Periods: timestamps of any kind (dates, counters, strings) cut to hours, days or steps."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ __all__ = [
     "duration_seconds",
     "fitting_period",
     "parse_every",
+    "shown_periods",
     "truncation_unit",
     "typed_moments",
 ]
@@ -44,6 +46,9 @@ TIMESTAMP = (
 """A timestamp in a string, all of it (ISO 8601, RFC 3339): a month or a day, a time to any precision, an offset."""
 
 _LARGEST = {"hour": 23, "minute": 59, "second": 59, "hours": 23, "minutes": 59}
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_HOUR = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?")
 
 # Counters from 2001 to 2065, in seconds since 1970; a thousand times that in milliseconds.
 _EPOCH = (1e9, 3e9)
@@ -93,6 +98,21 @@ def truncation_unit(every: str) -> str | None:
     ('hour', 'day', None)
     """
     return _CALENDAR[parse_every(every).unit]
+
+
+def shown_periods(periods: Sequence[str], *, seconds: float | None = None) -> list[str]:
+    """Return the canonical names of periods as people read them: midnight with its time among times of day.
+
+    Parameters
+    ----------
+    periods : their canonical names, in which a timestamp at midnight is its day.
+    seconds : the length of a period, if it is known; below a day, midnight gets its time in any case.
+
+    >>> shown_periods(["2026-11-16", "2026-11-16T01:00"]), shown_periods(["2026-11-16", "2026-11-17"])
+    (['2026-11-16T00:00', '2026-11-16T01:00'], ['2026-11-16', '2026-11-17'])
+    """
+    hours = (seconds is not None and seconds < _UNIT_SECONDS["d"]) or any(map(_HOUR.fullmatch, periods))
+    return [f"{period}T00:00" if hours and _DAY.fullmatch(period) else period for period in periods]
 
 
 def cut_to_periods(

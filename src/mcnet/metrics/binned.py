@@ -92,8 +92,8 @@ def prob_ece_width(
 def cal_n(sums: GroupSums, *, delta: float = 0.0, level: float = 0.95, seed: int = 0) -> Estimate:
     """Root mean square of the bins' PCOC errors: `√ mean e²`, e = PCOC − 1 if PCOC ≥ 1, else 1/PCOC − 1.
 
-    `sums` are those of equal-mass bins. A bin without positives makes it infinite; `delta` > 0 is added to
-    both sums of every bin to avoid that.
+    `sums` are those of equal-mass bins. A bin without positives, or whose probabilities are all 0, makes it
+    infinite; `delta` > 0 is added to both sums of every bin to avoid that.
 
     >>> from mcnet.metrics.group_sums import group_sums
     >>> bins = group_sums([0.25, 0.5], [0.5, 0.375], [0, 1])
@@ -103,9 +103,9 @@ def cal_n(sums: GroupSums, *, delta: float = 0.0, level: float = 0.95, seed: int
     kept = sums.where(sums.weight > 0)
     predicted, positives = kept.predicted + delta, kept.positives + delta
     if not (predicted.all() and positives.all()):
-        empty = int((positives == 0).sum())
-        note = f"{empty} of {len(kept)} bins have no positives: use fewer bins or delta > 0"
-        return Estimate(np.inf, note=note)
+        lacking = {"no positives": positives == 0, "only probabilities of 0": predicted == 0}
+        found = [f"{int(bins.sum())} of {len(kept)} bins have {what}" for what, bins in lacking.items() if bins.any()]
+        return Estimate(np.inf, note=f"{' and '.join(found)}: use fewer bins or delta > 0")
 
     def error(drawn: FloatArray) -> FloatArray:
         # A draw without positives counts as half of one: its error is large, not infinite.

@@ -1,7 +1,7 @@
 """The evaluation of probabilities against labels: every metric at once, with intervals."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,12 @@ from mcnet.metrics.probability_columns import columns, is_whole, order_by_probab
 from mcnet.metrics.registry import METRICS
 from mcnet.metrics.scoring import CLIP
 from mcnet.metrics.settings import MetricSettings
-from mcnet.metrics.text import INTERVAL_OF, describe, heading, metric_lines
+from mcnet.metrics.text import INTERVAL_OF, describe, field_lines, heading, metric_lines, summary
 
 __all__ = ["Evaluation", "coded_fields", "evaluate", "evaluate_columns"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """How good probabilities are: each metric is an attribute (`ev.pcoc`), its interval `ev.interval("pcoc")`.
 
@@ -52,10 +52,10 @@ class Evaluation:
     weight: float
     positives: float
     settings: MetricSettings
-    estimates: Estimates = field(repr=False)
-    fields: Mapping[str, FieldEvaluation] = field(repr=False)
-    contexts: FieldEvaluation = field(repr=False)
-    reliability: Reliability = field(repr=False)
+    estimates: Estimates
+    fields: Mapping[str, FieldEvaluation]
+    contexts: FieldEvaluation
+    reliability: Reliability
 
     def __getattr__(self, name: str) -> float:
         if name in METRICS and "estimates" in vars(self):
@@ -146,11 +146,18 @@ class Evaluation:
     def __str__(self) -> str:
         return describe(self)
 
+    def __repr__(self) -> str:
+        return f"Evaluation({summary(self)})"
+
     def _repr_html_(self) -> str:
         from mcnet.plots.html import card
 
         (head, *lines), notes = metric_lines(self)
-        return card(f"Evaluation of {heading(self)}", head, lines, "; ".join(notes))
+        cards = [card(f"Evaluation of {heading(self)}", head, lines, "; ".join(notes))]
+        for found in self.fields.values():
+            (head, *lines), note = field_lines(found)
+            cards.append(card(f"Values of {found.name}, the worst first", head, lines, note.replace("\n", "; ")))
+        return "".join(cards)
 
 
 def evaluate(

@@ -14,6 +14,7 @@ from mcnet.metrics.group_sums import GroupSums
 from mcnet.metrics.judged_rows import JudgedSums
 from mcnet.metrics.registry import field_metrics
 from mcnet.metrics.settings import MetricSettings
+from mcnet.plots.forest import beyond_noise
 
 __all__ = ["CodedField", "FieldEvaluation", "FieldTable", "combine", "compact", "evaluate_field"]
 
@@ -43,10 +44,15 @@ class FieldTable:
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def beyond_noise(self) -> FloatArray:
+        """How many positives too many (negative: too few) are predicted, beyond what noise explains."""
+        return beyond_noise(self)
+
     def to_dict(self) -> dict[str, list[str] | list[float | None]]:
         """Return the columns as lists, with None for what is undefined or infinite."""
         result: dict[str, list[str] | list[float | None]] = {"value": list(self.values)}
-        for name in ("weight", "positives", "mean_prediction", "pcoc", "pcoc_low", "pcoc_high"):
+        for name in ("weight", "positives", "mean_prediction", "pcoc", "pcoc_low", "pcoc_high", "beyond_noise"):
             column: FloatArray = getattr(self, name)
             result[name] = [value if np.isfinite(value) else None for value in column.tolist()]
         return result

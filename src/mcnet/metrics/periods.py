@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mcnet._shared.terminal_text import aligned, count, figure
+from mcnet.data.periods import shown_periods
 from mcnet.metrics.estimate import Estimate
 from mcnet.metrics.evaluate_sketch import Predictor, evaluate_cells, predict_cells
 from mcnet.metrics.fields import FieldTable
 from mcnet.metrics.settings import MetricSettings
-from mcnet.metrics.text import aligned
 from mcnet.sketch.sketch import Sketch
 
 if TYPE_CHECKING:
@@ -72,13 +73,13 @@ class PeriodEvaluations:
             "AUC",
             "log-loss",
         ]
-        lines = [head]
+        lines, names = [head], shown_periods(self.periods)
         for place in range(max(0, len(self) - most), len(self)):
             found = self.estimates[place]
             pcoc = found["pcoc"]
-            line = [self.periods[place], f"{self.rows[place]:,}", f"{self.positives[place]:,.6g}", _figure(pcoc.value)]
-            line.append(f"{_figure(pcoc.low)} … {_figure(pcoc.high)}")
-            line += [_figure(found[name].value) for name in PERIOD_METRICS[1:] if name in found]
+            line = [names[place], f"{self.rows[place]:,}", count(self.positives[place]), figure(pcoc.value)]
+            line.append(f"{figure(pcoc.low)} … {figure(pcoc.high)}")
+            line += [figure(found[name].value) for name in PERIOD_METRICS[1:] if name in found]
             lines.append(line)
         left_out = len(self) - most
         note = f"\n{left_out:,} earlier periods are not shown; --json and --table have them" if left_out > 0 else ""
@@ -111,7 +112,3 @@ def evaluate_periods(
         lines.append((period, found.rows, found.weight, found.positives, estimates))
     columns = list(zip(*lines, strict=True)) if lines else [()] * 5
     return PeriodEvaluations(*columns)
-
-
-def _figure(value: float) -> str:
-    return "–" if not np.isfinite(value) else f"{value:.4f}" if abs(value) >= 0.1 else f"{value:.4g}"

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from mcnet._shared.math import sigmoid
 from mcnet._shared.typing import FloatArray, IndexArray, MaskArray
 from mcnet.metrics.estimate import Estimate
-from mcnet.metrics.intervals import normal_interval, two_sided
+from mcnet.metrics.intervals import two_sided
 from mcnet.metrics.probability_columns import columns, order_by_probability
 
 __all__ = ["GroupAuc", "auc", "gauc", "group_auc", "mean_auc"]
@@ -44,12 +44,7 @@ def auc(
     if np.isnan(value):
         which = "positive" if result.negatives[0] <= 0 else "negative"
         return Estimate(np.nan, note=f"AUC needs both classes, and all labels are {which}")
-    pairs = float(result.positives[0] * result.negatives[0])
-    inner = (value * pairs + 0.5) / (pairs + 1) if value in (0.0, 1.0) else value
-    centre = np.log(inner / (1 - inner))
-    reach = two_sided(level) * np.sqrt(variance) / (inner * (1 - inner))
-    low, high = sigmoid(np.array([centre - reach, centre + reach]))
-    return Estimate(value, min(float(low), value), max(float(high), value))
+    return Estimate(value, *_interval(value, variance, float(result.positives[0] * result.negatives[0]), level))
 
 
 def gauc(
@@ -62,7 +57,7 @@ def gauc(
 ) -> Estimate:
     """Return the mean of the groups' AUCs, each weighted by the group's rows; groups of one class are left out.
 
-    The interval treats the groups as given and adds up the variances of their AUCs.
+    The interval treats the groups as given and adds up the variances of their AUCs; it is on the logit, too.
 
     >>> gauc([0.1, 0.4, 0.35, 0.8], [0, 1, 1, 0], [0, 0, 1, 1]).value
     0.5
@@ -82,9 +77,18 @@ def mean_auc(
     share = (result.positives + result.negatives)[known]
     share /= share.sum()
     value = float(share @ result.auc[known])
-    low, high = normal_interval(value, float(np.sqrt(share**2 @ result.variance[known])), level)
+    pairs = float((result.positives * result.negatives)[known].sum())
     note = f"{single} {of}s of one class left out" if single else ""
-    return Estimate(value, max(low, 0.0), min(high, 1.0), note=note)
+    return Estimate(value, *_interval(value, float(share**2 @ result.variance[known]), pairs, level), note=note)
+
+
+def _interval(value: float, variance: float, pairs: float, level: float) -> tuple[float, float]:
+    """Return the interval of an AUC, on its logit so that it stays within (0, 1); a perfect order is its own end."""
+    inner = (value * pairs + 0.5) / (pairs + 1) if value in (0.0, 1.0) else value
+    centre = np.log(inner / (1 - inner))
+    reach = two_sided(level) * np.sqrt(variance) / (inner * (1 - inner))
+    low, high = sigmoid(np.array([centre - reach, centre + reach]))
+    return min(float(low), value), max(float(high), value)
 
 
 def group_auc(p: FloatArray, y: FloatArray, w: FloatArray, codes: IndexArray | None = None, count: int = 1) -> GroupAuc:

@@ -154,7 +154,9 @@ METRICS: dict[str, Metric] = {
         Metric(
             "mvce",
             "MVCE",
-            lambda rows: mean_mvce(rows.parts, bin_size=rows.settings.bin_size, level=rows.settings.level),
+            lambda rows: mean_mvce(
+                rows.parts, bin_size=rows.settings.bin_size, level=rows.settings.level, seed=rows.settings.seed
+            ),
             "lower",
             detail=lambda settings: f"bins of {settings.bin_size}",
         ),

@@ -128,7 +128,8 @@ def _log_terms(p: FloatArray, clip: float) -> tuple[FloatArray, FloatArray]:
 
 def _mean(if_positive: FloatArray, if_negative: FloatArray, y: FloatArray, w: FloatArray, level: float) -> Estimate:
     value, error = _moments(if_positive, if_negative, y, w)
-    return Estimate(value, *normal_interval(value, error, level))
+    low, high = normal_interval(value, error, level)
+    return Estimate(value, max(low, 0.0), high)  # no loss is below 0
 
 
 def _moments(if_positive: FloatArray, if_negative: FloatArray, y: FloatArray, w: FloatArray) -> tuple[float, float]:

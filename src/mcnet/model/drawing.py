@@ -1,14 +1,16 @@
 """Draw a model: its probabilities over the scores in some contexts, with bands where it has them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mcnet._shared.math import logit, sigmoid
+from mcnet._shared.terminal_text import count, counted, figure, percent
 from mcnet._shared.typing import FloatArray
 from mcnet.data.contexts import ANY, Contexts
 from mcnet.data.fields import field_columns
+from mcnet.data.periods import shown_periods
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.plots.curves import Line, draw_curves
 from mcnet.plots.style import as_plotly
@@ -23,6 +25,7 @@ __all__ = [
     "inline_lines",
     "largest_lines",
     "model_card",
+    "model_facts",
     "plot_lines",
     "prepare_lines",
     "score_range",
@@ -131,20 +134,47 @@ def model_card(model: "CalibrationModel") -> str:
     """Return a model and its curves as a small HTML table, for a notebook."""
     from mcnet.plots.html import card
 
-    facts = {
-        "fields": f"{' × '.join(model.fields)} ({len(model.contexts):,} contexts)" if model.fields else "none",
-        "order of scores": "kept" if model.monotone else "may be broken",
-        "knots": f"{len(model.curves.probabilities):,}",
-        **{name: _shown(value) for name, value in model.provenance.items() if value not in (None, {})},
-    }
-    facts.pop("largest_contexts", None)  # the picture shows them
-    return card(f"Calibration model: {model.method}", [], list(facts.items()), picture=inline_lines(model))
+    return card(f"Calibration model: {model.method}", [], model_facts(model), picture=inline_lines(model))
 
 
-def _shown(value: Any) -> str:
-    """Return an entry of the provenance as people read it."""
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_shown(entry)}" for name, entry in value.items())
-    if isinstance(value, float):
-        return f"{value:,.6g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+def model_facts(model: "CalibrationModel") -> list[tuple[str, str]]:
+    """Return what a model is and what it was fitted on, as pairs of words: a term and what is known."""
+    history = model.provenance
+    fields = [_field_words(*field) for field in zip(model.fields, model.contexts.values, strict=True)]
+    facts = [
+        ("fields", " × ".join(fields) or "none"),
+        ("curves", f"{counted(len(model.curves), 'curve')}, {counted(len(model.curves.probabilities), 'knot')}"),
+        ("order", "kept: a higher score never gets a lower probability" if model.monotone else "not guaranteed"),
+    ]
+    if history.get("rows"):
+        rows = [counted(history["rows"], "row")]
+        if history.get("weight") not in (None, history["rows"]):
+            rows.append(f"weight {count(history['weight'])}")
+        if "positives" in history and history.get("weight"):
+            rate = history["positives"] / history["weight"]
+            rows.append(f"{counted(history['positives'], 'positive')} ({percent(rate)})")
+        facts.append(("fitted on", ", ".join(rows)))
+    periods = history.get("fitted_periods") or {}
+    if periods:
+        first, last = shown_periods([str(periods["first"]), str(periods["last"])])
+        facts.append(("periods", f"{counted(periods['number'], 'period')}, {first} to {last}"))
+    elif history.get("last_period") is not None:
+        facts.append(("periods", f"{counted(history['periods'], 'period')} until {history['last_period']}"))
+    if "lowest_score" in history:
+        facts.append(("scores", f"{figure(history['lowest_score'])} … {figure(history['highest_score'])}"))
+    if history.get("base_pcoc") is not None:
+        facts.append(("PCOC before", figure(history["base_pcoc"], 3)))
+    columns = {name: entry for name, entry in (history.get("columns") or {}).items() if _USUAL.get(name) != entry}
+    if columns:
+        facts.append(("columns", ", ".join(f"{name.replace('_', ' ')} {entry}" for name, entry in columns.items())))
+    made = str(history.get("date", "at an unknown date")).replace("T", " ").replace("+00:00", " UTC")
+    return [*facts, ("made", f"{made} by {history.get('library', 'mcnet')}")]
+
+
+def _field_words(name: str, values: Sequence[str | None]) -> str:
+    """Return a field and how many values it has, in words."""
+    return f"{name} ({counted(len(values), 'value')})"
+
+
+_USUAL = {"score_type": "probability", "negatives_kept": 1.0}
+"""How rows are read if nothing else was said: not worth a line."""

@@ -16,6 +16,7 @@ _POINTS_PER_LOGIT = 16
 _CONTEXTS_PER_BLOCK = 256
 _REMEMBERED_CONTEXTS = 1_024
 """Contexts whose band is kept, about 8 kB each."""
+_LARGEST_LOGIT = 36.0
 _ROUNDING = 2.0**26
 """Logits are rounded to multiples of 1 / this, whose sigmoids are in order on every processor."""
 
@@ -72,6 +73,8 @@ class Bands:
             first, rows = block * _CONTEXTS_PER_BLOCK, order[begin:end]
             bands = self._bands(contexts[first : first + _CONTEXTS_PER_BLOCK], level)
             found[:, rows] = self._interpolated(bands, which[rows] - first, logits[rows])
+        # Beyond this logit the sigmoid would round to exactly 1, which no rows can show.
+        found = np.minimum(found, _LARGEST_LOGIT)
         low, high = sigmoid(np.rint(found * _ROUNDING) / _ROUNDING)
         return low, high
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mcnet._shared.terminal_text import counted
 from mcnet._shared.typing import CodeArray, FloatArray, ScoreType
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
@@ -353,8 +354,8 @@ class CalibrationModel:
         return model_card(self)
 
     def __repr__(self) -> str:
-        where = f"{len(self.contexts):,} contexts of {' × '.join(self.fields)}" if self.fields else "no field"
-        return f"CalibrationModel({self.method}, {where}, {len(self.curves.probabilities):,} knots)"
+        knots = counted(len(self.curves.probabilities), "knot")
+        return f"CalibrationModel({self.method}, {self.contexts.described()}, {knots})"
 
 
 def _is_scalar(scores: Any) -> bool:

@@ -1,9 +1,10 @@
-"""The forest plot: the PCOC of every field value with its interval, the largest errors first."""
+"""The forest plot: the PCOC of every field value with its interval, the worst values first."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mcnet._shared.typing import FloatArray
 from mcnet.plots.style import (
@@ -19,7 +20,7 @@ from mcnet.plots.style import (
     reference_line,
 )
 
-__all__ = ["Forest", "PcocTable", "draw_forest", "prepare_forest"]
+__all__ = ["Forest", "PcocTable", "beyond_noise", "draw_forest", "prepare_forest", "worst_first"]
 
 
 class PcocTable(Protocol):
@@ -41,12 +42,35 @@ class PcocTable(Protocol):
     def pcoc_high(self) -> FloatArray: ...
 
 
+def beyond_noise(table: PcocTable) -> FloatArray:
+    """Return how many positives too many (or, negative, too few) each value is predicted, beyond what noise explains.
+
+    It is the distance from the predicted positives to the nearest number of positives that the interval of PCOC
+    allows: Σp − Σp/low above 1, Σp − Σp/high below 1, and 0 where the interval includes 1.
+    """
+    predicted = table.weight * table.mean_prediction
+    # The nearest to 1 that the interval includes; without positives the upper end is infinite.
+    nearest = np.clip(1.0, table.pcoc_low, np.fmax(table.pcoc_low, table.pcoc_high))
+    allowed = np.divide(predicted, nearest, out=table.positives.copy(), where=nearest > 0.0)
+    return np.where(nearest == 1.0, 0.0, predicted - allowed)
+
+
+def worst_first(table: PcocTable) -> NDArray[np.intp]:
+    """Return the values' indices by rows × error beyond noise; where it is equal, by rows × error."""
+    return np.lexsort((-_impact(table), -np.abs(beyond_noise(table))))
+
+
+def _impact(table: PcocTable) -> FloatArray:
+    return table.weight * np.abs(table.mean_prediction - table.positives / table.weight)
+
+
 @dataclass(frozen=True)
 class Forest:
-    """The values of a field by impact, each with the PCOC and its interval of every series.
+    """The values of a field, the worst first, each with the PCOC and its interval of every series.
 
-    The impact of a value is weight × |mean prediction − observed rate| of the first series: how many positives too
-    many or too few were predicted. The arrays of PCOC have one row per series.
+    The worst are those of the first series whose predicted positives are farthest off beyond noise (`beyond_noise`).
+    The impact of a value is weight × |mean prediction − observed rate|: how many positives too many or too few were
+    predicted. The arrays of impact and PCOC have one row per series.
     """
 
     values: tuple[str, ...]
@@ -62,7 +86,7 @@ class Forest:
         return len(self.values)
 
     def first(self, number: int) -> "Forest":
-        """Return the `number` values with the largest impact among those that have a PCOC."""
+        """Return the `number` worst values among those that have a PCOC."""
         kept = np.flatnonzero(np.isfinite(self.pcoc).all(axis=0))[:number]
         return Forest(
             tuple(self.values[place] for place in kept),
@@ -77,10 +101,10 @@ class Forest:
 
 
 def prepare_forest(tables: dict[str, PcocTable]) -> Forest:
-    """Match the tables (of the same rows) by value and order the values by the impact of their error in the first."""
+    """Match the tables (of the same rows) by value; the values that are worst in the first table come first."""
     first = next(iter(tables.values()))
-    impact = _stack([t.weight * np.abs(t.mean_prediction - t.positives / t.weight) for t in tables.values()], tables)
-    order = np.argsort(-impact[0], kind="stable")
+    impact = _stack([_impact(table) for table in tables.values()], tables)
+    order = worst_first(first)
     return Forest(
         values=tuple(first.values[place] for place in order),
         series=tuple(tables),
@@ -94,7 +118,7 @@ def prepare_forest(tables: dict[str, PcocTable]) -> Forest:
 
 
 def draw_forest(forest: Forest, *, limit: int = 30) -> Spec:
-    """Draw the `limit` values with the largest impact, one line each, the largest error on top."""
+    """Draw the `limit` worst values, one line each, the worst on top."""
     shown = forest.first(limit)
     places = np.arange(len(shown), dtype=np.float64)
     colours = (BEFORE, AFTER) if len(shown.series) > 1 else (AFTER,)

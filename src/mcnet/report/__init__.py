@@ -1,7 +1,6 @@
 """The report: figures, and one self-contained HTML page that shows what was fitted, on what, and how well.
 
 - `page`: writes the page. `assets`: what is embedded in it. `facts`: its sentences and tables. `figures`: its figures.
-  `wording`: numbers as text.
 - `backtest_page` (with `backtest_figures`), `monitor_page`, `difference_page`, `status_page`: the pages of a backtest,
   of a monitor, of the difference of two models, and of the loop.
 - `pictures`: figures for a notebook.

@@ -1,15 +1,17 @@
 """The report of a backtest: one HTML page that needs nothing but a browser."""
 
 from dataclasses import dataclass
+from math import isnan
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.terminal_text import Figure, count, counted, figure, with_interval
+from mcnet.data.periods import shown_periods
 from mcnet.plots.style import Spec
 from mcnet.report.assets import packed_data, packed_plotly, read_asset, template
 from mcnet.report.backtest_figures import memory_figure, pcoc_figure, regret_figure, value_figures, weights_figure
-from mcnet.report.wording import Figure, count, figure, with_interval
 from mcnet.tracking.backtest_forecasters import BASE, TRACKER
 from mcnet.tracking.backtest_result import Backtest
 
@@ -108,9 +110,9 @@ def _comparison(found: Backtest) -> list[_Line]:
 
 
 def _signed(value: float, low: float, high: float) -> Figure:
-    """Return a difference with its sign, and its interval where it is known."""
-    beside = "" if low != low else f"{low:+.5f} … {high:+.5f}"
-    return Figure(f"{value:+.5f}", beside)
+    """Return a difference with its sign in units of 10⁻⁵, and its interval where it is known."""
+    value, low, high = 1e5 * value, 1e5 * low, 1e5 * high
+    return Figure(f"{value:+.1f}", "" if isnan(low) else f"{low:+.1f} … {high:+.1f}")
 
 
 def _headline(found: Backtest) -> list[tuple[str, str]]:
@@ -122,16 +124,17 @@ def _headline(found: Backtest) -> list[tuple[str, str]]:
         for name, key, digits in metrics
         if key != "f_rce" or found.fields
     ]
-    return [*shown, ("Regret to the best in hindsight", f"{found.tracker_regret:+.5f}")]
+    return [*shown, ("Regret to the best in hindsight (×10⁻⁵)", f"{1e5 * found.tracker_regret:+.1f}")]
 
 
 def _facts(found: Backtest) -> list[tuple[str, str]]:
     tracker = found.by_period.filter(found.by_period["forecaster"] == TRACKER)
     rows, positives = float(tracker["rows"].sum()), float(tracker["positives"].sum())
+    periods = shown_periods(found.periods)
     return [
-        ("Periods", f"{count(len(found.periods))}, {found.periods[0]} to {found.periods[-1]}"),
+        ("Periods", f"{count(len(periods))}, {periods[0]} to {periods[-1]}"),
         ("Rows", f"{count(rows)}, {count(positives)} positives"),
         ("Fields", ", ".join(found.fields) or "none"),
-        ("Labels known", f"{found.delay} periods later" if found.delay else "at the end of each period"),
+        ("Labels known", f"{counted(found.delay, 'period')} later" if found.delay else "at the end of each period"),
         ("Forecasters", count(len(found.forecasters))),
     ]

@@ -8,11 +8,11 @@ import numpy as np
 
 from mcnet._shared.atomic_files import whole_file
 from mcnet._shared.math import logit, sigmoid
+from mcnet._shared.terminal_text import count, percent
 from mcnet.model.model import CalibrationModel
 from mcnet.plots.curves import Line
 from mcnet.plots.svg import small_curves
 from mcnet.report.assets import read_asset, template
-from mcnet.report.wording import count, percent
 from mcnet.versions.difference import ModelDifference
 
 __all__ = ["write_difference_page"]

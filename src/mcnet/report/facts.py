@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
+from mcnet._shared.terminal_text import Figure, count, figure, percent, with_interval
 from mcnet.calibrators.registry import default_parameters
 from mcnet.metrics.evaluation import Evaluation
 from mcnet.plots.forest import Forest
 from mcnet.report.order import Order, prepare_order
-from mcnet.report.wording import Figure, count, figure, percent, with_interval
 from mcnet.selection.selection import MethodResult, Selection
+from mcnet.selection.text import difference_words
 from mcnet.sketch.sketch import Sketch
 
 __all__ = [
@@ -139,12 +140,13 @@ def prepare_comparison(selection: Selection) -> list[MethodLine]:
 def _line(selection: Selection, result: MethodResult) -> MethodLine:
     ev, gap = result.evaluation, result.difference
     order = prepare_order(result.calibrator, selection.judged)
+    over, error = difference_words(gap.value, gap.standard_error)
     best = result is selection.results[0]
     return MethodLine(
         method=result.method,
         chosen=result.method == selection.chosen.method,
         log_loss=f"{ev.log_loss:.5f}",
-        difference=Figure("best") if best else Figure(f"+{gap.value:.1e}", f"± {gap.standard_error:.0e}"),
+        difference=Figure("best") if best else Figure(over, f"± {error}"),
         pcoc=with_interval(ev.pcoc, *ev.interval("pcoc")),
         f_rce=_field_error(ev) if ev.fields else None,
         auc=with_interval(ev.auc, *ev.interval("auc"), digits=4),

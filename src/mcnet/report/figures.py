@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mcnet._shared.terminal_text import count, counted, with_interval
 from mcnet._shared.typing import CodeArray, FloatArray
 from mcnet.calibrators.base import Calibrator
 from mcnet.data.contexts import Contexts
@@ -23,7 +24,6 @@ from mcnet.plots.style import Spec
 from mcnet.report.drift import drift_of, period_sums
 from mcnet.report.preparation import prepare_points, prepare_reliability, score_span
 from mcnet.report.views import View, unite
-from mcnet.report.wording import count, with_interval
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["MethodFigures", "ReportRows", "mean_line"]
@@ -103,7 +103,7 @@ class MethodFigures:
         if not fields or (len(view.contexts) == 1 and not whole):
             band = " The band is the 95 % interval of the line." if lines[0].low is not None else ""
             return draw_curves(lines, points), "The line turns a raw score into a probability." + band
-        sentences = [f"Thin lines are the curves of the {_counted(len(largest), 'largest context')}."]
+        sentences = [f"Thin lines are the curves of the {counted(len(largest), 'largest context')}."]
         if whole:
             sentences.append("“pooled” is the curve of field values that were not in the fit.")
         if len(own):
@@ -133,7 +133,3 @@ def mean_line(sketch: Sketch, probabilities: FloatArray, cells: NDArray[np.intp]
     group = equal_mass_bins(score, weight, _MEAN_GROUPS)
     by_score, by_probability = (group_sums(p, p, group, weight) for p in (score, probabilities[cells]))
     return Line("mean", by_score.predicted / by_score.weight, by_probability.predicted / by_probability.weight)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}s" if number != 1 else f"one {noun}"

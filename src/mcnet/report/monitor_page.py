@@ -9,14 +9,15 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 
 from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.terminal_text import count, counted
 from mcnet.data.fields import MISSING_LABEL
+from mcnet.data.periods import shown_periods
 from mcnet.metrics.evaluate_sketch import Predictor, predict_cells
 from mcnet.metrics.field_error import group_pcoc
 from mcnet.metrics.group_sums import group_sums
 from mcnet.plots.drift import Drift, draw_drift
 from mcnet.plots.style import INK, QUIET, Spec
 from mcnet.report.assets import packed_data, packed_plotly, read_asset
-from mcnet.report.wording import count
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.monitor import Monitor
 from mcnet.tracking.period import sorted_periods
@@ -113,7 +114,9 @@ def _lead(alarms: Sequence[Any]) -> str:
 
 def _watched_periods(periods: Sequence[tuple[str, Sketch]], reference: Sequence[str]) -> str:
     watched = [period for period, _ in periods if period not in set(reference)]
-    learnt = f"{len(reference):,} reference periods, {reference[0]} to {reference[-1]}; " if reference else ""
+    reference, watched = shown_periods(reference), shown_periods(watched)
+    known = counted(len(reference), "reference period")
+    learnt = f"{known}, {reference[0]} to {reference[-1]}; " if reference else ""
     return learnt + (f"{len(watched):,} watched, {watched[0]} to {watched[-1]}" if watched else "none watched yet")
 
 

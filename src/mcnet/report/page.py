@@ -7,6 +7,7 @@ from typing import Any
 
 from mcnet._shared.atomic_files import whole_file
 from mcnet._shared.math import sums_by
+from mcnet._shared.terminal_text import count
 from mcnet._shared.typing import FloatArray
 from mcnet.metrics.evaluate_sketch import evaluate_cells, predict_cells
 from mcnet.metrics.evaluation import Evaluation
@@ -23,7 +24,6 @@ from mcnet.report.facts import (
 from mcnet.report.figures import MethodFigures, ReportRows
 from mcnet.report.order import prepare_order
 from mcnet.report.views import View, prepare_views
-from mcnet.report.wording import count
 from mcnet.selection.selection import MethodResult, Selection
 from mcnet.sketch.sketch import Sketch
 

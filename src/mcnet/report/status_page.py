@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.terminal_text import count, figure
 from mcnet.plots.svg import Whiskers, small_drift
 from mcnet.report.assets import read_asset, template
 from mcnet.report.monitor_page import evidence_text
-from mcnet.report.wording import count, figure
 
 __all__ = ["write_status_page"]
 

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from mcnet._shared.terminal_text import aligned
 from mcnet._shared.typing import FloatArray
 from mcnet.calibrators.base import Calibrator
 from mcnet.errors import InputError
 from mcnet.metrics.evaluate_sketch import evaluate_cells
 from mcnet.metrics.evaluation import Evaluation
 from mcnet.metrics.scoring import Difference
-from mcnet.metrics.text import aligned
 from mcnet.selection.text import explanation, failure_lines, method_lines
 from mcnet.sketch.sketch import Sketch
 

@@ -2,10 +2,24 @@
 
 from typing import TYPE_CHECKING
 
+from mcnet._shared.terminal_text import narrow
+
 if TYPE_CHECKING:
     from mcnet.selection.selection import Selection
 
-__all__ = ["explanation", "failure_lines", "method_lines"]
+__all__ = ["UNIT_OF_DIFFERENCES", "difference_words", "explanation", "failure_lines", "method_lines"]
+
+UNIT_OF_DIFFERENCES = "×10⁻⁵"
+"""The unit of differences of log-loss, wherever they are printed."""
+
+
+def difference_words(*differences: float) -> tuple[str, ...]:
+    """Return differences of log-loss in their unit.
+
+    >>> difference_words(0.001445, 0.000053)
+    ('144.5', '5.3')
+    """
+    return tuple(narrow(1e5 * difference, 1) for difference in differences)
 
 
 def explanation(selection: "Selection") -> str:
@@ -31,28 +45,21 @@ def method_lines(selection: "Selection") -> list[tuple[str, ...]]:
     """
     fields = bool(selection.judged.contexts.names)
     errors = ("F-RCE", "floor") if fields else ()
-    lines: list[tuple[str, ...]] = [("method", "log-loss", "over best ×10⁻⁵", "PCOC", *errors, "AUC", "fit s")]
+    lines: list[tuple[str, ...]] = [
+        ("method", "log-loss", f"over best {UNIT_OF_DIFFERENCES}", "PCOC", *errors, "AUC", "fit s")
+    ]
     for result in selection.results:
         ev, gap = result.evaluation, result.difference
+        value, error = difference_words(gap.value, gap.standard_error)
         lines.append(
             (
                 f"{result.method} ←" if result.method == selection.chosen.method else result.method,
                 f"{result.log_loss:.5f}",
-                f"{_narrow(1e5 * gap.value, 1)} ± {_narrow(1e5 * gap.standard_error, 1)}" if gap.value else "best",
-                _narrow(ev.pcoc, 3),
+                f"{value} ± {error}" if gap.value else "best",
+                narrow(ev.pcoc, 3),
                 *((f"{ev.f_rce:.4f}", f"{ev.floor('f_rce'):.4f}") if fields else ()),
                 f"{ev.auc:.4f}",
-                _narrow(result.fit_seconds, 2),
+                narrow(result.fit_seconds, 2),
             )
         )
     return lines
-
-
-def _narrow(number: float, decimals: int) -> str:
-    """Return a number with fewer decimals the larger it is, so that a column keeps its width.
-
-    >>> _narrow(3.14159, 2), _narrow(314.159, 2), _narrow(31415.9, 1)
-    ('3.14', '314.2', '31416')
-    """
-    whole = len(f"{abs(number):.0f}")
-    return f"{number:.{min(decimals, max(4 - whole, 0))}f}"

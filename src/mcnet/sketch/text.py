@@ -1,5 +1,6 @@
 """A sketch as text: one line for a terminal, a card for a notebook."""
 
+from mcnet._shared.terminal_text import count, counted
 from mcnet.plots.html import card
 from mcnet.sketch.sketch import Sketch
 
@@ -8,14 +9,13 @@ __all__ = ["sketch_card", "sketch_text"]
 
 def sketch_text(sketch: Sketch) -> str:
     """Return a sketch in one line."""
-    names = " × ".join(sketch.contexts.names)
     parts = [
-        f"{sketch.rows:,} rows",
-        f"weight {sketch.total_weight:,.15g}",
-        f"positives {sketch.total_positives:,.15g}",
-        f"{len(sketch):,} cells",
+        counted(sketch.rows, "row"),
+        f"weight {count(sketch.total_weight)}",
+        f"positives {count(sketch.total_positives)}",
+        counted(len(sketch), "cell"),
     ]
-    parts += [f"{len(sketch.contexts):,} contexts of {names}"] if names else []
+    parts += [sketch.contexts.described()] if sketch.contexts.names else []
     parts += [f"{sketch.folds} folds"] if sketch.folds > 1 else []
     return f"Sketch({', '.join(parts)}, resolution {sketch.resolution})"
 
@@ -24,8 +24,8 @@ def sketch_card(sketch: Sketch) -> str:
     """Return a sketch as a small HTML table."""
     rows = [
         ["rows", f"{sketch.rows:,}"],
-        ["weight", f"{sketch.total_weight:,.15g}"],
-        ["positives", f"{sketch.total_positives:,.15g}"],
+        ["weight", f"{count(sketch.total_weight)}"],
+        ["positives", f"{count(sketch.total_positives)}"],
         ["cells", f"{len(sketch):,} (resolution {sketch.resolution}, {sketch.folds} folds)"],
     ]
     if len(sketch):

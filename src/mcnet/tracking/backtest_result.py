@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mcnet._shared.terminal_text import aligned, counted
 from mcnet._shared.typing import FloatArray
+from mcnet.data.periods import shown_periods
 from mcnet.metrics.field_error import group_pcoc
 from mcnet.metrics.group_sums import GroupSums
 from mcnet.tracking.backtest_forecasters import TRACKER
@@ -189,22 +191,15 @@ class Backtest:
         regret = self.tracker_regret
         against = f"the best in hindsight ({self.best})"
         better = f"is better than {against} by" if regret < 0.0 else f"has a regret to {against} of"
-        late = f", labels known {self.delay} periods late" if self.delay else ""
+        late = f", labels known {counted(self.delay, 'period')} late" if self.delay else ""
+        periods = shown_periods(self.periods)
         return (
-            f"{len(self.periods):,} periods, {self.periods[0]} to {self.periods[-1]}{late}. "
-            f"The tracker {better} {abs(regret):.5f}."
+            f"{counted(len(periods), 'period')}, {periods[0]} to {periods[-1]}{late}. "
+            f"The tracker {better} {1e5 * abs(regret):.1f}×10⁻⁵."
         )
 
     def __str__(self) -> str:
-        lines = self.lines()
-        widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-        shown = [
-            "  ".join(
-                c.ljust(w) if place == 0 else c.rjust(w) for place, (c, w) in enumerate(zip(line, widths, strict=True))
-            )
-            for line in lines
-        ]
-        return "\n".join([self.conclusion(), "", *(line.rstrip() for line in shown)])
+        return f"{self.conclusion()}\n\n{aligned(self.lines())}"
 
     def _repr_html_(self) -> str:
         from mcnet.plots.html import card

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mcnet._shared.terminal_text import counted
+from mcnet.data.periods import shown_periods
 from mcnet.errors import InputError
 from mcnet.tracking.period import is_moment, period_position, period_text, sorted_periods
 
@@ -75,6 +77,14 @@ class Clock:
     def period_seconds(self) -> float | None:
         """The length of a period in seconds; None if periods are no moments, or too few to tell."""
         return self._length() if self.steps and self.last is not None and is_moment(self.last) else None
+
+    def described(self) -> str:
+        """Return how many periods there were and which was the last, in words."""
+        periods = counted(self.ticks, "period")
+        if self.last is None:
+            return periods
+        (last,) = shown_periods([self.last], seconds=self.period_seconds)
+        return f"{periods}: {last}" if self.ticks == 1 else f"{periods} until {last}"
 
     def state(self) -> dict[str, Any]:
         """Return the state as JSON-able values."""

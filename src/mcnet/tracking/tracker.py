@@ -67,10 +67,14 @@ class Tracker:
         learner = self._learner
         if not learner.clock.ticks:
             return "Tracker(no period yet)"
-        until = "" if learner.clock.last is None else f" until {learner.clock.last}"
-        contexts = learner.contexts
-        where = f"{len(contexts):,} contexts of {' × '.join(contexts.names)}" if contexts.names else "no field"
-        return f"Tracker({learner.clock.ticks:,} periods{until}, {where})"
+        return f"Tracker({learner.clock.described()}, {learner.contexts.described()})"
+
+    def _repr_html_(self) -> str:
+        if self._learner.clock.ticks:
+            return self.explain()._repr_html_()
+        from mcnet.plots.html import card
+
+        return card("Tracker: no period yet", [], [])
 
     # -- learning -----------------------------------------------------------------------------------------------------
 

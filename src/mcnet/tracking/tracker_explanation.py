@@ -41,11 +41,13 @@ class TrackerExplanation:
     ----------
     periods : how many periods were learnt from.
     last_period : the last of them.
+    learnt : both in words.
     table : as above.
     """
 
     periods: int
     last_period: str | None
+    learnt: str
     table: "pl.DataFrame"
 
     def part(self, name: str) -> dict[str, float]:
@@ -75,10 +77,9 @@ class TrackerExplanation:
 
     def __str__(self) -> str:
         memory, effects, belief = (self.part(name) for name in ("memory", "period effects", "belief"))
-        until = "" if self.last_period is None else f" until {self.last_period}"
         curves = self.part("weight of curves")
         lines = [
-            f"{self.periods:,} periods{until}",
+            self.learnt,
             f"mean age of what is followed: level {memory['level']:.3g} periods, slope and shape "
             f"{memory['slope and shape']:.3g}",
             "weights of curves: " + ", ".join(f"{name} {weight:.2f}" for name, weight in curves.items()),
@@ -148,7 +149,7 @@ def explained(learner: Learner) -> TrackerExplanation:
     add("change", *_changes(learner, latest, previous))
     schema = {"part": pl.String, "name": pl.String, "value": pl.Float64, "before": pl.Float64}
     table = pl.DataFrame(rows, schema=schema, orient="row")
-    return TrackerExplanation(learner.clock.ticks, learner.clock.last, table)
+    return TrackerExplanation(learner.clock.ticks, learner.clock.last, learner.clock.described(), table)
 
 
 def _weights(forecast: Forecast, levels: int) -> tuple[FloatArray, FloatArray]:
