@@ -97,6 +97,57 @@ def test_no_words_at_all_print_the_help(mcnet):
     assert done.out == mcnet("--help").out
 
 
+def all_commands():
+    from typer.main import get_command
+
+    from mcnet.cli.app import app
+
+    for name, command in get_command(app).commands.items():
+        yield (name,)
+        yield from ((name, inner) for inner in getattr(command, "commands", {}))
+
+
+def test_help_has_plain_metavars_and_whole_summaries(mcnet):
+    for words in ((), *all_commands()):
+        shown = mcnet(*words, "--help").out
+        assert not [
+            sign for sign in ("<list", "<str>", "{", "[[", "...\n  ", "…") if sign in shown.partition("Example")[0]
+        ]
+        assert "storage-\n" not in shown
+    assert "Usage: mcnet fit [OPTIONS] LOG...\n" in mcnet("fit", "--help").out
+    assert "Usage: mcnet sketch [OPTIONS] [LOG...]\n" in mcnet("sketch", "--help").out
+    assert "Usage: mcnet show [OPTIONS] MODEL\n" in mcnet("show", "--help").out
+    assert "  LOG  Parquet, CSV" in mcnet("fit", "--help").out
+    verify = " ".join(mcnet("journal", "--help").out.split())
+    assert "verify Read every file of a journal and report problems; exit with 1 if there are any." in verify
+
+
+def test_the_help_groups_the_commands_by_what_they_are_for(mcnet):
+    shown = mcnet("--help").out
+    sections = {}
+    for line in shown[shown.index("\nLearn:") :].splitlines():
+        if line.endswith(":") and not line.startswith(" "):
+            sections[line[:-1]] = []
+        elif line.strip():
+            sections[[*sections][-1]].append(line.split()[0])
+    assert list(sections) == ["Learn", "Use", "Over time", "Serve", "Study"]
+    assert sections["Use"] == ["apply", "evaluate", "show", "diff", "export"]
+    assert sorted(sum(sections.values(), [])) == sorted(words[0] for words in all_commands() if len(words) == 1)
+
+
+def test_options_for_reading_logs_are_named_and_taken_only_where_logs_are_read(mcnet, tmp_path):
+    for command in ("methods", "show", "serve", "versions", "merge"):
+        assert "--where" not in mcnet(command, "--help").out
+    for command in (("fit",), ("evaluate",), ("journal", "add")):
+        assert "--where" in mcnet(*command, "--help").out
+    for option in (("--where", "day = 3"), ("--drop-missing",), ("--separator", ";")):
+        done = mcnet("methods", *option)
+        assert (done.code, done.err) == (
+            2,
+            f"mcnet: {option[0]} is for reading logs, and methods reads none: leave it out\n",
+        )
+
+
 def test_version(mcnet):
     assert mcnet("--version").out == f"mcnet {library.__version__}\n"
 

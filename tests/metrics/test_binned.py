@@ -52,6 +52,14 @@ def test_cal_n_of_the_formula():
     assert cal_n(bins).value == pytest.approx(0.745, abs=5e-4)
 
 
+def test_cal_n_names_what_made_it_infinite():
+    nothing_predicted = group_sums([0.0, 0.5], [1, 1], [0, 1])
+    assert cal_n(nothing_predicted).note == "1 of 2 bins have only probabilities of 0: use fewer bins or delta > 0"
+    assert cal_n(nothing_predicted).value == np.inf
+    both = group_sums([0.0, 0.5], [1, 0], [0, 1])
+    assert "1 of 2 bins have no positives and 1 of 2 bins have only probabilities of 0" in cal_n(both).note
+
+
 def test_cal_n_with_an_empty_bin_is_infinite_unless_smoothed():
     bins = group_sums([0.05, 0.2], [0.0, 0.2], [0, 1], [100, 100])
     assert cal_n(bins).value == np.inf

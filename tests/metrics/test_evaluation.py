@@ -165,8 +165,51 @@ def test_the_text_says_which_epsilon_level_and_clip(rows):
 
 def test_long_field_tables_are_cut_in_text_only(rows):
     many = evaluate(rows["p"], rows["y"], np.arange(20_000) % 40)
-    assert "… and 28 values of less weight" in str(many)
+    assert "… and 28 values less far off" in str(many)
     assert len(many.fields["field"].table) == 40
+
+
+def test_the_worst_values_are_listed_not_the_largest():
+    sizes = np.arange(30, 60)
+    field = np.repeat(np.arange(30), 100 * sizes)
+    rng = np.random.default_rng(1)
+    truth = rng.uniform(0.05, 0.15, field.size)
+    p = np.where(field == 3, 2.0, np.where(field == 5, 0.6, 1.0)) * truth
+    found = evaluate(p, rng.random(field.size) < truth, field)
+    lines = str(found).partition("off beyond noise\n")[2].splitlines()
+    assert [line.split()[0] for line in lines[:2]] == ["3", "5"]
+    assert (lines[0].split()[-1][0], lines[1].split()[-1][0]) == ("+", "-")
+    assert [line.split()[-1] for line in lines[6:12]] == ["0"] * 6
+    table = found.to_dict()["fields"]["field"]["table"]
+    assert float(lines[0].split()[-1].replace(",", "")) == pytest.approx(
+        table["beyond_noise"][table["value"].index("3")], abs=0.06
+    )
+
+
+def test_the_repr_has_the_metrics_and_the_notebook_the_field_values(evaluation):
+    assert repr(evaluation).startswith("Evaluation(20,000 rows, 662 positives: PCOC 1.0730, F-RCE ")
+    assert "settings" not in repr(evaluation)
+    shown = evaluation._repr_html_()
+    for name in evaluation.fields:
+        assert f"Values of {name}, the worst first" in shown
+        assert f"F-RCE of {name}: " in shown
+
+
+def test_sums_of_fractional_weights_are_printed_without_a_tail_of_digits():
+    found = evaluate(np.full(3000, 0.5), np.arange(3000) % 3 == 0, weight=np.full(3000, 4.505543855))
+    assert str(found).startswith("3,000 rows, weight 13,517, 4,506 positives\n")
+
+
+def test_the_true_value_of_mvce_is_free_of_noise(rows):
+    found = evaluate(rows["truth"], rows["y"])
+    assert found.mvce > 0.8 * found.floor("mvce")
+    assert found.interval("mvce")[0] == 0.0
+    assert found.interval("mvce")[1] < found.mvce, "the value is noise, and the true value lies below it"
+
+
+def test_no_loss_has_an_interval_below_zero():
+    found = evaluate([1e-9, 0.0, 0.6, 0.7], [1, 0, 1, 1])
+    assert found.interval("log_loss")[0] == found.interval("brier")[0] == 0.0
 
 
 def test_a_comparison_has_a_line_each(evaluation):

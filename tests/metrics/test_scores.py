@@ -63,6 +63,12 @@ def test_gauc_is_the_weighted_mean_of_group_aucs_without_single_class_groups():
     assert found.note == "1 groups of one class left out"
 
 
+def test_the_interval_of_an_imperfect_gauc_ends_below_one():
+    p, y = np.array([0.1, 0.2, 0.3, 0.9, 0.8, 0.25] * 2), np.array([0, 0, 0, 1, 1, 1] * 2)
+    found = gauc(p, y, np.repeat([0, 1], 6))
+    assert 0.0 < found.low < found.value < found.high < 1.0
+
+
 def test_gauc_of_many_groups_is_that_of_few():
     sparse = CODES.astype(np.int64) * 10_000
     assert gauc(P, Y, sparse, W).value == pytest.approx(gauc(P, Y, CODES, W).value, abs=1e-12)

@@ -18,7 +18,7 @@ from mcnet.plots.style import as_plotly
 def table(pcoc: list[float], weight: list[float], positives: list[float]) -> FieldTable:
     values, w, y = np.array(pcoc), np.array(weight), np.array(positives)
     mean = np.where(np.isfinite(values), values * y, 1.0) / w
-    return FieldTable(("a", "b", "c"), w, y, mean, values, values / 1.1, values * 1.1)
+    return FieldTable(("a", "b", "c"), w, y, mean, values, values / 1.05, values * 1.05)
 
 
 BEFORE = table([1.5, 1.1, np.nan], [100.0, 10_000.0, 50.0], [10.0, 400.0, 0.0])
@@ -37,6 +37,17 @@ def test_the_forest_is_sorted_by_weight_times_error():
     assert forest.values == ("b", "a", "c")
     np.testing.assert_allclose(forest.impact[0], [40.0, 5.0, 1.0])
     np.testing.assert_allclose(forest.pcoc[:, 0], [1.1, 1.01])
+
+
+def test_an_error_that_noise_explains_comes_after_a_smaller_one_that_it_does_not():
+    # "a" has 40 positives too many, but its interval reaches 1; "b" 20 too many, of which noise explains few.
+    pcoc = np.array([1.4, 1.2, 0.5])
+    w, y = np.full(3, 1000.0), np.array([100.0, 100.0, 20.0])
+    found = FieldTable(
+        ("a", "b", "c"), w, y, pcoc * y / w, pcoc, np.array([0.9, 1.15, 0.4]), np.array([2.0, 1.25, 0.8])
+    )
+    np.testing.assert_allclose(found.beyond_noise, [0.0, 120 - 120 / 1.15, 10 - 10 / 0.8])
+    assert prepare_forest({"before": found}).values == ("b", "c", "a")
 
 
 def test_tables_are_matched_by_value():

@@ -90,6 +90,25 @@ def test_every_object_has_a_table_of_its_own(fitted: mcnet.Calibrator):
     assert "platt ←" in found._repr_html_()
 
 
+def test_a_tracker_has_a_table_and_names_midnight_among_hours():
+    assert "no period yet" in mcnet.Tracker()._repr_html_()
+    tracker = mcnet.Tracker()
+    for hour in ("2026-11-15T22:00", "2026-11-15T23:00", "2026-11-16"):
+        tracker.update(SCORES[:500], LABELS[:500], period=hour)
+    assert repr(tracker) == "Tracker(3 periods until 2026-11-16T00:00, no field)"
+    assert "weights of curves" in tracker._repr_html_()
+    assert "3 periods until 2026-11-16T00:00" in tracker._repr_html_()
+
+
+def test_a_model_shows_no_raw_keys(fitted: mcnet.Calibrator):
+    words = re.sub("<svg.*</svg>", "", fitted._repr_html_())
+    words = re.sub("<[^>]*>", " ", words)
+    assert "_" not in words
+    assert all(
+        term in words for term in ("fitted on", "4,000 rows", "PCOC before", "country (3 values)", " UTC by mcnet")
+    )
+
+
 def test_plotly_is_imported_by_plotting_alone():
     script = (
         "import sys, mcnet; cal = mcnet.Platt().fit([.1, .2, .3], [0, 1, 0]); cal.model_._repr_html_();"

@@ -127,7 +127,7 @@ def test_rows_that_do_not_fit_are_refused_and_change_nothing():
         tracker.update([0.1], [0], period=2)
     with pytest.raises(mcnet.InputError, match="score type"):
         tracker.update([-2.0, 1.5], [0, 1], field={"country": ["NL", "FR"]}, period=2, score_type="logit")
-    assert "1 periods until 1" in repr(tracker)
+    assert repr(tracker) == "Tracker(1 period: 1, 2 contexts of country)"
     tracker.update([0.1], [0], field={"country": ["NL"]}, period=2)
 
 

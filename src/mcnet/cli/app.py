@@ -1,9 +1,11 @@
 """The application: every command by its name."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
+from mcnet.cli import options
 from mcnet.cli.apply import apply
 from mcnet.cli.backtest import backtest
 from mcnet.cli.compare import compare
@@ -23,40 +25,31 @@ from mcnet.cli.versions import diff, versions
 
 __all__ = ["app"]
 
-# Help is plain text: an example in a box, or wrapped in the middle, cannot be pasted.
-app = typer.Typer(
+app = options.Commands(
     name="mcnet",
-    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_EPILOG = (
-    "Options of every command: --config, --no-config, --debug; for reading logs: --where, --drop-missing, --separator, "
-    "--storage-option; see mcnet --help."
-)
+_EVERY_COMMAND = "Options of every command: --config, --no-config, --debug. See mcnet --help."
+_COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
+    "Learn": (fit, compare, sketch, merge, methods),
+    "Use": (apply, evaluate, show, diff, export),
+    "Over time": (journal, update, monitor, backtest),
+    "Serve": (serve, versions),
+    "Study": (demo, paper),
+}
+"""Every command, by what it is for."""
+_READ_LOGS = {"fit", "compare", "sketch", "apply", "evaluate", "journal", "update", "backtest"}
+"""The commands that read logs."""
 
-for command in (
-    demo,
-    compare,
-    fit,
-    apply,
-    evaluate,
-    backtest,
-    monitor,
-    update,
-    serve,
-    show,
-    export,
-    sketch,
-    merge,
-    diff,
-    methods,
-):
-    app.command(epilog=_EPILOG)(command)
-app.add_typer(versions)
-app.add_typer(journal)
-app.add_typer(paper)
+for purpose, commands in _COMMANDS.items():
+    for command in commands:
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, rich_help_panel=purpose)
+        else:
+            below = options.READS_LOGS if command.__name__ in _READ_LOGS else _EVERY_COMMAND
+            app.command(epilog=below, rich_help_panel=purpose)(command)
 
 
 def _version(asked: bool) -> None:
@@ -120,7 +113,15 @@ def mcnet(
     from mcnet.cli.config import read_config
     from mcnet.cli.storage import storage_settings
     from mcnet.data.read_options import read_with
+    from mcnet.errors import InputError
 
+    given = {"--where": where, "--drop-missing": drop_missing, "--separator": separator}
+    if context.invoked_subcommand not in _READ_LOGS:
+        for option, value in given.items():
+            if value:
+                raise InputError(
+                    f"{option} is for reading logs, and {context.invoked_subcommand} reads none: leave it out"
+                )
     settings = storage_settings(storage_option or [])
     context.with_resource(
         read_with(storage_options=settings, separator=separator, where=where, drop_missing=drop_missing)

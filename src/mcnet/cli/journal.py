@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["journal"]
 
-journal = typer.Typer(name="journal", no_args_is_help=True, rich_markup_mode=None)
+journal = options.Commands(name="journal", no_args_is_help=True)
 
 
 @journal.callback()
@@ -35,7 +35,7 @@ def about() -> None:
 Folder = Annotated[str, typer.Argument(metavar="JOURNAL", help="The folder of the journal.", show_default=False)]
 
 
-@journal.command()
+@journal.command(epilog=options.READS_LOGS)
 def add(
     context: typer.Context,
     folder: Annotated[

@@ -1,12 +1,16 @@
-"""Arguments and options that several commands share."""
+"""What several commands share: arguments, options, and how their help is printed."""
 
-from typing import Annotated
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 __all__ = [
     "LOG_HELP",
+    "READS_LOGS",
     "Age",
+    "Commands",
     "Counted",
     "Every",
     "Fields",
@@ -38,6 +42,80 @@ __all__ = [
     "Weight",
     "complete_methods",
 ]
+
+
+class _HelpCommand(TyperCommand):
+    """A command whose help names arguments by their metavar alone: LOG... and not {LOG}... or LOG <list[str]>."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line."""
+        return ["[OPTIONS]", *(_usage(parameter) for parameter in self.get_params(ctx) if _is_argument(parameter))]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, then the options."""
+        _write_parameters(self.get_params(ctx), ctx, formatter)
+
+
+class _HelpGroup(TyperGroup):
+    """A group of commands whose help lists them by what they are for, each with its whole summary."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options, then the commands."""
+        _write_parameters(self.get_params(ctx), ctx, formatter)
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, command in commands.items():
+            if command is not None and not command.hidden:
+                summary = (command.short_help or command.help or "").partition("\n\n")[0]
+                # Each name as wide as the longest one, so that the summaries of all sections are in one column.
+                padded = name.ljust(max(map(len, commands)))
+                title = getattr(command, "rich_help_panel", None) or "Commands"
+                sections.setdefault(title, []).append((padded, " ".join(summary.split())))
+        for title, lines in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(lines)
+
+
+class Commands(typer.Typer):
+    """Commands with plain help: an example in a box, or wrapped in the middle, cannot be pasted."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Take the settings of `typer.Typer`."""
+        super().__init__(cls=_HelpGroup, rich_markup_mode=None, **settings)
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[..., Any]:
+        """Return a decorator that adds a command, as that of `typer.Typer` does."""
+        return super().command(name, cls=_HelpCommand, **settings)
+
+
+def _is_argument(parameter: Any) -> bool:
+    return bool(parameter.param_type_name == "argument")
+
+
+def _usage(argument: Any) -> str:
+    name = f"{argument.metavar or argument.name.upper()}{'' if argument.nargs == 1 else '...'}"
+    return name if argument.required else f"[{name}]"
+
+
+def _write_parameters(parameters: Iterable[Any], ctx: Any, formatter: Any) -> None:
+    sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+    for parameter in parameters:
+        record = parameter.get_help_record(ctx)
+        if record is not None and _is_argument(parameter):
+            sections["Arguments"].append((parameter.metavar or parameter.name.upper(), record[1]))
+        elif record is not None:
+            sections["Options"].append(record)
+    for title, records in sections.items():
+        if records:
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+READS_LOGS = (
+    "\b\nOptions for reading logs: --where, --drop-missing, --separator, --storage-option.\n"
+    "Options of every command: --config, --no-config, --debug. See mcnet --help."
+)
+"""What stands below the help of a command that reads logs."""
 
 
 def complete_methods(beginning: str) -> list[str]:

@@ -5,9 +5,11 @@ from typing import Annotated
 
 import typer
 
+from mcnet.cli import options
+
 __all__ = ["paper"]
 
-paper = typer.Typer(name="paper", no_args_is_help=True, rich_markup_mode=None)
+paper = options.Commands(name="paper", no_args_is_help=True)
 
 
 @paper.callback()

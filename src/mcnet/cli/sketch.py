@@ -16,7 +16,7 @@ __all__ = ["merge", "sketch"]
 
 def sketch(
     context: typer.Context,
-    logs: Annotated[list[str] | None, typer.Argument(metavar="[LOG]...", help=options.LOG_HELP)] = None,
+    logs: Annotated[list[str] | None, typer.Argument(metavar="LOG", help=options.LOG_HELP)] = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="The file to write, or - for stdout.")
     ] = None,

@@ -19,7 +19,7 @@ __all__ = ["diff", "versions"]
 _NOTE_WIDTH = 70
 """Characters of a note in the list of versions; `show` has all of it."""
 
-versions = typer.Typer(name="versions", no_args_is_help=True, rich_markup_mode=None)
+versions = options.Commands(name="versions", no_args_is_help=True)
 
 Folder = Annotated[str, typer.Argument(metavar="REGISTRY", help="The folder of the registry.", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="VERSION", help="The number of a version, or latest.", show_default=False)]
