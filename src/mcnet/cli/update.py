@@ -30,7 +30,7 @@ def update(
     logs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[LOG]...",
+            metavar="LOG",
             help="Logs or saved sketches to add first; none if other processes add to the journal.",
             show_default=False,
         ),
