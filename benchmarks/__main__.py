@@ -14,6 +14,8 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 PARTS = {
     "real": ("real data against the peers", True),
     "quality": ("distance to the known truth against the peers", True),
+    "which_method": ("the distance to the known truth by positives and field values", True),
+    "bayes_shapes": ("BayesMCNet's shapes, and the networks, against the known truth", True),
     "speed": ("time and memory against the peers", True),
     "literal": ("the paper taken literally against the default fit", True),
     "row_counts": ("fit time against rows, scan included", True),

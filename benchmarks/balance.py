@@ -64,7 +64,14 @@ def main(full: bool = False) -> None:
                 )
             )
             print(f"  seed {seed}, {name}: {np.round(found[name][-1], 6).tolist()}", flush=True)
-        report.keep("balance", _section(rows, found, floors), full)
+        held = {name: _held(np.mean(runs, axis=0), len(runs)) for name, runs in found.items()}
+        report.keep("balance", _section(rows, found, floors), full, held)
+
+
+def _held(means: np.ndarray, seeds: int) -> bool:
+    """Tell whether the spread on the fitted rows fell, at no more log-loss than its standard error."""
+    fitted, fitted_on, _, _, _, change, _, own = means
+    return bool(fitted_on < fitted and change <= own / np.sqrt(seeds))
 
 
 def _section(rows: int, found: dict[str, list[tuple[float, ...]]], floors: list[float]) -> str:
@@ -80,7 +87,7 @@ def _section(rows: int, found: dict[str, list[tuple[float, ...]]], floors: list[
     lines = []
     for name, runs in found.items():
         fitted, fitted_on, fresh, fresh_on, mean, change, paired, own = np.mean(runs, axis=0)
-        held = fitted_on < fitted and change <= own / np.sqrt(len(runs))
+        held = _held(np.mean(runs, axis=0), len(runs))
         lines.append(
             [
                 name,

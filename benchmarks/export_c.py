@@ -84,7 +84,7 @@ def measure(contexts: int, knots: int) -> None:
     over_copy, under_predict = times["calibrate"] / times["copy"], times["predict"] / times["calibrate"]
     print(
         f"{contexts:>5,} contexts × {knots:>5,} knots   {rate:6.1f} M scores/s   {1e3 / rate:5.1f} ns a score   "
-        f"{over_copy:5.1f}× a copy   {under_predict:4.1f}× faster than predict   "
+        f"{over_copy:5.1f}× a copy   predict takes {under_predict:.1f} of it   "
         f"header {size / 1e6:5.2f} MB   {'bit-identical' if same else 'DIFFERENT BITS'}"
     )
 

@@ -58,7 +58,9 @@ def section(kept: Path) -> str:
     """Return the section of all goals, from the figures kept in a folder."""
     found = {part: _entries(kept / f"{part}.json") for part in ("real", "quality", "speed")}
     goals = [*_real(found["real"]), *_quality(found["quality"]), *_speed(found["speed"])]
-    goals += [*_streams(_kept(kept / "time_streams.json")), *_others(kept)]
+    goals += [*_streams(_kept(kept / "time_streams.json")), *_known_truth(_kept(kept / "truths.json"))]
+    goals += [*_many_contexts(_kept(kept / "many_contexts.json")), _balance(_kept(kept / "balance.json"))]
+    goals += _others(kept)
     reached = sum(goal.met and not goal.missing for goal in goals)
     partly = sum(goal.met and bool(goal.missing) for goal in goals)
     undecided = sum(not goal.figure for goal in goals)
@@ -203,6 +205,45 @@ def _streams(kept: Entry) -> Iterable[Goal]:
         said = "" if missing else f"{tracker - fixed[best]:+.5f} ({best})"
         text = f"{stream}: the tracker no worse than the best method and fixed memory in hindsight"
         yield Goal(text, said, not missing and tracker <= fixed[best], missing)
+
+
+def _known_truth(kept: dict[str, list[list[float]]]) -> Iterable[Goal]:
+    """Three million rows: the distance to the truth beside isotonic regression, and the PCOC of the field values."""
+    kl = {name: mean(run[0] for run in runs) for name, runs in kept.items()}
+    title = "3,000,000 rows of known truth:"
+    for rival, part in (("isotonic", 10), ("isotonic per field", 3)):
+        ratio = kl["mcnet-bayes"] / kl[rival] if kl else None
+        yield _at_most(f"{title} KL at most 1/{part} of that of {rival}", 1.0 / part, ratio, "")
+    worst = 100.0 * max(run[2] for run in kept["mcnet-bayes"]) if kept else None
+    yield _at_most(f"{title} PCOC of every field value on the fitted rows within 0.1 % of 1", 0.1, worst, " %")
+
+
+CONTEXTS = {
+    "50,000 contexts": (120.0, 1000.0),
+    "20 fields of 2 values": (10.0, None),
+    "1,000,000 values, from a file": (120.0, 3000.0),
+}
+"""Shapes of fits, and the seconds and megabytes that they were to take at most."""
+
+
+def _many_contexts(kept: dict[str, dict[str, float]]) -> Iterable[Goal]:
+    for name, (seconds, peak) in CONTEXTS.items():
+        found = kept.get(name, {})
+        yield _at_most(f"{name}: a fit in at most {seconds:g} s", seconds, found.get("seconds"), " s")
+        if peak is not None:
+            figure = found["peak"] / 1000.0 if found else None
+            yield _at_most(f"{name}: a fit in at most {peak / 1000.0:g} GB", peak / 1000.0, figure, " GB")
+
+
+def _balance(held: dict[str, bool]) -> Goal:
+    """The balance term evens out field values at no cost, for every method that has it."""
+    missing = Missing()
+    if not held:
+        missing.note(["the figure"])
+    broken = [name for name, kept in held.items() if not kept]
+    figure = f"not by {', '.join(broken)}" if broken else f"by all {len(held)}"
+    text = "balance term: held by every method that has it"
+    return Goal(text, figure if held else "", bool(held) and not broken, missing)
 
 
 def _others(kept: Path) -> Iterable[Goal]:

@@ -66,7 +66,7 @@ print(json.dumps({"cells": len(sketch.cells), "contexts": len(sketch.contexts), 
 """
 
 
-def shapes(full: bool) -> str:
+def shapes(full: bool, figures: dict[str, dict[str, float]]) -> str:
     """Return a table of fits with contexts of other shapes: many fields, two large ones, a million values."""
     lines = []
     for name, sizes, rows, from_file in (
@@ -77,6 +77,7 @@ def shapes(full: bool) -> str:
         path = DATA / "shapes.parquet"
         found = child(_SHAPES, json.dumps(sizes), str(rows), str(path) if from_file else "")
         path.unlink(missing_ok=True)
+        figures[name] = {"seconds": found["scan"] + found["fit"], "peak": found["peak"]}
         lines.append(
             [
                 name,
@@ -102,6 +103,7 @@ def shapes(full: bool) -> str:
 def main(full: bool = False) -> None:
     DATA.mkdir(exist_ok=True)
     lines = []
+    figures: dict[str, dict[str, float]] = {}
     for values, rows in (
         (4, 2_000_000),
         (500, 2_000_000),
@@ -110,6 +112,7 @@ def main(full: bool = False) -> None:
     ):
         path = DATA / "contexts.json"
         found = child(_CHILD, str(values), str(rows), str(path))
+        figures[f"{values:,} contexts"] = {"seconds": found["wall"], "peak": found["peak"]}
         lines.append(
             [
                 f"{values:,}",
@@ -126,5 +129,5 @@ def main(full: bool = False) -> None:
     text = (
         "## Many contexts\n\nOne field with values sized by Zipf's law; predict is given ready codes. Goal at 50,000 "
         f"contexts (full form): under 2 minutes and 1 GB.\n\n{report.table(head, lines)}"
-    ) + shapes(full)
-    report.keep("many_contexts", text, full)
+    ) + shapes(full, figures)
+    report.keep("many_contexts", text, full, figures)

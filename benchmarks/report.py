@@ -60,7 +60,9 @@ def write_page(order: Sequence[str], goals: str) -> None:
     new = {title: text for part in kept for title, text in _sections(part).items()}
     if not old or peer_versions() != NO_PEER:
         new |= _sections(_head()) | _sections(goals)
-    PAGE.write_text("\n\n".join(text.strip() for text in (old | new).values()) + "\n")
+    sections = old | new
+    sections[""] = _dated(sections[""], sections.values())
+    PAGE.write_text("\n\n".join(text.strip() for text in sections.values()) + "\n")
     print(f"wrote {PAGE.name}")
 
 
@@ -74,11 +76,20 @@ def _sections(page: str) -> dict[str, str]:
     return found
 
 
+def _dated(head: str, sections: Iterable[str]) -> str:
+    """Return the head of the page with the days on which its sections were measured."""
+    days = sorted({day for text in sections for day in re.findall(r"\*(?:Full|Quick) form, ([-\d]+)", text)})
+    span = " to ".join(dict.fromkeys([days[0], days[-1]])) if days else "no day"
+    return re.sub(r"(?m)^Written by .*$", f"Written by `python -m benchmarks`. {_MEASURED.format(span)}", head, count=1)
+
+
+_MEASURED = "Its sections were measured on {}; each says when, and in which form."
+
+
 def _head() -> str:
-    date = datetime.now(UTC).strftime("%Y-%m-%d")
     head = f"""# Results
 
-Written by `python -m benchmarks` on {date}; every section says when its figures were taken and in which form.
+Written by `python -m benchmarks`.
 Machine: {machine(load=False)}, {platform.system()}, {memory_size():.0f} GB.
 Peers, each in an environment of its own: {peer_versions()}.
 

@@ -109,43 +109,65 @@ def _covered(rows: pl.DataFrame) -> list[bool]:
     return sums.select((pl.col("label").cast(pl.Float64) - middle).abs() <= reach).to_series().to_list()
 
 
-def follow(parts: list[Part], first: int) -> tuple[float, float, Coverage]:
-    """Return the log-loss of the tracker, the CPU seconds of a median update, and the coverage of its intervals."""
-    tracker, coverage, lost, rows = mcnet.Tracker(), Coverage(), 0.0, 0
-    took = []
+def follow(parts: list[Part], first: int) -> tuple[np.ndarray, float, Coverage]:
+    """Return the losses of the tracker by period, the CPU seconds of a median update, the coverage of its intervals."""
+    tracker, coverage = mcnet.Tracker(), Coverage()
+    lost, took = [], []
     every = max(1, (len(parts) - first) // 40)
     for place, (period, part) in enumerate(parts):
         score, label, field = columns(part)
         if place >= first:
-            lost += losses(tracker.predict(score, field), label)
-            rows += len(label)
+            lost.append(losses(tracker.predict(score, field), label))
             if (place - first) % every == 0:
                 coverage.add(tracker, part)
         begin = time.process_time()
         tracker.update(score, label, field=field, period=period)
         took.append(time.process_time() - begin)
-    return lost / rows, float(np.median(took)), coverage
+    return np.array(lost), float(np.median(took)), coverage
 
 
-def refitted(parts: list[Part], first: int, method: str, half_life: float) -> float:
-    """Return the log-loss of a method that is fitted in every period with one memory."""
-    past, lost, rows = None, 0.0, 0
+def refitted(parts: list[Part], first: int, method: str, half_life: float) -> np.ndarray:
+    """Return the losses by period of a method that is fitted in every period with one memory."""
+    past, lost = None, []
     fading = 0.5 ** (1.0 / half_life)
     for place, (_, part) in enumerate(parts):
         score, label, field = columns(part)
         if place >= first and past is not None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                fitted = mcnet.calibrator(method, **OPTIONS[method]).fit_sketch(past)
-            lost += losses(fitted.predict(score, field), label)
-            rows += len(label)
+            lost.append(losses(_fit(method, past).predict(score, field), label))
         new = mcnet.Sketch.from_rows(score, label, field=field, resolution=64)
         past = new if past is None else (past if fading == 1.0 else fading * past) + new
-    return lost / rows
+    return np.array(lost)
 
 
-def fixed_memories(stream: Stream, parts: list[Part], first: int) -> Iterator[tuple[str, float]]:
-    """Yield the log-loss of every method with every memory."""
+def fitted_once(parts: list[Part], first: int, method: str) -> np.ndarray:
+    """Return the losses by period of a method that is fitted on all periods before the first judged one, and kept."""
+    past = [
+        mcnet.Sketch.from_rows(score, label, field=field, resolution=64)
+        for score, label, field in (columns(part) for _, part in parts[:first])
+    ]
+    fitted = _fit(method, sum(past[1:], past[0]))
+    judged = (columns(part) for _, part in parts[first:])
+    reads = fitted.field_use != "none"
+    return np.array([losses(fitted.predict(score, field if reads else None), label) for score, label, field in judged])
+
+
+def _fit(method: str, sketch: mcnet.Sketch) -> mcnet.Calibrator:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = mcnet.calibrator(method, **OPTIONS[method])
+        return made.fit_sketch(sketch.pooled() if made.field_use == "none" else sketch)
+
+
+def difference(ours: np.ndarray, theirs: np.ndarray, rows: np.ndarray) -> str:
+    """Return the difference of two log-losses over all rows, with its standard error; periods are the units."""
+    gap = (ours - theirs).sum() / rows.sum()
+    spread = (ours - theirs) - gap * rows
+    error = np.sqrt(len(rows) / (len(rows) - 1) * np.square(spread).sum()) / rows.sum()
+    return f"{gap:+.5f} ± {error:.5f}"
+
+
+def fixed_memories(stream: Stream, parts: list[Part], first: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the losses by period of every method with every memory."""
     for method in ("mcnet-bayes", "platt-field"):
         for half_life in HALF_LIVES if stream.peers else FEWER_HALF_LIVES:
             memory = "everything" if np.isinf(half_life) else f"half-life {half_life:g} periods"
@@ -160,15 +182,20 @@ def judged(stream: Stream, full: bool) -> tuple[list[list[str]], list[str]] | No
     parts, first = found
     if not full:
         parts, first = parts[-3 * QUICK_PERIODS :], 2 * QUICK_PERIODS
-    rows = sum(len(part) for _, part in parts[first:])
+    sizes = np.array([len(part) for _, part in parts[first:]])
+    rows = int(sizes.sum())
     base = sum(losses(np.clip(s, 1e-7, 1 - 1e-7), y) for s, y, _ in (columns(part) for _, part in parts[first:])) / rows
-    ours, took, coverage = follow(parts, first)
+    followed, took, coverage = follow(parts, first)
+    ours = followed.sum() / rows
     print(f"   {stream.name}: tracker {ours:.5f}, base scores {base:.5f}", flush=True)
     fixed = dict(fixed_memories(stream, parts, first))
-    best = min(fixed, key=lambda name: fixed[name])
+    best = min(fixed, key=lambda name: float(fixed[name].sum()))
     lines = [(stream.name, "base scores", base), (stream.name, "**Tracker()**", ours)]
-    lines += [(stream.name, name, loss) for name, loss in fixed.items()]
+    lines += [(stream.name, name, lost.sum() / rows) for name, lost in fixed.items()]
     if stream.peers:
+        for method in ("mcnet-bayes", "platt"):
+            once = fitted_once(parts, first, method).sum() / rows
+            lines.append((stream.name, f"{method}, fitted once on the periods before", once))
         lines += [(stream.name, name, loss) for name, loss in peer_lines(parts, first)]
     within = f"{np.mean(coverage.levels):.0%} / {np.mean(coverage.values):.0%}" if coverage.values else "—"
     summary = [
@@ -176,9 +203,9 @@ def judged(stream: Stream, full: bool) -> tuple[list[list[str]], list[str]] | No
         f"{len(parts) - first:,}",
         f"{rows / (len(parts) - first):,.0f}",
         f"{base:.5f}",
-        f"{fixed[best]:.5f} ({best})",
+        f"{fixed[best].sum() / rows:.5f} ({best})",
         f"**{ours:.5f}**",
-        f"{ours - fixed[best]:+.5f}",
+        difference(followed, fixed[best], sizes),
         within,
         report.seconds(took),
     ]
@@ -212,7 +239,8 @@ def keep(measured: dict[str, tuple[list[list[str]], list[str]]], full: bool) -> 
 
 {f"Not measured in this run: {lacking}." if lacking else ""}
 
-Regret below 0 is better than the best of the methods and memories below, chosen in hindsight. Coverage is that of
+Regret below 0 is better than the best of the methods and memories below, chosen in hindsight; its standard error takes
+periods as the units. Coverage is that of
 intervals for the coming period: of the level of all its rows, and of field values with at least
 {ROWS_OF_A_JUDGED_VALUE} rows in it.
 

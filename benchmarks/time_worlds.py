@@ -4,6 +4,7 @@ The distance is the Kullback–Leibler divergence from what a forecast can know 
 coming period) to what is said, on fresh rows of the coming period.
 """
 
+import tempfile
 import warnings
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ import numpy as np
 
 import mcnet
 from benchmarks import report
+from mcnet.datasets.delays import DelayedWorld
 from mcnet.datasets.worlds import WORLDS, World, WorldName, WorldPeriod, make_world
 
 PERIODS, FIRST_JUDGED, EVERY = 100, 40, 5
@@ -22,6 +24,14 @@ REPEATED: tuple[WorldName, ...] = ("still", "day-effects", "jump")
 """Worlds for which a figure was asked: more seeds."""
 JUMP_AT, AFTER = 60, (1, 2, 3, 4, 5, 10)
 FRESH_ROWS = 4_000
+JOURNAL_WORLDS = ("still", "day-effects", "slow", "weekly", "one-value", "autoregressive", "fast")
+LATE_WORLDS: dict[WorldName, tuple[dict[str, int], float | None]] = {
+    "still": ({}, None),
+    "slow": ({}, 3.0),
+    "jump": ({"jump_at": 26}, 3.0),
+}
+"""Worlds with positives that arrive late: their options, and the half-life of the fit."""
+LATE_PERIODS, LATE_ROWS, LATEST_AGE, LEFT_OUT = 30, 2_000, 10, 8
 LEVEL = 0.9
 
 
@@ -108,6 +118,75 @@ def jumps(full: bool) -> str:
     )
 
 
+def fitted_on_half(name: WorldName, seed: int) -> tuple[float, float]:
+    """Return the divergence over the later half of a fit on the earlier one: on the sum of its rows, on its journal."""
+    world = make_world(name, seed, periods=PERIODS)
+    half = world.periods // 2
+    with tempfile.TemporaryDirectory() as folder:
+        journal = _journal(folder, world, half)
+        static = static_fit(journal.sketch())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            known = mcnet.BayesMCNet().fit_journal(journal)
+    fresh = [fresh_rows(world, t) for t in range(half, world.periods, EVERY)]
+    first, second = (
+        float(np.mean([divergence(rows.expected, fit.predict(rows.score, rows.field)) for rows in fresh]))
+        for fit in (static, known)
+    )
+    return first, second
+
+
+def _journal(folder: str, world: World, periods: int) -> mcnet.Journal:
+    journal = mcnet.Journal(f"{folder}/journal")
+    for t in range(periods):
+        rows = world.period(t)
+        journal.add(mcnet.Sketch.from_rows(rows.score, rows.label, field=rows.field, resolution=64), period=t)
+    return journal
+
+
+def journals(full: bool) -> str:
+    lines = []
+    for name in JOURNAL_WORLDS:
+        seeds = 4 if full else 2
+        summed, known = np.mean([fitted_on_half(name, FIRST_SEED + seed) for seed in range(seeds)], axis=0)
+        lines.append([name, seeds, f"{summed:.2f}", f"{known:.2f}", f"{known / summed - 1.0:+.1%}"])
+        print("  ", *lines[-1], flush=True)
+    return report.table(("world", "seeds", "rows as if independent", "`fit_journal`", "difference"), lines)
+
+
+def with_late_positives(name: WorldName, seed: int) -> list[float]:
+    """Return the divergence in the coming period of fits that ignore, leave out, correct, or need not know delays."""
+    options, half_life = LATE_WORLDS[name]
+    world = make_world(name, seed, periods=LATE_PERIODS + 1, rows=LATE_ROWS, **options)
+    late = DelayedWorld(world)
+    with tempfile.TemporaryDirectory() as folder:
+        journal = mcnet.Journal(f"{folder}/journal")
+        for t in range(LATE_PERIODS):
+            rows = world.period(t)
+            for age in range(min(LATEST_AGE, LATE_PERIODS - 1 - t) + 1):
+                sketch = mcnet.Sketch.from_rows(rows.score, late.arrived(t, age), field=rows.field, resolution=64)
+                journal.add(sketch, period=t, source="late", age=age)
+        sketches = [
+            journal.sketch(half_life=half_life, corrected=False),
+            journal.sketch(half_life=half_life, until=LATE_PERIODS - 1 - LEFT_OUT),
+            journal.sketch(half_life=half_life),
+            _journal(folder + "/complete", world, LATE_PERIODS).sketch(half_life=half_life),
+        ]
+    fresh = fresh_rows(world, LATE_PERIODS)
+    return [divergence(fresh.expected, static_fit(sketch).predict(fresh.score, fresh.field)) for sketch in sketches]
+
+
+def late_positives(full: bool) -> str:
+    lines = []
+    for name in LATE_WORLDS:
+        seeds = 8 if full else 3
+        found = np.mean([with_late_positives(name, FIRST_SEED + seed) for seed in range(seeds)], axis=0)
+        lines.append([name, seeds, *(f"{figure:.1f}" for figure in found)])
+        print("  ", *lines[-1], flush=True)
+    head = ("world", "seeds", "missing positives taken for negatives", f"the last {LEFT_OUT} periods left out")
+    return report.table((*head, "corrected", "labels at once"), lines)
+
+
 def main(full: bool = False) -> None:
     text = f"""## Time: simulated worlds
 
@@ -120,6 +199,17 @@ Coverage is that of the truth of the coming period, its effects included.
 After the level jumped by 0.7 logits, beside an oracle that knows when, fitted on the new periods alone:
 
 {jumps(full)}
+
+Fitted on periods 0 to {PERIODS // 2 - 1} and judged on the later ones, with the rows of a period taken as independent
+or not:
+
+{journals(full)}
+
+Positives that arrive late: 30 % at once, the others after 2 periods on average; {LATE_PERIODS} periods of
+{LATE_ROWS:,} rows, counted at ages up to {LATEST_AGE}, judged on the coming period. The fits of the worlds that move
+have a half-life of 3 periods; the jump is four periods ago.
+
+{late_positives(full)}
 """
     report.keep("time_worlds", text, full)
 
