@@ -51,6 +51,21 @@ def test_the_difference_of_two_models(models, capsys):
     assert json.loads(capsys.readouterr().out)["shift"] < 0
 
 
+def test_models_of_different_fields_are_compared_on_rows_that_have_all_of_them(tmp_path, capsys):
+    rng = np.random.default_rng(3)
+    score, country = rng.random(400), rng.choice(["NL", "FR"], 400)
+    rows = pl.DataFrame({"pctr": score, "click": (rng.random(400) < score).astype(int), "country": country})
+    log, old, new = (str(tmp_path / name) for name in ("log.parquet", "old.json", "new.json"))
+    rows.write_parquet(log)
+    columns = ["--score", "pctr", "--label", "click"]
+    assert run(["fit", log, *columns, "--method", "platt", "-o", old]) == 0
+    assert run(["fit", log, *columns, "--field", "country", "--method", "platt-field", "-o", new]) == 0
+    capsys.readouterr()
+    for pair in ([old, new], [new, old]):
+        assert run(["diff", *pair, "--log", log, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["weighted_by"] == "rows"
+
+
 def test_a_difference_as_a_page_and_by_score(models, tmp_path, capsys):
     page = str(tmp_path / "diff.html")
     assert run(["diff", *models, "--report", page, "--json"]) == 0

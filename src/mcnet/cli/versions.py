@@ -227,9 +227,10 @@ def diff(
     if log:
         from mcnet.cli.sources import source_of
 
-        known: dict[str, Any] = before.provenance.get("columns", {})
+        known: dict[str, Any] = before.provenance.get("columns") or after.provenance.get("columns", {})
         columns: dict[str, Any] = {"score": score or known.get("score"), "label": label or known.get("label")}
-        sketch = source_of(log).read(printer, field=list(before.fields) or None, **columns)
+        fields = list(dict.fromkeys([*before.fields, *after.fields]))
+        sketch = source_of(log).read(printer, field=fields or None, **columns)
     found = compare_models(before, after, sketch)
     shown = found.table.head(contexts)
     rows = [
