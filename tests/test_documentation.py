@@ -158,7 +158,7 @@ def reader_s_logs(folder):
     country = SimulatedField(shares=(0.6, 0.4), names=("NL", "FR"))
     (folder / "logs").mkdir()
     for name in ("logs/monday.parquet", "logs/tuesday.parquet", "today.parquet"):
-        rows = simulate(2_000, fields={"country": country}, rate=0.1, seed=len(name))
+        rows = simulate(500, fields={"country": country}, rate=0.2, seed=len(name))
         rows.frame().select("country", pctr="score", click="label").write_parquet(folder / name)
 
 

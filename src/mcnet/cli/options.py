@@ -177,7 +177,7 @@ Age = Annotated[
 ]
 Counted = Annotated[
     str | None,
-    typer.Option("--counted", metavar="MOMENT", help="For positives that arrive late: when they were counted."),
+    typer.Option("--counted", metavar="TIMESTAMP", help="For positives that arrive late: when they were counted."),
 ]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace earlier rows of the same source and period.")]
 Logits = Annotated[
