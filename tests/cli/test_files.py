@@ -1,5 +1,7 @@
+import importlib
 import os
 
+import polars as pl
 import pytest
 
 
@@ -67,3 +69,44 @@ def test_globs_and_folders_stand_for_their_files(mcnet, frame, model, tmp_path):
         out = tmp_path / f"{number}.parquet"
         assert mcnet("apply", model, *words, "-o", out).code == 0
         assert pl.read_parquet(out)["day"].to_list() == frame["day"].to_list()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize("command", ["fit", "compare", "sketch", "evaluate", "apply", "backtest"])
+def test_a_log_that_changes_while_it_is_read_is_named_and_nothing_is_written(
+    mcnet, model, frame, columns, tmp_path, monkeypatch, command, ending
+):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    log = folder / f"grows.{ending}"
+    hours = pl.datetime_range(pl.datetime(2026, 11, 16), pl.datetime(2026, 11, 16, 7), "1h", eager=True)
+    rows = frame.with_columns(ts=hours.gather(pl.Series(range(len(frame))) % 8))
+    write = {"csv": rows.write_csv, "parquet": rows.write_parquet, "jsonl": rows.write_ndjson}[ending]
+    write(log)
+    opened = importlib.import_module("mcnet.model.apply_files" if command == "apply" else "mcnet.sketch.scan")
+    open_log = opened.open_log
+
+    def growing(*given, **options):
+        found = open_log(*given, **options)
+        if ending == "parquet":  # written anew, as a file that is renamed into its place
+            write(folder.parent / "other")
+            (folder.parent / "other").rename(log)
+        else:
+            with log.open("a") as file:
+                file.write('{"pctr": 0.1' if ending == "jsonl" else "0.1,")
+        return found
+
+    monkeypatch.setattr(opened, "open_log", growing)
+    output = folder / {"sketch": "out.parquet", "apply": "out.parquet"}.get(command, "out.json")
+    words = {
+        "fit": ("fit", log, *columns, "--method", "platt", "-o", output),
+        "compare": ("compare", log, *columns, "--method", "platt", "--report", folder / "page.html"),
+        "sketch": ("sketch", log, *columns, "-o", output),
+        "evaluate": ("evaluate", log, *columns, "--model", model),
+        "apply": ("apply", model, log, "-o", output),
+        "backtest": ("backtest", log, *columns, "--time", "ts", "--every", "1h", "--report", folder / "page.html"),
+    }[command]
+    done = mcnet(*words)
+    assert done.code == 2, done.err
+    assert f"mcnet: {log} changed while it was read (" in done.err
+    assert [path.name for path in folder.iterdir()] == [log.name]

@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 
 import mcnet as library
+from mcnet.sketch import scan as scan_module
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal import Journal
 
@@ -197,3 +198,52 @@ def test_swapped_columns_are_warned_of_once(mcnet, tmp_path, monkeypatch, comman
     words = ("day0.parquet", "day1.parquet", "--time", "day", "--every", "1", "--score", "click", "--label", "pctr")
     done = mcnet(*command, *words)
     assert done.err.count("every click is 0 or 1 and pctr has fractions") == 1, done.err
+
+
+@pytest.mark.parametrize("when", ["while it is read", "after it was added"])
+@pytest.mark.parametrize("by", ["time", "period"])
+def test_a_file_that_grows_is_left_out_and_the_others_are_added(
+    mcnet, folder, frame, columns, tmp_path, monkeypatch, when, by
+):
+    rows = frame.head(300).with_columns(ts=pl.lit("2026-11-16 10:00:00"))
+    for name in "abc":
+        rows.write_csv(tmp_path / f"{name}.csv")
+        rows = rows.reverse().head(250)
+    grown = tmp_path / "b.csv"
+    cut = ("--time", "ts", "--every", "1h") if by == "time" else ("--period", "2026-11-16T10")
+    words = ("journal", "add", folder, f"{tmp_path}/?.csv", *columns, *cut)
+    more = grown.read_text().splitlines()[1] + "\n"
+
+    def grow():
+        with grown.open("a") as file:
+            file.write(more)
+
+    if when == "after it was added":
+        assert mcnet("journal", "add", folder, grown, *columns, *cut).code == 0
+        grow()
+        expected = "gave 250 other rows for"
+    else:
+        opened = scan_module.open_log
+
+        def growing(paths, **options):
+            found = opened(paths, **options)
+            if paths[0].name == grown.name:
+                grow()
+            return found
+
+        monkeypatch.setattr(scan_module, "open_log", growing)
+        expected = "changed while it was read"
+    done = mcnet(*words, "--json")
+    assert done.code == 0, done.err
+    assert done.document["rows"] == 550
+    (reason,) = done.document["left_out"]
+    assert reason.startswith(f"{grown} {expected}")
+    assert f"warning: a file is left out: {grown} {expected}" in done.err
+    alone = mcnet("journal", "add", folder, grown, *columns, *cut)
+    assert alone.code == 2
+    assert f"mcnet: {grown} {expected}" in alone.err
+    monkeypatch.undo()
+    replaced = mcnet(*words, "--json", "--replace")
+    assert replaced.code == 0
+    assert replaced.document["left_out"] == []
+    assert Journal(folder).sketch().rows == 550 + len(grown.read_text().splitlines()) - 1

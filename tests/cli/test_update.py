@@ -6,6 +6,7 @@ import pytest
 from tests.loop.conftest import day_name, day_rows
 
 from mcnet.loop.folder import LoopFolder
+from mcnet.sketch import scan as scan_module
 
 COLUMNS = ("--score", "pctr", "--label", "click", "--field", "country", "--time", "ts", "--every", "1d")
 
@@ -32,7 +33,7 @@ def test_exit_codes_from_the_first_day_to_an_alarm(mcnet, folder):
     assert (done.code, "published: version 1 is served" in done.out) == (0, True)
     again = mcnet(*words, "--json")
     assert (again.code, again.document["outcome"]) == (0, "nothing new")
-    assert again.document["added"] == {"rows": 0, "periods": [], "files": 0, "unchanged": 6}
+    assert again.document["added"] == {"rows": 0, "periods": [], "files": 0, "unchanged": 6, "left_out": []}
     assert mcnet(*words, "--nothing-new-code", "99", "-q").code == 99
     write_days(folder, 7, 7, ratio=0.5)
     refused = mcnet(*words, "--max-shift", "0.001")
@@ -76,3 +77,63 @@ def test_the_configuration_file_gives_the_columns(mcnet, folder):
     assert done.code == 0, done.err
     assert done.document["added"]["rows"] == 200
     assert mcnet("update", "history", "--json").document["outcome"] == "nothing new"
+
+
+def test_a_file_that_grows_is_left_out_and_blocks_no_run(mcnet, folder, monkeypatch):
+    words = ("update", "history", "logs/*.csv", "--registry", "registry", *COLUMNS)
+    for day in range(1, 7):
+        day_rows(day).write_csv(folder / "logs" / f"{day_name(day)}.csv")
+    last = folder / "logs" / f"{day_name(6)}.csv"
+    complete = last.read_text()
+    opened = scan_module.open_log
+
+    def growing(paths, **options):
+        found = opened(paths, **options)
+        if paths[0].name == last.name:
+            with last.open("a") as file:
+                file.write("0.1,0,N")  # the writer is in the middle of a line
+        return found
+
+    monkeypatch.setattr(scan_module, "open_log", growing)
+    done = mcnet(*words, "--json")
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    assert (done.code, done.document["outcome"]) == (0, "published")
+    assert done.document["until"] == day_name(5)
+    (reason,) = done.document["added"]["left_out"]
+    assert reason.startswith(f"logs/{last.name} changed while it was read (")
+    assert f"warning: a file is left out: {reason}" in done.err
+    page = (folder / "registry" / "loop" / "status.html").read_text()
+    assert f"{last.name} changed while it was read" in page
+    last.write_text(complete)
+    done = mcnet(*words, "--json")
+    assert (done.document["until"], done.document["added"]["left_out"]) == (day_name(6), [])
+    # A line is appended after it was added: what was added stays, and the next day is learnt all the same.
+    with last.open("a") as file:
+        file.write(complete.splitlines()[1] + "\n")
+    day_rows(7).write_csv(folder / "logs" / f"{day_name(7)}.csv")
+    done = mcnet(*words, "--json")
+    assert (done.code, done.document["until"]) == (0, day_name(7))
+    assert len(done.document["added"]["left_out"]) == 1
+    assert f"warning: a file is left out: logs/{last.name} gave 4,000 other rows for {day_name(6)} before" in done.err
+    assert "--replace" in done.err
+    assert "replace=True" not in done.err
+    done = mcnet(*words, "--json", "--replace")
+    assert (done.code, done.document["added"]["rows"], done.document["added"]["left_out"]) == (0, 4001, [])
+
+
+def test_a_first_run_with_a_growing_file_alone_learns_nothing(mcnet, folder, monkeypatch):
+    words = ("update", "history", "logs/*.csv", "--registry", "registry", *COLUMNS)
+    log = folder / "logs" / "1.csv"
+    day_rows(1).write_csv(log)
+    opened = scan_module.open_log
+
+    def growing(paths, **options):
+        with log.open("a") as file:
+            file.write("\n")
+        return opened(paths, **options)
+
+    monkeypatch.setattr(scan_module, "open_log", growing)
+    done = mcnet(*words, "--json")
+    assert (done.code, done.document["outcome"]) == (0, "nothing new")
+    assert len(done.document["added"]["left_out"]) == 1

@@ -61,7 +61,8 @@ def add(
     """Add logs or saved sketches to a journal.
 
     With --time the rows are split into periods, in one pass. With --period all rows are in one period. Running the same
-    command again changes nothing and is not an error.
+    command again changes nothing and is not an error. A file that changes while it is read, or that has other rows than
+    when it was added, is left out with a warning, and the others are added.
 
     \b
     Example:
@@ -103,7 +104,8 @@ def add(
             source_options |= {"time": time, "every": str(every), "counted": counted}
             found = opened.add_files(given.paths, **columns, **source_options, progress=advance)
     printer.note(_what_changed(found, folder))
-    printer.result({"journal": folder, "rows": found.rows, "periods": found.periods, "known": found.known})
+    document = {"journal": folder, "rows": found.rows, "periods": found.periods, "known": found.known}
+    printer.result({**document, "left_out": found.left_out})
 
 
 def _what_changed(found: "Added", folder: str) -> str:

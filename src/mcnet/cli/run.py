@@ -127,6 +127,11 @@ def _reason(error: BaseException) -> str | None:
         text = error.format_message()
     else:
         return None
+    return _in_words_of_the_shell(text)
+
+
+def _in_words_of_the_shell(text: str) -> str:
+    """Return a message on one line, with its advice as the command line has it."""
     for python, shell in _IN_WORDS_OF_THE_SHELL.items():
         text = text.replace(python, shell)
     return " ".join(text.split())
@@ -154,7 +159,7 @@ def _warnings_once() -> Callable[..., None]:
     seen: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        text = " ".join(str(message).split())
+        text = _in_words_of_the_shell(str(message))
         if text not in seen:
             seen.add(text)
             _say(f"warning: {text}")

@@ -12,7 +12,16 @@ from mcnet._shared.atomic_files import is_disk_full
 from mcnet._shared.disk_paths import is_url, local_path
 from mcnet._shared.user_warnings import warn
 from mcnet.data.csv_files import csv_separator
-from mcnet.data.locations import STANDARD_INPUT, LakeTable, Location, Locations, RemoteFile, lake_table, standard_input
+from mcnet.data.locations import (
+    STANDARD_INPUT,
+    LakeTable,
+    Location,
+    Locations,
+    RemoteFile,
+    file_state,
+    lake_table,
+    standard_input,
+)
 from mcnet.data.log_formats import (
     column_at,
     filtered,
@@ -31,7 +40,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BATCH_ROWS",
+    "ChangedFileError",
     "FilePaths",
+    "UnchangedFiles",
     "batches",
     "describe_row_in",
     "expand_paths",
@@ -220,6 +231,42 @@ def _concatenated(frames: "list[pl.LazyFrame]") -> "pl.LazyFrame":
     import polars as pl
 
     return pl.concat(frames, how="vertical_relaxed")
+
+
+class ChangedFileError(InputError):
+    """A file was written to while it was read, so that its rows would count in part."""
+
+
+class UnchangedFiles:
+    """Files that must stay as they are while they are read; those that are not on a disk cannot be looked at.
+
+    Parameters
+    ----------
+    paths : the files; their state is the one at this moment, so this comes before anything is read.
+    """
+
+    def __init__(self, paths: Sequence[Location]) -> None:
+        self._before = {path: file_state(path) for path in paths if isinstance(path, Path)}
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Refuse, at the end of the block, a file that has changed; an error inside is put down to that as well."""
+        try:
+            yield
+        except McnetError:
+            self._refuse_changed()
+            raise
+        self._refuse_changed()
+
+    def _refuse_changed(self) -> None:
+        for path, before in self._before.items():
+            try:
+                now = file_state(path)
+            except OSError:
+                raise ChangedFileError(f"{path} was removed while it was read; read it when it is complete") from None
+            if now != before:
+                sizes = f"{before[0]:,} bytes before, {now[0]:,} after"
+                raise ChangedFileError(f"{path} changed while it was read ({sizes}); read it when it is complete")
 
 
 @contextmanager

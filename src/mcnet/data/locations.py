@@ -22,6 +22,7 @@ __all__ = [
     "Location",
     "Locations",
     "RemoteFile",
+    "file_state",
     "fingerprint",
     "lake_table",
     "standard_input",
@@ -173,9 +174,15 @@ def _file_of_stream(stream: Path) -> Path:
     return target
 
 
+def file_state(path: Path) -> tuple[int, int, int]:
+    """Return size, time of the last change and number of a file: others if it was written to or replaced."""
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns, found.st_ino
+
+
 def fingerprint(location: Location) -> str:
     """Return a text that changes when a file does; of what is not on disk, another one each time."""
     if not isinstance(location, Path):
         return secrets.token_hex(8)
-    found = location.stat()
-    return f"{fspath(location)!r} {found.st_size} {found.st_mtime_ns}"
+    size, changed, _ = file_state(location)
+    return f"{fspath(location)!r} {size} {changed}"

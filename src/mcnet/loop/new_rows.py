@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from mcnet._shared.json_files import write_json
-from mcnet.data.files import expand_paths
-from mcnet.data.locations import Location, Locations, fingerprint
+from mcnet._shared.user_warnings import warn
+from mcnet.data.files import ChangedFileError, expand_paths
+from mcnet.data.locations import Location, Locations, file_state, fingerprint
 from mcnet.errors import InputError
 from mcnet.loop.folder import LoopFolder
 from mcnet.sketch.read import are_sketches, sketch_files
 from mcnet.tracking.journal import Journal
-from mcnet.tracking.journal_additions import Added
+from mcnet.tracking.journal_additions import Added, OtherRowsError, add_apart
 from mcnet.tracking.journal_ages import check_recount
 from mcnet.tracking.journal_entries import counted_entries
+from mcnet.tracking.journal_files import require_journal
 
 __all__ = ["NewRows", "Reading", "add_one_period", "add_rows", "files_to_add"]
 
@@ -32,6 +34,8 @@ class NewRows:
     """Files that were read."""
     unchanged: int = 0
     """Files that an earlier run had added, and that were not read again."""
+    left_out: tuple[str, ...] = ()
+    """Why files were left out: they changed while they were read, or have other rows than when they were added."""
 
 
 @dataclass(frozen=True)
@@ -89,24 +93,38 @@ def add_rows(
     reading: Reading,
     progress: Callable[[int], Any] | None,
 ) -> NewRows:
-    """Add the rows of files to a journal; the files that it has already, and that are as they were, are not read."""
+    """Add the rows of files to a journal; the files that it has already, and that are as they were, are not read.
+
+    A file that changes while it is read, or that has other rows than when it was added, is left out with a warning.
+    """
     memory = folder.path / "files.json"
     known = _remembered(memory)
     sources = _sources(journal) if known else set()
     rows, unchanged = 0, 0
     periods: list[str] = []
+    left_out: list[str] = []
     for path in paths:
         name, look = reading.source or fspath(path), _look(path, reading)
         if known.get(name) == look and name in sources:
             unchanged += 1
             continue
-        added = _add(journal, path, reading, progress)
+        try:
+            added = _add(journal, path, reading, progress)
+        except (ChangedFileError, OtherRowsError) as error:
+            left_out.append(str(error))
+            warn(f"a file is left out: {error}")
+            continue
         rows += added.rows
         periods += added.periods
         known[name] = look
     if unchanged < len(paths):
         _remember(memory, known)
-    return NewRows(rows, tuple(sorted(set(periods))), len(paths) - unchanged, unchanged)
+    if left_out:
+        require_journal(
+            journal.path, create=True
+        )  # where every file was left out, as in a first run, it is still empty
+    read = len(paths) - unchanged - len(left_out)
+    return NewRows(rows, tuple(sorted(set(periods))), read, unchanged, tuple(left_out))
 
 
 def add_one_period(
@@ -119,12 +137,13 @@ def add_one_period(
 ) -> Added:
     """Add logs or saved sketches, all rows of which lie in one period; each file is a source."""
     check_recount(source_options["source"], source_options["age"])
-    changes = []
-    for path in paths:
+
+    def add(path: Location) -> Added:
         made = sketch_files(Locations([path]), **columns, progress=progress)
         source = source_options["source"] or fspath(path)
-        changes.append(journal.add(made, period, **{**source_options, "source": source}))
-    return Added.of_files(changes)
+        return journal.add(made, period, **{**source_options, "source": source})
+
+    return add_apart(paths, add)
 
 
 def _add(journal: Journal, path: Location, reading: Reading, progress: Callable[[int], Any] | None) -> Added:
@@ -140,8 +159,7 @@ def _look(path: Location, reading: Reading) -> list[Any]:
     """Return what tells whether a file is as it was."""
     if not isinstance(path, Path):
         return [fingerprint(path), reading.digest]  # read each time; the journal knows rows that it has
-    found = path.stat()
-    return [found.st_size, found.st_mtime_ns, found.st_ino, reading.digest]
+    return [*file_state(path), reading.digest]
 
 
 def _sources(journal: Journal) -> set[str]:

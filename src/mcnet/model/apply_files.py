@@ -18,6 +18,7 @@ from mcnet.data.columns import DescribeRow, as_floats, scores_column
 from mcnet.data.csv_files import canonical_csv_text, csv_separator, typed_csv_text, types_of_texts
 from mcnet.data.files import (
     FilePaths,
+    UnchangedFiles,
     describe_row_in,
     expand_paths,
     file_format,
@@ -69,10 +70,10 @@ def apply_to_files(
     """Write the rows of log files with one more column, their calibrated probability; or three, with its interval.
 
     Reads and writes Parquet, CSV, TSV, JSONL and Arrow, by the ending of the names, in bounded memory; the output
-    appears whole or not at all. The other columns stay as they are. CSV has no types: in an output of another format
-    its score is a number, its fields are canonical strings (7.0 is "7", as in the fit), and any other column has the
-    type that all its values have (see `types_of_texts`), for which the file is read once more. A row without a score
-    gets no probability.
+    appears whole or not at all, and not at all if a file changes while it is read. The other columns stay as they are.
+    CSV has no types: in an output of another format its score is a number, its fields are canonical strings (7.0 is
+    "7", as in the fit), and any other column has the type that all its values have (see `types_of_texts`), for which
+    the file is read once more. A row without a score gets no probability.
 
     Parameters
     ----------
@@ -95,6 +96,7 @@ def apply_to_files(
     target: Path | RemoteFile = RemoteFile(fspath(output)) if is_url(output) else Path(local_path(output))
     source = source_name(files)
     paths = expand_paths(files)
+    unchanged = UnchangedFiles(paths)
     kind, read_kind = file_format(target), file_format(paths[0])
     local = [path for path in paths if isinstance(path, Path)]
     if isinstance(target, Path) and target.exists() and any(target.samefile(path) for path in local):
@@ -108,29 +110,30 @@ def apply_to_files(
     repeated = next((name for place, name in enumerate(fields) if name in (score, *fields[:place])), None)
     if repeated is not None:
         raise InputError(f"the column {repeated!r} is named twice, as a field and as another field or the score")
-    log = open_log(files, texts=fields, typed=False)
-    require_columns(log, (score, *fields), source=source)
-    known = log.collect_schema().names()
-    if interval is not None:
-        model.interval([], None, interval)  # refused now, and not in the middle of the work
-    added = [column] if interval is None else [column, f"{column}_low", f"{column}_high"]
-    for new in added:
-        _check_new_column((score, *fields), known, source, new, replace)
-    index = _unused_name({*known, *added})
-    frame, names = log.with_row_index(index), [index, *known]
-    work = _Work(model, score, score_type or model.score_type, describe_row_in(paths), progress, unseen, interval)
-    inputs = _inputs(names, index, score, fields, canonical=read_kind in _CSV)
-    result = _with_added(frame, inputs, work, added)
-    if read_kind in _CSV and kind not in _CSV:
-        number = typed_csv_text(column_at(names, score), pl.Float64())
-        texts = (canonical_csv_text(column_at(names, name).cast(pl.String)).alias(name) for name in fields)
+    with _whole_output(target) as part, unchanged.reading():
+        log = open_log(files, texts=fields, typed=False)
+        require_columns(log, (score, *fields), source=source)
+        known = log.collect_schema().names()
+        if interval is not None:
+            model.interval([], None, interval)  # refused now, and not in the middle of the work
+        added = [column] if interval is None else [column, f"{column}_low", f"{column}_high"]
+        for new in added:
+            _check_new_column((score, *fields), known, source, new, replace)
+        index = _unused_name({*known, *added})
+        frame, names = log.with_row_index(index), [index, *known]
+        work = _Work(model, score, score_type or model.score_type, describe_row_in(paths), progress, unseen, interval)
+        inputs = _inputs(names, index, score, fields, canonical=read_kind in _CSV)
+        result = _with_added(frame, inputs, work, added)
+        if read_kind in _CSV and kind not in _CSV:
+            number = typed_csv_text(column_at(names, score), pl.Float64())
+            texts = (canonical_csv_text(column_at(names, name).cast(pl.String)).alias(name) for name in fields)
+            with readable(source):
+                types = types_of_texts(log, [name for name in known if name not in (score, *fields, *added)])
+            others = (typed_csv_text(column_at(names, name), kind).alias(name) for name, kind in types.items())
+            result = result.with_columns(number.alias(score), *texts, *others)
+        storage_options = dict(read_options().storage_options)  # which the thread that writes does not see
         with readable(source):
-            types = types_of_texts(log, [name for name in known if name not in (score, *fields, *added)])
-        others = (typed_csv_text(column_at(names, name), kind).alias(name) for name, kind in types.items())
-        result = result.with_columns(number.alias(score), *texts, *others)
-    storage_options = dict(read_options().storage_options)  # which the thread that writes does not see
-    with _whole_output(target) as part, readable(source):
-        work.run(lambda: _sink(result.drop(index), part, kind, target.name, storage_options))
+            work.run(lambda: _sink(result.drop(index), part, kind, target.name, storage_options))
         if score_type is None and model.score_type == "logit":
             refuse_probabilities_read_as_logits(work.extremes(), work.rows, name=score)
     return Applied(work.rows, work.missing)

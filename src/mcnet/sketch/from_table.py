@@ -12,7 +12,7 @@ from mcnet._shared.typing import FloatArray, IntArray
 from mcnet.data.columns import as_floats
 from mcnet.data.contexts import Contexts
 from mcnet.data.fields import field_columns
-from mcnet.data.files import open_log, readable, source_name
+from mcnet.data.files import UnchangedFiles, expand_paths, open_log, readable, source_name
 from mcnet.data.tables import column_names, is_lazy, is_table
 from mcnet.errors import FileFormatError, InputError
 from mcnet.sketch.cells import Cells
@@ -173,7 +173,7 @@ def fetched_columns(table: Any) -> Mapping[str, Any]:
 
 
 def _from_file(path: str | PathLike[str]) -> "dict[str, pl.Series]":
-    with readable(source_name(path)):
+    with UnchangedFiles(expand_paths(path)).reading(), readable(source_name(path)):
         names = open_log(path, typed=False).collect_schema().names()
         fields = [name for name in names if not name.lower().startswith("mcnet_")]
         about = [name for name in names if name.lower() == ABOUT]

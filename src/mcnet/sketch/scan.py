@@ -10,7 +10,7 @@ from mcnet._shared.user_warnings import warn
 from mcnet.data.automatic_period import AutomaticPeriod
 from mcnet.data.columns import DescribeRow, describe_row
 from mcnet.data.fields import FieldColumn, field_columns
-from mcnet.data.files import batches, describe_row_in, expand_paths, open_log, source_name
+from mcnet.data.files import UnchangedFiles, batches, describe_row_in, expand_paths, open_log, source_name
 from mcnet.data.locations import Locations
 from mcnet.data.periods import cut_to_periods
 from mcnet.data.read_options import read_options, read_with
@@ -156,8 +156,10 @@ def _scan_files(
     reading: RowReading,
     progress: Callable[[int], Any] | None,
 ) -> Sketch:
-    found, names, sources = chosen.file_batches(paths, source, where, progress)
-    return chosen.in_final_periods(sketch_batches(found, names, reading, columns=chosen.remembered, sources=sources))
+    with UnchangedFiles(paths).reading():
+        found, names, sources = chosen.file_batches(paths, source, where, progress)
+        sketch = sketch_batches(found, names, reading, columns=chosen.remembered, sources=sources)
+    return chosen.in_final_periods(sketch)
 
 
 def scan_in_parts(
@@ -184,19 +186,20 @@ def scan_in_parts(
 
     Yields
     ------
-    Sketch : their sum is what `scan` returns.
+    Sketch : their sum is what `scan` returns. A file that changes meanwhile is refused after the last one.
     """
     fields = list(field)
     check_columns(score, label, weight, 1, fields, every)
     chosen = _Columns(score, label, weight, None, fields, every)
     options = read_options()
     reading = RowReading(1, resolution, score_type, negatives_kept, options.drop_missing)
-    found, names, sources = chosen.file_batches(paths, source_name(paths), options.where, progress)
-    parts = sketch_parts(found, names, reading, columns=chosen.remembered, sources=sources, most_cells=most_cells)
-    for number, part in enumerate(parts):
-        if number == 0:
-            warn_of_mistakes(part, score, label, periods=every)
-        yield part
+    with UnchangedFiles(paths).reading():
+        found, names, sources = chosen.file_batches(paths, source_name(paths), options.where, progress)
+        parts = sketch_parts(found, names, reading, columns=chosen.remembered, sources=sources, most_cells=most_cells)
+        for number, part in enumerate(parts):
+            if number == 0:
+                warn_of_mistakes(part, score, label, periods=every)
+            yield part
 
 
 class _Columns:

@@ -200,7 +200,9 @@ def _read(
     digest = hashlib.sha256(asked.encode()).hexdigest()[:32]
     mark = home / "log-was-read"
     if not (mark.is_file() and mark.read_text(encoding="utf-8") == digest):
-        journal.add_files(files, field=fields, progress=reading, **words)
+        added = journal.add_files(files, field=fields, progress=reading, **words)
+        if added.left_out:
+            raise InputError(added.left_out[0])  # a result of some of the files would be one of other rows
         mark.write_text(digest, encoding="utf-8")
     return digest
 

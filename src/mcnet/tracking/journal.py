@@ -10,12 +10,12 @@ from mcnet._shared.disk_paths import disk_path
 from mcnet._shared.typing import ScoreType
 from mcnet.data.fields import MISSING_LABEL
 from mcnet.data.files import FilePaths, expand_paths
-from mcnet.data.locations import Locations
+from mcnet.data.locations import Location, Locations
 from mcnet.errors import InputError
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.scan import scan_in_parts
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.journal_additions import Added, commit_parts, entry_of, remove_source
+from mcnet.tracking.journal_additions import Added, add_apart, commit_parts, entry_of, remove_source
 from mcnet.tracking.journal_ages import age_when_counted, check_recount
 from mcnet.tracking.journal_entries import Entry, EntryBatch, counted_entries, latest_entries
 from mcnet.tracking.journal_files import (
@@ -141,7 +141,9 @@ class Journal:
     ) -> Added:
         """Add log files whose rows lie in many periods, in one pass; each file is a source and is added as a whole.
 
-        Memory is bounded: cells of very many periods wait on disk until they are added up.
+        Memory is bounded: cells of very many periods wait on disk until they are added up. A file that changes while it
+        is read, or that has other rows than when it was added, is left out with a warning, and the others are added; if
+        none can be, that is an error.
 
         Parameters
         ----------
@@ -162,8 +164,8 @@ class Journal:
         paths = expand_paths(files)
         if source is not None and len(paths) > 1:
             raise InputError(f"source names one file, but {len(paths)} were given; leave it out, or add one at a time")
-        changes = []
-        for path in paths:
+
+        def add(path: Location) -> Added:
             read = scan_in_parts(
                 Locations([path]),
                 score=score,
@@ -182,8 +184,9 @@ class Journal:
                     raise InputError(f"{path} has rows without a timestamp in {time}; drop them, or give them one")
                 ages = age if counted is None else partial(age_when_counted, every=every, counted=counted)
                 described = partial(_described, parts, source or fspath(path), ages)
-                changes.append(self._commit(described, replace=replace))
-        return Added.of_files(changes)
+                return self._commit(described, replace=replace)
+
+        return add_apart(paths, add)
 
     def _commit(self, parts: Callable[[], Iterable[tuple[Entry, Sketch]]], *, replace: bool) -> Added:
         require_journal(self.path, create=True)

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from mcnet._shared.user_warnings import warn
 from mcnet.data.columns import check_total_weight
+from mcnet.data.files import ChangedFileError
+from mcnet.data.locations import Location
+from mcnet.data.read_options import read_options
 from mcnet.errors import CalibrationWarning, InputError
 from mcnet.sketch.field_views import in_field_order
 from mcnet.sketch.sketch import Sketch
@@ -17,7 +21,7 @@ from mcnet.tracking.journal_files import commit_batch, file_name
 from mcnet.tracking.journal_readers import retire_batch
 from mcnet.tracking.period import sorted_periods
 
-__all__ = ["Added", "OtherRowsError", "commit_parts", "entry_of", "remove_source"]
+__all__ = ["Added", "OtherRowsError", "add_apart", "commit_parts", "entry_of", "remove_source"]
 
 
 class OtherRowsError(InputError):
@@ -33,9 +37,11 @@ class Added:
     known: tuple[str, ...] = ()
     copies: tuple[tuple[str, str, str], ...] = ()
     """(source, other source, period) of rows that another source had given for the same period; both count."""
+    left_out: tuple[str, ...] = ()
+    """Why files were left out: they changed while they were read, or have other rows than when they were added."""
 
     @staticmethod
-    def of_files(changes: Sequence["Added"]) -> "Added":
+    def of_files(changes: Sequence["Added"], left_out: Sequence[str] = ()) -> "Added":
         """Return what several files have changed; warn of rows that are in the journal under another name."""
         periods, known = (
             tuple(sorted_periods(list({period for change in changes for period in getattr(change, name)})))
@@ -51,7 +57,36 @@ class Added:
                 CalibrationWarning,
                 stacklevel=3,
             )
-        return Added(periods, sum(change.rows for change in changes), known, copies)
+        return Added(periods, sum(change.rows for change in changes), known, copies, tuple(left_out))
+
+
+def add_apart(files: Sequence[Location], add: Callable[[Location], Added]) -> Added:
+    """Add files one by one, and return what all of them have changed.
+
+    A file is left out, with a warning, if it changes while it is read, or if it has other rows for a period than when
+    it was added: the others are added all the same. If no file could be added, the first reason is raised.
+
+    Parameters
+    ----------
+    files : the files.
+    add : adds one of them as a whole, or nothing of it.
+    """
+    options = read_options()
+    changes: list[Added] = []
+    left_out: list[InputError] = []
+    for file in files:
+        dropped = options.dropped_rows
+        try:
+            changes.append(add(file))
+        except (ChangedFileError, OtherRowsError) as found:
+            options.dropped_rows = dropped
+            left_out.append(found)
+    if left_out and not changes:
+        raise left_out[0]
+    reasons = [str(error) for error in left_out]
+    for reason in reasons:
+        warn(f"a file is left out: {reason}")
+    return Added.of_files(changes, reasons)
 
 
 def entry_of(sketch: Sketch, period: str, source: str | None, age: float | None) -> tuple[Entry, Sketch]:
