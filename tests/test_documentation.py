@@ -16,6 +16,7 @@ import io
 import itertools
 import os
 import re
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
+PORT = "8091"
+"""Where the pages start the service."""
 FENCE = re.compile(r"^(`{3,})(?P<info>[^\n`]*)\n(?P<body>.*?)^\1[ ]*$", re.MULTILINE | re.DOTALL)
 
 
@@ -75,7 +78,8 @@ def run_shell(block, page):
 def run_page(page, folder):
     names = {"__name__": "__main__"}
     printed = None
-    for block in blocks(page.read_text(encoding="utf-8")):
+    # Another run of the tests may have the port of the page.
+    for block in blocks(page.read_text(encoding="utf-8").replace(PORT, free_port())):
         title = re.search(r'title="([^"]+)"', block.words)
         if title:
             (folder / title[1]).write_text(block.body, encoding="utf-8")
@@ -89,6 +93,12 @@ def run_page(page, folder):
             else:
                 missing = first_missing(block.body, printed)
                 assert not missing, f"{page.name}, line {block.line}: this is not printed: {missing}\n{printed}"
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return str(found.getsockname()[1])
 
 
 def first_missing(shown, printed):
