@@ -14,8 +14,12 @@ from tests.report.conftest import Case
 from mcnet.calibrators.histogram import Histogram
 from mcnet.datasets.simulator import simulate
 from mcnet.errors import InputError
+from mcnet.plots.style import Difference, Rows, ThereAndBack, error_bars, numbers
 from mcnet.report import write_report
+from mcnet.report.assets import packed_data
+from mcnet.report.page import write_evaluation
 from mcnet.selection.select import select
+from mcnet.selection.text import difference_words
 from mcnet.sketch.sketch import Sketch
 
 
@@ -28,7 +32,80 @@ def data(page: Path, method: int = 0) -> dict:
     """Return what the page carries for one of its methods; the first is the one it opens with."""
     packed = re.search(r'id="data-packed">([^<]*)<', page.read_text(encoding="utf-8"))
     assert packed is not None
-    return json.loads(gzip.decompress(base64.b64decode(packed[1])))[method]
+    return restored(json.loads(gzip.decompress(base64.b64decode(packed[1]))))[method]
+
+
+def restored(packed: dict) -> list:
+    """Put the columns back, as unpack.js does."""
+    columns = packed["columns"]
+    restorers = {
+        "d": lambda above, below: [
+            None if None in pair else pair[0] - pair[1] for pair in zip(above, below, strict=True)
+        ],
+        "b": lambda there, back: [*there, *reversed(back)],
+        "r": lambda *given: [list(row) for row in zip(*given, strict=True)],
+    }
+
+    def part(node: object) -> object:
+        if isinstance(node, list):
+            return [part(entry) for entry in node]
+        if not isinstance(node, dict):
+            return node
+        if len(node) == 1:
+            ((key, value),) = node.items()
+            if key == "s":
+                return part(packed["shared"][value])
+            if key == "c":
+                return columns[value]
+            if key in restorers:
+                return restorers[key](*(columns[i] for i in value))
+        return {name: part(entry) for name, entry in node.items()}
+
+    return part(packed["data"])
+
+
+def test_what_is_packed_is_stored_once_and_comes_back():
+    low, value = numbers(np.linspace(0.1, 0.9, 20)), numbers(np.linspace(0.2, 0.95, 20))
+    trace = {"y": value, "error_y": error_bars(value, low, value, "#000", 1), "customdata": Rows(low, value)}
+    band = {"y": ThereAndBack(low, value), "name": ["a", "b"], "line": {"color": "a colour that is long enough"}}
+    data = [{"views": [trace, band, trace]}, {"views": [trace, band]}]
+    packed = json.loads(gzip.decompress(base64.b64decode(packed_data(data))))
+    assert len(packed["columns"]) == 2
+    assert len(packed["shared"]) >= 2
+    back = restored(packed)
+    np.testing.assert_allclose(back[0]["views"][0]["error_y"].pop("arrayminus"), Difference(value, low), atol=1e-4)
+    assert back[1] == {"views": json.loads(json.dumps([trace, band]))}
+
+
+def test_the_headline_has_the_range_of_single_periods(case: Case, page: Path):
+    first, *_ = re.findall(r'class="headline">.*?</header>', words(page), flags=re.DOTALL)
+    low, high = re.search(r"single periods after: ([0-9.]+) … ([0-9.]+)<", first).groups()
+    drawn = data(page)["views"][0]["figures"]["drift"]["data"][1]["y"]
+    assert float(low) == pytest.approx(min(drawn), abs=0.006)
+    assert float(high) == pytest.approx(max(drawn), abs=0.006)
+    alone = write_report(page.with_name("alone.html"), case.selection, case.sketch)
+    assert "single periods" not in words(alone)
+
+
+def test_differences_have_the_unit_of_the_terminal(case: Case, page: Path):
+    worst = case.selection.results[-1]
+    over, error = difference_words(worst.difference.value, worst.difference.standard_error)
+    assert f"<td>{over}<small>± {error}</small></td>" in words(page)
+    assert f"{over} ± {error}" in str(case.selection)
+    assert words(page).count("×10⁻⁵") == 1
+
+
+def test_the_page_of_an_evaluation_shows_a_model_before_and_after(case: Case, tmp_path: Path):
+    model = case.selection.calibrator.model_
+    page = write_evaluation(tmp_path / "page.html", model, case.sketch, title="A model", periods=case.periods)
+    text = unescape(words(page))
+    assert f"before and after <strong>{model.method}</strong>" in text
+    assert 'id="comparison"' not in text
+    assert "the judged rows" in text
+    assert "single periods after" in text
+    assert len(data(page)["views"]) == 5
+    for view in data(page)["views"]:
+        assert view["figures"]["judged-drift"]["data"][0]["text"] == ["mon", "tue", "wed"]
 
 
 @pytest.fixture
@@ -156,9 +233,12 @@ def test_fresh_and_fitted_periods_have_a_figure_each(case: Case, page: Path, tmp
     assert "in-sample" in words(page)
     later = {"thu": next(iter(case.periods.values()))}
     both = write_report(tmp_path / "both.html", case.selection, case.sketch, drift=case.periods, test_drift=later)
-    for view in data(both)["views"]:
-        assert view["figures"]["drift"]["data"][0]["text"] == ["mon", "tue", "wed"]
+    whole, *others = data(both)["views"]
+    assert whole["figures"]["drift"]["data"][0]["text"] == ["mon", "tue", "wed"]
+    for view in (whole, *others):
         assert view["figures"]["fresh-drift"]["data"][0]["text"] == ["thu"]
+    assert not any("drift" in view["figures"] for view in others)
+    assert "This figure is of all rows" in words(both)
     assert re.findall(r"<h3>Over time: (\w+)", words(both)) == ["fresh", "fitted"]
 
 

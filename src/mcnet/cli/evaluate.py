@@ -43,6 +43,9 @@ def evaluate(
         str | None,
         typer.Option("--table", metavar="FILE", help="Write the figures of all periods as a table (.parquet, .csv)."),
     ] = None,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="FILE", help="With --model: write a page to look at (.html).")
+    ] = None,
     level: Annotated[float, typer.Option("--level", metavar="SHARE", help="The level of the intervals.")] = 0.95,
     fail_if: options.Thresholds = None,
     force: options.Force = False,
@@ -58,13 +61,15 @@ def evaluate(
     With --time and --every, PCOC, F-RCE, AUC and log-loss of each period follow; a journal is split into periods
     already, and --every makes them longer. --fail-if tests a metric, a bound of its interval (pcoc.low), any value of a
     field (field.pcoc, country.pcoc) or any period (period.pcoc), with a smallest volume if you like: where
-    positives>100.
+    positives>100. With --report, a page shows the rows before and after the model: by field value, by score, and over
+    time.
 
     \b
     Example:
       mcnet evaluate log.parquet --score pctr --label click --field country
       mcnet evaluate log.parquet --model model.json --field country \\
           --fail-if 'F-RCE>0.2' --fail-if 'PCOC<0.8'
+      mcnet evaluate log.parquet --model model.json --report page.html
       mcnet evaluate log.parquet --model model.json --time ts --every 1d \\
           --fail-if 'field.pcoc.low>1.5 where positives>100'
     """
@@ -75,10 +80,13 @@ def evaluate(
     from mcnet.cli.sources import source_of
     from mcnet.cli.thresholds import UNSEEN, Figures, broken_thresholds, parse_thresholds, threshold_names
     from mcnet.cli.unseen import unseen_note
+    from mcnet.data.periods import MOST_PERIODS
+    from mcnet.errors import InputError
     from mcnet.metrics.evaluate_sketch import evaluate_cells, predict_cells
     from mcnet.metrics.settings import MetricSettings
     from mcnet.model.score_types import refuse_probabilities_read_as_logits
     from mcnet.model.unseen import UnseenValues
+    from mcnet.sketch.split import sketches_by
 
     printer = printer_of(context, json, quiet)
     known = threshold_names() if model is None else [*threshold_names(), UNSEEN]
@@ -87,6 +95,10 @@ def evaluate(
     check_time(source, time, every, table)
     if table is not None:
         check_output(table, [source], force=force, endings=[".parquet", ".csv"])
+    if report is not None:
+        if model is None:
+            raise InputError("--report shows what a model does to the scores; pass --model too")
+        check_output(report, [source], force=force, endings=[".html", ".htm"])
     loaded = None if model is None else load_model(model)
     judged = False
     if loaded is not None and not source.finished:
@@ -140,6 +152,18 @@ def evaluate(
     if table is not None and periods is not None:
         write_table(table, periods)
         printer.note(f"{len(periods):,} periods → {table}")
+    if report is not None and loaded is not None:
+        from mcnet.report.page import write_evaluation
+
+        with printer.steps("drawing the report"):
+            by_period = source.periods(sketch.contexts.names) if source.journal is not None else None
+            if time is not None:
+                by_period = sketches_by(timed.unfolded(), time)
+            if by_period is not None and len(by_period) > MOST_PERIODS:
+                printer.note(f"there are more than {MOST_PERIODS} periods: the report does not show them")
+                by_period = None
+            write_evaluation(report, loaded, sketch, title=f"Evaluation of {model}", periods=by_period)
+        printer.note(f"report → {report}")
     for sentence in broken:
         printer.note(f"not met: {sentence}")
     if broken:

@@ -45,7 +45,12 @@ def fitted_model(calibrator: Any) -> "CalibrationModel":
 
 
 def prepare_lines(
-    calibrator: Any, contexts: Contexts | None, between: tuple[float, float], *, pooled: bool = False
+    calibrator: Any,
+    contexts: Contexts | None,
+    between: tuple[float, float],
+    *,
+    pooled: bool = False,
+    points: int = _LINE_POINTS,
 ) -> list[Line]:
     """Return what a calibrator predicts between two scores in each context, the pooled curve first if asked for.
 
@@ -55,7 +60,7 @@ def prepare_lines(
     """
     model = fitted_model(calibrator)
     low, high = logit(np.array(between))
-    scores = sigmoid(np.linspace(low, high, _LINE_POINTS)) if high > low else np.array([between[0]])
+    scores = sigmoid(np.linspace(low, high, points)) if high > low else np.array([between[0]])
     if not model.fields:
         return [Line(POOLED, scores, model.predict(scores, score_type="probability"), *_band(calibrator, scores, None))]
     lines = []

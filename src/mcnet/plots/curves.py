@@ -4,10 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from mcnet._shared.typing import FloatArray
-from mcnet.plots.style import INK, LINES, Spec, axis, layout, looks_logarithmic, numbers, reference_line, span
+from mcnet.plots.style import (
+    INK,
+    LINES,
+    Rows,
+    Spec,
+    ThereAndBack,
+    axis,
+    error_bars,
+    layout,
+    looks_logarithmic,
+    numbers,
+    reference_line,
+    span,
+)
 from mcnet.plots.style import translucent as faded
 
 __all__ = ["Line", "Points", "draw_curves"]
@@ -77,8 +88,8 @@ def _band(line: Line, low: FloatArray, high: FloatArray, colour: str) -> dict[st
     return {
         "type": "scatter",
         "mode": "lines",
-        "x": numbers(np.concatenate([line.score, line.score[::-1]])),
-        "y": numbers(np.concatenate([low, high[::-1]])),
+        "x": ThereAndBack(numbers(line.score), numbers(line.score)),
+        "y": ThereAndBack(numbers(low), numbers(high)),
         "fill": "toself",
         "fillcolor": faded(colour, 0.18),
         "line": {"width": 0},
@@ -88,26 +99,18 @@ def _band(line: Line, low: FloatArray, high: FloatArray, colour: str) -> dict[st
 
 
 def _observed(points: Points) -> dict[str, Any]:
-    columns = (points.low, points.high, points.weight)
+    rate, low, high = numbers(points.rate), numbers(points.low), numbers(points.high)
     return {
         "type": "scatter",
         "mode": "markers",
         "name": "observed rate",
         "x": numbers(points.score),
-        "y": numbers(points.rate),
-        "customdata": [list(row) for row in zip(*(numbers(column) for column in columns), strict=True)],
+        "y": rate,
+        "customdata": Rows(low, high, numbers(points.weight)),
         "hovertemplate": (
             "score %{x:.4~g}<br>observed %{y:.4~g} (%{customdata[0]:.4~g} … %{customdata[1]:.4~g})"
             "<br>weight %{customdata[2]:,.0f}<extra></extra>"
         ),
-        "error_y": {
-            "type": "data",
-            "symmetric": False,
-            "array": numbers(points.high - points.rate),
-            "arrayminus": numbers(points.rate - points.low),
-            "color": INK,
-            "thickness": 1,
-            "width": 0,
-        },
+        "error_y": error_bars(rate, low, high, INK, 1),
         "marker": {"color": INK, "size": 6},
     }

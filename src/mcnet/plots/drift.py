@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mcnet._shared.typing import FloatArray, MaskArray
-from mcnet.plots.style import AFTER, BEFORE, Spec, axis, error_bars, layout, numbers, ratio_axis, reference_line
+from mcnet.plots.style import AFTER, BEFORE, Rows, Spec, axis, error_bars, layout, numbers, ratio_axis, reference_line
 
 __all__ = ["Drift", "draw_drift", "period_places"]
 
@@ -15,6 +15,8 @@ _DATE = re.compile(r"\d{4}-\d\d(-\d\d([ T]\d\d:\d\d(:\d\d)?)?)?")
 _THIN_FACTOR = 2.5
 """A period is thin if its interval, on a log scale, is this many times as wide as that of a usual period."""
 _THIN_OPACITY = 0.3
+_PCOC_DIGITS = 3
+"""The interval of a period is wider than a hundredth; the page has very many periods."""
 _AXIS_MARGIN = 1.12
 """The axis goes beyond the farthest ratio by this factor."""
 
@@ -33,6 +35,12 @@ class Drift:
     low: FloatArray
     high: FloatArray
     weight: FloatArray
+
+    def extremes(self, series: int) -> tuple[float, float] | None:
+        """Return the lowest and the highest PCOC of a period with enough rows; None if there are no two of them."""
+        known = self.pcoc[series, ~_thin(self)]
+        known = known[np.isfinite(known)]
+        return (float(known.min()), float(known.max())) if len(known) > 1 else None
 
 
 def draw_drift(drift: Drift, *, height: int = 340) -> Spec:
@@ -104,17 +112,16 @@ def _ends(pcoc: FloatArray) -> tuple[float, float]:
 
 def _points(drift: Drift, series: int, places: list[Any], chosen: MaskArray, colour: str) -> dict[str, Any]:
     kept = np.flatnonzero(chosen)
-    pcoc, low, high = drift.pcoc[series, kept], drift.low[series, kept], drift.high[series, kept]
-    columns = (low, high, drift.weight[kept])
+    pcoc, low, high = (numbers(column[series, kept], _PCOC_DIGITS) for column in (drift.pcoc, drift.low, drift.high))
     return {
         "type": "scatter",
         "x": [places[place] for place in kept],
-        "y": numbers(pcoc),
+        "y": pcoc,
         "text": [drift.periods[place] for place in kept],
-        "customdata": [list(row) for row in zip(*(numbers(column) for column in columns), strict=True)],
+        "customdata": Rows(low, high, numbers(drift.weight[kept])),
         "hovertemplate": (
-            f"<b>%{{text}}</b>, {drift.series[series]}<br>PCOC %{{y:.3f}} "
-            "(%{customdata[0]:.3f} … %{customdata[1]:.3f})<br>weight %{customdata[2]:,.0f}<extra></extra>"
+            f"<b>%{{text}}</b>, {drift.series[series]}<br>PCOC %{{y:.3~g}} "
+            "(%{customdata[0]:.3~g} … %{customdata[1]:.3~g})<br>weight %{customdata[2]:,.0f}<extra></extra>"
         ),
         "error_y": error_bars(pcoc, low, high, colour, 1.25),
     }

@@ -10,6 +10,7 @@ from mcnet._shared.typing import FloatArray
 from mcnet.plots.style import (
     AFTER,
     BEFORE,
+    Rows,
     Spec,
     axis,
     error_bars,
@@ -163,14 +164,14 @@ def _short(text: str, most: int = 22) -> str:
 
 def _points(forest: Forest, series: int, name: str, colour: str, places: FloatArray) -> dict[str, Any]:
     pcoc, low, high = forest.pcoc[series], forest.low[series], forest.high[series]
-    columns = (forest.weight, forest.positives, forest.impact[series], low, high)
-    custom = [list(row) for row in zip(*(numbers(column) for column in columns), strict=True)]
+    value, least, most = numbers(pcoc), numbers(low), numbers(high)
+    custom = Rows(*map(numbers, (forest.weight, forest.positives, forest.impact[series])), least, most)
     symbol = "circle-open" if series == 0 and len(forest.series) > 1 else "circle"
     return {
         "type": "scatter",
         "mode": "markers",
         "name": name,
-        "x": numbers(pcoc),
+        "x": value,
         "y": numbers(places),
         "text": [_short(value, 60) for value in forest.values],
         "customdata": custom,
@@ -179,6 +180,6 @@ def _points(forest: Forest, series: int, name: str, colour: str, places: FloatAr
             "<br>%{customdata[1]:,.0f} positives of %{customdata[0]:,.0f}"
             "<br>%{customdata[2]:,.1f} positives off<extra></extra>"
         ),
-        "error_x": error_bars(pcoc, low, high, colour, 1.5),
+        "error_x": error_bars(value, least, most, colour, 1.5),
         "marker": {"color": colour, "size": 8, "symbol": symbol, "line": {"width": 1.5, "color": colour}},
     }

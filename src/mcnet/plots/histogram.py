@@ -12,6 +12,9 @@ from mcnet.plots.style import AFTER, BEFORE, Spec, axis, layout, looks_logarithm
 __all__ = ["Masses", "draw_histogram", "prepare_histogram"]
 
 
+_SHARE_DIGITS = 2
+
+
 @dataclass(frozen=True)
 class Masses:
     """Shares of the weight between edges, which are evenly spaced in logit (or in probability) space."""
@@ -21,7 +24,7 @@ class Masses:
     logarithmic: bool
 
 
-def prepare_histogram(columns: Mapping[str, FloatArray], weight: FloatArray, *, bins: int = 48) -> Masses:
+def prepare_histogram(columns: Mapping[str, FloatArray], weight: FloatArray, *, bins: int = 40) -> Masses:
     """Return the share of the weight in each of `bins` bins that all columns have in common.
 
     >>> found = prepare_histogram({"p": np.array([0.2, 0.4, 0.6])}, np.array([1.0, 1.0, 2.0]), bins=2)
@@ -58,7 +61,7 @@ def draw_histogram(masses: Masses, *, height: int = 300) -> Spec:
                 "mode": "lines",
                 "name": name,
                 "x": numbers(masses.edges),
-                "y": numbers(np.append(shares, shares[-1])),
+                "y": numbers(np.append(shares, shares[-1]), _SHARE_DIGITS),
                 "line": {"shape": "hv", "color": colour, "width": 1.5},
                 "fill": "tozeroy",
                 "fillcolor": translucent(colour, 0.14),

@@ -9,7 +9,9 @@ from mcnet._shared.typing import FloatArray
 from mcnet.plots.style import (
     AFTER,
     BEFORE,
+    Rows,
     Spec,
+    ThereAndBack,
     axis,
     layout,
     looks_logarithmic,
@@ -22,6 +24,7 @@ from mcnet.plots.style import (
 __all__ = ["ReliabilityTable", "draw_reliability"]
 
 _LARGEST_SHOWN_RATIO = 4.0
+_RATIO_DIGITS = 3
 
 
 class ReliabilityTable(Protocol):
@@ -98,33 +101,34 @@ def _series(name: str, table: ReliabilityTable, colour: str, symbol: str) -> lis
         " (%{customdata[1]:.4~g} … %{customdata[2]:.4~g})<br>ratio %{customdata[4]:.3~f}"
         "<br>weight %{customdata[3]:,.0f}<extra></extra>"
     )
-    columns = zip(*(numbers(c) for c in (observed, low, high, table.weight, ratio)), strict=True)
     common = {
         "type": "scatter",
         "mode": "lines+markers",
         "x": numbers(x),
-        "customdata": [list(row) for row in columns],
+        "customdata": Rows(*map(numbers, (observed, low, high, table.weight)), numbers(ratio, _RATIO_DIGITS)),
         "hovertemplate": hover,
         "legendgroup": name,
         "line": {"color": colour, "width": 1.5},
         "marker": {"color": colour, "size": 7, "symbol": symbol, "line": {"width": 1.5, "color": colour}},
     }
     return [
-        _band(x, visible_low, high, name, colour, "y"),
-        _band(x, ratio_low, ratio_high, name, colour, "y2"),
+        _band(x, visible_low, high, name, colour, "y", 4),
+        _band(x, ratio_low, ratio_high, name, colour, "y2", _RATIO_DIGITS),
         {**common, "name": name, "y": [v if v else None for v in numbers(observed)]},
-        {**common, "name": name, "y": numbers(ratio), "yaxis": "y2", "showlegend": False},
+        {**common, "name": name, "y": numbers(ratio, _RATIO_DIGITS), "yaxis": "y2", "showlegend": False},
     ]
 
 
-def _band(x: FloatArray, low: FloatArray, high: FloatArray, name: str, colour: str, on: str) -> dict[str, Any]:
+def _band(
+    x: FloatArray, low: FloatArray, high: FloatArray, name: str, colour: str, on: str, digits: int
+) -> dict[str, Any]:
     known = np.isfinite(low) & np.isfinite(high)
     x, low, high = x[known], low[known], high[known]
     return {
         "type": "scatter",
         "mode": "lines",
-        "x": numbers(np.concatenate([x, x[::-1]])),
-        "y": numbers(np.concatenate([low, high[::-1]])),
+        "x": ThereAndBack(numbers(x), numbers(x)),
+        "y": ThereAndBack(numbers(low, digits), numbers(high, digits)),
         "yaxis": on,
         "fill": "toself",
         "fillcolor": translucent(colour, 0.16),

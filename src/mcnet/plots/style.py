@@ -14,7 +14,10 @@ __all__ = [
     "INK",
     "LINES",
     "QUIET",
+    "Difference",
+    "Rows",
     "Spec",
+    "ThereAndBack",
     "as_plotly",
     "axis",
     "error_bars",
@@ -37,26 +40,63 @@ BEFORE, AFTER = "#c9700a", "#2f86c9"
 INK, QUIET = "#6b7280", "rgba(128, 128, 128, 0.28)"
 LINES = ("#2f86c9", "#c9700a", "#009e73", "#b8609a", "#8a8f00", "#3fa7b8", "#d0553f", "#7d74c9")
 
-_SIGNIFICANT_DIGITS = 5
+_SIGNIFICANT_DIGITS = 4
 
 
-def numbers(values: ArrayLike) -> list[float | None]:
-    """Return values as JSON-able numbers of five significant digits, None for what is not finite.
+class Difference(list[float | None]):
+    """The difference of two columns; a page stores the columns, which it has already, and not the difference."""
 
-    >>> numbers([0.123456789, float("nan"), 1200000])
-    [0.12346, None, 1200000.0]
+    def __init__(self, above: Sequence[float | None], below: Sequence[float | None]) -> None:
+        """Compute the difference; None where one of the two is."""
+        pairs = zip(above, below, strict=True)
+        super().__init__(numbers([np.nan if a is None or b is None else a - b for a, b in pairs]))
+        self.columns = (above, below)
+
+
+class ThereAndBack(list[float | None]):
+    """A column followed by another one backwards, as the outline of a band has them; a page stores the columns."""
+
+    def __init__(self, there: Sequence[float | None], back: Sequence[float | None]) -> None:
+        """Put the columns together."""
+        super().__init__([*there, *reversed(back)])
+        self.columns = (there, back)
+
+
+class Rows(list[list[float | None]]):
+    """The rows of a table; a page stores its columns."""
+
+    def __init__(self, *columns: Sequence[float | None]) -> None:
+        """Turn the columns into rows."""
+        super().__init__([list(row) for row in zip(*columns, strict=True)])
+        self.columns = columns
+
+
+def numbers(values: ArrayLike, digits: int = _SIGNIFICANT_DIGITS) -> list[float | None]:
+    """Return values as JSON-able numbers of so many significant digits, None for what is not finite.
+
+    Whole numbers are written without a fraction.
+
+    >>> numbers([0.123456789, float("nan"), 1234567])
+    [0.1235, None, 1235000]
     """
     column = np.asarray(values, dtype=np.float64)
-    return [float(f"{value:.{_SIGNIFICANT_DIGITS}g}") if np.isfinite(value) else None for value in column.tolist()]
+    rounded = (float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in column.tolist())
+    return [int(value) if value is not None and value.is_integer() else value for value in rounded]
 
 
-def error_bars(value: FloatArray, low: FloatArray, high: FloatArray, colour: str, thickness: float) -> dict[str, Any]:
-    """Return the error bars of points, from `low` to `high`."""
+def error_bars(
+    value: Sequence[float | None],
+    low: Sequence[float | None],
+    high: Sequence[float | None],
+    colour: str,
+    thickness: float,
+) -> dict[str, Any]:
+    """Return the error bars of points, from `low` to `high`; the columns are those of `numbers`."""
     return {
         "type": "data",
         "symmetric": False,
-        "array": numbers(high - value),
-        "arrayminus": numbers(value - low),
+        "array": Difference(high, value),
+        "arrayminus": Difference(value, low),
         "color": colour,
         "thickness": thickness,
         "width": 0,

@@ -60,11 +60,23 @@ class ParameterLine:
     chosen: bool
 
 
-def prepare_headline(before: Evaluation, after: Evaluation) -> list[tuple[str, str, str]]:
-    """Return the main metrics before and after calibration, as text: name, before, after."""
+def prepare_headline(
+    before: Evaluation, after: Evaluation, periods: tuple[float, float] | None = None
+) -> list[tuple[str, str, str, str]]:
+    """Return the main metrics before and after calibration, in words: name, before, after, and what stands below.
+
+    A PCOC of 1 over all rows can hide periods far from it: `periods`, the lowest and the highest PCOC of a period after
+    calibration, stand below the PCOC.
+    """
+    below = "" if periods is None else f"single periods after: {figure(periods[0], 3)} … {figure(periods[1], 3)}"
     metrics = [("Log-loss", "log_loss", 5), ("PCOC", "pcoc", 3), ("F-RCE", "f_rce", 4), ("AUC", "auc", 4)]
     return [
-        (name, figure(float(getattr(before, key)), digits), figure(float(getattr(after, key)), digits))
+        (
+            name,
+            figure(float(getattr(before, key)), digits),
+            figure(float(getattr(after, key)), digits),
+            below if key == "pcoc" else "",
+        )
         for name, key, digits in metrics
         if key != "f_rce" or before.fields
     ]
@@ -182,7 +194,7 @@ def describe_order(method: str, order: Order) -> str:
     return sentence
 
 
-def prepare_values(forest: Forest, *, limit: int = 1000) -> list[ValueLine]:
+def prepare_values(forest: Forest, *, limit: int = 300) -> list[ValueLine]:
     """Return one line per field value, by impact."""
     return [
         ValueLine(

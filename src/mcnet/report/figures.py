@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 
 from mcnet._shared.terminal_text import count, counted, with_interval
 from mcnet._shared.typing import CodeArray, FloatArray
-from mcnet.calibrators.base import Calibrator
 from mcnet.data.contexts import Contexts
 from mcnet.metrics.binned import equal_mass_bins
 from mcnet.metrics.evaluate_sketch import predict_cells
 from mcnet.metrics.field_error import group_pcoc
 from mcnet.metrics.group_sums import group_sums
-from mcnet.model.drawing import prepare_lines
+from mcnet.model.drawing import fitted_model, prepare_lines
 from mcnet.plots.curves import Line, draw_curves
 from mcnet.plots.drift import draw_drift
 from mcnet.plots.histogram import draw_histogram, prepare_histogram
@@ -30,6 +29,8 @@ __all__ = ["MethodFigures", "ReportRows", "mean_line"]
 
 _SHOWN_CONTEXTS = 5
 _MEAN_GROUPS = 40
+_LINE_POINTS = 48
+"""Enough for a smooth line; a page has hundreds of them."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,20 @@ class ReportRows:
 class MethodFigures:
     """The figures of one method, one view after the other."""
 
-    def __init__(self, calibrator: Calibrator, after: FloatArray, rows: ReportRows) -> None:
-        """Take a fitted calibrator and its probabilities of the cells of `rows.judged`."""
+    def __init__(self, calibrator: Any, after: FloatArray, rows: ReportRows) -> None:
+        """Take a fitted calibrator, or a model, and its probabilities of the cells of `rows.judged`."""
         self.calibrator, self.after, self.rows = calibrator, after, rows
         self.of_fitted = predict_cells(calibrator, rows.fitted)
         self.sums = {
             name: period_sums(calibrator, periods, rows.timeline_contexts[name], len(rows.contexts))
             for name, periods in rows.timelines.items()
         }
+
+    def period_extremes(self) -> tuple[float, float] | None:
+        """Return the lowest and the highest PCOC of a single period after calibration; of fresh rows, if there are."""
+        for sums in self.sums.values():
+            return drift_of(sums).extremes(1)
+        return None
 
     def draw(self, view: View) -> dict[str, Any]:
         """Return the sentences and figures of a view."""
@@ -85,7 +92,10 @@ class MethodFigures:
                 prepare_histogram({n: p[cells] for n, p in columns.items()}, judged.weight[cells])
             ),
         }
-        figures |= {name: draw_drift(drift_of(sums, view.contexts)) for name, sums in self.sums.items()}
+        for name, sums in self.sums.items():
+            # Beside fresh rows, those of the fit are shown once, for all rows: half of the page would be theirs.
+            if name != "drift" or len(self.sums) == 1 or not view.group:
+                figures[name] = draw_drift(drift_of(sums, view.contexts))
         return {"summary": self._summary(cells), "explanation": explanation, "figures": figures}
 
     def _curves(self, view: View, cells: NDArray[np.intp]) -> tuple[Spec, str]:
@@ -96,10 +106,10 @@ class MethodFigures:
         source, chosen = (rows.fitted, own) if len(own) else (rows.judged, cells)
         between = score_span(source.score[chosen], source.weight[chosen])
         points = prepare_points(rows.fitted, own) if len(own) else None
-        fields = self.calibrator.model_.fields
+        fields = fitted_model(self.calibrator).fields
         largest = rows.contexts.subset(view.contexts[:_SHOWN_CONTEXTS].astype(np.int32))
         whole = not view.group
-        lines = prepare_lines(self.calibrator, largest, between, pooled=whole)
+        lines = prepare_lines(self.calibrator, largest, between, pooled=whole, points=_LINE_POINTS)
         if not fields or (len(view.contexts) == 1 and not whole):
             band = " The band is the 95 % interval of the line." if lines[0].low is not None else ""
             return draw_curves(lines, points), "The line turns a raw score into a probability." + band
