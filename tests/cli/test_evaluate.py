@@ -1,3 +1,4 @@
+import polars as pl
 import pytest
 
 import mcnet as library
@@ -116,3 +117,31 @@ def test_the_share_of_negatives_kept_is_remembered_and_said(mcnet, frame, tmp_pa
     assert plain.err == ""
     assert plain.document["weight"] == 8000
     assert done.document["metrics"]["pcoc"]["value"] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_report_of_a_model_is_a_page_and_needs_the_model(mcnet, log, model, columns, tmp_path):
+    page = tmp_path / "page.html"
+    done = mcnet("evaluate", log, "--model", model, "--report", page)
+    assert (done.code, f"report → {page}" in done.err) == (0, True)
+    text = page.read_text(encoding="utf-8")
+    assert "What the model does to the scores" in text
+    assert "8,000 rows" in text
+    assert mcnet("evaluate", log, "--model", model, "--report", page).code == 2  # it exists
+    done = mcnet("evaluate", log, *columns[:4], "--report", tmp_path / "other.html")
+    assert (done.code, done.err) == (
+        2,
+        "mcnet: --report shows what a model does to the scores; pass --model too\n",
+    )
+    done = mcnet("evaluate", log, "--model", model, "--report", tmp_path / "page.txt")
+    assert (done.code, ".html" in done.err) == (2, True)
+
+
+def test_the_report_of_a_model_shows_periods(mcnet, frame, model, tmp_path):
+    timed = tmp_path / "timed.parquet"
+    days = [f"2026-11-{1 + row % 3:02}" for row in range(len(frame))]
+    frame.with_columns(ts=pl.Series(days)).write_parquet(timed)
+    page = tmp_path / "page.html"
+    words = ("--model", model, "--time", "ts", "--every", "1d", "--report", page)
+    assert mcnet("evaluate", timed, *words).code == 0
+    assert 'id="judged-drift"' in page.read_text(encoding="utf-8")
+    assert "single periods after" in page.read_text(encoding="utf-8")

@@ -10,6 +10,9 @@ from mcnet.plots.style import INK, LINES, Spec, axis, layout, numbers, reference
 
 __all__ = ["Timeline", "draw_shares", "draw_timeline"]
 
+_DIGITS = 5
+"""Differences of log-loss have many digits."""
+
 _MAIN_WIDTH, _OTHER_WIDTH = 3.0, 1.5
 _AREA_OPACITY = 0.55
 
@@ -54,7 +57,7 @@ def draw_timeline(
             "mode": "lines",
             "name": name,
             "x": x,
-            "y": numbers(values[kept]),
+            "y": numbers(values[kept], _DIGITS),
             "text": [timeline.periods[place] for place in kept],
             "line": {"color": colour, "width": _MAIN_WIDTH if name in main else _OTHER_WIDTH},
             "hovertemplate": f"<b>%{{text}}</b>, {name}<br>%{{y:{hover}}}<extra></extra>",
@@ -86,7 +89,7 @@ def draw_shares(timeline: Timeline, title: str, *, height: int = 340) -> Spec:
             "name": name,
             "stackgroup": "shares",
             "x": [places[place] for place in kept],
-            "y": numbers(values[kept]),
+            "y": numbers(values[kept], _DIGITS),
             "text": [timeline.periods[place] for place in kept],
             "line": {"color": colour, "width": 0.5},
             "fillcolor": translucent(colour, _AREA_OPACITY),
