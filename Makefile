@@ -10,7 +10,7 @@ LOCKED := install --require-hashes --no-deps --no-build-isolation
 TORCH := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-core test-numerics fuzz system lint docs bench bench-full lock audit sbom clean
+.PHONY: help demo test test-all test-core test-numerics soak system lint docs bench bench-full lock audit sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -59,8 +59,8 @@ test-core: $(STAMPS)/build ## install mcnet without any extra into .venv-core; r
 	@$(call OTHER_PROCESSOR,.venv-core/bin) .venv-core/bin/python -m pytest -n 2 --dist worksteal $(NUMERICAL) tests/cli tests/data \
 	  tests/selection --ignore tests/calibrators/test_oracles.py --ignore tests/cli/test_export.py --ignore tests/metrics/test_binned.py
 
-fuzz: $(STAMPS)/test ## attack formats, files, signals and weights for MINUTES (default 10), and print the counts
-	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)
+soak: $(STAMPS)/test ## attack formats, files, signals, weights for MINUTES (10), kill the loop KILLS times (200); writes tests/fuzz/RESULTS.md
+	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) --kills $(or $(KILLS),200) --write tests/fuzz/RESULTS.md
 
 system: ## install the programs that some tests need, where they are missing
 	@bash .ci/system-packages

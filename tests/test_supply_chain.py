@@ -49,29 +49,36 @@ def test_ci_begins_with_the_two_commands_of_the_readme_where_nothing_else_is_ins
     first = next(line for line in steps if re.search(r"\bmake\b|^[^#]*\.ci/", line))
     assert first.endswith(".ci/fresh-machine")
     # Instead of make, this says what it was called with and what it finds.
-    (tmp_path / "make").write_text(
+    make = tmp_path / "make"
+    make.write_text(
         '#!/bin/sh\necho "$* in $(pwd)"\nls -A\nenv\n'
-        "for name in chromium google-chrome java node initdb psql valgrind; do command -v $name; done\nexit 0\n"
+        "for name in chromium google-chrome java node initdb psql valgrind; do command -v $name; done\ntrue\n"
     )
-    (tmp_path / "make").chmod(0o755)
-    search = f"{tmp_path}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", str(ROOT / ".ci" / "fresh-machine"), str(tmp_path / "fresh")],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PATH": search, "VIRTUAL_ENV": "elsewhere", "PYTHONPATH": "elsewhere"},
-        check=False,
-    )
+    make.chmod(0o755)
+
+    def fresh_machine(folder):
+        search = f"{tmp_path}:{os.environ['PATH']}"
+        return subprocess.run(
+            ["bash", str(ROOT / ".ci" / "fresh-machine"), str(folder)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PATH": search, "VIRTUAL_ENV": "elsewhere", "PYTHONPATH": "elsewhere"},
+            check=False,
+        )
+
+    done = fresh_machine(tmp_path / "fresh")
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
     clone = tmp_path / "fresh" / "mcnet"
     assert [line for line in said if " in /" in line] == [f"demo in {clone}", f"test in {clone}"]
     assert "pyproject.toml" in said
     assert not {".venv", "VIRTUAL_ENV=elsewhere", "PYTHONPATH=elsewhere"} & set(said)
-    assert not [
-        line for line in said if re.fullmatch(r"/\S+/(chromium|google-chrome|java|node|initdb|psql|valgrind)", line)
-    ]
+    hidden = r"/\S+/(chromium|google-chrome|java|node|initdb|psql|valgrind)"
+    assert not [line for line in said if re.fullmatch(hidden, line)]
     assert f"PATH={tmp_path}/fresh/bin" in said
+    # A test that fails ends all of it.
+    make.write_text('#!/bin/sh\n[ "$1" != test ]\n')
+    assert fresh_machine(tmp_path / "red").returncode != 0
 
 
 def test_a_package_has_one_version_in_all_lock_files():

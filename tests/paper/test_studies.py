@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mcnet.errors import InputError
-from mcnet.paper import auxiliary, balance, efficiency, headline, overfitting, performance, sensitivity, study
+from mcnet.paper import auxiliary, balance, curves, efficiency, headline, overfitting, performance, sensitivity, study
 from mcnet.paper.kept_trainings import KeptTrainings, Look, Training
 from mcnet.paper.literal import LiteralRecipe
 from mcnet.paper.settings import Settings
@@ -22,7 +22,8 @@ def settings(tmp_path, monkeypatch):
     for module, name in ((performance, "ROSTER"), (balance, "MODELS")):
         monkeypatch.setattr(module, name, tuple(c for c in getattr(module, name) if c.name != "AdaCalib"))
     kept = ("NeuCalib", "AdaCalib", "MCNet-None, literal", "MCNet-None, converged")
-    monkeypatch.setattr(efficiency, "ROSTER", tuple(c for c in efficiency.ROSTER if c.name in kept))
+    monkeypatch.setattr(efficiency, "ROSTER", tuple(quick(c) for c in efficiency.ROSTER if c.name in kept))
+    monkeypatch.setattr(curves, "DRAWN", tuple(quick(c) for c in curves.DRAWN))
     monkeypatch.setattr(auxiliary, "MODELS", ("NeuCalib", "MCNet-None, literal", "MCNet-None, converged"))
     monkeypatch.setattr(auxiliary, "TASKS", ("CTR (AliExpress)",))
     monkeypatch.setattr(overfitting, "TASKS", ("CVR (AliExpress)",))
@@ -31,6 +32,11 @@ def settings(tmp_path, monkeypatch):
     monkeypatch.setattr(sensitivity, "QUICK_GRID", {"bins": (5,), "rate": (1e-4,), "order": (1.0,)})
     monkeypatch.setattr(efficiency, "BATCH", 256)
     return simulated(0.004, tmp_path)
+
+
+def quick(contender):
+    few = {"candidates": (2, 4), "steps": 60}
+    return replace(contender, parameters=few) if contender.method == "adacalib" else contender
 
 
 def simulated(scale, folder):
