@@ -63,6 +63,10 @@ def test_numbers_in_any_holder_are_the_same_column(holder):
         pl.Series([1, 0, 1], dtype=pl.UInt8),
         pa.array([True, False, True]),
         pa.array([1, 0, 1], pa.uint8()),
+        ["true", "False", "1"],
+        pl.Series(["TRUE", "false", "true"]),
+        np.array(["true", "false", "true"]),
+        pa.array(["true", "false", "true"]),
         pa.chunked_array([[True], [False, True]]),
     ],
 )
@@ -118,6 +122,12 @@ def test_a_missing_number_is_refused_with_its_row(holder):
         (([[0.1, 0.2], [0.1, 0.2]], [0, 1]), r"score has shape \(2, 2\); pass a one-dimensional column"),
         ((["low", 0.5], [0, 1]), "score is not a number in row 0: 'low'; convert the column first"),
         (([{}, 0.5], [0, 1]), "score is not a number in row 0"),
+        (([0.5, "0_1"], [0, 1]), "score is not a number in row 1: '0_1'; convert the column first"),
+        ((np.array(["0.5", "0_1"]), [0, 1]), "score is not a number in row 1: '0_1'"),
+        ((pl.Series(["0.5", "0_1"]), [0, 1]), "score is not a number in row 1: '0_1'"),
+        ((["0.5", "\uff11"], [0, 1]), "score is not a number in row 1"),
+        (([0.5, 0.5], ["true", "maybe"]), "label is not a number in row 1: 'maybe'"),
+        (([0.5, 0.5], [0, "0_1"]), "label is not a number in row 1: '0_1'"),
         (([0.5 + 1j, 0.5], [0, 1]), "score is a column of complex128"),
         (
             ([0.5, 0.5], [0, 1], np.array(["2020-01-01", "2020-01-02"], dtype="M8[D]")),

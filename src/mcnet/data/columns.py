@@ -18,6 +18,7 @@ __all__ = [
     "check_lengths",
     "check_total_weight",
     "describe_row",
+    "label_floats",
     "labels_column",
     "scores_column",
     "weights_column",
@@ -87,10 +88,41 @@ def as_floats(values: Any, name: str, first_row: int = 0, describe_row: Describe
     if array.dtype.kind in "cmM":
         raise InputError(f"{name} is a column of {array.dtype}, not of plain numbers; convert the column first")
     try:
-        return np.asarray(array, dtype=np.float64)
+        if not _has_odd_texts(array):
+            return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        numbers = [_number(value, name, first_row + row, describe_row) for row, value in enumerate(array.tolist())]
-        return np.array(numbers, dtype=np.float64)
+        pass
+    numbers = [_number(value, name, first_row + row, describe_row) for row, value in enumerate(array.tolist())]
+    return np.array(numbers, dtype=np.float64)
+
+
+def label_floats(values: Any, name: str, first_row: int = 0, describe_row: DescribeRow = describe_row) -> FloatArray:
+    """Return a column of labels as `as_floats` does; the strings true and false are 1 and 0.
+
+    >>> label_floats(["true", "False", "1"], "label")
+    array([1., 0., 1.])
+    """
+    try:
+        return as_floats(values, name, first_row, describe_row)
+    except InputError:
+        listed = as_array(values, name).tolist()
+        flags = [_FLAGS.get(value.lower(), value) if isinstance(value, str) else value for value in listed]
+        if all(one is other for one, other in zip(flags, listed, strict=True)):
+            raise
+    return as_floats(flags, name, first_row, describe_row)
+
+
+_FLAGS = {"true": 1.0, "false": 0.0}
+
+
+def _has_odd_texts(array: NDArray[Any]) -> bool:
+    """Tell whether there is a text such as 0_1, which Python takes for a number."""
+    return array.dtype.kind in "OUS" and any(_is_odd(value) for value in array.tolist())
+
+
+def _is_odd(value: Any) -> bool:
+    text = value.decode("latin-1") if isinstance(value, bytes) else value
+    return isinstance(text, str) and ("_" in text or not text.isascii())
 
 
 def _polars_floats(values: Any) -> Any:
@@ -107,6 +139,8 @@ def _number(value: Any, name: str, row: int, describe_row: DescribeRow) -> float
     if value is None or type(value).__name__ == "NAType":
         return float("nan")
     try:
+        if _is_odd(value):
+            raise ValueError
         return float(value)
     except (TypeError, ValueError):
         problem = f"{name} is not a number in {describe_row(row)}: {value!r}; convert the column first"
@@ -195,12 +229,12 @@ def scores_column(
 def labels_column(
     values: Any, *, name: str = "label", first_row: int = 0, describe_row: DescribeRow = describe_row
 ) -> FloatArray:
-    """Return labels as float64 in [0, 1]: 0/1, booleans, or fractions of aggregated rows.
+    """Return labels as float64 in [0, 1]: 0/1, booleans (also as strings), or fractions of aggregated rows.
 
     >>> labels_column([True, False, 1])
     array([1., 0., 1.])
     """
-    labels = as_floats(values, name, first_row, describe_row)
+    labels = label_floats(values, name, first_row, describe_row)
     _require_rows(name, labels)
     if not inside_unit(labels):
         _refuse(

@@ -12,6 +12,7 @@ from mcnet.data.columns import (
     as_array,
     as_floats,
     describe_row,
+    label_floats,
     labels_column,
     scores_column,
     weights_column,
@@ -195,7 +196,7 @@ def _add(accumulator: Accumulator, batch: Batch, names: ColumnNames, reading: Ro
     weights: FloatArray | None = None
     if batch.weight is None and reading.needs_no_change:
         # The usual rows are validated by the loop that adds them; only if it refuses them is the reason found out.
-        labels = as_floats(batch.label, names.label, **where)
+        labels = label_floats(batch.label, names.label, **where)
         scores = as_floats(batch.score, names.score, **where)
     else:
         labels = labels_column(batch.label, name=names.label, **where)
@@ -216,7 +217,7 @@ def _complete_rows(batch: Batch, names: ColumnNames, reading: RowReading) -> Int
     where: dict[str, Any] = {"first_row": batch.first_row, "describe_row": names.describe_row}
     score = as_floats(batch.score, names.score, **where)
     complete = np.isfinite(score) if reading.score_type == "probability" else ~np.isnan(score)
-    complete &= np.isfinite(as_floats(batch.label, names.label, **where))
+    complete &= np.isfinite(label_floats(batch.label, names.label, **where))
     if batch.weight is not None:
         complete &= np.isfinite(as_floats(batch.weight, names.weight, **where))
     return np.flatnonzero(complete)
