@@ -1,5 +1,8 @@
 """Files: the same sketch as from arrays, whatever the format and the batches."""
 
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
 import numpy as np
 import polars as pl
 import pytest
@@ -8,6 +11,7 @@ from hypothesis import strategies as st
 
 import mcnet
 from mcnet.data import files
+from mcnet.model.apply_files import apply_to_files
 from mcnet.sketch.split import sketches_by
 
 WRITERS = {
@@ -225,7 +229,7 @@ class TestErrors:
     def test_files_of_different_columns_are_refused(self, tmp_path):
         pl.DataFrame({"s": [0.5], "y": [1]}).write_parquet(tmp_path / "a.parquet")
         pl.DataFrame({"s": [0.5], "z": [1]}).write_parquet(tmp_path / "b.parquet")
-        with pytest.raises(mcnet.FileFormatError, match="cannot be read"):
+        with pytest.raises(mcnet.InputError, match=r"b.parquet has no column 'y', and .*a.parquet has it"):
             mcnet.scan(tmp_path, score="s", label="y")
 
     @pytest.mark.parametrize("labels", [[0] * 5, [1] * 5])
@@ -257,3 +261,128 @@ def test_the_first_row_whose_timestamp_is_not_understood_is_named(tmp_path):
         mcnet.scan(tmp_path, **names)
     with pytest.raises(mcnet.InputError, match=r"ts has '2026-11-17 10:30:00 PM' in row 2, which is not"):
         mcnet.scan(table, **names)
+
+
+def in_files(folder, kind, columns):
+    for number, (values, dtype) in enumerate(columns):
+        table = pl.DataFrame({"s": [0.2, 0.6], "y": [0, 1], "x": pl.Series(values, dtype=dtype)})
+        WRITERS[kind](table, folder / f"{number}{kind}")
+    return folder
+
+
+DAY = datetime(2026, 11, 16)
+SAME_VALUES = {
+    "units of timestamps": ([([DAY, DAY], pl.Datetime("ms")), ([DAY, DAY], pl.Datetime("us"))], ["2026-11-16"]),
+    "days and timestamps": ([([DAY.date()] * 2, pl.Date), ([DAY, DAY], pl.Datetime("us"))], ["2026-11-16"]),
+    "time zones": (
+        [([DAY, DAY], pl.Datetime("us", "UTC")), ([DAY.replace(tzinfo=UTC)] * 2, pl.Datetime("ms", "Asia/Kolkata"))],
+        ["2026-11-16T00:00:00+00:00"],
+    ),
+    "decimals of other scales": (
+        [
+            ([Decimal("1.50")] * 2, pl.Decimal(10, 2)),
+            ([Decimal("1.5")] * 2, pl.Decimal(10, 1)),
+            ([1.5, 1.5], pl.Float64),
+        ],
+        ["1.5"],
+    ),
+    "large numbers": ([([1e22, 7.0], pl.Float64), ([10**22, 7], pl.Int128)], [str(10**22), "7"]),
+    "numbers and their texts": ([([1.5, 7.0], pl.Float64), (["1.5", "7"], pl.String)], ["1.5", "7"]),
+    "days and their texts": ([([DAY.date()] * 2, pl.Date), (["2026-11-16", "x"], pl.String)], ["2026-11-16", "x"]),
+    "flags and their texts": ([([True, False], pl.Boolean), (["true", "false"], pl.String)], ["false", "true"]),
+    "bytes and texts": ([([b"NL", b"NL"], pl.Binary), (["NL", "NL"], pl.Categorical)], ["NL"]),
+    "durations": (
+        [([timedelta(1)] * 2, pl.Duration("ms")), ([timedelta(1)] * 2, pl.Duration("us"))],
+        ["1 day, 0:00:00"],
+    ),
+    "no values": ([([None, None], pl.Null), (["NL", "FR"], pl.String)], ["FR", "NL", None]),
+}
+
+
+@pytest.mark.parametrize("case", SAME_VALUES)
+def test_a_value_has_one_text_whatever_type_a_file_has_for_it(tmp_path, case):
+    columns, expected = SAME_VALUES[case]
+    if "Int128" in str(columns) or case == "no values":
+        kind = ".arrow" if case == "no values" else ".parquet"
+    else:
+        kind = ".parquet"
+    folder = in_files(tmp_path, kind, columns)
+    sketch = mcnet.scan(folder, score="s", label="y", field="x")
+    assert list(sketch.contexts.values[0]) == expected
+    alone = [mcnet.scan(path, score="s", label="y", field="x") for path in sorted(folder.iterdir())]
+    assert sketch == mcnet.Sketch.merged([part * 1.0 for part in alone])
+
+
+OTHER_VALUES = {
+    "decimals and texts": (
+        [([Decimal("1.50")] * 2, pl.Decimal(10, 2)), (["1.5", "1.50"], pl.String)],
+        "'1.50' would be",
+    ),
+    "fractions and texts": (
+        [([7.0, 8.0], pl.Float64), (["7.0", "8"], pl.String)],
+        "'7.0' would be another value than '7'",
+    ),
+    "whole numbers and texts": (
+        [([7, 8], pl.Int64), (["007", "8"], pl.String)],
+        "'007' would be another value than '7'",
+    ),
+    "timestamps and texts": ([([DAY, DAY], pl.Datetime("us")), (["2026-11-16 07:00", ""], pl.String)], "07:00' would"),
+    "flags and texts": ([([True, False], pl.Boolean), (["True", "x"], pl.String)], "'True' would be another value"),
+    "flags and numbers": ([([True, False], pl.Boolean), ([1, 0], pl.Int64)], "so one value would become two"),
+    "zones and none": (
+        [([DAY, DAY], pl.Datetime("us")), ([DAY, DAY], pl.Datetime("us", "UTC"))],
+        "so one value would become two",
+    ),
+    "days and numbers": ([([date(2026, 11, 16)] * 2, pl.Date), ([20261116, 1], pl.Int64)], "so one value would become"),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_VALUES)
+def test_types_in_which_one_value_would_become_two_are_refused_with_both_files(tmp_path, case):
+    columns, message = OTHER_VALUES[case]
+    folder = in_files(tmp_path, ".parquet", columns)
+    with pytest.raises(mcnet.InputError, match=rf"x is .* in .*0.parquet and .* in .*1.parquet.*{message}") as caught:
+        mcnet.scan(folder, score="s", label="y", field="x")
+    assert "\n" not in str(caught.value)
+    for other in (folder, [folder / "1.parquet", folder / "0.parquet"]):
+        with pytest.raises(mcnet.InputError, match="cast the column to one type in all files"):
+            mcnet.scan(other, score="s", label="y", field="x")
+
+
+def test_periods_are_cut_from_timestamps_of_any_type_and_their_strings(tmp_path):
+    columns = [
+        ([DAY, DAY], pl.Datetime("ms")),
+        ([DAY, DAY], pl.Datetime("us", "UTC")),
+        (["2026-11-16 00:30", "2026-11-16T02:10+02"], pl.String),
+        ([date(2026, 11, 16)] * 2, pl.Date),
+    ]
+    sketch = mcnet.scan(in_files(tmp_path, ".parquet", columns), score="s", label="y", field="x", every={"x": "1h"})
+    assert sketch.contexts.values == (("2026-11-16 00:00",),)
+
+
+def test_columns_that_only_some_files_have_are_left_out_unless_they_are_kept(tmp_path):
+    table = frame(100)
+    table[:50].write_parquet(tmp_path / "a.parquet")
+    table[50:].with_columns(extra=pl.lit(1), unused=pl.lit(7)).write_parquet(tmp_path / "b.parquet")
+    assert mcnet.scan(tmp_path, **NAMES) == from_arrays(table)
+    with pytest.raises(mcnet.InputError, match=r"a.parquet has no column 'extra', and .*b.parquet has it"):
+        mcnet.scan(tmp_path, score="pctr", label="click", field="extra")
+    model = mcnet.Platt().fit(table["pctr"], table["click"]).model_
+    with pytest.raises(mcnet.InputError, match=r"a.parquet has no column 'extra'"):
+        apply_to_files(model, tmp_path, tmp_path / "out.parquet", score="pctr")
+    table[50:].with_columns(unused=pl.lit([7])).write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(mcnet.InputError, match=r"unused is String in .*a.parquet and List.* in .*b.parquet; cast"):
+        apply_to_files(model, tmp_path, tmp_path / "out.parquet", score="pctr")
+
+
+@pytest.mark.parametrize("part", ["end", "rows"])
+def test_of_many_files_the_one_that_cannot_be_read_is_named(tmp_path, part):
+    for number in range(12):
+        frame(2_000, seed=number).write_parquet(tmp_path / f"{number:02}.parquet")
+    damaged = tmp_path / "07.parquet"
+    content = bytearray(damaged.read_bytes())
+    middle = slice(20, 4_000) if part == "rows" else slice(-200, None)
+    content[middle] = b"\xff" * len(content[middle])
+    damaged.write_bytes(content)
+    with pytest.raises(mcnet.FileFormatError, match=r"^\S*07.parquet cannot be read"):
+        mcnet.scan(tmp_path, **NAMES)

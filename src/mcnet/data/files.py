@@ -2,7 +2,7 @@
 
 import glob
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
@@ -23,6 +23,7 @@ from mcnet.data.locations import (
     standard_input,
 )
 from mcnet.data.log_formats import (
+    Columns,
     column_at,
     filtered,
     open_csv,
@@ -172,7 +173,13 @@ def file_format(path: Location) -> str:
 
 
 def open_log(
-    files: FilePaths, *, numbers: Sequence[str] = (), texts: Sequence[str] = (), typed: bool = True
+    files: FilePaths,
+    *,
+    numbers: Sequence[str] = (),
+    texts: Sequence[str] = (),
+    periods: Collection[str] = (),
+    typed: bool = True,
+    all_kept: bool = False,
 ) -> "pl.LazyFrame":
     """Return log files as one lazy table.
 
@@ -184,9 +191,13 @@ def open_log(
         addresses in object stores (s3://, gs://, az://, https://), all of one format; or a table of Delta or Iceberg.
     numbers : columns of numbers. In CSV, where types are guessed from the first rows, they may have fractions later.
     texts : field columns. In CSV they are read as text and put into canonical form (see `canonical_csv_text`).
+    periods : those of the fields that are cut to periods afterwards.
     typed : whether the other columns of CSV files get a guessed type; if not, they stay the text they are.
+    all_kept : whether every column is needed; if not, columns that some files lack are left out.
     """
     paths = expand_paths(files)
+    options: dict[str, Any] = {"numbers": numbers, "texts": texts, "periods": periods, "all_kept": all_kept}
+    columns = Columns(**options)
     kinds = {file_format(path) for path in paths}
     if len(kinds) > 1:
         raise InputError(f"files of different formats ({', '.join(sorted(kinds))}); read one format at a time")
@@ -196,11 +207,11 @@ def open_log(
     partitions = partition_types(named) if len(named) == len(paths) else {}
     if len(named) < len(paths) and len({tuple(partition_values(path).items()) for path in paths}) > 1:
         # Folders and globs of an object store, each below folders of its own.
-        apart = [open_log(Locations([path]), numbers=numbers, texts=texts, typed=typed) for path in paths]
+        apart = [open_log(Locations([path]), typed=typed, **options) for path in paths]
         return _concatenated(apart)
     if kind in ("csv", "tsv", "jsonl"):
         _warn_of_folders_without_columns([path for path in paths if path not in named])
-    with readable(source_name(files)):
+    with readable(source_name(files), paths):
         refuse_numbers_in_both(paths, kind, partitions, numbers)
         if partitions and where is not None:
             paths = Locations(prune(paths, partitions, where))
@@ -209,9 +220,9 @@ def open_log(
         if kind == "jsonl":
             frame = open_jsonl(paths, partitions, numbers, texts)
         elif kind in ("delta", "iceberg"):
-            frame = open_lake(paths, kind)
+            frame = open_lake(paths, kind, columns)
         else:
-            frame = open_tables(paths, partitions, kind, texts)
+            frame = open_tables(paths, partitions, kind, columns)
             if len(named) < len(paths):
                 frame = with_outer_partitions(frame, paths[0])
         return filtered(frame)
@@ -270,18 +281,52 @@ class UnchangedFiles:
 
 
 @contextmanager
-def readable(source: str) -> Iterator[None]:
-    """Turn what Polars and the system say of an unreadable file into one FileFormatError."""
+def readable(source: str, paths: Sequence[Location] = (), columns: Sequence[str] | None = None) -> Iterator[None]:
+    """Turn what Polars and the system say of an unreadable file into one FileFormatError.
+
+    Parameters
+    ----------
+    source : what messages call the files.
+    paths : the files; of several, the one that cannot be read is named.
+    columns : the columns that are read; all, if not given.
+    """
     import polars as pl
 
     try:
         yield
+    except InputError as error:
+        said, _, where = str(error).partition("\n\nThis error occurred")  # which Polars adds to what mcnet says
+        if not where:
+            raise
+        raise InputError(said) from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         if is_disk_full(error):
             raise  # it is the output that cannot be written
         if "expanded paths were empty" in str(error):  # a folder or a glob in an object store
             raise InputError(f"there is no file at {source}") from None
+        if len(paths) > 1:
+            _refuse_unreadable(paths, columns)
         raise FileFormatError(f"{source} cannot be read: {_first_line(error)}") from None
+
+
+def _refuse_unreadable(paths: Sequence[Location], columns: Sequence[str] | None) -> None:
+    """Raise the error of the first file that cannot be read on its own: by its beginning and end, or by its rows."""
+    import polars as pl
+
+    for whole in (False, True):
+        for path in paths:
+            try:
+                frame = open_log(Locations([path]))
+                with readable(fspath(path)):
+                    names = frame.collect_schema().names()
+                    if not whole:
+                        frame.select(pl.len()).collect()
+                        continue
+                    chosen = [column_at(names, name) for name in names if columns is None or name in columns]
+                    for _ in frame.select(chosen).collect_batches(chunk_size=BATCH_ROWS):
+                        pass
+            except InputError:
+                continue  # a file may be read differently from all files together
 
 
 def require_columns(frame: "pl.LazyFrame", columns: Sequence[str], *, source: str) -> None:
@@ -307,13 +352,14 @@ def batches(
     columns: Sequence[str],
     *,
     source: str,
+    paths: Sequence[Location] = (),
     progress: Callable[[int], Any] | None = None,
 ) -> Iterator["pl.DataFrame"]:
     """Yield the columns in batches, in the order of the rows; call `progress` with the size of each batch."""
     require_columns(frame, columns, source=source)
     names = frame.collect_schema().names()
     chosen = frame.select(column_at(names, column) for column in columns)
-    with readable(source):
+    with readable(source, paths, columns):
         for batch in chosen.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
             yield batch
             if progress is not None:

@@ -2,9 +2,15 @@
 
 import glob
 import os
+import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from functools import partial
 from importlib.util import find_spec
+from itertools import combinations
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +26,10 @@ from mcnet.data.csv_files import (
     typed_csv_text,
     with_plain_names,
 )
+from mcnet.data.fields import canonical_texts, field_text
 from mcnet.data.locations import Location, Locations, RemoteFile
 from mcnet.data.partitions import with_partitions
+from mcnet.data.periods import TIMESTAMP
 from mcnet.data.read_options import read_options, unusable_condition
 from mcnet.errors import InputError
 
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
+    "Columns",
     "column_at",
     "filtered",
     "open_csv",
@@ -37,6 +46,23 @@ __all__ = [
     "open_tables",
     "refuse_numbers_in_both",
 ]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of logs are read, and what for.
+
+    Attributes
+    ----------
+    numbers, texts : columns of numbers, and of fields.
+    periods : those fields that are cut to periods, so that any string of a timestamp will do.
+    all_kept : whether all other columns are kept, too.
+    """
+
+    numbers: Sequence[str] = ()
+    texts: Sequence[str] = ()
+    periods: Collection[str] = ()
+    all_kept: bool = False
 
 
 def refuse_numbers_in_both(
@@ -171,7 +197,7 @@ def _scan_ndjson(paths: Sequence[Location], **options: Any) -> "pl.LazyFrame":
     return pl.scan_ndjson(sources, **options, **stored)
 
 
-def open_lake(paths: Locations, kind: str) -> "pl.LazyFrame":
+def open_lake(paths: Locations, kind: str, columns: Columns) -> "pl.LazyFrame":
     """Return tables of Delta Lake or Apache Iceberg as one table."""
     import polars as pl
 
@@ -181,13 +207,12 @@ def open_lake(paths: Locations, kind: str) -> "pl.LazyFrame":
         os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")
     options = dict(read_options().storage_options) or None
     scan = pl.scan_delta if kind == "delta" else pl.scan_iceberg
-    return pl.concat([scan(fspath(path), storage_options=options) for path in paths], how="vertical_relaxed")
+    frames = [scan(fspath(path), storage_options=options) for path in paths]
+    return frames[0] if len(frames) == 1 else _one_table(paths, frames, columns)
 
 
-def open_tables(
-    paths: Locations, partitions: "dict[str, pl.DataType]", kind: str, texts: Sequence[str]
-) -> "pl.LazyFrame":
-    """Return Parquet or Arrow files as one table; where files disagree on a type, in one that has them all."""
+def open_tables(paths: Locations, partitions: "dict[str, pl.DataType]", kind: str, columns: Columns) -> "pl.LazyFrame":
+    """Return Parquet or Arrow files as one table; where files disagree on the type of a field, as canonical texts."""
     import polars as pl
 
     options = _source_options(paths) | {"try_parse_hive_dates": False}
@@ -199,19 +224,150 @@ def open_tables(
         given = _sources(source) if isinstance(source, Locations) else fspath(source)
         return pl.scan_parquet(given, **options) if kind == "parquet" else pl.scan_ipc(given, **options)
 
-    schemas = [scan(path).collect_schema() for path in paths] if len(paths) > 1 else []
-    if all(schema == schemas[0] for schema in schemas) or len({frozenset(schema) for schema in schemas}) > 1:
+    frames = [scan(path) for path in paths] if len(paths) > 1 else []
+    schemas = [frame.collect_schema() for frame in frames]
+    if all(schema == schemas[0] for schema in schemas):
         return scan(paths)
-    names = schemas[0].names()
-    mixed = [name for name in texts if name in names and len({schema[name] for schema in schemas}) > 1]
-    frames = []
-    for path, schema in zip(paths, schemas, strict=True):
-        frame = scan(path).select(column_at(schema.names(), name) for name in names)
-        # A field that is a number in one file and a text in another: the text that both have in a sketch.
-        frames.append(
-            frame.with_columns(canonical_csv_text(column_at(names, name).cast(pl.String)).alias(name) for name in mixed)
+    return _one_table(paths, frames, columns)
+
+
+def _one_table(paths: Sequence[Location], frames: "Sequence[pl.LazyFrame]", columns: Columns) -> "pl.LazyFrame":
+    """Return tables whose columns or types differ as one: of the columns that all of them have."""
+    import polars as pl
+
+    schemas = [frame.collect_schema() for frame in frames]
+    names = _names_in_all(paths, schemas, columns)
+    mixed = [name for name in columns.texts if name in names and len({schema[name] for schema in schemas}) > 1]
+    checks = {name: _MixedField(name, paths, [schema[name] for schema in schemas]) for name in mixed}
+    for name, check in checks.items():
+        if name not in columns.periods:
+            check.refuse_types()
+    parts = []
+    for place, (frame, schema) in enumerate(zip(frames, schemas, strict=True)):
+        part = frame.select(column_at(schema.names(), name) for name in names)
+        parts.append(
+            part.with_columns(
+                column_at(names, name)
+                .map_batches(
+                    canonical_texts if name in columns.periods else partial(checks[name].texts, place),
+                    return_dtype=pl.String,
+                    is_elementwise=True,
+                )
+                .alias(name)
+                for name in mixed
+            )
         )
-    return pl.concat(frames, how="vertical_relaxed")
+    for name in names:
+        kinds = {schema[name]: path for path, schema in zip(paths, schemas, strict=True)}
+        if name not in mixed and len(kinds) > 1 and not _has_common_type(kinds):
+            one, other = list(kinds)[:2]
+            raise InputError(
+                f"{name} is {one} in {kinds[one]} and {other} in {kinds[other]}; cast the column to one type in all "
+                "files"
+            )
+    return pl.concat(parts, how="vertical_relaxed")
+
+
+def _names_in_all(paths: Sequence[Location], schemas: "Sequence[pl.Schema]", columns: Columns) -> list[str]:
+    """Return the columns to read of files that differ in them; refuse files that lack one of these."""
+    import polars as pl
+
+    common = [name for name in schemas[0] if all(name in schema for schema in schemas)]
+    known = dict.fromkeys(name for schema in schemas for name in schema)
+    named = [*columns.numbers, *columns.texts]
+    for name in known if columns.all_kept else named:
+        lacking = next((path for path, schema in zip(paths, schemas, strict=True) if name not in schema), None)
+        having = next((path for path, schema in zip(paths, schemas, strict=True) if name in schema), None)
+        if lacking is not None and having is not None:
+            raise InputError(f"{lacking} has no column {name!r}, and {having} has it; give files of the same columns")
+    where = read_options().where
+    if columns.all_kept or not named:
+        return common
+    try:
+        asked = set() if where is None else set(pl.sql_expr(where).meta.root_names())
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise unusable_condition(str(where), error) from None
+    return [name for name in common if name in named or name in asked]
+
+
+def _has_common_type(kinds: "Iterable[pl.DataType]") -> bool:
+    import polars as pl
+
+    try:
+        pl.concat([pl.DataFrame({"x": [None]}, schema={"x": kind}) for kind in kinds], how="vertical_relaxed")
+    except pl.exceptions.PolarsError:
+        return False
+    return True
+
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_SAME_TEXTS = [{"timestamp", "day"}, *({"text", kind} for kind in ("number", "flag", "day", "timestamp", "zoned"))]
+"""Types that may stand for one field in different files: equal values have one canonical text."""
+
+
+class _MixedField:
+    """A field that has different types in different files, as its canonical texts."""
+
+    def __init__(self, name: str, paths: Sequence[Location], types: "Sequence[pl.DataType]") -> None:
+        self.name, self.paths, self.types = name, paths, types
+        self.kinds = [_kind_of_values(kind) for kind in types]
+
+    def refuse_types(self) -> None:
+        """Refuse types in which one value would have two texts."""
+        first = {kind: place for place, kind in reversed(list(enumerate(self.kinds))) if kind is not None}
+        for one, other in combinations(sorted(first, key=first.__getitem__), 2):
+            if {one, other} not in _SAME_TEXTS:
+                raise InputError(
+                    f"{self._types(first[one], first[other])}, so one value would become two; cast the column to one "
+                    "type in all files"
+                )
+
+    def texts(self, place: int, values: "pl.Series") -> "pl.Series":
+        """Return values of a file as canonical texts; refuse a text that is another one where the column is typed."""
+        texts: pl.Series = canonical_texts(values)
+        if self.kinds[place] == "text":
+            for text in texts.drop_nulls().unique(maintain_order=True):
+                for other, kind in enumerate(self.kinds):
+                    typed = _typed_text(text, kind)
+                    if typed is not None and typed != text:
+                        raise InputError(
+                            f"{self._types(other, place)}, where {text!r} would be another value than {typed!r}; cast "
+                            "the column to one type in all files"
+                        )
+        return texts
+
+    def _types(self, one: int, other: int) -> str:
+        return f"{self.name} is {self.types[one]} in {self.paths[one]} and {self.types[other]} in {self.paths[other]}"
+
+
+def _kind_of_values(kind: "pl.DataType") -> str | None:
+    """Return what the values of a type are; None for a column without values."""
+    import polars as pl
+
+    if kind == pl.Null:
+        return None
+    if kind in (pl.String, pl.Categorical, pl.Enum, pl.Binary):
+        return "text"
+    if kind.is_numeric():
+        return "number"
+    if isinstance(kind, pl.Datetime):
+        return "timestamp" if kind.time_zone is None else "zoned"
+    named: dict[Any, str] = {pl.Boolean: "flag", pl.Date: "day", pl.Time: "time", pl.Duration: "duration"}
+    return named.get(kind.base_type(), str(kind))
+
+
+def _typed_text(text: str, kind: str | None) -> str | None:
+    """Return the canonical text of what a text says in a column of another kind; None if it says nothing there."""
+    if kind == "number" and _NUMBER.fullmatch(text):
+        return field_text(Decimal(text))
+    if kind == "flag" and text.lower() in ("true", "false"):
+        return text.lower()
+    if kind in ("day", "timestamp", "zoned") and (match := re.fullmatch(TIMESTAMP, text)) and match["day"]:
+        try:
+            return field_text(datetime.fromisoformat(text))
+        except ValueError:
+            return "its timestamp"
+    return None
 
 
 def column_at(names: Sequence[str], name: str) -> "pl.Expr":

@@ -111,7 +111,7 @@ def apply_to_files(
     if repeated is not None:
         raise InputError(f"the column {repeated!r} is named twice, as a field and as another field or the score")
     with _whole_output(target) as part, unchanged.reading():
-        log = open_log(files, texts=fields, typed=False)
+        log = open_log(files, texts=fields, typed=False, all_kept=True)
         require_columns(log, (score, *fields), source=source)
         known = log.collect_schema().names()
         if interval is not None:
@@ -132,7 +132,7 @@ def apply_to_files(
             others = (typed_csv_text(column_at(names, name), kind).alias(name) for name, kind in types.items())
             result = result.with_columns(number.alias(score), *texts, *others)
         storage_options = dict(read_options().storage_options)  # which the thread that writes does not see
-        with readable(source):
+        with readable(source, paths):
             work.run(lambda: _sink(result.drop(index), part, kind, target.name, storage_options))
         if score_type is None and model.score_type == "logit":
             refuse_probabilities_read_as_logits(work.extremes(), work.rows, name=score)

@@ -11,7 +11,7 @@ from mcnet.data.automatic_period import AutomaticPeriod
 from mcnet.data.columns import DescribeRow, describe_row
 from mcnet.data.fields import FieldColumn, field_columns
 from mcnet.data.files import UnchangedFiles, batches, describe_row_in, expand_paths, open_log, source_name
-from mcnet.data.locations import Locations
+from mcnet.data.locations import Location, Locations
 from mcnet.data.periods import cut_to_periods
 from mcnet.data.read_options import read_options, read_with
 from mcnet.data.tables import column_names, is_lazy, is_table
@@ -267,15 +267,20 @@ class _Columns:
         if sources is not None and unique is not None and len(unique) < len(sources):
             warn(f"{len(sources) - len(unique):,} of the {len(sources):,} files are copies of others; all are read")
         names = replace(self.names, source=source, describe_row=describe_row_in(paths), where=where)
-        frame = open_log(paths, numbers=self.numbers, texts=self.fields)
-        return self.batches(frame, names, progress), names, unique
+        frame = open_log(paths, numbers=self.numbers, texts=self.fields, periods=self.every)
+        return self.batches(frame, names, progress, paths), names, unique
 
     def batches(
-        self, frame: "pl.LazyFrame", names: ColumnNames, progress: Callable[[int], Any] | None
+        self,
+        frame: "pl.LazyFrame",
+        names: ColumnNames,
+        progress: Callable[[int], Any] | None,
+        paths: Sequence[Location] = (),
     ) -> Iterator[Batch]:
-        """Yield the rows of a lazy table."""
+        """Yield the rows of a lazy table; of files, the one that cannot be read is named."""
         first_row = 0
-        for table in batches(frame, [*self.numbers, *self.fields], source=names.source, progress=progress):
+        columns = [*self.numbers, *self.fields]
+        for table in batches(frame, columns, source=names.source, paths=paths, progress=progress):
             yield Batch(
                 first_row,
                 table[self.score],
