@@ -172,3 +172,21 @@ def test_a_partition_is_a_field_where_logs_are_fitted_and_where_they_are_calibra
 def test_a_field_may_be_in_the_folder_and_in_the_file(tmp_path):
     log = write(tmp_path / "hour=7" / "log.csv", {"p": [0.2, 0.3], "y": [0, 1], "hour": ["07", "07"]})
     assert mcnet.scan(log, score="p", label="y", field="hour").contexts.values == (("7",),)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_folder_that_says_another_value_than_its_file_is_refused(tmp_path, ending):
+    path = tmp_path / "hour=7" / f"log.{ending}"
+    path.parent.mkdir()
+    getattr(pl.DataFrame({"p": [0.2, 0.3, 0.4], "y": [0, 1, 0], "hour": [7, 7, 8]}), ENDINGS[ending])(path)
+    message = "has '8' in the column 'hour', and its folder says hour=7; rename the column or the folder"
+    with pytest.raises(mcnet.InputError, match=message):
+        mcnet.scan(path, score="p", label="y", field="hour")
+    with pytest.raises(mcnet.InputError, match=message):
+        mcnet.scan(path, score="p", label="y", where="hour = 7")
+    model = mcnet.Platt().fit([0.1, 0.2, 0.3], [0, 1, 0]).model_
+    with pytest.raises(mcnet.InputError, match=message):
+        apply_to_files(model, path, tmp_path / f"out.{ending}", score="p")
+    assert mcnet.scan(path, score="p", label="y").rows == 3
+    getattr(pl.DataFrame({"p": [0.2, 0.3], "y": [0, 1], "hour": [7, 7]}), ENDINGS[ending])(path)
+    assert mcnet.scan(path, score="p", label="y", field="hour").contexts.values == (("7",),)

@@ -1,5 +1,6 @@
 """Files: the same sketch as from arrays, whatever the format and the batches."""
 
+import gzip
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
@@ -386,3 +387,41 @@ def test_of_many_files_the_one_that_cannot_be_read_is_named(tmp_path, part):
     damaged.write_bytes(content)
     with pytest.raises(mcnet.FileFormatError, match=r"^\S*07.parquet cannot be read"):
         mcnet.scan(tmp_path, **NAMES)
+
+
+SHORT = {
+    "plain": "s,y,c\n0.1,1,NL\n0.2,0\n0.3,1,\n",
+    "quoted": 's,y,c\n0.1,1,"N,L"\n"0,2",0\n0.3,1,FR\n'.replace('"0,2"', '"0.2"'),
+    "over two lines": 's,y,c\n0.1,1,"N\nL"\n0.2,0\n0.3,1,FR\n',
+}
+
+
+@pytest.mark.parametrize("case", SHORT)
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
+def test_a_short_row_of_a_csv_file_is_refused(tmp_path, case, ending):
+    opened = gzip.open if ending.endswith("gz") else open
+    with opened(tmp_path / f"log{ending}", "wt", encoding="utf-8") as out:
+        out.write(SHORT[case])
+    with pytest.raises(mcnet.InputError, match=r"row 1 of .*log.csv.* has 2 values, and the header 3 columns"):
+        mcnet.scan(tmp_path / f"log{ending}", score="s", label="y", field="c")
+    model = mcnet.PlattField().fit([0.1, 0.2, 0.3], [0, 1, 0], field={"c": ["NL", "FR", "NL"]}).model_
+    with pytest.raises(mcnet.InputError, match="has 2 values, and the header 3 columns"):
+        apply_to_files(model, tmp_path / f"log{ending}", tmp_path / "out.csv", score="s")
+
+
+def test_fields_that_are_missing_in_whole_rows_are_missing(tmp_path):
+    for name, text in {
+        "a": "s,y,c\n0.1,1,NL\n0.2,0,\n0.3,1,\n",
+        "b": 's,y,c\n0.1,1,"N,L"\n0.2,0,""\n0.3,1,\n',
+        "c": 's,y,c\n0.1,1,"N\nL"\n0.2,0,\n0.3,1,FR\n',
+    }.items():
+        (tmp_path / f"{name}.csv").write_text(text, encoding="utf-8")
+        assert None in mcnet.scan(tmp_path / f"{name}.csv", score="s", label="y", field="c").contexts.values[0]
+
+
+def test_csv_files_of_other_columns_are_refused_with_both_headers(tmp_path):
+    (tmp_path / "a.csv").write_text("s,y,c\n0.1,1,NL\n", encoding="utf-8")
+    for header in ("c,y,s", "s,y,c,z", "s,y"):
+        (tmp_path / "b.csv").write_text(f"{header}\n", encoding="utf-8")
+        with pytest.raises(mcnet.InputError, match=rf"b.csv has the columns {header}, and .*a.csv has s,y,c; give"):
+            mcnet.scan(tmp_path, score="s", label="y", field="c")

@@ -2,8 +2,10 @@
 
 import csv
 import gzip
+import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ROWS_TO_GUESS_TYPES_FROM",
+    "ShortRows",
     "canonical_csv_text",
     "csv_separator",
     "guessed_csv_types",
     "plain_name",
-    "refuse_repeated_names",
+    "refuse_other_headers",
     "typed_csv_text",
     "types_of_texts",
     "with_plain_names",
@@ -129,17 +132,86 @@ def _common_types(frame: "pl.LazyFrame", names: Sequence[str]) -> "dict[str, pl.
     return found
 
 
-def refuse_repeated_names(paths: Sequence[Location], separator: str) -> None:
-    """Refuse a file with two columns of one name: Polars would rename the second."""
+def refuse_other_headers(paths: Sequence[Location], separator: str) -> None:
+    """Refuse a file with two columns of one name, which Polars would rename, and files whose columns differ."""
+    first: tuple[Path, list[str]] | None = None
     for path in paths:
         if not isinstance(path, Path):
             continue  # a file elsewhere is not fetched for its header alone
-        opened = gzip.open if path.name.lower().endswith(".gz") else open
-        try:
-            with opened(path, "rt", encoding="utf-8-sig", newline="") as lines:
-                header = next(csv.reader(lines, delimiter=separator), [])
-        except (OSError, EOFError, UnicodeDecodeError, csv.Error):
-            continue  # Polars reads the file next and says what is wrong with it
+        header = _header(path, separator)
+        if header is None:
+            continue
         twice = [name for name, count in Counter(header).items() if count > 1]
         if twice:
             raise InputError(f"{path} has two columns named {twice[0]!r}; give each its own name")
+        first = first or (path, header)
+        if header != first[1] and header:
+            raise InputError(
+                f"{path} has the columns {separator.join(header)}, and {first[0]} has {separator.join(first[1])}; give "
+                "files of the same columns in the same order"
+            )
+
+
+def _header(path: Path, separator: str) -> list[str] | None:
+    """Return the names of the columns; None if the file cannot be read, which Polars says next."""
+    try:
+        with _opened(path) as lines:
+            return next(csv.reader(lines, delimiter=separator), [])
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error):
+        return None
+
+
+def _opened(path: Path) -> Any:
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    return opened(path, "rt", encoding="utf-8-sig", newline="")
+
+
+class ShortRows:
+    """Refuses CSV files with rows of too few values, which Polars fills with missing ones.
+
+    A short row lacks its last values, so files are looked through only after a field was missing in some row.
+    """
+
+    def __init__(self, paths: Sequence[Location], separator: str) -> None:
+        self._paths = [path for path in paths if isinstance(path, Path)]
+        self._separator = separator
+        self._lock = threading.Lock()
+
+    def check(self, columns: "Iterable[pl.Series]") -> None:
+        """Refuse a short row of any file, if a value of these columns is missing."""
+        import polars as pl
+
+        if not self._paths or not any(column.null_count() for column in columns):
+            return
+        with self._lock:
+            paths, self._paths = self._paths, []
+        for path in paths:
+            with suppress(UnicodeDecodeError, EOFError, OSError, csv.Error, pl.exceptions.PolarsError):
+                self._refuse(path)  # what cannot be read is said where the rows are read
+
+    def _refuse(self, path: Path) -> None:
+        header = _header(path, self._separator)
+        if header is None or not self._may_have_short_rows(path, len(header)):
+            return
+        with _opened(path) as lines:
+            for number, row in enumerate(csv.reader(lines, delimiter=self._separator)):
+                if 0 < len(row) < len(header):
+                    raise InputError(
+                        f"row {number - 1} of {path} has {len(row)} values, and the header {len(header)} columns; a "
+                        "value that is missing at the end needs its separator"
+                    )
+
+    def _may_have_short_rows(self, path: Path, width: int) -> bool:
+        """Tell whether a line has too few separators, or a quoted value goes on in the next line."""
+        import polars as pl
+
+        # No line has the character that separates columns here: each line is one text.
+        none = "\x1e" if self._separator == "\x1f" else "\x1f"
+        lines = pl.scan_csv(
+            path, separator=none, quote_char=None, has_header=False, schema={"line": pl.String}, glob=False
+        )
+        line = pl.col("line")
+        bare = pl.when(line.str.contains('"', literal=True)).then(line.str.replace_all('"[^"]*"', "")).otherwise(line)
+        short = bare.str.count_matches(self._separator, literal=True) < width - 1
+        found = lines.select((short | bare.str.contains('"', literal=True)).any()).collect().item()
+        return bool(found)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mcnet._shared.atomic_files import is_disk_full
 from mcnet._shared.disk_paths import is_url, local_path
 from mcnet._shared.user_warnings import warn
-from mcnet.data.csv_files import csv_separator
+from mcnet.data.csv_files import ShortRows, csv_separator
 from mcnet.data.locations import (
     STANDARD_INPUT,
     LakeTable,
@@ -24,13 +24,13 @@ from mcnet.data.locations import (
 )
 from mcnet.data.log_formats import (
     Columns,
+    check_folder_columns,
     column_at,
     filtered,
     open_csv,
     open_jsonl,
     open_lake,
     open_tables,
-    refuse_numbers_in_both,
 )
 from mcnet.data.partitions import partition_types, partition_values, prune, with_outer_partitions
 from mcnet.data.read_options import read_options, read_with
@@ -51,6 +51,7 @@ __all__ = [
     "open_log",
     "readable",
     "require_columns",
+    "short_rows_of",
     "source_name",
 ]
 
@@ -212,9 +213,9 @@ def open_log(
     if kind in ("csv", "tsv", "jsonl"):
         _warn_of_folders_without_columns([path for path in paths if path not in named])
     with readable(source_name(files), paths):
-        refuse_numbers_in_both(paths, kind, partitions, numbers)
         if partitions and where is not None:
             paths = Locations(prune(paths, partitions, where))
+        check_folder_columns(paths, kind, partitions, columns)
         if kind in ("csv", "tsv"):
             return open_csv(paths, partitions, csv_separator(kind), numbers, texts, typed)
         if kind == "jsonl":
@@ -364,6 +365,12 @@ def batches(
             yield batch
             if progress is not None:
                 progress(len(batch))
+
+
+def short_rows_of(paths: Sequence[Location]) -> ShortRows:
+    """Return what refuses short rows of CSV files; of other files it refuses none."""
+    kind = file_format(paths[0])
+    return ShortRows(paths if kind in ("csv", "tsv") else (), csv_separator(kind))
 
 
 def describe_row_in(files: FilePaths) -> Callable[[int], str]:

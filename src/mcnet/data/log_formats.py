@@ -4,7 +4,7 @@ import glob
 import os
 import re
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -22,13 +22,13 @@ from mcnet.data.csv_files import (
     csv_separator,
     guessed_csv_types,
     plain_name,
-    refuse_repeated_names,
+    refuse_other_headers,
     typed_csv_text,
     with_plain_names,
 )
 from mcnet.data.fields import canonical_texts, field_text
 from mcnet.data.locations import Location, Locations, RemoteFile
-from mcnet.data.partitions import with_partitions
+from mcnet.data.partitions import is_whole, partition_values, with_partitions
 from mcnet.data.periods import TIMESTAMP
 from mcnet.data.read_options import read_options, unusable_condition
 from mcnet.errors import InputError
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Columns",
+    "check_folder_columns",
     "column_at",
     "filtered",
     "open_csv",
     "open_jsonl",
     "open_lake",
     "open_tables",
-    "refuse_numbers_in_both",
 ]
 
 
@@ -65,29 +65,58 @@ class Columns:
     all_kept: bool = False
 
 
-def refuse_numbers_in_both(
-    paths: Sequence[Location], kind: str, partitions: "Mapping[str, pl.DataType]", numbers: Sequence[str]
+def check_folder_columns(
+    paths: Sequence[Location], kind: str, partitions: "Mapping[str, pl.DataType]", columns: Columns
 ) -> None:
-    """Refuse a score, label or weight that a folder such as label=1 and the files in it have both."""
+    """Refuse what a folder such as hour=7 and the files in it say differently, and a number that both of them have."""
     import polars as pl
 
-    asked = [name for name in numbers if name in partitions]
-    if not asked:
+    where = read_options().where
+    if not partitions:
         return
+    try:
+        asked = set() if where is None else set(pl.sql_expr(where).meta.root_names())
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise unusable_condition(str(where), error) from None
+    wanted = [n for n in partitions if columns.all_kept or n in asked or n in (*columns.numbers, *columns.texts)]
+    fetched = [path for place, path in enumerate(paths) if place == 0 or isinstance(path, Path)]
+    for path in fetched if wanted else ():  # of a store, one file is enough to look at
+        frame = _without_folders(path, kind)
+        names = frame.collect_schema().names()
+        for name in (name for name in wanted if name in names):
+            if name in columns.numbers:
+                raise InputError(
+                    f"{path} has a column {name!r}, and so has its folder {name}=…: rename the folder, or name the "
+                    "files from inside it"
+                )
+            folder = partition_values(path)[name]
+            values = canonical_texts(frame.select(column_at(names, name)).unique().collect().to_series())
+            other = [value for value in values if not _same_value(value, folder)]
+            if other:
+                raise InputError(
+                    f"{path} has {other[0]!r} in the column {name!r}, and its folder says {name}={folder}; rename the "
+                    "column or the folder"
+                )
+
+
+def _without_folders(path: Location, kind: str) -> "pl.LazyFrame":
+    """Return a file without the columns of its folders; CSV as texts."""
+    import polars as pl
+
+    options = _source_options([path])
     if kind in ("parquet", "arrow"):
         scan = pl.scan_parquet if kind == "parquet" else pl.scan_ipc
-        names = scan(fspath(paths[0]), hive_partitioning=False, **_source_options(paths)).collect_schema().names()
-    elif kind == "jsonl":
-        names = _scan_ndjson(paths[:1], infer_schema_length=100).collect_schema().names()
-    else:
-        found = guessed_csv_types(_sources(paths[:1]), csv_separator(kind), _source_options(paths))
-        names = [plain_name(name) for name in found]
-    for name in asked:
-        if name in names:
-            raise InputError(
-                f"{paths[0]} has a column {name!r}, and so has its folder {name}=…: rename the folder, or name the "
-                "files from inside it"
-            )
+        return scan(fspath(path), hive_partitioning=False, **options)
+    if kind == "jsonl":
+        return _scan_ndjson([path], infer_schema_length=ROWS_TO_GUESS_TYPES_FROM)
+    return with_plain_names(pl.scan_csv(fspath(path), separator=csv_separator(kind), infer_schema=False, **options))
+
+
+def _same_value(text: str | None, folder: str | None) -> bool:
+    """Tell whether a file and its folder say the same: 07 and 7 are, too."""
+    if text is None or folder is None:
+        return text == folder
+    return text == folder or (is_whole(text) and is_whole(folder) and int(text) == int(folder))
 
 
 def filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" = None) -> "pl.LazyFrame":
@@ -133,7 +162,7 @@ def open_csv(
     """Return CSV files as one table; the condition on the rows sees the types that the first rows suggest."""
     import polars as pl
 
-    refuse_repeated_names(paths, separator)
+    refuse_other_headers(paths, separator)
     options = _source_options(paths)
     types = guessed_csv_types(_sources(paths), separator, options) if typed or read_options().where else {}
     names = [plain_name(name) for name in types]
@@ -290,11 +319,13 @@ def _names_in_all(paths: Sequence[Location], schemas: "Sequence[pl.Schema]", col
     return [name for name in common if name in named or name in asked]
 
 
-def _has_common_type(kinds: "Iterable[pl.DataType]") -> bool:
+def _has_common_type(kinds: "Collection[pl.DataType]") -> bool:
     import polars as pl
 
+    if len({kind.is_nested() for kind in kinds}) > 1:
+        return False
     try:
-        pl.concat([pl.DataFrame({"x": [None]}, schema={"x": kind}) for kind in kinds], how="vertical_relaxed")
+        pl.concat([pl.DataFrame(schema={"x": kind}) for kind in kinds], how="vertical_relaxed")
     except pl.exceptions.PolarsError:
         return False
     return True

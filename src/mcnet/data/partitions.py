@@ -12,7 +12,7 @@ from mcnet.data.read_options import unusable_condition
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["partition_types", "partition_values", "prune", "with_outer_partitions", "with_partitions"]
+__all__ = ["is_whole", "partition_types", "partition_values", "prune", "with_outer_partitions", "with_partitions"]
 
 _MISSING = "__HIVE_DEFAULT_PARTITION__"
 """What Hive and Spark name the folder of rows that have no value."""
@@ -44,11 +44,12 @@ def partition_types(paths: Sequence[Location]) -> "dict[str, pl.DataType]":
     values = [partition_values(path) for path in paths]
     if any(list(found) != list(values[0]) for found in values):
         return {}
-    whole = {name: all(_is_whole(found[name]) for found in values) for name in values[0]}
+    whole = {name: all(is_whole(found[name]) for found in values) for name in values[0]}
     return {name: pl.Int64() if is_whole else pl.String() for name, is_whole in whole.items()}
 
 
-def _is_whole(value: str | None) -> bool:
+def is_whole(value: str | None) -> bool:
+    """Tell whether the value of a folder is a whole number, or missing."""
     return value is None or (value.isascii() and value.removeprefix("-").isdigit() and len(value) < 19)
 
 

@@ -15,7 +15,7 @@ from mcnet._shared.atomic_files import whole_file
 from mcnet._shared.disk_paths import is_url, local_path
 from mcnet._shared.typing import FloatArray, IntArray, ScoreType
 from mcnet.data.columns import DescribeRow, as_floats, scores_column
-from mcnet.data.csv_files import canonical_csv_text, csv_separator, typed_csv_text, types_of_texts
+from mcnet.data.csv_files import ShortRows, canonical_csv_text, csv_separator, typed_csv_text, types_of_texts
 from mcnet.data.files import (
     FilePaths,
     UnchangedFiles,
@@ -25,6 +25,7 @@ from mcnet.data.files import (
     open_log,
     readable,
     require_columns,
+    short_rows_of,
     source_name,
 )
 from mcnet.data.locations import RemoteFile
@@ -122,6 +123,7 @@ def apply_to_files(
         index = _unused_name({*known, *added})
         frame, names = log.with_row_index(index), [index, *known]
         work = _Work(model, score, score_type or model.score_type, describe_row_in(paths), progress, unseen, interval)
+        work.short_rows = short_rows_of(paths)
         inputs = _inputs(names, index, score, fields, canonical=read_kind in _CSV)
         result = _with_added(frame, inputs, work, added)
         if read_kind in _CSV and kind not in _CSV:
@@ -214,6 +216,7 @@ class _Work:
         self.rows, self.missing = 0, 0
         self.lowest, self.highest = 1.0, 0.0
         self.unseen = unseen
+        self.short_rows: ShortRows | None = None
         self._error: BaseException | None = None
         self._stopped = threading.Event()
         self._lock = threading.Lock()
@@ -237,6 +240,8 @@ class _Work:
             given, batch = given[rows], batch.gather(rows)
         column = batch.struct.field
         fields = {name: column(f"field {place}") for place, name in enumerate(self.model.fields)} or None
+        if self.short_rows is not None and fields is not None:
+            self.short_rows.check(fields.values())
         results: list[FloatArray] = [np.empty(0)] * (1 if self._interval is None else 3)
         if len(rows):
             scores = scores_column(

@@ -10,7 +10,15 @@ from mcnet._shared.user_warnings import warn
 from mcnet.data.automatic_period import AutomaticPeriod
 from mcnet.data.columns import DescribeRow, describe_row
 from mcnet.data.fields import FieldColumn, field_columns
-from mcnet.data.files import UnchangedFiles, batches, describe_row_in, expand_paths, open_log, source_name
+from mcnet.data.files import (
+    UnchangedFiles,
+    batches,
+    describe_row_in,
+    expand_paths,
+    open_log,
+    short_rows_of,
+    source_name,
+)
 from mcnet.data.locations import Location, Locations
 from mcnet.data.periods import cut_to_periods
 from mcnet.data.read_options import read_options, read_with
@@ -280,7 +288,10 @@ class _Columns:
         """Yield the rows of a lazy table; of files, the one that cannot be read is named."""
         first_row = 0
         columns = [*self.numbers, *self.fields]
+        short_rows = short_rows_of(paths) if paths else None
         for table in batches(frame, columns, source=names.source, paths=paths, progress=progress):
+            if short_rows is not None:
+                short_rows.check(table[name] for name in columns)
             yield Batch(
                 first_row,
                 table[self.score],
