@@ -79,9 +79,7 @@ def typed_csv_text(column: "pl.Expr", kind: "pl.DataType") -> "pl.Expr":
     if kind == pl.Boolean:
         flags = {"true": True, "false": False, "": None}
         return column.str.to_lowercase().replace_strict(flags, return_dtype=pl.Boolean)
-    if kind.is_numeric():
-        column = column.str.strip_chars().replace({"": None})
-    return column.cast(kind)
+    return pl.when(column != "").then(column).cast(kind)
 
 
 def types_of_texts(frame: "pl.LazyFrame", names: Sequence[str]) -> "dict[str, pl.DataType]":
@@ -95,41 +93,51 @@ def types_of_texts(frame: "pl.LazyFrame", names: Sequence[str]) -> "dict[str, pl
     frame : a table whose columns are strings.
     names : the columns to look at.
     """
-    found = _common_types(frame.head(ROWS_TO_GUESS_TYPES_FROM), names)
-    return _common_types(frame, list(found))
-
-
-_WHOLE = r"^-?(0|[1-9]\d{0,18})$"
-_NOT_A_PLAIN_NUMBER = r"^-?0\d|^\+|^-?\d{16}"
-
-
-def _common_types(frame: "pl.LazyFrame", names: Sequence[str]) -> "dict[str, pl.DataType]":
     import polars as pl
 
-    if not names:
+    schema = frame.collect_schema()
+    texts = {name: ("whole", "number", "flag") for name in names if schema[name] == pl.String}
+    first = _common_kinds(frame.head(ROWS_TO_GUESS_TYPES_FROM), texts)
+    wider = {"whole": ("whole", "number"), "number": ("number",), "flag": ("flag",)}
+    found = _common_kinds(frame, {name: wider[kind] for name, kind in first.items()})
+    types: dict[str, pl.DataType] = {"whole": pl.Int64(), "number": pl.Float64(), "flag": pl.Boolean()}
+    return {name: types[kind] for name, kind in found.items()}
+
+
+def _common_kinds(frame: "pl.LazyFrame", kinds: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the first of the kinds given for each column that all its values are of; nothing for one without."""
+    names = frame.collect_schema().names()
+    checks = {
+        f"{place} {kind}": _all_of_kind(names.index(name), kind)
+        for place, (name, asked) in enumerate(kinds.items())
+        for kind in asked
+    }
+    if not checks:
         return {}
-    known, checks = frame.collect_schema().names(), []
-    for place, name in enumerate(names):
-        if frame.collect_schema()[name] != pl.String:
-            continue  # a folder's column has its type
-        text = pl.nth(known.index(name)).str.strip_chars().replace({"": None}).drop_nulls()
-        whole = text.str.contains(_WHOLE) & text.cast(pl.Int64, strict=False).is_not_null()
-        number = text.cast(pl.Float64, strict=False).is_not_null() & ~text.str.contains(_NOT_A_PLAIN_NUMBER)
-        flag = text.str.to_lowercase().is_in(["true", "false"])
-        digits = text.str.contains(r"\d")
-        checks += [
-            (digits.any() & whole.all()).alias(f"{place} whole"),
-            (digits.any() & number.all()).alias(f"{place} number"),
-            ((text.len() > 0) & flag.all()).alias(f"{place} flag"),
-        ]
-    row = frame.select(checks).collect(engine="streaming").row(0, named=True) if checks else {}
-    kinds = {"whole": pl.Int64(), "number": pl.Float64(), "flag": pl.Boolean()}
-    found: dict[str, pl.DataType] = {}
-    for place, name in enumerate(names):
-        kind = next((kinds[kind] for kind in kinds if row.get(f"{place} {kind}")), None)
-        if kind is not None:
-            found[name] = kind
-    return found
+    holds = frame.select(**checks).collect(engine="streaming").row(0, named=True)
+    found = {name: [kind for kind in kinds[name] if holds[f"{place} {kind}"]] for place, name in enumerate(kinds)}
+    return {name: those[0] for name, those in found.items() if those}
+
+
+_MOST_DIGITS_OF_A_FLOAT = 1e15
+
+
+def _all_of_kind(place: int, kind: str) -> "pl.Expr":
+    """Return whether all strings of a column that are not empty, and at least one, are of a kind."""
+    import polars as pl
+
+    text = pl.nth(place).filter(pl.nth(place) != "")
+    if kind == "flag":
+        return (text.len() > 0) & text.str.to_lowercase().is_in(["true", "false"]).all()
+    padded = text.str.starts_with("0") & (text.str.len_bytes() > 1) & ~text.str.starts_with("0.")
+    padded |= text.str.starts_with("-0") & (text.str.len_bytes() > 2) & ~text.str.starts_with("-0.")
+    plain = ~(padded | text.str.starts_with("+"))
+    if kind == "whole":
+        return (text.len() > 0) & (plain & text.cast(pl.Int64, strict=False).is_not_null()).all()
+    number = text.cast(pl.Float64, strict=False)
+    long = (number.abs() >= _MOST_DIGITS_OF_A_FLOAT) & number.is_finite()
+    long &= ~(text.str.contains("e", literal=True) | text.str.contains("E", literal=True))
+    return number.is_finite().any() & (plain & ~long & number.is_not_null()).all()
 
 
 def refuse_other_headers(paths: Sequence[Location], separator: str) -> None:

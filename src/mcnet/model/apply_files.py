@@ -127,7 +127,7 @@ def apply_to_files(
         inputs = _inputs(names, index, score, fields, canonical=read_kind in _CSV)
         result = _with_added(frame, inputs, work, added)
         if read_kind in _CSV and kind not in _CSV:
-            number = typed_csv_text(column_at(names, score), pl.Float64())
+            number = typed_csv_text(column_at(names, score).str.strip_chars(), pl.Float64())
             texts = (canonical_csv_text(column_at(names, name).cast(pl.String)).alias(name) for name in fields)
             with readable(source):
                 types = types_of_texts(log, [name for name in known if name not in (score, *fields, *added)])
