@@ -247,3 +247,13 @@ def test_a_file_that_grows_is_left_out_and_the_others_are_added(
     assert replaced.code == 0
     assert replaced.document["left_out"] == []
     assert Journal(folder).sketch().rows == 550 + len(grown.read_text().splitlines()) - 1
+
+
+def test_midnight_among_hours_is_listed_with_its_time(mcnet, log, columns, tmp_path):
+    for period in ("2026-11-16", "2026-11-16T01:00"):
+        assert mcnet("journal", "add", tmp_path / "hours", log, *columns, "--period", period).code == 0
+    shown = mcnet("journal", "list", tmp_path / "hours").out
+    assert "2026-11-16T00:00" in shown
+    assert "2026-11-16T01:00" in shown
+    judged = mcnet("evaluate", tmp_path / "hours").out
+    assert "2026-11-16T00:00" in judged

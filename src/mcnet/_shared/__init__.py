@@ -5,5 +5,5 @@
 - `atomic_files`: write a file completely or not at all. `file_lock`: one process at a time. `json_files`:
   a document with a checksum. `json_lines`: a file that grows by a line.
 - `extras`: the message where an optional library is missing. `user_warnings`: warn at the caller's line.
-- `terminal_text`: the width of text in a terminal. `disk_paths`: paths on a disk, distinguished from addresses.
+- `terminal_text`: numbers and tables as people read them. `disk_paths`: paths on a disk, distinguished from addresses.
 """
