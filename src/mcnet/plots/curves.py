@@ -6,6 +6,7 @@ from typing import Any
 
 from mcnet._shared.typing import FloatArray
 from mcnet.plots.style import (
+    COUNT_DIGITS,
     INK,
     LINES,
     Rows,
@@ -106,7 +107,7 @@ def _observed(points: Points) -> dict[str, Any]:
         "name": "observed rate",
         "x": numbers(points.score),
         "y": rate,
-        "customdata": Rows(low, high, numbers(points.weight)),
+        "customdata": Rows(low, high, numbers(points.weight, COUNT_DIGITS)),
         "hovertemplate": (
             "score %{x:.4~g}<br>observed %{y:.4~g} (%{customdata[0]:.4~g} … %{customdata[1]:.4~g})"
             "<br>weight %{customdata[2]:,.0f}<extra></extra>"

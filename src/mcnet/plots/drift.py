@@ -7,7 +7,19 @@ from typing import Any
 import numpy as np
 
 from mcnet._shared.typing import FloatArray, MaskArray
-from mcnet.plots.style import AFTER, BEFORE, Rows, Spec, axis, error_bars, layout, numbers, ratio_axis, reference_line
+from mcnet.plots.style import (
+    AFTER,
+    BEFORE,
+    COUNT_DIGITS,
+    Rows,
+    Spec,
+    axis,
+    error_bars,
+    layout,
+    numbers,
+    ratio_axis,
+    reference_line,
+)
 
 __all__ = ["Drift", "draw_drift", "period_places"]
 
@@ -118,7 +130,7 @@ def _points(drift: Drift, series: int, places: list[Any], chosen: MaskArray, col
         "x": [places[place] for place in kept],
         "y": pcoc,
         "text": [drift.periods[place] for place in kept],
-        "customdata": Rows(low, high, numbers(drift.weight[kept])),
+        "customdata": Rows(low, high, numbers(drift.weight[kept], COUNT_DIGITS)),
         "hovertemplate": (
             f"<b>%{{text}}</b>, {drift.series[series]}<br>PCOC %{{y:.3~g}} "
             "(%{customdata[0]:.3~g} … %{customdata[1]:.3~g})<br>weight %{customdata[2]:,.0f}<extra></extra>"

@@ -10,6 +10,7 @@ from mcnet._shared.typing import FloatArray
 from mcnet.plots.style import (
     AFTER,
     BEFORE,
+    COUNT_DIGITS,
     Rows,
     Spec,
     axis,
@@ -165,7 +166,8 @@ def _short(text: str, most: int = 22) -> str:
 def _points(forest: Forest, series: int, name: str, colour: str, places: FloatArray) -> dict[str, Any]:
     pcoc, low, high = forest.pcoc[series], forest.low[series], forest.high[series]
     value, least, most = numbers(pcoc), numbers(low), numbers(high)
-    custom = Rows(*map(numbers, (forest.weight, forest.positives, forest.impact[series])), least, most)
+    weight, positives = numbers(forest.weight, COUNT_DIGITS), numbers(forest.positives, COUNT_DIGITS)
+    custom = Rows(weight, positives, numbers(forest.impact[series]), least, most)
     symbol = "circle-open" if series == 0 and len(forest.series) > 1 else "circle"
     return {
         "type": "scatter",

@@ -9,6 +9,7 @@ from mcnet._shared.typing import FloatArray
 from mcnet.plots.style import (
     AFTER,
     BEFORE,
+    COUNT_DIGITS,
     Rows,
     Spec,
     ThereAndBack,
@@ -101,11 +102,12 @@ def _series(name: str, table: ReliabilityTable, colour: str, symbol: str) -> lis
         " (%{customdata[1]:.4~g} … %{customdata[2]:.4~g})<br>ratio %{customdata[4]:.3~f}"
         "<br>weight %{customdata[3]:,.0f}<extra></extra>"
     )
+    weight = numbers(table.weight, COUNT_DIGITS)
     common = {
         "type": "scatter",
         "mode": "lines+markers",
         "x": numbers(x),
-        "customdata": Rows(*map(numbers, (observed, low, high, table.weight)), numbers(ratio, _RATIO_DIGITS)),
+        "customdata": Rows(*map(numbers, (observed, low, high)), weight, numbers(ratio, _RATIO_DIGITS)),
         "hovertemplate": hover,
         "legendgroup": name,
         "line": {"color": colour, "width": 1.5},

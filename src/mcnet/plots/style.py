@@ -11,6 +11,7 @@ from mcnet._shared.typing import FloatArray
 __all__ = [
     "AFTER",
     "BEFORE",
+    "COUNT_DIGITS",
     "INK",
     "LINES",
     "QUIET",
@@ -41,6 +42,8 @@ INK, QUIET = "#6b7280", "rgba(128, 128, 128, 0.28)"
 LINES = ("#2f86c9", "#c9700a", "#009e73", "#b8609a", "#8a8f00", "#3fa7b8", "#d0553f", "#7d74c9")
 
 _SIGNIFICANT_DIGITS = 4
+COUNT_DIGITS = 9
+"""Numbers of rows are shown to the last one."""
 
 
 class Difference(list[float | None]):
