@@ -1,10 +1,12 @@
 """`POST /calibrate` in JSON: what a model predicts, and errors that say what, where and what to do."""
 
 import asyncio
+import socket
+import struct
 
 import numpy as np
 import pytest
-from tests.serve.running import running
+from tests.serve.running import TOKEN, running
 
 import mcnet
 from mcnet.serve.request import BodyReader
@@ -23,6 +25,29 @@ def test_columns_records_and_one_row_are_answered_with_what_the_model_predicts(s
         assert one == {"calibrated": expected[place], "version": "1"}
         listed = shared.calibrate([score[place]], {"country": [country[place]]})
         assert listed == {"calibrated": [expected[place]], "version": "1"}
+
+
+def counted(service, metric):
+    (line,) = (x for x in service.get("/metrics").body.decode().splitlines() if x.startswith(f"{metric} "))
+    return int(line.split()[1])
+
+
+def test_one_record_is_answered_with_one_number_and_keys_that_the_model_lacks_are_counted(shared, models):
+    expected = models[0].predict([0.1], {"country": ["NL"]}).tolist()
+    before = counted(shared, "mcnet_unknown_keys_total")
+    assert shared.post("/calibrate", {"score": 0.1, "country": "NL"}).document == {
+        "calibrated": expected[0],
+        "version": "1",
+    }
+    assert counted(shared, "mcnet_unknown_keys_total") == before
+    bid = {"id": "7", "imp": [{"banner": {"w": 300}}], "country": "NL", "score": 0.1, "tmax": None}
+    assert shared.post("/calibrate", bid).document["calibrated"] == expected[0]
+    assert shared.post("/calibrate", [bid, {"score": 0.1, "country": "NL"}]).document["calibrated"] == expected * 2
+    assert counted(shared, "mcnet_unknown_keys_total") == before + 6
+    assert shared.post("/calibrate", {**bid, "country": None}).status == 200
+    del bid["country"]
+    lacking = shared.post("/calibrate", bid)
+    assert (lacking.status, counted(shared, "mcnet_unknown_keys_total")) == (400, before + 9)
 
 
 def test_many_rows_in_a_thread_are_answered_as_few(shared, models):
@@ -63,7 +88,14 @@ def test_no_rows_are_no_mistake(shared):
         ({"scores": [0.1]}, "$", "unknown field `scores`"),
         ({"score": [0.1], "field": {"country": ["NL"]}, "interval": 2}, None, "level"),
         ([{"score": 0.1}], "$[0]", "lacks country"),
-        ([{"score": 0.1, "country": "NL", "x": 1}], "$[0]", "has x besides"),
+        ([{"score": 0.1, "country": "NL", "interval": 0.9}], "$[0]", "a record has no interval"),
+        ([{"score": 0.1, "country": "NL"}, {"score": 0.1, "country": {"a": 1}}], "$[1].country", "is an object"),
+        ({"score": 0.1, "land": "NL"}, "$", "lacks country"),
+        ({"score": "high", "country": "NL"}, "$.score", "not a number"),
+        ({"score": 0.1, "country": ["NL"]}, "$.country", "is a list"),
+        ({"score": 0.1, "country": "NL", "score_type": "logit"}, "$", "a record has no score_type"),
+        ({"score": 10**400, "country": "NL"}, "$.score", "number"),
+        ({"score": 0.1, "field": {"country": "NL"}, "x": 1}, "$", "unknown field `x`"),
         ([{"score": "high", "country": "NL"}], "$[0].score", "not a number"),
         (b'{"score": [NaN], "field": {"country": ["NL"]}}', None, "not JSON"),
         (b'{"score": [0.1', None, "not JSON"),
@@ -127,12 +159,55 @@ def test_large_bodies_in_memory_at_once_are_limited():
 
 
 def test_a_client_that_sends_too_slowly_is_answered_and_let_go(shared):
-    import socket
-
     with socket.create_connection(("127.0.0.1", shared.port), 30) as slow:
         slow.sendall(b"POST /calibrate HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
         answer = slow.recv(4096)
     assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+BODY = b'{"score": [0.1], "field": {"country": ["NL"]}}'
+INFER = b'{"inputs": [{"name": "score", "datatype": "FP64", "shape": [1], "data": [0.1]}]}'
+
+
+@pytest.mark.parametrize("end", ["close", "half-close", "reset", "no chunk"])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/calibrate", BODY),
+        ("/feedback", BODY),
+        ("/v2/models/calibration/infer", INFER),
+        ("/versions/2/promote", b"{}"),
+        ("/rollback", b"{}"),
+        ("/hold", b"{}"),
+        ("/release", b"{}"),
+        ("/reload", b"{}"),
+    ],
+)
+def test_a_client_that_ends_in_the_middle_of_its_body_changes_nothing_and_is_no_error(pair, path, body, end):
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+    chunk = b"%x\r\n%b\r\n" % (len(body), body)
+    before = counted(pair, "mcnet_incomplete_bodies_total")
+    for sent in (
+        b"Content-Length: %d\r\n\r\n%b" % (len(body) + 1, body),
+        b"Transfer-Encoding: chunked\r\n\r\n" + chunk,
+    ):
+        with socket.create_connection(("127.0.0.1", pair.port), 30) as one:
+            if end == "no chunk":  # what follows is not the size of a chunk
+                one.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk + b"zz\r\n")
+            else:
+                one.sendall(head + sent)
+            if end == "half-close":
+                one.shutdown(socket.SHUT_WR)
+            if end in ("half-close", "no chunk"):
+                assert one.recv(4096).startswith(b"HTTP/1.1 400 ")
+            elif end == "reset":
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        before += 1
+        pair.wait_for("the end", lambda wanted=before: counted(pair, "mcnet_incomplete_bodies_total") == wanted)
+    assert pair.events("unexpected error") == []
+    assert pair.get("/versions").document["current"] == "1"
+    assert pair.get("/versions").document["held"] is None
+    assert counted(pair, 'mcnet_requests_total{route="calibrate",status="5xx"}') == 0
 
 
 def test_wrong_paths_and_methods(shared):

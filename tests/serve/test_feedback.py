@@ -3,6 +3,7 @@
 import concurrent.futures
 import os
 import signal
+import socket
 import threading
 from types import SimpleNamespace
 
@@ -74,6 +75,42 @@ def test_a_sketch_and_a_stream_are_feedback_too(shared, journal, tmp_path):
     damaged = shared.change(f"/feedback?period={PERIOD}&key=bad", body[:-20] + body[-19:], **kind)
     assert damaged.status == 400
     assert "/tmp" not in damaged.document["detail"]
+
+
+@pytest.mark.parametrize("end", ["close", "half-close", "no chunk", "no marker", "no marker, chunked", "two streams"])
+def test_rows_of_a_stream_that_was_cut_are_not_taken(shared, journal, end):
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'mcnet[serve]'")
+    score, label, country = rows(6, 300)
+    table = pa.table({"score": score, "label": label, "country": country.tolist()})
+    sink = pa.BufferOutputStream()
+    sizes = []
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        for batch in table.to_batches(max_chunksize=100):
+            writer.write_batch(batch)
+            sizes.append(sink.tell())
+    whole = sink.getvalue().to_pybytes()
+    cut = whole[: sizes[1]]  # two of three record batches
+    kind = {"Content_Type": "application/vnd.apache.arrow.stream"}
+    path = f"/feedback?period={PERIOD}&key=stream"
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+    head += f"Content-Type: {kind['Content_Type']}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    if end in ("close", "half-close", "no chunk"):
+        with socket.create_connection(("127.0.0.1", shared.port), 30) as one:
+            one.sendall(head.encode() + b"%x\r\n%b\r\n" % (len(cut), cut))
+            if end == "half-close":
+                one.shutdown(socket.SHUT_WR)
+            elif end == "no chunk":
+                one.sendall(b"zz\r\n")
+            if end != "close":
+                assert one.recv(4096).startswith(b"HTTP/1.1 400 ")
+    else:
+        sent = {"no marker": cut, "no marker, chunked": iter([cut]), "two streams": whole + whole}[end]
+        answer = shared.change(path, sent, **kind)
+        assert answer.status == 400, answer.body
+        assert ("follow the end" if end == "two streams" else "marker of its end") in answer.document["detail"]
+    again = shared.change(path, iter([whole[:1000], whole[1000:]]), **kind)
+    assert (again.status, again.document["rows"]) == (201, 300)
+    assert journal.sketch().rows == 300
 
 
 @pytest.mark.parametrize(

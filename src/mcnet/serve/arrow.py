@@ -47,14 +47,14 @@ def answer_arrow(
 def read_arrow(body: bytes, most_rows: int) -> dict[str, Any]:
     """Return the columns of a stream by their names.
 
-    Refused are streams that are damaged, compressed (a few bytes could become gigabytes), or have columns that are
-    neither numbers nor texts.
+    Refused are streams that are damaged, cut off (the marker of their end is missing), compressed (a few bytes could
+    become gigabytes), or have columns that are neither numbers nor texts.
     """
     import pyarrow as pa
 
     buffer = pa.py_buffer(body)
     try:
-        _refuse_compressed(pa.ipc.MessageReader.open_stream(buffer))
+        _check_messages(pa.BufferReader(buffer))
         with pa.ipc.open_stream(buffer) as reader:
             for column in reader.schema:
                 _refuse_type(column)
@@ -107,12 +107,17 @@ def _refuse_type(column: Any) -> None:
     raise Problem(400, f"the column {column.name!r} is of type {column.type}; it must be {wanted}", at=column.name)
 
 
-def _refuse_compressed(messages: Any) -> None:
+def _check_messages(stream: Any) -> None:
+    """Refuse a stream that is compressed, that was cut off between two messages, or that other bytes follow."""
+    import pyarrow as pa
+
+    messages = pa.ipc.MessageReader.open_stream(stream)
     while True:
+        begin = stream.tell()
         try:
             message = messages.read_next_message()
         except StopIteration:
-            return
+            break
         if message.type not in ("record batch", "dictionary"):
             continue
         content = message.metadata.to_pybytes()
@@ -121,6 +126,13 @@ def _refuse_compressed(messages: Any) -> None:
             table = _member(content, table, _BATCH_OF_DICTIONARY)
         if table is not None and _place(content, table, _COMPRESSION):
             raise Problem(400, "the stream is compressed, which this service does not read; send it uncompressed")
+    if stream.tell() == begin:
+        raise Problem(
+            400, "the Arrow IPC stream lacks the marker of its end, so it may be cut off; close the writer, send all"
+        )
+    if stream.tell() < stream.size():
+        more = stream.size() - stream.tell()
+        raise Problem(400, f"{more:,} bytes follow the end of the Arrow IPC stream; send one stream per request")
 
 
 def _root(content: bytes) -> int:

@@ -39,6 +39,8 @@ _SINGLE = (
     "reload_failures",
     "feedback_rows",
     "feedback_known",
+    "unknown_keys",
+    "incomplete_bodies",
     "looked_at",
     "version",
     "pid",

@@ -32,8 +32,12 @@ class Answer(msgspec.Struct, omit_defaults=True):
     high: float | list[float] | None = None
 
 
-Record = dict[str, Value]
+Record = dict[str, Any]
+"""One row: its score and its fields under their names. Other keys, whatever is in them, are ignored."""
+
 _decoder: msgspec.json.Decoder[Question | list[Record]] = msgspec.json.Decoder(Question | list[Record])
+_record_decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+_VALUE_TYPES = frozenset((str, int, float, bool, type(None)))
 _encode = msgspec.json.Encoder().encode
 _ABSENT: Any = object()
 
@@ -48,9 +52,15 @@ def answer_json(served: Served, body: bytes, most_rows: int, numbers: Numbers) -
     most_rows : how many rows it may have.
     numbers : where the rows are counted.
     """
-    question = _decoder.decode(body)
-    if type(question) is list:
-        question = _columns(served, question, most_rows)
+    try:
+        question = _decoder.decode(body)
+        if type(question) is list:
+            question = _columns(served, question, most_rows, numbers)
+    except msgspec.ValidationError:
+        record = _single_record(body)
+        if record is None:
+            raise
+        question = _one_row_of(_columns(served, [record], most_rows, numbers, "$"))
     assert isinstance(question, Question)
     score = question.score
     single = type(score) is not list
@@ -111,21 +121,66 @@ def _as_columns(
     return columns or None
 
 
-def _columns(served: Served, records: list[Record], most_rows: int) -> Question:
-    """Return records as columns; every record has the score and the fields of the model under their names."""
+def _single_record(body: bytes) -> Record | None:
+    """Return a body that is one record, as a list of records has it; None if it is meant as something else."""
+    try:
+        found = _record_decoder.decode(body)
+    except msgspec.ValidationError:
+        return None
+    columns = isinstance(found.get("score"), list) or isinstance(found.get("field"), dict)
+    return None if "score" not in found or columns else found
+
+
+def _one_row_of(question: Question) -> Question:
+    """Return a question of one row in its short form, so that it is answered with one number."""
+    assert isinstance(question.score, list)
+    field = {name: values[0] for name, values in (question.field or {}).items() if isinstance(values, list)}
+    return Question(question.score[0], field or None)
+
+
+def _columns(served: Served, records: list[Record], most_rows: int, numbers: Numbers, at: str = "") -> Question:
+    """Return records as columns; every record has the score and the fields of the model under their names.
+
+    Keys that the model does not know are ignored and counted: a bid request has many.
+    """
     check_rows(len(records), most_rows)
     names = served.model.fields
     if "score" in names:
         raise Problem(400, "a field of this model is called score, so records are ambiguous; send columns", at="$")
     wanted = {"score", *names}
     score: list[float] = []
+    unknown = 0
     for place, record in enumerate(records):
         if record.keys() != wanted:
-            lacking, surplus = sorted(wanted - record.keys()), sorted(record.keys() - wanted)
-            what = f"lacks {', '.join(lacking)}" if lacking else f"has {', '.join(surplus)} besides"
-            raise Problem(400, f"record {place} {what}; a record has {', '.join(['score', *names])}", at=f"$[{place}]")
+            lacking = sorted(wanted - record.keys())
+            if lacking:
+                what = f"lacks {', '.join(lacking)}; a record has {', '.join(['score', *names])}"
+                raise Problem(400, f"record {place} {what}", at=at or f"$[{place}]")
+            _refuse_options(record, names, at or f"$[{place}]")
+            unknown += len(record) - len(wanted)
         number = record["score"]
         if type(number) is not float and type(number) is not int:
-            raise Problem(400, f"score is {number!r}, not a number", at=f"$[{place}].score")
-        score.append(float(number))
-    return Question(score, {name: [record[name] for record in records] for name in names} or None)
+            raise Problem(400, f"score is {number!r:.80}, not a number", at=f"{at or f'$[{place}]'}.score")
+        try:
+            score.append(float(number))
+        except OverflowError:
+            raise Problem(400, "score is too large a number", at=f"{at or f'$[{place}]'}.score") from None
+    columns: dict[str, Value | list[Value]] = {}
+    for name in names:
+        column: list[Value] = [record[name] for record in records]
+        if not _VALUE_TYPES.issuperset(map(type, column)):
+            place = next(place for place, value in enumerate(column) if type(value) not in _VALUE_TYPES)
+            what = f"the field {name!r} is {'a list' if type(column[place]) is list else 'an object'}, not one value"
+            raise Problem(400, what, at=f"{at or f'$[{place}]'}.{name}")
+        columns[name] = column
+    if unknown:
+        numbers.add("unknown_keys", unknown)
+    return Question(score, columns or None)
+
+
+def _refuse_options(record: Record, names: tuple[str, ...], at: str) -> None:
+    """Refuse what would change the meaning of a score if it were not ignored."""
+    for name in ("score_type", "interval"):
+        if name in record and name not in names:
+            form = f'{{"score": [...], "field": {{...}}, "{name}": ...}}'
+            raise Problem(400, f"a record has no {name}, which is one for all rows; send columns: {form}", at=at)

@@ -53,6 +53,8 @@ def metrics_text(board: Board, versions: ServedVersions, status: dict[str, Any] 
     put("mcnet_request_seconds", "histogram", "Time from a request's head to its answer.", _histograms(total))
     one("mcnet_predictions_total", "counter", "Rows calibrated.", total["rows"])
     one("mcnet_unseen_rows_total", "counter", "Rows with a field value the model does not know.", total["unseen_rows"])
+    one("mcnet_unknown_keys_total", "counter", "Keys of records that no model field has.", total["unknown_keys"])
+    one("mcnet_incomplete_bodies_total", "counter", "Requests that ended in their body.", total["incomplete_bodies"])
     one("mcnet_model_version", "gauge", "The version served.", served.version.number)
     one("mcnet_model_versions_served", "gauge", "Different versions served by the workers now.", len(distinct))
     one("mcnet_model_age_seconds", "gauge", "Time since the served version was added.", _age(served.version.added))

@@ -34,7 +34,8 @@ _SCHEMAS: dict[str, Schema] = {
         score_type={"type": ["string", "null"], "enum": ["probability", "logit", None]},
         interval={"type": ["number", "null"], "exclusiveMinimum": 0, "exclusiveMaximum": 1},
     ),
-    "Records": {"type": "array", "items": {"type": "object", "additionalProperties": _VALUE, "required": ["score"]}},
+    "Record": {"type": "object", "properties": {"score": _NUMBER}, "required": ["score"]},
+    "Records": {"type": "array", "items": {"$ref": "#/components/schemas/Record"}},
     "Calibrated": _object(
         ["calibrated", "version"],
         calibrated=_ONE_OR_MANY,
@@ -183,15 +184,21 @@ def describe() -> Schema:
         "/calibrate": {
             "post": _route(
                 "Calibrate scores",
-                "Columns of rows, one row, or a list of records; or an Arrow IPC stream with the columns score and one "
-                "per field. All rows of an answer are from one version.",
+                "Columns of rows, one row, a record, or a list of records; or an Arrow IPC stream with the columns "
+                "score and one per field. A record has the score and every field of the model under its name; other "
+                "keys are ignored and counted. All rows of an answer are from one version.",
                 {
                     "200": (
                         "The probabilities, in the order of the rows.",
                         {"application/json": _schema("Calibrated"), ARROW: _BYTES},
                     )
                 },
-                body=_body({"application/json": {"oneOf": [_schema("Columns"), _schema("Records")]}, ARROW: _BYTES}),
+                body=_body(
+                    {
+                        "application/json": {"anyOf": [_schema(n) for n in ("Columns", "Record", "Records")]},
+                        ARROW: _BYTES,
+                    }
+                ),
                 parameters=_ROWS_IN_QUERY,
                 example="""curl -d '{"score": [0.1], "field": {"country": ["NL"]}}' URL/calibrate""",
             )

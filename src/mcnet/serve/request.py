@@ -11,7 +11,7 @@ import msgspec
 from mcnet.serve.problem import PROBLEM_TYPE, Problem
 from mcnet.serve.settings import Limits
 
-__all__ = ["HTML", "JSON", "JSON_TYPES", "LARGE_BODY", "BodyReader", "Headers", "Request", "Response"]
+__all__ = ["HTML", "JSON", "JSON_TYPES", "LARGE_BODY", "BodyReader", "ClientGone", "Headers", "Request", "Response"]
 
 LARGE_BODY = 100_000
 """Bodies of more bytes than this are counted together, and computed in a thread, so that short requests need not wait
@@ -82,8 +82,12 @@ class Response:
         return Response(problem.status, headers, _encode(problem.document()))
 
 
+class ClientGone(Exception):
+    """The client ended the connection, or sent something that is not HTTP, before its body was complete."""
+
+
 class BodyReader:
-    """Reads bodies, and refuses those that are too large, too many at once, or come too slowly.
+    """Reads bodies, and refuses those that are too large, too many at once, incomplete, or come too slowly.
 
     A timer for each request would cost more than the usual request itself. So the requests whose bodies are being read
     are in one table, and one task looks at it now and then.
@@ -96,6 +100,7 @@ class BodyReader:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._reading: dict[asyncio.Task[Any], float] = {}
+        """The requests whose bodies are being read, and when each body must be there."""
         self._late: set[asyncio.Task[Any]] = set()
         self._held_bytes = 0
 
@@ -103,6 +108,11 @@ class BodyReader:
         """Return the body of a request.
 
         A body of known length is refused before it is read, one of unknown length as soon as it is too large.
+
+        Raises
+        ------
+        Problem : the body is refused.
+        ClientGone : the connection was closed, or sent bytes that are not HTTP, before the body was complete.
         """
         length = headers.get("content-length")
         if length is None:
@@ -116,28 +126,40 @@ class BodyReader:
             return b""
         task = asyncio.current_task()
         assert task is not None
-        if length is not None and int(length) > LARGE_BODY:
-            self._hold(task, int(length))
-        self._reading[task] = monotonic()
+        expected = 0 if length is None else int(length)
+        if expected > LARGE_BODY:
+            self._hold(task, expected)
+        begin = monotonic()
+        self._reading[task] = begin + self._limits.seconds_for(expected)
         try:
             if length is not None:
                 body: bytes = await protocol()
                 return body
-            parts, total = [], 0
+            parts: list[bytes] = []
+            total = 0
             async for part in protocol:
+                # granian yields an empty part at the end of the body. One before that stands for an error, which it
+                # does not raise here (the client closed the connection, a chunk has no valid size), or for trailers.
+                if parts and not parts[-1]:
+                    raise ClientGone
                 total += len(part)
                 if total > self._limits.body_bytes:
                     raise self._too_large()
                 if total > LARGE_BODY:
                     self._hold(task, len(part))
                 parts.append(part)
+                self._reading[task] = begin + self._limits.seconds_for(total)
             return b"".join(parts)
         except asyncio.CancelledError:
             if task not in self._late:
                 raise
             task.uncancel()
-            detail = f"the body did not arrive within {self._limits.body_seconds:g} seconds"
+            detail = f"the body did not arrive within {monotonic() - begin:.0f} seconds; a body of this size must"
             raise Problem(408, detail, headers=_CLOSE) from None
+        except RuntimeError as error:
+            if type(error).__name__ != "RSGIProtocolClosed":
+                raise
+            raise ClientGone from None
         finally:
             del self._reading[task]
             self._late.discard(task)
@@ -158,9 +180,9 @@ class BodyReader:
         """Look again and again for bodies that take too long."""
         while True:
             await asyncio.sleep(min(self._limits.body_seconds / 4.0, 1.0))
-            latest = monotonic() - self._limits.body_seconds
-            for task, begin in tuple(self._reading.items()):
-                if begin < latest and task not in self._late:
+            now = monotonic()
+            for task, latest in tuple(self._reading.items()):
+                if latest < now and task not in self._late:
                     self._late.add(task)
                     task.cancel()
 

@@ -13,7 +13,7 @@ from mcnet.serve.calibrate import answer_json
 from mcnet.serve.handlers import Handlers
 from mcnet.serve.logs import log_event
 from mcnet.serve.problem import Problem, problem_of
-from mcnet.serve.request import JSON, LARGE_BODY, BodyReader, Request, Response
+from mcnet.serve.request import JSON, LARGE_BODY, BodyReader, ClientGone, Request, Response
 from mcnet.serve.route_table import RouteTable
 from mcnet.serve.settings import ServiceSettings
 from mcnet.serve.tokens import check_token
@@ -93,6 +93,12 @@ class Service:
                 route, response = await self._by_table(scope, protocol)
         except asyncio.CancelledError:
             raise
+        except ClientGone:
+            # Nothing was done, and in general nobody reads an answer. A client that still listens learns why.
+            self.board.own.add("incomplete_bodies")
+            response = _INCOMPLETE
+            protocol.response_bytes(response.status, response.headers, response.body)
+            return
         except Exception as error:
             response = self._failed(error, scope)
         self.board.own.answered(route, response.status, perf_counter() - begin)
@@ -114,6 +120,8 @@ class Service:
                 body = await self.bodies.read(scope.headers, protocol)
                 request = Request(scope.method, scope.path, scope.query_string, scope.headers, body, matched)
             return counted, await found.handler(request)
+        except ClientGone:
+            raise
         except Exception as error:
             return counted, self._failed(error, scope)
 
@@ -130,6 +138,15 @@ class Service:
         problem.detail = self.settings.public(problem.detail)
         return Response.problem(problem)
 
+
+_INCOMPLETE = Response.problem(
+    Problem(
+        400,
+        "the connection ended, or sent bytes that are not HTTP (or trailers), before the body was complete; nothing "
+        "was done: send the request again",
+        headers=(("connection", "close"),),
+    )
+)
 
 _JSON = frozenset(("application/json", "application/json; charset=utf-8", None, "application/x-www-form-urlencoded"))
 """How most clients name JSON; the others go through the handler, which reads the type more closely."""

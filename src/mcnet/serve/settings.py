@@ -15,11 +15,25 @@ class Limits:
     rows: int = 2_000_000
     body_seconds: float = 30.0
     """How long a client may take to send its body."""
-    header_seconds: float = 10.0
+    short_body_seconds: float = 5.0
+    """How long it may take for a body of a few bytes."""
+    body_bytes_per_second: float = 20_000.0
+    """How much longer a larger body may take, up to `body_seconds`."""
+    header_seconds: float = 5.0
+    """How long a client may take to send the head of a request; as long a connection may stay unused."""
+    header_bytes: int = 65_536
     bytes_at_once: int = 512_000_000
     """Of all large bodies that a worker has in memory at the same time; further ones are to be sent again."""
-    requests_at_once: int = 1_024
-    """Requests that a worker handles at the same time; further ones wait in the queue of the system."""
+    connections: int = 8_192
+    """Connections of a worker at the same time; further ones wait in the queue of the system."""
+
+    def seconds_for(self, body_bytes: int) -> float:
+        """Return how long a client may take to send a body of this size.
+
+        >>> Limits().seconds_for(100), Limits().seconds_for(100_000), Limits().seconds_for(10_000_000)
+        (5.005, 10.0, 30.0)
+        """
+        return min(self.body_seconds, self.short_body_seconds + body_bytes / self.body_bytes_per_second)
 
 
 @dataclass(frozen=True)

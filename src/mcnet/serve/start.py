@@ -28,6 +28,12 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _STOP_SECONDS = 30
 """How long requests in flight may take to finish once the service was asked to stop."""
 
+_QUEUED_CONNECTIONS = 4_096
+"""Connections that wait in the queue of the system to be taken by a worker."""
+
+_OTHER_FILES = 256
+"""File descriptors of a worker for everything but connections."""
+
 
 def run_service(settings: ServiceSettings) -> None:
     """Serve until SIGINT or SIGTERM; requests in flight are finished first.
@@ -61,9 +67,13 @@ def run_service(settings: ServiceSettings) -> None:
             interface=Interfaces.RSGI,
             workers=settings.workers,
             http=HTTPModes.http1,
-            http1_settings=HTTP1Settings(header_read_timeout=round(1000 * settings.limits.header_seconds)),
+            http1_settings=HTTP1Settings(
+                header_read_timeout=round(1000 * settings.limits.header_seconds),
+                max_buffer_size=settings.limits.header_bytes,
+            ),
             websockets=False,
-            backpressure=settings.limits.requests_at_once,
+            backlog=_QUEUED_CONNECTIONS,
+            backpressure=_allow_connections(settings.limits.connections),
             log_dictconfig=LOGGING,
             log_level=LogLevels.warning,
             respawn_failed_workers=True,
@@ -80,6 +90,20 @@ def run_service(settings: ServiceSettings) -> None:
             learning.stop()
         shutil.rmtree(board, ignore_errors=True)
     log_event("service stopped")
+
+
+def _allow_connections(wanted: int) -> int:
+    """Let this process and its workers have so many connections each, as far as the system lets them; return how many.
+
+    A connection needs a file descriptor, of which many systems give a process 1,024 unless it asks for more.
+    """
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted + _OTHER_FILES if hard == resource.RLIM_INFINITY else min(wanted + _OTHER_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return max(most - _OTHER_FILES, most // 2)
 
 
 def _check_times(settings: ServiceSettings) -> None:
