@@ -10,6 +10,8 @@ import time
 import polars as pl
 import pytest
 
+from mcnet.cli.run import DISK_FULL
+
 CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 
 
@@ -131,7 +133,7 @@ def test_a_full_disk_is_reported_as_such(work):
     # A limit on the size of files fails like a full disk: in the middle of writing.
     folder, command = work
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, preexec_fn=_small_files, check=False)
-    assert done.returncode == 2
+    assert done.returncode == DISK_FULL
     assert done.stderr == f"mcnet: {folder / 'out.parquet'}: no space left on the disk, nothing was written\n"
     assert [path.name for path in folder.iterdir()] == ["big.parquet"]
 

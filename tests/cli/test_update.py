@@ -1,10 +1,14 @@
 """`mcnet update`: exit codes that a scheduler can use, and what it prints."""
 
 import json
+import resource
+import subprocess
+import sys
 
 import pytest
 from tests.loop.conftest import day_name, day_rows
 
+from mcnet.cli.run import DISK_FULL
 from mcnet.loop.folder import LoopFolder
 from mcnet.sketch import scan as scan_module
 
@@ -65,6 +69,24 @@ def test_wrong_input_is_code_2_and_another_run_is_code_75(mcnet, folder):
     with LoopFolder(folder / "registry").locked(0.0):
         busy = mcnet(*words, "--wait", "0")
     assert (busy.code, "another process is using" in busy.err) == (75, True)
+
+
+@pytest.mark.parametrize("file_bytes", [10, 2_000])
+def test_a_full_disk_is_not_wrong_use(mcnet, folder, file_bytes):
+    # A limit on the size of files fails like a full disk: in the middle of writing.
+    write_days(folder, 1, 4, rows=500)
+    words = ("update", "history", "logs/*.parquet", "--registry", "registry", *COLUMNS)
+    done = subprocess.run(
+        [sys.executable, "-m", "mcnet", *words],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes)),
+    )
+    assert done.returncode == DISK_FULL, done.stderr
+    assert "no space left on the disk" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert mcnet(*words).code == 0  # what was cut off is completed
+    assert [run["outcome"] for run in LoopFolder(folder / "registry").runs()][-1] == "published"
 
 
 def test_the_configuration_file_gives_the_columns(mcnet, folder):

@@ -4,6 +4,7 @@ import concurrent.futures
 import os
 import signal
 import socket
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from tests.serve.conftest import rows
 from tests.serve.running import TOKEN, running
+from tests.serve.test_reload import full_disk
 
 from mcnet.serve.feedback import Inbox
 from mcnet.serve.problem import Problem
@@ -165,6 +167,24 @@ def test_what_is_sent_again_in_the_next_period_counts_once(tmp_path, monkeypatch
     assert taken._take("b", None)["period"] == "2026-11-16T09:00"
     assert Journal(tmp_path / "journal").sketch().rows == 80
     taken.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limits of another process can be set on Linux alone")
+def test_feedback_on_a_full_disk_is_a_503_and_nothing_is_added(shared, journal, tmp_path):
+    Sketch.from_rows(*rows(8, 50)[:2], field={"country": rows(8, 50)[2]}).save(tmp_path / "part.parquet")
+    assert shared.change("/feedback", feedback(7, "before")).status == 201
+    kind = {"Content_Type": "application/vnd.apache.parquet"}
+    with full_disk(shared, 10):
+        answers = [
+            shared.change("/feedback", feedback(8, "full")),
+            shared.change(f"/feedback?period={PERIOD}&key=sketch", (tmp_path / "part.parquet").read_bytes(), **kind),
+        ]
+    for answer in answers:
+        assert (answer.status, "retry-after" in answer.headers) == (503, True), answer.body
+    assert "nothing was added" in answers[0].document["detail"]
+    assert [entry.source for entry in journal.entries()] == ["feedback before"]
+    assert shared.change("/feedback", feedback(8, "full")).status == 201
+    assert shared.events("unexpected error") == []
 
 
 def test_feedback_needs_the_token_and_a_journal(shared, journal, pair):

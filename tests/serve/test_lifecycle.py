@@ -1,7 +1,9 @@
 """The process: metrics over all workers, a worker that dies, a graceful end, wrong starts, and tricks with paths."""
 
 import concurrent.futures
+import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -10,7 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.serve.running import TOKEN, free_port, running
+from tests.serve.running import TOKEN, free_port, is_ready, running
+
+from mcnet.serve.tokens import read_token
 
 from mcnet.cli.run import run
 
@@ -57,6 +61,74 @@ def test_metrics_add_up_over_workers_and_survive_one(registry, tmp_path):
         last = samples(service)
         assert last[("mcnet_requests_total", *calibrate)] == 40
         assert last["mcnet_workers",] == 2
+
+
+def test_a_worker_that_dies_again_and_again_does_not_end_the_service(registry, tmp_path):
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    file.chmod(0o640)
+    with running(registry.path, tmp_path, "--token-file", str(file), token=None) as service:
+        (told,) = service.events("token file open to others")
+        assert (told["level"], "mode 640" in told["reason"], told["advice"]) == ("warning", True, f"chmod 600 {file}")
+        assert TOKEN not in service.log_file.read_text()
+        for deaths in range(1, 4):
+            os.kill(service.workers()[-1], signal.SIGKILL)  # as soon as it has started
+            service.wait_for("the next worker", lambda deaths=deaths: len(service.workers()) == deaths + 1)
+        service.wait_for("an answer", lambda: is_ready(service))
+        assert [event["worker"] for event in service.events("worker died")] == [1, 1, 1]
+        assert service.change("/hold").status == 200
+        file.chmod(0o600)
+        os.kill(service.workers()[-1], signal.SIGKILL)
+        service.wait_for("the death", lambda: len(service.events("worker died")) == 4)
+        assert service.stop() == 0  # also while it waits before it starts another one
+
+
+def test_a_token_file_for_its_owner_alone_is_not_warned_of(tmp_path, capsys):
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    for mode, said in ((0o600, False), (0o400, False), (0o604, True), (0o660, True)):
+        file.chmod(mode)
+        assert read_token(file) is not None
+        assert ("token file open to others" in capsys.readouterr().err) == said
+
+
+def test_more_connections_that_send_one_byte_than_were_ever_allowed_keep_nobody_waiting(registry, tmp_path):
+    number = 1_300
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2 * number:
+        pytest.skip(f"a process may have {hard} open files here, which are too few")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2 * number), hard))
+    try:
+        with running(registry.path, tmp_path) as service:
+            closed = [True]
+            for _ in range(5):  # on a machine so slow that the first ones are over before the last ones are open
+                if any(closed):
+                    closed = [_is_closed(one) for one in _slow_heads(service, number)]
+            assert not any(closed), f"an answer came when {sum(closed):,} of them were closed"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def _slow_heads(service, number):
+    """Yield connections that have sent one byte, once another client has got its answer."""
+    with contextlib.ExitStack() as all_of_them:
+        slow = [
+            all_of_them.enter_context(socket.create_connection(("127.0.0.1", service.port), 60)) for _ in range(number)
+        ]
+        for one in slow:
+            one.sendall(b"P")
+        assert service.post("/calibrate", ONE).status == 200
+        yield from slow
+
+
+def _is_closed(one):
+    one.setblocking(False)
+    try:
+        return one.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 STARTER = """

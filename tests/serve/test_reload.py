@@ -2,6 +2,9 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
+import resource
+import sys
 import threading
 import time
 
@@ -55,6 +58,46 @@ def test_promote_and_rollback_are_answered_when_every_worker_serves_the_version(
     assert [line.get("note") for line in registry_of.history() if line["event"] == "promoted"][-1] == "why"
     assert pair.change("/versions/latest/promote").document["version"] == "3"
     assert pair.change("/versions/9/promote").status == 404
+
+
+@contextlib.contextmanager
+def full_disk(service, file_bytes):
+    """Let no worker write a file beyond a size: that fails like a full disk, in the middle of writing."""
+    for pid in service.workers():
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
+    try:
+        yield
+    finally:
+        for pid in service.workers():
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limits of another process can be set on Linux alone")
+def test_a_full_disk_is_a_503_that_says_what_is_current(pair, registry_of):
+    assert pair.change("/versions/2/promote").status == 200
+    assert pair.change("/release").status == 200
+    with full_disk(pair, 10):
+        for path in ("/versions/3/promote", "/rollback", "/hold"):
+            answer = pair.change(path)
+            assert answer.status == 503, (path, answer.body)
+            assert answer.document["detail"] == (
+                "the registry cannot be written (no space left on the disk, nothing was written); nothing was changed: "
+                "version 2 is current"
+            )
+            assert answer.headers["retry-after"]
+        assert served(pair) == {"2"}
+        assert pair.change("/reload").status == 200  # it writes nothing but a line of the log
+    assert pair.change("/hold").status == 200
+    with full_disk(pair, 10):
+        assert "version 2 is current, held" in pair.change("/release").document["detail"]
+    assert pair.change("/release").status == 200
+    while (registry_of.path / "history.jsonl").stat().st_size < 8_000:
+        registry_of.record("note", note="a line that makes the history longer than the pointer")
+    with full_disk(pair, 6_000):
+        answer = pair.change("/versions/3/promote")
+        assert answer.status == 503
+        assert "version 3 is current now, but the history lacks a line" in answer.document["detail"]
+    assert pair.events("unexpected error") == []
 
 
 def test_a_worker_that_does_not_look_is_told_to_be_late(registry, tmp_path):

@@ -102,6 +102,7 @@ def mcnet(
       1   a threshold (--fail-if) was not met
       2   wrong use or input
       70  an unexpected error
+      74  the disk is full; make room, and run it again
       75  another process is using the same files; try again later
       130, 143, 129  ended by an interrupt, SIGTERM, SIGHUP
 

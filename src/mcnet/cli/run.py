@@ -6,15 +6,17 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mcnet._shared.atomic_files import is_disk_full
 from mcnet._shared.terminal_text import safe_text
 from mcnet.cli.encoding import replace_what_cannot_be_shown
 from mcnet.cli.signals import Terminated, orderly_termination
 
-__all__ = ["BUSY", "INTERRUPTED", "THRESHOLD_NOT_MET", "UNEXPECTED", "UNUSABLE", "run"]
+__all__ = ["BUSY", "DISK_FULL", "INTERRUPTED", "THRESHOLD_NOT_MET", "UNEXPECTED", "UNUSABLE", "run"]
 
 THRESHOLD_NOT_MET = 1
 UNUSABLE = 2
 UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
+DISK_FULL = 74  # EX_IOERR: nobody has made a mistake, but there is no space to write to
 BUSY = 75  # EX_TEMPFAIL: trying again later will do
 INTERRUPTED = 130
 
@@ -35,9 +37,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
     Returns
     -------
-    0 if all went well, 1 if a threshold was not met, 2 for wrong use or input, 70 for an unexpected error, 75 if
-    another process is using the same files, 130 after an interrupt, 143 after SIGTERM and 129 after SIGHUP. A
-    command may have further codes, which its help names.
+    0 if all went well, 1 if a threshold was not met, 2 for wrong use or input, 70 for an unexpected error, 74 if the
+    disk is full, 75 if another process is using the same files, 130 after an interrupt, 143 after SIGTERM and 129
+    after SIGHUP. A command may have further codes, which its help names.
     """
     words = _options_first(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
     output = sys.stdout
@@ -103,6 +105,8 @@ def _failed(error: BaseException, *, debug: bool) -> int:
         print(safe_text("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     if reason is not None:
         _say(f"mcnet: {reason}")
+        if is_disk_full(error):
+            return DISK_FULL
         return BUSY if type(error).__name__ == "BusyError" else UNUSABLE
     found = ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
     hint = "" if debug else "; run it again with --debug to see where, and please report it"

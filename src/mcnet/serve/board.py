@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from threading import Lock
 
-__all__ = ["BOARD_PREFIX", "BUCKETS", "ROUTES", "STATUSES", "Board", "Numbers", "remove_abandoned_boards"]
+__all__ = ["BOARD_PREFIX", "BUCKETS", "ROUTES", "STATUSES", "Board", "Numbers", "has_served", "remove_abandoned_boards"]
 
 BOARD_PREFIX = "mcnet-serve-"
 """How the folders of boards are called, among temporary files."""
@@ -161,6 +161,12 @@ def _is_locked(path: Path) -> bool:
         return False
     finally:
         os.close(handle)
+
+
+def has_served(folder: Path) -> bool:
+    """Tell whether a worker of a service has ever loaded a version."""
+    version = slice(8 * _SINGLE.index("version"), 8 * _SINGLE.index("version") + 8)
+    return any(any(path.read_bytes()[version]) for path in folder.glob("worker-*"))
 
 
 def remove_abandoned_boards(folder: Path) -> None:

@@ -13,7 +13,7 @@ from mcnet.errors import FileFormatError, InputError
 from mcnet.serve.arrow import ARROW, read_arrow
 from mcnet.serve.board import Numbers
 from mcnet.serve.periods import named_period, present
-from mcnet.serve.problem import Problem
+from mcnet.serve.problem import RETRY, Problem
 from mcnet.serve.request import JSON_TYPES, Request
 from mcnet.serve.rows import check_rows
 from mcnet.serve.served import Served
@@ -99,7 +99,8 @@ class Inbox:
             detail = f"the key {key!r} came with other rows for {period_text(period)} before; use another key"
             raise Problem(409, detail, at="$.key") from None
         except OSError as error:
-            raise Problem(503, f"the journal cannot be written ({error.strerror}); nothing was added") from None
+            detail = f"the journal cannot be written ({error.strerror}); nothing was added"
+            raise Problem(503, detail, headers=RETRY) from None
         return self._told(added, key, period_text(period))
 
     def _known(self, source: str, sketch: Sketch, age: float | None) -> Entry | None:

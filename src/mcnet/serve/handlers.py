@@ -1,11 +1,12 @@
 """What answers each route: thin functions from a request to an answer."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from mcnet.errors import InputError
+from mcnet.errors import FileFormatError, InputError
 from mcnet.serve.arrow import ARROW, answer_arrow
 from mcnet.serve.board import Board
 from mcnet.serve.calibrate import answer_json
@@ -16,7 +17,7 @@ from mcnet.serve.loop_status import LoopStatus
 from mcnet.serve.metrics import METRICS_TYPE, metrics_text
 from mcnet.serve.openapi import describe
 from mcnet.serve.pages import dashboard, docs
-from mcnet.serve.problem import Problem
+from mcnet.serve.problem import RETRY, Problem
 from mcnet.serve.request import JSON, JSON_TYPES, LARGE_BODY, Request, Response
 from mcnet.serve.route_table import Route
 from mcnet.serve.served import Served
@@ -27,6 +28,8 @@ from mcnet.version import __version__
 from mcnet.versions.version import DamagedVersion, Version
 
 __all__ = ["Handlers"]
+
+T = TypeVar("T")
 
 _EVERYWHERE_SECONDS = 10.0
 """How long a change waits for the other workers to serve it."""
@@ -149,9 +152,8 @@ class Handlers:
         """Make a version the current one, everywhere."""
         name = request.matched["version"]
         note = _note(request)
-        registry = self.versions.registry
         await self._known(name)
-        chosen = await asyncio.to_thread(registry.promote, name, note)
+        chosen = await self._change(self.versions.registry.promote, name, note)
         log_event("promoted", version=chosen.name, note=note)
         return await self._moved(chosen.name)
 
@@ -159,7 +161,7 @@ class Handlers:
         """Go back to the version that was current before."""
         note = _note(request)
         try:
-            chosen = await asyncio.to_thread(self.versions.registry.rollback, note)
+            chosen = await self._change(self.versions.registry.rollback, note)
         except InputError as error:
             raise Problem(409, str(error)) from None
         log_event("rolled back", version=chosen.name, note=note)
@@ -168,16 +170,35 @@ class Handlers:
     async def hold(self, request: Request) -> Response:
         """Keep the current version, whatever updates find."""
         note = _note(request)
-        await asyncio.to_thread(self.versions.registry.hold, note)
+        await self._change(self.versions.registry.hold, note)
         log_event("held", note=note)
         return await self._moved(None)
 
     async def release(self, request: Request) -> Response:
         """Let updates publish again."""
         note = _note(request)
-        await asyncio.to_thread(self.versions.registry.release, note)
+        await self._change(self.versions.registry.release, note)
         log_event("released", note=note)
         return await self._moved(None)
+
+    async def _change(self, act: Callable[..., T], *words: str) -> T:
+        """Change the registry; say what it is like now if its disk is full or cannot be written to."""
+        before = await asyncio.to_thread(self._pointed)
+        try:
+            return await asyncio.to_thread(act, *words)
+        except OSError as error:
+            now = await asyncio.to_thread(self._pointed)
+            found = f"version {now[0]} is current{', held' if now[1] else ''}"
+            what = f"nothing was changed: {found}" if now == before else f"{found} now, but the history lacks a line"
+            reason = error.strerror or type(error).__name__
+            raise Problem(503, f"the registry cannot be written ({reason}); {what}", headers=RETRY) from None
+
+    def _pointed(self) -> tuple[int | None, bool]:
+        registry = self.versions.registry
+        try:
+            return registry.current_number, registry.held is not None
+        except FileFormatError:
+            return None, False  # a damaged pointer, which a promotion writes again
 
     async def _known(self, name: str) -> None:
         """Refuse the name of a version that is not in the registry."""

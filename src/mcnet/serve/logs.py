@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,9 +18,10 @@ def log_event(event: str, level: str = "info", **details: Any) -> None:
     """Write what happened, when, in which process, and its details."""
     moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     line = {"time": moment, "level": level, "event": event, "pid": os.getpid(), **details}
-    # One write per line, so that the lines of several workers do not mix.
-    sys.stderr.write(_encode(line).decode() + "\n")
-    sys.stderr.flush()
+    with suppress(OSError):  # a full disk under the log is no reason to refuse a request
+        # One write per line, so that the lines of several workers do not mix.
+        sys.stderr.write(_encode(line).decode() + "\n")
+        sys.stderr.flush()
 
 
 class EventHandler(logging.Handler):

@@ -6,11 +6,15 @@ from typing import Any
 
 import msgspec
 
+from mcnet._shared.atomic_files import is_disk_full
 from mcnet.errors import FileFormatError, McnetError
 
-__all__ = ["PROBLEM_TYPE", "Problem", "problem_of"]
+__all__ = ["PROBLEM_TYPE", "RETRY", "Problem", "problem_of"]
 
 PROBLEM_TYPE = "application/problem+json"
+
+RETRY = (("retry-after", "30"),)
+"""A header for answers of 503: somebody has to make room on the disk first."""
 
 _FIRST_ROW = re.compile(r"\b(score|label|weight) has .*\(first: row (\d+),")
 _FOR_CALLERS = (
@@ -72,6 +76,11 @@ def problem_of(error: Exception) -> Problem | None:
         return Problem(400, "the body is not JSON that can be read: it is nested too deeply")
     if isinstance(error, FileFormatError):
         return Problem(409, str(error))  # a version or a period on disk is damaged; the request is not at fault
+    if is_disk_full(error):
+        reason = getattr(error, "strerror", None) or "no space left on the disk"
+        return Problem(
+            503, f"the disk of the service is full ({reason}); make room, and send this again", headers=RETRY
+        )
     if isinstance(error, McnetError):
         detail = str(error)
         for ours, meant in _FOR_CALLERS:

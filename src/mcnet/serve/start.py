@@ -5,6 +5,8 @@ import re
 import shutil
 import socket
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -12,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mcnet.errors import InputError
-from mcnet.serve.board import BOARD_PREFIX, remove_abandoned_boards
+from mcnet.serve.board import BOARD_PREFIX, has_served, remove_abandoned_boards
 from mcnet.serve.learning import Learning
 from mcnet.serve.logs import LOGGING, log_event
 from mcnet.serve.periods import present
@@ -34,6 +36,11 @@ _QUEUED_CONNECTIONS = 4_096
 _OTHER_FILES = 256
 """File descriptors of a worker for everything but connections."""
 
+_EARLY_SECONDS = 10.0
+"""A worker that dies within this time may do so again at once, so the next one waits."""
+
+_LONGEST_WAIT_SECONDS = 10.0
+
 
 def run_service(settings: ServiceSettings) -> None:
     """Serve until SIGINT or SIGTERM; requests in flight are finished first.
@@ -45,7 +52,6 @@ def run_service(settings: ServiceSettings) -> None:
     from granian.constants import HTTPModes, Interfaces
     from granian.http import HTTP1Settings
     from granian.log import LogLevels
-    from granian.server import Server
 
     Registry(settings.registry).load()  # a version that cannot be served is reported here, once
     if not _NAME.fullmatch(settings.name):
@@ -60,7 +66,7 @@ def run_service(settings: ServiceSettings) -> None:
     remove_abandoned_boards(Path(tempfile.gettempdir()))
     board = Path(tempfile.mkdtemp(prefix=BOARD_PREFIX))
     try:
-        server = Server(
+        server = _server_class()(
             "mcnet.serve",
             address=settings.host,
             port=settings.port,
@@ -83,6 +89,7 @@ def run_service(settings: ServiceSettings) -> None:
         _say_hello(settings)
         if learning is not None:
             learning.start()
+        server.board, server.early_deaths = board, Counter()
         loader: Callable[..., Any] = partial(make_service, replace(settings, board=board))
         server.serve(target_loader=loader, wrap_loader=False)
     finally:
@@ -90,6 +97,40 @@ def run_service(settings: ServiceSettings) -> None:
             learning.stop()
         shutil.rmtree(board, ignore_errors=True)
     log_event("service stopped")
+
+
+def _server_class() -> Any:
+    """Return granian's server, changed so that a worker that dies again soon does not end the service."""
+    from granian.server import Server
+
+    class PatientServer(Server):  # type: ignore[misc, valid-type]
+        board: Path
+        early_deaths: Counter[int]
+
+        def _respawn_workers(self, workers: list[int], *target: Any, delay: float = 0.0) -> None:
+            for index in workers:
+                lived = time.monotonic() - self.wrks[index].birth
+                self.early_deaths[index] = self.early_deaths[index] + 1 if lived < _EARLY_SECONDS else 0
+                wait = seconds_before_start(self.early_deaths[index])
+                log_event("worker died", "error", worker=index + 1, lived_seconds=round(lived, 1), next_in_seconds=wait)
+                until = time.monotonic() + wait
+                while time.monotonic() < until and not self.interrupt_signal:
+                    time.sleep(0.05)
+            super()._respawn_workers(workers, *target, delay=delay)
+            if has_served(self.board):
+                # granian ends if a worker dies within seconds of its start; that is right only where none ever served.
+                self.respawned_wrks.clear()
+
+    return PatientServer
+
+
+def seconds_before_start(early_deaths: int) -> float:
+    """Return how long to wait before a worker is started again, by how often in a row it died soon after its start.
+
+    >>> [seconds_before_start(deaths) for deaths in (0, 1, 2, 3, 4, 9)]
+    [0.0, 0.0, 0.5, 1.0, 2.0, 10.0]
+    """
+    return 0.0 if early_deaths < 2 else min(0.25 * 2.0 ** (early_deaths - 1), _LONGEST_WAIT_SECONDS)
 
 
 def _allow_connections(wanted: int) -> int:

@@ -3,9 +3,11 @@
 import hashlib
 import hmac
 import os
+import stat
 from pathlib import Path
 
 from mcnet.errors import InputError
+from mcnet.serve.logs import log_event
 from mcnet.serve.problem import Problem
 from mcnet.serve.request import Request
 
@@ -23,9 +25,13 @@ def read_token(file: Path | None) -> bytes | None:
     if file is not None:
         try:
             text = file.read_text(encoding="utf-8").strip()
+            mode = stat.S_IMODE(file.stat().st_mode)
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"the token file {file} cannot be read ({error})") from None
         where = f"the file {file}"
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            reason = f"{file} has mode {mode:03o}: other users of this machine can read or change the token"
+            log_event("token file open to others", "warning", reason=reason, advice=f"chmod 600 {file}")
     else:
         text, where = os.environ.get(TOKEN_VARIABLE, "").strip(), f"the variable {TOKEN_VARIABLE}"
         if not text:
