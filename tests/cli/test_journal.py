@@ -257,3 +257,20 @@ def test_midnight_among_hours_is_listed_with_its_time(mcnet, log, columns, tmp_p
     assert "2026-11-16T01:00" in shown
     judged = mcnet("evaluate", tmp_path / "hours").out
     assert "2026-11-16T00:00" in judged
+
+
+def test_what_looks_like_a_mistake_is_added_if_it_is_allowed_by_name(mcnet, words, folder, timed, tmp_path):
+    log = pl.read_parquet(timed)
+    old = tmp_path / "old.parquet"
+    log.with_columns(ts=pl.col("ts").dt.offset_by("-55y"), w=pl.lit(1e5)).head(100).write_parquet(old)
+    assert mcnet(*words).code == 0
+    again = [old if word == timed else word for word in words]
+    refused = mcnet(*again)
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "the period 1971-11-15T20:00 lies" in refused.err
+    assert "pass --allow period" in refused.err
+    weighty = mcnet(*again, "--weight", "w", "--allow", "period")
+    assert (weighty.code, "pass --allow weight" in weighty.err) == (2, True)
+    assert mcnet(*again, "--weight", "w", "--allow", "period", "--allow", "weight").code == 0
+    wrong = mcnet(*again, "--allow", "everything")
+    assert (wrong.code, "there are weight and period" in wrong.err) == (2, True)

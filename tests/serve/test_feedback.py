@@ -143,6 +143,36 @@ def test_feedback_that_cannot_be_used_changes_nothing(shared, journal, change, s
     assert journal.entries() == []
 
 
+def test_absurd_weights_and_periods_are_refused_unless_they_are_allowed_by_name(shared, journal):
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'mcnet[serve]'")
+    heavy = {"weight": [1.0] * 49 + [1e9]}
+    first = shared.change("/feedback", feedback(1, "a", **heavy))
+    assert (first.status, first.document["at"]) == (400, "$.weight")
+    assert "above 1,000,000, the most in an empty journal" in first.document["detail"]
+    assert 'send "allow": ["weight"]' in first.document["detail"]
+    assert shared.change("/feedback", feedback(1, "a")).status == 201
+    for weight in (1e100, 1e9, 1_001.0):
+        answer = shared.change("/feedback", feedback(2, "b", weight=[1.0] * 49 + [weight]))
+        assert answer.status == 400, weight
+    old = shared.change("/feedback", feedback(2, "b", period="1971-03-01T10:00"))
+    assert (old.status, old.document["at"]) == (400, "$.period")
+    assert 'send "allow": ["period"]' in old.document["detail"]
+    sink = pa.BufferOutputStream()
+    score, label, country = rows(2, 50)
+    table = pa.table({"score": score, "label": label, "country": country.tolist(), "weight": heavy["weight"]})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    kind = {"Content_Type": "application/vnd.apache.arrow.stream"}
+    path = "/feedback?period=1971-03-01T10:00&key=b"
+    body = sink.getvalue().to_pybytes()
+    for allowed, status in (("", 400), ("&allow=weight", 400), ("&allow=period", 400), ("&allow=all", 400)):
+        assert shared.change(path + allowed, body, **kind).status == status
+    assert [entry.source for entry in journal.entries()] == ["feedback a"]
+    assert shared.change(path + "&allow=weight,period", body, **kind).status == 201
+    allowed = feedback(3, "c", period="1970-01-02T10:00", weight=[1.0] * 49 + [1e13], allow=["weight", "period"])
+    assert shared.change("/feedback", allowed).status == 201
+
+
 def test_what_is_sent_again_in_the_next_period_counts_once(tmp_path, monkeypatch):
     hours = iter(["2026-11-16T13:00", "2026-11-16T14:00"])
     monkeypatch.setattr("mcnet.serve.feedback.present", lambda _: SimpleNamespace(period=next(hours)))

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 from tests.serve.running import TOKEN, free_port, is_ready, running
 
-from mcnet.serve.tokens import read_token
-
 from mcnet.cli.run import run
+from mcnet.serve.tokens import read_token
 
 ONE = {"score": [0.1], "field": {"country": ["NL"]}}
 

@@ -435,3 +435,77 @@ def test_days_can_be_compacted_to_months(journal):
         journal.add(rows(1), day, source="a")
     journal.compact(every="1mo")
     assert journal.periods == ["2026-01-01", "2026-02-01"]
+
+
+def weighted(*weights):
+    return Sketch.from_rows([0.1] * len(weights), [0.0] * len(weights), weight=list(weights))
+
+
+def test_a_weight_far_above_every_one_before_is_refused_unless_it_is_allowed(journal):
+    for weight, most in ((1e100, 1e6), (2e6, 1e6)):
+        with pytest.raises(InputError, match="1,000,000, the most in an empty journal; correct the weight, or allow"):
+            journal.add(weighted(1.0, weight), "2026-11-01", source="a", largest_weight=weight, allow="period")
+        assert weight > most
+    with pytest.raises(InputError, match="allow is 'weights'; there are weight and period"):
+        journal.add(weighted(1.0), "2026-11-01", source="a", allow=["weights"])
+    assert not journal.entries()
+    journal.add(weighted(1.0, 500.0), "2026-11-01", source="a", largest_weight=500.0)
+    journal.add(weighted(499_000.0, 1.0), "2026-11-02", source="b", largest_weight=499_000.0)
+    journal.compact(before="2026-11-03", every="1mo")
+    assert max(entry.heaviest for entry in journal.entries()) == 499_000.0  # also of what was merged
+    heavy = {"sketch": weighted(1e9, 1.0), "period": "2026-12-03", "source": "c", "largest_weight": 1e9}
+    with pytest.raises(InputError, match=r"c has a row of weight 1e\+09 for 2026-12-03, above 1,000 times the largest"):
+        journal.add(**heavy)
+    assert journal.add(**heavy, allow="weight").rows == 2
+    assert journal.add(**heavy).rows == 0  # what is there already is not judged again
+    journal.add(weighted(1e11), "2026-12-04", source="d")
+
+
+@pytest.mark.parametrize(
+    ("known", "period", "every", "fine"),
+    [
+        (["2026-11-16T13:00"], "1971-01-01", None, False),
+        (["2026-11-16T13:00"], "2026-10-31", None, True),
+        (["2026-11-16T13:00"], "2026-10-30", None, False),
+        (["2026-11-16T13:00"], "2025-11-16", "1d", True),
+        (["2026-11-15", "2026-11-16"], "2025-10-12", None, True),
+        (["2026-11-15", "2026-11-16"], "2025-10-10", None, False),
+        (["2026-11-15", "2026-11-16"], "2099-01-01", None, False),
+        ([], "2099-01-01", None, False),
+        ([], "1971-01-01", None, True),
+        (["7", "8", "9"], "-500", None, False),
+        (["700", "701", "702"], "300", None, True),
+        (["b", "c"], "a", None, True),
+    ],
+)
+def test_a_period_far_before_the_first_or_far_after_now_is_refused(journal, known, period, every, fine):
+    for name in known:
+        journal.add(rows(1), name, source="old")
+    if fine:
+        assert journal.add(rows(2), period, source="new", every=every).rows == 50
+        return
+    with pytest.raises(InputError, match=rf"the period {period} lies .*allow it by name: pass allow='period'"):
+        journal.add(rows(2), period, source="new", every=every)
+    assert journal.add(rows(2), period, source="new", every=every, allow="period").rows == 50
+
+
+def timed_log(path, times, weight=1.0, score=0.1):
+    frame = pl.DataFrame({"ts": times, "score": [score] * len(times), "label": [0] * len(times)})
+    frame.with_columns(w=pl.Series([1.0] * (len(times) - 1) + [weight])).write_parquet(path)
+    return path
+
+
+def test_a_stray_row_of_a_log_is_refused_and_a_long_past_without_a_gap_is_not(journal, tmp_path):
+    columns = {"score": "score", "label": "label", "weight": "w", "time": "ts", "every": "1h"}
+    hours = pl.datetime_range(datetime(2026, 1, 1), datetime(2026, 11, 16), "1h", eager=True).to_list()
+    stray = timed_log(tmp_path / "stray.parquet", [datetime(1971, 1, 1), *hours[-30:]], score=0.2)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"the period 1971-01-01 lies .* periods before 2026-11-14T19:00"):
+            journal.add_files(stray, **columns)
+        journal.add_files(timed_log(tmp_path / "new.parquet", hours[-10:]), **columns)
+    past = timed_log(tmp_path / "past.parquet", hours[:-10])
+    assert journal.add_files(past, **columns).rows == len(hours) - 10
+    heavy = timed_log(tmp_path / "heavy.parquet", [hours[-1]] * 5_000, weight=1e9)
+    with pytest.raises(InputError, match=r"heavy.parquet has a row of weight 1e\+09"):
+        journal.add_files(heavy, **columns)
+    assert journal.add_files([stray, heavy], **columns, allow=("weight", "period")).rows == 5_031

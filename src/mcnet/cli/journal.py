@@ -53,6 +53,7 @@ def add(
     age: options.Age = None,
     counted: options.Counted = None,
     replace: options.Replace = False,
+    allow: options.Allow = None,
     logits: options.Logits = None,
     negatives_kept: options.NegativesKept = 1.0,
     json: options.Json = False,
@@ -90,7 +91,7 @@ def add(
     columns = given.columns(context)
     plain_interrupts()
     opened = Journal(folder)
-    source_options: dict[str, Any] = {"source": source, "age": age, "replace": replace}
+    source_options: dict[str, Any] = {"source": source, "age": age, "replace": replace, "allow": allow or ()}
     total = given.row_count if printer.lively else None
     with printer.progress("reading", total) as advance:
         if time is None:

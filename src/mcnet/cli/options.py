@@ -10,6 +10,7 @@ __all__ = [
     "LOG_HELP",
     "READS_LOGS",
     "Age",
+    "Allow",
     "Commands",
     "Counted",
     "Every",
@@ -178,6 +179,14 @@ Age = Annotated[
 Counted = Annotated[
     str | None,
     typer.Option("--counted", metavar="TIMESTAMP", help="For positives that arrive late: when they were counted."),
+]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="NAME",
+        help="Add what looks like a mistake: weight (far above all before), period (far before the first); repeatable.",
+    ),
 ]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace earlier rows of the same source and period.")]
 Logits = Annotated[

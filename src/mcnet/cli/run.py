@@ -150,6 +150,8 @@ _IN_WORDS_OF_THE_SHELL = {
     "with mcnet.scan(..., drop_missing=True)": "with --drop-missing",
     "(source='orders')": "(--source orders)",
     "pass separator=": "pass --separator ",
+    "pass allow='weight'": "pass --allow weight",
+    "pass allow='period'": "pass --allow period",
     "make one with mcnet.scan": "make one with mcnet sketch",
     "name its column of scores": "name its column of scores with --score",
     "name its column of labels": "name its column of labels with --label",

@@ -46,6 +46,7 @@ def update(
     age: options.Age = None,
     counted: options.Counted = None,
     replace: options.Replace = False,
+    allow: options.Allow = None,
     until: Annotated[
         str | None,
         typer.Option("--until", metavar="P", help="Learn no period after this one, as one that has not ended."),
@@ -146,6 +147,7 @@ def update(
             age=age,
             counted=counted,
             replace=replace,
+            allow=allow or (),
             until=until,
             delay=delay,
             method=method,

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time as clock
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from os import PathLike
@@ -49,6 +49,7 @@ def update(
     age: float | None = None,
     counted: Any = None,
     replace: bool = False,
+    allow: str | Collection[str] = (),
     score_type: ScoreType = "probability",
     negatives_kept: float = 1.0,
     resolution: Resolution = DEFAULT_RESOLUTION,
@@ -80,7 +81,7 @@ def update(
     score, label, field, weight, score_type, negatives_kept, resolution : of logs, as in `mcnet.scan`.
     time, every : of logs: the column of moments and the length of a period, such as "1h".
     period : instead of `time`: the one period of all rows; for saved sketches, too.
-    source, age, counted, replace : as in `Journal.add_files`.
+    source, age, counted, replace, allow : as in `Journal.add_files`.
     until : learn no period after this one, such as one that has not ended yet.
     delay : after how many further periods the labels of a period are known, or how long that takes ("2h").
     method : the calibrator of the tracker.
@@ -118,6 +119,7 @@ def update(
         age,
         counted,
         replace,
+        (allow,) if isinstance(allow, str) else tuple(allow),
     )
     folder = LoopFolder(versions.path)
     try:

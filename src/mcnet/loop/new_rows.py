@@ -51,6 +51,8 @@ class Reading:
     age: float | None
     counted: Any
     replace: bool
+    allow: tuple[str, ...] = ()
+    """What is added although it is implausible."""
 
     @property
     def digest(self) -> str:
@@ -148,6 +150,7 @@ def add_one_period(
 
 def _add(journal: Journal, path: Location, reading: Reading, progress: Callable[[int], Any] | None) -> Added:
     source_options: dict[str, Any] = {"source": reading.source, "age": reading.age, "replace": reading.replace}
+    source_options |= {"allow": reading.allow}
     if reading.period is not None:
         return add_one_period(journal, [path], reading.period, reading.columns, source_options, progress)
     cut: dict[str, Any] = {"time": str(reading.time), "every": str(reading.every)}

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from mcnet._shared.typing import ScoreType
+from mcnet.data.columns import weights_column
 from mcnet.errors import FileFormatError, InputError
 from mcnet.serve.arrow import ARROW, read_arrow
 from mcnet.serve.board import Numbers
@@ -43,6 +44,7 @@ class Feedback(msgspec.Struct, forbid_unknown_fields=True):
     key: str | None = None
     age: float | None = None
     score_type: Literal["probability", "logit"] | None = None
+    allow: list[Literal["weight", "period"]] | None = None
 
 
 _decoder = msgspec.json.Decoder(Feedback)
@@ -94,7 +96,15 @@ class Inbox:
         known = self._known(source, sketch, about.get("age"))
         period = self._period(about.get("period")) if known is None else known.period
         try:
-            added = self._journal.add(sketch, period, source=source, age=about.get("age"))
+            added = self._journal.add(
+                sketch,
+                period,
+                source=source,
+                age=about.get("age"),
+                largest_weight=about.get("largest_weight"),
+                every=self._settings.every,
+                allow=about.get("allow") or (),
+            )
         except OtherRowsError:
             detail = f"the key {key!r} came with other rows for {period_text(period)} before; use another key"
             raise Problem(409, detail, at="$.key") from None
@@ -156,12 +166,16 @@ class Inbox:
             request.query()
             rows = _decoder.decode(request.body)
             about = {"period": rows.period, "key": rows.key, "age": rows.age, "score_type": rows.score_type}
+            about["allow"] = rows.allow
             check_rows(len(rows.score), self._settings.limits.rows)
             score, label, weight, columns = rows.score, rows.label, rows.weight, rows.field or {}
         score_type: ScoreType = about.pop("score_type", None) or served.model.score_type
         if len(score) == 0:
             raise Problem(400, "there are no rows; feedback has at least one", at="$.score")
-        return Sketch.from_rows(score, label, field=columns or None, weight=weight, score_type=score_type), about
+        sketch = Sketch.from_rows(score, label, field=columns or None, weight=weight, score_type=score_type)
+        if weight is not None:
+            about["largest_weight"] = float(weights_column(weight).max())
+        return sketch, about
 
     def _check(self, sketch: Sketch, served: Served) -> None:
         """Refuse rows from which the served model could not be learnt again."""
@@ -180,7 +194,9 @@ class Inbox:
 
 
 def _query(request: Request) -> dict[str, Any]:
-    about: dict[str, Any] = dict(request.query("period", "key", "age", "score_type"))
+    about: dict[str, Any] = dict(request.query("period", "key", "age", "score_type", "allow"))
+    if "allow" in about:
+        about["allow"] = about["allow"].split(",")
     if "age" in about:
         try:
             about["age"] = float(about["age"])

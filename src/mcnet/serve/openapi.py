@@ -53,6 +53,7 @@ _SCHEMAS: dict[str, Schema] = {
         key={"type": ["string", "null"], "maxLength": 200},
         age={"type": ["number", "null"], "minimum": 0},
         score_type={"type": ["string", "null"], "enum": ["probability", "logit", None]},
+        allow={"oneOf": [{"type": "array", "items": {"enum": ["weight", "period"]}}, {"type": "null"}]},
     ),
     "Added": _object(
         ["rows", "period", "key", "known"],
@@ -174,6 +175,7 @@ _FEEDBACK_IN_QUERY = (
     _parameter("key", "query", "Streams and sketches: the key.", {"type": "string"}),
     _parameter("age", "query", "Streams and sketches: how many periods later the labels were counted.", _NUMBER),
     _parameter("score_type", "query", "Streams and sketches: what the scores are.", _SCORE_TYPE),
+    _parameter("allow", "query", "Streams and sketches: implausible rows to add: weight, period.", {"type": "string"}),
     _parameter("Idempotency-Key", "header", "The key, instead of `key`.", {"type": "string", "maxLength": 200}),
 )
 

@@ -8,6 +8,7 @@ import msgspec
 
 from mcnet._shared.atomic_files import is_disk_full
 from mcnet.errors import FileFormatError, McnetError
+from mcnet.tracking.journal_additions import ImplausibleError
 
 __all__ = ["PROBLEM_TYPE", "RETRY", "Problem", "problem_of"]
 
@@ -22,6 +23,8 @@ _FOR_CALLERS = (
     ("pass logits with score_type='logit'", 'send logits with "score_type": "logit"'),
     ("pass score_type='probability' if", 'send "score_type": "probability" if'),
     (", score_type='logit' if", ', "score_type": "logit" if'),
+    ("pass allow='weight'", 'send "allow": ["weight"]'),
+    ("pass allow='period'", 'send "allow": ["period"]'),
 )  # fmt: skip
 """What other packages advise to callers of functions, as a client of the service has it."""
 
@@ -85,6 +88,8 @@ def problem_of(error: Exception) -> Problem | None:
         detail = str(error)
         for ours, meant in _FOR_CALLERS:
             detail = detail.replace(ours, meant)
+        if isinstance(error, ImplausibleError):
+            return Problem(400, detail, at=f"$.{error.guard}")
         first = _FIRST_ROW.search(detail)
         return Problem(400, detail, at=f"$.{first[1]}[{first[2]}]" if first else None)
     return None

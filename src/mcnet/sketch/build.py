@@ -27,7 +27,7 @@ from mcnet.sketch.grid import Resolution, make_grid
 from mcnet.sketch.likely_mistakes import warn_of_mistakes
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["Batch", "ColumnNames", "RowReading", "sketch_batches", "sketch_parts"]
+__all__ = ["Batch", "ColumnNames", "LargestWeight", "RowReading", "sketch_batches", "sketch_parts"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,13 @@ class ColumnNames:
     """The condition by which rows were chosen."""
 
 
+@dataclass
+class LargestWeight:
+    """The largest weight of a row so far: a sketch has sums of weights alone."""
+
+    value: float = 0.0
+
+
 @dataclass(frozen=True)
 class RowReading:
     """How rows are read: into how many folds (None for a column of folds), on which grid, as which kind of scores."""
@@ -76,6 +83,8 @@ class RowReading:
     score_type: ScoreType
     negatives_kept: float
     drop_missing: bool = False
+    largest_weight: "LargestWeight | None" = None
+    """Where the largest weight of a row is noted, if somebody asks for it."""
 
     @property
     def needs_no_change(self) -> bool:
@@ -204,6 +213,8 @@ def _add(accumulator: Accumulator, batch: Batch, names: ColumnNames, reading: Ro
             weights = weights_column(batch.weight, name=names.weight, **where)
         labels, weights = restore_negatives(labels, weights, reading.negatives_kept)
         scores = scores_column(batch.score, score_type=reading.score_type, name=names.score, clip=False, **where)
+    if reading.largest_weight is not None and weights is not None:
+        reading.largest_weight.value = max(reading.largest_weight.value, float(weights.max(initial=0.0)))
     if batch.folds is not None:
         folds = folds_column(batch.folds, name=names.folds, **where)
     if not accumulator.add(scores, labels, weights, batch.fields, folds):

@@ -24,7 +24,7 @@ from mcnet.data.periods import cut_to_periods
 from mcnet.data.read_options import read_options, read_with
 from mcnet.data.tables import column_names, is_lazy, is_table
 from mcnet.errors import InputError
-from mcnet.sketch.build import Batch, ColumnNames, RowReading, sketch_batches, sketch_parts
+from mcnet.sketch.build import Batch, ColumnNames, LargestWeight, RowReading, sketch_batches, sketch_parts
 from mcnet.sketch.column_checks import check_columns
 from mcnet.sketch.connection import is_connection, scan_connection
 from mcnet.sketch.field_views import rename_values
@@ -182,6 +182,7 @@ def scan_in_parts(
     negatives_kept: float,
     every: Mapping[str, str],
     most_cells: int,
+    largest_weight: LargestWeight | None = None,
     progress: Callable[[int], Any] | None = None,
 ) -> Iterator[Sketch]:
     """Sketch log files in one pass, in several sketches where one would have too many cells to keep in memory.
@@ -191,6 +192,7 @@ def scan_in_parts(
     paths : the files, their names expanded.
     score, label, field, weight, resolution, score_type, negatives_kept, every, progress : as in `scan`.
     most_cells : a sketch that has grown beyond this many cells is yielded, and a new one begun.
+    largest_weight : where the largest weight of a row is noted.
 
     Yields
     ------
@@ -200,7 +202,7 @@ def scan_in_parts(
     check_columns(score, label, weight, 1, fields, every)
     chosen = _Columns(score, label, weight, None, fields, every)
     options = read_options()
-    reading = RowReading(1, resolution, score_type, negatives_kept, options.drop_missing)
+    reading = RowReading(1, resolution, score_type, negatives_kept, options.drop_missing, largest_weight)
     with UnchangedFiles(paths).reading():
         found, names, sources = chosen.file_batches(paths, source_name(paths), options.where, progress)
         parts = sketch_parts(found, names, reading, columns=chosen.remembered, sources=sources, most_cells=most_cells)

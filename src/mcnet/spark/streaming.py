@@ -1,6 +1,6 @@
 """Structured Streaming into a journal: every micro-batch counts exactly once, also across restarts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from os import PathLike
 
 from pyspark.sql import DataFrame
@@ -35,6 +35,7 @@ def journal_writer(
     score_type: ScoreType = "probability",
     negatives_kept: float = 1.0,
     drop_missing: bool = False,
+    allow: str | Collection[str] = (),
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` that adds each micro-batch of a stream to a journal.
 
@@ -49,6 +50,7 @@ def journal_writer(
     stream : the name of the stream: one per query, and another one when its checkpoint is begun anew.
     time, every, score, label, field, weight, resolution, score_type, negatives_kept : as in `mcnet.spark.journal`.
     drop_missing : leave out rows whose score, label or weight is missing; otherwise such a row ends the stream.
+    allow : as in `Journal.add`; rows that are implausible, and not allowed, end the stream.
 
     Returns
     -------
@@ -78,6 +80,6 @@ def journal_writer(
         except NoUsableRowsError as error:
             warn(f"batch {number} of the stream adds nothing: {error}")
             return
-        target.add_parts(parts, source=batch_source(stream, number))
+        target.add_parts(parts, source=batch_source(stream, number), allow=allow)
 
     return add

@@ -24,6 +24,7 @@ from mcnet.tracking.backtest_memories import DEFAULT_MEMORIES, RunningMemory, pa
 from mcnet.tracking.backtest_result import Backtest, backtest_of
 from mcnet.tracking.backtest_run import Plan, read_lines, run_plan
 from mcnet.tracking.journal import Journal
+from mcnet.tracking.journal_additions import GUARDS
 from mcnet.tracking.journal_files import is_journal
 from mcnet.tracking.journal_snapshot import JournalSnapshot
 from mcnet.tracking.merged_periods import warn_of_merged_periods
@@ -193,14 +194,14 @@ def _read(
         parts = sketches_by(scan(log, field=[*fields, time], **words), time)
         if MISSING_LABEL in parts:
             raise InputError(f"the table has rows without a timestamp in {time}; drop these rows, or give them one")
-        journal.add_parts(parts, source="table")
+        journal.add_parts(parts, source="table", allow=GUARDS)
         return hashlib.sha256(asked.encode()).hexdigest()[:32]
     files = expand_paths(log)
     asked += repr([fingerprint(path) for path in files])
     digest = hashlib.sha256(asked.encode()).hexdigest()[:32]
     mark = home / "log-was-read"
     if not (mark.is_file() and mark.read_text(encoding="utf-8") == digest):
-        added = journal.add_files(files, field=fields, progress=reading, **words)
+        added = journal.add_files(files, field=fields, allow=GUARDS, progress=reading, **words)
         if added.left_out:
             raise InputError(added.left_out[0])  # a result of some of the files would be one of other rows
         mark.write_text(digest, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def compact(root: Path, batches: Sequence[EntryBatch], before: Any, every: str |
             inner = by_folder[path.parent].includes if entry.source == COMPACTED else ()
             includes += [item for item in inner if _longer(item[1], every) == period]
             includes.append((entry.source, entry.period, entry.digest, entry.age))
-    parts = (_merged(period, [path for path, _ in group]) for period, group in groups.items())
+    parts = (_merged(period, dict(group)) for period, group in groups.items())
     made = commit_batch(root, 1 + max(batch.serial for batch in batches), parts, includes)
     counting = {place[0] for place in counted_entries([*batches, made])}
     for batch in batches:
@@ -48,10 +49,12 @@ def compact(root: Path, batches: Sequence[EntryBatch], before: Any, every: str |
     return sum(len(group) for group in groups.values()) - len(groups)
 
 
-def _merged(period: str, paths: Sequence[Path]) -> tuple[Entry, Sketch]:
-    total = Sketch.merged([Sketch.load(path) for path in paths])
+def _merged(period: str, files: dict[Path, Entry]) -> tuple[Entry, Sketch]:
+    total = Sketch.merged([Sketch.load(path) for path in files])
     sums = (total.rows, total.total_weight, total.total_positives)
-    return Entry(period, COMPACTED, sketch_digest(total), file_name(period), *sums), total
+    known = [entry.largest_weight for entry in files.values() if entry.largest_weight is not None]
+    entry = Entry(period, COMPACTED, sketch_digest(total), file_name(period), *sums)
+    return replace(entry, largest_weight=max(known, default=None)), total
 
 
 def _longer(period: str, every: str | None) -> str:

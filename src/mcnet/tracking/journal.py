@@ -1,6 +1,6 @@
 """The journal: the past as a folder of sketches, one per period and source."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
@@ -12,6 +12,7 @@ from mcnet.data.fields import MISSING_LABEL
 from mcnet.data.files import FilePaths, expand_paths
 from mcnet.data.locations import Location, Locations
 from mcnet.errors import InputError
+from mcnet.sketch.build import LargestWeight
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.scan import scan_in_parts
 from mcnet.sketch.sketch import Sketch
@@ -78,6 +79,9 @@ class Journal:
         source: str | None = None,
         age: float | None = None,
         replace: bool = False,
+        largest_weight: float | None = None,
+        every: str | None = None,
+        allow: str | Collection[str] = (),
     ) -> Added:
         """Add the rows of one period from one source.
 
@@ -91,25 +95,36 @@ class Journal:
             None if they are complete. A count of a later age takes the place of earlier ones of the same source, so
             `source` is needed.
         replace : let these rows take the place of other rows that the same source gave for this period.
+        largest_weight : the largest weight of a row; by default the mean, since a sketch does not tell.
+        every : the length of a period, such as "1h"; by default the most frequent step between periods.
+        allow : what is added although it is implausible: "weight" (a row weighs more than 1,000 times the largest so
+            far, or more than 1e6 in an empty journal), "period" (more than 400 periods before the first or after now).
 
         Returns
         -------
         Added : what changed; nothing, if these rows were there already.
+
+        Raises
+        ------
+        InputError : the rows cannot be used, do not fit the journal, or are implausible; nothing was added.
         """
         if not isinstance(sketch, Sketch):
             raise InputError(f"add was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
         if len(sketch) == 0:
             raise InputError("the sketch has no rows; at least one row is needed")
         check_recount(source, age)
-        return self._commit(lambda: [entry_of(sketch, period_text(period), source, age)], replace=replace)
+        described = entry_of(sketch, period_text(period), source, age, largest_weight)
+        return self._commit(lambda: [described], replace=replace, every=every, allow=allow)
 
-    def add_parts(self, parts: Mapping[Any, Sketch], *, source: str, replace: bool = False) -> Added:
+    def add_parts(
+        self, parts: Mapping[Any, Sketch], *, source: str, replace: bool = False, allow: str | Collection[str] = ()
+    ) -> Added:
         """Add the rows of many periods from one source as a whole.
 
         Parameters
         ----------
         parts : a sketch per period, as `mcnet.sketch.split.sketches_by` makes them.
-        source, replace : as in `add`.
+        source, replace, allow : as in `add`.
 
         Returns
         -------
@@ -118,6 +133,7 @@ class Journal:
         return self._commit(
             lambda: (entry_of(part, period_text(period), source, None) for period, part in parts.items()),
             replace=replace,
+            allow=allow,
         )
 
     def add_files(
@@ -137,6 +153,7 @@ class Journal:
         score_type: ScoreType = "probability",
         negatives_kept: float = 1.0,
         resolution: Resolution = DEFAULT_RESOLUTION,
+        allow: str | Collection[str] = (),
         progress: Callable[[int], Any] | None = None,
     ) -> Added:
         """Add log files whose rows lie in many periods, in one pass; each file is a source and is added as a whole.
@@ -152,7 +169,7 @@ class Journal:
         time : the column of moments.
         every : the length of a period, such as "1h" or "1d".
         source : what to call the source; by default the path of each file as it was given.
-        age, replace : as in `add`; the age is that of every period.
+        age, replace, allow : as in `add`; the age is that of every period.
         counted : the moment at which the positives were counted, from which the age of each period follows.
 
         Returns
@@ -166,6 +183,7 @@ class Journal:
             raise InputError(f"source names one file, but {len(paths)} were given; leave it out, or add one at a time")
 
         def add(path: Location) -> Added:
+            largest = LargestWeight()
             read = scan_in_parts(
                 Locations([path]),
                 score=score,
@@ -178,21 +196,22 @@ class Journal:
                 every={time: every},
                 progress=progress,
                 most_cells=MOST_CELLS_IN_MEMORY,
+                largest_weight=largest,
             )
             with period_parts(read, time) as parts:
                 if MISSING_LABEL in parts.cells:
                     raise InputError(f"{path} has rows without a timestamp in {time}; drop them, or give them one")
                 ages = age if counted is None else partial(age_when_counted, every=every, counted=counted)
-                described = partial(_described, parts, source or fspath(path), ages)
-                return self._commit(described, replace=replace)
+                described = partial(_described, parts, source or fspath(path), ages, largest.value)
+                return self._commit(described, replace=replace, every=every, allow=allow)
 
         return add_apart(paths, add)
 
-    def _commit(self, parts: Callable[[], Iterable[tuple[Entry, Sketch]]], *, replace: bool) -> Added:
+    def _commit(self, parts: Callable[[], Iterable[tuple[Entry, Sketch]]], **options: Any) -> Added:
         require_journal(self.path, create=True)
         with locked(self.path):
             remove_leftovers(self.path)
-            return commit_parts(self.path, self.batches(), parts, replace=replace)
+            return commit_parts(self.path, self.batches(), parts, **options)
 
     def remove(self, source: str, period: Any = None) -> int:
         """Remove what a source gave.
@@ -344,8 +363,8 @@ class Journal:
 
 
 def _described(
-    parts: PeriodParts, source: str, age: Callable[[str], float] | float | None
+    parts: PeriodParts, source: str, age: Callable[[str], float] | float | None, largest_weight: float
 ) -> Iterator[tuple[Entry, Sketch]]:
     for text, sketch in parts.sketches():
         period = period_text(text)
-        yield entry_of(sketch, period, source, age(period) if callable(age) else age)
+        yield entry_of(sketch, period, source, age(period) if callable(age) else age, largest_weight)

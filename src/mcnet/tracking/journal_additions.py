@@ -1,9 +1,10 @@
 """Add to a journal and remove from it: which rows are new, known, replaced or refused."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from mcnet._shared.user_warnings import warn
 from mcnet.data.columns import check_total_weight
 from mcnet.data.files import ChangedFileError
 from mcnet.data.locations import Location
+from mcnet.data.periods import duration_seconds
 from mcnet.data.read_options import read_options
 from mcnet.errors import CalibrationWarning, InputError
 from mcnet.sketch.field_views import in_field_order
@@ -19,13 +21,42 @@ from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.journal_entries import COMPACTED, Entry, EntryBatch, counted_entries, entry_key, sketch_digest
 from mcnet.tracking.journal_files import commit_batch, file_name
 from mcnet.tracking.journal_readers import retire_batch
-from mcnet.tracking.period import sorted_periods
+from mcnet.tracking.period import is_moment, period_length, period_position, sorted_periods
 
-__all__ = ["Added", "OtherRowsError", "add_apart", "commit_parts", "entry_of", "remove_source"]
+__all__ = [
+    "GUARDS",
+    "Added",
+    "ImplausibleError",
+    "OtherRowsError",
+    "add_apart",
+    "commit_parts",
+    "entry_of",
+    "remove_source",
+]
+
+GUARDS = ("weight", "period")
+"""What is refused as implausible, unless it is allowed by this name."""
+
+_MOST_TIMES_LARGEST, _LARGEST_AT_FIRST = 1_000.0, 1e6
+"""How much heavier a row may be than every one before it, and how heavy a row of an empty journal."""
+
+_MOST_PERIODS_AWAY = 400
+"""How many periods may lie between a new period and the first one, or the present."""
+
+_LEAST_GAP_AT_FIRST = duration_seconds("1y")
+"""In the first rows of a journal a shorter gap than this is no sign of a wrong clock."""
 
 
 class OtherRowsError(InputError):
     """A source gave other rows for the same period before."""
+
+
+class ImplausibleError(InputError):
+    """A weight or a period is so far from all others that a wrong unit or a wrong clock is likely."""
+
+    def __init__(self, guard: str, problem: str, advice: str) -> None:
+        super().__init__(f"{problem}; {advice}, or allow it by name: pass allow={guard!r}")
+        self.guard = guard
 
 
 @dataclass(frozen=True)
@@ -89,7 +120,9 @@ def add_apart(files: Sequence[Location], add: Callable[[Location], Added]) -> Ad
     return Added.of_files(changes, reasons)
 
 
-def entry_of(sketch: Sketch, period: str, source: str | None, age: float | None) -> tuple[Entry, Sketch]:
+def entry_of(
+    sketch: Sketch, period: str, source: str | None, age: float | None, largest_weight: float | None = None
+) -> tuple[Entry, Sketch]:
     """Describe the rows of one period from one source; refuse an age or a source that is none."""
     if age is not None and not (isinstance(age, int | float | np.number) and 0.0 <= float(age) < np.inf):
         raise InputError(f"age is {age!r}; it must be a number of periods, 0 or more, or None for complete labels")
@@ -108,17 +141,29 @@ def entry_of(sketch: Sketch, period: str, source: str | None, age: float | None)
         sketch.total_positives,
         None if age is None else float(age),
     )
+    if largest_weight is not None and largest_weight > entry.heaviest:
+        entry = replace_fields(entry, largest_weight=float(largest_weight))
     return entry, sketch
 
 
 def commit_parts(
-    root: Path, batches: Sequence[EntryBatch], parts: Callable[[], Iterable[tuple[Entry, Sketch]]], *, replace: bool
+    root: Path,
+    batches: Sequence[EntryBatch],
+    parts: Callable[[], Iterable[tuple[Entry, Sketch]]],
+    *,
+    replace: bool,
+    every: str | None = None,
+    allow: str | Collection[str] = (),
 ) -> Added:
     """Commit what is not there yet as one batch; the caller has the lock of the journal.
 
     `parts` gives the entries with their rows, and is called twice, so that one period at a time is in memory: first to
-    find out what is new, then to write it.
+    find out what is new, then to write it. `every` is the length of a period, if it is known, and `allow` names the
+    guards that are off.
     """
+    allowed = {allow} if isinstance(allow, str) else set(allow)
+    if not allowed <= set(GUARDS):
+        raise InputError(f"allow is {sorted(allowed - set(GUARDS))[0]!r}; there are {' and '.join(GUARDS)}")
     there = {entry_key(entry): entry for entry in counted_entries(batches).values()}
     merged = {(source, period, age): digest for b in batches for source, period, digest, age in b.includes}
     given: list[Entry] = []
@@ -153,11 +198,61 @@ def commit_parts(
         if other != entry.source:
             copies.append((entry.source, other, entry.period))
     if fresh:
+        if "weight" not in allowed:
+            _check_weights(fresh, there.values())
+        if "period" not in allowed:
+            _check_periods([entry.period for entry in fresh], [entry.period for entry in there.values()], every)
         new = set(fresh)
         written = ((entry, sketch) for entry, sketch in _aligned(parts(), first) if entry in new)
         commit_batch(root, 1 + max((batch.serial for batch in batches), default=0), written)
     rows = sum(entry.rows for entry in fresh)
     return Added(tuple(entry.period for entry in fresh), rows, tuple(known), tuple(copies))
+
+
+def _check_weights(fresh: Iterable[Entry], there: Collection[Entry]) -> None:
+    """Refuse a weight that is far above every one before."""
+    largest = max((entry.heaviest for entry in there), default=None)
+    most = _LARGEST_AT_FIRST if largest is None else _MOST_TIMES_LARGEST * largest
+    for entry in fresh:
+        if entry.heaviest > most:
+            than = (
+                f"{_LARGEST_AT_FIRST:,.0f}, the most in an empty journal"
+                if largest is None
+                else f"{_MOST_TIMES_LARGEST:,.0f} times the largest so far ({largest:.6g})"
+            )
+            problem = f"{entry.source} has a row of weight {entry.heaviest:.6g} for {entry.period}, above {than}"
+            raise ImplausibleError("weight", problem, "correct the weight")
+
+
+def _check_periods(fresh: Sequence[str], there: Sequence[str], every: str | None) -> None:
+    """Refuse a period that lies far before the first one, or far in the future.
+
+    Rows that reach back without a long gap are no mistake, so each new period is compared with the one that follows.
+    """
+    known = sorted_periods(list(set(there)))
+    length = period_length(known or sorted_periods(list(set(fresh))), every)
+    if length is None:
+        return
+    new = [(position, text) for text in set(fresh) if (position := period_position(text)) is not None]
+    if is_moment(new[0][1]):
+        now = datetime.now(UTC).timestamp()
+        latest, text = max(new)
+        if latest > now + _MOST_PERIODS_AWAY * length:
+            problem = f"the period {text} lies more than {_MOST_PERIODS_AWAY} periods after now"
+            raise ImplausibleError("period", problem, "correct the clock or the unit of the timestamps")
+    gap = _MOST_PERIODS_AWAY * length
+    if known:
+        first, name = min((period_position(text) or 0.0, text) for text in known)
+    else:
+        gap = max(gap, _LEAST_GAP_AT_FIRST) if is_moment(new[0][1]) else gap
+        first, name = max(new)
+    for position, text in sorted(new, reverse=True):
+        if position < first - gap:
+            number = round((first - position) / length)
+            problem = f"the period {text} lies {number:,} periods before {name}, the first one after it"
+            raise ImplausibleError("period", problem, "correct the clock or the unit of the timestamps")
+        if position < first:
+            first, name = position, text
 
 
 def _given(there: Iterable[Entry], batches: Sequence[EntryBatch]) -> Iterator[tuple[str, str, str]]:

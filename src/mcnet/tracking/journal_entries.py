@@ -41,6 +41,13 @@ class Entry:
     positives: float
     age: float | None = None
     """How long after the end of the period it was counted, in periods; None if the labels were complete."""
+    largest_weight: float | None = None
+    """The largest weight of a row; None if it is not known, or no larger than the mean."""
+
+    @property
+    def heaviest(self) -> float:
+        """The largest weight of a row, as far as it is known: at least the mean of all."""
+        return max(self.largest_weight or 0.0, self.weight / self.rows if self.rows else 0.0)
 
 
 @dataclass(frozen=True)

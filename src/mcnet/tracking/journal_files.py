@@ -85,7 +85,7 @@ def commit_batch(
         document: dict[str, Any] = {
             "format": _FORMAT,
             "version": _VERSION,
-            "entries": [asdict(entry) for entry in entries],
+            "entries": [_described(entry) for entry in entries],
             "includes": [list(item) for item in includes],
         }
         document["checksum"] = checksum(document)
@@ -98,6 +98,13 @@ def commit_batch(
     finally:
         shutil.rmtree(writing, ignore_errors=True)
     return EntryBatch(root / name, serial, tuple(entries), tuple(includes))
+
+
+def _described(entry: Entry) -> dict[str, Any]:
+    found = asdict(entry)
+    if entry.largest_weight is None:
+        del found["largest_weight"]  # so that an earlier mcnet reads the journal, too
+    return found
 
 
 def read_batch(folder: Path) -> EntryBatch | None:

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from mcnet._shared.typing import FloatArray
-from mcnet.data.periods import TIMESTAMP, duration_seconds
+from mcnet.data.periods import TIMESTAMP, duration_seconds, parse_every
 from mcnet.errors import InputError
 
 __all__ = [
     "delay_in_periods",
     "elapsed_periods",
+    "is_moment",
+    "period_length",
     "period_position",
     "period_seconds",
     "period_text",
@@ -151,6 +153,30 @@ def period_seconds(texts: Sequence[str]) -> float | None:
     if not texts or _kind(texts[0]) != "moments":
         return None
     return _most_frequent_step(np.array([_position(text, "moments") for text in texts]))
+
+
+def period_length(texts: Sequence[str], every: str | None = None) -> float | None:
+    """Return the length of a period in seconds, or as a number if periods are numbers; None if it cannot be told.
+
+    It is `every` or, if that is not given, the most frequent step between the sorted periods. Of one period alone the
+    length is guessed from how it is written: a day, an hour or a minute.
+
+    >>> period_length(["2026-11-16T13:00"]), period_length(["1", "2", "3"]), period_length(["mon", "tue"])
+    (3600.0, 1.0, None)
+    """
+    kind = _kind(texts[0]) if texts else "labels"
+    if kind == "labels":
+        return None
+    places = np.array([_position(text, kind) for text in texts])
+    if every is not None:
+        step = parse_every(every)
+        if (step.unit is None) == (kind == "whole numbers"):
+            return float(step.number) if step.unit is None else duration_seconds(every)
+    if len(texts) > 2 or (len(texts) == 2 and kind == "moments"):
+        return _most_frequent_step(places)
+    if kind == "whole numbers":
+        return None
+    return next(float(unit) for unit in (86_400, 3_600, 60, 1) if places[0] % unit == 0)
 
 
 def delay_in_periods(delay: int | str, periods: Sequence[str], every: str | None = None) -> int:
