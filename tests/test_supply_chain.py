@@ -1,8 +1,11 @@
 """What is installed is named by version and checksum, and what CI runs by commit."""
 
+import json
 import os
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,3 +93,59 @@ def test_a_package_has_one_version_in_all_lock_files():
             versions.setdefault((name, condition), set()).add(version)
     assert len(versions) > 100
     assert {name: found for name, found in versions.items() if len(found) > 1} == {}
+
+
+def test_the_image_is_made_of_the_lock_files_and_of_base_images_by_digest():
+    file = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    installs = [words for words in re.findall(r"pip install ([^&\n]*)", file) if "--no-index" not in words]
+    assert len(installs) == 2
+    for words in installs:
+        assert "--require-hashes" in words
+        (lock,) = re.findall(r"-r (\S+)", words)
+        assert ROOT / lock in LOCKS
+        assert f"!{lock}" in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert "--no-build-isolation" in file  # else pip fetches build tools that no lock file names
+    arguments = dict(re.findall(r"^ARG (\w+)=(\S+)", file, re.M))
+    images = [arguments.get(name.strip("${}"), name) for name in re.findall(r"^FROM (\S+)", file, re.M)]
+    compose = (ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8")
+    images += [image for image in re.findall(r"image: (\S+)", compose) if image != "mcnet"]
+    assert len(images) == 3
+    for image in images:
+        assert re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", image), image
+
+
+def test_the_lock_of_the_image_has_what_the_service_needs_and_nothing_for_tests():
+    packages = set(re.findall(r"^([a-z0-9._-]+)==", (ROOT / "requirements" / "serve.txt").read_text("utf-8"), re.M))
+    assert {"granian", "pyarrow", "numpy", "polars", "msgspec"} <= packages
+    assert not {"torch", "pytest", "ruff", "mkdocs", "pyspark"} & packages
+
+
+FINE = {"name": "numpy", "version": "2.4.6", "vulns": []}
+FLAWED = {"name": "jinja2", "version": "2.0", "vulns": [{"id": "PYSEC-2019-217", "fix_versions": ["2.10.1"]}]}
+UNKNOWN = {"name": "polars", "skip_reason": "Dependency not found on PyPI and could not be audited: polars (2.1.0)"}
+
+
+@pytest.mark.parametrize(
+    ("found", "code", "said"),
+    [
+        ([FINE], 0, "1 of 1 packages looked up; no known vulnerabilities"),
+        ([FINE, FLAWED], 1, "jinja2 2.0: PYSEC-2019-217, fixed in 2.10.1\naudit: 2 of 2 packages looked up; 1 known"),
+        ([UNKNOWN, FLAWED], 1, "1 of 2 packages looked up; NOT CHECKED: polars; 1 known vulnerability"),
+        ([FINE, UNKNOWN], 0, "1 of 2 packages looked up; NOT CHECKED: polars; no known"),
+        ([UNKNOWN], 0, "NOTHING WAS CHECKED: the database cannot be reached, or knows none of 1 packages"),
+        (None, 0, "NOTHING WAS CHECKED: pip-audit gave no result (no route to the database)"),
+    ],
+)
+def test_an_audit_says_what_was_looked_up_and_fails_if_something_is_named(tmp_path, found, code, said):
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "audit", tmp_path / ".ci" / "audit")
+    (programs / "python").symlink_to(sys.executable)
+    (tmp_path / "found.json").write_text(json.dumps({"dependencies": found, "fixes": []}))
+    written = "echo no route to the database >&2; exit 1" if found is None else f"cp {tmp_path}/found.json ${{!#}}"
+    (programs / "pip-audit").write_text(f"#!/usr/bin/env bash\n{written}\necho No known vulnerabilities found >&2\n")
+    (programs / "pip-audit").chmod(0o755)
+    done = subprocess.run(["bash", tmp_path / ".ci" / "audit"], capture_output=True, text=True, check=False)
+    assert (done.returncode, said in done.stdout) == (code, True), done.stdout + done.stderr
+    assert "No known vulnerabilities found" not in done.stdout

@@ -16,12 +16,17 @@ def make_registry(path: Path, versions: Path) -> None:
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; a registry is a folder")
     if not (path / _MARKER).is_file():
-        others = path.is_dir() and any(not other.name.startswith(".") for other in path.iterdir())
+        others = path.is_dir() and any(not _is_unfinished(other, versions) for other in path.iterdir())
         if others and not (path / _MARKER).is_file():  # else another process has just made it
             raise InputError(f"the folder {path} holds other things and is not a registry; name a new folder")
         versions.mkdir(parents=True, exist_ok=True)
         write_json(path / _MARKER, _FORMAT, durable=True)
     require_registry(path)
+
+
+def _is_unfinished(found: Path, versions: Path) -> bool:
+    """Tell whether something in the folder is what a process that was cut off left while it made a registry."""
+    return found.name.startswith(".") or (found == versions and not any(found.iterdir()))
 
 
 def require_registry(path: Path) -> None:
