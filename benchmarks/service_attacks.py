@@ -1,10 +1,13 @@
-"""The service under attack: kill -9 while feedback arrives, requests that no client should send. Nothing is timed."""
+"""The service under attack: kill -9 while feedback arrives, requests that no client should send, slow connections."""
 
 import contextlib
 import os
+import resource
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -62,6 +65,44 @@ def described(folder: Path, registry: Registry, examples: int) -> list[str]:
     return ["requests made from the OpenAPI page (schemathesis)", f"{asked:,}", f"{errors} answers of 5xx, {said}", "0"]
 
 
+SLOW = {
+    "one byte of a head": b"P",
+    "one byte of a body": b"POST /calibrate HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{",
+}
+
+
+def slow_connections(folder: Path, registry: Registry, number: int, what: str) -> list[str]:
+    """Open connections that send too little and then nothing; let another client ask on a new connection each time."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(number + 1_000, limits[1]), limits[1]))
+    row, slow, waits = {"score": [0.1], "field": {"country": ["NL"]}}, [], []
+    try:
+        with running(registry.path, folder, "--workers", "2") as service:
+            for _ in range(number):
+                one = socket.create_connection(("127.0.0.1", service.port), 60)
+                one.sendall(SLOW[what])
+                slow.append(one)
+            opened = time.monotonic()
+            while time.monotonic() < opened + 12.0:
+                begin = time.monotonic()
+                assert service.post("/calibrate", row, timeout=120.0).status == 200
+                waits.append(time.monotonic() - begin)
+            for one in slow:
+                one.settimeout(60.0)
+                while one.recv(4_096):
+                    pass
+    finally:
+        for one in slow:
+            one.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    waits.sort()
+    found = (
+        f"{len(waits):,} requests of another client answered meanwhile: median {report.seconds(waits[len(waits) // 2])}"
+    )
+    found += f", longest {report.seconds(waits[-1])}; all slow connections closed by the service"
+    return [f"connections that send {what}", f"{number:,}, two workers", found, "nobody waits"]
+
+
 def killed_loops(kills: int) -> list[str]:
     """Kill `mcnet update` and `mcnet journal add` at random moments; every loop is checked at its end."""
     met, rows, versions = many_loop_kills(kills)
@@ -79,6 +120,7 @@ def main(full: bool = False) -> None:
             fuzzed(folder, registry, 100_000 if full else 3_000),
             feedback_kills(folder, registry, 200 if full else 4),
             killed_loops(200 if full else 20),
+            *(slow_connections(folder, registry, 2_600, what) for what in SLOW),
             described(folder, registry, 300 if full else 5),
         ):
             print("  ".join(line), flush=True)
