@@ -134,7 +134,8 @@ def _single_record(body: bytes) -> Record | None:
 def _one_row_of(question: Question) -> Question:
     """Return a question of one row in its short form, so that it is answered with one number."""
     assert isinstance(question.score, list)
-    field = {name: values[0] for name, values in (question.field or {}).items() if isinstance(values, list)}
+    columns = question.field or {}
+    field: dict[str, Value | list[Value]] = {n: values[0] for n, values in columns.items() if isinstance(values, list)}
     return Question(question.score[0], field or None)
 
 
@@ -167,7 +168,7 @@ def _columns(served: Served, records: list[Record], most_rows: int, numbers: Num
             raise Problem(400, "score is too large a number", at=f"{at or f'$[{place}]'}.score") from None
     columns: dict[str, Value | list[Value]] = {}
     for name in names:
-        column: list[Value] = [record[name] for record in records]
+        column: list[Any] = [record[name] for record in records]
         if not _VALUE_TYPES.issuperset(map(type, column)):
             place = next(place for place, value in enumerate(column) if type(value) not in _VALUE_TYPES)
             what = f"the field {name!r} is {'a list' if type(column[place]) is list else 'an object'}, not one value"
