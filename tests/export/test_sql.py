@@ -15,6 +15,7 @@ from mcnet.data.contexts import Contexts
 from mcnet.export.sql import MOST_CASES, export_sql, sql_text
 from mcnet.model.file import model_document
 from mcnet.model.model import CalibrationModel
+from mcnet.sql.column_types import COLUMN_TYPES
 from mcnet.sql.dialects import DIALECTS
 
 FORMS = ("case", "tables")
@@ -151,7 +152,8 @@ def test_unknown_options_are_refused(options):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.decimal128(6, 4)])
-def test_the_words_of_postgresql_give_doubles_whatever_the_score_is(two_field_model, rows_for, form, kind):
+def test_the_words_of_postgresql_give_doubles_whatever_the_score_is(two_field_model, rows_for, form, kind, monkeypatch):
+    monkeypatch.setitem(COLUMN_TYPES, "postgresql", COLUMN_TYPES["duckdb"])  # which runs the query here
     scores, fields = rows_for(two_field_model, 300)
     column = pa.array(np.round(scores, 4)).cast(kind, safe=False)
     expected = two_field_model.predict([float(score) for score in column.to_pylist()], fields)
@@ -190,6 +192,14 @@ def test_bigquery_gets_no_statement_that_is_too_long_for_it(large_model):
     assert all(part.startswith(("CREATE", "INSERT", "SELECT", "--")) for part in statements[:-1])
     with pytest.raises(mcnet.NotSupportedError, match=r"a statement has .* MB, .*form='tables'"):
         sql_text(large_model, dialect="bigquery", form="case")
+
+
+def test_one_select_of_thousands_of_pieces_is_warned_of():
+    knots = np.linspace(0.01, 0.99, 2_100)
+    model = CalibrationModel("isotonic", {}, Contexts.none(), Curves.of([(knots, knots**2 / 2 + 0.1 * knots)]))
+    with pytest.warns(mcnet.CalibrationWarning, match=r"form='case' writes 2,\d+ pieces .* form='tables' joins them"):
+        sql_text(model, form="case")
+    sql_text(model)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -268,6 +268,47 @@ def test_drivers_of_postgresql_give_the_same_texts(postgresql):
                 assert [values[0] for values in found.contexts.values] == expected
 
 
+def test_a_result_in_csv_has_the_values_of_the_engine(postgresql, tmp_path):
+    """Empty and missing strings, numbers, booleans and timestamps, as `psql --csv` writes them."""
+    import psycopg
+
+    columns = {
+        "v": ["", None, "NULL", "7.0", "True", "-0", 'a,b\n"c"'],
+        "n": ["1.50", None, "100.00", "0.00001", "2.00", "NaN", "12345678901234567890"],
+        "d": ["1e-5", "1e22", "7", None, "NaN", "-0", "Infinity"],
+        "s": ["0.1", "2.5", None, "3", "NaN", "1e10", "-1"],
+        "b": ["true", "false", None, "true", "true", "true", "false"],
+        "t": ["2026-11-16 00:00:00", "2026-11-16 07:00:00.5", None, *["2026-11-16 07:00:00"] * 4],
+        "z": ["2026-11-16 00:00:00+02", "2026-11-16 07:00:00.5+00", None, *["2026-11-16 07:00:00-03:30"] * 4],
+    }
+    kinds = {
+        "v": "text",
+        "n": "numeric",
+        "d": "float8",
+        "s": "real",
+        "b": "boolean",
+        "t": "timestamp",
+        "z": "timestamptz",
+    }
+    with psycopg.connect(postgresql, options=f"-c TimeZone={ZONE}") as connection:
+        described = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+        connection.execute(f"CREATE TEMP TABLE mixed (p float8, y int, {described})")
+        with connection.cursor() as cursor:
+            for row in zip(*columns.values(), strict=True):
+                places = ", ".join(f"%s::{kind}" for kind in kinds.values())
+                cursor.execute(f"INSERT INTO mixed VALUES (0.25, 1, {places})", row)
+        for name in columns:
+            options = {"score": "p", "label": "y", "field": name}
+            query = mcnet.sketch_query("mixed", dialect="postgresql", **options)
+            with connection.cursor().copy(f"COPY ({query}) TO STDOUT WITH CSV HEADER") as copy:
+                (tmp_path / "result.csv").write_bytes(b"".join(bytes(part) for part in copy))
+            found = mcnet.Sketch.from_table(tmp_path / "result.csv")
+            rows = connection.execute(f"SELECT {name} FROM mixed").fetchall()
+            values = [np.float32(row[0]) if name == "s" and row[0] is not None else row[0] for row in rows]
+            assert found == mcnet.Sketch.from_rows([0.25] * 7, [1] * 7, field={name: values}), name
+            assert mcnet.scan(connection, table="mixed", **options) == found, name
+
+
 def test_clickhouse_gives_values_and_not_how_it_stores_them(clickhouse_session):
     """In Arrow it writes an Enum or a DateTime as its number, and others as their bytes."""
     number = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
@@ -304,8 +345,48 @@ def test_postgresql_behind_sqlalchemy_gives_the_cells_of_scan(postgresql_table, 
             assert mcnet.scan(connection, table=("rows of it",), **_options("texts")) == expected["texts"]
         finally:
             connection.close()
+        with engine.connect() as connection:
+            assert mcnet.scan(connection, table=("rows of it",), **_options("texts")) == expected["texts"]
+            with pytest.raises(mcnet.InputError, match="nowhere"):
+                mcnet.scan(connection, table="nowhere", **_options("texts"))
+            assert connection.execute(sqlalchemy.text("SELECT 1")).scalar() == 1
+        from sqlalchemy.orm import Session
+
+        with Session(engine) as session, pytest.raises(mcnet.InputError, match=r"session\.connection\(\)"):
+            mcnet.scan(session, table=("rows of it",), **_options("texts"))
     finally:
         engine.dispose()
+
+
+def test_rows_may_come_as_the_connection_was_told(postgresql_table, expected):
+    import psycopg
+
+    for rows in (psycopg.rows.dict_row, psycopg.rows.namedtuple_row, psycopg.rows.scalar_row):
+        with psycopg.connect(postgresql_table, row_factory=rows) as connection:
+            for case in ("texts", "booleans"):
+                assert mcnet.scan(connection, table=("rows of it",), **_options(case)) == expected[case]
+    with psycopg.connect(postgresql_table, row_factory=psycopg.rows.dict_row) as connection:
+        query = mcnet.sketch_query(("rows of it",), dialect="postgresql", **_options("texts"))
+        assert mcnet.Sketch.from_table(connection.execute(query)) == expected["texts"]
+
+
+def test_a_scan_that_failed_leaves_the_transaction_as_it_was(postgresql_table, expected):
+    adbc = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the ADBC driver is not installed")
+    import psycopg
+
+    with psycopg.connect(postgresql_table) as connection:
+        connection.execute("CREATE TEMP TABLE kept AS SELECT 'x' AS score, 1 AS label")
+        for table, found in (("nowhere", "nowhere"), ("kept", "double precision")):
+            with pytest.raises(mcnet.InputError, match=found):
+                mcnet.scan(connection, table=table, score="score", label="label")
+        assert connection.execute("SELECT score FROM kept").fetchall() == [("x",)]
+        assert mcnet.scan(connection, table=("rows of it",), **_options("texts")) == expected["texts"]
+        connection.rollback()
+    with adbc.connect(postgresql_table) as connection:  # whose driver takes nothing but a rollback
+        with pytest.raises(mcnet.InputError, match=r"nowhere.*call rollback\(\)"):
+            mcnet.scan(connection, table="nowhere", score="score", label="label")
+        connection.rollback()
+        assert mcnet.scan(connection, table=("rows of it",), **_options("texts")) == expected["texts"]
 
 
 def test_postgresql_takes_scores_of_other_types(postgresql_table):

@@ -1,4 +1,7 @@
-"""The curve export on real engines: PostgreSQL and ClickHouse give the bits of predict; the rest is parsed."""
+"""The curve export on real engines gives the bits of predict, whatever types the columns have; the rest is parsed."""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
 
 import numpy as np
 import polars as pl
@@ -6,6 +9,7 @@ import pytest
 
 from mcnet.curves.curves import Curves
 from mcnet.data.contexts import Contexts
+from mcnet.data.fields import field_text
 from mcnet.export.sql import sql_text
 from mcnet.model.model import CalibrationModel
 from mcnet.sql.dialects import DIALECTS
@@ -98,3 +102,198 @@ def test_postgresql_gives_the_bits_of_predict(model, rows, postgresql, form):
         found = dict(connection.execute(f"SELECT place, calibrated FROM ({select}) AS found").fetchall())
     expected = model.predict(rows["score"], rows["site"])
     np.testing.assert_array_equal([found[place] for place in range(len(rows))], expected)
+
+
+DECIMALS = [
+    "1.50",
+    "100.00",
+    "-2.00",
+    "0.00001000",
+    "0",
+    "12345678901234567890",
+    "9007199254740993",
+    "0.1234567890123456",
+]
+DECIMALS = [*map(Decimal, [*DECIMALS, "0.30000000000000004", "9.99"]), None]
+FLOATS = [0.5, 7.0, -0.0, 1e-5, 1e22, 1e23, 123456789.125, 0.1 + 0.2, 5e-324, float("inf"), float("nan"), 9.75, None]
+SINGLES = [float(np.float32(0.1)), 2.5, 3.0, float("nan"), 0.375, None]
+TIMESTAMPS = [
+    datetime(2026, 11, 16),
+    datetime(2026, 11, 16, 7),
+    datetime(2026, 11, 16, 7, 0, 0, 250_000),
+    datetime(2026, 10, 25, 1, 30),
+    datetime(1969, 12, 31, 23, 59, 59, 1),
+    datetime(2027, 1, 1, 1),
+    None,
+]
+ZONED = [None if moment is None else moment.replace(tzinfo=UTC) for moment in TIMESTAMPS]
+UNSEEN = {"9.99", "9.75", "0.375", "2027-01-01T01:00:00", "2027-01-01T01:00:00+00:00"}
+TYPED = {"n": DECIMALS, "d": FLOATS, "s": SINGLES, "t": TIMESTAMPS, "z": ZONED, "day": [date(2026, 11, 16), None]}
+"""Columns by name; no engine writes all of their values as mcnet does. Some of each are unknown to the model."""
+
+KINDS = {
+    "duckdb": {"n": "DECIMAL(38,17)", "d": "DOUBLE", "s": "FLOAT", "t": "TIMESTAMP", "z": "TIMESTAMPTZ", "day": "DATE"},
+    "postgresql": {
+        "n": "numeric(40,18)",
+        "d": "float8",
+        "s": "real",
+        "t": "timestamp",
+        "z": "timestamptz",
+        "day": "date",
+    },
+    "clickhouse": {
+        "n": "Nullable(Decimal(76,18))",
+        "d": "Nullable(Float64)",
+        "s": "Nullable(Float32)",
+        "z": "Nullable(DateTime64(6, 'Europe/Berlin'))",
+        "day": "Nullable(Date32)",
+    },
+    "spark": {
+        "n": "DECIMAL(38,17)",
+        "d": "DOUBLE",
+        "s": "FLOAT",
+        "t": "TIMESTAMP_NTZ",
+        "z": "TIMESTAMP",
+        "day": "DATE",
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def typed_model():
+    """Return a model that knows most values of TYPED, each with its own curve."""
+    values = {field_text(value) for column in TYPED.values() for value in column} - UNSEEN - {None}
+    known = (*sorted({*values, "1.50", "NaN", "1e-5", "2026-11-16 07:00:00"}), None)  # strings alone have the last ones
+    contexts = Contexts(("v",), (known,), np.arange(len(known), dtype=np.int32)[:, None])
+    pairs = [(np.array([0.1, 0.9]), np.array([0.002 * (c + 1), 0.5 + 0.004 * c])) for c in range(len(known) + 1)]
+    return CalibrationModel("platt-field", {}, contexts, Curves.of(pairs))
+
+
+def _expected(model, name):
+    return model.predict(np.full(len(TYPED[name]), 0.3), pl.Series(TYPED[name], dtype=pl.Object).to_list())
+
+
+def _as_written(value):
+    """Return a value as every engine reads it from a string."""
+    return "NULL" if value is None else f"'{value}'"
+
+
+def _statements(model, dialect, form, name, **options):
+    """Return the statements that make tables, and the query; each column has a table of its own."""
+    text = sql_text(model, dialect=dialect, form=form, source=f"{name}_log", fields={"v": "v"}, **options)
+    *before, select = text.strip().removesuffix(";").split(";\n")
+    return before, select
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_postgresql_compares_values_of_every_type(typed_model, postgresql, form):
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'")
+    for settings in ("-c TimeZone=Europe/Berlin", "-c TimeZone=Asia/Kolkata -c DateStyle=German"):
+        with psycopg.connect(postgresql, autocommit=True, options=settings) as connection:
+            for name, kind in KINDS["postgresql"].items():
+                rows = ", ".join(f"({i}, 0.3, {_as_written(v)}::{kind})" for i, v in enumerate(TYPED[name]))
+                connection.execute(f"CREATE TEMP TABLE {name}_log (place, score, v) AS VALUES {rows}")
+                before, select = _statements(typed_model, "postgresql", form, name, tables="typed_model")
+                for statement in before:
+                    connection.execute(statement)
+                found = connection.execute(f"SELECT calibrated FROM ({select}) AS f ORDER BY place").fetchall()
+                assert [row[0] for row in found] == _expected(typed_model, name).tolist(), (name, settings)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_duckdb_compares_values_of_every_type(typed_model, form):
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed: pip install duckdb")
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute("SET TimeZone = 'Asia/Kolkata'")
+        for name, kind in KINDS["duckdb"].items():
+            rows = ", ".join(f"({i}, 0.3, CAST({_as_written(v)} AS {kind}))" for i, v in enumerate(TYPED[name]))
+            connection.execute(f"CREATE TABLE {name}_log AS FROM (VALUES {rows}) AS t (place, score, v)")
+            before, select = _statements(typed_model, "duckdb", form, name)
+            for statement in before:
+                connection.execute(statement)
+            found = connection.execute(f"SELECT calibrated FROM ({select}) ORDER BY place").fetchall()
+            assert [row[0] for row in found] == _expected(typed_model, name).tolist(), name
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_clickhouse_compares_values_of_every_type(typed_model, form):
+    session = pytest.importorskip("chdb.session", reason="chdb is not installed: pip install chdb")
+    connection = session.Session()
+    try:
+        connection.query("CREATE DATABASE typed")
+        for name, kind in KINDS["clickhouse"].items():
+            values = [None if v is None else v.isoformat()[:26] if name == "z" else v for v in TYPED[name]]
+            kind = kind.replace("Europe/Berlin", "UTC") if name == "z" else kind
+            rows = ", ".join(f"({i}, 0.3, {_as_written(v)})" for i, v in enumerate(values))
+            made = f"place Int32, score Float64, v {kind}"
+            connection.query(f"CREATE TABLE typed.{name}_log ({made}) ENGINE = Memory")
+            connection.query(f"INSERT INTO typed.{name}_log VALUES {rows}")
+            if name == "z":
+                zone = KINDS["clickhouse"]["z"]
+                connection.query(f"ALTER TABLE typed.z_log MODIFY COLUMN v {zone}")
+            options = {"source": f"typed.{name}_log", "tables": "typed.model"}
+            text = sql_text(typed_model, dialect="clickhouse", form=form, **options)
+            *before, select = text.strip().removesuffix(";").split(";\n")
+            for statement in before:
+                connection.query(statement)
+            found = connection.query(f"SELECT calibrated FROM ({select}) ORDER BY place", "ArrowTable")
+            assert found["calibrated"].to_pylist() == _expected(typed_model, name).tolist(), name
+    finally:
+        connection.query("DROP DATABASE typed")
+        connection.close()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_spark_compares_values_of_every_type(typed_model, spark, form):
+    for name, kind in KINDS["spark"].items():
+        rows = ", ".join(f"({i}, 0.3D, CAST({_as_written(v)} AS {kind}))" for i, v in enumerate(TYPED[name]))
+        spark.sql(f"SELECT * FROM VALUES {rows} AS t (place, score, v)").createOrReplaceTempView(f"{name}_log")
+        before, select = _statements(typed_model, "spark", form, name)
+        for statement in before if name == "n" else ():  # the tables are the same for every column
+            spark.sql(statement)
+        found = spark.sql(f"SELECT calibrated FROM ({select}) ORDER BY place").collect()
+        assert [row[0] for row in found] == _expected(typed_model, name).tolist(), name
+        spark.catalog.dropTempView(f"{name}_log")
+    for table in ("values", "numbers", "contexts", "pieces") if form == "tables" else ():
+        spark.sql(f"DROP TABLE mcnet_{table}")
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "value"),
+    [
+        (("1.5", "2"), "interval", "1 day"),
+        (("1.5", "2"), "bytea", "1.5"),
+        (("NL", "US"), "numeric", "1.5"),
+        (("NL", "US"), "timestamp", "2026-11-16"),
+        (("2026-11-16T07:00:00",), "timestamptz", "2026-11-16 07:00:00+00"),
+        (("2026-11-16T07:00:00+00:00",), "timestamp", "2026-11-16 07:00:00"),
+    ],
+)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_column_that_cannot_be_compared_ends_the_query(postgresql, values, kind, value, form):
+    """The pooled curve for every row would be wrong in silence."""
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'")
+    contexts = Contexts(("v",), (values,), np.arange(len(values), dtype=np.int32)[:, None])
+    pairs = [(np.array([0.1, 0.9]), np.array([0.01 * (c + 1), 0.5 + 0.01 * c])) for c in range(len(values) + 1)]
+    model = CalibrationModel("platt-field", {}, contexts, Curves.of(pairs))
+    with psycopg.connect(postgresql, autocommit=True) as connection:
+        connection.execute(f"CREATE TEMP TABLE v_log AS SELECT 0.3 AS score, '{value}'::{kind} AS v")
+        before, select = _statements(model, "postgresql", form, "v", tables="other_model")
+        for statement in before:
+            connection.execute(statement)
+        with pytest.raises(psycopg.Error, match=r'mcnet cannot compare the column r."v".*cast it to strings'):
+            connection.execute(select).fetchall()
+        connection.execute("UPDATE v_log SET v = NULL")
+        assert connection.execute(select).fetchone()[-1] == model.predict([0.3], [None])[0]
+
+
+def test_strings_of_other_types_are_compared_as_they_are(postgresql, model):
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'")
+    text = sql_text(model, dialect="postgresql", form="case", source="kinds_log").strip().removesuffix(";")
+    with psycopg.connect(postgresql, autocommit=True) as connection:
+        connection.execute("CREATE TYPE pg_temp.sites AS ENUM ('7', 'other')")
+        connection.execute("CREATE DOMAIN pg_temp.named AS text")
+        for kind in ("pg_temp.sites", "pg_temp.named", "varchar(5)", "char(1)", "smallint", "name"):
+            connection.execute(f"CREATE TEMP TABLE kinds_log AS SELECT 0.3::float8 AS score, '7'::{kind} AS site")
+            assert connection.execute(text).fetchone()[-1] == model.predict([0.3], ["7"])[0], kind
+            connection.execute("DROP TABLE kinds_log")

@@ -50,6 +50,11 @@ class ContextMap:
         }
         return ContextMap(contexts.names, digits, tuple(strides), curves)
 
+    @property
+    def most(self) -> int:
+        """Return the number above those of all combinations."""
+        return self.strides[0] * (len(self.digits[0]) + 1) if self.strides else 1
+
     @cached_property
     def combinations(self) -> list[tuple[tuple[int, ...], int]]:
         """Return the digits and the curve of every combination that has one, in order of the digits."""

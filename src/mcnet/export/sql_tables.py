@@ -1,10 +1,10 @@
-"""The join form: the model as three tables, and a SELECT that joins them."""
+"""The join form: the model as four tables, and a SELECT that joins them."""
 
 from collections.abc import Iterable, Sequence
 
 from mcnet.export.context_map import ContextMap
 from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, Pieces
-from mcnet.export.sql_case import Columns
+from mcnet.export.sql_case import Columns, FieldKeys, number_literal
 from mcnet.sql.dialects import Dialect, name_parts
 
 __all__ = ["join_select", "table_statements"]
@@ -15,7 +15,7 @@ Column = tuple[str, str]
 
 
 def table_statements(pieces: Pieces, known: ContextMap, dialect: Dialect, tables: str | Sequence[str]) -> Iterable[str]:
-    """Return the statements that make the tables of values, contexts and pieces, and fill them."""
+    """Return the statements that make the tables of values, numbers, contexts and pieces, and fill them."""
     if known.names:
         yield from _filled(
             dialect,
@@ -29,6 +29,19 @@ def table_statements(pieces: Pieces, known: ContextMap, dialect: Dialect, tables
             ],
             key="field, value",
         )
+        numbers: list[tuple[str, ...]] = [
+            (str(field), number_literal(number, dialect), str(digit))
+            for field, digits in enumerate(known.digits)
+            for number, digit in FieldKeys.of("", digits, dialect).numbers.items()
+        ]
+        if numbers:
+            yield from _filled(
+                dialect,
+                _named(tables, "numbers"),
+                [("field", "whole"), ("number", "double"), ("digit", "whole")],
+                numbers,
+                key="field, number",
+            )
         digits = [(f"digit_{field}", "whole") for field in range(len(known.names))]
         yield from _filled(
             dialect,
@@ -40,10 +53,10 @@ def table_statements(pieces: Pieces, known: ContextMap, dialect: Dialect, tables
     rows = []
     for curve in range(pieces.curves):
         grid, part = pieces.of_grid(int(pieces.grid_of[curve])), pieces.of_curve(curve)
-        numbers = (pieces.starts[grid], pieces.stops[grid], pieces.values[part], pieces.slopes[part])
+        columns_of = (pieces.starts[grid], pieces.stops[grid], pieces.values[part], pieces.slopes[part])
         rows += [
             (str(curve), *map(dialect.number, row))
-            for row in zip(*(n.tolist() for n in (*numbers, pieces.ceilings[part])), strict=True)
+            for row in zip(*(n.tolist() for n in (*columns_of, pieces.ceilings[part])), strict=True)
         ]
     names = ("low", "high", "value", "slope", "ceiling")
     columns = [("curve", "whole"), *((name, "double") for name in names)]
@@ -62,12 +75,20 @@ def join_select(
     x = f"LEAST(GREATEST({columns.score}, {dialect.number(LOWEST_SCORE)}), {dialect.number(HIGHEST_SCORE)})"
     joins, digits = [], []
     for field, column in enumerate(columns.fields):
+        keys = FieldKeys.of(column, known.digits[field], dialect)
         joins.append(
             f"LEFT JOIN {dialect.table(_named(tables, 'values'))} AS v{field}"
-            f" ON v{field}.field = {field} AND v{field}.value = CAST({column} AS {dialect.text_type})"
+            f" ON v{field}.field = {field} AND v{field}.value = {keys.string}"
         )
-        missing = known.digits[field].get(None, 0)
-        digits.append(f"CASE WHEN {column} IS NULL THEN {missing} ELSE COALESCE(v{field}.digit, 0) END")
+        digit = f"COALESCE(v{field}.digit, 0)"
+        if keys.number is not None:
+            joins.append(
+                f"LEFT JOIN {dialect.table(_named(tables, 'numbers'))} AS n{field}"
+                f" ON n{field}.field = {field} AND n{field}.number = {keys.number} + {dialect.number(0.0)}"
+            )
+            digit += f" + COALESCE(n{field}.digit, 0)"
+        missing, absent = known.digits[field].get(None, 0), keys.missing(column, keys.number or "", dialect)
+        digits.append(f"CASE WHEN {absent} THEN {missing} ELSE {digit} END")
     if digits:
         same = " AND ".join(f"c.digit_{field} = {digit}" for field, digit in enumerate(digits))
         joins.append(f"LEFT JOIN {dialect.table(_named(tables, 'contexts'))} AS c ON {same}")

@@ -30,15 +30,24 @@ _DIALECT_OF_MODULE = {
     "trino": "trino",
 }
 
+_SAVEPOINT = "mcnet__scan"
+
 _BOOLEAN_TYPES = ("16", "bool", "boolean")
 """How drivers name the type of a column of booleans in the description of a cursor: psycopg by its number."""
 
 
 def is_connection(rows: Any) -> bool:
     """Tell whether this is a connection to a database: something with cursors."""
-    return callable(getattr(rows, "cursor", None)) and not (
+    return callable(getattr(_driver_connection(rows), "cursor", None)) and not (
         isinstance(rows, str | PathLike | Sequence) or is_table(rows) or is_lazy(rows)
     )
+
+
+def _driver_connection(rows: Any) -> Any:
+    """Return the connection of the driver that a connection of SQLAlchemy has, or what was given."""
+    if type(rows).__module__.startswith("sqlalchemy") and hasattr(rows, "exec_driver_sql"):
+        return rows.connection
+    return rows
 
 
 def dialect_of(connection: Any) -> Dialect:
@@ -76,6 +85,7 @@ def scan_connection(
     drop_missing: bool,
 ) -> Sketch:
     """Run the sketch query over a connection and read its result; see `scan` for the parameters."""
+    connection = _driver_connection(connection)
     for name, period in every.items():
         if not isinstance(period, str):
             raise InputError(f"the period of {name} is found while files are read; in a database, name it: '1h'")
@@ -107,7 +117,7 @@ def scan_connection(
             kinds = connection.sql(_bare_query(words, table, asked)).types if asked else []
             found = connection.sql(query(dict(zip(asked, kinds, strict=True)))).to_arrow_table()
         return Sketch.from_table(found, drop_missing=drop_missing)
-    with closing(connection.cursor()) as cursor, _refused_by(words):
+    with _refused_by(words), _usable_afterwards(connection, words), closing(_cursor(connection)) as cursor:
         types = {}
         if asked:
             cursor.execute(_bare_query(words, table, asked))
@@ -115,6 +125,43 @@ def scan_connection(
         cursor.execute(query(types))
         fetched = fetched_columns(cursor)
     return Sketch.from_table(fetched, drop_missing=drop_missing)
+
+
+def _cursor(connection: Any) -> Any:
+    """Return a cursor that gives rows as tuples, however the connection was told to give them."""
+    cursor = connection.cursor()
+    if type(cursor).__module__.partition(".")[0] == "psycopg":
+        from psycopg.rows import tuple_row
+
+        cursor.row_factory = tuple_row
+    return cursor
+
+
+@contextmanager
+def _usable_afterwards(connection: Any, dialect: Dialect) -> Iterator[None]:
+    """Undo a query that failed: in PostgreSQL it would leave the transaction aborted, with all that was done in it."""
+    if dialect.name != "postgresql" or not _execute(connection, f"SAVEPOINT {_SAVEPOINT}"):
+        yield  # outside a transaction nothing is left behind
+        return
+    try:
+        yield
+    except Exception as error:
+        undone = _execute(connection, f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+        if not undone and not isinstance(error, McnetError):  # drivers of ADBC take nothing but a rollback
+            raise _refusal(dialect, error, "; call rollback() before the connection is used again") from error
+        raise
+    finally:
+        _execute(connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
+
+
+def _execute(connection: Any, statement: str) -> bool:
+    """Run a statement; tell whether the engine took it."""
+    try:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute(statement)
+    except Exception:  # every driver has kinds of its own
+        return False
+    return True
 
 
 def _bare_query(dialect: Dialect, table: str | Sequence[str], columns: Sequence[str]) -> str:
@@ -143,5 +190,9 @@ def _refused_by(dialect: Dialect) -> Iterator[None]:
     except McnetError:
         raise
     except Exception as error:  # every driver has kinds of its own
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{dialect.name} refused the query of the sketch: {reason}") from error
+        raise _refusal(dialect, error) from error
+
+
+def _refusal(dialect: Dialect, error: Exception, advice: str = "") -> InputError:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return InputError(f"{dialect.name} refused the query of the sketch: {reason}{advice}")

@@ -1,7 +1,9 @@
 """Make a sketch of the result of a sketch query."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,9 @@ from mcnet.sketch.query_result import (
     FOLD,
     HIGHEST_SCORES,
     LOWEST_SCORES,
+    MARKS,
+    MISSING_MARK,
+    PLAIN_MARK,
     POSITION,
     POSITIVES,
     PROBLEMS,
@@ -58,7 +63,7 @@ def sketch_of_table(table: Any, *, drop_missing: bool = False) -> Sketch:
         raise NoUsableRowsError(f"a value is missing in each of the {dropped:,} rows of the query; check the columns")
     if not used.any():
         raise NoUsableRowsError("every row of the query has weight 0; at least one row with a weight above 0 is needed")
-    fields = field_columns({name: columns[name] for name in about.fields}) if about.fields else []
+    fields = field_columns(columns.fields(about.fields)) if about.fields else []
     contexts, codes = Contexts.of([column[used] for column in fields], int(used.sum()))
     folds = columns.numbers(FOLD)[used] if about.folds is None else np.zeros(int(used.sum()))
     sums = np.column_stack([columns.numbers(name)[used] for name in (WEIGHT, POSITIVES, POSITION)])
@@ -135,6 +140,23 @@ class _Result:
         """Return a column of numbers."""
         return as_floats(self[name], name)
 
+    def fields(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the columns of the fields; values that a client has made strings of are read as the query marked them.
+
+        A table without marks is of an earlier query, or of a client that keeps types.
+        """
+        columns = {name: self[name] for name in names}
+        if MARKS not in self._names:
+            return columns
+        marks = field_columns({MARKS: self[MARKS]})[0]
+        if any(value is None or len(value) != len(names) for value in marks.values):
+            raise FileFormatError(f"the column {MARKS} has values that no query of mcnet writes; leave it as it is")
+        for place, name in enumerate(names):
+            letters = np.array([str(value)[place] for value in marks.values])[marks.codes]
+            if letters.size:
+                columns[name] = _as_marked(name, columns[name], letters.tolist())
+        return columns
+
     def about(self) -> About:
         """Return what the result says of itself, in every row the same."""
         column = self[ABOUT]
@@ -144,6 +166,58 @@ class _Result:
         if len(values) > 1:
             raise InputError(f"the result mixes {len(values)} different queries; make a sketch of each and add them up")
         return About.of(values[0] or "")
+
+
+def _as_marked(name: str, column: Any, marks: list[str]) -> Any:
+    """Return a field of a result with the values that its marks stand for."""
+    typed = str(getattr(column, "dtype", getattr(column, "type", "object"))).lower()
+    strings = any(kind in typed for kind in ("str", "object", "utf8"))
+    if not strings and "s" not in marks and getattr(column, "null_count", None) is not None:
+        return column
+    for method in ("to_list", "to_pylist", "tolist"):
+        if hasattr(column, method):
+            column = getattr(column, method)()
+            break
+    known: dict[tuple[str, Any], Any] = {}
+    values = []
+    for value, mark in zip(column, marks, strict=True):
+        key = (mark, value)
+        if key not in known:
+            known[key] = _marked_value(name, value, mark)
+        values.append(known[key])
+    return values
+
+
+def _marked_value(name: str, value: Any, mark: str) -> Any:
+    """Return one value as the engine had it."""
+    if mark == MISSING_MARK:
+        return None
+    if value is None or value != value:
+        if mark == PLAIN_MARK:
+            raise InputError(
+                f"field {name!r} has missing values in the result where the engine has strings: a client took them for "
+                "missing; save the result as Parquet, or read it with keep_default_na=False"
+            )
+        return None
+    if mark == "s" and isinstance(value, str | float):
+        return float(np.float32(value))  # drivers fetch the shortest digits
+    if not isinstance(value, str):
+        return value
+    try:
+        if mark == "b":
+            return {"t": True, "true": True, "1": True, "f": False, "false": False, "0": False}[value.lower()]
+        if mark == "n":
+            return Decimal(value)
+        if mark == "d":
+            return float(value)
+        if mark in "tz":
+            timestamp = datetime.fromisoformat(value.removesuffix(" UTC"))
+            return timestamp.replace(tzinfo=UTC) if mark == "z" and timestamp.tzinfo is None else timestamp
+    except (KeyError, ValueError, ArithmeticError):
+        raise InputError(
+            f"field {name!r} has {value!r} in the result, which cannot be read; save it as Parquet"
+        ) from None
+    return value
 
 
 def fetched_columns(table: Any) -> Mapping[str, Any]:
@@ -165,6 +239,8 @@ def fetched_columns(table: Any) -> Mapping[str, Any]:
     if hasattr(table, "fetchall") and getattr(table, "description", None):
         names = [column[0] for column in table.description]
         rows = table.fetchall()
+        if rows and isinstance(rows[0], Mapping):  # as a driver was told to give them: psycopg's dict_row
+            return {name: [row[name] for row in rows] for name in names}
         return {name: [row[place] for row in rows] for place, name in enumerate(names)}
     raise InputError(
         f"from_table was given {type(table).__name__}; it takes a table of Arrow, Polars or pandas, a file, "
@@ -173,10 +249,25 @@ def fetched_columns(table: Any) -> Mapping[str, Any]:
 
 
 def _from_file(path: str | PathLike[str]) -> "dict[str, pl.Series]":
+    import polars as pl
+
     with UnchangedFiles(expand_paths(path)).reading(), readable(source_name(path)):
-        names = open_log(path, typed=False).collect_schema().names()
-        fields = [name for name in names if not name.lower().startswith("mcnet_")]
-        about = [name for name in names if name.lower() == ABOUT]
-        numbers = [name for name in names if name not in fields and name not in about]
-        frame = open_log(path, numbers=numbers, texts=[*fields, *about]).collect()
+        opened = open_log(path, typed=False)
+        kinds = opened.collect_schema()
+        names = kinds.names()
+        ours = {name.lower(): name for name in names if name.lower().startswith("mcnet_")}
+        fields = [name for name in names if name not in ours.values()]
+        texts = [name for name in (ours.get(ABOUT), ours.get(MARKS)) if name is not None]
+        if kinds.get(ours.get(CELL, "")) == pl.String:  # CSV, in which an empty string is read as missing
+            frame = opened.collect()
+            if MARKS in ours:
+                frame = frame.with_columns(pl.nth([names.index(name) for name in fields]).fill_null(""))
+            elif fields and any(frame[name].null_count() for name in fields):
+                raise InputError(
+                    f"{source_name(path)} has empty field values, which may be missing or empty strings; run the query "
+                    "that mcnet.sketch_query writes now, which tells them apart, or save its result as Parquet"
+                )
+        else:
+            numbers = [name for name in ours.values() if name not in texts]
+            frame = open_log(path, numbers=numbers, texts=[*fields, *texts]).collect()
     return {name: frame[name] for name in names}

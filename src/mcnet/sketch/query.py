@@ -10,8 +10,21 @@ from mcnet.sketch.folds import check_folds
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, LogitGrid, Resolution, make_grid
 from mcnet.sketch.query_cells import CellSearch, EdgeList
 from mcnet.sketch.query_grid import root_lines
-from mcnet.sketch.query_result import ABOUT, CELL, FOLD, POSITION, POSITIVES, ROWS, WEIGHT, About
+from mcnet.sketch.query_result import (
+    ABOUT,
+    CELL,
+    FOLD,
+    MARKS,
+    MISSING_MARK,
+    PLAIN_MARK,
+    POSITION,
+    POSITIVES,
+    ROWS,
+    WEIGHT,
+    About,
+)
 from mcnet.sketch.query_rows import OWN, LabelType, RowColumns, check_names
+from mcnet.sql.column_types import COLUMN_TYPES
 from mcnet.sql.dialects import Dialect, dialect_named
 
 __all__ = ["LabelType", "describe_rows", "grid_arrays", "query_text", "sketch_query"]
@@ -104,7 +117,7 @@ def describe_rows(
     if score_type not in ("probability", "logit"):
         raise InputError(f"score_type is {score_type!r}; it must be 'probability' or 'logit'")
     for name in fields:
-        if name.lower() in (CELL, FOLD, ROWS, WEIGHT, POSITIVES, POSITION, ABOUT):
+        if name.lower() in (CELL, FOLD, ROWS, WEIGHT, POSITIVES, POSITION, ABOUT, MARKS):
             raise InputError(f"the field {name!r} has the name of a column of the result; rename it in a view")
     columns = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
     number = None if isinstance(folds, str) else check_folds(folds)
@@ -162,7 +175,15 @@ def _results(rows: RowColumns, search: CellSearch) -> str:
     columns += [f"{search.cell} AS {named(CELL)}"]
     columns += [f"{fold} AS {named(FOLD)}" for fold in rows.fold]
     columns += [f"{total} AS {named(name)}" for name, total in sums.items()]
+    if rows.fields:
+        columns.append(f"{' || '.join(_mark(field, rows.dialect) for field in rows.fields)} AS {named(MARKS)}")
     return ",\n  ".join([*columns, f"{rows.dialect.text(rows.about.text())} AS {named(ABOUT)}"])
+
+
+def _mark(field: str, dialect: Dialect) -> str:
+    """Return the expression of the letter that says how a field value is to be read."""
+    types = "".join(f" WHEN {found} THEN '{mark}'" for found, mark in COLUMN_TYPES[dialect.name].marks(field))
+    return f"CASE WHEN {field} IS NULL THEN '{MISSING_MARK}'{types} ELSE '{PLAIN_MARK}' END"
 
 
 def grid_arrays(resolution: Resolution) -> dict[str, FloatArray]:

@@ -15,6 +15,9 @@ __all__ = [
     "FOLD",
     "HIGHEST_SCORES",
     "LOWEST_SCORES",
+    "MARKS",
+    "MISSING_MARK",
+    "PLAIN_MARK",
     "POSITION",
     "POSITIVES",
     "PROBLEMS",
@@ -28,6 +31,11 @@ __all__ = [
 CELL, FOLD = "mcnet_cell", "mcnet_fold"
 ROWS, WEIGHT, POSITIVES, POSITION = "mcnet_rows", "mcnet_weight", "mcnet_positives", "mcnet_position"
 ABOUT = "mcnet_sketch"
+MARKS = "mcnet_types"
+"""The column that has one letter per field: how its value is to be read where a client has made a string of it."""
+
+MISSING_MARK, PLAIN_MARK = "m", "p"
+"""The letters of a missing value, and of one whose string is what it is; see `ColumnTypes.marks` for the others."""
 
 _QUERY_VERSION = 1
 """The version of the grid and of the columns; a result of another version is refused."""

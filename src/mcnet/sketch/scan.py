@@ -112,8 +112,15 @@ def scan(
         )
     if hasattr(rows, "raw_connection"):
         raise InputError("scan was given an engine of SQLAlchemy; give its connection: engine.raw_connection()")
+    if type(rows).__module__.startswith("sqlalchemy"):
+        raise InputError(
+            f"scan was given {type(rows).__name__} of SQLAlchemy; give a connection: engine.connect(), "
+            "session.connection() or engine.raw_connection()"
+        )
     if table is not None or dialect is not None:
-        raise InputError("table and dialect are for connections to databases; leave them out")
+        raise InputError(
+            f"table and dialect are for connections to databases; leave them out for {type(rows).__name__}"
+        )
     if where is not None and (is_table(rows) or is_lazy(rows)):
         raise InputError("where is for files and databases; filter the table before it is scanned")
     chosen = _Columns(score, label, weight, folds if isinstance(folds, str) else None, fields, every or {})

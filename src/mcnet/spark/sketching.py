@@ -11,7 +11,7 @@ from mcnet._shared.typing import FloatArray, ScoreType
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.query import describe_rows, grid_arrays, query_text
 from mcnet.sketch.query_cells import EdgeList
-from mcnet.sketch.query_result import ABOUT
+from mcnet.sketch.query_result import ABOUT, MARKS
 from mcnet.sketch.sketch import Sketch
 from mcnet.spark.tables import names_of, number_column, require_columns
 from mcnet.sql.dialects import dialect_named
@@ -74,8 +74,8 @@ def sketch(
     with _view(rows) as view, _view(_edge_table(df, arrays)) as edges:
         known = EdgeList(edges, len(arrays["offsets"])) if arrays else None
         query = query_text(about, view, dialect_named("spark"), folds=folds, edge_list=known)
-        # What the query says of itself is the same in every row: it need not travel with each of them.
-        cells = df.sparkSession.sql(query).drop(ABOUT).toArrow()
+        # What the query says of itself is the same in every row, and Arrow has the types: neither need travel.
+        cells = df.sparkSession.sql(query).drop(ABOUT, MARKS).toArrow()
     description = pa.DictionaryArray.from_arrays(pa.nulls(len(cells), pa.int8()).fill_null(0), [about.text()])
     return Sketch.from_table(cells.append_column(ABOUT, description), drop_missing=drop_missing)
 

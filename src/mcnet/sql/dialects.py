@@ -1,6 +1,6 @@
 """What the SQL dialects write differently: quotes, types, numbers, and tables written in the text of a query."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcnet.errors import InputError, NotSupportedError
@@ -44,6 +44,8 @@ class Dialect:
     than it joins; item i of an array a is a[i], counted from 0."""
     computed: tuple[str, str] = ("CROSS JOIN LATERAL (SELECT {} AS x) AS mcnet__s", "mcnet__s.x")
     """What follows a table in FROM so that an expression of its columns has a name, and the name."""
+    named_columns: str | None = "\nCROSS JOIN LATERAL (SELECT {columns}) AS {table}"
+    """The same for several expressions; None if the engine computes an expression once that is written often."""
     create_table: str = "CREATE TABLE {table} ({columns})"
     """The statement that makes a table; {key} has the names of the columns that tell its rows apart."""
     drops_first: bool = True
@@ -98,6 +100,15 @@ class Dialect:
         """Return the type of a column without missing values: of "whole" numbers, "double" or "text"."""
         types = {"whole": self.whole_type, "double": self.double_type, "text": self.text_type}
         return types[kind].removeprefix("Nullable(").removesuffix(")") + self.not_null
+
+    def named(self, table: str, expressions: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+        """Return what follows a table in FROM so that expressions of its columns have names, and these names."""
+        if self.named_columns is None:
+            return "", dict(expressions)
+        columns = ",\n  ".join(f"{expression} AS {name}" for name, expression in expressions.items())
+        return self.named_columns.format(columns=columns, table=table), {
+            name: f"{table}.{name}" for name in expressions
+        }
 
     def inline_table(self, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> str:
         """Return what FROM takes for a table of literals.
@@ -181,6 +192,7 @@ DIALECTS = {
             ignores_case=True,
             inline="UNNEST([STRUCT<{typed}>{rows}])",
             computed=("CROSS JOIN UNNEST([{}]) AS mcnet__s", "mcnet__s"),
+            named_columns="\nCROSS JOIN UNNEST([STRUCT({columns})]) AS {table}",
             create_table="CREATE OR REPLACE TABLE {table} ({columns})",
             drops_first=False,
             longest=1_000_000,
@@ -234,6 +246,7 @@ DIALECTS = {
             "'Nullable(DateTime64(0, ''UTC''))', toTypeName({0})))",
             inline="values('{typed}', {rows}) AS t",
             computed=("ARRAY JOIN [{}] AS mcnet__s", "mcnet__s"),
+            named_columns=None,
             create_table="CREATE OR REPLACE TABLE {table} ({columns}) ENGINE = MergeTree ORDER BY ({key})",
             drops_first=False,
             not_null="",
