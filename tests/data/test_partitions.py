@@ -190,3 +190,28 @@ def test_a_folder_that_says_another_value_than_its_file_is_refused(tmp_path, end
     assert mcnet.scan(path, score="p", label="y").rows == 3
     getattr(pl.DataFrame({"p": [0.2, 0.3], "y": [0, 1], "hour": [7, 7]}), ENDINGS[ending])(path)
     assert mcnet.scan(path, score="p", label="y", field="hour").contexts.values == (("7",),)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
+def test_days_in_folders_are_compared_with_strings_and_with_dates(tmp_path, ending):
+    """Spark takes dt=2026-11-16 for a date; the field value is the same string either way."""
+    for day in (15, 16, 17):
+        folder = tmp_path / f"dt=2026-11-{day}"
+        folder.mkdir()
+        rows = pl.DataFrame({"p": [0.1, 0.2 + day / 1000], "y": [0, 1], "site": ["a", "b"]})
+        write = {"parquet": rows.write_parquet, "csv": rows.write_csv, "jsonl": rows.write_ndjson}[ending]
+        write(folder / f"part.{ending}")
+    options = {"score": "p", "label": "y", "field": "dt"}
+    for where, days in {
+        "dt = DATE '2026-11-16'": [16],
+        "dt = '2026-11-16'": [16],
+        "site = 'a' AND dt >= DATE '2026-11-16'": [16, 17],
+        "dt BETWEEN DATE '2026-11-15' AND DATE '2026-11-16' AND p > 0.15": [15, 16],
+        "dt < TIMESTAMP '2026-11-16 07:00:00'": [15, 16],
+        "site = 'a' OR dt = DATE '2026-11-16'": [15, 16, 17],
+    }.items():
+        found = mcnet.scan(tmp_path, where=where, **options)
+        assert found.contexts.values == (tuple(f"2026-11-{day}" for day in days),), where
+    (tmp_path / "dt=2026-11-17").rename(tmp_path / "dt=unknown")
+    with pytest.raises(mcnet.InputError, match=r"condition .* cannot be used: .*unknown"):
+        mcnet.scan(tmp_path, where="dt = DATE '2026-11-16'", **options)

@@ -28,7 +28,7 @@ from mcnet.data.csv_files import (
 )
 from mcnet.data.fields import canonical_texts, field_text
 from mcnet.data.locations import Location, Locations, RemoteFile
-from mcnet.data.partitions import is_whole, partition_values, with_partitions
+from mcnet.data.partitions import columns_of_dates, is_whole, partition_values, with_partitions
 from mcnet.data.periods import TIMESTAMP
 from mcnet.data.read_options import read_options, unusable_condition
 from mcnet.errors import InputError
@@ -138,6 +138,7 @@ def filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" = 
         condition = pl.sql_expr(where)
         asked = [name for name in condition.meta.root_names() if schema.get(name) == pl.String]
         typed = {name: kind for name, kind in (types or {}).items() if name in asked and kind != pl.String}
+        typed |= {name: pl.Date() for name in columns_of_dates(condition, {**schema, **typed})}
         pl.DataFrame(schema={**schema, **typed}).filter(condition)  # refused now, and not while rows are read
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise unusable_condition(where, error) from None

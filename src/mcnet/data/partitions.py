@@ -1,6 +1,7 @@
 """Folders of partitions such as dt=2026-11-16/hour=7: their names are columns, and a condition on them prunes files."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,10 +13,21 @@ from mcnet.data.read_options import unusable_condition
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["is_whole", "partition_types", "partition_values", "prune", "with_outer_partitions", "with_partitions"]
+__all__ = [
+    "columns_of_dates",
+    "is_whole",
+    "partition_types",
+    "partition_values",
+    "prune",
+    "with_outer_partitions",
+    "with_partitions",
+]
 
 _MISSING = "__HIVE_DEFAULT_PARTITION__"
 """What Hive and Spark name the folder of rows that have no value."""
+
+_DATE_LITERAL = re.compile(r'"Date(time|Time)?":')
+"""How a condition that Polars has written as JSON shows that it has a date or a timestamp in it."""
 
 Values = dict[str, str | None]
 
@@ -37,7 +49,7 @@ def partition_values(path: Location) -> Values:
 def partition_types(paths: Sequence[Location]) -> "dict[str, pl.DataType]":
     """Return the type of each partition column: whole numbers if all its values are; none if the files differ in them.
 
-    Days stay the text that the folder has: a condition may say dt = '2026-11-16'.
+    Days stay the string that the folder has: a condition may say dt = '2026-11-16', or dt = DATE '2026-11-16'.
     """
     import polars as pl
 
@@ -105,10 +117,39 @@ def prune(paths: Sequence[Location], types: "dict[str, pl.DataType]", where: str
         table = pl.DataFrame(
             {name: [_typed(found[name], kind) for found in values] for name, kind in types.items()}, schema=types
         )
+        dates = {name for part in parts for name in columns_of_dates(part, types)}
+        table = table.with_columns(pl.col(name).str.to_date("%Y-%m-%d") for name in dates)
         kept = table.select(pl.all_horizontal(parts).fill_null(False)).to_series().to_list()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise unusable_condition(where, error) from None
     return [path for path, keep in zip(paths, kept, strict=True) if keep] or list(paths[:1])
+
+
+def columns_of_dates(condition: "pl.Expr", types: "Mapping[str, pl.DataType]") -> list[str]:
+    """Return the columns of strings that a condition compares with dates, as in dt = DATE '2026-11-16'.
+
+    Spark takes the folder dt=2026-11-16 for a date, and here it is a string: either way of asking is right.
+    """
+    import polars as pl
+
+    def accepted(part: "pl.Expr", types: "Mapping[str, pl.DataType]") -> bool:
+        try:
+            pl.DataFrame(schema=types).filter(part)
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            return False
+        return True
+
+    found: list[str] = []
+    for part in _conjuncts(condition):
+        strings = [name for name in part.meta.root_names() if types.get(name) == pl.String and name not in found]
+        if not strings or not _DATE_LITERAL.search(part.meta.serialize(format="json")) or accepted(part, types):
+            continue
+        dates = next(
+            (one for one in ([name] for name in strings) if accepted(part, {**types, one[0]: pl.Date()})), strings
+        )
+        if accepted(part, {**types, **{name: pl.Date() for name in dates}}):
+            found += dates
+    return found
 
 
 def _looks_at_one_row(condition: "pl.Expr") -> bool:
