@@ -43,6 +43,7 @@ def test_many_rows_have_the_bits_of_predict(large_model, rows_for, predicted):
     np.testing.assert_array_equal(found, predicted(large_model, scores, fields))
 
 
+@pytest.mark.filterwarnings("ignore:form='case' writes:mcnet.CalibrationWarning")
 def test_the_select_form_has_the_bits_of_predict(two_field_model, rows_for):
     scores, fields = rows_for(two_field_model, 3_000)
     found, _ = _run(sql_text(two_field_model, form="case"), {"score": scores, **fields})
