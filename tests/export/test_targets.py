@@ -145,6 +145,7 @@ def nasty():
     return mcnet.PerField("platt").fit(score, rng.random(len(score)) < rate, field={"value": field}).model_
 
 
+@pytest.mark.filterwarnings("ignore:form='case' writes:mcnet.CalibrationWarning")
 @pytest.mark.parametrize("form", ["case", "tables"])
 def test_sql_read_as_a_text_file_keeps_every_value(nasty, tmp_path, form):
     duckdb = pytest.importorskip("duckdb")

@@ -23,7 +23,7 @@ __all__ = ["MOST_CASES", "TARGET", "export_sql", "sql_text"]
 MOST_CASES = 500
 """A model of more pieces than this is written as tables unless asked otherwise."""
 
-_MANY_CASES = 2_000
+_MANY_CASES = 5_000
 """A SELECT of more pieces than this is written with a warning."""
 
 

@@ -103,7 +103,7 @@ class Dialect:
 
     def named(self, table: str, expressions: Mapping[str, str]) -> tuple[str, dict[str, str]]:
         """Return what follows a table in FROM so that expressions of its columns have names, and these names."""
-        if self.named_columns is None:
+        if self.named_columns is None or not expressions:
             return "", dict(expressions)
         columns = ",\n  ".join(f"{expression} AS {name}" for name, expression in expressions.items())
         return self.named_columns.format(columns=columns, table=table), {
