@@ -81,7 +81,7 @@ def test_a_sketch_and_a_stream_are_feedback_too(shared, journal, tmp_path):
 
 @pytest.mark.parametrize("end", ["close", "half-close", "no chunk", "no marker", "no marker, chunked", "two streams"])
 def test_rows_of_a_stream_that_was_cut_are_not_taken(shared, journal, end):
-    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'mcnet[serve]'")
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[serve]'")
     score, label, country = rows(6, 300)
     table = pa.table({"score": score, "label": label, "country": country.tolist()})
     sink = pa.BufferOutputStream()
@@ -144,7 +144,7 @@ def test_feedback_that_cannot_be_used_changes_nothing(shared, journal, change, s
 
 
 def test_absurd_weights_and_periods_are_refused_unless_they_are_allowed_by_name(shared, journal):
-    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'mcnet[serve]'")
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[serve]'")
     heavy = {"weight": [1.0] * 49 + [1e9]}
     first = shared.change("/feedback", feedback(1, "a", **heavy))
     assert (first.status, first.document["at"]) == (400, "$.weight")
