@@ -150,7 +150,7 @@ def test_what_is_worth_a_word_gets_one(mcnet, log, columns, tmp_path):
     done = mcnet(*few, "--report", tmp_path / "page.pdf")
     assert (done.code, "ends in .html" in done.err) == (2, True)
     done = mcnet(*few, "--report", tmp_path / "page.html", "--time", "day")
-    assert (done.code, "day has 'mon' in row 0, which is not a timestamp" in done.err) == (0, True)
+    assert (done.code, "day has 'mon', which is not a timestamp" in done.err) == (0, True)
     words = ("compare", log, "--score", "pctr", "--label", "click", "--method", "platt")
     done = mcnet(*words, "--report", tmp_path / "numbers.html", "--time", "country")  # 0 to 3: they may count something
     assert (done.code, "not a timestamp" in done.err) == (0, False)
