@@ -46,7 +46,7 @@ test-all: system $(STAMPS)/engines $(STAMPS)/docs ## install what the tests can 
 # The settings under which BLAS and NumPy compute as on an older processor.
 OTHER_PROCESSOR = OPENBLAS_CORETYPE=Nehalem NPY_DISABLE_CPU_FEATURES="$$($(1)/python .ci/cpu_features.py)"
 NUMERICAL = tests/bayes tests/calibrators tests/curves tests/metrics tests/model tests/scikit_learn tests/sketch
-NETWORKS = tests/networks tests/neural
+NETWORKS = tests/networks
 
 test-numerics: $(STAMPS)/test ## run the numerical tests as on another processor (other BLAS kernels, plain NumPy loops)
 	@$(call OTHER_PROCESSOR,$(BIN)) $(BIN)/python -m pytest -n 2 --dist worksteal $(NUMERICAL) $(NETWORKS)
@@ -56,7 +56,7 @@ test-core: $(STAMPS)/build ## install mcnet without any extra into .venv-core; r
 	@.venv-core/bin/pip --quiet --disable-pip-version-check install --require-hashes --no-deps -r requirements/build.txt
 	@.venv-core/bin/pip --quiet --disable-pip-version-check $(LOCKED) -r requirements/core.txt
 	@.venv-core/bin/pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation -e .
-	@$(call OTHER_PROCESSOR,.venv-core/bin) .venv-core/bin/python -m pytest -n 2 --dist worksteal $(NUMERICAL) tests/cli tests/data \
+	@$(call OTHER_PROCESSOR,.venv-core/bin) .venv-core/bin/python -m pytest -n 2 --dist worksteal $(NUMERICAL) tests/cli tests/rows \
 	  tests/selection --ignore tests/calibrators/test_oracles.py --ignore tests/cli/test_export.py --ignore tests/metrics/test_binned.py
 
 soak: $(STAMPS)/test ## attack formats, files, signals, weights for MINUTES (10), kill the loop KILLS times (200); writes tests/fuzz/RESULTS.md

@@ -12,8 +12,8 @@ from mcnet.sketch.scan import scan
 _CHILD = """
 import json, sys, time
 from benchmarks.measure import peak_memory
-from mcnet.model.file import load
-from mcnet.model.apply_files import apply_to_files
+from mcnet.model.model_file import load
+from mcnet.model.apply import apply_to_files
 model, log, output = sys.argv[1:]
 loaded = load(model)
 begin, cpu = time.perf_counter(), time.process_time()

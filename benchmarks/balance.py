@@ -4,8 +4,7 @@ import numpy as np
 
 import mcnet
 from benchmarks import report
-from mcnet.datasets.simulated_log import SimulatedLog
-from mcnet.datasets.simulator import simulate
+from mcnet.datasets.simulator import SimulatedLog, simulate
 
 ALPHA = 1.0
 METHODS = {

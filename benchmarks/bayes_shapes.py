@@ -18,10 +18,9 @@ from scipy.special import logit
 import mcnet
 from benchmarks import report
 from mcnet.bayes.fit import fit_bayes
-from mcnet.data.fields import field_columns
-from mcnet.datasets.simulated_log import SimulatedField, SimulatedLog
-from mcnet.datasets.simulator import simulate
+from mcnet.datasets.simulator import SimulatedField, SimulatedLog, simulate
 from mcnet.metrics import kl_to_truth
+from mcnet.rows.fields import field_columns
 
 SIZES = (5_000, 20_000, 100_000, 1_000_000, 3_000_000)
 FAMILIES = {

@@ -8,8 +8,7 @@ from scipy.special import expit
 
 import mcnet
 from benchmarks import report
-from mcnet.datasets.simulated_log import SimulatedField
-from mcnet.datasets.simulator import simulate
+from mcnet.datasets.simulator import SimulatedField, simulate
 
 Rows = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray], np.ndarray]
 FIRST_SEED = 1_000

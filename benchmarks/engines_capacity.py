@@ -15,7 +15,7 @@ import numpy as np, pyarrow as pa
 import mcnet
 from benchmarks.measure import peak_memory
 from mcnet.sketch.query import describe_rows
-from mcnet.sketch.query_result import ABOUT, CELL, POSITION, POSITIVES, ROWS, WEIGHT
+from mcnet.sketch.query_rows import ABOUT, CELL, POSITION, POSITIVES, ROWS, WEIGHT
 
 cells, per_value = int(sys.argv[1]), int(sys.argv[2])
 about = describe_rows(score="score", label="label", field="country").text()

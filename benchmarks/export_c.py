@@ -11,9 +11,9 @@ import numpy as np
 from benchmarks.measure import in_turn, machine
 from benchmarks.report import keep_printed
 from mcnet.curves.curves import Curves
-from mcnet.data.contexts import Contexts
 from mcnet.export import export_model
 from mcnet.model.model import CalibrationModel
+from mcnet.rows.contexts import Contexts
 
 # Small enough that a turn is over before the system takes the core away, and that the arrays stay in the cache.
 ROWS = 50_000

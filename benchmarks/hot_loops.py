@@ -12,12 +12,12 @@ import polars as pl
 import mcnet
 from benchmarks.measure import click_log, cpu_time, machine
 from benchmarks.report import keep_printed
-from mcnet._shared.math import sigmoid
+from mcnet._shared.arrays import sigmoid
 from mcnet.curves import evaluate
 from mcnet.curves.curves import Curves
-from mcnet.data.contexts import Contexts
-from mcnet.data.fields import field_columns
 from mcnet.model.model import CalibrationModel
+from mcnet.rows.contexts import Contexts
+from mcnet.rows.fields import field_columns
 from mcnet.sketch.grid import LogitGrid
 
 COUNTRIES = np.array(["ES", "FR", "NL", "US"])

@@ -18,8 +18,8 @@ import mcnet
 from benchmarks import report
 from benchmarks.data import simulated
 from benchmarks.measure import cpu_time, warm_up
-from mcnet._shared.math import logit
-from mcnet.datasets.simulated_log import SimulatedLog
+from mcnet._shared.arrays import logit
+from mcnet.datasets.simulator import SimulatedLog
 from mcnet.metrics import kl_to_truth
 from mcnet.networks.bank import BankFit
 from mcnet.networks.literal import fit_bank_on_rows, paper_config

@@ -14,11 +14,10 @@ import numpy as np
 
 from benchmarks import report
 from benchmarks.peers.environments import interpreter, variables
-from mcnet._shared.math import logit, sigmoid
+from mcnet._shared.arrays import logit, sigmoid
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihoods
+from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihoods, slope_likelihoods
 from mcnet.tracking.monitor import Monitor
-from mcnet.tracking.slope import slope_likelihoods
 
 ALPHA = 0.01
 LEVEL_SHARE = 0.7

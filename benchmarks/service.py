@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.serve.running import free_port, running
+from tests.service.running import free_port, running
 
 import mcnet
 from benchmarks import report
 from benchmarks.service_fuzz import ARROW
 from benchmarks.service_load import most_requests, start_constant, tail_latency
-from mcnet.versions.registry import Registry
+from mcnet.operations.registry import Registry
 
 COUNTRIES = ["NL", "FR", "US", "DE"]
 

@@ -12,13 +12,13 @@ from collections import Counter
 from pathlib import Path
 
 from tests.fuzz.loop_kills import many_loop_kills
-from tests.serve.running import TOKEN, Running, running
+from tests.service.running import TOKEN, Running, running
 
 from benchmarks import report
 from benchmarks.service import make_registry
 from benchmarks.service_fuzz import fuzz
 from benchmarks.service_kills import feedback_kills
-from mcnet.versions.registry import Registry
+from mcnet.operations.registry import Registry
 
 
 def memory_mb(service: Running) -> float:

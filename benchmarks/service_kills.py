@@ -10,10 +10,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.serve.running import Running, begin, is_ready
+from tests.service.running import Running, begin, is_ready
 
-from mcnet.tracking.journal import Journal
-from mcnet.versions.registry import Registry
+from mcnet.journal.journal import Journal
+from mcnet.operations.registry import Registry
 
 WORKERS = CLIENTS = 3
 ROWS = 3

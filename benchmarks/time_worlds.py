@@ -12,8 +12,7 @@ import numpy as np
 
 import mcnet
 from benchmarks import report
-from mcnet.datasets.delays import DelayedWorld
-from mcnet.datasets.worlds import WORLDS, World, WorldName, WorldPeriod, make_world
+from mcnet.datasets.worlds import WORLDS, DelayedWorld, World, WorldName, WorldPeriod, make_world
 
 PERIODS, FIRST_JUDGED, EVERY = 100, 40, 5
 SEEDS, QUICK_SEEDS = 8, 2

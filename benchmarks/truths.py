@@ -7,7 +7,7 @@ import mcnet
 from benchmarks import report
 from benchmarks.data import simulated
 from benchmarks.measure import cpu_time, warm_up
-from mcnet.datasets.simulated_log import SimulatedLog
+from mcnet.datasets.simulator import SimulatedLog
 from mcnet.metrics import kl_to_truth
 
 ROWS = 3_000_000

@@ -6,8 +6,7 @@ import numpy as np
 
 import mcnet
 from benchmarks import report
-from mcnet.datasets.simulated_log import SimulatedField
-from mcnet.datasets.simulator import simulate
+from mcnet.datasets.simulator import SimulatedField, simulate
 from mcnet.metrics import kl_to_truth
 
 METHODS = ("base", "platt", "beta", "isotonic", "sir", "platt-field", "per-field", "mcnet-bayes")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from mcnet._shared.extras import has_networks
+from mcnet._shared.messages import has_networks
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # As many processes as cores: threads of each on top of them spend their time waiting for each other (a training

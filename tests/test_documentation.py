@@ -162,8 +162,7 @@ def test_a_block_of_the_readme_works_when_pasted_alone(block, tmp_path, monkeypa
 
 def reader_s_logs(folder):
     """Write what a reader has: files of a log, and the rows of today."""
-    from mcnet.datasets.simulated_log import SimulatedField
-    from mcnet.datasets.simulator import simulate
+    from mcnet.datasets.simulator import SimulatedField, simulate
 
     country = SimulatedField(shares=(0.6, 0.4), names=("NL", "FR"))
     (folder / "logs").mkdir()

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 import mcnet
-from mcnet.calibrators.registry import calibrator_class
-from mcnet.datasets.simulated_log import SimulatedField
-from mcnet.datasets.simulator import simulate
+from mcnet.calibrators.methods import calibrator_class
+from mcnet.datasets.simulator import SimulatedField, simulate
 from mcnet.sketch.grid import DEFAULT_RESOLUTION
 
 HEAVY = ("torch", "sklearn", "polars", "pandas", "pyarrow")

@@ -12,13 +12,11 @@ from urllib.parse import unquote
 
 from tests.report.browser import browse, find_chromium
 
-from mcnet.datasets.simulated_log import SimulatedField
-from mcnet.datasets.simulator import simulate
-from mcnet.metrics.evaluate_sketch import evaluate_cells, evaluate_sketch
-from mcnet.plots.forest import draw_forest, prepare_forest
-from mcnet.plots.reliability import draw_reliability
-from mcnet.report.assets import packed_plotly
-from mcnet.selection.select import select
+from mcnet.datasets.simulator import SimulatedField, simulate
+from mcnet.metrics.evaluation import evaluate_cells, evaluate_sketch
+from mcnet.plots.figures import draw_forest, draw_reliability, prepare_forest
+from mcnet.report.page import packed_plotly
+from mcnet.selection import select
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["draw", "main"]

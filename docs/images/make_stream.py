@@ -12,7 +12,7 @@ from docs.images.make import draw
 
 import mcnet
 from benchmarks import data
-from mcnet.report.backtest_figures import pcoc_figure, regret_figure, weights_figure
+from mcnet.report.backtest_page import pcoc_figure, regret_figure, weights_figure
 
 __all__ = ["main"]
 

@@ -7,17 +7,12 @@ import mcnet.networks as networks  # noqa: F401
 import mcnet.spark as spark  # noqa: F401
 from mcnet.bayes.estimator import BayesMCNet
 from mcnet.calibrators.base import Calibrator
-from mcnet.calibrators.beta import Beta
-from mcnet.calibrators.density_scaling import GammaScaling, GaussianScaling
-from mcnet.calibrators.histogram import Histogram
-from mcnet.calibrators.identity import Identity
-from mcnet.calibrators.isotonic import Isotonic
-from mcnet.calibrators.per_field import PerField
-from mcnet.calibrators.platt import Platt, Temperature
-from mcnet.calibrators.platt_field import PlattField
-from mcnet.calibrators.registry import calibrator, methods
-from mcnet.calibrators.sir import SIR
+from mcnet.calibrators.binning import SIR, Histogram, Isotonic
+from mcnet.calibrators.methods import calibrator, methods
+from mcnet.calibrators.parametric import Beta, GammaScaling, GaussianScaling, Identity, Platt, Temperature
+from mcnet.calibrators.per_field import PerField, PlattField
 from mcnet.datasets.simulator import simulate
+from mcnet.difference import ModelDifference, diff
 from mcnet.errors import (
     BusyError,
     CalibrationWarning,
@@ -27,36 +22,30 @@ from mcnet.errors import (
     NotFittedError,
     NotSupportedError,
 )
-from mcnet.loop.job import update
-from mcnet.loop.outcome import Update
-from mcnet.metrics.evaluate_sketch import evaluate_sketch
-from mcnet.metrics.evaluation import Evaluation, evaluate
-from mcnet.model.file import load
+from mcnet.journal.arrival import ArrivalCurve
+from mcnet.journal.journal import Journal
+from mcnet.metrics.evaluation import Evaluation, evaluate, evaluate_sketch
 from mcnet.model.model import CalibrationModel
-from mcnet.neural.adacalib import AdaCalib
-from mcnet.neural.mcnet import MCNet
-from mcnet.neural.neucalib import NeuCalib
-from mcnet.neural.with_features import WithFeatures
+from mcnet.model.model_file import load
+from mcnet.networks.baselines import AdaCalib, NeuCalib
+from mcnet.networks.mcnet import MCNet
+from mcnet.networks.with_features import WithFeatures
+from mcnet.operations.registry import Registry
+from mcnet.operations.update import Update, update
+from mcnet.operations.versions import Version
 from mcnet.report.backtest_page import write_backtest_report
 from mcnet.report.page import write_report
-from mcnet.report.pictures import plot_curves
-from mcnet.scikit_learn.classifier import CalibratedClassifier
-from mcnet.selection.select import select
-from mcnet.selection.selection import Selection
+from mcnet.report.page_figures import plot_curves
+from mcnet.scikit_learn import CalibratedClassifier
+from mcnet.selection import Selection, select
 from mcnet.sketch.query import sketch_query
 from mcnet.sketch.scan import scan
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.arrival import ArrivalCurve
 from mcnet.tracking.backtest import backtest
 from mcnet.tracking.backtest_result import Backtest
-from mcnet.tracking.journal import Journal
 from mcnet.tracking.monitor import Alarm, Monitor
-from mcnet.tracking.tracker import Tracker
-from mcnet.tracking.tracker_explanation import TrackerExplanation
+from mcnet.tracking.tracker import Tracker, TrackerExplanation
 from mcnet.version import __version__
-from mcnet.versions.difference import ModelDifference, diff
-from mcnet.versions.registry import Registry
-from mcnet.versions.version import Version
 
 __all__ = [
     "SIR",

@@ -10,12 +10,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcnet._shared.extras import need_mlflow
+from mcnet._shared.messages import need_mlflow
 from mcnet.errors import FileFormatError, InputError
-from mcnet.model.as_model import as_model
-from mcnet.model.file import load, model_document
-from mcnet.model.file import save_model as save_model_file
 from mcnet.model.model import CalibrationModel
+from mcnet.model.model_file import as_model, load, model_document
+from mcnet.model.model_file import save_model as save_model_file
 from mcnet.version import __version__
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mcnet._shared.atomic_files import is_disk_full, whole_file
+from mcnet._shared.files import is_disk_full, whole_file
 from mcnet.errors import InputError
 
 
@@ -120,7 +120,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, how):
 
 HANG = """
 import sys, time
-from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.files import whole_file
 with whole_file(sys.argv[1]) as part:
     part.write_text("half")
     print("ready", flush=True)
@@ -163,7 +163,7 @@ def test_other_files_that_end_in_part_are_left_alone(tmp_path):
 def test_files_written_at_once_do_not_disturb_each_other(tmp_path):
     code = """
 import sys
-from mcnet._shared.atomic_files import whole_file
+from mcnet._shared.files import whole_file
 for number in range(300):
     with whole_file(sys.argv[1]) as part:
         part.write_text("x" * 1000)

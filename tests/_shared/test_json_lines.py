@@ -5,8 +5,7 @@ import sys
 
 import pytest
 
-from mcnet._shared.file_lock import exclusive_lock
-from mcnet._shared.json_lines import append_json_line, last_json_lines, read_json_lines
+from mcnet._shared.files import append_json_line, exclusive_lock, last_json_lines, read_json_lines
 from mcnet.errors import BusyError
 
 
@@ -45,7 +44,7 @@ def test_a_damaged_line_does_not_hide_the_others(tmp_path):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from mcnet._shared.file_lock import exclusive_lock
+from mcnet._shared.files import exclusive_lock
 with exclusive_lock(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(100)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mcnet._shared.numba_loops import compiled, numba_installed
+from mcnet._shared.loops import compiled, numba_installed
 
 pytestmark = pytest.mark.skipif(not numba_installed(), reason="numba is not installed")
 

@@ -9,24 +9,18 @@ from scipy.special import expit, logit, ndtri
 
 from mcnet.bayes import likelihood, newton
 from mcnet.bayes.balance import Balance
-from mcnet.bayes.block_solver import Arrow, Information
-from mcnet.bayes.fit import fit_bayes
-from mcnet.bayes.fit_sketch import family_of
-from mcnet.bayes.incidence import Incidence
+from mcnet.bayes.fit import family_of, fit_bayes
 from mcnet.bayes.likelihood import make_table
 from mcnet.bayes.newton import Posterior
-from mcnet.bayes.newton_system import conjugate_gradients
-from mcnet.bayes.panels import make_panels, shape_basis
-from mcnet.bayes.posterior_model import BayesFit
+from mcnet.bayes.posterior import BayesFit, uncertainty_of
 from mcnet.bayes.prior import default_strengths
-from mcnet.bayes.structure import State, make_shapes
-from mcnet.bayes.uncertainty import uncertainty_of
-from mcnet.calibrators.platt import Platt
-from mcnet.curves.family_evaluation import FamilyEvaluator
-from mcnet.datasets.simulated_log import SimulatedField
-from mcnet.datasets.simulator import simulate
+from mcnet.bayes.solver import Arrow, Information, conjugate_gradients
+from mcnet.bayes.structure import Incidence, State, make_panels, make_shapes, shape_basis
+from mcnet.calibrators.parametric import Platt
+from mcnet.curves.family import FamilyEvaluator
+from mcnet.datasets.simulator import SimulatedField, simulate
 from mcnet.errors import InputError, NotFittedError
-from mcnet.metrics.scoring import kl_to_truth
+from mcnet.metrics.scores import kl_to_truth
 
 
 def cells_of(log, names=None, resolution=64.0):

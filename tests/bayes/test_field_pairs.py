@@ -3,8 +3,8 @@
 import numpy as np
 
 import mcnet
-from mcnet.bayes import field_pairs
-from mcnet.bayes.field_pairs import combine, interacting_pairs
+from mcnet.bayes import structure as field_pairs
+from mcnet.bayes.structure import combine, interacting_pairs
 
 
 def test_of_many_fields_the_pairs_that_interact_are_chosen():

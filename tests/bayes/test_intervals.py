@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from scipy.special import expit, logit, ndtri
 
 import mcnet
-from mcnet.datasets.simulated_log import SimulatedField
-from mcnet.datasets.simulator import simulate
+from mcnet.datasets.simulator import SimulatedField, simulate
 from mcnet.errors import CalibrationWarning, FileFormatError, InputError, NotSupportedError
-from mcnet.model.file import checksum
+from mcnet.model.model_file import checksum
 
 SCORES = expit(np.linspace(-7.0, 1.0, 60))
 

@@ -63,7 +63,7 @@ def test_the_mixture_is_what_it_says(tmp_path):
 
 
 def test_very_many_knots_are_saved_as_they_are(tmp_path, monkeypatch):
-    monkeypatch.setattr("mcnet.model.file._MOST_EXPLICIT_KNOTS", 10)
+    monkeypatch.setattr("mcnet.model.model_file._MOST_EXPLICIT_KNOTS", 10)
     score, label, value, _ = stairs(5_000)
     mixed = mcnet.BayesMCNet(isotonic_share=0.25).fit(score, label, field=value)
     mixed.save(tmp_path / "model.json")

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 import mcnet
-from mcnet._shared.numba_loops import numba_installed
-from mcnet.bayes import fit, incidence, rare_values
-from mcnet.bayes.incidence import Incidence
+from mcnet._shared.loops import numba_installed
+from mcnet.bayes import fit, rare_values
+from mcnet.bayes import structure as incidence
 from mcnet.bayes.likelihood import make_table
-from mcnet.bayes.panels import make_panels, shape_basis
 from mcnet.bayes.sparse_table import make_sparse_table
-from mcnet.bayes.structure import make_shapes
-from mcnet.model.unseen import UnseenValues
+from mcnet.bayes.structure import Incidence, make_panels, make_shapes, shape_basis
+from mcnet.model.apply import UnseenValues
 
 needs_numba = pytest.mark.skipif(not numba_installed(), reason="the loops are compiled with numba")
 

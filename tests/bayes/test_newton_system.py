@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from mcnet.bayes import block_solver, newton_system
-from mcnet.bayes.block_solver import Arrow, Information, joint_information
-from mcnet.bayes.incidence import Incidence
-from mcnet.bayes.newton_system import JointMatrix, NewtonSystem
-from mcnet.bayes.structure import State
+from mcnet.bayes import solver as block_solver
+from mcnet.bayes import solver as newton_system
+from mcnet.bayes.solver import Arrow, Information, JointMatrix, NewtonSystem, joint_information
+from mcnet.bayes.structure import Incidence, State
 
 WIDTH, SHARED = 3, 5
 

@@ -6,11 +6,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import mcnet
-from mcnet._shared import math as shared_math
-from mcnet.bayes import likelihood, panels, rare_values
+from mcnet._shared import arrays as shared_math
+from mcnet.bayes import likelihood, rare_values
+from mcnet.bayes import structure as panels
 from mcnet.bayes.likelihood import merged_cells
 from mcnet.bayes.newton import Search
-from mcnet.bayes.panels import make_panels
+from mcnet.bayes.structure import make_panels
 
 KEPT = 6
 GRID = np.concatenate([[0.0], np.linspace(1e-4, 0.999, 120), [1.0]])

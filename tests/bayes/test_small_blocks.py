@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mcnet.bayes import small_blocks
-from mcnet.bayes.small_blocks import inverses
+from mcnet.bayes import solver as small_blocks
+from mcnet.bayes.solver import inverses
 
 
 def blocks_of(number, width, seed=0, most=1e6):

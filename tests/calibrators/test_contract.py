@@ -9,11 +9,10 @@ import pytest
 from sklearn.base import clone
 
 import mcnet
-from mcnet._shared.extras import has_networks
-from mcnet._shared.math import SCORE_FLOOR
-from mcnet.calibrators.registry import calibrator_class
-from mcnet.datasets.simulated_log import SimulatedField
-from mcnet.datasets.simulator import simulate
+from mcnet._shared.arrays import SCORE_FLOOR
+from mcnet._shared.messages import has_networks
+from mcnet.calibrators.methods import calibrator_class
+from mcnet.datasets.simulator import SimulatedField, simulate
 
 # Slow methods say here with which parameters they are still themselves, but quick.
 SMALL_SETTINGS = {

@@ -8,10 +8,9 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 import mcnet
-from mcnet._shared.math import logit, sigmoid
-from mcnet.calibrators.logistic import fit_logistic
-from mcnet.calibrators.per_field import mixed_curve
-from mcnet.calibrators.platt_field import fit_shrunken_lines
+from mcnet._shared.arrays import logit, sigmoid
+from mcnet.calibrators.parametric import fit_logistic
+from mcnet.calibrators.per_field import fit_shrunken_lines, mixed_curve
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
 

@@ -10,13 +10,13 @@ import pytest
 import mcnet
 import mcnet.calibrators
 from mcnet.calibrators.base import Calibrator
-from mcnet.calibrators.registry import calibrator_class
+from mcnet.calibrators.methods import calibrator_class
 
 NEW_METHOD = '''
 """A method in a file of its own."""
 
 from mcnet.calibrators.base import Calibrator
-from mcnet.calibrators.fitted import constant_rate
+from mcnet.calibrators.base import constant_rate
 from mcnet.curves.curves import Curves
 
 
@@ -79,7 +79,7 @@ def test_methods_are_listed_without_importing_them():
     code = """
     import sys, mcnet
     assert "mcnet" in mcnet.methods()
-    print([name for name in ("torch", "mcnet.neural.mcnet", "mcnet.calibrators.isotonic") if name in sys.modules])
+    print([name for name in ("torch", "mcnet.networks.mcnet", "mcnet.calibrators.binning") if name in sys.modules])
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -95,7 +95,7 @@ def test_a_method_whose_library_is_missing_is_known_and_says_what_to_install(new
 
 def test_names_of_a_comparison_can_be_asked_for(monkeypatch):
     with_parameters = {"three-bins": ("histogram", {"bins": 3})}
-    monkeypatch.setattr("mcnet.calibrators.registry.VARIANTS", with_parameters)
+    monkeypatch.setattr("mcnet.calibrators.methods.VARIANTS", with_parameters)
     assert mcnet.calibrator("three-bins").get_params()["bins"] == 3
     assert mcnet.calibrator("three-bins", prior=2.0).get_params() == {"bins": 3, "prior": 2.0}
     rng = np.random.default_rng(0)

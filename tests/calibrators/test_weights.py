@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcnet.calibrators.registry import calibrator, methods
+from mcnet.calibrators.methods import calibrator, methods
 from mcnet.datasets.simulator import simulate
 from mcnet.errors import InputError
 

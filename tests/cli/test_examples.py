@@ -42,7 +42,7 @@ def test_the_examples_work_as_pasted(mcnet, monkeypatch, log, columns, command):
     if command == ["export"]:
         pytest.importorskip("onnx", reason="onnx is not installed: pip install '.[onnx]'")
     monkeypatch.chdir(log.parent)
-    monkeypatch.setattr("mcnet.selection.select.registered_methods", lambda: FEW)
+    monkeypatch.setattr("mcnet.selection.registered_methods", lambda: FEW)
     seconds = pl.Series(range(8000)) * 60 + 1_700_000_000
     pl.read_parquet(log).with_columns(ts=pl.from_epoch(seconds)).write_parquet(log)
     assert mcnet("sketch", log, *columns, "-o", "part0.parquet", "-q").code == 0
@@ -62,7 +62,7 @@ def test_the_examples_work_as_pasted(mcnet, monkeypatch, log, columns, command):
 
 
 def test_demo_ranks_methods_by_the_known_truth(mcnet, monkeypatch):
-    monkeypatch.setattr("mcnet.selection.demo.methods", lambda: FEW)
+    monkeypatch.setattr("mcnet.selection.methods", lambda: FEW)
     found = mcnet("demo", "--rows", 50_000, "--json").document
     excess = {line["method"]: line["excess_log_loss"] for line in found["methods"]}
     assert found["failed"] == {}
@@ -70,7 +70,7 @@ def test_demo_ranks_methods_by_the_known_truth(mcnet, monkeypatch):
 
 
 def test_demo_prints_one_table(mcnet, monkeypatch):
-    monkeypatch.setattr("mcnet.selection.demo.methods", lambda: FEW[:3])
+    monkeypatch.setattr("mcnet.selection.methods", lambda: FEW[:3])
     done = mcnet(*examples(mcnet("demo", "--help").out)[0])
     assert done.code == 0
     assert [word in done.out for word in ("platt-field", "PCOC", "F-RCE", "AUC", "excess", "fit s")] == [True] * 6
@@ -92,7 +92,7 @@ def test_what_make_demo_advises_to_type_next_works_as_pasted(mcnet, monkeypatch,
     assert advised[0] == "source .venv/bin/activate"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "build").mkdir()
-    monkeypatch.setattr("mcnet.selection.demo.methods", lambda: FEW[:2])
+    monkeypatch.setattr("mcnet.selection.methods", lambda: FEW[:2])
     for line in (f"{command} --rows 2000", *(line.removeprefix("mcnet ") for line in advised[1:])):
         done = mcnet(*line.split())
         assert done.code == 0, done.err
@@ -102,7 +102,7 @@ def test_what_make_demo_advises_to_type_next_works_as_pasted(mcnet, monkeypatch,
 
 
 def test_demo_has_the_published_model_with_and_without_the_field():
-    from mcnet.selection.candidates import default_candidates
+    from mcnet.selection import default_candidates
 
     found = default_candidates(["platt", "mcnet-bayes", "mcnet"], has_fields=True)
     assert list(found) == ["platt", "mcnet-bayes", "mcnet-none", "mcnet"]
@@ -111,8 +111,7 @@ def test_demo_has_the_published_model_with_and_without_the_field():
 
 
 def test_the_help_of_export_names_every_option_of_every_target(mcnet):
-    from mcnet.export.export import export_options
-    from mcnet.export.targets import targets
+    from mcnet.export.targets import export_options, targets
 
     shown = mcnet("export", "--help").out
     blocks = re.split(r"\n    (?=(?:onnx|c|sql|table)  )", shown.partition("Example:")[0])[1:]

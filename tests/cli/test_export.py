@@ -33,7 +33,7 @@ def test_a_large_export_is_said_to_be_large(mcnet, model, tmp_path, monkeypatch)
     done = mcnet("export", model, "-o", tmp_path / "small.h")
     assert "warning" not in done.err
     assert "kB)" in done.err
-    monkeypatch.setattr("mcnet.cli.export.LARGE_EXPORT_BYTES", 100)
+    monkeypatch.setattr("mcnet.cli.show.LARGE_EXPORT_BYTES", 100)
     done = mcnet("export", model, "-o", tmp_path / "large.h", "--quiet")
     assert done.err.startswith("warning: ")
 

@@ -83,7 +83,7 @@ def test_a_log_that_changes_while_it_is_read_is_named_and_nothing_is_written(
     rows = frame.with_columns(ts=hours.gather(pl.Series(range(len(frame))) % 8))
     write = {"csv": rows.write_csv, "parquet": rows.write_parquet, "jsonl": rows.write_ndjson}[ending]
     write(log)
-    opened = importlib.import_module("mcnet.model.apply_files" if command == "apply" else "mcnet.sketch.scan")
+    opened = importlib.import_module("mcnet.model.apply" if command == "apply" else "mcnet.sketch.scan")
     open_log = opened.open_log
 
     def growing(*given, **options):

@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from mcnet.model.file import load
+from mcnet.model.model_file import load
 
 
 def test_fit_from_the_command_line_learns_from_days(tmp_path, mcnet):

@@ -5,9 +5,9 @@ import polars as pl
 import pytest
 
 import mcnet as library
+from mcnet.journal.journal import Journal
 from mcnet.sketch import scan as scan_module
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.journal import Journal
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def test_a_fault_of_ours_is_one_line_and_code_70_with_a_traceback_for_those_who_
     def broken(**_: object) -> None:
         raise fault
 
-    monkeypatch.setattr("mcnet.calibrators.registry.methods", broken)
+    monkeypatch.setattr("mcnet.calibrators.methods.methods", broken)
     done = mcnet("methods")
     name = fault.__name__ if isinstance(fault, type) else type(fault).__name__
     assert (done.code, done.out, done.err.count("\n")) == (70, "", 1)
@@ -70,7 +70,7 @@ def test_a_panic_of_polars_is_an_unexpected_error(mcnet, monkeypatch):
     def broken(**_: object) -> None:
         raise PanicException("called `Option::unwrap()` on a `None` value")
 
-    monkeypatch.setattr("mcnet.calibrators.registry.methods", broken)
+    monkeypatch.setattr("mcnet.calibrators.methods.methods", broken)
     assert mcnet("methods").code == 70
 
 
@@ -175,7 +175,7 @@ def test_the_modules_run_as_programs(module, tmp_path):
 
 def test_a_reader_that_stops_early_is_no_error(tmp_path):
     # The second one prints far more than a pipe holds, so that it fails in the middle of printing.
-    many = "from mcnet.cli.printing import Printer; Printer.result = lambda *_: print('x' * 10**7)"
+    many = "from mcnet.cli.run import Printer; Printer.result = lambda *_: print('x' * 10**7)"
     run = "from mcnet.cli.run import run; raise SystemExit(run(['methods']))"
     for words in ("-m mcnet methods --json", f'-c "{many}; {run}"'):
         command = f"{sys.executable} {words} | head -c 5; exit ${{PIPESTATUS[0]}}"

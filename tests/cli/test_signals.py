@@ -85,8 +85,8 @@ def test_what_a_killed_run_leaves_is_removed_by_the_next(work, mcnet, log, model
 
 BUSY = """
 import hashlib, sys
-from mcnet.cli import signals
-from mcnet._shared.atomic_files import whole_file
+from mcnet.cli import run as signals
+from mcnet._shared.files import whole_file
 signals._GRACE_SECONDS = 0.2
 with signals.orderly_termination(), whole_file(sys.argv[1]):
     print("ready", flush=True)
@@ -108,7 +108,7 @@ def test_a_main_thread_that_does_not_hear_the_signal_is_ended(tmp_path):
 
 OWN_HANDLER = """
 import os, signal, time
-from mcnet.cli import signals
+from mcnet.cli import run as signals
 
 signals._GRACE_SECONDS = 0.2
 heard = []

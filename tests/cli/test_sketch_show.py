@@ -78,7 +78,7 @@ def test_methods_whose_library_is_missing_are_listed_with_what_to_install(mcnet,
     def missing(name, **_):
         raise NotSupportedError(f"{name} needs torch, which is not installed: pip install '.[networks]'")
 
-    monkeypatch.setattr("mcnet.calibrators.registry.calibrator", missing)
+    monkeypatch.setattr("mcnet.calibrators.methods.calibrator", missing)
     assert "mcnet needs torch" in mcnet("methods").out
 
 

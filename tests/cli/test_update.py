@@ -6,10 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from tests.loop.conftest import day_name, day_rows
+from tests.operations.conftest import day_name, day_rows
 
 from mcnet.cli.run import DISK_FULL
-from mcnet.loop.folder import LoopFolder
+from mcnet.operations.status import LoopFolder
 from mcnet.sketch import scan as scan_module
 
 COLUMNS = ("--score", "pctr", "--label", "click", "--field", "country", "--time", "ts", "--every", "1d")

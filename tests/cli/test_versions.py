@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from mcnet.calibrators.platt import Platt
+from mcnet.calibrators.parametric import Platt
 from mcnet.cli.run import run
 
 

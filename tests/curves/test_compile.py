@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
-from mcnet._shared.math import clip_scores, logit, sigmoid
+from mcnet._shared.arrays import clip_scores, logit, sigmoid
 from mcnet.curves.compile import (
     _stretch_one,
     _stretch_together,

@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mcnet.curves.evaluate as evaluate_module
-from mcnet._shared.math import SCORE_FLOOR, clip_scores, sigmoid
+from mcnet._shared.arrays import SCORE_FLOOR, clip_scores, sigmoid
 from mcnet.curves.curves import Curves
-from mcnet.curves.evaluate import Evaluator, evaluate_guided, evaluate_numpy
-from mcnet.curves.lookup_tables import lookup_tables
-from mcnet.data.contexts import Contexts
+from mcnet.curves.evaluate import Evaluator, evaluate_guided, evaluate_numpy, lookup_tables
 from mcnet.errors import InputError
 from mcnet.model.small_batches import SmallBatches
+from mcnet.rows.contexts import Contexts
 
 MANY = 50_000
 
@@ -127,7 +126,7 @@ def test_very_many_grids_make_do_with_a_coarse_guide(monkeypatch):
     curves = Curves.of([(np.sort(rng.random(30)), np.sort(rng.random(30))) for _ in range(20)])
     scores, which = clip_scores(rng.random(MANY)), rng.integers(0, 20, MANY).astype(np.int32)
     guided = Evaluator(curves)(scores, which)
-    monkeypatch.setattr("mcnet.curves.lookup_tables._GUIDE_LIMIT", 10)
+    monkeypatch.setattr("mcnet.curves.evaluate._GUIDE_LIMIT", 10)
     np.testing.assert_array_equal(Evaluator(curves)(scores, which), guided)
     np.testing.assert_array_equal(evaluate_numpy(curves, scores, which), guided)
 

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mcnet
-from mcnet._shared.math import logit, sigmoid
-from mcnet.curves import family_evaluation
-from mcnet.curves.family import Combination, CurveFamily, Lines
-from mcnet.curves.family_evaluation import FamilyEvaluator
+from mcnet._shared.arrays import logit, sigmoid
+from mcnet.curves import family as family_evaluation
+from mcnet.curves.family import Combination, CurveFamily, FamilyEvaluator, Lines
 
 
 def make_family(seed, sizes=(5, 3), panels=8, bends=4, pairs=True, limit=np.inf):

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcnet._shared.math import PROBABILITY_FLOOR, clip_scores, logit, sigmoid
-from mcnet.curves.compile import compile_functions, compile_lines
+from mcnet._shared.arrays import PROBABILITY_FLOOR, clip_scores, logit, sigmoid
+from mcnet.curves.compile import LOGIT_EDGE, compile_functions, compile_lines, place_knots, short, tolerated
 from mcnet.curves.family import Lines, round_to_digits
-from mcnet.curves.knots import LOGIT_EDGE, place_knots, short, tolerated
 
 FINE = clip_scores(sigmoid(np.linspace(-LOGIT_EDGE, LOGIT_EDGE, 20_001)))
 

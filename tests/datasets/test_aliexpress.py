@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from mcnet.datasets.aliexpress import CATEGORICAL, NUMERICAL, find_field, prepare_aliexpress
 from mcnet.errors import FileFormatError, InputError
+from reproduction.aliexpress import CATEGORICAL, NUMERICAL, find_field, prepare_aliexpress
 
 
 def write_raw(folder, part, searches=40, items=5, kind="csv", seed=0):

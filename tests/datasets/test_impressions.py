@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mcnet.datasets.impressions import PRESETS, simulate_impressions
 from mcnet.errors import InputError
+from reproduction.impressions import PRESETS, simulate_impressions
 
 ALI, HUAWEI = PRESETS["aliexpress"], PRESETS["huawei"]
 

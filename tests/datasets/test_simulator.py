@@ -4,9 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from mcnet.datasets.simulated_log import SimulatedField
-from mcnet.datasets.simulator import simulate
-from mcnet.metrics.scoring import excess_log_loss, kl_to_truth
+from mcnet.datasets.simulator import SimulatedField, simulate
+from mcnet.metrics.scores import excess_log_loss, kl_to_truth
 
 
 def test_the_same_seed_gives_the_same_rows():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mcnet.datasets.splits import hold_back_groups, hold_back_rows, split_by_time
+from mcnet.datasets.flights import hold_back_groups, hold_back_rows, split_by_time
 from mcnet.errors import InputError
 
 

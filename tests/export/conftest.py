@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from mcnet.curves.compile import family_curves
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily
-from mcnet.data.contexts import ANY, Contexts
 from mcnet.model.model import CalibrationModel
+from mcnet.rows.contexts import ANY, Contexts
 
 NASTY_TEXTS = (
     "'; DROP TABLE x; --",

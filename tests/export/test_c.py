@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import mcnet
 from mcnet.curves.curves import Curves
-from mcnet.data.contexts import Contexts
 from mcnet.export.c import export_c
-from mcnet.model.file import model_document
 from mcnet.model.model import CalibrationModel
+from mcnet.model.model_file import model_document
+from mcnet.rows.contexts import Contexts
 
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic", "-std=c99")
 

@@ -13,13 +13,12 @@ import pytest
 
 import mcnet
 from mcnet.curves.curves import Curves
-from mcnet.data.contexts import ANY, Contexts
 from mcnet.export import export_model
-from mcnet.export.contents import MOST_COMBINATIONS, Exported, warn_of_size
-from mcnet.export.stamp import stamp
+from mcnet.export.pieces import MOST_COMBINATIONS, Exported, stamp, warn_of_size
 from mcnet.export.targets import targets
-from mcnet.model.file import model_document
 from mcnet.model.model import CalibrationModel
+from mcnet.model.model_file import model_document
+from mcnet.rows.contexts import ANY, Contexts
 
 
 def _by_onnx(model, path, scores, fields):
@@ -73,7 +72,7 @@ def test_every_export_has_what_predict_asks_the_family_for(tmp_path, family_mode
     scores = np.clip(scores, 1e-6, 0.999)
     expected = family_model.predict(scores, fields)
     found = served(family_model, tmp_path, scores, fields)
-    columns = family_model.contexts.field_codes(mcnet.data.fields.field_columns(fields))
+    columns = family_model.contexts.field_codes(mcnet.rows.fields.field_columns(fields))
     own = set(map(tuple, [*family_model.contexts.table.tolist(), (ANY, ANY)]))
     known = np.array([tuple(row) in own for row in columns.tolist()])
     assert 100 < known.sum() < 1_900

@@ -70,7 +70,7 @@ def test_the_c_and_sql_exports_need_no_onnx_and_no_polars(tmp_path, fitted):
     fitted.save(tmp_path / "model.json")
     code = (
         "import sys; sys.modules['onnx'] = sys.modules['polars'] = None\n"
-        "from mcnet.model.file import load; from mcnet.export import export_model\n"
+        "from mcnet.model.model_file import load; from mcnet.export import export_model\n"
         "for name in ('m.h', 'm.sql'): export_model(load('model.json'), name)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import mcnet
 from mcnet.curves.curves import Curves
-from mcnet.data.contexts import Contexts
 from mcnet.export.onnx import ML_OPSET, OPSET, export_onnx
-from mcnet.model.file import model_document
 from mcnet.model.model import CalibrationModel
+from mcnet.model.model_file import model_document
+from mcnet.rows.contexts import Contexts
 
 STANDARD = {"", "ai.onnx.ml"}
 

@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcnet._shared.math import clip_scores
+from mcnet._shared.arrays import clip_scores
 from mcnet.curves.curves import Curves
-from mcnet.export.guide_table import Guide
+from mcnet.export.c import Guide
 from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, Pieces
 
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 import mcnet
 from mcnet.curves.curves import Curves
-from mcnet.data.contexts import Contexts
 from mcnet.export.sql import MOST_CASES, export_sql, sql_text
-from mcnet.model.file import model_document
 from mcnet.model.model import CalibrationModel
-from mcnet.sql.column_types import COLUMN_TYPES
-from mcnet.sql.dialects import DIALECTS
+from mcnet.model.model_file import model_document
+from mcnet.rows.column_types import COLUMN_TYPES
+from mcnet.rows.contexts import Contexts
+from mcnet.rows.dialects import DIALECTS
 
 FORMS = ("case", "tables")
 

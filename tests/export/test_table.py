@@ -10,11 +10,11 @@ import pytest
 
 import mcnet
 from mcnet.curves.curves import Curves
-from mcnet.data.contexts import Contexts
-from mcnet.export.contents import Exported
+from mcnet.export.pieces import Exported
 from mcnet.export.table import export_table, knot_table
-from mcnet.model.file import model_document
 from mcnet.model.model import CalibrationModel
+from mcnet.model.model_file import model_document
+from mcnet.rows.contexts import Contexts
 
 
 @pytest.mark.parametrize("name", ["model.parquet", "model.csv"])

@@ -215,6 +215,6 @@ def test_onnx_keeps_every_value(nasty, tmp_path):
 
 @pytest.mark.parametrize("name", ["m.h", "m.sql", "m.onnx", "m.parquet", "m.csv"])
 def test_a_large_export_is_announced_with_its_size(nasty, tmp_path, monkeypatch, name):
-    monkeypatch.setattr("mcnet.export.contents.LARGE_BYTES", 1000)
+    monkeypatch.setattr("mcnet.export.pieces.LARGE_BYTES", 1000)
     with pytest.warns(mcnet.CalibrationWarning, match="will have about"):
         export_model(nasty, tmp_path / name)

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 import mcnet
-from mcnet.loop.folder import LoopFolder
+from mcnet.operations.status import LoopFolder
 
 ROWS = 400
 COLUMNS = ("--score", "pctr", "--label", "click", "--field", "country", "--time", "ts", "--every", "1h")
@@ -29,7 +29,8 @@ COLUMNS = ("--score", "pctr", "--label", "click", "--field", "country", "--time"
 STARTER = """
 import json, os, sys
 import jinja2, polars, scipy.special
-import mcnet.bayes.estimator, mcnet.calibrators.platt_field, mcnet.cli.app, mcnet.loop.job, mcnet.metrics.evaluation
+import mcnet.bayes.estimator, mcnet.calibrators.per_field
+import mcnet.cli.app, mcnet.operations.update, mcnet.metrics.evaluation
 from mcnet.cli.run import run
 print("ready", flush=True)
 for line in sys.stdin:

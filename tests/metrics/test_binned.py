@@ -15,7 +15,7 @@ from mcnet.metrics import (
     smooth_ece,
     smooth_ece_at,
 )
-from mcnet.metrics.binned import equal_mass_bins, equal_width_bins
+from mcnet.metrics.calibration_error import equal_mass_bins, equal_width_bins
 from mcnet.metrics.intervals import wilson
 
 

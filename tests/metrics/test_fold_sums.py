@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mcnet
-from mcnet.metrics.evaluate_sketch import evaluate_cells
+from mcnet.metrics.evaluation import evaluate_cells
 
 
 def per_value_rates(seed, values=40, rows=200):

@@ -4,7 +4,7 @@ import pytest
 
 import mcnet
 from mcnet.errors import FileFormatError, InputError
-from mcnet.model.apply_files import apply_to_files
+from mcnet.model.apply import apply_to_files
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 import mcnet
-from mcnet.data.files import open_log
-from mcnet.metrics.evaluate_sketch import predict_cells
-from mcnet.model.apply_files import apply_to_files
+from mcnet.metrics.evaluation import predict_cells
+from mcnet.model.apply import apply_to_files
+from mcnet.rows.logs import open_log
 from mcnet.sketch.scan import scan
 
 PAIRS = {
@@ -100,7 +100,7 @@ def test_apply_equals_predict_and_evaluate_for_every_spelling_and_file_kind(tmp_
 
 
 def mcnet_fields(frame):
-    from mcnet.data.fields import field_columns
+    from mcnet.rows.fields import field_columns
 
     return field_columns({"zone": frame["zone"]})
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mcnet
-from mcnet.model.as_model import as_model
+from mcnet.model.model_file import as_model
 
 
 @pytest.fixture(scope="module")

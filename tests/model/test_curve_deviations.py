@@ -8,8 +8,8 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 
 import mcnet
-from mcnet._shared.json_files import checksum
-from mcnet.model.curve_deviations import CurveDeviations
+from mcnet._shared.files import checksum
+from mcnet.model.bands import CurveDeviations
 
 
 @pytest.fixture(scope="module")

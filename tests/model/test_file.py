@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mcnet
-from mcnet._shared.json_files import checksum
+from mcnet._shared.files import checksum
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import mcnet
-from mcnet.model.file import read_model
+from mcnet.model.model_file import read_model
 
 GOLDEN = Path(__file__).parent / "golden"
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))

@@ -69,8 +69,8 @@ def test_a_level_is_between_0_and_1(model, level):
 
 
 def test_many_contexts_are_bounded_in_memory(model, monkeypatch):
-    monkeypatch.setattr("mcnet.model.intervals._REMEMBERED_CONTEXTS", 2)
-    monkeypatch.setattr("mcnet.model.intervals._CONTEXTS_PER_BLOCK", 2)
+    monkeypatch.setattr("mcnet.model.bands._REMEMBERED_CONTEXTS", 2)
+    monkeypatch.setattr("mcnet.model.bands._CONTEXTS_PER_BLOCK", 2)
     fresh = replace(model)
     field = ["a", "b", "unseen"] * 10
     scores = np.linspace(0.05, 0.95, 30)

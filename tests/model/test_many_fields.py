@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import mcnet
-from mcnet.data.combinations import CombinationIndex, distinct_combinations
-from mcnet.data.contexts import ANY, Contexts
-from mcnet.data.fields import field_columns
+from mcnet.rows.contexts import ANY, CombinationIndex, Contexts, distinct_combinations
+from mcnet.rows.fields import field_columns
 
 
 @pytest.mark.parametrize("fields", [39, 40, 62, 90])

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import mcnet
-from mcnet.model.file import checksum
-from mcnet.model.version_1 import upgraded
+from mcnet.model.model_file import checksum, upgraded
 
 GOLDEN = Path(__file__).parent / "golden"
 

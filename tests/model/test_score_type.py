@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 import mcnet
-from mcnet.model.apply_files import apply_to_files
-from mcnet.model.score_types import FEWEST_ROWS_TO_JUDGE
+from mcnet.model.apply import apply_to_files
+from mcnet.model.model import FEWEST_ROWS_TO_JUDGE
 
 LOGITS = np.random.default_rng(3).normal(-1.5, 1.5, 4000)
 PROBABILITIES = 1.0 / (1.0 + np.exp(-LOGITS))

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mcnet
-from mcnet._shared.math import SCORE_FLOOR
+from mcnet._shared.arrays import SCORE_FLOOR
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import evaluate_numpy
-from mcnet.data.contexts import Contexts
-from mcnet.data.fields import field_columns
 from mcnet.model import small_batches as few_module
 from mcnet.model.model import CalibrationModel
 from mcnet.model.small_batches import SmallBatches
+from mcnet.rows.contexts import Contexts
+from mcnet.rows.fields import field_columns
 
 VALUES = ["NL", "1", "true", "0.5", "2024-02-29", "a?b", None]
 ASKED = [

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from mcnet._shared.extras import has_networks
+from mcnet._shared.messages import has_networks
 from mcnet.networks.training_points import TrainingCells
 
 if not has_networks():

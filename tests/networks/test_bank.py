@@ -13,11 +13,11 @@ from mcnet.errors import InputError
 from mcnet.networks import bank
 from mcnet.networks.adaptive import AdaptiveConfig, fit_adaptive
 from mcnet.networks.bank import BankConfig, BankFit, fit_bank, place_bins, restore_bank
+from mcnet.networks.baselines import LinePlotProblem, fit_line_plot
 from mcnet.networks.monotone import BankShape, MonotoneBank
 from mcnet.networks.objective import BankObjective, Penalties, Priors
 from mcnet.networks.optimise import Schedule, Step, descend
 from mcnet.networks.training_points import TrainingCells, midpoint_edges, pad_cells, with_unseen
-from mcnet.neural.line_plot import LinePlotProblem, fit_line_plot
 
 SHAPE = BankShape(hidden=(16, 16), embedding=8)
 BRIEF = Schedule(steps=20, cycles=1)

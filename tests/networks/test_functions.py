@@ -9,15 +9,13 @@ from scipy.special import expit
 
 from mcnet.errors import InputError
 from mcnet.networks.adaptive import AdaptiveConfig, AdaptiveFit, fit_adaptive, restore_adaptive
-from mcnet.networks.auxiliary import AuxiliaryNetwork, fit_with_auxiliary
-from mcnet.networks.bank import BankConfig, fit_bank
-from mcnet.networks.line_function import LineFunction, interpolate
+from mcnet.networks.bank import BankConfig, LineFunction, fit_bank, interpolate
+from mcnet.networks.baselines import LinePlot, LinePlotProblem, fit_line_plot
 from mcnet.networks.literal import BankOnRows, fit_bank_on_rows, paper_config
 from mcnet.networks.monotone import BankShape
 from mcnet.networks.optimise import Schedule
-from mcnet.networks.training import RowSchedule
+from mcnet.networks.training import AuxiliaryNetwork, RowSchedule, fit_with_auxiliary
 from mcnet.networks.training_points import TrainingCells
-from mcnet.neural.line_plot import LinePlot, LinePlotProblem, fit_line_plot
 
 SMALL = BankShape(hidden=(16, 16), embedding=8)
 

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from mcnet.networks.losses import (
+from mcnet.networks.objective import (
     balance_loss,
     log_loss_from_logits,
     log_loss_from_probabilities,

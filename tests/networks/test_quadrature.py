@@ -4,7 +4,7 @@ import torch
 from scipy import integrate as scipy_integrate
 from torch import Tensor
 
-from mcnet.networks.quadrature import (
+from mcnet.networks.monotone import (
     clenshaw_curtis,
     cumulative_rule,
     integrate,

@@ -7,11 +7,9 @@ import pytest
 import torch
 
 from mcnet.networks.bank import place_bins
-from mcnet.networks.literal import BankOnRows, fit_bank_on_rows, paper_config
-from mcnet.networks.losses import log_loss_from_probabilities
+from mcnet.networks.literal import BankOnRows, BankOnSharedNodes, fit_bank_on_rows, paper_config
 from mcnet.networks.monotone import MonotoneBank
-from mcnet.networks.objective import Penalties
-from mcnet.networks.shared_nodes import BankOnSharedNodes
+from mcnet.networks.objective import Penalties, log_loss_from_probabilities
 from mcnet.networks.training import RowSchedule
 
 

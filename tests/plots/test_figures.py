@@ -6,13 +6,18 @@ import numpy as np
 import pytest
 
 from mcnet.metrics import FieldTable, reliability
-from mcnet.plots.curves import Line, Points, draw_curves
-from mcnet.plots.drift import Drift, draw_drift
-from mcnet.plots.forest import draw_forest, prepare_forest
-from mcnet.plots.histogram import draw_histogram, prepare_histogram
-from mcnet.plots.html import card
-from mcnet.plots.reliability import draw_reliability
-from mcnet.plots.style import as_plotly
+from mcnet.plots.figures import (
+    Line,
+    Points,
+    draw_curves,
+    draw_forest,
+    draw_histogram,
+    draw_reliability,
+    prepare_forest,
+    prepare_histogram,
+)
+from mcnet.plots.style import as_plotly, card
+from mcnet.plots.timeline import Drift, draw_drift
 
 
 def table(pcoc: list[float], weight: list[float], positives: list[float]) -> FieldTable:

@@ -1,6 +1,6 @@
 import numpy as np
 
-from mcnet.plots.terminal import terminal_plot
+from mcnet.plots.style import terminal_plot
 
 
 def dots(text):

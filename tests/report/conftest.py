@@ -5,12 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from mcnet.datasets.simulated_log import SimulatedField
-from mcnet.datasets.simulator import simulate
-from mcnet.selection.select import select
-from mcnet.selection.selection import Selection
+from mcnet.datasets.simulator import SimulatedField, simulate
+from mcnet.selection import Selection, select
 from mcnet.sketch.sketch import Sketch
-from mcnet.sketch.split import sketches_by
+from mcnet.sketch.views import sketches_by
 
 # Names that a page or Plotly could take for markup.
 VALUES = ("NL", "<b>bold</b>", "R&D", "</script>")

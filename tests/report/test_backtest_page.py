@@ -7,8 +7,7 @@ import pytest
 from tests.report.browser import browse, find_chromium
 from tests.report.conftest import VALUES
 
-from mcnet.report.backtest_figures import MOST_POINTS, pcoc_figure, regret_figure, shown_forecasters
-from mcnet.report.backtest_page import write_backtest_report
+from mcnet.report.backtest_page import MOST_POINTS, pcoc_figure, regret_figure, shown_forecasters, write_backtest_report
 from mcnet.tracking.backtest_result import Backtest, backtest_of
 
 FORECASTERS = ("base scores", "tracker", "platt, half-life 4", "platt, once")

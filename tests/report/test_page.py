@@ -11,15 +11,13 @@ import numpy as np
 import pytest
 from tests.report.conftest import Case
 
-from mcnet.calibrators.histogram import Histogram
+from mcnet.calibrators.binning import Histogram
 from mcnet.datasets.simulator import simulate
 from mcnet.errors import InputError
 from mcnet.plots.style import Difference, Rows, ThereAndBack, error_bars, numbers
 from mcnet.report import write_report
-from mcnet.report.assets import packed_data
-from mcnet.report.page import write_evaluation
-from mcnet.selection.select import select
-from mcnet.selection.text import difference_words
+from mcnet.report.page import packed_data, write_evaluation
+from mcnet.selection import difference_words, select
 from mcnet.sketch.sketch import Sketch
 
 

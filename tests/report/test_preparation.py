@@ -5,12 +5,10 @@ import pytest
 from tests.report.conftest import Case
 
 import mcnet
-from mcnet.calibrators.histogram import Histogram
-from mcnet.calibrators.identity import Identity
-from mcnet.calibrators.platt import Platt
-from mcnet.calibrators.platt_field import PlattField
+from mcnet.calibrators.binning import Histogram
+from mcnet.calibrators.parametric import Identity, Platt
+from mcnet.calibrators.per_field import PlattField
 from mcnet.curves.curves import Curves
-from mcnet.data.contexts import Contexts
 from mcnet.errors import InputError
 from mcnet.metrics.intervals import wilson
 from mcnet.model.model import CalibrationModel
@@ -23,10 +21,10 @@ from mcnet.report import (
     prepare_reliability,
     prepare_views,
 )
-from mcnet.report.preparation import score_span
-from mcnet.report.views import unite
+from mcnet.report.page_figures import score_span, unite
+from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
-from mcnet.sketch.split import sketches_by
+from mcnet.sketch.views import sketches_by
 
 
 def sketch_of_rows(scores, labels, **more) -> Sketch:

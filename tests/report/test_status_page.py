@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from tests.report.browser import LOADED, browse, find_chromium
 
-from mcnet.calibrators.platt_field import PlattField
-from mcnet.report.difference_page import write_difference_page
-from mcnet.report.status_page import write_status_page
+from mcnet.calibrators.per_field import PlattField
+from mcnet.difference import diff
+from mcnet.report.monitor_page import write_difference_page, write_status_page
 from mcnet.sketch.sketch import Sketch
-from mcnet.versions.difference import diff
 
 ODD = "<b>bold</b>"
 RUN = {

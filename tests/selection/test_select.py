@@ -14,8 +14,8 @@ from mcnet.calibrators.base import Calibrator, warn
 from mcnet.curves.curves import Curves
 from mcnet.datasets.simulator import simulate
 from mcnet.errors import CalibrationWarning, InputError, NotSupportedError
-from mcnet.metrics.evaluate_sketch import evaluate_cells
-from mcnet.metrics.scoring import log_loss_difference
+from mcnet.metrics.evaluation import evaluate_cells
+from mcnet.metrics.scores import log_loss_difference
 from mcnet.sketch.sketch import Sketch
 
 
@@ -215,7 +215,7 @@ def test_what_is_no_method_is_refused_by_name(with_field):
 
 def test_all_methods_that_suit_the_rows_are_compared_if_none_is_named(monkeypatch, with_field, without_field):
     known = ["base", "platt", "platt-field", "per-field", "mcnet-bayes"]
-    monkeypatch.setattr("mcnet.selection.select.registered_methods", lambda: known)
+    monkeypatch.setattr("mcnet.selection.registered_methods", lambda: known)
     assert {result.method for result in mcnet.select(with_field).results} == set(known)
     plain = mcnet.select(without_field)
     assert {result.method for result in plain.results} == {"base", "platt", "mcnet-bayes"}
@@ -293,7 +293,7 @@ def test_a_method_whose_library_is_missing_is_listed_as_failed(monkeypatch, with
             raise NotSupportedError("beta needs a library that is not installed")
         return make(name)
 
-    monkeypatch.setattr("mcnet.selection.select.registered_methods", lambda: ["platt", "beta"])
+    monkeypatch.setattr("mcnet.selection.registered_methods", lambda: ["platt", "beta"])
     for module in ("select", "candidates"):
         monkeypatch.setattr(f"mcnet.selection.{module}.calibrator", calibrator)
     found = mcnet.select(without_field)
@@ -356,7 +356,7 @@ def test_rows_that_are_not_complete_are_refused(with_field):
 def test_full_metrics_are_computed_only_for_what_is_reported(monkeypatch, with_field):
     evaluated = []
     monkeypatch.setattr(
-        "mcnet.selection.selection.evaluate_cells",
+        "mcnet.selection.evaluate_cells",
         lambda p, judged, **how: evaluated.append(p) or evaluate_cells(p, judged, **how),
     )
     found = mcnet.select(with_field, methods=["base", "platt", "isotonic"])

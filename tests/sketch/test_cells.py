@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from mcnet.sketch.cells import CellParts, Cells
+from mcnet.sketch.grid import CellParts, Cells
 
 
 def make_cells(number, contexts, keys=7, folds=2, seed=0):

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import mcnet
-from mcnet.sketch import file as sketch_file
+from mcnet.sketch import sketch_file
 
 GOLDEN = Path(__file__).parent / "golden" / "sketch-2.parquet"
 

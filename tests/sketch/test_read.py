@@ -4,11 +4,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from mcnet.data.automatic_period import AutomaticPeriod
-from mcnet.data.files import expand_paths
 from mcnet.errors import InputError
-from mcnet.sketch.read import are_sketches, sketch_files
-from mcnet.sketch.scan import scan
+from mcnet.rows.logs import expand_paths
+from mcnet.rows.periods import AutomaticPeriod
+from mcnet.sketch.scan import are_sketches, scan, sketch_files
 
 
 def sketch_of(files, **options):

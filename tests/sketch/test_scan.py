@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mcnet
-from mcnet.data import files
-from mcnet.model.apply_files import apply_to_files
-from mcnet.sketch.split import sketches_by
+from mcnet.model.apply import apply_to_files
+from mcnet.rows import logs as files
+from mcnet.sketch.views import sketches_by
 
 WRITERS = {
     ".parquet": pl.DataFrame.write_parquet,

@@ -6,12 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mcnet
-from mcnet._shared.math import SCORE_FLOOR, sigmoid
-from mcnet.sketch import accumulator
+from mcnet._shared.arrays import SCORE_FLOOR, sigmoid
+from mcnet.sketch import accumulate as accumulator
 from mcnet.sketch.accumulate import accumulate, accumulate_numpy
-from mcnet.sketch.cells import Cells
-from mcnet.sketch.equal_mass import bin_of, equal_mass_cuts, equal_mass_edges
-from mcnet.sketch.grid import POSITION_UNITS, ExactGrid, LogitGrid, make_grid
+from mcnet.sketch.grid import POSITION_UNITS, Cells, ExactGrid, LogitGrid, make_grid
+from mcnet.sketch.views import bin_of, equal_mass_cuts, equal_mass_edges
 
 QUICK = settings(max_examples=40)
 
@@ -168,7 +167,7 @@ def test_sketches_beyond_the_dense_limit_are_the_same(monkeypatch):
     field = {"a": rng.integers(0, 40, 5_000), "b": rng.integers(0, 3, 5_000)}
     dense = mcnet.Sketch.from_rows(score, label, field=field, folds=3)
     # Small limits, met in the middle of the rows: first dense, then sparse, added up several times.
-    monkeypatch.setattr("mcnet.sketch.rows.ROWS_AT_A_TIME", 137)
+    monkeypatch.setattr("mcnet.sketch.build.ROWS_AT_A_TIME", 137)
     monkeypatch.setattr(accumulator, "_MOST_DENSE_CELLS", 2064 * 3 * 100)
     monkeypatch.setattr(accumulator, "_SPARSE_CELLS_BEFORE_SORTING", 300)
     assert mcnet.Sketch.from_rows(score, label, field=field, folds=3) == dense
@@ -178,7 +177,7 @@ def test_few_rows_are_sorted_into_the_cells_that_a_dense_block_has(monkeypatch):
     rng = np.random.default_rng(3)
     score, label, weight = rng.random(3_000), rng.integers(0, 2, 3_000), rng.integers(0, 4, 3_000)
     field = rng.integers(0, 50, 3_000)
-    monkeypatch.setattr("mcnet.sketch.rows.ROWS_AT_A_TIME", 700)
+    monkeypatch.setattr("mcnet.sketch.build.ROWS_AT_A_TIME", 700)
     found = []
     for crowded in (0, 300, 10**9):  # always sorted; sorted first, a block later; a block from the first row
         monkeypatch.setattr(accumulator, "_DENSE_CELLS_PER_ROW", crowded)
@@ -214,7 +213,7 @@ def test_from_rows_and_chunks_agree(monkeypatch):
     rng = np.random.default_rng(3)
     score, label, field = rng.random(1_000), rng.integers(0, 2, 1_000), rng.choice(["a", "b", "c"], 1_000)
     whole = mcnet.Sketch.from_rows(score, label, field=field, folds=5)
-    monkeypatch.setattr("mcnet.sketch.rows.ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr("mcnet.sketch.build.ROWS_AT_A_TIME", 7)
     assert mcnet.Sketch.from_rows(score, label, field=field, folds=5) == whole
 
 
@@ -328,7 +327,7 @@ def test_bins_of_equal_mass_are_the_same_however_many_pieces_the_values_are_summ
     places, weight = np.random.default_rng(0).permutation(5_000), np.ones(5_000)
     whole = equal_mass_cuts(places, weight, 20)
     # Pieces of unlike largest place: their sums have unlike lengths unless the number of places is told.
-    monkeypatch.setattr("mcnet._shared.math.ROWS_AT_A_TIME", 1_000)
+    monkeypatch.setattr("mcnet._shared.arrays.ROWS_AT_A_TIME", 1_000)
     np.testing.assert_array_equal(equal_mass_cuts(places, weight, 20), whole)
 
 

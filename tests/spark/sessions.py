@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcnet._shared.extras import has_spark
+from mcnet._shared.messages import has_spark
 
 NEEDS_SPARK = "PySpark or Java is not installed: pip install '.[spark]', apt-get install openjdk-17-jre-headless"
 

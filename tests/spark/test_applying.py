@@ -90,7 +90,8 @@ def test_the_expression_gives_the_bits_of_predict_too(spark, rows, model):
 @pytest.mark.parametrize("found_by", ["arrays", "joins"])
 def test_a_large_model_gives_the_same_bits(spark, found_by, monkeypatch):
     """Pieces are found in arrays, or by joins where arrays would be too long."""
-    from mcnet.spark import apply, piece_arrays
+    from mcnet.spark import apply
+    from mcnet.spark import applying as piece_arrays
 
     if found_by == "joins":
         monkeypatch.setattr(piece_arrays, "_MOST_CELLS", 0)

@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 
 from mcnet.curves.curves import Curves
-from mcnet.data.contexts import Contexts
-from mcnet.data.fields import field_text
 from mcnet.export.sql import sql_text
 from mcnet.model.model import CalibrationModel
-from mcnet.sql.dialects import DIALECTS
+from mcnet.rows.contexts import Contexts
+from mcnet.rows.dialects import DIALECTS
+from mcnet.rows.fields import field_text
 
 VALUES = ("'; DROP TABLE x; --", "a\\b", "é漢🙂", "line\nbreak", "7", "", None)
 FORMS = ("case", "tables")

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 
 import mcnet
-from mcnet._shared.math import SCORE_FLOOR
+from mcnet._shared.arrays import SCORE_FLOOR
+from mcnet.rows.dialects import DIALECTS
 from mcnet.sketch.grid import POSITION_UNITS, make_grid
-from mcnet.sketch.query_grid import LOGIT_RAISE, ROOT_LIMIT, root_lines
-from mcnet.sql.dialects import DIALECTS
+from mcnet.sketch.query_cells import LOGIT_RAISE, ROOT_LIMIT, root_lines
 
 duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed: pip install duckdb")
 

@@ -9,7 +9,7 @@ import pytest
 
 import mcnet
 from mcnet.tracking import backtest_run
-from mcnet.tracking.backtest_intervals import block_bootstrap
+from mcnet.tracking.backtest_result import block_bootstrap
 
 COLUMNS = {"score": "pctr", "label": "click", "time": "ts", "every": "1d"}
 

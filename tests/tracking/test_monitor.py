@@ -8,12 +8,11 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from mcnet.calibrators.platt import Platt
+from mcnet.calibrators.parametric import Platt
 from mcnet.errors import FileFormatError, InputError
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihoods
+from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihoods, slope_likelihoods
 from mcnet.tracking.monitor import _OVERALL, Monitor
-from mcnet.tracking.slope import slope_likelihoods
 
 
 def counts(rng, positives=1000, effect=0.0, ratio=1.0, cells=6):

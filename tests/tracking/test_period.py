@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcnet.data.periods import cut_to_periods
 from mcnet.errors import InputError
-from mcnet.tracking.period import delay_in_periods, elapsed_periods, period_text, sorted_periods
+from mcnet.rows.periods import cut_to_periods, delay_in_periods, elapsed_periods, period_text, sorted_periods
 
 UNKNOWN = ["2026-11-16 10:30 PM", "2026-11-16T10:30+25", "2026-11-16T10:30+02:00[Europe/Paris]", "2026-11-16T1"]
 

@@ -5,7 +5,7 @@ import pytest
 
 import mcnet
 from mcnet.errors import InputError
-from mcnet.tracking.merged_periods import merged_periods
+from mcnet.tracking.replay import merged_periods
 
 
 def rows(seed):

@@ -8,7 +8,7 @@ from scipy.special import xlogy
 
 import mcnet
 from mcnet.datasets.worlds import make_world
-from mcnet.tracking.seasons import Seasons, season_lengths
+from mcnet.tracking.memories import Seasons, season_lengths
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from mcnet.bayes.block_solver import Arrow
 from mcnet.bayes.likelihood import Table
 from mcnet.bayes.newton import Posterior
+from mcnet.bayes.solver import Arrow
 from mcnet.bayes.structure import State
 
 __all__ = ["Balance", "refine_balance"]

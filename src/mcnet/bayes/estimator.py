@@ -6,29 +6,22 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from mcnet._shared.math import sigmoid
-from mcnet._shared.typing import FloatArray, IntArray, ScoreType
-from mcnet._shared.user_warnings import warn
-from mcnet.bayes.fit_sketch import belief_limit, family_of, fit_bayes_sketch, fit_one_curve, fit_quickly
+from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, sigmoid
+from mcnet._shared.messages import warn
+from mcnet.bayes.fit import belief_limit, family_of, fit_bayes_sketch, fit_one_curve, fit_quickly
 from mcnet.bayes.isotonic_mixture import earned_share, mixed_with_isotonic
-from mcnet.bayes.period_tempering import PeriodEvidence, cells_of
-from mcnet.bayes.posterior_model import BayesFit
+from mcnet.bayes.posterior import BayesFit, FitUncertainty
 from mcnet.bayes.prior import Prior
 from mcnet.bayes.rare_values import common_first, served_contexts
-from mcnet.bayes.uncertainty import FitUncertainty
-from mcnet.calibrators.base import Calibrator, FieldUse
-from mcnet.calibrators.exact_prediction import predict_exactly
-from mcnet.calibrators.fitted import Fitted
-from mcnet.calibrators.one_class_warnings import warn_of_gaps
-from mcnet.calibrators.parameter_checks import balanced_field_use, check_bins, check_penalties
-from mcnet.calibrators.period_blocks import PeriodBlocks
-from mcnet.calibrators.training_state import TrainingState, load_with_state, save_state
-from mcnet.calibrators.warm_start import EarlierFit
-from mcnet.calibrators.weight_range import MOST_WEIGHT
+from mcnet.bayes.tempering import PeriodEvidence, cells_of
+from mcnet.calibrators.base import MOST_WEIGHT, Calibrator, FieldUse, Fitted
+from mcnet.calibrators.parameters import balanced_field_use, check_bins, check_penalties, warn_of_gaps
+from mcnet.calibrators.period_effects import PeriodBlocks
+from mcnet.calibrators.training_state import EarlierFit, TrainingState, load_with_state, predict_exactly, save_state
 from mcnet.curves.compile import family_curves
 from mcnet.curves.family import believable
-from mcnet.data.contexts import MOST_COMPILED_COMBINATIONS, Contexts
 from mcnet.errors import InputError, NotSupportedError
+from mcnet.rows.contexts import MOST_COMPILED_COMBINATIONS, Contexts
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["BayesMCNet"]

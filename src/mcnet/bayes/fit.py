@@ -1,36 +1,85 @@
-"""Fitting BayesMCNet: maximise the posterior, learn the priors' strengths, keep the covariance."""
+"""Fit BayesMCNet: maximise the posterior, learn the priors' strengths, make the family of curves."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+from threadpoolctl import ThreadpoolController
 
-from mcnet._shared.math import ROWS_AT_A_TIME, sums_by
-from mcnet._shared.numba_loops import numba_installed
-from mcnet._shared.typing import FloatArray, IntArray
+from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray, sums_by
+from mcnet._shared.loops import numba_installed
 from mcnet.bayes.balance import Balance, refine_balance
-from mcnet.bayes.block_solver import Arrow, Information, joint_information
-from mcnet.bayes.field_pairs import Combination, combine
-from mcnet.bayes.incidence import Incidence
-from mcnet.bayes.likelihood import make_table
+from mcnet.bayes.likelihood import Table, make_table
 from mcnet.bayes.newton import Posterior, Search
-from mcnet.bayes.panels import Shape, make_panels, shape_basis
-from mcnet.bayes.posterior_model import BayesFit, Covariance, JointCovariance
-from mcnet.bayes.prior import COMBINATION_SHARE, EXPECTED, EmpiricalBayes, Prior, StrengthIteration, Strengths
-from mcnet.bayes.shape_resolution import worthwhile_bends
-from mcnet.bayes.sparse_table import make_sparse_table
-from mcnet.bayes.structure import State, make_shapes
+from mcnet.bayes.posterior import BayesFit, Covariance, JointCovariance
+from mcnet.bayes.prior import (
+    COMBINATION_SHARE,
+    EXPECTED,
+    EmpiricalBayes,
+    Prior,
+    StrengthIteration,
+    Strengths,
+    default_strengths,
+)
+from mcnet.bayes.rare_values import without_rare
+from mcnet.bayes.solver import Arrow, Information, joint_information
+from mcnet.bayes.sparse_table import SparseTable, make_sparse_table
+from mcnet.bayes.structure import (
+    MOST_PAIRS,
+    Incidence,
+    Shape,
+    Shapes,
+    State,
+    combine,
+    field_pairs,
+    interacting_pairs,
+    make_panels,
+    make_shapes,
+    shape_basis,
+)
+from mcnet.bayes.tempering import BlockCells
+from mcnet.curves.family import Combination, CurveFamily
 from mcnet.errors import InputError
+from mcnet.sketch.sketch import Sketch
 
-__all__ = ["fit_bayes"]
+__all__ = ["belief_limit", "family_of", "fit_bayes", "fit_bayes_sketch", "fit_one_curve", "fit_quickly"]
 
+# How finely the curve of a field value can differ from the common one, given its number of rows.
+
+# A bend of which the rows know this much, beside what its prior says, moves a curve by about that share of what the
+# curve is uncertain by.
+WORTHWHILE = 1e-3
+
+
+def worthwhile_bends(table: Table | SparseTable, shapes: Shapes, incidence: Incidence, strengths: Strengths) -> int:
+    """Return how many bends, smoothest first, the rows of the largest field value can tell anything about.
+
+    Information on a bend over its prior precision falls with the fourth power of its number. It is measured on all
+    rows at once, as though every value had the same scores, at the identity and the rates observed.
+    """
+    if not incidence.fields:
+        return 0
+    weight, positives, places = table.panel_sums()
+    known = np.maximum(weight, np.finfo(np.float64).tiny)
+    place = places / known
+    moves = table.panels.scale * shapes.bends.T
+    change = table.panels.cumulate(moves) + place * moves + shapes.deviation[0][:, None]
+    information = change**2 @ (positives * (weight - positives) / known)
+    evidence = np.zeros(len(information))
+    for field in range(incidence.fields):
+        share = float(incidence.total(field, table.rows).max(initial=0.0) / weight.sum())
+        evidence = np.maximum(evidence, share * information / strengths.value_precision(field, shapes))
+    worth = np.flatnonzero(evidence[2:] > WORTHWHILE)
+    return int(worth[-1]) + 1 if len(worth) else 0
+
+
+# Fitting BayesMCNet: maximise the posterior, learn the priors' strengths, keep the covariance.
 
 # The maximum counts as reached when twice the log-posterior still to be gained is below this; no data can tell.
 DECREMENT = 1e-5
@@ -250,3 +299,141 @@ def _first_state(posterior: Posterior, combinations: list[Combination], start: B
         known = start.state.values[field][place[place >= 0]]
         values[field][place >= 0, : known.shape[1]] = known
     return State(start.state.shared.copy(), values)
+
+
+# From a sketch to a fit of BayesMCNet, and from there to a family of curves.
+
+CellColumns = tuple[FloatArray, NDArray[np.integer], FloatArray, FloatArray]
+# A prior variance that holds every field value on the common curve.
+_HELD = 1e-10
+
+
+def fit_bayes_sketch(
+    sketch: Sketch,
+    *,
+    panels: int | None,
+    interactions: bool,
+    alpha_balance: float,
+    balance: str,
+    start: BayesFit | None = None,
+    strengths: Strengths | None = None,
+    covariance: bool = True,
+    kept: tuple[int, ...] | None = None,
+    prior: Prior | None = None,
+) -> BayesFit:
+    """Fit the model to the cells of a sketch; values of a field from the number `kept` on share the common curve."""
+    sizes = kept if kept is not None else tuple(len(known) for known in sketch.contexts.values)
+    codes, which = without_rare(sketch.contexts.table, sizes)
+    context = sketch.context if len(codes) == len(sketch.contexts) else which[sketch.context]
+    cells = sketch.logit, context, sketch.weight, sketch.positives
+    given: dict[str, Any] = {
+        "panels": panels,
+        "alpha_balance": alpha_balance,
+        "normalize": balance,
+        "strengths": strengths,
+        "covariance": covariance,
+        "prior": prior,
+    }
+    pairs: list[tuple[int, int]] = []
+    chosen = interactions and start is None and _are_too_many(sizes)
+    if chosen:
+        start, pairs = _first_fit(cells, codes, sizes, {**given, "alpha_balance": 0.0})
+    elif interactions and start is not None:
+        pairs = [(pair.first, pair.second) for pair in start.combinations]
+    elif interactions:
+        pairs = field_pairs(sketch.contexts.names, codes, sizes)
+    if chosen and start is not None and not pairs and alpha_balance == 0.0:
+        fitted = start  # nothing is left to be fitted
+    else:
+        fitted = fit_bayes(*cells, codes, sizes, pairs=pairs, start=start, **given)
+    # Where values share the common curve it is their own, and stays.
+    whole = [size == len(known) for size, known in zip(sizes, sketch.contexts.values, strict=True)]
+    return fitted.recentred(whole)
+
+
+def fit_quickly(sketch: Sketch, *, panels: int | None, interactions: bool) -> Callable[[BlockCells], BayesFit]:
+    """Return a function that fits cells with the contexts of a sketch, without their covariance."""
+    codes = sketch.contexts.table.astype(np.int64)
+    sizes = tuple(len(known) for known in sketch.contexts.values)
+    pairs: list[tuple[int, int]] = []
+    if interactions and _are_too_many(sizes):
+        whole = sketch.logit, sketch.context, sketch.weight, sketch.positives
+        _, pairs = _first_fit(whole, codes, sizes, {"panels": panels, "covariance": False})
+    elif interactions:
+        pairs = field_pairs(sketch.contexts.names, codes, sizes)
+
+    def fit(cells: BlockCells) -> BayesFit:
+        columns = cells.logits, cells.context, cells.weight, cells.positives
+        return fit_bayes(*columns, codes, sizes, pairs=pairs, panels=panels, covariance=False, lift=False)
+
+    return fit
+
+
+def _are_too_many(sizes: Sequence[int]) -> bool:
+    """Tell whether there are more pairs of fields than can have their own deviations."""
+    return len(sizes) * (len(sizes) - 1) // 2 > MOST_PAIRS
+
+
+def _first_fit(
+    cells: CellColumns, codes: IntArray, sizes: Sequence[int], given: dict[str, Any]
+) -> tuple[BayesFit, list[tuple[int, int]]]:
+    """Return a fit without pairs, ready for those that it asks for, and these pairs."""
+    first = fit_bayes(*cells, codes, sizes, **given)
+    logits, context, weight, positives = cells
+    p = expit(first.calibrate_contexts(codes, context.astype(np.int64), logits))
+    residual = sums_by(context, positives - weight * p, len(codes))
+    variance = sums_by(context, weight * p * (1.0 - p), len(codes))
+    pairs = interacting_pairs(codes, sizes, residual, variance)
+    return first.with_pairs(pairs), pairs
+
+
+def fit_one_curve(
+    sketch: Sketch,
+    *,
+    panels: int | None,
+    alpha_balance: float,
+    balance: str,
+    start: BayesFit | None = None,
+) -> BayesFit:
+    """Fit one curve for all rows: the balance term sees the field values, the curve does not."""
+    alone = fit_bayes_sketch(
+        sketch.pooled(), panels=panels, interactions=False, alpha_balance=0.0, balance=balance, start=start
+    )
+    contexts = sketch.contexts
+    if alpha_balance == 0.0 or not contexts.names:
+        return alone
+    fields = len(contexts.names)
+    held = replace(default_strengths(fields, 0), values=(np.full(3, _HELD),) * fields, shared=alone.strengths.shared)
+    return fit_bayes(
+        sketch.logit,
+        sketch.context,
+        sketch.weight,
+        sketch.positives,
+        contexts.table,
+        [len(known) for known in contexts.values],
+        strengths=held,
+        alpha_balance=alpha_balance,
+        normalize=balance,  # type: ignore[arg-type]
+        start=alone,
+    ).without_values()
+
+
+def belief_limit(rows: float) -> float:
+    """Return the largest logit that so many rows can tell from infinity: that of 1 − ½ / (rows + 1)."""
+    return float(np.log(2.0 * rows + 1.0))
+
+
+def family_of(model: BayesFit, limit: float = np.inf) -> CurveFamily:
+    """Return the fitted curves as a family that needs nothing but NumPy to be evaluated."""
+    shapes, panels = model.shapes, model.panels
+    return CurveFamily(
+        knots=panels.centre + panels.scale * panels.edges,
+        origin=panels.origin,
+        offset=float(model.state.shared[0]),
+        log_slope=shapes.basis @ model.state.shared[1:],
+        offset_by=shapes.deviation[0],
+        log_slope_by=shapes.bends,
+        numbers=tuple(model.state.values),
+        combinations=model.combinations,
+        limit=limit,
+    )

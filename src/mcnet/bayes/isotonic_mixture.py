@@ -6,13 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from mcnet._shared.math import SCORE_FLOOR
-from mcnet._shared.typing import FloatArray
-from mcnet.calibrators.isotonic import isotonic_curve
+from mcnet._shared.arrays import SCORE_FLOOR, FloatArray
+from mcnet.calibrators.binning import isotonic_curve
 from mcnet.calibrators.per_field import mixed_curve
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
-from mcnet.data.contexts import Contexts
+from mcnet.rows.contexts import Contexts
 from mcnet.sketch.folds import split_counts
 from mcnet.sketch.sketch import Sketch
 

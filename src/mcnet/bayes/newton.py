@@ -7,14 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
-from mcnet._shared.typing import FloatArray
-from mcnet.bayes.block_solver import Arrow, Information
-from mcnet.bayes.incidence import Incidence
+from mcnet._shared.arrays import FloatArray
 from mcnet.bayes.likelihood import Table
-from mcnet.bayes.newton_system import JointMatrix, NewtonSystem
 from mcnet.bayes.prior import Strengths
+from mcnet.bayes.solver import Arrow, Information, JointMatrix, NewtonSystem
 from mcnet.bayes.sparse_table import SparseTable
-from mcnet.bayes.structure import Shapes, State
+from mcnet.bayes.structure import Incidence, Shapes, State
 
 __all__ = ["Posterior", "Search"]
 

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.arrays import FloatArray
 from mcnet.bayes.structure import Shapes, State
 
 __all__ = ["EmpiricalBayes", "Prior", "StrengthIteration", "Strengths", "default_strengths", "relearn"]

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.math import sums_by
-from mcnet._shared.typing import FloatArray, IntArray
+from mcnet._shared.arrays import FloatArray, IntArray, sums_by
 from mcnet.bayes.prior import EXPECTED, LARGEST
-from mcnet.data.contexts import ANY, Contexts
+from mcnet.rows.contexts import ANY, Contexts
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["common_first", "served_contexts", "without_rare"]

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from mcnet._shared.math import sums_by
-from mcnet._shared.numba_loops import compiled
-from mcnet._shared.typing import FloatArray, IntArray
+from mcnet._shared.arrays import FloatArray, IntArray, sums_by
+from mcnet._shared.loops import compiled
 from mcnet.bayes.likelihood import log_slopes_beyond, merged_cells
-from mcnet.bayes.panels import Panels
+from mcnet.bayes.structure import Panels
 
 __all__ = ["SparseTable", "make_sparse_table"]
 

@@ -1,18 +1,190 @@
-"""The functions of the score that curves are made of, and the state of all parameters."""
+"""The structure of the model: functions of the score, parameters, and which contexts have which field values."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import combinations, pairwise
+from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse
+from scipy.interpolate import BSpline
 from scipy.linalg import eigh
 
-from mcnet._shared.typing import FloatArray
-from mcnet.bayes.panels import Panels
+from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray, sums_by
+from mcnet._shared.loops import compiled, numba_installed
+from mcnet._shared.messages import warn
+from mcnet.curves.family import Combination
+from mcnet.rows.contexts import distinct_combinations
 
-__all__ = ["Shapes", "State", "make_shapes"]
+__all__ = [
+    "FEWEST_COMPILED_CONTEXTS",
+    "MOST_PAIRS",
+    "Incidence",
+    "Panels",
+    "Shape",
+    "Shapes",
+    "State",
+    "combine",
+    "field_pairs",
+    "interacting_pairs",
+    "make_panels",
+    "make_shapes",
+    "shape_basis",
+]
 
+# Panels: the fixed partition of standardised logits on which every log-slope is a step function.
+
+Shape = Literal["step", "linear", "cubic", "network"]
+
+# A panel narrower than this many standard deviations has no say of its own about the slope.
+NARROWEST = 1e-3
+# More cells than ROWS_AT_A_TIME are not sorted by their score to be cut into panels, but counted in steps of so many
+# logits.
+POINT_WIDTH = 1e-3
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Adjoining intervals of `t = (logit − centre) / scale`.
+
+    `edges` run from the lowest score to the highest; the first and the last panel lie beyond them, endless and empty.
+    The curve is integrated from `edges[origin]`, where its value is the offset of the context. `mass` is the
+    share of the evidence in each panel.
+    """
+
+    centre: float
+    scale: float
+    edges: FloatArray
+    origin: int
+    mass: FloatArray
+
+    @property
+    def count(self) -> int:
+        """The number of panels, one more than edges."""
+        return len(self.edges) + 1
+
+    @property
+    def origin_logit(self) -> float:
+        """The raw logit at which the integral starts."""
+        return self.centre + self.scale * float(self.edges[self.origin])
+
+    @cached_property
+    def lengths(self) -> FloatArray:
+        """Signed lengths: negative left of the origin; the two endless panels count 0, as nothing lies beyond."""
+        inner = np.concatenate([[0.0], np.diff(self.edges), [0.0]])
+        return np.where(np.arange(self.count) > self.origin, inner, -inner)
+
+    @cached_property
+    def crossed(self) -> FloatArray:
+        """`[panels, panels]`: the length of panel (column) that lies between the origin and panel (row).
+
+        A product with it does what `cumulate` does, for many curves faster than running sums over short rows.
+        """
+        return np.ascontiguousarray(self.cumulate(np.eye(self.count)).T)
+
+    def locate(self, logits: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Return the panel of each logit, and its signed distance from that panel's edge towards the origin."""
+        t = (logits - self.centre) / self.scale
+        panel = np.searchsorted(self.edges, t, side="right")
+        right = panel > self.origin
+        near = panel - right
+        return panel, t - self.edges[near]
+
+    def cumulate(self, slopes: FloatArray) -> FloatArray:
+        """Return the curve at each panel's edge towards the origin, for slopes `[..., panels]` and offset 0."""
+        steps = slopes * self.lengths
+        split = self.origin + 1
+        value = np.zeros_like(steps)
+        # Away from the origin, a panel starts where the panels before it have brought the curve.
+        value[..., split + 1 :] = np.cumsum(steps[..., split:-1], axis=-1)
+        value[..., : split - 1] = np.cumsum(steps[..., split - 1 : 0 : -1], axis=-1)[..., ::-1]
+        return value
+
+
+def make_panels(logits: FloatArray, weight: FloatArray, positives: FloatArray, count: int) -> Panels:
+    """Return panels that resolve the bulk of the rows, the bulk of the rarer class, and the range of scores alike.
+
+    Edges are quantiles of the mean of three measures: rows, rows of the rarer class (which carry most of the
+    information), and a uniform one over the central 99.8 % of the rows.
+    """
+    logits, weight, positives = _points(logits, weight, positives)
+    total = weight.sum()
+    centre = float(logits @ weight / total)
+    scale = float(np.sqrt((logits - centre) ** 2 @ weight / total))
+    if not scale > 1e-9:
+        return Panels(centre, scale=1.0, edges=np.array([-0.5, 0.5]), origin=0, mass=np.array([0.0, 1.0, 0.0]))
+    t = (logits - centre) / scale
+    negatives = weight - positives
+    rare = positives if positives.sum() <= negatives.sum() else negatives
+    # With one class only there is no rarer one; the rows stand in for it.
+    evidence = weight / total + (rare / rare.sum() if rare.sum() > 0 else weight / total)
+    reached = np.cumsum(weight) / total
+    low, high = t[np.searchsorted(reached, [0.001, 0.999]).clip(max=len(t) - 1)]
+    spread = np.clip((t - low) / max(high - low, NARROWEST), 0.0, 1.0)
+    measure = (np.cumsum(evidence) + spread) / 3.0
+    cuts = np.interp(np.arange(1, count) / count, measure, t)
+    cuts = cuts[(cuts > t[0] + NARROWEST) & (cuts < t[-1] - NARROWEST)]
+    cuts = cuts[np.diff(cuts, prepend=-np.inf) > NARROWEST]
+    edges = np.concatenate([t[:1], cuts, t[-1:]])
+    origin = int(np.argmin(np.abs(edges - t @ evidence / evidence.sum())))
+    panel = np.clip(np.searchsorted(edges, t, side="right"), 1, len(edges) - 1)
+    mass = np.bincount(panel, weights=evidence, minlength=len(edges) + 1)
+    return Panels(centre=centre, scale=scale, edges=edges, origin=origin, mass=mass / mass.sum())
+
+
+def _points(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return cells of equal scores as one point, in order, so that weights and repetitions give the same panels.
+
+    Of very many cells, those within a thousandth of a logit are one point: sorting them would take longer than a fit.
+    """
+    if len(logits) <= ROWS_AT_A_TIME:
+        points, point = np.unique(logits, return_inverse=True)
+        return points, sums_by(point, weight, len(points)), sums_by(point, positives, len(points))
+    lowest = float(logits.min())
+    number = int((float(logits.max()) - lowest) / POINT_WIDTH) + 1
+    total, clicks, summed = (np.zeros(number) for _ in range(3))
+    for start in range(0, len(logits), ROWS_AT_A_TIME):
+        piece = slice(start, start + ROWS_AT_A_TIME)
+        point = ((logits[piece] - lowest) / POINT_WIDTH).astype(np.int64)
+        total += sums_by(point, weight[piece], number)
+        clicks += sums_by(point, positives[piece], number)
+        summed += sums_by(point, weight[piece] * logits[piece], number)
+    used = total > 0.0
+    return summed[used] / total[used], total[used], clicks[used]
+
+
+def shape_basis(panels: Panels, shape: Shape, functions: int | None = None) -> FloatArray:
+    """Return the log-slope in each panel as a combination of functions: `[panels, functions]`.
+
+    "step" gives every panel its own level; "linear" and "cubic" are B-splines of that degree, sampled at the middles of
+    the panels, with knots at every (panels / functions)-th of them; "network" is a layer of tanh units that turn at
+    such knots. Beyond the scores ever seen the log-slope is
+    the average one: the last panel's own may be a chance result, and far out nothing holds it in check.
+    """
+    inner = panels.count - 2
+    functions = min(functions or inner // 2, inner)
+    degree = {"step": 0, "linear": 1, "cubic": 3, "network": 1}[shape]
+    if shape == "step" or functions <= degree:
+        basis = np.eye(inner)
+    else:
+        middles = 0.5 * (panels.edges[1:] + panels.edges[:-1])
+        places = np.linspace(0.0, inner - 1.0, functions - degree + 1)
+        knots = np.interp(places, np.arange(inner), middles)
+        if shape == "network":
+            widths = np.gradient(knots)[1:]
+            units = np.tanh((middles[:, None] - knots[1:]) / widths)
+            basis = np.column_stack([np.ones(inner), units])
+        else:
+            padded = np.concatenate([np.repeat(knots[0], degree), knots, np.repeat(knots[-1], degree)])
+            basis = BSpline.design_matrix(middles, padded, degree).toarray()
+    average = panels.mass[1:-1] @ basis
+    return np.vstack([average, basis, average])
+
+
+# The functions of the score that curves are made of, and the state of all parameters.
 
 # Correlation length of log-slopes along the scores (Ornstein–Uhlenbeck), in standard deviations of the scores.
 CORRELATION_LENGTH = 0.5
@@ -111,3 +283,189 @@ class State:
         """Return `self + factor · other`."""
         pairs = zip(self.values, other.values, strict=True)
         return State(self.shared + factor * other.shared, [one + factor * two for one, two in pairs])
+
+
+# Which contexts have which field values: sums over the contexts of a value, and over the values of a context.
+
+# From this many contexts on, all fields are summed in one compiled loop over the contexts: with 20 fields it takes a
+# quarter of the time of one sparse product per field, which reads what is summed once per field.
+FEWEST_COMPILED_CONTEXTS = 2_000
+
+
+class Incidence:
+    """Which contexts have which value of each field: `codes[context, field]`, negative for no known value."""
+
+    def __init__(self, codes: IntArray, sizes: list[int]) -> None:
+        self.codes = codes
+        self.sizes = sizes
+
+    @property
+    def fields(self) -> int:
+        """The number of fields."""
+        return len(self.sizes)
+
+    def total(self, field: int, numbers: FloatArray) -> FloatArray:
+        """Sum `numbers[context, ...]` over the contexts of every value of a field."""
+        if self._is_identity[field]:
+            return numbers
+        flat = self._columns[field] @ numbers.reshape(len(numbers), -1)
+        return np.asarray(flat).reshape(self.sizes[field], *numbers.shape[1:])
+
+    def totals(self, numbers: FloatArray) -> list[FloatArray]:
+        """Sum `numbers[context, ...]` over the contexts of every value of every field."""
+        if not self._is_compiled:
+            return [self.total(field, numbers) for field in range(self.fields)]
+        flat = np.ascontiguousarray(numbers.reshape(len(numbers), -1))
+        summed = np.zeros((self._starts[-1], flat.shape[1]))
+        _kernels()["totals"](self.places, flat, summed)
+        return [part.reshape(len(part), *numbers.shape[1:]) for part in self.by_field(summed)]
+
+    def gather(self, values: list[FloatArray], width: int) -> FloatArray:
+        """Sum over fields of what each context's value has: `[contexts, width]`."""
+        result = np.zeros((len(self.codes), width))
+        if self._is_compiled:
+            _kernels()["gather"](self.places, np.concatenate(values), result)
+            return result
+        for field, numbers in enumerate(values):
+            result += numbers if self._is_identity[field] else self._columns[field].T @ numbers
+        return result
+
+    def by_field(self, numbers: FloatArray) -> list[FloatArray]:
+        """Split what all values of all fields have, in one list, by field."""
+        return [numbers[first:last] for first, last in pairwise(self._starts)]
+
+    def one_to_one(self) -> int | None:
+        """Return the field each of whose values is one context, if there is one: the combinations of two fields."""
+        for field, size in enumerate(self.sizes):
+            code = self.codes[:, field]
+            if size and np.count_nonzero(code >= 0) == size and len(np.unique(code[code >= 0])) == size:
+                return field
+        return None
+
+    def without(self, field: int) -> Incidence:
+        """Return the same contexts without one of the fields."""
+        return Incidence(np.delete(self.codes, field, axis=1), [*self.sizes[:field], *self.sizes[field + 1 :]])
+
+    @cached_property
+    def _is_identity(self) -> list[bool]:
+        """Whether each value of a field is one context, in order: sums and look-ups need no work."""
+        return [
+            len(self.codes) == size and np.array_equal(self.codes[:, field], np.arange(size))
+            for field, size in enumerate(self.sizes)
+        ]
+
+    @cached_property
+    def _is_compiled(self) -> bool:
+        several = self.fields > 1 or not all(self._is_identity)
+        return several and self.fields > 0 and len(self.codes) > FEWEST_COMPILED_CONTEXTS and numba_installed()
+
+    @cached_property
+    def _starts(self) -> IntArray:
+        """Where the values of each field start, in one list of all."""
+        return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+
+    @cached_property
+    def places(self) -> IntArray:
+        """The place of each context's values in one list of all fields' values: `[contexts, fields]`."""
+        return np.ascontiguousarray(np.where(self.codes >= 0, self.codes + self._starts[:-1], -1))
+
+    @cached_property
+    def _columns(self) -> list[scipy.sparse.csr_array]:
+        columns = []
+        for field, size in enumerate(self.sizes):
+            known = np.flatnonzero(self.codes[:, field] >= 0)
+            entries = (np.ones(len(known)), (self.codes[known, field], known))
+            columns.append(scipy.sparse.csr_array(entries, shape=(size, len(self.codes))))
+        return columns
+
+
+@cache
+def _kernels() -> dict[str, Any]:
+    def totals(places, numbers, summed):  # type: ignore[no-untyped-def]
+        contexts, fields = places.shape
+        width = numbers.shape[1]
+        for context in range(contexts):
+            for field in range(fields):
+                place = places[context, field]
+                if place >= 0:
+                    for number in range(width):
+                        summed[place, number] += numbers[context, number]
+
+    def gather(places, values, result):  # type: ignore[no-untyped-def]
+        contexts, fields = places.shape
+        width = values.shape[1]
+        for context in range(contexts):
+            for field in range(fields):
+                place = places[context, field]
+                if place >= 0:
+                    for number in range(width):
+                        result[context, number] += values[place, number]
+
+    return {"totals": compiled(totals), "gather": compiled(gather)}
+
+
+# Pairs of fields: which of them interact, and a pair as one more field whose values are the combinations seen.
+
+MOST_PAIRS = 15
+"""Pairs of fields that get their own deviations, at most: those of six fields."""
+MOST_COMBINATIONS = 200_000
+"""A pair of fields with more combinations than this gets no deviations of its own."""
+COMBINATIONS_KEPT_WHOLE = 10_000
+"""A pair with more combinations leaves out those that the data cannot tell from the sum of the two fields."""
+
+
+def field_pairs(names: Sequence[str], codes: IntArray, sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the pairs of fields that get an interaction: all of them, unless they combine in too many ways."""
+    pairs = []
+    for first, second in combinations(range(len(names)), 2):
+        number = len(np.unique(codes[:, first] * (sizes[second] + 1) + codes[:, second]))
+        if number <= MOST_COMBINATIONS:
+            pairs.append((first, second))
+        else:
+            warn(
+                f"mcnet-bayes: {names[first]} × {names[second]} has {number:,} combinations, more than "
+                f"{MOST_COMBINATIONS:,}: they get no deviations; the effects of the two fields add up"
+            )
+    return pairs
+
+
+def combine(
+    codes: IntArray,
+    sizes: Sequence[int],
+    first: int,
+    second: int,
+    information: FloatArray | None = None,
+    least_information: float = 0.0,
+) -> Combination:
+    """Return the combination of two fields as it occurs in `codes`; pairs with an unknown value are left out.
+
+    With very many combinations, those whose contexts have less `information` together than the least are left out.
+    """
+    one, two = codes[:, first].astype(np.int64), codes[:, second].astype(np.int64)
+    known = (one >= 0) & (two >= 0)
+    keys, inverse = np.unique(one[known] * sizes[second] + two[known], return_inverse=True)
+    if information is not None and len(keys) > COMBINATIONS_KEPT_WHOLE:
+        keys = keys[np.bincount(inverse, weights=information[known], minlength=len(keys)) >= least_information]
+    return Combination(first=first, second=second, size=int(sizes[second]), keys=keys)
+
+
+def interacting_pairs(
+    codes: IntArray, sizes: Sequence[int], residual: FloatArray, variance: FloatArray
+) -> list[tuple[int, int]]:
+    """Return the pairs of fields whose residuals differ most from what noise alone would give, MOST_PAIRS at most.
+
+    `residual` and `variance` are, per context, the positives not expected by a fit without pairs and their variance.
+    The measure is the chi-square statistic over the combinations of a pair, less its expectation, in its standard
+    deviations; a pair needs more than two.
+    """
+    found = []
+    for first, second in combinations(range(len(sizes)), 2):
+        _, place = distinct_combinations(
+            [codes[:, first] + 1, codes[:, second] + 1], [sizes[first] + 1, sizes[second] + 1]
+        )
+        away, spread = np.bincount(place, weights=residual), np.bincount(place, weights=variance)
+        used = spread > 1.0
+        excess = float(np.sum(away[used] ** 2 / spread[used]) - used.sum())
+        found.append((excess / np.sqrt(2.0 * max(int(used.sum()), 1)), (first, second)))
+    found.sort(reverse=True)
+    return sorted(pair for excess, pair in found[:MOST_PAIRS] if excess > 2.0)

@@ -1,10 +1,9 @@
-"""Sketch to fitted calibrator: one file per method, one base class, one registry.
+"""Sketch to fitted calibrator: the classical methods, one base class, one registry.
 
-- `base`: `Calibrator`, what every method shares. `fitted`: what a fit gives. `registry`: methods by name.
-- Methods: `identity`, `histogram`, `isotonic`, `platt` (and temperature), `beta`, `density_scaling` (Gaussian, gamma),
-  `sir`, `platt_field`, `per_field` (any of them per context). `mcnet.bayes` and `mcnet.neural` have the others.
-- Shared by methods: `smooth` (a curve with few coefficients), `logistic` (bounded logistic regression),
-  `exact_prediction`, `parameter_checks`, `one_class_warnings`, `weight_range`, `fit_history`.
-- Rows of one period that are not independent: `period_blocks`, `period_effects`.
-- Continued training: `warm_start`, `training_state`.
+- `base`: `Calibrator`, what every method shares. `methods`: the registry, methods by name.
+- Methods: `parametric` (identity, Platt, temperature, beta, Gaussian and gamma scaling), `binning` (histogram,
+  isotonic, SIR), `per_field` (Platt with shrunken offsets, any method per context). `mcnet.bayes` and `mcnet.networks`
+  have the others.
+- `parameters`: their checks, and one-class warnings. `period_effects`: rows of one period that are not independent.
+  `training_state`: training that continues.
 """

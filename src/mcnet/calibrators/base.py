@@ -1,7 +1,7 @@
 """The base class of every calibrator: fit on a sketch, predict through curves."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
@@ -10,22 +10,96 @@ import numpy as np
 from scipy.special import xlog1py, xlogy
 from sklearn.base import BaseEstimator
 
-from mcnet._shared.terminal_text import counted
-from mcnet._shared.typing import FloatArray, ScoreType
-from mcnet._shared.user_warnings import warn
-from mcnet.calibrators.fit_history import fit_history
-from mcnet.calibrators.fitted import Fitted, constant_rate, plain_value
-from mcnet.calibrators.period_blocks import PeriodBlocks, PeriodSource, period_blocks
-from mcnet.calibrators.period_effects import PeriodEffects, period_effects
-from mcnet.calibrators.weight_range import in_weight_range
+from mcnet._shared.arrays import FloatArray, ScoreType
+from mcnet._shared.messages import counted, warn
+from mcnet.calibrators.period_effects import (
+    PeriodBlocks,
+    PeriodEffects,
+    PeriodSource,
+    fit_history,
+    period_blocks,
+    period_effects,
+)
 from mcnet.curves.curves import Curves
-from mcnet.data.columns import check_lengths, labels_column, weights_column
+from mcnet.curves.family import CurveFamily
 from mcnet.errors import InputError, NotFittedError, NotSupportedError
+from mcnet.model.bands import Uncertainty
 from mcnet.model.model import CalibrationModel
+from mcnet.rows.columns import check_lengths, labels_column, weights_column
+from mcnet.rows.contexts import Contexts
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["Calibrator", "FieldUse"]
+__all__ = ["MOST_WEIGHT", "Calibrator", "FieldUse", "Fitted"]
+
+# What a fit gives, and its parts that every method shares: a constant rate, parameters as plain values.
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit gives: the parts of the model that only the method knows."""
+
+    curves: Curves
+    contexts: Contexts | None = None
+    """The contexts of the curves; None for those of the sketch."""
+    family: CurveFamily | None = None
+    uncertainty: Uncertainty | None = None
+    isotonic_share: float = 0.0
+    balanced_by: tuple[str, ...] = ()
+    """Fields that only weighed in the balance term."""
+    history: dict[str, Any] = field(default_factory=dict)
+    """What the method adds to the history of the model."""
+
+
+def constant_rate(sketch: Sketch) -> float:
+    """Return the rate of all rows; (positives + ½) / (weight + 1) when only one class is there."""
+    weight, positives = sketch.total_weight, sketch.total_positives
+    if 0.0 < positives < weight:
+        return positives / weight
+    return (positives + 0.5) / (weight + 1.0)
+
+
+def plain_value(value: Any) -> Any:
+    """Return a constructor argument as a JSON-able value."""
+    if isinstance(value, np.generic):
+        return plain_value(value.item())
+    if hasattr(value, "_plain_parameters"):  # a calibrator inside another
+        return {"method": value.method, **value._plain_parameters()}
+    if isinstance(value, list | tuple):
+        return [plain_value(entry) for entry in value]
+    if isinstance(value, dict):
+        return {str(name): plain_value(entry) for name, entry in value.items()}
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)  # JSON has no infinity
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+# Scale weights so that sums of products neither overflow nor vanish.
+
+MOST_WEIGHT = 1e12
+"""Sketches of a larger total weight are scaled down to it for the fit."""
+LEAST_WEIGHT = 1e-6
+"""Sketches of a smaller total weight are scaled up to it for the fit."""
+LARGEST_FACTOR = 1e300
+"""The most that weights are multiplied by: the factor itself must be a finite number."""
+
+
+def in_weight_range(sketch: Sketch) -> Sketch:
+    """Return the sketch with a total weight that sums of products can be computed with.
+
+    A weight counts as that many rows. More rows than MOST_WEIGHT make no fit more certain, fewer than LEAST_WEIGHT none
+    less so.
+    """
+    with np.errstate(over="ignore"):
+        total = sketch.total_weight
+    if not np.isfinite(sketch.cells.sums).all() or not np.isfinite(total):
+        raise InputError("the weights add up to more than a float can represent; divide them all by one number")
+    if LEAST_WEIGHT <= total <= MOST_WEIGHT:
+        return sketch
+    return sketch * min(float(np.clip(total, LEAST_WEIGHT, MOST_WEIGHT)) / total, LARGEST_FACTOR)
+
+
+# The base class of every calibrator: fit on a sketch, predict through curves.
 
 FieldUse = Literal["none", "optional", "required"]
 
@@ -215,7 +289,7 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         -------
         float : the probability.
 
-        >>> from mcnet.calibrators.platt import Platt
+        >>> from mcnet.calibrators.parametric import Platt
         >>> round(Platt().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]).predict_one(0.25), 3)
         0.537
         """

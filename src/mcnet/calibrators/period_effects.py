@@ -1,18 +1,100 @@
-"""How much periods differ: the variance of their effects, and how many rows are worth one independent row."""
+"""Rows by period, as a fit takes them: how much periods differ, and the history of a fit."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Protocol
 
 import numpy as np
 
-from mcnet._shared.math import sigmoid, sums_by
-from mcnet._shared.typing import FloatArray
-from mcnet.calibrators.period_blocks import PeriodBlocks
+from mcnet._shared.arrays import FloatArray, sigmoid, sums_by
+from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.sketch.sketch import Sketch
+from mcnet.version import __version__
 
-__all__ = ["PeriodEffects", "fitted_level", "level_error", "period_effects"]
+__all__ = [
+    "PeriodBlocks",
+    "PeriodEffects",
+    "PeriodSource",
+    "fit_history",
+    "fitted_level",
+    "largest_contexts",
+    "level_error",
+    "period_blocks",
+    "period_effects",
+]
+
+# Rows by period, as a fit takes them: a journal or a mapping, in a bounded number of blocks.
+
+MOST_BLOCKS = 120
+"""More periods than this, an even number, are merged two by two: a year of hours into blocks of some days."""
+
+
+class PeriodSource(Protocol):
+    """What has a sketch per period: a journal."""
+
+    def sketches(self, since: Any = None, until: Any = None) -> Iterator[tuple[str, Sketch]]:
+        """Yield (period, sketch) in order."""
+
+
+@dataclass(frozen=True)
+class PeriodBlocks:
+    """The rows of all periods, block by block in the order of time; most often a block is one period."""
+
+    blocks: tuple[Sketch, ...]
+    total: Sketch
+    periods: int
+    first: str
+    last: str
+
+
+def period_blocks(
+    journal: PeriodSource | Mapping[str, Sketch], since: Any = None, until: Any = None, most: int = MOST_BLOCKS
+) -> PeriodBlocks:
+    """Read the periods of a journal, or of a mapping whose keys are in order, into at most `most` blocks.
+
+    >>> days = {str(day): Sketch.from_rows([0.1, 0.4], [0, 1]) for day in range(10)}
+    >>> found = period_blocks(days, most=4)
+    >>> [block.rows for block in found.blocks], found.periods
+    ([8, 8, 4], 10)
+    """
+    if isinstance(journal, Mapping):
+        if since is not None or until is not None:
+            raise InputError("since and until choose periods of a journal; of a mapping, give the wanted ones alone")
+        found = iter(journal.items())
+    elif hasattr(journal, "sketches"):
+        found = journal.sketches(since, until)
+    else:
+        raise InputError(
+            f"fit_journal was given {type(journal).__name__}; give a mcnet.Journal, or a mapping of periods to sketches"
+        )
+    blocks: list[Sketch] = []
+    names: list[str] = []
+    length = 1
+    for period, sketch in found:
+        if len(names) % length:
+            blocks[-1] = blocks[-1] + sketch.unfolded()
+        else:
+            if len(blocks) == most:
+                blocks = [_sum(blocks[place : place + 2]) for place in range(0, most, 2)]
+                length *= 2
+            blocks.append(sketch.unfolded())
+        names.append(str(period))
+    if not blocks:
+        raise InputError("there is no period to fit on; add rows to the journal, or widen since and until")
+    return PeriodBlocks(tuple(blocks), _sum(blocks), len(names), names[0], names[-1])
+
+
+def _sum(sketches: Sequence[Sketch]) -> Sketch:
+    """Return the sum, two halves at a time: a long sum is not sorted anew for every part."""
+    if len(sketches) == 1:
+        return sketches[0]
+    half = len(sketches) // 2
+    return Sketch.merged([_sum(sketches[:half]), _sum(sketches[half:])])
+
+
+# How much periods differ: the variance of their effects, and how many rows are worth one independent row.
 
 FEWEST_GROUPS = 3
 """The variance of a level is not estimated from fewer groups of periods."""
@@ -129,3 +211,51 @@ def level_error(levels: Sequence[tuple[float, float]]) -> float:
     share = information / information.sum()
     spread = float(np.sum(share**2 * (level - share @ level) ** 2)) * len(levels) / (len(levels) - 1.0)
     return max(spread - 1.0 / float(information.sum()), 0.0)
+
+
+# The history of a fit: facts about the rows that a model was fitted on, for people and plots.
+
+MOST_LARGEST_CONTEXTS = 12
+"""How many of the largest contexts a model's history names, so that plots can show those."""
+
+
+def fit_history(sketch: Sketch) -> dict[str, Any]:
+    """Return what a model keeps of the rows of its fit, for people and plots; nothing that is served depends on it."""
+    return {
+        "rows": sketch.rows,
+        "weight": sketch.total_weight,
+        "positives": sketch.total_positives,
+        "lowest_score": float(sketch.score.min()),
+        "highest_score": float(sketch.score.max()),
+        "resolution": sketch.resolution,
+        "base_pcoc": _ratio(float(sketch.weight @ sketch.score), sketch.total_positives),
+        "columns": {**sketch.columns, **_reading(sketch)},
+        "largest_contexts": largest_contexts(sketch),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "library": f"mcnet {__version__}",
+    }
+
+
+def largest_contexts(sketch: Sketch, number: int = MOST_LARGEST_CONTEXTS) -> list[list[str | None]]:
+    """Return the field values of the contexts with the most weight, the largest first.
+
+    >>> largest_contexts(Sketch.from_rows([0.1] * 3, [0, 1, 0], field={"country": ["NL", "US", "US"]}))
+    [['US'], ['NL']]
+    """
+    contexts = sketch.contexts
+    if not contexts.names:
+        return []
+    largest = np.argsort(-sketch.context_sums[:, 0], kind="stable")[:number]
+    return [
+        [values[code] for values, code in zip(contexts.values, contexts.table[place], strict=True)] for place in largest
+    ]
+
+
+def _reading(sketch: Sketch) -> dict[str, Any]:
+    """Return how the rows were read, as far as it is known of all of them."""
+    kept = sketch.negatives_kept
+    return {"score_type": sketch.score_type} | ({} if kept is None else {"negatives_kept": kept})
+
+
+def _ratio(above: float, below: float) -> float | None:
+    return above / below if below > 0.0 else None

@@ -1,11 +1,9 @@
-"""Training state: a second file beside a model, tied to it by checksum, from which training continues.
-
-The file is a safetensors file. Its metadata name the checksum of the model it belongs to and its own checksum
-contents, so that neither an altered file nor one of another model is taken for what it is not.
-"""
+"""Continue from an earlier fit: training state beside a model, warm starts, the exact fitted function."""
 
 import hashlib
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,13 +11,33 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.atomic_files import whole_file
-from mcnet._shared.extras import need_networks
-from mcnet.errors import FileFormatError, InputError
-from mcnet.model.file import read_model
+from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, logit
+from mcnet._shared.files import whole_file
+from mcnet._shared.messages import need_networks
+from mcnet.calibrators.base import Calibrator
+from mcnet.errors import FileFormatError, InputError, NotSupportedError
 from mcnet.model.model import CalibrationModel
+from mcnet.model.model_file import read_model
+from mcnet.rows.columns import check_lengths, scores_column
+from mcnet.rows.contexts import Contexts
+from mcnet.rows.fields import field_columns
+from mcnet.sketch.sketch import Sketch
+from mcnet.sketch.views import in_field_order, value_order_of
 
-__all__ = ["TrainingState", "load_state", "load_with_state", "save_state", "state_path"]
+__all__ = [
+    "EarlierFit",
+    "TrainingState",
+    "load_state",
+    "load_with_state",
+    "predict_exactly",
+    "save_state",
+    "state_path",
+]
+
+# Training state: a second file beside a model, tied to it by checksum, from which training continues.
+#
+# The file is a safetensors file. Its metadata name the checksum of the model it belongs to and its own checksum
+# contents, so that neither an altered file nor one of another model is taken for what it is not.
 
 
 class TrainingState(NamedTuple):
@@ -105,3 +123,63 @@ def _model_checksum(path: str | PathLike[str]) -> str:
     """Return the checksum that a model file states of itself."""
     document = json.loads(Path(path).read_text(encoding="utf-8"))
     return str(document["checksum"])
+
+
+# Continuing from an earlier fit: what a warm start keeps, and what it needs of the next sketch.
+
+
+@dataclass(frozen=True)
+class EarlierFit:
+    """The fit that a warm start continues from."""
+
+    contexts: Contexts
+    fit: Any
+    """What the calibrator kept of it: a network, or a posterior."""
+
+    @staticmethod
+    def of(calibrator: Calibrator, attribute: str) -> "EarlierFit | None":
+        """Return the earlier fit of a calibrator, kept in one of its attributes; None where there is none."""
+        fit = vars(calibrator).get(attribute)
+        return None if fit is None else EarlierFit(calibrator.model_.contexts, fit)
+
+    def aligned(self, sketch: Sketch) -> Sketch:
+        """Return the sketch with its fields and their values in the order of the earlier fit, new values last."""
+        sketch = in_field_order(sketch, self.contexts.names)
+        if self.contexts.names != sketch.contexts.names:
+            known, given = ", ".join(self.contexts.names) or "none", ", ".join(sketch.contexts.names) or "none"
+            raise InputError(f"a warm start needs the fields of the earlier fit ({known}); this sketch has {given}")
+        return value_order_of(self.contexts, sketch)
+
+
+# Probabilities of the fitted function itself, not of its compiled curve.
+
+
+def predict_exactly(
+    model: CalibrationModel,
+    function: Callable[[FloatArray, IntArray], FloatArray],
+    scores: Any,
+    field: Any,
+    codes: Any,
+    score_type: ScoreType | None,
+) -> FloatArray:
+    """Return `function(logits, field codes)` of the rows; the codes are -1 where a value is unseen."""
+    if codes is not None:
+        raise InputError("codes name curves; with exact=True give the field itself")
+    logits = logit(scores_column(scores, score_type=score_type or model.score_type))
+    return function(logits, _field_codes(model, field, len(logits)))
+
+
+def _field_codes(model: CalibrationModel, field: Any, rows: int) -> IntArray:
+    """Return the codes `[rows, fields]` of each row's field values, -1 where a value is unseen."""
+    contexts = model.contexts
+    if model.balanced_by:
+        field = None  # it weighed in the balance term and changes no curve
+    if field is None and contexts.names:
+        raise InputError(f"this {model.method} model needs the field {', '.join(contexts.names)}; pass field=")
+    if field is None:
+        return np.zeros((rows, 0), dtype=np.int64)
+    if not contexts.names:
+        raise NotSupportedError(f"this {model.method} model was fitted without a field; call it without field=")
+    codes: IntArray = contexts.field_codes(field_columns(field)).astype(np.int64)
+    check_lengths(score=range(rows), field=codes)
+    return codes

@@ -1,12 +1,9 @@
 """The command line: options become calls into the other packages, and nothing else.
 
-- `app`: every command by its name. `run`: exit codes and errors in one line. `signals`: what ends a command.
-- Commands, one file each: `fit`, `apply`, `evaluate`, `compare`, `sketch` (and merge), `show`, `export`, `methods`,
-  `demo`, `journal`, `backtest`, `monitor` (and `monitor_state`), `versions` (and diff), `update`, `serve`, `paper`.
-- What commands share: `options`, `config` (`mcnet.toml`), `parameters`, `thresholds` (`--fail-if`).
-- Rows of a command: `sources` (logs, sketches, journals), `files` (reading and writing), `storage` (object stores,
-  standard output), `over_time`, `unseen`.
-- What is printed: `printing`, `encoding` (terminals that cannot show every character).
+- `app`: every command by its name. `run`: what is printed, exit codes, errors in one line, signals.
+- Commands: `fit` (and apply, methods, demo), `compare` (and evaluate), `sketch` (and merge), `show` (and export),
+  `journal` (and backtest), `monitor`, `versions` (and diff), `update` (and serve).
+- What commands share: `options` (and `mcnet.toml`), `thresholds` (`--fail-if`), `sources` (rows and files).
 """
 
 __all__ = ["main"]

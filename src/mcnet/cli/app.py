@@ -6,22 +6,15 @@ from typing import Annotated
 import typer
 
 from mcnet.cli import options
-from mcnet.cli.apply import apply
-from mcnet.cli.backtest import backtest
-from mcnet.cli.compare import compare
-from mcnet.cli.demo import demo
-from mcnet.cli.evaluate import evaluate
-from mcnet.cli.export import export
-from mcnet.cli.fit import fit
-from mcnet.cli.journal import journal
-from mcnet.cli.methods import methods
+from mcnet.cli.compare import compare, evaluate
+from mcnet.cli.fit import apply, demo, fit, methods
+from mcnet.cli.journal import backtest, journal
 from mcnet.cli.monitor import monitor
-from mcnet.cli.paper import paper
-from mcnet.cli.serve import serve
-from mcnet.cli.show import show
+from mcnet.cli.show import export, show
 from mcnet.cli.sketch import merge, sketch
-from mcnet.cli.update import update
+from mcnet.cli.update import serve, update
 from mcnet.cli.versions import diff, versions
+from reproduction.commands import paper
 
 __all__ = ["app"]
 
@@ -111,10 +104,10 @@ def mcnet(
       mcnet demo
       mcnet compare log.parquet --score pctr --label click --field country
     """
-    from mcnet.cli.config import read_config
-    from mcnet.cli.storage import storage_settings
-    from mcnet.data.read_options import read_with
+    from mcnet.cli.options import read_config
+    from mcnet.cli.sources import storage_settings
     from mcnet.errors import InputError
+    from mcnet.rows.locations import read_with
 
     given = {"--where": where, "--drop-missing": drop_missing, "--separator": separator}
     if context.invoked_subcommand not in _READ_LOGS:

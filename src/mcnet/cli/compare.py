@@ -1,19 +1,27 @@
-"""`mcnet compare`: judge every method on rows it has not seen, and choose one."""
+"""`mcnet compare` and `mcnet evaluate`: how good are methods, scores, or the probabilities of a model?"""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mcnet.cli import options
-from mcnet.cli.printing import Printer
+from mcnet.cli.run import Printer
+from mcnet.errors import InputError
 
 if TYPE_CHECKING:
     from mcnet.cli.sources import RowSource
-    from mcnet.data.automatic_period import AutomaticPeriod
+    from mcnet.journal.journal import Journal
+    from mcnet.metrics.evaluation import PeriodEvaluations
+    from mcnet.metrics.judged_rows import MetricSettings
+    from mcnet.model.model import CalibrationModel
+    from mcnet.rows.periods import AutomaticPeriod
     from mcnet.sketch.sketch import Sketch
 
-__all__ = ["compare"]
+__all__ = ["compare", "evaluate"]
+
+# `mcnet compare`: judge every method on rows it has not seen, and choose one.
 
 
 def compare(
@@ -64,14 +72,13 @@ def compare(
       mcnet compare log.parquet --score pctr --label click --field country \\
           --save-best model.json
     """
-    from mcnet.cli.config import printer_of
-    from mcnet.cli.files import check_output
+    from mcnet.cli.options import printer_of
     from mcnet.cli.run import THRESHOLD_NOT_MET
-    from mcnet.cli.sources import source_of
+    from mcnet.cli.sources import check_output, source_of
     from mcnet.cli.thresholds import Figures, broken_thresholds, parse_thresholds
-    from mcnet.data.automatic_period import AutomaticPeriod
     from mcnet.errors import InputError
-    from mcnet.selection.select import select
+    from mcnet.rows.periods import AutomaticPeriod
+    from mcnet.selection import select
 
     printer = printer_of(context, json, quiet)
     thresholds = parse_thresholds(fail_if)
@@ -116,7 +123,7 @@ def compare(
         printer.note(f"{selection.chosen.method} → {save_best}")
     if report is not None:
         from mcnet.report.page import write_report
-        from mcnet.sketch.split import sketches_by
+        from mcnet.sketch.views import sketches_by
 
         with printer.steps("drawing the report"):
             title = f"Calibration of {timed.columns['score']}" if "score" in timed.columns else None
@@ -137,7 +144,7 @@ def compare(
 
 def _journal_periods(printer: Printer, source: "RowSource | None", like: "Sketch") -> "dict[str, Sketch] | None":
     """Return the sketch of each period of a journal; None for other files, and where there are too many to show."""
-    from mcnet.data.periods import MOST_PERIODS
+    from mcnet.rows.periods import MOST_PERIODS
 
     if source is None or source.journal is None:
         return None
@@ -160,8 +167,8 @@ def _warn_of_texts(printer: Printer, sketch: "Sketch", time: str) -> None:
     """Warn of a column of time whose values are neither timestamps nor numbers."""
     import polars as pl
 
-    from mcnet.data.periods import cut_to_periods
     from mcnet.errors import InputError
+    from mcnet.rows.periods import cut_to_periods
 
     values = sketch.only(time).contexts.values[0]
     seen = pl.Series(time, [value for value in values if value is not None], dtype=pl.String)
@@ -176,7 +183,7 @@ def _warn_of_texts(printer: Printer, sketch: "Sketch", time: str) -> None:
 
 
 def _say_period(printer: Printer, time: str, period: str) -> None:
-    from mcnet.data.periods import MOST_PERIODS
+    from mcnet.rows.periods import MOST_PERIODS
 
     printer.note(f"{time} has more than {MOST_PERIODS} values: it is cut to periods of {period} (--every)")
 
@@ -190,7 +197,7 @@ def _read_test(
     period: "str | AutomaticPeriod",
 ) -> "Sketch":
     """Return the test rows, read as the fitted ones were; with their time, if they have one."""
-    from mcnet.sketch.read import has_column
+    from mcnet.sketch.scan import has_column
 
     has_time = time is not None and has_column(test.paths, time)
     if time is not None and not has_time:
@@ -211,3 +218,235 @@ def _read_test(
 def _without(sketch: "Sketch", time: str | None) -> "Sketch":
     names = sketch.contexts.names
     return sketch.only(*(name for name in names if name != time)) if time in names else sketch
+
+
+# Evaluation over time: the periods of a log, of sketches or of a journal.
+
+
+def check_time(source: "RowSource", time: str | None, every: str | None, table: str | None) -> None:
+    """Refuse options of time that do not fit together, before anything is read."""
+    source.refuse_time(time)
+    if source.journal is not None:
+        return
+    if (time is None) != (every is None):
+        lacking = "--every, the length of a period," if every is None else "--time, the column of time,"
+        raise InputError(f"to judge periods {lacking} is needed too")
+    if table is not None and time is None:
+        raise InputError("--table has the figures of periods; pass --time and --every too")
+
+
+def period_evaluations(
+    journal: "Journal | None",
+    timed: "Sketch",
+    time: str | None,
+    every: str | None,
+    model: "CalibrationModel | None",
+    settings: "MetricSettings",
+    by: Sequence[str] | None,
+    since: str | None,
+    until: str | None,
+) -> "PeriodEvaluations | None":
+    """Return the evaluation of each period; None for logs without a column of time."""
+    from mcnet.metrics.evaluation import evaluate_periods
+    from mcnet.sketch.views import sketches_by
+
+    if journal is not None:
+        return evaluate_periods(model, _longer_periods(journal, every, since, until), settings, by=by)
+    if time is None:
+        return None
+    return evaluate_periods(model, sketches_by(timed, time).items(), settings, by=by)
+
+
+def _longer_periods(
+    journal: "Journal", every: str | None, since: str | None, until: str | None
+) -> Iterator[tuple[str, "Sketch"]]:
+    """Yield the periods of a journal, added up to longer ones if asked for, one in memory at a time."""
+    if every is None:
+        yield from journal.sketches(since, until)
+        return
+    import polars as pl
+
+    from mcnet.rows.periods import cut_to_periods, period_text
+    from mcnet.sketch.sketch import Sketch
+
+    parts: list[Sketch] = []
+    last = ""
+    for period, sketch in journal.sketches(since, until):
+        name = period_text(cut_to_periods(pl.Series("period", [period]), every)[0])
+        if parts and name != last:
+            yield last, Sketch.merged(parts)
+            parts = []
+        last = name
+        parts.append(sketch)
+    if parts:
+        yield last, Sketch.merged(parts)
+
+
+def write_table(path: str, periods: "PeriodEvaluations") -> None:
+    """Write the tidy table of periods, whole or not at all."""
+    from mcnet._shared.files import whole_file
+
+    found = periods.table()
+    with whole_file(path) as part:
+        found.write_csv(part) if Path(path).suffix.lower() == ".csv" else found.write_parquet(part)
+
+
+# `mcnet evaluate`: measure how good scores, or the probabilities of a model, are on logs.
+
+
+def evaluate(
+    context: typer.Context,
+    logs: options.Logs,
+    score: options.Score = None,
+    label: options.Label = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="FILE", help="Judge this model's probabilities, not the scores.")
+    ] = None,
+    field: Annotated[
+        list[str] | None, typer.Option("--field", metavar="COLUMN", help="Judge inside this field; may be repeated.")
+    ] = None,
+    weight: options.Weight = None,
+    logits: options.Logits = None,
+    negatives_kept: Annotated[
+        float | None,
+        typer.Option(
+            "--negatives-kept",
+            metavar="SHARE",
+            help="The share of negatives that survived down-sampling; as in the model's fit if not given.",
+        ),
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option("--time", metavar="COLUMN", help="The column of time: judge each period, too.")
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option("--every", metavar="PERIOD", help="The length of a period: 15m, 1h, 1d, 1w, or a number."),
+    ] = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    table: Annotated[
+        str | None,
+        typer.Option("--table", metavar="FILE", help="Write the figures of all periods as a table (.parquet, .csv)."),
+    ] = None,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="FILE", help="With --model: write a page to look at (.html).")
+    ] = None,
+    level: Annotated[float, typer.Option("--level", metavar="SHARE", help="The level of the intervals.")] = 0.95,
+    fail_if: options.Thresholds = None,
+    force: options.Force = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure PCOC, F-RCE, AUC, log-loss and more.
+
+    Each figure has an interval. With --field the metrics are also computed for every value of the field; without it,
+    for the fields of the model. With a model, the share of rows with unseen field values is also measured: --fail-if
+    'unseen>0.05'.
+
+    With --time and --every, PCOC, F-RCE, AUC and log-loss of each period follow; a journal is split into periods
+    already, and --every makes them longer. --fail-if tests a metric, a bound of its interval (pcoc.low), any value of a
+    field (field.pcoc, country.pcoc) or any period (period.pcoc), with a smallest volume if you like: where
+    positives>100. With --report, a page shows the rows before and after the model: by field value, by score, and over
+    time.
+
+    \b
+    Example:
+      mcnet evaluate log.parquet --score pctr --label click --field country
+      mcnet evaluate log.parquet --model model.json --field country \\
+          --fail-if 'F-RCE>0.2' --fail-if 'PCOC<0.8'
+      mcnet evaluate log.parquet --model model.json --report page.html
+      mcnet evaluate log.parquet --model model.json --time ts --every 1d \\
+          --fail-if 'field.pcoc.low>1.5 where positives>100'
+    """
+    from mcnet.cli.options import printer_of
+    from mcnet.cli.run import THRESHOLD_NOT_MET, unseen_note
+    from mcnet.cli.sources import check_output, load_model, remembered, score_type, source_of
+    from mcnet.cli.thresholds import UNSEEN, Figures, broken_thresholds, parse_thresholds, threshold_names
+    from mcnet.errors import InputError
+    from mcnet.metrics.evaluation import evaluate_cells, predict_cells
+    from mcnet.metrics.judged_rows import MetricSettings
+    from mcnet.model.apply import UnseenValues
+    from mcnet.model.model import refuse_probabilities_read_as_logits
+    from mcnet.rows.periods import MOST_PERIODS
+    from mcnet.sketch.views import sketches_by
+
+    printer = printer_of(context, json, quiet)
+    known = threshold_names() if model is None else [*threshold_names(), UNSEEN]
+    thresholds = parse_thresholds(fail_if, known)
+    source = source_of(logs)
+    check_time(source, time, every, table)
+    if table is not None:
+        check_output(table, [source], force=force, endings=[".parquet", ".csv"])
+    if report is not None:
+        if model is None:
+            raise InputError("--report shows what a model does to the scores; pass --model too")
+        check_output(report, [source], force=force, endings=[".html", ".htm"])
+    loaded = None if model is None else load_model(model)
+    judged = False
+    if loaded is not None and not source.finished:
+        score, label = remembered(loaded, "score", score), remembered(loaded, "label", label)
+        judged = logits is None and loaded.score_type == "logit"
+        logits = score_type(loaded, logits) == "logit"
+        fitted_columns = loaded.provenance.get("columns", {})
+        weight = weight or fitted_columns.get("weight")
+        if negatives_kept is None and fitted_columns.get("negatives_kept", 1.0) != 1.0:
+            negatives_kept = fitted_columns["negatives_kept"]
+            printer.note(
+                f"negatives count {1.0 / negatives_kept:.6g} times, as in the fit of the model; "
+                "pass --negatives-kept 1 if this log has them all"
+            )
+    columns = source.columns(
+        context, score=score, label=label, weight=weight, logits=logits, negatives_kept=negatives_kept
+    )
+    inside = columns["field"] or None
+    needed = loaded.fields if loaded is not None else ()
+    columns["field"] = list(dict.fromkeys([*(inside or ()), *needed]))
+    chosen = source.chosen_periods(since=since, until=until)
+    timed = source.read(printer, **source.with_time(columns, time, every), **chosen)
+    sketch = timed if time is None else timed.only(*(name for name in timed.contexts.names if name != time))
+    if judged:
+        refuse_probabilities_read_as_logits(sketch.score, sketch.rows, name=str(score))
+    # Without a model the scores themselves are judged.
+    p = predict_cells(loaded, sketch) if loaded is not None else sketch.score
+    found = evaluate_cells(p, sketch, MetricSettings(level=level), by=inside)
+    periods = period_evaluations(
+        source.journal,
+        timed,
+        time,
+        every,
+        loaded,
+        MetricSettings(level=level),
+        inside or (needed or None),
+        since,
+        until,
+    )
+    document = {"model": model, **found.to_dict(), **({} if periods is None else {"periods": periods.to_dicts()})}
+    share = None
+    if loaded is not None:
+        unseen = UnseenValues.of_sketch(loaded, sketch)
+        share = unseen.share
+        document[UNSEEN] = unseen.to_dict()
+        unseen_note(printer, unseen)
+    figures = Figures(found, None if periods is None else periods.pcoc_table(), share)
+    broken = broken_thresholds(thresholds, figures)
+    over_time = [] if periods is None else ["", periods.text()]
+    printer.result({**document, "broken": broken}, str(found), *over_time)
+    if table is not None and periods is not None:
+        write_table(table, periods)
+        printer.note(f"{len(periods):,} periods → {table}")
+    if report is not None and loaded is not None:
+        from mcnet.report.page import write_evaluation
+
+        with printer.steps("drawing the report"):
+            by_period = source.periods(sketch.contexts.names) if source.journal is not None else None
+            if time is not None:
+                by_period = sketches_by(timed.unfolded(), time)
+            if by_period is not None and len(by_period) > MOST_PERIODS:
+                printer.note(f"there are more than {MOST_PERIODS} periods: the report does not show them")
+                by_period = None
+            write_evaluation(report, loaded, sketch, title=f"Evaluation of {model}", periods=by_period)
+        printer.note(f"report → {report}")
+    for sentence in broken:
+        printer.note(f"not met: {sentence}")
+    if broken:
+        raise typer.Exit(THRESHOLD_NOT_MET)

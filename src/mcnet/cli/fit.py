@@ -1,11 +1,20 @@
-"""`mcnet fit`: logs to a saved model."""
+"""`mcnet fit`, `mcnet apply`, `mcnet methods`, `mcnet demo`: logs to a saved model, and the model to logs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcnet._shared.terminal_text import counted
+from mcnet._shared.messages import counted, figure
 from mcnet.cli import options
+from mcnet.cli.run import Printer, table
 
-__all__ = ["fit"]
+if TYPE_CHECKING:
+    from mcnet.rows.locations import Location
+
+__all__ = ["apply", "demo", "fit", "methods"]
+
+# `mcnet fit`: logs to a saved model.
 
 
 def fit(
@@ -40,11 +49,9 @@ def fit(
       mcnet fit log.parquet --score pctr --label click --field country \\
           -o model.json
     """
-    from mcnet.calibrators.registry import calibrator
-    from mcnet.cli.config import printer_of
-    from mcnet.cli.files import by_period, check_output
-    from mcnet.cli.parameters import parse_parameters
-    from mcnet.cli.sources import remember_periods, source_of
+    from mcnet.calibrators.methods import calibrator
+    from mcnet.cli.options import parse_parameters, printer_of
+    from mcnet.cli.sources import by_period, check_output, remember_periods, source_of
     from mcnet.errors import InputError
 
     printer = printer_of(context, json, quiet)
@@ -70,3 +77,264 @@ def fit(
         known = len(model.contexts.values[model.fields.index(name)])
         printer.note(f"{number:,} of {known:,} values of {name} have too few rows for their own curve: pooled")
     printer.result({"output": output, "method": model.method, **model.provenance})
+
+
+# `mcnet apply`: calibrate logs of any size with a saved model.
+
+
+def apply(
+    context: typer.Context,
+    model: options.ModelFile,
+    logs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="LOG",
+            help="Parquet, CSV, JSONL or Arrow files, globs, folders or addresses (s3://...); or - for stdin.",
+        ),
+    ],
+    output: options.Output,
+    score: options.Score = None,
+    # Not called `field`: what the configuration file says of fields is about logs to fit, and the model knows its own.
+    field_columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--field",
+            metavar="COLUMN",
+            help="The column of the model's field, if it has another name here; for several, in the model's order.",
+        ),
+    ] = None,
+    column: Annotated[
+        str, typer.Option("--column", metavar="NAME", help="The name of the column to add.")
+    ] = "calibrated",
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the column if the log has it already.")] = False,
+    logits: options.Logits = None,
+    interval: options.Interval = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-if",
+            metavar="THRESHOLD",
+            help="Exit with 1 if this holds: 'unseen>0.05', 'missing>0'; may be repeated.",
+        ),
+    ] = None,
+    force: options.Force = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Add the calibrated probability to every row of logs.
+
+    All columns and the order of the rows are kept. Rows are streamed: a file of any size fits in memory. With
+    --interval 0.9 two more columns have the bounds of a credible interval (models of mcnet-bayes have it). A row
+    without a score gets no probability. How many there are is printed, and the share of rows with field values that
+    the model has not seen; with --fail-if 'unseen>0.05' the exit code depends on it, after the output was written.
+
+    -o - writes to stdout, in the format of the log.
+
+    \b
+    Example:
+      mcnet apply model.json log.parquet -o calibrated.parquet
+    """
+    import time
+
+    from mcnet.cli.options import printer_of
+    from mcnet.cli.run import THRESHOLD_NOT_MET, plain_interrupts, unseen_note
+    from mcnet.cli.sources import (
+        STANDARD_OUTPUT,
+        check_output,
+        load_model,
+        remembered,
+        score_type,
+        source_of,
+        write_to_standard_output,
+    )
+    from mcnet.cli.thresholds import MISSING, UNSEEN, Figures, broken_thresholds, parse_thresholds
+    from mcnet.errors import InputError
+    from mcnet.model.apply import Applied, UnseenValues, apply_to_files
+
+    printer = printer_of(context, json, quiet)
+    thresholds = parse_thresholds(fail_if, [UNSEEN, MISSING])
+    if output == STANDARD_OUTPUT and json:
+        raise InputError("both the rows (-o -) and --json would go to stdout; name a file, or leave out --json")
+    loaded, source = load_model(model), source_of(logs)
+    if output != STANDARD_OUTPUT:
+        check_output(output, [model, source], force=force, elsewhere=True)
+    if source.finished:
+        kind = "sketch" if source.sketched else "journal"
+        raise InputError(f"{logs[0]} is a {kind}: it has no rows to calibrate; give the logs it was made of")
+    plain_interrupts()
+    unseen = UnseenValues(loaded)
+    begin = time.perf_counter()
+
+    def write(target: str | Path) -> Applied:
+        return apply_to_files(
+            loaded,
+            source.paths,
+            target,
+            score=remembered(loaded, "score", score),
+            field=field_columns or None,
+            column=column,
+            replace=replace,
+            score_type=None if logits is None else score_type(loaded, logits),
+            interval=interval,
+            progress=advance,
+            unseen=unseen,
+        )
+
+    with printer.progress("calibrating", source.row_count if printer.lively else None) as advance:
+        if output == STANDARD_OUTPUT:
+            done = write_to_standard_output(write, f".{_piped_format(source.paths[0])}")
+        else:
+            done = write(output)
+    seconds, rows = time.perf_counter() - begin, done.rows
+    printer.note(f"{rows:,} rows in {seconds:.1f} s ({rows / seconds / 1e6:.1f} M rows/s) → {output}")
+    if done.missing:
+        printer.note(f"{done.missing:,} of {rows:,} rows have no score and got no probability")
+    unseen_note(printer, unseen)
+    broken = broken_thresholds(thresholds, Figures(unseen=unseen.share, missing=done.missing_share))
+    document = {"output": output, "rows": rows, "seconds": seconds, "column": column}
+    printer.result({**document, MISSING: done.missing, UNSEEN: unseen.to_dict(), "broken": broken})
+    for sentence in broken:
+        printer.note(f"not met: {sentence}")
+    if broken:
+        raise typer.Exit(THRESHOLD_NOT_MET)
+
+
+def _piped_format(log: "Location") -> str:
+    """Return the format of what is written to stdout: that of the log, and Parquet for tables of lakes."""
+    from mcnet.rows.logs import file_format
+
+    kind = file_format(log)
+    return "parquet" if kind in ("delta", "iceberg") else kind
+
+
+# `mcnet methods`: list the methods.
+
+TWO_MCNETS = (
+    "mcnet-bayes, the default of mcnet fit, is this project's own model: a few numbers per field value under priors\n"
+    "whose strengths are learnt (empirical Bayes). It fits in seconds, needs few rows per value, and has intervals.\n"
+    "mcnet is the published model (WWW 2025): one monotone neural network per score bin. It takes longer and needs\n"
+    "the extra networks. Take it to reproduce or extend the paper, mcnet-bayes otherwise.\n"
+    "mcnet-none is mcnet without the field, one curve for all rows; a comparison has both."
+)
+"""What the two MCNets are, how they differ, and when to take which."""
+
+
+def methods(json: options.Json = False, quiet: options.Quiet = False) -> None:
+    """List the methods, simplest first.
+
+    \b
+    Example:
+      mcnet methods
+    """
+    from mcnet.calibrators.methods import methods as names
+
+    uses = {"none": "no", "optional": "if given", "required": "needed", "unknown": "?"}
+    entries = [_entry(name) for name in names()]
+    lines = [
+        (e["method"], uses[e["field"]], {True: "yes", False: "no", None: "?"}[e["keeps_order"]], e["summary"])
+        for e in entries
+    ]
+    headings = ("method", "field", "keeps order", "what it is")
+    Printer(json, quiet).result({"methods": entries}, table(headings, lines, left=4), f"\n{TWO_MCNETS}")
+
+
+def _entry(name: str) -> dict[str, Any]:
+    """Return what is known of a method; where a library that it needs is missing, how to install it."""
+    from mcnet.calibrators.methods import calibrator
+    from mcnet.errors import NotSupportedError
+
+    try:
+        made = calibrator(name)
+    except NotSupportedError as error:
+        return {"method": name, "field": "unknown", "keeps_order": None, "parameters": {}, "summary": str(error)}
+    return {
+        "method": name,
+        "field": made.field_use,
+        "keeps_order": bool(made.monotone),
+        "parameters": made._plain_parameters(),
+        "summary": (type(made).__doc__ or "").strip().splitlines()[0],
+    }
+
+
+# `mcnet demo`: compare the methods on simulated rows whose true probabilities are known.
+
+
+def demo(
+    rows: Annotated[
+        int, typer.Option("--rows", min=1000, metavar="N", help="Rows to fit on, and as many to judge on.")
+    ] = 300_000,
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the simulation.")] = 0,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the simulated rows, to try the other commands on (Parquet)."
+        ),
+    ] = None,
+    force: options.Force = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Compare every method on a simulated click log.
+
+    The truth is known. The log is shaped like AliExpress: four field values of very different size, a CTR of 2 %.
+
+    \b
+    Example:
+      mcnet demo --rows 100000
+    """
+    from mcnet._shared.files import whole_file
+    from mcnet.cli.sources import check_output
+    from mcnet.selection import demo_log, demonstrate
+
+    printer = Printer(json, quiet)
+    if output is not None:
+        check_output(output, [], force=force, endings=(".parquet",))
+    with printer.steps("simulating") as step:
+        log = demo_log(rows, seed)
+        if output is not None:
+            with whole_file(output) as part:
+                log.frame().write_parquet(part)
+        sketch, lines, failed = demonstrate(log, progress=step)
+    lines = sorted(lines, key=lambda line: line.evaluation.log_loss)  # the best first, as in compare
+    metrics = ("pcoc", "f_rce", "auc", "log_loss", "excess_log_loss")
+    shown = [
+        (
+            line.method,
+            figure(line.evaluation.pcoc, 3),
+            f"{line.evaluation.f_rce:.4f}",
+            f"{line.evaluation.floor('f_rce'):.4f}",
+            f"{line.evaluation.auc:.4f}",
+            f"{line.evaluation.log_loss:.5f}",
+            f"{1e5 * line.evaluation.excess_log_loss:.1f}",
+            f"{line.fit_seconds:.2f}",
+        )
+        for line in lines
+    ]
+    headings = ("method", "PCOC", "F-RCE", "floor", "AUC", "log-loss", "excess ×10⁻⁵", "fit s")
+    printer.result(
+        {
+            "rows": rows,
+            "seed": seed,
+            "failed": failed,
+            "methods": [
+                {
+                    "method": line.method,
+                    "fit_seconds": line.fit_seconds,
+                    **{metric: getattr(line.evaluation, metric) for metric in metrics},
+                    "f_rce_floor": line.evaluation.floor("f_rce"),
+                }
+                for line in lines
+            ],
+        },
+        f"{rows:,} simulated impressions, {sketch.total_positives:,.0f} clicks, {len(sketch.contexts)} field values → "
+        f"a sketch of {len(sketch):,} cells; judged on {rows:,} others.\n",
+        table(headings, shown),
+        "\nPCOC is predicted over observed clicks (1 is right), F-RCE the mean relative error by field value;\n"
+        "its floor is what noise alone gives.\n"
+        "The excess is the log-loss over that of the true probabilities, which only a simulation knows.\n",
+        TWO_MCNETS,
+    )
+    if output is not None:
+        printer.note(f"{len(log):,} simulated rows → {output}")
+    for method, reason in failed.items():
+        printer.note(f"{method} failed: {reason}")

@@ -1,17 +1,323 @@
-"""Run a command: every error becomes one line for people and an exit code for scripts."""
+"""Run a command: what it prints, errors as one line for people and an exit code for scripts, signals."""
 
+import codecs
+import json
 import os
+import re
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
-from mcnet._shared.atomic_files import is_disk_full
-from mcnet._shared.terminal_text import safe_text
-from mcnet.cli.encoding import replace_what_cannot_be_shown
-from mcnet.cli.signals import Terminated, orderly_termination
+from mcnet._shared.files import finite, is_disk_full
+from mcnet._shared.messages import one_line, safe_text
+from mcnet.rows.locations import read_options
 
-__all__ = ["BUSY", "DISK_FULL", "INTERRUPTED", "THRESHOLD_NOT_MET", "UNEXPECTED", "UNUSABLE", "run"]
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from mcnet.model.apply import UnseenValues
+
+__all__ = [
+    "DISK_FULL",
+    "THRESHOLD_NOT_MET",
+    "UNUSABLE",
+    "Printer",
+    "file_size",
+    "plain_interrupts",
+    "run",
+    "table",
+    "unseen_note",
+]
+
+# Signals that end a command: the temporary files are removed, and the exit code is 128 plus the signal's number.
+
+_GRACE_SECONDS = 5.0
+"""How long the main thread has to end by itself before the process is ended."""
+
+
+class Terminated(BaseException):
+    """The process was asked to end by a signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_code = 128 + number
+
+
+@contextmanager
+def orderly_termination() -> Iterator[None]:
+    """Raise Terminated in the main thread on SIGTERM and SIGHUP, unless they are ignored (as under nohup).
+
+    Python runs its handlers between two instructions, and one call into a library may last minutes. So a thread hears
+    of the signal, too: if the main thread has not ended after a few seconds, it cleans up and ends the process. This
+    does not apply to a command that has set its own handler, such as a service, which finishes its requests first.
+    """
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard = {number: before for number in numbers if (before := signal.getsignal(number)) is signal.SIG_DFL}
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    earlier = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(reader, frozenset(heard)), daemon=True).start()
+    try:
+        for number in heard:
+            signal.signal(number, _raise)
+        yield
+    finally:
+        for number, before in heard.items():
+            signal.signal(number, before)
+        signal.set_wakeup_fd(earlier)
+        os.close(writer)  # the watching thread reads the end and stops
+
+
+def _raise(number: int, _: FrameType | None) -> None:
+    raise Terminated(number)
+
+
+def _watch(reader: int, numbers: frozenset[int]) -> None:
+    try:
+        while heard := os.read(reader, 1):
+            if heard[0] in numbers and signal.getsignal(heard[0]) is _raise:
+                _end_later(reader, heard[0])
+                return
+    finally:
+        os.close(reader)
+
+
+def _end_later(reader: int, number: int) -> None:
+    import select
+
+    # The other end is closed when the command has ended in good order.
+    while select.select([reader], [], [], _GRACE_SECONDS)[0]:
+        if not os.read(reader, 1):
+            return
+    from mcnet._shared.files import remove_unfinished_files
+
+    remove_unfinished_files()
+    os._exit(128 + number)
+
+
+def plain_interrupts() -> None:
+    """Let Python alone hear Ctrl-C: Polars hears it too, and aborts its threads with a page of backtraces."""
+    if threading.current_thread() is threading.main_thread():
+        import polars  # noqa: F401  (it listens from when it is imported)
+
+        signal.signal(signal.SIGINT, signal.getsignal(signal.SIGINT))
+
+
+# Output to terminals that cannot show every character: similar characters are printed instead.
+
+_HANDLER = "mcnet.similar_characters"
+
+_REPLACEMENTS = {
+    "→": "->",
+    "←": "<",
+    "…": "...",
+    "–": "-",
+    "—": "-",
+    "─": "-",
+    "━": "-",
+    "−": "-",
+    "×": "x",
+    "±": "+-",
+    "≤": "<=",
+    "≥": ">=",
+    "½": "1/2",
+    "“": '"',
+    "”": '"',
+    "‘": "'",
+    "’": "'",
+    "ε": "epsilon",
+    "β": "beta",
+    "σ": "sigma",
+    "⁻": "-",
+    "\N{NO-BREAK SPACE}": " ",
+    "\N{BRAILLE PATTERN BLANK}": " ",
+    **dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=True)),
+}
+
+
+def replace_what_cannot_be_shown() -> None:
+    """Let stdout and stderr, whatever their encoding, print something similar for characters that it does not have."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors=_HANDLER)
+
+
+def _fall_back(error: UnicodeError) -> tuple[str, int]:
+    """Return what stands for the characters that a stream cannot encode: something similar, or an escape."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    found = error.object[error.start : error.end]
+    return "".join(_similar(character) for character in found), error.end
+
+
+def _similar(character: str) -> str:
+    if character in _REPLACEMENTS:
+        return _REPLACEMENTS[character]
+    if "\u2801" <= character <= "\u28ff":
+        return "*"  # the dots of a plot
+    return character.encode("ascii", "backslashreplace").decode()
+
+
+codecs.register_error(_HANDLER, _fall_back)
+
+
+# What a command prints: results on stdout, as a table or as JSON; notes and progress on stderr.
+
+
+@dataclass(frozen=True)
+class Printer:
+    """Prints what was asked for and no more."""
+
+    json: bool = False
+    quiet: bool = False
+    config: str | None = None
+    """The configuration file that gave the command some of its options."""
+
+    def result(self, document: dict[str, Any], *shown: Any) -> None:
+        """Print the result of a command: the document for scripts, the rest for people."""
+        reading = read_options()
+        if reading.drop_missing:
+            document = {**document, "dropped_rows": reading.dropped_rows}
+            self.note(f"{reading.dropped_rows:,} rows were left out: a score, label or weight is missing")
+        if self.json:
+            sys.stdout.write(_as_json({**document, "config": self.config} if self.config else document) + "\n")
+        elif not self.quiet:
+            console = _console()
+            for item in shown:
+                console.print(safe_text(item) if isinstance(item, str) else item)
+
+    def note(self, text: str) -> None:
+        """Tell a person what was done, on stderr."""
+        if not self.quiet:
+            print(safe_text(text), file=sys.stderr)
+
+    def warn(self, text: str) -> None:
+        """Warn on stderr, even if quiet was asked for."""
+        print(f"warning: {safe_text(text)}", file=sys.stderr)
+
+    @property
+    def lively(self) -> bool:
+        """Whether somebody watches: stderr is a terminal and quiet was not asked for."""
+        return not self.quiet and sys.stderr.isatty()
+
+    @contextmanager
+    def progress(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Callable[[int], None]]:
+        """Show a bar with a rate; call the function given with the amount of work done since its last call."""
+        if not self.lively:
+            yield lambda _: None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[done]}"),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(title, total=total, done="")
+
+            def advance(more: int) -> None:
+                bar.advance(task, more)
+                state = bar.tasks[0]
+                rate = f", {_short(state.completed / state.elapsed)} {unit}/s" if state.elapsed else ""
+                bar.update(task, done=f"{_short(state.completed)} {unit}{rate}")
+
+            yield advance
+
+    @contextmanager
+    def steps(self, title: str) -> Iterator[Callable[[str], None]]:
+        """Show the current step; call the function given with the name of each step."""
+        if not self.lively:
+            yield lambda _: None
+            return
+        from rich.console import Console
+
+        with Console(stderr=True).status(title) as status:
+            yield lambda name: status.update(f"{title}: {name}")
+
+
+def table(headings: Sequence[str], lines: Sequence[Sequence[str]], *, left: int = 1) -> "Table":
+    """Return a table for the terminal: the first `left` columns to the left, figures to the right."""
+    from rich import box
+    from rich.table import Table
+
+    result = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for place, heading in enumerate(headings):
+        result.add_column(heading, justify="left" if place < left else "right", overflow="fold")
+    for line in lines:
+        result.add_row(*(one_line(cell) for cell in line))
+    return result
+
+
+def file_size(number: int) -> str:
+    """Return a size of a file as people read it.
+
+    >>> file_size(578_000_000)
+    '578 MB'
+    """
+    for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number} bytes"
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    # A file or a pipe has no width; a table cut to 80 columns would lose figures.
+    # Field values are shown as they are: no markup ("[b]"), no emoji codes (":smile:").
+    terminal = sys.stdout.isatty()
+    return Console(width=None if terminal else 200, soft_wrap=not terminal, markup=False, emoji=False, highlight=False)
+
+
+# Characters that are legal in JSON as they are, and may still steer a terminal.
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+
+
+def _as_json(document: dict[str, Any]) -> str:
+    unicode = (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
+    text = json.dumps(finite(document), ensure_ascii=not unicode, allow_nan=False)
+    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _short(number: float) -> str:
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.1f} {letter}"
+    return f"{number:.0f}"
+
+
+# Messages about rows whose field values a model has not seen in its fit.
+
+_WARN_FROM = 0.01
+"""The share of rows with unseen values from which there is a warning."""
+
+
+def unseen_note(printer: Printer, unseen: "UnseenValues") -> None:
+    """Say which share of the rows had unseen field values; warn if it is large."""
+    if not unseen.unseen:
+        return
+    by_field = ", ".join(f"{name} {part / unseen.total:.3%}" for name, part in unseen.by_field.items() if part)
+    text = f"{unseen.share:.3%} of the rows have a field value that the model has not seen ({by_field})"
+    if unseen.share >= _WARN_FROM:
+        printer.warn(f"{text}; they get the curve of any other value: was a value renamed?")
+    else:
+        printer.note(text)
+
+
+# Run a command: every error becomes one line for people and an exit code for scripts.
 
 THRESHOLD_NOT_MET = 1
 UNUSABLE = 2

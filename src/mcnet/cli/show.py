@@ -1,17 +1,20 @@
-"""`mcnet show`: describe and draw a saved model in the terminal."""
+"""`mcnet show` and `mcnet export`: describe a saved model, and write it in another language."""
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcnet._shared.terminal_text import figure, shown_value
+from mcnet._shared.messages import figure, shown_value
 from mcnet.cli import options
-from mcnet.cli.printing import Printer, table
+from mcnet.cli.run import Printer, file_size, table
 
 if TYPE_CHECKING:
     from mcnet.model.model import CalibrationModel
 
-__all__ = ["show"]
+__all__ = ["export", "show"]
+
+# `mcnet show`: describe and draw a saved model in the terminal.
 
 _PLACES = 5
 
@@ -30,7 +33,7 @@ def show(
     Example:
       mcnet show model.json
     """
-    from mcnet.cli.files import load_model
+    from mcnet.cli.sources import load_model
 
     loaded = load_model(model)
     Printer(json, quiet).result(
@@ -59,7 +62,7 @@ def _facts(model: "CalibrationModel") -> str:
 
 def _chosen_parameters(model: "CalibrationModel") -> dict[str, Any]:
     """Return the parameters that are not the method's own defaults; all of them for a method of another version."""
-    from mcnet.calibrators.registry import default_parameters
+    from mcnet.calibrators.methods import default_parameters
 
     usual = default_parameters(model.method)
     return {name: value for name, value in model.parameters.items() if name not in usual or usual[name] != value}
@@ -69,9 +72,9 @@ def _pictures(model: "CalibrationModel", contexts: int) -> list[Any]:
     """Return a table of a few scores and a plot of the pooled curve, over the range of the fit."""
     import numpy as np
 
-    from mcnet._shared.math import logit, sigmoid
+    from mcnet._shared.arrays import logit, sigmoid
     from mcnet.curves.evaluate import Evaluator
-    from mcnet.plots.terminal import terminal_plot
+    from mcnet.plots.style import terminal_plot
 
     ends = np.array([model.provenance.get("lowest_score", 0.001), model.provenance.get("highest_score", 0.999)])
     low, high = logit(np.clip(ends, 1e-6, 1.0 - 1e-6))
@@ -97,3 +100,72 @@ def _largest_first(model: "CalibrationModel", number: int) -> list[int]:
     named = model.provenance.get("largest_contexts") or [] if model.fields else []
     largest = [model.contexts.find(values) for values in named if len(values) == len(model.fields)]
     return list(dict.fromkeys([*(place for place in largest if place in curves), *curves]))[:number]
+
+
+# `mcnet export`: write a model in the language of the system that serves it.
+
+LARGE_EXPORT_BYTES = 50_000_000
+"""A larger file is worth a warning: compilers, warehouses and reviewers have trouble with it."""
+
+
+def export(
+    model: options.ModelFile,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The file to write; by default beside the model."),
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="KIND", help="onnx, c, sql or table, if the file's name does not say.")
+    ] = None,
+    parameters: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the target; may be repeated.")
+    ] = None,
+    force: options.Force = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Export a model to ONNX, C, SQL or a table of knots.
+
+    \b
+    Options by target, for --set:
+      onnx    number_type=double|float, field_type=string|int64,
+              missing=TEXT and missing_number=N for a missing value,
+              score_type=probability|logit, if not as in the fit
+      c       name=PREFIX of every name in the header,
+              score_type=probability|logit
+      sql     dialect=duckdb|postgresql|bigquery|snowflake|spark|clickhouse|trino,
+              source=TABLE, score=COLUMN,
+              fields={"FIELD":"COLUMN"}, output=COLUMN, form=auto|case|tables,
+              tables=PREFIX of the tables that are made,
+              score_type=probability|logit
+      table   format=parquet|csv
+
+    \b
+    Example:
+      mcnet export model.json --to onnx
+      mcnet export model.json -o calibrate.h --set name=ctr
+      mcnet export model.json --to sql -o calibrate.sql --set dialect=bigquery
+    """
+    from mcnet.cli.options import parse_parameters
+    from mcnet.cli.sources import check_output, load_model
+    from mcnet.errors import InputError
+    from mcnet.export.targets import default_path, export_model, option_from_text, target_of
+
+    printer = Printer(json, quiet)
+    chosen = parse_parameters(parameters, option_from_text)
+    if output is None:
+        if to is None:
+            raise InputError("name the kind with --to (onnx, c, sql or table), or the file with --output")
+        output = str(default_path(model, to, **chosen))
+    to = target_of(output, to)
+    check_output(output, [model], force=force)
+    loaded = load_model(model)
+    export_model(loaded, output, to=to, **chosen)
+    size = os.path.getsize(output)
+    printer.note(f"{loaded} → {output} ({file_size(size)})")
+    if size > LARGE_EXPORT_BYTES:
+        printer.warn(
+            f"{output} has {file_size(size)}, for {len(loaded.curves):,} curves; --to table is the smallest form, and "
+            "a model with fewer field values is smaller"
+        )
+    printer.result({"output": output, "to": to, "method": loaded.method, "bytes": size})

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mcnet.cli import options
-from mcnet.cli.printing import Printer
+from mcnet.cli.run import Printer
 
 if TYPE_CHECKING:
     from mcnet.cli.sources import RowSource
@@ -63,10 +63,8 @@ def sketch(
           -o part1.parquet
       mcnet sketch --sql duckdb --table impressions --score pctr --label click
     """
-    from mcnet.cli.config import printer_of
-    from mcnet.cli.files import check_output
-    from mcnet.cli.sources import source_of
-    from mcnet.cli.storage import STANDARD_OUTPUT, write_to_standard_output
+    from mcnet.cli.options import printer_of
+    from mcnet.cli.sources import STANDARD_OUTPUT, check_output, source_of, write_to_standard_output
     from mcnet.errors import InputError
 
     if sql is not None or table is not None:
@@ -98,9 +96,9 @@ def _resolution(typed: str | None) -> "int | str | None":
 
 def _of_query_result(source: "RowSource") -> "Sketch | None":
     """Return the sketch of files that are results of a sketch query; None if they are logs."""
-    from mcnet.data.read_options import read_options
-    from mcnet.sketch.query_result import ABOUT
-    from mcnet.sketch.read import has_column
+    from mcnet.rows.locations import read_options
+    from mcnet.sketch.query_rows import ABOUT
+    from mcnet.sketch.scan import has_column
     from mcnet.sketch.sketch import Sketch
 
     if source.finished or not has_column(source.paths, ABOUT):
@@ -118,8 +116,8 @@ def _print_query(
     resolution: str | None,
 ) -> None:
     """Print the query that makes the sketch where the rows are."""
-    from mcnet.data.read_options import read_options
     from mcnet.errors import InputError
+    from mcnet.rows.locations import read_options
     from mcnet.sketch.grid import DEFAULT_RESOLUTION
     from mcnet.sketch.query import sketch_query
 
@@ -165,8 +163,7 @@ def merge(
     Example:
       mcnet merge part*.parquet -o all.parquet
     """
-    from mcnet.cli.files import check_output
-    from mcnet.cli.sources import source_of
+    from mcnet.cli.sources import check_output, source_of
     from mcnet.sketch.sketch import Sketch
 
     printer = Printer(json, quiet)

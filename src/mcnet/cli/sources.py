@@ -1,23 +1,177 @@
-"""Where the rows of a command come from: log files, saved sketches, or a journal."""
+"""Where the rows of a command come from, and the files it writes."""
 
-from collections.abc import Sequence
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcnet.cli.config import SHARED_KEYS, from_config
-from mcnet.cli.printing import Printer
+from mcnet._shared.files import output_file
+from mcnet.cli.options import SHARED_KEYS, from_config
+from mcnet.cli.run import Printer
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
-    from mcnet.data.automatic_period import AutomaticPeriod
-    from mcnet.data.locations import Locations
+    from mcnet._shared.arrays import ScoreType
+    from mcnet.journal.journal import Journal
     from mcnet.model.model import CalibrationModel
+    from mcnet.rows.locations import Locations
+    from mcnet.rows.periods import AutomaticPeriod
     from mcnet.sketch.sketch import Sketch
-    from mcnet.tracking.journal import Journal
 
-__all__ = ["RowSource", "open_journal", "remember_periods", "source_of"]
+__all__ = [
+    "STANDARD_OUTPUT",
+    "RowSource",
+    "by_period",
+    "check_output",
+    "load_model",
+    "open_journal",
+    "remember_periods",
+    "remembered",
+    "score_type",
+    "source_of",
+    "storage_settings",
+    "write_to_standard_output",
+]
+
+# Standard output and object stores: their settings, and what can be written to them.
+
+STANDARD_OUTPUT = "-"
+
+
+def storage_settings(typed: Sequence[str]) -> dict[str, str]:
+    """Return settings that were typed as KEY=VALUE.
+
+    >>> storage_settings(["aws_region=eu-west-1"])
+    {'aws_region': 'eu-west-1'}
+    """
+    settings = {}
+    for setting in typed:
+        key, sign, value = setting.partition("=")
+        if not sign or not key:
+            raise InputError(f"--storage-option is KEY=VALUE, as in aws_region=eu-west-1, and not {setting!r}")
+        settings[key] = value
+    return settings
+
+
+def url_exists(url: str) -> bool:
+    """Tell whether there is something at an address of an object store; if in doubt, there is."""
+    from mcnet.rows.logs import open_log
+
+    try:
+        open_log(url).collect_schema()
+    except Exception as error:  # Polars has many kinds; only "there is none" makes the address free
+        return not any(words in str(error).lower() for words in ("not found", "expanded paths were empty", "404"))
+    return True
+
+
+def write_to_standard_output(write: Callable[[Path], Any], ending: str) -> Any:
+    """Let a file be written as a whole, then pass it on to standard output; return what the function returned."""
+    if sys.stdout.isatty() and ending in (".parquet", ".arrow"):
+        raise InputError(f"stdout is a terminal, and {ending[1:]} is not for reading; pipe it on, or name a file")
+    with tempfile.TemporaryDirectory(prefix="mcnet-") as folder:
+        target = Path(folder) / f"output{ending}"
+        result = write(target)
+        with target.open("rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+    return result
+
+
+# Files of a command: outputs that may be written, models that remember their columns.
+
+
+def check_output(
+    path: str, inputs: "Sequence[str | RowSource]", *, force: bool, endings: Sequence[str] = (), elsewhere: bool = False
+) -> None:
+    """Refuse, before any work is done, an output that is an input, exists, is no regular file or has another ending.
+
+    Parameters
+    ----------
+    path : the output.
+    inputs : what the command reads: files, and sources of rows.
+    force : whether an output that exists is replaced.
+    endings : the endings that its name may have; any if there are none.
+    elsewhere : whether the command writes to object stores, too.
+    """
+    from mcnet._shared.files import is_url, local_path
+
+    target = Path(local_path(path))
+    if is_url(path):
+        if not elsewhere or path.startswith(("http:", "https:", "hf:")):
+            raise InputError(f"{path} cannot be written from here; write to a file, and copy it there")
+        if any(path in ((source,) if isinstance(source, str) else source.names) for source in inputs):
+            raise InputError(f"{path} is one of the files to read; write to another file")
+        if not force and url_exists(path):
+            raise InputError(f"{path} exists already; pass --force to overwrite it")
+        return
+    if path == "-":
+        raise InputError("nothing is written to stdout but --json; name a file instead of -, or ./- if it is called so")
+    if endings and target.suffix.lower() not in endings:
+        kind = (
+            {"parquet": "a Parquet file", "html": "an HTML page"}[endings[0][1:]]
+            if ".csv" not in endings
+            else "a table"
+        )
+        raise InputError(f"{target} will be {kind}; give it a name that ends in {' or '.join(endings)}")
+    output_file(target)
+    if not target.exists():
+        return
+    files = [file for source in inputs for file in ([Path(source)] if isinstance(source, str) else source.on_disk)]
+    if any(file.exists() and target.samefile(file) for file in files):
+        raise InputError(f"{target} is one of the files to read; write to another file")
+    if not force:
+        raise InputError(f"{target} exists already; pass --force to overwrite it")
+
+
+def by_period(sketch: "Sketch", time: str) -> "dict[str, Sketch]":
+    """Return the sketch of each period; rows without a moment are refused."""
+    from mcnet.rows.fields import MISSING_LABEL
+    from mcnet.sketch.views import sketches_by
+
+    parts = sketches_by(sketch, time)
+    if MISSING_LABEL in parts:
+        rows = parts[MISSING_LABEL].rows
+        raise InputError(f"{rows:,} rows have no timestamp in {time}; drop these rows, or give them one")
+    return parts
+
+
+def load_model(path: str) -> "CalibrationModel":
+    """Load a model; say what a file is that is none."""
+    from mcnet.errors import FileFormatError
+    from mcnet.model.model_file import load
+    from mcnet.rows.logs import file_format
+    from mcnet.sketch.sketch_file import is_sketch_file
+
+    file = Path(path)
+    if is_sketch_file(path):
+        raise FileFormatError(f"{file} is a sketch, not a model; fit one on it: mcnet fit {file} -o model.json")
+    try:
+        kind = file_format(file)
+    except InputError:
+        return load(file)
+    raise FileFormatError(f"{file} is a {kind} file, not a model; a model is the JSON file that mcnet fit writes")
+
+
+def score_type(model: "CalibrationModel", logits: bool | None) -> "ScoreType":
+    """Return what kind of scores the model reads: as asked for, or as it was fitted."""
+    if logits is None:
+        return model.score_type
+    return "logit" if logits else "probability"
+
+
+def remembered(model: "CalibrationModel", name: str, given: str | None) -> str:
+    """Return the column given, or the one the model was fitted on."""
+    column = given or model.provenance.get("columns", {}).get(name)
+    if not isinstance(column, str):
+        raise InputError(f"the model does not know which column has the {name}; pass --{name}")
+    return column
+
+
+# Where the rows of a command come from: log files, saved sketches, or a journal.
 
 DEFAULT_PERIOD = "1d"
 """What a column of time is cut to unless --every says otherwise."""
@@ -52,7 +206,7 @@ class RowSource:
         """The number of rows if the files tell it without being read, for the length of a progress bar."""
         import polars as pl
 
-        from mcnet.data.files import file_format, open_log, readable, source_name
+        from mcnet.rows.logs import file_format, open_log, readable, source_name
 
         if self.finished or any(file_format(path) not in ("parquet", "arrow") for path in self.paths):
             return None
@@ -116,8 +270,8 @@ class RowSource:
         title : what the bar is called.
         columns : how logs are read, and which periods of a journal.
         """
-        from mcnet.cli.signals import plain_interrupts
-        from mcnet.sketch.read import sketch_files
+        from mcnet.cli.run import plain_interrupts
+        from mcnet.sketch.scan import sketch_files
 
         plain_interrupts()
         if self.journal is not None:
@@ -137,10 +291,10 @@ class RowSource:
 
 def source_of(names: Sequence[str]) -> RowSource:
     """Find out what the names of a command stand for. A journal is read alone."""
-    from mcnet.data.files import expand_paths
-    from mcnet.data.locations import Locations
-    from mcnet.sketch.read import are_sketches
-    from mcnet.tracking.journal_files import is_journal
+    from mcnet.journal.storage import is_journal
+    from mcnet.rows.locations import Locations
+    from mcnet.rows.logs import expand_paths
+    from mcnet.sketch.scan import are_sketches
 
     journals = [name for name in names if is_journal(name)]
     if not journals:
@@ -149,15 +303,15 @@ def source_of(names: Sequence[str]) -> RowSource:
     if len(names) > 1:
         other = next(name for name in names if name != journals[0])
         raise InputError(f"{journals[0]} is a journal and is read alone; leave out {other}, or add it to the journal")
-    from mcnet.tracking.journal import Journal
+    from mcnet.journal.journal import Journal
 
     return RowSource(tuple(names), Locations(), Journal(journals[0]))
 
 
 def open_journal(path: str) -> "Journal":
     """Return a journal that exists."""
-    from mcnet.tracking.journal import Journal
-    from mcnet.tracking.journal_files import require_journal
+    from mcnet.journal.journal import Journal
+    from mcnet.journal.storage import require_journal
 
     require_journal(Path(path), create=False)
     return Journal(path)
@@ -201,7 +355,7 @@ def _refuse_settled(
 
 def remember_periods(model: "CalibrationModel", periods: Sequence[str]) -> "CalibrationModel":
     """Return a model whose history tells which periods it was fitted on."""
-    from mcnet.tracking.period import period_text
+    from mcnet.rows.periods import period_text
 
     span = {"first": period_text(periods[0]), "last": period_text(periods[-1]), "number": len(periods)}
     return replace(model, provenance={**model.provenance, "fitted_periods": span})

@@ -18,7 +18,7 @@ from mcnet.errors import InputError
 
 if TYPE_CHECKING:
     from mcnet.metrics.evaluation import Evaluation
-    from mcnet.metrics.fields import FieldTable
+    from mcnet.metrics.field_values import FieldTable
 
 __all__ = ["MISSING", "UNSEEN", "Figures", "Threshold", "broken_thresholds", "parse_thresholds", "threshold_names"]
 
@@ -143,7 +143,7 @@ class Figures:
 
 def threshold_names() -> list[str]:
     """Return the names of the metrics of an evaluation, and its counts."""
-    from mcnet.metrics.registry import METRICS
+    from mcnet.metrics.metric import METRICS
 
     return [*METRICS, *_COUNTS]
 
@@ -191,7 +191,7 @@ def _subject(
     if bound != "value" and name in (*_COUNTS, *_SHARES):
         raise InputError(f"--fail-if {word!r}: {name} has no interval; leave out .{bound}")
     if scope:
-        from mcnet.metrics.registry import field_metrics
+        from mcnet.metrics.metric import field_metrics
 
         allowed = ["pcoc"] if scope == PERIOD else ["pcoc", *field_metrics()]
         if name not in allowed:
@@ -215,7 +215,7 @@ def _conditions(word: str, where: str | None) -> tuple[Condition, ...]:
 
 def _known_name(written: str, known: Sequence[str]) -> str | None:
     """Return the name that is meant by a metric's label or by a name in other capitals, or None."""
-    from mcnet.metrics.registry import find_metric
+    from mcnet.metrics.metric import find_metric
 
     if written.lower() in known:
         return written.lower()

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcnet._shared.terminal_text import shown_value
+from mcnet._shared.messages import shown_value
 from mcnet.cli import options
-from mcnet.cli.printing import Printer, table
+from mcnet.cli.run import Printer, table
 
 if TYPE_CHECKING:
-    from mcnet.versions.registry import Registry
-    from mcnet.versions.version import Version
+    from mcnet.operations.registry import Registry
+    from mcnet.operations.versions import Version
 
 __all__ = ["diff", "versions"]
 
@@ -62,7 +62,7 @@ def list_versions(registry: Folder, json: options.Json = False) -> None:
     Example:
       mcnet versions list registry
     """
-    from mcnet.versions.version import DamagedVersion, Version
+    from mcnet.operations.versions import DamagedVersion, Version
 
     opened = _open(registry)
     found = opened.looked_at()
@@ -216,8 +216,8 @@ def diff(
     Example:
       mcnet diff old.json new.json --log log.parquet
     """
-    from mcnet.cli.files import check_output, load_model
-    from mcnet.versions.difference import diff as compare_models
+    from mcnet.cli.sources import check_output, load_model
+    from mcnet.difference import diff as compare_models
 
     printer = Printer(json)
     if report is not None:
@@ -266,14 +266,14 @@ def diff(
     by_score = table(("score", "old rate", "new rate", "shift"), bands)
     printer.result(found.to_dict(), message, table(headings, rows), *more, *only, by_score)
     if report is not None:
-        from mcnet.report.difference_page import write_difference_page
+        from mcnet.report.monitor_page import write_difference_page
 
         write_difference_page(report, found, before, after, title=f"From {old} to {new}")
         printer.note(f"report → {report}")
 
 
 def _open(folder: str) -> "Registry":
-    from mcnet.versions.registry import Registry
+    from mcnet.operations.registry import Registry
 
     return Registry(folder)
 

@@ -1,7 +1,6 @@
-"""Rows to try things on: the simulator, AliExpress, flights, and ways to split them.
+"""Rows to try things on: simulated logs and worlds with a known truth, flights, and ways to split rows.
 
-- `simulator`: a log whose true probabilities are known. `simulated_log`: its fields and its rows.
-  `worlds`: the same with a truth that changes over periods. `delays`: positives that arrive late.
-- `impressions`: clicks and conversions shaped like the data of the MCNet paper.
-- `aliexpress`, `flights`: public rows. `splits`: by row, by group, by time.
+- `simulator`: a log whose true probabilities are known. `worlds`: the same with a truth that changes over periods, and
+  positives that arrive late.
+- `flights`: public rows, and splits by row, by group, by time.
 """

@@ -1,17 +1,73 @@
-"""The flights that left New York in 2013: public rows that anyone can install, with a label and fields."""
+"""The flights that left New York in 2013, and ways to split rows: by row, by group, by time."""
 
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mcnet._shared.extras import install_hint
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet._shared.arrays import MaskArray
+from mcnet._shared.messages import install_hint
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["LATE_MINUTES", "read_flights"]
+__all__ = ["hold_back_groups", "hold_back_rows", "read_flights", "split_by_time"]
+
+# Splits of rows into a part to learn from and a part held back: by row, by group, by time.
+
+
+def hold_back_rows(rows: int, share: float = 0.25, seed: int = 0) -> MaskArray:
+    """Mark exactly `floor(share · rows)` rows, chosen at random, to be held back.
+
+    >>> int(hold_back_rows(11).sum())
+    2
+    """
+    _check_share(share)
+    mask = np.zeros(rows, dtype=np.bool_)
+    # The product of a quarter and a whole number is exact, so that N/4 rounds down as it should.
+    mask[: int(share * rows)] = True
+    np.random.default_rng([seed, 23]).shuffle(mask)
+    return mask
+
+
+def hold_back_groups(groups: "pl.Series | Any", share: float = 0.25, seed: int = 0) -> MaskArray:
+    """Mark the rows of about `share` of the groups (searches, users): a group is never on both sides.
+
+    >>> hold_back_groups(["a", "a", "b", "b"], share=0.5).reshape(2, 2).tolist() in ([[True] * 2, [False] * 2], \\
+    ... [[False] * 2, [True] * 2])
+    True
+    """
+    import polars as pl
+
+    _check_share(share)
+    column = groups if isinstance(groups, pl.Series) else pl.Series(values=groups)
+    # Groups are chosen among the sorted distinct ones, so the order of rows does not matter.
+    distinct = column.unique().sort()
+    chosen = distinct.filter(pl.Series(hold_back_rows(len(distinct), share, seed)))
+    return column.is_in(chosen.implode(), nulls_equal=True).to_numpy().astype(np.bool_)
+
+
+def split_by_time(time: NDArray[Any], *cuts: Any) -> NDArray[np.int8]:
+    """Number the period of each row: 0 before the first cut, 1 from it on, 2 from the second on …
+
+    >>> split_by_time(np.array([1, 5, 9]), 5, 9).tolist()
+    [0, 1, 2]
+    """
+    if list(cuts) != sorted(cuts):
+        raise InputError(f"the cuts {cuts} are not in order of time")
+    return np.searchsorted(np.asarray(cuts), time, side="right").astype(np.int8)
+
+
+def _check_share(share: float) -> None:
+    if not 0.0 < share < 1.0:
+        raise InputError(f"share is {share}; it must be the part of the rows to hold back, between 0 and 1")
+
+
+# The flights that left New York in 2013: public rows that anyone can install, with a label and fields.
 
 LATE_MINUTES = 15
 

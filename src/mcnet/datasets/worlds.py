@@ -1,12 +1,4 @@
-"""Simulated worlds that change: streams of periods whose true probabilities are known.
-
-In period t a row with raw logit x and field value c has the probability p with
-
-    logit p = level[t] + offset[t, c] + slope[c] · bend(x) + e[t] + e[t, c],
-
-where `bend` is a fixed rising function, and e are effects of the period and of a value within it, drawn anew in each
-period. Within a period and value p rises with the score, so perfect calibration is possible but for these effects.
-"""
+"""Simulated worlds that change: streams of periods whose true probabilities are known, and late positives."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -14,11 +6,19 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.math import sigmoid
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.arrays import FloatArray, sigmoid
 from mcnet.errors import InputError
 
-__all__ = ["WORLDS", "World", "WorldName", "WorldPeriod", "make_world"]
+__all__ = ["WORLDS", "DelayedWorld", "World", "WorldName", "WorldPeriod", "make_world"]
+
+# Simulated worlds that change: streams of periods whose true probabilities are known.
+#
+# In period t a row with raw logit x and field value c has the probability p with
+#
+#     logit p = level[t] + offset[t, c] + slope[c] · bend(x) + e[t] + e[t, c],
+#
+# where `bend` is a fixed rising function, and e are effects of the period and of a value within it, drawn anew in each
+# period. Within a period and value p rises with the score, so perfect calibration is possible but for these effects.
 
 WorldName = Literal[
     "still",
@@ -183,3 +183,40 @@ def _mean_reverting(steps: FloatArray, kept: float) -> FloatArray:
     for t in range(1, len(steps)):
         series[t] = kept * series[t - 1] + np.sqrt(1.0 - kept**2) * steps[t]
     return series
+
+
+# Streams whose positives arrive late: what had arrived of each period at every age.
+
+
+@dataclass(frozen=True)
+class DelayedWorld:
+    """A simulated world whose positives arrive after an exponential delay, counted in periods from the period's end.
+
+    Attributes
+    ----------
+    world : the world without delays.
+    mean_delay : the mean delay, in periods.
+    at_once : the share of positives that is there when the period ends.
+
+    >>> from mcnet.datasets.worlds import make_world
+    >>> delayed = DelayedWorld(make_world("still"), mean_delay=2.0)
+    >>> rows = delayed.world.period(3)
+    >>> bool(delayed.arrived(3, 0.0).sum() < delayed.arrived(3, 4.0).sum() <= rows.label.sum())
+    True
+    """
+
+    world: World
+    mean_delay: float = 2.0
+    at_once: float = 0.3
+
+    def arrived(self, t: int, age: float) -> NDArray[np.int8]:
+        """Return the labels of period t as they are known `age` periods after its end."""
+        rows = self.world.period(t)
+        generator = np.random.default_rng([self.world.seed, 7, t])
+        late = generator.random(len(rows.label)) >= self.at_once
+        delay = np.where(late, generator.exponential(self.mean_delay, len(rows.label)), 0.0)
+        return (rows.label * (delay <= age)).astype(np.int8)
+
+    def period(self, t: int) -> WorldPeriod:
+        """Return the rows of period t with their complete labels."""
+        return self.world.period(t)

@@ -6,24 +6,86 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mcnet._shared.atomic_files import whole_file
-from mcnet._shared.extras import install_hint
-from mcnet._shared.typing import ScoreType
-from mcnet.data.fields import MISSING_LABEL
+from mcnet._shared.arrays import ScoreType
+from mcnet._shared.files import whole_file
+from mcnet._shared.messages import install_hint
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.export.contents import Exported, checked_score_type, warn_of_size
-from mcnet.export.context_map import ContextMap
-from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, Pieces
-from mcnet.export.stamp import stamp
+from mcnet.export.pieces import (
+    HIGHEST_SCORE,
+    LOWEST_SCORE,
+    ContextMap,
+    Exported,
+    Pieces,
+    checked_score_type,
+    free_name,
+    stamp,
+    warn_of_size,
+)
 from mcnet.export.targets import Target
 from mcnet.model.model import CalibrationModel
+from mcnet.rows.fields import MISSING_LABEL
 from mcnet.version import __version__
 
 if TYPE_CHECKING:
-    from mcnet.export.onnx_graph import Graph
+    from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto
 
-__all__ = ["ML_OPSET", "OPSET", "TARGET", "FieldType", "export_onnx"]
+__all__ = ["ML_OPSET", "OPSET", "export_onnx"]
+
+# A small builder of ONNX graphs: nodes, tables and names that never collide.
+
+
+class Graph:
+    """Collects the nodes of a graph; each call returns the name of what it made."""
+
+    def __init__(self, *reserved: str) -> None:
+        """Start an empty graph; no input or inner name will be one of those reserved."""
+        self.inputs: list[ValueInfoProto] = []
+        self._names = set(reserved)
+        self._nodes: list[NodeProto] = []
+        self._tables: list[TensorProto] = []
+
+    def input(self, wanted: str, element_type: int, description: str) -> str:
+        """Declare an input of one column, of any number of rows."""
+        from onnx import helper
+
+        name = self._new(wanted)
+        info = helper.make_tensor_value_info(name, element_type, ["rows"])
+        info.doc_string = description
+        self.inputs.append(info)
+        return name
+
+    def table(self, values: NDArray[Any] | np.generic) -> str:
+        """Store an array in the graph."""
+        from onnx import numpy_helper
+
+        name = self._new("table")
+        self._tables.append(numpy_helper.from_array(np.asarray(values), name))
+        return name
+
+    def add(self, operator: str, *inputs: str, domain: str = "", output: str | None = None, **attributes: Any) -> str:
+        """Apply an operator."""
+        from onnx import helper
+
+        name = output if output is not None else self._new(operator.lower())
+        self._nodes.append(helper.make_node(operator, list(inputs), [name], domain=domain, **attributes))
+        return name
+
+    def finished(self, output: str) -> "GraphProto":
+        """Return the graph with its one output, a double a row."""
+        from onnx import TensorProto, helper
+
+        result = helper.make_tensor_value_info(output, TensorProto.DOUBLE, ["rows"])
+        return helper.make_graph(self._nodes, "calibration", self.inputs, [result], self._tables)
+
+    def _new(self, wanted: str) -> str:
+        name = free_name(wanted, self._names)
+        self._names.add(name)
+        return name
+
+
+# Curves to ONNX: a plain graph of standard operators that computes the same bits as predict.
 
 OPSET = 17
 """The version of the standard operators the graph is written in."""
@@ -63,7 +125,6 @@ def export_onnx(
     try:
         from onnx import TensorProto, checker, helper
 
-        from mcnet.export.onnx_graph import Graph
     except ImportError:
         raise NotSupportedError(
             f"the export to ONNX needs onnx, which is not installed; {install_hint('onnx')}"

@@ -1,14 +1,39 @@
-"""Curves as straight pieces: the one form from which every export computes the bits that predict computes."""
+"""Curves as straight pieces, and field values to curves as plain tables: what every target writes."""
 
+import json
+import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from typing import Any
 
 import numpy as np
 
-from mcnet._shared.math import SCORE_FLOOR
-from mcnet._shared.typing import FloatArray, IntArray
+from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, IntArray, ScoreType
+from mcnet.curves.compile import family_curves
 from mcnet.curves.curves import Curves
+from mcnet.errors import CalibrationWarning, InputError, NotSupportedError
+from mcnet.model.model import CalibrationModel
+from mcnet.model.model_file import model_document
+from mcnet.rows.contexts import Contexts
+from mcnet.version import __version__
 
-__all__ = ["HIGHEST_SCORE", "LOWEST_SCORE", "Pieces"]
+__all__ = [
+    "HIGHEST_SCORE",
+    "LOWEST_SCORE",
+    "MOST_COMBINATIONS",
+    "ContextMap",
+    "Exported",
+    "Pieces",
+    "checked_score_type",
+    "free_name",
+    "stamp",
+    "stamp_line",
+    "warn_of_size",
+]
+
+# Curves as straight pieces: the one form from which every export computes the bits that predict computes.
 
 LOWEST_SCORE = SCORE_FLOOR
 HIGHEST_SCORE = 1.0 - SCORE_FLOOR
@@ -108,3 +133,173 @@ class Pieces:
 def _begins(parts: list[FloatArray]) -> IntArray:
     lengths = np.array([len(part) for part in parts], dtype=np.int64)
     return np.cumsum(lengths) - lengths
+
+
+# Field values to curves: the lookup of Contexts as plain tables that any language can search.
+
+
+@dataclass(frozen=True)
+class ContextMap:
+    """Each field value has a digit, each combination of digits may have a curve; every other one has curve 0.
+
+    Digit 0 is "any value not listed". A combination is the whole number Σ digit · stride.
+    """
+
+    names: tuple[str, ...]
+    digits: tuple[dict[str | None, int], ...]
+    strides: tuple[int, ...]
+    curves: dict[int, int]
+
+    @staticmethod
+    def of(contexts: Contexts) -> "ContextMap":
+        """Return the map of a model's contexts; refuse texts that no file could hold.
+
+        >>> from mcnet.rows.fields import field_columns
+        >>> contexts, _ = Contexts.of(field_columns({"country": ["NL", None]}), 2)
+        >>> found = ContextMap.of(contexts)
+        >>> found.digits, found.curves
+        (({'NL': 1, None: 2},), {1: 1, 2: 2})
+        """
+        for name, values in zip(contexts.names, contexts.values, strict=True):
+            for value in (name, *values):
+                _check_text(name, value)
+        digits = tuple({value: code + 1 for code, value in enumerate(values)} for values in contexts.values)
+        radix = [len(values) + 1 for values in contexts.values]
+        strides = [1] * len(radix)
+        for field in range(len(radix) - 2, -1, -1):
+            strides[field] = strides[field + 1] * radix[field + 1]
+        if radix and strides[0] * radix[0] >= 2**62:
+            raise NotSupportedError("the fields have too many values together to be exported; fit with fewer fields")
+        rows = contexts.table.tolist() if contexts.names else []
+        curves = {
+            sum((code + 1) * stride for code, stride in zip(row, strides, strict=True)): number + 1
+            for number, row in enumerate(rows)
+        }
+        return ContextMap(contexts.names, digits, tuple(strides), curves)
+
+    @property
+    def most(self) -> int:
+        """Return the number above those of all combinations."""
+        return self.strides[0] * (len(self.digits[0]) + 1) if self.strides else 1
+
+    @cached_property
+    def combinations(self) -> list[tuple[tuple[int, ...], int]]:
+        """Return the digits and the curve of every combination that has one, in order of the digits."""
+        found = []
+        for key, curve in sorted(self.curves.items()):
+            digits = []
+            for stride in self.strides:
+                digit, key = divmod(key, stride)
+                digits.append(digit)
+            found.append((tuple(digits), curve))
+        return found
+
+
+def free_name(wanted: str, taken: Iterable[str]) -> str:
+    """Return the name wanted, or that with a number if it is taken.
+
+    >>> free_name("score", ["score", "country"])
+    'score_2'
+    """
+    names = set(taken)
+    if wanted not in names:
+        return wanted
+    return next(name for number in count(2) if (name := f"{wanted}_{number}") not in names)
+
+
+def _check_text(field: str, value: str | None) -> None:
+    try:
+        (value or "").encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"field {field!r} holds {value!r}, which is not valid Unicode text; clean it and refit"
+        ) from None
+
+
+# The curves to export: those of the model, and those of combinations that its family computes on demand.
+
+MOST_COMBINATIONS = 100_000
+"""Up to this many combinations of field values are compiled for an export, each to its own curve."""
+
+LARGE_BYTES = 50_000_000
+"""A larger export is announced with its size."""
+
+
+@dataclass(frozen=True, eq=False)
+class Exported:
+    """Contexts and their curves, as in a model; the last `added` of them were compiled for the export."""
+
+    contexts: Contexts
+    curves: Curves
+    added: int = 0
+    error: float = 0.0
+    """How far a curve that was added may be from predict, relative to p."""
+
+    @staticmethod
+    def of(model: CalibrationModel) -> "Exported":
+        """Return all that predict can be asked for, as curves; refuse more combinations than a file can hold."""
+        contexts = model.contexts
+        if not model.asks_family:
+            return Exported(contexts, model.curves)
+        assert model.family is not None
+        every = contexts.completed(MOST_COMBINATIONS)
+        if not every.complete:
+            number = float(np.prod([len(known) + 1.0 for known in contexts.values])) - 1
+            raise NotSupportedError(
+                f"{' × '.join(model.fields)} have {number:,.0f} combinations of values, and an export holds at most "
+                f"{MOST_COMBINATIONS:,}; fit with fewer fields or fewer values, or serve this model with predict"
+            )
+        known = set(map(tuple, contexts.table.tolist()))
+        missing = every.table[[tuple(row) not in known for row in every.table.tolist()]]
+        added, error = family_curves(model.family, missing)
+        # The model's own come first and stay as they are: their numbers and their bits are those of predict.
+        table = np.concatenate([contexts.table, missing])
+        curves = Curves.of(model.curves.pairs() + added.pairs()[1:])
+        return Exported(Contexts(contexts.names, contexts.values, table), curves, len(missing), error)
+
+
+def checked_score_type(model: CalibrationModel, score_type: ScoreType | None) -> ScoreType:
+    """Return what an export takes: as asked for, or what the model was fitted on."""
+    if score_type not in (None, "probability", "logit"):
+        raise InputError(f"score_type is {score_type!r}; it must be 'probability' or 'logit'")
+    return score_type or model.score_type
+
+
+def warn_of_size(what: str, size: float, pieces: int) -> None:
+    """Warn of a file of many megabytes, before it is written."""
+    if size > LARGE_BYTES:
+        warnings.warn(
+            f"the {what} will have about {size / 1e6:,.0f} MB, since the curves have {pieces:,} pieces; "
+            "ONNX and Parquet are the smallest exports, and fewer field values make each smaller",
+            CalibrationWarning,
+            stacklevel=3,
+        )
+
+
+# The origin of an export: checksum, method and provenance of the model, and what was left out.
+
+
+def stamp(model: CalibrationModel, exported: Exported, score_type: ScoreType | None = None) -> dict[str, Any]:
+    """Return the origin of an export; the checksum is the one in the saved model's file."""
+    origin = {
+        "producer": f"mcnet {__version__}",
+        "method": model.method,
+        "checksum": model_document(model)["checksum"],
+        "fields": list(model.fields),
+        "curves": len(exported.curves),
+        "monotone": model.monotone,
+        "score_type": score_type or model.score_type,
+        "provenance": model.provenance,
+    }
+    if exported.added:
+        origin["compiled_for_export"] = {"curves": exported.added, "relative_error": exported.error}
+    if model.without_features:
+        origin["left_out"] = "the network on features: these are the curves that serve rows without features"
+    return origin
+
+
+def stamp_line(origin: dict[str, Any]) -> str:
+    """Return the origin as one line of JSON in plain ASCII that cannot end or open a comment of C or SQL."""
+    text = json.dumps(origin, ensure_ascii=True, allow_nan=False)
+    # Written by its number, a slash is neither half of a comment's mark; a question mark would be half of a trigraph.
+    return text.replace("/", "\\u002f").replace("?", "\\u003f")

@@ -1,4 +1,4 @@
-"""Curves to a table: one row per knot, for anything that reads Parquet or CSV."""
+"""Curves as tables."""
 
 import json
 import re
@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from mcnet._shared.atomic_files import whole_file
-from mcnet.data.contexts import ANY
+from mcnet._shared.files import whole_file
 from mcnet.errors import CalibrationWarning, InputError
-from mcnet.export.contents import Exported, warn_of_size
-from mcnet.export.context_map import free_name
-from mcnet.export.stamp import stamp, stamp_line
+from mcnet.export.pieces import Exported, free_name, stamp, stamp_line, warn_of_size
 from mcnet.export.targets import Target
 from mcnet.model.model import CalibrationModel
+from mcnet.rows.contexts import ANY
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["TARGET", "export_table", "knot_table"]
+__all__ = ["export_table", "knot_table"]
 
 _FORMATS = ("parquet", "csv")
 _BYTES_PER_KNOT = {"parquet": 18, "csv": 60}
@@ -36,7 +34,7 @@ def knot_table(exported: Exported) -> "pl.DataFrame":
     between two knots, flat outside them, and has its right value where two knots have one score.
 
     >>> from mcnet.curves.curves import Curves
-    >>> from mcnet.data.contexts import Contexts
+    >>> from mcnet.rows.contexts import Contexts
     >>> table = knot_table(Exported(Contexts.none(), Curves.constant(0.25)))
     >>> table.rows()
     [(0, 0, 0.5, 0.25)]

@@ -1,15 +1,22 @@
-"""The targets of exports: each is one module of this package with a `TARGET`, found here."""
+"""Export a model: name the target, or let the suffix of the file name it."""
 
 import inspect
+import json
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import mcnet.export
+from mcnet.errors import InputError
+from mcnet.model.model_file import as_model
 
-__all__ = ["Target", "targets"]
+__all__ = ["Target", "default_path", "export_model", "export_options", "option_from_text", "target_of", "targets"]
+
+# The targets of exports: each is one module of this package with a `TARGET`, found here.
 
 
 @dataclass(frozen=True)
@@ -37,10 +44,137 @@ def targets() -> dict[str, Target]:
     ['c', 'onnx', 'sql', 'table']
     """
     names = [module.name for module in pkgutil.iter_modules(mcnet.export.__path__)]
-    modules = [import_module(f"mcnet.export.{name}") for name in names if name not in _WITHOUT_TARGETS]
+    modules = [import_module(f"mcnet.export.{name}") for name in names]
     found = [module.TARGET for module in modules if isinstance(getattr(module, "TARGET", None), Target)]
     return {target.name: target for target in found}
 
 
-_WITHOUT_TARGETS = ("onnx_graph",)
-"""A module that cannot be imported without the package onnx."""
+# The options of the exports: what kind of value each takes, checked once for all of them.
+
+_TEXTS = ("dialect", "form", "format", "name", "output", "number_type", "score", "score_type")
+_TABLES = ("source", "tables")
+_COLUMNS = ("fields", "field_type")
+_OPTIONAL = ("fields", "format", "score", "score_type")
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Refuse values of the wrong kind; which texts an option knows is for its export to say.
+
+    >>> check_options({"missing_number": "none"})
+    Traceback (most recent call last):
+    mcnet.errors.InputError: missing_number is 'none'; it must be a whole number of 64 bits, such as -1
+    """
+    for name, value in options.items():
+        if value is None and name in _OPTIONAL:
+            continue
+        wanted = _wanted(name, value)
+        if wanted is not None:
+            raise InputError(f"{name} is {value!r}; it must be {wanted}")
+
+
+def option_from_text(name: str, text: str) -> Any:
+    """Return an option that was typed: a number, a list or a mapping only where the option can be one.
+
+    >>> option_from_text("missing", "7"), option_from_text("missing_number", "7")
+    ('7', 7)
+    """
+    kinds = {"missing_number": int, **dict.fromkeys(_TABLES, list), **dict.fromkeys(_COLUMNS, dict)}
+    if name not in kinds:
+        return text
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, kinds[name]) else text
+
+
+def _wanted(name: str, value: Any) -> str | None:
+    """Return what an option should be, None if it is that."""
+    if name == "missing_number":
+        whole = isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+        return None if whole else "a whole number of 64 bits, such as -1"
+    if name == "missing":  # the empty text may stand for a missing value
+        return None if isinstance(value, str) else "a text"
+    if name in _TEXTS:
+        return None if _is_text(value) else "a text that is not empty"
+    if name in _TABLES:
+        parts = isinstance(value, Sequence) and not isinstance(value, str | bytes) and all(map(_is_text, value))
+        return None if _is_text(value) or (parts and len(value)) else 'a name, as in "table" or "schema.table"'
+    if name not in _COLUMNS:
+        return None  # an option of one target, which checks it
+    if name == "field_type" and _is_text(value):
+        return None
+    texts = isinstance(value, Mapping) and all(_is_text(v) and isinstance(k, str) for k, v in value.items())
+    if texts:
+        return None
+    example = '{"country": "int64"}' if name == "field_type" else '{"country": "country_code"}'
+    return f"{'a text, or ' if name == 'field_type' else ''}a mapping of fields, as in {example}"
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+# One function for all exports: name the target, or let the ending of the file name it.
+
+
+def export_model(model: Any, path: str | PathLike[str], to: str | None = None, **options: Any) -> None:
+    """Write a model for use outside Python, whole or not at all.
+
+    Parameters
+    ----------
+    model : a model (from mcnet.load) or a fitted calibrator.
+    path : the file to write.
+    to : "onnx", "c", "sql" or "table"; by default what the ending of `path` says (.onnx, .h, .sql, .parquet, .csv).
+    options : those of export_onnx, export_c, export_sql or export_table. What is exported takes the scores that the
+        model was fitted on, probabilities or logits, unless the option score_type says otherwise.
+    """
+    target = targets()[target_of(path, to)]
+    unknown = sorted(set(options) - set(target.options))
+    if unknown:
+        known = ", ".join(target.options)
+        raise InputError(f"the export to {target.name} has no option {', '.join(unknown)}; it has {known}")
+    check_options(options)
+    target.write(as_model(model, "exported"), path, **options)
+
+
+def target_of(path: str | PathLike[str], to: str | None = None) -> str:
+    """Return what a file is exported to: as named, or as its ending says.
+
+    >>> target_of("ctr.h"), target_of("ctr.inc", "c")
+    ('c', 'c')
+    """
+    known = targets()
+    if to is None:
+        suffix = Path(path).suffix.lower()
+        to = next((name for name, target in known.items() if suffix in target.suffixes), None)
+        if to is None:
+            raise InputError(f"the ending of {str(path)!r} does not name an export target; pass to=: {_listed()}")
+    if to not in known:
+        raise InputError(f"to is {to!r}; it must be {_listed()}")
+    return to
+
+
+def default_path(model: str | PathLike[str], to: str, **options: Any) -> Path:
+    """Return where a model's export goes if nobody says: beside the model, with the ending of the target.
+
+    >>> default_path("model.json", "c").name, default_path("model.json", "table", format="csv").name
+    ('model.h', 'model.csv')
+    """
+    path = Path(model)
+    suffixes = targets()[target_of(path, to)].suffixes
+    format = f".{options.get('format')}"
+    return path.with_suffix(format if format in suffixes else suffixes[0])
+
+
+def export_options(to: str) -> dict[str, Any]:
+    """Return the options of a target and their defaults.
+
+    >>> export_options("table")
+    {'format': None}
+    """
+    return targets()[target_of("", to)].options
+
+
+def _listed() -> str:
+    return " or ".join(repr(target) for target in sorted(targets()))

@@ -1,34 +1,41 @@
 """How good probabilities are: PCOC, F-RCE, AUC, log-loss, the ECE family, with intervals.
 
-- `registry`: every metric, one entry each; add one here. `evaluation`: all of them at once.
-  `evaluate_sketch`: the same from a sketch. `settings`: the settings of an evaluation. `text`: its tables.
-  `periods`: a few metrics per period.
-- Metrics: `field_error` (PCOC, F-RCE, F-ECE, MF-RCE), `ranking` (AUC, GAUC), `scoring` (log-loss, Brier, distance to a
-  known truth), `binned` (Prob-ECE, Cal-N, reliability), `mvce`, `smooth_error` (smECE).
-- What they work on: `probability_columns`, `judged_rows`, `group_sums`, `fold_sums`, `fields`.
-- How sure they are: `estimate`, `estimates`, `intervals`, `noise_floor`, `truth_interval`, `bootstrap`.
+- `metric`: every metric, one entry each; add one here. `evaluation`: all of them at once, from rows or a sketch.
+- Metrics: `calibration_error` (of field values and of bins), `scores` (log-loss, Brier, AUC, GAUC), `smooth_error`.
+- What they work on: `judged_rows`, `sums`, `field_values`. How sure they are: `intervals`. Their tables: `text`.
 """
 
-from mcnet.metrics.binned import Reliability, cal_n, prob_ece, prob_ece_width, reliability
-from mcnet.metrics.bootstrap import poisson_bootstrap
-from mcnet.metrics.estimate import Estimate
+from mcnet.metrics.calibration_error import (
+    Reliability,
+    cal_n,
+    f_ece,
+    f_rce,
+    group_pcoc,
+    mf_rce,
+    mvce,
+    pcoc,
+    pcoc_std,
+    prob_ece,
+    prob_ece_width,
+    reliability,
+)
 from mcnet.metrics.evaluation import Evaluation, evaluate, evaluate_columns
-from mcnet.metrics.field_error import f_ece, f_rce, group_pcoc, mf_rce, pcoc, pcoc_std
-from mcnet.metrics.fields import CodedField, FieldEvaluation, FieldTable
-from mcnet.metrics.group_sums import GroupSums, group_sums
-from mcnet.metrics.mvce import mvce
-from mcnet.metrics.ranking import auc, gauc
-from mcnet.metrics.registry import METRICS, Metric, add_metric, find_metric
-from mcnet.metrics.scoring import (
+from mcnet.metrics.field_values import CodedField, FieldEvaluation, FieldTable
+from mcnet.metrics.intervals import Estimate, poisson_bootstrap
+from mcnet.metrics.judged_rows import MetricSettings
+from mcnet.metrics.metric import METRICS, Metric, add_metric, find_metric
+from mcnet.metrics.scores import (
     Difference,
+    auc,
     brier,
     excess_log_loss,
+    gauc,
     kl_to_truth,
     log_loss,
     log_loss_difference,
 )
-from mcnet.metrics.settings import MetricSettings
 from mcnet.metrics.smooth_error import smooth_ece, smooth_ece_at
+from mcnet.metrics.sums import GroupSums, group_sums
 from mcnet.metrics.text import compare
 
 __all__ = [

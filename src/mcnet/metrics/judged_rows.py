@@ -1,4 +1,4 @@
-"""The rows that an evaluation judges, prepared once for all metrics."""
+"""The rows that are judged, and the settings of an evaluation."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,14 +6,32 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from mcnet._shared.typing import FloatArray
-from mcnet.metrics.binned import equal_mass_bins, equal_width_bins
-from mcnet.metrics.estimate import Estimate
-from mcnet.metrics.group_sums import GroupSums, group_sums, joined_sums
-from mcnet.metrics.ranking import auc, gauc, mean_auc
-from mcnet.metrics.settings import MetricSettings
+from mcnet._shared.arrays import FloatArray
+from mcnet.metrics.calibration_error import equal_mass_bins, equal_width_bins
+from mcnet.metrics.intervals import Estimate
+from mcnet.metrics.scores import CLIP, auc, gauc, mean_auc
+from mcnet.metrics.sums import GroupSums, group_sums, joined_sums
 
-__all__ = ["JudgedRows", "JudgedSums"]
+__all__ = ["JudgedRows", "JudgedSums", "MetricSettings"]
+
+# The settings of an evaluation.
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSettings:
+    """What the metrics of an evaluation depend on besides the rows; see `mcnet.evaluate`."""
+
+    epsilon: float = 0.01
+    drop_empty: bool = False
+    level: float = 0.95
+    bins: int = 20
+    width_bins: int = 100
+    bin_size: int = 1000
+    clip: float = CLIP
+    seed: int = 0
+
+
+# The rows that an evaluation judges, prepared once for all metrics.
 
 
 @dataclass(frozen=True)

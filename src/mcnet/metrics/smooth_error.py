@@ -7,10 +7,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.fft import dct, idct
 
-from mcnet._shared.typing import FloatArray
-from mcnet.metrics.estimate import Estimate
-from mcnet.metrics.intervals import noise_aware_interval
-from mcnet.metrics.probability_columns import columns
+from mcnet._shared.arrays import FloatArray
+from mcnet.metrics.intervals import Estimate, noise_aware_interval
+from mcnet.metrics.sums import columns
 
 __all__ = ["mean_smooth_ece", "smooth_ece", "smooth_ece_at"]
 

@@ -1,16 +1,16 @@
-"""An evaluation as text: one aligned table for a reader, one line per method for a comparison."""
+"""Evaluations as text: tables, narrow enough for any terminal."""
 
 from collections.abc import Mapping, Sequence
 from math import isnan
 from typing import TYPE_CHECKING
 
-from mcnet._shared.terminal_text import aligned, count, counted, figure, one_line, shown_value
-from mcnet.metrics.registry import METRICS, find_metric
-from mcnet.plots.forest import worst_first
+from mcnet._shared.messages import aligned, count, counted, figure, one_line, shown_value
+from mcnet.metrics.metric import METRICS, find_metric
+from mcnet.plots.figures import worst_first
 
 if TYPE_CHECKING:
     from mcnet.metrics.evaluation import Evaluation
-    from mcnet.metrics.fields import FieldEvaluation
+    from mcnet.metrics.field_values import FieldEvaluation
 
 __all__ = ["INTERVAL_OF", "compare", "describe", "field_lines", "heading", "metric_lines", "summary"]
 

@@ -1,35 +1,24 @@
-"""Draw a model: its probabilities over the scores in some contexts, with bands where it has them."""
+"""Draw a model: lines of its curves as plain numbers, and cards for a notebook."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mcnet._shared.math import logit, sigmoid
-from mcnet._shared.terminal_text import count, counted, figure, percent
-from mcnet._shared.typing import FloatArray
-from mcnet.data.contexts import ANY, Contexts
-from mcnet.data.fields import field_columns
-from mcnet.data.periods import shown_periods
+from mcnet._shared.arrays import FloatArray, logit, sigmoid
+from mcnet._shared.messages import count, counted, figure, percent
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.plots.curves import Line, draw_curves
+from mcnet.plots.figures import Line, draw_curves
 from mcnet.plots.style import as_plotly
 from mcnet.plots.svg import small_curves
+from mcnet.rows.contexts import ANY, Contexts
+from mcnet.rows.fields import field_columns
+from mcnet.rows.periods import shown_periods
 
 if TYPE_CHECKING:
     from mcnet.model.model import CalibrationModel
 
-__all__ = [
-    "POOLED",
-    "fitted_model",
-    "inline_lines",
-    "largest_lines",
-    "model_card",
-    "model_facts",
-    "plot_lines",
-    "prepare_lines",
-    "score_range",
-]
+__all__ = ["fitted_model", "largest_lines", "model_card", "model_facts", "plot_lines", "prepare_lines", "score_range"]
 
 POOLED = "pooled"
 _LINE_POINTS = 160
@@ -137,7 +126,7 @@ def _band(calibrator: Any, scores: FloatArray, field: Any) -> tuple[FloatArray |
 
 def model_card(model: "CalibrationModel") -> str:
     """Return a model and its curves as a small HTML table, for a notebook."""
-    from mcnet.plots.html import card
+    from mcnet.plots.style import card
 
     return card(f"Calibration model: {model.method}", [], model_facts(model), picture=inline_lines(model))
 

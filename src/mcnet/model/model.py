@@ -1,7 +1,8 @@
-"""The model: the result of a fit, which is saved and served."""
+"""The model: curves and contexts that predict, with intervals; what a fit leaves behind and is served."""
 
+import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from numbers import Real
@@ -11,26 +12,80 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.terminal_text import counted
-from mcnet._shared.typing import CodeArray, FloatArray, ScoreType
+from mcnet._shared.arrays import CodeArray, FloatArray, ScoreType, sigmoid
+from mcnet._shared.messages import counted
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
-from mcnet.curves.family import CurveFamily
-from mcnet.curves.family_check import family_problem
-from mcnet.curves.family_evaluation import FamilyEvaluator
-from mcnet.data.columns import as_array, check_lengths, scores_column
-from mcnet.data.contexts import ANY, Contexts
-from mcnet.data.fields import FieldColumn, field_columns
-from mcnet.data.index_order import warn_of_other_order
+from mcnet.curves.family import CurveFamily, FamilyEvaluator, family_problem
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.model.intervals import Bands, Uncertainty, check_level
-from mcnet.model.score_types import as_probabilities
+from mcnet.model.bands import Bands, Uncertainty, check_level
 from mcnet.model.small_batches import SmallBatches
+from mcnet.rows.columns import as_array, as_floats, check_lengths, scores_column, warn_of_other_order
+from mcnet.rows.contexts import ANY, Contexts
+from mcnet.rows.fields import FieldColumn, field_columns
 
 if TYPE_CHECKING:
     from mcnet.sketch.sketch import Sketch
 
-__all__ = ["CalibrationModel"]
+__all__ = [
+    "FEWEST_ROWS_TO_JUDGE",
+    "CalibrationModel",
+    "calibrated_batch",
+    "packed_model",
+    "refuse_probabilities_read_as_logits",
+    "unpacked_model",
+]
+
+# Which scores a model is given: its own type, the type that the caller names, and data that show another one.
+
+FEWEST_ROWS_TO_JUDGE = 32
+"""Fewer logits than this may all lie in [0, 1] by chance; more are taken for probabilities."""
+
+
+def as_probabilities(scores: Any, own: ScoreType, given: ScoreType | None) -> FloatArray:
+    """Return scores as probabilities, neither clipped nor checked where they are probabilities already.
+
+    Parameters
+    ----------
+    scores : the column as it was given.
+    own : what the model was fitted on.
+    given : what the caller says that the scores are; None leaves it to the model, and to the data to contradict.
+    """
+    score_type = given or own
+    if score_type == "probability":
+        return as_floats(scores, "score")
+    logits = as_floats(scores, "score")
+    if given is None and len(logits):
+        refuse_probabilities(np.min(logits), np.max(logits), len(logits))
+    return scores_column(logits, score_type=score_type, clip=False)
+
+
+def refuse_probabilities(lowest: float, highest: float, rows: int, *, name: str = "score") -> None:
+    """Raise if so many values from `lowest` to `highest` cannot be the logits that a model was fitted on."""
+    if rows >= FEWEST_ROWS_TO_JUDGE and lowest >= 0.0 and highest <= 1.0:
+        raise InputError(
+            f"{name} has {rows:,} values, all in [0, 1], but the model was fitted on logits; pass "
+            "score_type='probability' if they are probabilities, score_type='logit' if they are logits"
+        )
+
+
+def refuse_probabilities_read_as_logits(scores: FloatArray, rows: int, *, name: str = "score") -> None:
+    """Raise if scores that were logits, and are probabilities now, cannot have been logits.
+
+    Parameters
+    ----------
+    scores : the sigmoids of what was read, or their extremes.
+    rows : how many rows they stand for.
+    """
+    if len(scores) == 0:
+        return
+    lowest, highest = sigmoid(np.array([0.0, 1.0]))
+    rounding = 1.0 + 1e-12
+    inside = scores.min() * rounding >= lowest and scores.max() <= highest * rounding
+    refuse_probabilities(0.0 if inside else -1.0, 1.0, rows, name=name)
+
+
+# The model: the result of a fit, which is saved and served.
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,7 +344,7 @@ class CalibrationModel:
         ----------
         path : the file to write.
         """
-        from mcnet.model.file import save_model
+        from mcnet.model.model_file import save_model
 
         save_model(self, path)
 
@@ -360,3 +415,56 @@ class CalibrationModel:
 
 def _is_scalar(scores: Any) -> bool:
     return isinstance(scores, Real | Decimal | np.generic) or (isinstance(scores, np.ndarray) and scores.ndim == 0)
+
+
+# What an executor of Spark runs: a packed model applied to batches of Arrow columns.
+#
+# The module imports little, since every Python process of every executor imports it.
+
+_MODELS_KEPT = 4
+"""How many models a Python process of an executor keeps, so that its next task need not unpack them again."""
+
+_unpacked: dict[bytes, CalibrationModel] = {}
+
+
+def packed_model(model: CalibrationModel) -> bytes:
+    """Return a model as it travels to executors.
+
+    Its curves go as they are: executors with another processor might compile them to other last digits.
+    """
+    return pickle.dumps(replace(model, provenance={}), protocol=5)
+
+
+def unpacked_model(digest: bytes, packed: bytes) -> CalibrationModel:
+    """Return the model of a digest, from those that this process has already if it is one of them."""
+    found = _unpacked.get(digest)
+    if found is None:
+        while len(_unpacked) >= _MODELS_KEPT:
+            _unpacked.pop(next(iter(_unpacked)))
+        found = _unpacked[digest] = pickle.loads(packed)
+    return found
+
+
+def calibrated_batch(
+    model: CalibrationModel, scores: Any, fields: dict[str, Any], score_type: ScoreType, interval: float | None
+) -> Any:
+    """Return the calibrated probabilities of one batch of Arrow columns; a missing score stays missing.
+
+    With an interval they are structs of the probability (`served`) and its bounds (`low`, `high`).
+    """
+    import pyarrow as pa
+
+    missing = scores.is_null().to_numpy(zero_copy_only=False) if scores.null_count else None
+    numbers = np.asarray(scores.fill_null(0.5) if missing is not None else scores, dtype=np.float64)
+    columns = fields or None
+    made = [model.predict(numbers, columns, score_type=score_type)]
+    if interval is None:
+        return _arrow(made[0], missing)
+    made += model.interval(numbers, columns, interval, score_type=score_type)
+    return pa.StructArray.from_arrays([_arrow(part, missing) for part in made], names=["served", "low", "high"])
+
+
+def _arrow(numbers: FloatArray, missing: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.array(numbers, mask=missing, type=pa.float64())

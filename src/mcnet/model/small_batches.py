@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from mcnet._shared.math import SCORE_FLOOR
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.arrays import SCORE_FLOOR, FloatArray
 from mcnet.curves.curves import Curves
-from mcnet.curves.family_evaluation import FamilyEvaluator
-from mcnet.data.contexts import ANY, Contexts
-from mcnet.data.fields import FieldColumn
+from mcnet.curves.family import FamilyEvaluator
+from mcnet.rows.contexts import ANY, Contexts
+from mcnet.rows.fields import FieldColumn
 
 __all__ = ["MOST_ROWS", "SmallBatches"]
 

@@ -1,16 +1,10 @@
-"""AdaCalib: a piecewise linear function for every field value, read off its statistics by a network.
+"""The networks of AdaCalib, what they observe, and their training beside an auxiliary network."""
 
-For a field value z and a number of bins n, knots lie at equal-mass edges of the logits of z; the value at a
-knot is the knot itself plus a network of what was observed there (positive rate and count, discretised and
-embedded). Several numbers of bins are tried at once, p¹ … pᵐ, and a second network chooses among them by
-softmax weights α (those of a Gumbel-softmax without its noise, so that training is deterministic). The
-objective is Σᵢ ℓ(pⁱ) + ℓ(Σᵢ αᵢ pⁱ): the second term, absent in print, is what gives the choice a gradient.
-"""
-
+import copy
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,21 +12,120 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mcnet._shared.math import sigmoid
-from mcnet._shared.typing import FloatArray
-from mcnet.networks.line_function import interpolate
-from mcnet.networks.losses import (
+from mcnet._shared.arrays import FloatArray, sigmoid
+from mcnet.networks.bank import BankFit, interpolate, order_violation
+from mcnet.networks.literal import BankOnSharedNodes
+from mcnet.networks.objective import (
+    Penalties,
     balance_loss,
     log_loss_from_logits,
     log_loss_from_probabilities,
     order_loss,
 )
-from mcnet.networks.objective import Penalties
 from mcnet.networks.optimise import Descent, Progress, Schedule, Step, descend
-from mcnet.networks.statistics import NodeStatistics, node_statistics
+from mcnet.networks.training import RowFunction
 from mcnet.networks.training_points import TrainingCells, as_codes, pad_cells, with_unseen
 
-__all__ = ["AdaptiveConfig", "AdaptiveFit", "AdaptiveFunction", "fit_adaptive", "restore_adaptive"]
+__all__ = [
+    "AdaptiveConfig",
+    "AdaptiveFit",
+    "FixedFunction",
+    "fit_adaptive",
+    "restore_adaptive",
+    "row_function",
+    "with_function",
+]
+
+# What AdaCalib observes at its knots: where they lie, how many rows and positives are around them.
+
+# Knots closer than this, in logits, would make the function a cliff.
+LEAST_GAP = 0.02
+
+
+@dataclass(frozen=True)
+class NodeStatistics:
+    """Knots and discretised statistics `[C, nodes]`, candidates side by side, and facts about contexts.
+
+    `allowed` says which candidates a context has the data for, `mass` is its standardised log-weight, `keys`
+    identify contexts by their field codes, and `pooled` is the one that stands in for combinations never
+    seen.
+    """
+
+    knots: FloatArray
+    rate: NDArray[np.int64]
+    count: NDArray[np.int64]
+    allowed: NDArray[np.bool_]
+    mass: NDArray[np.float32]
+    keys: NDArray[np.int64]
+    pooled: NDArray[np.int64]
+
+
+def _quantiles(points: FloatArray, weight: FloatArray, bins: int) -> FloatArray:
+    """Return knots at the ends and at equal-mass quantiles between, at least `LEAST_GAP` apart."""
+    through = np.cumsum(weight) - weight / 2.0
+    inner = np.interp(np.arange(1, bins) / bins * weight.sum(), through, points)
+    knots = np.concatenate([points[:1], inner, points[-1:]])
+    ladder = LEAST_GAP * np.arange(bins + 1)
+    return np.asarray(np.maximum.accumulate(knots - ladder) + ladder)
+
+
+def _around(values: FloatArray) -> FloatArray:
+    """Return totals of bins → totals at knots: an end belongs to its bin, a knot between to both neighbours."""
+    return np.concatenate([values[:1], values[:-1] + values[1:], values[-1:]])
+
+
+def _levels(values: FloatArray, levels: int) -> NDArray[np.int64]:
+    cuts = np.quantile(values, np.arange(1, levels) / levels)
+    return np.searchsorted(cuts, values, side="right").astype(np.int64)
+
+
+def node_statistics(
+    cells: TrainingCells, candidates: tuple[int, ...], levels: int, keys: NDArray[np.int64], pooled: int
+) -> NodeStatistics:
+    """Return knots and statistics of every context for every candidate number of bins."""
+    contexts, nodes = len(cells.codes), sum(n + 1 for n in candidates)
+    knots, odds, size = (np.zeros((contexts, nodes)) for _ in range(3))
+    allowed = np.zeros((contexts, len(candidates)), dtype=bool)
+    mass = np.bincount(cells.context, weights=cells.weight, minlength=contexts)
+    order = np.lexsort((cells.logit, cells.context))
+    starts = np.searchsorted(cells.context[order], np.arange(contexts + 1))
+    everything = np.argsort(cells.logit, kind="stable")
+    for c in range(contexts):
+        # A context without rows borrows the knots of all.
+        index = order[starts[c] : starts[c + 1]] if mass[c] > 0 else everything
+        points, weight, positives = cells.logit[index], cells.weight[index], cells.positives[index]
+        rarer = min(positives.sum(), (weight - positives).sum())
+        at = 0
+        for i, n in enumerate(candidates):
+            part = slice(at, at + n + 1)
+            knots[c, part] = _quantiles(points, weight, n)
+            where = np.searchsorted(knots[c, at + 1 : at + n], points, side="right")
+            total = _around(np.bincount(where, weights=weight, minlength=n).astype(np.float64))
+            hits = _around(np.bincount(where, weights=positives, minlength=n).astype(np.float64))
+            odds[c, part] = np.log((hits + 0.5) / (total - hits + 0.5))
+            size[c, part] = np.log1p(total)
+            allowed[c, i] = n == min(candidates) or rarer >= n
+            at += n + 1
+    log_mass = np.log1p(mass)
+    spread = log_mass.std()
+    return NodeStatistics(
+        knots=knots,
+        rate=_levels(odds, levels),
+        count=_levels(size, levels),
+        allowed=allowed,
+        mass=((log_mass - log_mass.mean()) / (spread if spread > 0 else 1.0)).astype(np.float32),
+        keys=keys,
+        pooled=np.asarray(pooled, dtype=np.int64),
+    )
+
+
+# AdaCalib: a piecewise linear function for every field value, read off its statistics by a network.
+#
+# For a field value z and a number of bins n, knots lie at equal-mass edges of the logits of z; the value at a
+# knot is the knot itself plus a network of what was observed there (positive rate and count, discretised and
+# embedded). Several numbers of bins are tried at once, p¹ … pᵐ, and a second network chooses among them by
+# softmax weights α (those of a Gumbel-softmax without its noise, so that training is deterministic). The
+# objective is Σᵢ ℓ(pⁱ) + ℓ(Σᵢ αᵢ pⁱ): the second term, absent in print, is what gives the choice a gradient.
 
 
 @dataclass(frozen=True)
@@ -338,3 +431,49 @@ def fit_adaptive(
         before, after = function.falls(function.node_values()[: len(cells.codes)])
         violation = float(order_loss(before.double(), after.double()))
     return AdaptiveFit(function, config, descent, violation)
+
+
+# A fitted function as one that is trained further on rows, beside an auxiliary network, and back again.
+
+Fit = TypeVar("Fit", AdaptiveFit, BankFit)
+
+
+class FixedFunction:
+    """A function that stays as it is: its points are logits calibrated already."""
+
+    space = "logit"
+    work = 0.0
+
+    def __init__(self) -> None:
+        self.module = nn.Module()
+
+    def at_rows(self, points: Tensor, codes: Tensor) -> Tensor:
+        """Return the points themselves."""
+        return points
+
+    def order_penalty(self) -> Tensor:
+        """Return 0: nothing falls that did not fall before."""
+        return torch.zeros(())
+
+
+def row_function(fit: AdaptiveFit | BankFit, codes: NDArray[np.int64]) -> RowFunction:
+    """Return a copy of a fitted function, to be trained on rows with these field codes `[rows, fields]`.
+
+    The order of a bank is watched in the contexts that occur.
+    """
+    if isinstance(fit, AdaptiveFit):
+        return copy.deepcopy(fit.function)
+    contexts = np.unique(codes, axis=0) if codes.shape[1] else np.empty((1, 0), dtype=np.int64)
+    bank = copy.deepcopy(fit.bank)
+    return BankOnSharedNodes(bank, torch.as_tensor(contexts, device=bank.left.device))
+
+
+@torch.no_grad()
+def with_function(fit: Fit, function: RowFunction) -> Fit:
+    """Return the fit with the function that `row_function` made of it and that training has changed since."""
+    if isinstance(fit, AdaptiveFit):
+        assert isinstance(function, AdaptiveFunction)
+        return dataclasses.replace(fit, function=function, order_loss=float(function.order_penalty()))
+    assert isinstance(function, BankOnSharedNodes)
+    violation = order_violation(function.bank, function.contexts.cpu().numpy())
+    return dataclasses.replace(fit, bank=function.bank, order_loss=violation)

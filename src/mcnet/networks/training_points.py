@@ -1,15 +1,108 @@
-"""Weighted cells as the networks want them: cut into bins of equal mass, thinned, padded to one rectangle."""
+"""What calibrators give networks and take back: settings, points of a sketch, compiled curves."""
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.typing import FloatArray, IntArray
+from mcnet._shared.arrays import FloatArray, IntArray, logit, sums_by
+from mcnet.curves.compile import DENSE_PER_LOGIT, Projection, compile_table, dense_scores, project_monotone
+from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
-from mcnet.sketch.equal_mass import equal_mass_cuts
+from mcnet.rows.contexts import Contexts
+from mcnet.sketch.sketch import Sketch
+from mcnet.sketch.views import equal_mass_cuts
 
-__all__ = ["PaddedCells", "TrainingCells", "as_codes", "midpoint_edges", "pad_cells", "shared_codes", "with_unseen"]
+__all__ = [
+    "PaddedCells",
+    "TrainedFunction",
+    "TrainingCells",
+    "as_codes",
+    "check_choices",
+    "check_count",
+    "check_device",
+    "check_rate",
+    "check_seed",
+    "check_switch",
+    "check_widths",
+    "compiled_curves",
+    "midpoint_edges",
+    "pad_cells",
+    "shared_codes",
+    "with_unseen",
+]
+
+# Checks of the settings of networks, in words: choices, counts, rates, widths, where they are trained.
+
+_CHOICES = {
+    "activation": ("silu", "tanh", "relu"),
+    "balance": ("global", "field"),
+    "derivative": ("sigmoid", "softplus", "elu"),
+    "lower": ("zero", "edge", "centre"),
+    "quadrature": ("plain", "lean"),
+    "space": ("logit", "probability"),
+    "start": ("identity", "random"),
+    "training": ("sketch", "rows"),
+}
+
+
+def check_choices(**settings: Any) -> None:
+    """Raise unless each setting, given by its name, is one of the words it can be."""
+    for name, value in settings.items():
+        if value not in _CHOICES[name]:
+            raise InputError(f"{name} is {value!r}; it must be one of {', '.join(_CHOICES[name])}")
+
+
+def check_switch(name: str, value: Any) -> None:
+    """Raise unless a setting is True or False."""
+    if not isinstance(value, bool):
+        raise InputError(f"{name} is {value!r}; it must be True or False")
+
+
+def check_count(name: str, value: Any) -> None:
+    """Raise unless a setting is a whole number above 0."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise InputError(f"{name} is {value!r}; it must be a whole number above 0")
+
+
+def check_widths(name: str, widths: Any) -> None:
+    """Raise unless a setting has the width of each hidden layer, at least one."""
+    if not isinstance(widths, list | tuple) or not widths:
+        raise InputError(f"{name} is {widths!r}; it has the width of each hidden layer, such as (128, 128)")
+    for place, size in enumerate(widths):
+        check_count(f"{name}[{place}]", size)
+
+
+def check_rate(name: str, value: Any, *, above_zero: bool = False) -> None:
+    """Raise unless a setting is a finite number ≥ 0, or > 0."""
+    number = not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+    if not number or float(value) < 0.0 or (above_zero and float(value) == 0.0):
+        raise InputError(f"{name} is {value!r}; it must be a number {'> 0' if above_zero else '≥ 0'}")
+
+
+def check_seed(seed: Any) -> None:
+    """Raise unless the seed is a whole number."""
+    if isinstance(seed, bool) or not isinstance(seed, Integral):
+        raise InputError(f"seed is {seed!r}; it must be a whole number")
+
+
+def check_device(device: Any) -> None:
+    """Raise unless torch can use the device."""
+    if device == "cpu":
+        return
+    if not str(device).startswith("cuda"):
+        raise InputError(f"device is {device!r}; it must be 'cpu' or 'cuda'")
+    from mcnet.networks.optimise import cuda_available
+
+    if not cuda_available():
+        raise InputError(f"device is {device!r}, but there is none here that torch can use; take 'cpu'")
+
+
+# Weighted cells as the networks want them: cut into bins of equal mass, thinned, padded to one rectangle.
 
 
 @dataclass(frozen=True)
@@ -181,3 +274,74 @@ def pad_cells(cells: TrainingCells, points: FloatArray, edges: FloatArray, count
     centre = np.broadcast_to(((left + right) / 2.0)[:, None, None], merged.shape)
     mean = np.divide(total(weight * points[order]), merged, out=centre.copy(), where=merged > 0)
     return PaddedCells(mean, merged, total(cells.positives[order]), left, right)
+
+
+# From a trained function of (logit, field codes) to one curve per context.
+
+_SCORES_PER_LOGIT = 4 * DENSE_PER_LOGIT
+# How far beside a jump, in logits, its two values are asked: the logit of a score may miss the edge by a rounding.
+_BESIDE_JUMP = 1e-9
+_CURVES_PER_BLOCK = 64
+
+
+class TrainedFunction(Protocol):
+    """A trained function of the logit and the field codes."""
+
+    def predict(self, logit: FloatArray, codes: NDArray[Any]) -> FloatArray:
+        """Return the probability of each row from its logit and its field codes `[rows, fields]`."""
+
+    def kinks(self) -> FloatArray | None:
+        """Return the scores at which the function has kinks."""
+
+    def jumps(self) -> FloatArray | None:
+        """Return the scores at which the function jumps."""
+
+
+def compiled_curves(
+    function: TrainedFunction, contexts: Contexts, sketch: Sketch, *, guarantee: bool
+) -> tuple[Curves, Projection]:
+    """Return the pooled curve and one per context; with `guarantee`, what falls is projected."""
+    scores = dense_scores(function.kinks(), function.jumps(), per_logit=_SCORES_PER_LOGIT)
+    logits = logit(scores)
+    jump = np.flatnonzero(scores[:-1] == scores[1:])
+    logits[jump] -= _BESIDE_JUMP
+    logits[jump + 1] += _BESIDE_JUMP
+    fields = len(contexts.names)
+    codes = np.full((1, fields), -1, dtype=np.int64)
+    if fields:
+        codes = np.concatenate([codes, contexts.table.astype(np.int64)])
+    pairs, moved, largest = [], 0, 0.0
+    masses = _masses(sketch, contexts, scores) if guarantee else None
+    for start in range(0, len(codes), _CURVES_PER_BLOCK):  # in blocks, to bound the memory
+        part = codes[start : start + _CURVES_PER_BLOCK]
+        asked = np.tile(logits, len(part)), np.repeat(part, len(logits), axis=0)
+        values = function.predict(*asked).reshape(len(part), -1)
+        if masses is not None:
+            values, projection = project_monotone(values, masses(start, len(part)))
+            moved, largest = moved + projection.curves, max(largest, projection.largest)
+        pairs += compile_table(scores, values).pairs()
+    curves = Curves.of(pairs)
+    if masses is None:
+        falling = sum(bool((np.diff(values) < 0.0).any()) for _, values in pairs)
+        return curves, Projection(falling, curves.largest_drop())
+    return curves, Projection(moved, largest)
+
+
+def _masses(sketch: Sketch, contexts: Contexts, scores: FloatArray) -> Callable[[int, int], FloatArray]:
+    """Return how much weight lies at each of the scores, for blocks of curves (the pooled one first)."""
+    place = np.minimum(np.searchsorted(scores, sketch.score), len(scores) - 1)
+    pooled = sums_by(place, sketch.weight, len(scores))
+    known = bool(contexts.names and sketch.contexts.names)
+    which = contexts.lookup(sketch.contexts.columns(sketch.context)) if known else np.zeros(0, dtype=np.int32)
+
+    def block(start: int, number: int) -> FloatArray:
+        mass = np.tile(pooled * 1e-6, (number, 1))
+        for row in range(number):
+            if start + row == 0:
+                mass[row] = pooled
+            elif known:
+                own = which == start + row - 1
+                mass[row] += sums_by(place[own], sketch.weight[own], len(scores))
+        return mass
+
+    return block

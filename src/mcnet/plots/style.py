@@ -1,12 +1,13 @@
-"""The style of all figures: palette, axes, layout."""
+"""The style of figures: colours, axes, layout, small HTML tables, and lines in a terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.arrays import FloatArray
 
 __all__ = [
     "AFTER",
@@ -21,6 +22,7 @@ __all__ = [
     "ThereAndBack",
     "as_plotly",
     "axis",
+    "card",
     "error_bars",
     "layout",
     "looks_logarithmic",
@@ -30,8 +32,38 @@ __all__ = [
     "ratio_ticks",
     "reference_line",
     "span",
+    "terminal_plot",
     "translucent",
 ]
+
+# Small HTML tables that notebooks show for our objects.
+
+_HEAD = "text-align:{};font-weight:600;padding:2px 10px 2px 0;border-bottom:1px solid rgba(128,128,128,.4)"
+_BODY = "text-align:{};padding:2px 10px 2px 0;font-variant-numeric:tabular-nums"
+
+
+def card(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str = "", picture: str = "") -> str:
+    """Return a titled table, the first column text, the others figures; a picture (SVG) comes below the title.
+
+    >>> card("A <model>", ["method", "AUC"], [["platt", "0.71"]]).startswith("<div><strong>A &lt;model&gt;</strong>")
+    True
+    """
+    lines = "".join(f"<tr>{_cells('td', row, _BODY)}</tr>" for row in rows)
+    heading = f"<thead><tr>{_cells('th', head, _HEAD)}</tr></thead>" if head else ""
+    below = f'<div style="opacity:.7">{escape(note)}</div>' if note else ""
+    shown = f'<div style="margin:.3em 0">{picture}</div>' if picture else ""
+    table = f'<table style="border-collapse:collapse;margin:.3em 0">{heading}<tbody>{lines}</tbody></table>'
+    return f"<div><strong>{escape(title)}</strong>{shown}{table}{below}</div>"
+
+
+def _cells(tag: str, words: Sequence[str], style: str) -> str:
+    return "".join(
+        f'<{tag} style="{style.format("right" if place else "left")}">{escape(word)}</{tag}>'
+        for place, word in enumerate(words)
+    )
+
+
+# The style of all figures: palette, axes, layout.
 
 Spec = dict[str, Any]
 """A figure as Plotly's JSON: {"data": [trace, …], "layout": {…}}."""
@@ -216,3 +248,52 @@ def as_plotly(spec: Spec) -> Any:
     from plotly.graph_objects import Figure
 
     return Figure(data=spec["data"], layout={"template": "none", **spec["layout"]})
+
+
+# A small plot of lines in the characters of a terminal.
+
+# The eight dots of a braille character, by (column, row).
+_DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+_EMPTY = 0x2800
+
+
+def terminal_plot(
+    lines: Mapping[str, tuple[FloatArray, FloatArray]], *, width: int = 60, height: int = 16, log: bool = True
+) -> str:
+    """Draw lines of (x, y) with braille dots; logarithmic axes suit rates of a few percent.
+
+    >>> print(terminal_plot({"a": (np.array([1.0, 4.0]), np.array([1.0, 4.0]))}, width=4, height=2, log=False))
+      4 ⠀⠀⡠⠊
+      1 ⡠⠊⠀⠀
+        1  4
+    """
+    scale = np.log if log else np.asarray
+    x_all = np.concatenate([x for x, _ in lines.values()])
+    y_all = np.concatenate([y for _, y in lines.values()])
+    left, right, bottom, top = x_all.min(), x_all.max(), y_all.min(), y_all.max()
+    cells = np.full((height, width), _EMPTY, dtype=np.int64)
+    columns = np.arange(2 * width)
+    at = scale(left) + (scale(right) - scale(left)) * columns / max(2 * width - 1, 1)
+    for x, y in lines.values():
+        found = np.interp(at, scale(x), scale(y))
+        share = (found - scale(bottom)) / ((scale(top) - scale(bottom)) or 1.0)
+        rows = np.rint((1.0 - share) * (4 * height - 1)).astype(int)
+        inside = (at >= scale(x[0]) - 1e-12) & (at <= scale(x[-1]) + 1e-12)
+        before = None
+        for column, row in zip(columns[inside].tolist(), rows[inside].tolist(), strict=True):
+            # A steep line leaves no gap: its column is filled down to where the line was before.
+            ends = (row, row) if before is None or abs(row - before) < 2 else sorted((row, before))
+            for dot in range(ends[0], ends[1] + 1):
+                cells[dot // 4, column // 2] |= _DOTS[column % 2][dot % 4]
+            before = row
+    text = ["".join(map(chr, line)) for line in cells.tolist()]
+    marks = [_mark(top), *[""] * (height - 2), _mark(bottom)] if height > 1 else [_mark(top)]
+    margin = max(3, *map(len, marks))
+    foot = _mark(left) + _mark(right).rjust(max(width - len(_mark(left)), 0))
+    return "\n".join(
+        [f"{m.rjust(margin)} {line}" for m, line in zip(marks, text, strict=True)] + [" " * (margin + 1) + foot]
+    )
+
+
+def _mark(value: float) -> str:
+    return f"{value:.3g}"

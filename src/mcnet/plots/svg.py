@@ -1,4 +1,4 @@
-"""Small pictures as SVG, for places that run no JavaScript: curves, and calibration over periods."""
+"""Small drawings in SVG, without scripts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,12 +6,11 @@ from html import escape
 
 import numpy as np
 
-from mcnet._shared.typing import FloatArray
-from mcnet.plots.curves import Line
+from mcnet._shared.arrays import FloatArray
+from mcnet.plots.figures import Line
 from mcnet.plots.style import AFTER, BEFORE, LINES, looks_logarithmic, ratio_ticks
 
 __all__ = ["Whiskers", "small_curves", "small_drift"]
-
 
 _WIDTH, _HEIGHT = 320, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 8, 8, 30

@@ -1,14 +1,168 @@
-"""Lines over time: regret, memory and weights per period."""
+"""Figures over time: drift, backtests, memories of a tracker."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mcnet._shared.typing import FloatArray
-from mcnet.plots.drift import period_places
-from mcnet.plots.style import INK, LINES, Spec, axis, layout, numbers, reference_line, span, translucent
+import numpy as np
 
-__all__ = ["Timeline", "draw_shares", "draw_timeline"]
+from mcnet._shared.arrays import FloatArray, MaskArray
+from mcnet.plots.style import (
+    AFTER,
+    BEFORE,
+    COUNT_DIGITS,
+    INK,
+    LINES,
+    Rows,
+    Spec,
+    axis,
+    error_bars,
+    layout,
+    numbers,
+    ratio_axis,
+    reference_line,
+    span,
+    translucent,
+)
+
+__all__ = ["Drift", "MemoryWeights", "Timeline", "draw_drift", "draw_memory_weights", "draw_shares", "draw_timeline"]
+
+# Calibration over time: PCOC with its interval per period.
+
+_DATE = re.compile(r"\d{4}-\d\d(-\d\d([ T]\d\d:\d\d(:\d\d)?)?)?")
+_THIN_FACTOR = 2.5
+"""A period is thin if its interval, on a log scale, is this many times as wide as that of a usual period."""
+_THIN_OPACITY = 0.3
+_PCOC_DIGITS = 3
+"""The interval of a period is wider than a hundredth; the page has very many periods."""
+_AXIS_MARGIN = 1.12
+"""The axis goes beyond the farthest ratio by this factor."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """PCOC and the ends of its interval, one row per series and one column per period.
+
+    Periods are named by their beginnings; `2024-05`, `2024-05-01` and `2024-05-01 13:00` are drawn on an axis of dates,
+    numbers on an axis of numbers, other texts one after the other.
+    """
+
+    periods: tuple[str, ...]
+    series: tuple[str, ...]
+    pcoc: FloatArray
+    low: FloatArray
+    high: FloatArray
+    weight: FloatArray
+
+    def extremes(self, series: int) -> tuple[float, float] | None:
+        """Return the lowest and the highest PCOC of a period with enough rows; None if there are no two of them."""
+        known = self.pcoc[series, ~_thin(self)]
+        known = known[np.isfinite(known)]
+        return (float(known.min()), float(known.max())) if len(known) > 1 else None
+
+
+def draw_drift(drift: Drift, *, height: int = 340) -> Spec:
+    """Draw PCOC per period with whiskers, on a log scale; periods with few rows are faded and left out of the line."""
+    places, x_axis, shown = period_places(drift.periods)
+    thin = _thin(drift)
+    clear = shown & ~thin
+    colours = (BEFORE, AFTER) if len(drift.series) > 1 else (AFTER,)
+    traces: list[dict[str, Any]] = []
+    for series, (name, colour) in enumerate(zip(drift.series, colours, strict=False)):
+        symbol = "circle" if series or len(drift.series) == 1 else "circle-open"
+        look = {"name": name, "legendgroup": name, "marker": {"color": colour, "size": 6, "symbol": symbol}}
+        line = {"mode": "lines+markers", "line": {"color": colour, "width": 1.5}}
+        traces.append({**_points(drift, series, places, clear, colour), **look, **line})
+        if (shown & thin).any():
+            faded = {"mode": "markers", "opacity": _THIN_OPACITY, "showlegend": False}
+            traces.append({**_points(drift, series, places, shown & thin, colour), **look, **faded})
+    kept = [place for place, keep in zip(places, shown, strict=True) if keep]
+    if kept:
+        traces.append(reference_line([kept[0], kept[-1]], [1.0, 1.0]))
+    low, high = _ends(drift.pcoc[:, clear])
+    more = {"annotations": [_beside(drift, shown)]} if not shown.all() else {}
+    return {
+        "data": traces,
+        "layout": layout(
+            height, xaxis=axis("", **x_axis), yaxis=ratio_axis("PCOC: predicted ÷ observed", low, high), **more
+        ),
+    }
+
+
+def period_places(periods: tuple[str, ...]) -> tuple[list[Any], dict[str, Any], MaskArray]:
+    """Return where each period stands on the axis, the axis, and which periods have a place on it."""
+    dated = np.array([bool(_DATE.fullmatch(period)) for period in periods])
+    # One period may be "(missing)": it has no place in time, and is printed beside the plot.
+    if dated.sum() >= max(1, len(periods) - 1):
+        return list(periods), {"type": "date", "showgrid": False}, dated
+    counted = np.array([_is_number(period) for period in periods])
+    if counted.sum() >= max(2, len(periods) - 1):
+        return [float(p) if is_number else None for p, is_number in zip(periods, counted, strict=True)], {}, counted
+    places = list(range(len(periods)))
+    every = max(1, -(-len(places) // 12))
+    ticks = {"tickvals": places[::every], "ticktext": list(periods[::every]), "showgrid": False}
+    return places, {**ticks, "range": [-0.5, len(places) - 0.5]}, np.ones(len(periods), dtype=bool)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
+
+
+def _thin(drift: Drift) -> MaskArray:
+    """Return which periods have an interval much wider than usual, in any series."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        width = np.log(drift.high / drift.low)
+    width = np.where(np.isfinite(width), width, np.inf).max(axis=0, initial=0.0)
+    known = width[np.isfinite(width)]
+    usual = float(np.median(known)) if len(known) else np.inf
+    thin: MaskArray = width > _THIN_FACTOR * usual
+    return thin
+
+
+def _ends(pcoc: FloatArray) -> tuple[float, float]:
+    """Return the ends of the axis: 1 with some space around it, and all ratios; long whiskers may be cut."""
+    known = pcoc[np.isfinite(pcoc) & (pcoc > 0.0)]
+    return float(known.min(initial=1.0 / 1.1)) / _AXIS_MARGIN, float(known.max(initial=1.1)) * _AXIS_MARGIN
+
+
+def _points(drift: Drift, series: int, places: list[Any], chosen: MaskArray, colour: str) -> dict[str, Any]:
+    kept = np.flatnonzero(chosen)
+    pcoc, low, high = (numbers(column[series, kept], _PCOC_DIGITS) for column in (drift.pcoc, drift.low, drift.high))
+    return {
+        "type": "scatter",
+        "x": [places[place] for place in kept],
+        "y": pcoc,
+        "text": [drift.periods[place] for place in kept],
+        "customdata": Rows(low, high, numbers(drift.weight[kept], COUNT_DIGITS)),
+        "hovertemplate": (
+            f"<b>%{{text}}</b>, {drift.series[series]}<br>PCOC %{{y:.3~g}} "
+            "(%{customdata[0]:.3~g} … %{customdata[1]:.3~g})<br>weight %{customdata[2]:,.0f}<extra></extra>"
+        ),
+        "error_y": error_bars(pcoc, low, high, colour, 1.25),
+    }
+
+
+def _beside(drift: Drift, shown: MaskArray) -> dict[str, Any]:
+    """Return the PCOC of the period that has no place in time, as words."""
+    (place,) = np.flatnonzero(~shown)
+    figures = ", ".join(f"{name} {drift.pcoc[series, place]:.3f}" for series, name in enumerate(drift.series))
+    return {
+        "text": f"rows without a time: PCOC {figures}",
+        "xref": "paper",
+        "yref": "paper",
+        "x": 1,
+        "y": 1,
+        "xanchor": "right",
+        "yanchor": "bottom",
+        "showarrow": False,
+    }
+
+
+# Lines over time: regret, memory and weights per period.
 
 _DIGITS = 5
 """Differences of log-loss have many digits."""
@@ -119,3 +273,39 @@ def _legend_below(series: int) -> dict[str, Any]:
         return {}
     legend = {"orientation": "h", "x": 0, "y": -0.14, "yanchor": "top", "xanchor": "left"}
     return {"legend": legend, "margin": {"l": 56, "r": 16, "t": 16, "b": 110}}
+
+
+# The weights of memories: how much of the recent and of the long past is in what is served.
+
+
+@dataclass(frozen=True)
+class MemoryWeights:
+    """Weights of memories, one row per series (what follows them) and one column per memory."""
+
+    memories: tuple[str, ...]
+    series: tuple[str, ...]
+    weights: FloatArray
+
+
+def draw_memory_weights(shown: MemoryWeights, *, height: int = 300) -> Spec:
+    """Draw the weights as bars, side by side for each memory."""
+    traces = [
+        {
+            "type": "bar",
+            "name": name,
+            "x": list(shown.memories),
+            "y": numbers(weights),
+            "marker": {"color": colour},
+            "hovertemplate": f"%{{x}}: %{{y:.3f}} of the {name}<extra></extra>",
+        }
+        for name, weights, colour in zip(shown.series, shown.weights, (AFTER, BEFORE), strict=False)
+    ]
+    return {
+        "data": traces,
+        "layout": layout(
+            height,
+            xaxis=axis("memory (half-life in periods)", type="category"),
+            yaxis=axis("weight", rangemode="tozero"),
+            barmode="group",
+        ),
+    }

@@ -1,21 +1,162 @@
-"""The report of a backtest: one HTML page that needs nothing but a browser."""
+"""The page of a backtest and its figures."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mcnet._shared.atomic_files import whole_file
-from mcnet._shared.terminal_text import Figure, count, counted, figure, with_interval
-from mcnet.data.periods import shown_periods
+import numpy as np
+
+from mcnet._shared.arrays import FloatArray
+from mcnet._shared.files import whole_file
+from mcnet._shared.messages import Figure, count, counted, figure, with_interval
+from mcnet.metrics.intervals import two_sided
 from mcnet.plots.style import Spec
-from mcnet.report.assets import packed_data, packed_plotly, read_asset, template
-from mcnet.report.backtest_figures import memory_figure, pcoc_figure, regret_figure, value_figures, weights_figure
+from mcnet.plots.timeline import Drift, Timeline, draw_drift, draw_shares, draw_timeline
+from mcnet.report.page import packed_data, packed_plotly, read_asset, template
+from mcnet.rows.periods import shown_periods
 from mcnet.tracking.backtest_forecasters import BASE, TRACKER
 from mcnet.tracking.backtest_result import Backtest
 
-__all__ = ["write_backtest_report"]
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["pcoc_figure", "regret_figure", "shown_forecasters", "weights_figure", "write_backtest_report"]
+
+# Figures of a backtest: regret, PCOC, memory and weights over time, PCOC of each field value.
+
+MOST_POINTS = 200
+"""Longer runs are drawn by blocks of periods, so that whiskers do not overlap."""
+MOST_LINES = 8
+"""Forecasters in the figure of regret."""
+MOST_VALUES = 60
+"""Field values that can be looked at, the largest."""
+
+
+def _names(periods: Sequence[str]) -> tuple[str, ...]:
+    """Return periods as an axis of dates writes them."""
+    return tuple(period.replace("T", " ") for period in periods)
+
+
+def shown_forecasters(found: Backtest) -> list[str]:
+    """Return who is in the figure of regret: the tracker, the best in hindsight, the base scores, then the best others.
+
+    Of each method its best memory comes first, then its fit "once", since that is what most people do.
+    """
+    summary = found.summary.to_dicts()
+    names = [row["forecaster"] for row in summary]
+    best_of: dict[str, str] = {}
+    for row in summary:
+        best_of.setdefault(row["method"], row["forecaster"])
+    usual = [row["forecaster"] for row in summary if row["memory"] in ("once", "everything")]
+    return list(dict.fromkeys([TRACKER, found.best, BASE, *best_of.values(), *usual, *names]))[:MOST_LINES]
+
+
+def regret_figure(found: Backtest) -> Spec:
+    """Draw the losses summed up over time, beside the best in hindsight, in units of the final mean log-loss."""
+    shown = shown_forecasters(found)
+    places = [found.forecasters.index(name) for name in shown]
+    weight = found.matrix("weight")
+    losses = found.matrix("log_loss") * weight
+    best = losses[found.forecasters.index(found.best)]
+    excess = np.cumsum(losses[places] - best, axis=1) / weight[0].sum()
+    timeline = Timeline(_names(found.periods), tuple(shown), excess)
+    return draw_timeline(timeline, "log-loss above the best", main=[TRACKER], zero=True, hover="+.5f")
+
+
+def pcoc_figure(found: Backtest) -> Spec:
+    """Draw PCOC per period of the base scores and the tracker, with intervals."""
+    rows = [found.forecasters.index(name) for name in (BASE, TRACKER)]
+    expected, positives, weight = (found.matrix(name)[rows] for name in ("expected", "positives", "weight"))
+    low, high = (found.matrix(name)[rows] for name in ("pcoc_low", "pcoc_high"))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        deviation = np.log(high / low) / (2.0 * two_sided(found.level))
+    return draw_drift(_drift(found.periods, expected, positives[0], weight[0], deviation, found.level))
+
+
+def _drift(
+    periods: Sequence[str],
+    expected: FloatArray,
+    positives: FloatArray,
+    weight: FloatArray,
+    deviation: FloatArray,
+    level: float,
+) -> Drift:
+    """Return PCOC by period, or by block of periods; `deviation` is that of the logarithm of each PCOC."""
+    blocks = np.arange(len(periods)) * min(len(periods), MOST_POINTS) // max(len(periods), 1)
+    starts = np.flatnonzero(np.diff(blocks, prepend=-1))
+    observed = np.add.reduceat(positives, starts)
+    known = np.where(np.isfinite(deviation), deviation, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pcoc = np.add.reduceat(expected, starts, axis=1) / observed
+        together = np.sqrt(np.add.reduceat((known * positives) ** 2, starts, axis=1)) / observed
+        reach = np.exp(two_sided(level) * together)
+        low, high = pcoc / reach, pcoc * reach
+    pcoc = np.where(observed > 0.0, pcoc, np.nan)
+    named = _names([periods[start] for start in starts.tolist()])
+    return Drift(named, (BASE, TRACKER), pcoc, low, high, np.add.reduceat(weight, starts))
+
+
+def memory_figure(found: Backtest) -> Spec | None:
+    """Draw the mean age of the rows that the tracker follows; None if it does not tell."""
+    timeline = _belief(found, "memory")
+    return None if timeline is None else draw_timeline(timeline, "mean age in periods", logarithmic=True)
+
+
+def weights_figure(found: Backtest) -> Spec | None:
+    """Draw the weight of each memory in the tracker's curves; None if it does not tell."""
+    timeline = _belief(found, "weight of curves")
+    return None if timeline is None else draw_shares(timeline, "weight in the curves")
+
+
+def _belief(found: Backtest, part: str) -> Timeline | None:
+    rows = found.beliefs.filter(found.beliefs["part"] == part)
+    if rows.is_empty():
+        return None
+    table = rows.pivot("name", index="period", values="value", maintain_order=True)
+    names = [name for name in table.columns if name != "period"]
+    # A long run has more points than a screen.
+    step = max(1, len(table) // (5 * MOST_POINTS))
+    table = table.gather_every(step)
+    order = sorted(names, key=_length)
+    values = np.stack([table[name].fill_null(0.0).to_numpy() for name in order])
+    return Timeline(_names(table["period"].to_list()), tuple(order), values)
+
+
+def _length(name: str) -> float:
+    """Return the half-life in the name of a memory: everything after the longest, the base scores last."""
+    head, _, number = name.rpartition(" ")
+    if head == "memory":
+        return float(number)
+    return np.inf if name == "base scores" else 1e300
+
+
+def value_figures(found: Backtest) -> list[tuple[str, str, float, Spec]]:
+    """Return (field, value, weight, figure of PCOC per period) for the largest field values."""
+    if found.values.is_empty():
+        return []
+    import polars as pl
+
+    totals = found.values.group_by("field", "value", maintain_order=True).agg(pl.col("weight").sum())
+    largest = totals.sort("weight", descending=True, maintain_order=True).head(MOST_VALUES)
+    parts = found.values.partition_by("field", "value", as_dict=True, maintain_order=True)
+    return [
+        (field, value, weight, draw_drift(_drift_of_value(parts[field, value], found.level)))
+        for field, value, weight in largest.rows()
+    ]
+
+
+def _drift_of_value(rows: "pl.DataFrame", level: float) -> Drift:
+    weight, positives = (rows[name].to_numpy() for name in ("weight", "positives"))
+    expected = np.stack([rows[name].to_numpy() for name in ("base_expected", "tracker_expected")])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        deviation = np.sqrt((1.0 - positives / weight) / positives)
+    return _drift(rows["period"].to_list(), expected, positives, weight, np.stack([deviation, deviation]), level)
+
+
+# The report of a backtest: one HTML page that needs nothing but a browser.
 
 
 @dataclass(frozen=True)

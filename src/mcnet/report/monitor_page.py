@@ -1,4 +1,4 @@
-"""The page of a monitor: what is watched, the alarms, and PCOC over periods with the alarms marked."""
+"""The page of a monitor, the status page of the loop, and the page of a difference."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
@@ -8,21 +8,27 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, StrictUndefined
 
-from mcnet._shared.atomic_files import whole_file
-from mcnet._shared.terminal_text import count, counted
-from mcnet.data.fields import MISSING_LABEL
-from mcnet.data.periods import shown_periods
-from mcnet.metrics.evaluate_sketch import Predictor, predict_cells
-from mcnet.metrics.field_error import group_pcoc
-from mcnet.metrics.group_sums import group_sums
-from mcnet.plots.drift import Drift, draw_drift
+from mcnet._shared.arrays import logit, sigmoid
+from mcnet._shared.files import whole_file
+from mcnet._shared.messages import count, counted, figure, percent
+from mcnet.difference import ModelDifference
+from mcnet.metrics.calibration_error import group_pcoc
+from mcnet.metrics.evaluation import Predictor, predict_cells
+from mcnet.metrics.sums import group_sums
+from mcnet.model.model import CalibrationModel
+from mcnet.plots.figures import Line
 from mcnet.plots.style import INK, QUIET, Spec
-from mcnet.report.assets import packed_data, packed_plotly, read_asset
+from mcnet.plots.svg import Whiskers, small_curves, small_drift
+from mcnet.plots.timeline import Drift, draw_drift
+from mcnet.report.page import packed_data, packed_plotly, read_asset, template
+from mcnet.rows.fields import MISSING_LABEL
+from mcnet.rows.periods import shown_periods, sorted_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.monitor import Monitor
-from mcnet.tracking.period import sorted_periods
 
-__all__ = ["period_drifts", "write_monitor_page"]
+__all__ = ["write_difference_page", "write_monitor_page", "write_status_page"]
+
+# The page of a monitor: what is watched, the alarms, and PCOC over periods with the alarms marked.
 
 _MOST_LINES = 40
 _MOST_FIGURES = 12
@@ -158,3 +164,255 @@ def _marked(figure: Spec, drift: Drift, since: str | None, reference: Sequence[s
         line = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "line": {"color": INK, "width": 2, "dash": "dash"}}
         shapes.append({**line, "x0": places[since], "x1": places[since]})
     return {**figure, "layout": {**figure["layout"], "shapes": shapes}}
+
+
+# The status page of the loop: one small HTML page without scripts.
+
+_SHORTEST_DIGEST = 12
+_PERIODS_ON_A_PHONE = 24
+
+
+def write_status_page(path: str | PathLike[str], status: dict[str, Any]) -> Path:
+    """Write the status of a loop as one self-contained page.
+
+    Parameters
+    ----------
+    path : the file to write; it appears complete or not at all.
+    status : what `status.json` of the loop has.
+    """
+    run, current = status["last_run"], status["current"]
+    decision = status["decision"]
+    gate = None if decision is None else decision["gate"]
+    page = template("status.html.j2").render(
+        headline=_headline(run, decision, current, status["held"]),
+        held=status["held"],
+        registry=status["registry"],
+        good=run["outcome"] != "failed"
+        and not run["alarms"]
+        and (decision is None or decision["outcome"] != "refused"),
+        run=run,
+        decision=decision,
+        gate=gate,
+        comparison=_comparison(gate),
+        shift=_shift(gate),
+        current=current,
+        facts=_facts(status),
+        picture=_picture(status["periods"], 720),
+        small_picture=_picture(status["periods"][-_PERIODS_ON_A_PHONE:], 360),
+        watched=[_watched(line) for line in (status["monitor"] or {}).get("table", [])],
+        limit="" if status["monitor"] is None else f"{1.0 / status['monitor']['alpha']:,.6g}",
+        alarms=status["alarms"],
+        versions=[
+            {**version, "current": current is not None and version["number"] == current["number"]}
+            for version in status["versions"]
+        ],
+        runs=[{**one, "rows": count(one["rows"]), "time": _moment(one["time"])} for one in status["runs"]],
+        moment=_moment,
+        count=count,
+        style=read_asset("page.css"),
+    )
+    with whole_file(path) as part:
+        part.write_text(page, encoding="utf-8")
+    return Path(path)
+
+
+def _moment(text: str) -> str:
+    """Return a moment of UTC as people read it.
+
+    >>> _moment("2026-11-16T13:05:00+00:00")
+    '2026-11-16 13:05'
+    """
+    return text[:16].replace("T", " ")
+
+
+def _headline(
+    run: dict[str, Any], decision: dict[str, Any] | None, current: dict[str, Any] | None, held: str | None
+) -> str:
+    """Return what the last run did, and what people have done with the versions since."""
+    version = f"version {run['version']}" if run["version"] else "no version"
+    moved = current is not None and str(current["number"]) != run["version"]
+    sentence = {
+        "published": f"Version {run['version']} was published" + (" by force." if run["forced"] else "."),
+        "nothing new": f"Nothing new: {version} is served.",
+        "waiting": f"Too few periods to judge a model by: {version} is served.",
+        "refused": f"The gate refused a new model: {version} stays.",
+        "held": f"Nothing was published: {version} stays.",
+        "failed": f"The last run failed, and {version} stays: {run['reason']}.",
+    }[run["outcome"]]
+    if run["outcome"] == "nothing new" and decision is not None and decision["outcome"] == "refused":
+        sentence += " The gate refused the last new model."
+    if current is not None and moved:
+        sentence += f" Since then version {current['number']} was made the current one."
+    if held:
+        sentence += f" It is {held}."
+    elif run.get("held"):
+        sentence += " The hold was released since then: the next run may publish."
+    number = len(run["alarms"])
+    if number:
+        sentence += f" {'One new alarm' if number == 1 else f'{number} new alarms'}: {run['alarms'][0]['advice']}."
+    return sentence
+
+
+def _comparison(gate: dict[str, Any] | None) -> dict[str, Any] | None:
+    found = None if gate is None else gate["comparison"]
+    if found is None:
+        return None
+    ends = (found["low"], found["high"])
+    interval = "" if None in ends else f"{found['low']:+.5f} … {found['high']:+.5f}"
+    return {**found, "difference": f"{found['difference']:+.5f}", "interval": interval}
+
+
+def _shift(gate: dict[str, Any] | None) -> dict[str, str] | None:
+    found = None if gate is None else gate["shift"]
+    if found is None:
+        return None
+    return {"overall": f"{found['overall']:+.1%}", "largest": f"{found['largest']:+.1%}", "where": found["where"]}
+
+
+def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
+    journal, current = status["journal"], status["current"]
+    facts = [
+        ("Journal", f"{journal['path']}: {count(journal['rows'])} rows in {count(journal['periods'])} periods"),
+        ("Last period", journal["last_period"] or "none yet"),
+        ("Registry", status["registry"]),
+    ]
+    if current is not None:
+        facts += [
+            ("Current version", f"{current['number']}, added {_moment(current['added'])} UTC"),
+            ("Fitted until", current["fitted_until"] or "unknown"),
+            ("Fields", ", ".join(current["fields"]) or "none"),
+            ("Checksum", f"sha256:{current['digest'][:_SHORTEST_DIGEST]}…"),
+        ]
+    return facts
+
+
+def _picture(periods: list[dict[str, Any]], width: int) -> str:
+    """Return the PCOC of each period as a picture: the scores, and what was served or, before that, forecast."""
+    if not periods:
+        return ""
+    names = [one["period"] for one in periods]
+    after = [one["served_pcoc"] or one["tracker_pcoc"] for one in periods]
+    before = [one["base_pcoc"] for one in periods]
+    return small_drift(
+        names,
+        [Whiskers("scores as they are", _numbers(before)), Whiskers("served, or forecast before", _numbers(after))],
+        width=width,
+    )
+
+
+def _numbers(ends: list[Any]) -> Any:
+    return np.array([[np.nan if end is None else end for end in one] for one in ends], dtype=np.float64)
+
+
+def _watched(line: dict[str, Any]) -> dict[str, Any]:
+    missing = {name: float("nan") if line[name] is None else line[name] for name in ("pcoc", "pcoc_low", "pcoc_high")}
+    return {
+        **line,
+        "pcoc": figure(missing["pcoc"], 3),
+        "interval": f"{figure(missing['pcoc_low'], 3)} … {figure(missing['pcoc_high'], 3)}",
+        "excess": f"{line['excess']:+,.0f}",
+        "evidence": evidence_text(line["log_evidence"]),
+    }
+
+
+# The page of a difference: what changes from one model to another, by field value and by score.
+
+_MOST_CONTEXTS = 200
+_MOST_PICTURES = 12
+_POINTS = 80
+_MOST_NAMES = 20
+
+
+def write_difference_page(
+    path: str | PathLike[str],
+    difference: ModelDifference,
+    old: CalibrationModel,
+    new: CalibrationModel,
+    *,
+    title: str = "What changes",
+) -> Path:
+    """Write the difference of two models as one self-contained HTML page, which needs no script.
+
+    Parameters
+    ----------
+    path : the file to write; it appears complete or not at all.
+    difference : what `mcnet.diff` returned for the two models.
+    old, new : the models, for the pictures of their curves.
+    title : the heading of the page.
+
+    Returns
+    -------
+    path : the file written.
+    """
+    lines = difference.table.head(_MOST_CONTEXTS).to_dicts()
+    left_out = difference.table.height - len(lines)
+    page = template("difference.html.j2").render(
+        title=title,
+        lead=_difference_lead(difference),
+        weighed="the rows given" if difference.weighted_by == "rows" else "scores spread evenly over the fitted range",
+        by_rows=difference.weighted_by == "rows",
+        models=[_model(name, model) for name, model in (("Old", old), ("New", new))],
+        lines=[_difference_line(line) for line in lines],
+        left_out=count(left_out) if left_out else "",
+        bands=[
+            {**_difference_line(band), "score": f"{band['score_low']:.3g} … {band['score_high']:.3g}"}
+            for band in difference.by_score.to_dicts()
+        ],
+        only=[
+            (which, count(len(names)), ", ".join(names[:_MOST_NAMES]), len(names) > _MOST_NAMES)
+            for which, names in (("old", difference.only_old), ("new", difference.only_new))
+            if names
+        ],
+        pictures=_pictures(difference, old, new),
+        style=read_asset("page.css"),
+    )
+    with whole_file(path) as part:
+        part.write_text(page, encoding="utf-8")
+    return Path(path)
+
+
+def _difference_lead(difference: ModelDifference) -> str:
+    if difference.largest == 0.0:
+        return "Nothing changes: both models give the same probabilities."
+    first = difference.table.row(0, named=True)
+    most = f" Most of it in {first['context']} ({first['shift']:+.2%})." if difference.table.height > 1 else ""
+    return (
+        f"The mean probability changes by {difference.shift:+.2%}; no probability by more than "
+        f"{percent(difference.largest)}.{most}"
+    )
+
+
+def _difference_line(line: dict[str, Any]) -> dict[str, str]:
+    shown = {name: f"{100 * line[name]:.4g}\N{NO-BREAK SPACE}%" for name in ("old_rate", "new_rate")}
+    more = {"weight": count(line["weight"]), "shift": f"{line['shift']:+.2%}"}
+    if "context" in line:
+        more |= {
+            "context": line["context"],
+            "largest": percent(line["largest"]),
+            "moved": f"{line['positives_moved']:+,.1f}",
+        }
+    return {**shown, **more}
+
+
+def _model(name: str, model: CalibrationModel) -> tuple[str, str]:
+    history = model.provenance
+    until = (history.get("fitted_periods") or {}).get("last") or history.get("last_period")
+    rows = f", {count(history['rows'])} rows" if history.get("rows") else ""
+    return name, f"{model.method}{rows}{f', until {until}' if until else ''}"
+
+
+def _pictures(difference: ModelDifference, old: CalibrationModel, new: CalibrationModel) -> list[tuple[str, str]]:
+    """Return the curves of both models in the contexts that change most."""
+    bands = difference.by_score
+    ends = np.clip([bands["score_low"].min(), bands["score_high"].max()], 1e-6, 1.0 - 1e-6)
+    low, high = logit(ends)
+    score = sigmoid(np.linspace(low, max(high, low + 1e-3), _POINTS))
+    pictures = []
+    for place, name in zip(difference.order[:_MOST_PICTURES], difference.table["context"], strict=False):
+        field = difference.contexts.columns(np.full(_POINTS, place, dtype=np.int32)) if old.fields else None
+        lines = [
+            Line(label, score, model.predict(score, field, score_type="probability"))
+            for label, model in (("old", old), ("new", new))
+        ]
+        pictures.append((name, small_curves(lines)))
+    return pictures

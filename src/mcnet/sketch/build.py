@@ -1,33 +1,110 @@
 """Rows to sketch: the one loop for all rows, from columns in memory and from log files."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from mcnet._shared.typing import FloatArray, IntArray, ScoreType
-from mcnet.data.columns import (
+from mcnet._shared.arrays import FloatArray, IntArray, ScoreType
+from mcnet._shared.messages import warn
+from mcnet.errors import InputError
+from mcnet.rows.columns import (
     DescribeRow,
     as_array,
     as_floats,
+    check_lengths,
     describe_row,
     label_floats,
     labels_column,
+    restore_negatives,
     scores_column,
     weights_column,
 )
-from mcnet.data.fields import FieldColumn
-from mcnet.data.negative_sampling import restore_negatives
-from mcnet.data.read_options import read_options
-from mcnet.errors import InputError
-from mcnet.sketch.accumulator import Accumulator
+from mcnet.rows.fields import FieldColumn
+from mcnet.rows.locations import read_options
+from mcnet.sketch.accumulate import Accumulator
 from mcnet.sketch.folds import MOST_FOLDS, assign_folds, check_folds, folds_column
 from mcnet.sketch.grid import Resolution, make_grid
-from mcnet.sketch.likely_mistakes import warn_of_mistakes
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["Batch", "ColumnNames", "LargestWeight", "RowReading", "sketch_batches", "sketch_parts"]
+__all__ = [
+    "Batch",
+    "ColumnNames",
+    "LargestWeight",
+    "RowReading",
+    "sketch_batches",
+    "sketch_columns",
+    "sketch_parts",
+    "warn_of_mistakes",
+]
+
+# Warnings of likely mistakes with columns: ids as fields, scores and labels swapped, shares as weights.
+
+_VALUES_WORTH_A_WARNING = 1_000
+"""A field with more values than this, most of them with a single row, is probably an id."""
+
+_BEGINS_AS_DAY = re.compile(r"\d{4}-\d\d-\d\d").match
+
+_NEARLY_ZERO = 1.01e-7
+"""Scores of 0 and 1 are clipped to this distance from 0 and 1."""
+
+_LIGHTEST_ROW = 0.01
+"""Weights that are less than this on average are probably shares, not numbers of rows."""
+_ROWS_WORTH_A_WARNING = 100
+"""This many rows, at least, must be too light."""
+
+
+def warn_of_mistakes(sketch: Sketch, score: str, label: str, periods: Collection[str] = ()) -> None:
+    """Warn of columns that are probably not what they were taken for; `periods` are no fields but times."""
+    _warn_of_ids(sketch, periods)
+    _warn_of_swapped_columns(sketch, score, label)
+    _warn_of_light_rows(sketch)
+
+
+def _warn_of_ids(sketch: Sketch, periods: Collection[str]) -> None:
+    """Warn of a field with a different value in most rows."""
+    for name, values in zip(sketch.contexts.names, sketch.contexts.values, strict=True):
+        # Moments may be cut to periods later.
+        if (
+            name not in periods
+            and len(values) > _VALUES_WORTH_A_WARNING
+            and 2 * len(values) > sketch.rows
+            and not _BEGINS_AS_DAY(values[0] or "")
+        ):
+            warn(
+                f"field {name!r} has {len(values):,} values in {sketch.rows:,} rows; if it is an id, leave it out: "
+                "rare values have too few rows for their own curves"
+            )
+
+
+def _warn_of_swapped_columns(sketch: Sketch, score: str, label: str) -> None:
+    """Warn of scores that are all 0 or 1 beside labels that are fractions."""
+    grid, cells = sketch.grid, sketch.cells
+    sample = cells.key[:: max(1, len(cells) // 100)]
+    for keys in (sample, cells.key):  # a look at a few cells settles the usual case
+        if ((grid.lower(keys) > _NEARLY_ZERO) & (grid.upper(keys) < 1.0 - _NEARLY_ZERO)).any():
+            return
+    if (sketch.positives != np.floor(sketch.positives)).any():
+        warn(
+            f"every {score} is 0 or 1 and {label} has fractions; "
+            "if the columns of scores and labels are swapped, swap them back"
+        )
+
+
+def _warn_of_light_rows(sketch: Sketch) -> None:
+    """Warn of weights that add up to next to no rows: methods with a prior would keep to it, and intervals be wide."""
+    with np.errstate(over="ignore"):  # too much to be added up is said elsewhere
+        total = sketch.total_weight
+    if sketch.rows >= _ROWS_WORTH_A_WARNING and 0.0 < total < _LIGHTEST_ROW * sketch.rows:
+        warn(
+            f"the weights of {sketch.rows:,} rows add up to {total:.3g}, and a weight counts as that many rows; "
+            "if weights are shares, divide them by their mean"
+        )
+
+
+# Rows to sketch: the one loop for all rows, from columns in memory and from log files.
 
 
 @dataclass(frozen=True)
@@ -237,3 +314,55 @@ def _complete_rows(batch: Batch, names: ColumnNames, reading: RowReading) -> Int
 def _describe_kept(describe: DescribeRow, first_row: int, kept: IntArray) -> DescribeRow:
     """Return a function that names a row by its place before rows were dropped."""
     return lambda row: describe(first_row + int(kept[row - first_row]))
+
+
+# Sketch columns in memory, some rows at a time.
+
+ROWS_AT_A_TIME = 1 << 18
+"""Rows validated and added at a time: the temporary columns stay in the cache."""
+
+
+def sketch_columns(
+    scores: Any,
+    labels: Any,
+    weight: Any,
+    fields: list[FieldColumn],
+    folds: Any,
+    names: ColumnNames,
+    *,
+    resolution: Resolution,
+    score_type: ScoreType,
+    negatives_kept: float,
+    drop_missing: bool = False,
+    columns: Mapping[str, str] | None = None,
+) -> Sketch:
+    """Sketch whole columns; see Sketch.from_rows for the parameters, `sketch_batches` for `names` and `columns`."""
+    score, label = _column(scores, names.score), _column(labels, names.label)
+    weights = None if weight is None else _column(weight, names.weight)
+    fold = None if isinstance(folds, int | np.integer) else folds_column(folds, name=names.folds)
+    lengths = {names.score: score, names.label: label, names.weight: weights, names.folds: fold}
+    check_lengths(**lengths, **{f"field {column.name}": column for column in fields})
+    if len(score) == 0:
+        raise InputError(f"{names.score} is empty; at least one row is needed")
+
+    def batches() -> Iterator[Batch]:
+        for start in range(0, len(score), ROWS_AT_A_TIME):
+            part = slice(start, min(start + ROWS_AT_A_TIME, len(score)))
+            yield Batch(
+                start,
+                score[part],
+                label[part],
+                None if weights is None else weights[part],
+                None if fold is None else fold[part],
+                [column[part] for column in fields],
+            )
+
+    number = check_folds(folds) if fold is None else int(fold.max()) + 1
+    reading = RowReading(number, resolution, score_type, negatives_kept, drop_missing)
+    return sketch_batches(batches(), names, reading, columns=columns)
+
+
+def _column(values: Any, name: str) -> Any:
+    """Return a column as an array; texts and other objects as numbers at once, since slices of them are slow."""
+    array = as_array(values, name)
+    return as_floats(values, name) if array.dtype == object and hasattr(values, "null_count") else array

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.typing import FloatArray
-from mcnet.data.columns import DescribeRow, as_floats, describe_row
+from mcnet._shared.arrays import FloatArray
 from mcnet.errors import InputError
-from mcnet.sketch.cells import Cells
+from mcnet.rows.columns import DescribeRow, as_floats, describe_row
+from mcnet.sketch.grid import Cells
 
 __all__ = ["MOST_FOLDS", "assign_folds", "check_folds", "folds_column", "split_cells", "split_counts"]
 

@@ -1,26 +1,30 @@
-"""The grid: which cell of the sketch a score falls into."""
+"""The grid: which cell of the sketch a score falls into; cells as plain columns, and their sums."""
 
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mcnet._shared.math import SCORE_FLOOR
-from mcnet._shared.typing import FloatArray, IntArray
+from mcnet._shared.arrays import SCORE_FLOOR, CodeArray, FloatArray, IndexArray, IntArray, MaskArray
 from mcnet.errors import InputError
 
 __all__ = [
     "DEFAULT_RESOLUTION",
-    "EXACT",
     "POSITION_UNITS",
+    "CellParts",
+    "Cells",
     "ExactGrid",
     "Grid",
     "LogitGrid",
     "Resolution",
     "make_grid",
+    "scaled_cells",
 ]
+
+# The grid: which cell of the sketch a score falls into.
 
 Resolution = int | Literal["exact"]
 DEFAULT_RESOLUTION = 512
@@ -154,3 +158,159 @@ def make_grid(resolution: Resolution) -> Grid:
     if isinstance(resolution, bool) or not isinstance(resolution, int | np.integer) or not 1 <= resolution <= 4096:
         raise InputError(f"resolution is {resolution!r}; it must be a number of cells per logit (1…4096) or 'exact'")
     return LogitGrid(int(resolution))
+
+
+# Cells as plain columns, and adding up those that are the same.
+
+_LEAST_WEIGHT = 1e-250
+"""Cells below this weight are dropped when they are scaled."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The columns of a table of cells; `sums` holds weight, positives and the weighted position inside the cell."""
+
+    context: CodeArray
+    key: IntArray
+    fold: NDArray[np.int16]
+    sums: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    @staticmethod
+    def empty() -> "Cells":
+        """Return a table without cells."""
+        none = np.empty(0, dtype=np.int64)
+        return Cells(none.astype(np.int32), none, none.astype(np.int16), np.empty((0, 3)))
+
+    @staticmethod
+    def concatenate(*parts: "Cells") -> "Cells":
+        """Return the tables one below the other, nothing added up."""
+        return Cells(
+            np.concatenate([part.context for part in parts]),
+            np.concatenate([part.key for part in parts]),
+            np.concatenate([part.fold for part in parts]),
+            np.concatenate([part.sums for part in parts]),
+        )
+
+    def take(self, rows: IndexArray | MaskArray | slice) -> "Cells":
+        """Return the rows chosen."""
+        return Cells(self.context[rows], self.key[rows], self.fold[rows], self.sums[rows])
+
+    def added_up(self) -> "Cells":
+        """Return the table ordered by context, key and fold, equal cells added up, cells without weight dropped."""
+        return self.take(self._order())._equal_ones_added() if len(self) else self
+
+    def added_up_in_place(self) -> "Cells":
+        """Do the same, with the memory of these columns: their contents are gone afterwards.
+
+        Beside the table there is never more than two more columns.
+        """
+        if len(self) == 0:
+            return self
+        order = self._order()
+        columns = (self.context, self.key, self.fold, *self.sums.T)
+        for column in columns:
+            column[:] = column[order]
+        del order
+        first = np.flatnonzero(self._starts())
+        if 2 * len(first) <= len(self):
+            return self._equal_ones_added()  # smaller columns are worth their memory
+        if len(first) < len(self):
+            for column in columns[:3]:
+                column[: len(first)] = column[first]
+            with np.errstate(over="ignore"):  # which a fit refuses, with the reason
+                for column in columns[3:]:
+                    column[: len(first)] = np.add.reduceat(column, first)
+        return self.take(slice(len(first)))._with_weight()
+
+    def _equal_ones_added(self) -> "Cells":
+        """Return an ordered table with equal cells, which are next to each other, added up."""
+        starts = self._starts()
+        if starts.all():
+            return self._with_weight()
+        first = np.flatnonzero(starts)
+        with np.errstate(over="ignore"):  # which a fit refuses, with the reason
+            sums = np.add.reduceat(self.sums, first, axis=0)
+        return Cells(self.context[first], self.key[first], self.fold[first], sums)._with_weight()
+
+    def _starts(self) -> MaskArray:
+        """Return where a cell differs from the one before it."""
+        starts = np.ones(len(self), dtype=bool)
+        np.not_equal(self.context[1:], self.context[:-1], out=starts[1:])
+        starts[1:] |= self.key[1:] != self.key[:-1]
+        starts[1:] |= self.fold[1:] != self.fold[:-1]
+        return starts
+
+    def _with_weight(self) -> "Cells":
+        """Return the cells that have a weight."""
+        weighty = self.sums[:, 0] > 0.0
+        return self if weighty.all() else self.take(weighty)
+
+    def _order(self) -> IntArray:
+        """Return the places of the cells ordered by context, key and fold; equal ones stay in their order."""
+        lowest, folds = int(self.key.min()), int(self.fold.max()) + 1
+        keys = int(self.key.max()) - lowest + 1
+        bits = len(self).bit_length()
+        if (int(self.context.max()) + 1) * keys * folds << bits > 2**63:
+            return np.lexsort((self.fold, self.key, self.context))
+        # One number per cell, its place in the last bits: whole numbers are sorted faster than places are.
+        number = self.context.astype(np.int64)
+        number *= keys
+        number += self.key
+        number -= lowest
+        number *= folds
+        number += self.fold
+        number <<= bits
+        number += np.arange(len(self))
+        number.sort()
+        number &= (1 << bits) - 1
+        return number
+
+
+class CellParts:
+    """Parts of a table that is still growing; they become one table column by column, each part's memory freed."""
+
+    def __init__(self) -> None:
+        """Start without a part."""
+        self._columns: list[list[NDArray[Any]]] = [[] for _ in range(6)]
+        self._cells = 0
+
+    def __len__(self) -> int:
+        return self._cells
+
+    def add(self, part: Cells) -> None:
+        """Take over a part."""
+        sums = [np.ascontiguousarray(column) for column in part.sums.T]
+        for parts, column in zip(self._columns, [part.context, part.key, part.fold, *sums], strict=True):
+            parts.append(np.asarray(column))
+        self._cells += len(part)
+
+    def together(self) -> Cells:
+        """Return all parts as one table, nothing added up; nothing is left here, so its memory may be reused."""
+        context, key, fold = (_joined(parts) for parts in self._columns[:3])
+        sums = np.empty((3, self._cells))
+        for row, parts in zip(sums, self._columns[3:], strict=True):
+            row[:] = _joined(parts)
+        self._cells = 0
+        return Cells(context, key, fold, sums.T)
+
+    def add_up(self) -> None:
+        """Add up equal cells."""
+        together = self.together().added_up_in_place()
+        self.add(together)
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Return the parts one after the other; the list is emptied."""
+    joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    parts.clear()
+    return joined
+
+
+def scaled_cells(cells: Cells, factor: float) -> Cells:
+    """Return the cells with all sums times a factor."""
+    scaled = Cells(cells.context, cells.key, cells.fold, cells.sums * factor)
+    # After years of decay a cell that nobody fills comes to numbers too small to divide by.
+    return scaled.take(scaled.sums[:, 0] > _LEAST_WEIGHT)

@@ -1,16 +1,203 @@
 """How a row finds its cell in SQL: a root or a logarithm proposes the cell, comparisons with exact edges decide."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mcnet._shared.math import SCORE_FLOOR
-from mcnet.sketch.grid import POSITION_UNITS, LogitGrid
-from mcnet.sketch.query_grid import EDGE_LIST, GRID, LOGIT_RAISE, ROOT_LIMIT, edge_list_table, grid_tables
-from mcnet.sketch.query_result import HIGHEST_SCORES, LOWEST_SCORES, PROBLEMS, WITHOUT_WEIGHT
-from mcnet.sketch.query_rows import OWN, RowColumns
-from mcnet.sql.dialects import Dialect
+import numpy as np
 
-__all__ = ["CellSearch", "EdgeList"]
+from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, IntArray
+from mcnet.rows.dialects import Dialect
+from mcnet.sketch.grid import POSITION_UNITS, LogitGrid
+from mcnet.sketch.query_rows import HIGHEST_SCORES, LOWEST_SCORES, OWN, PROBLEMS, WITHOUT_WEIGHT, RowColumns
+
+__all__ = ["LOGIT_RAISE", "ROOT_LIMIT", "CellSearch", "EdgeList", "root_lines"]
+
+# The edges of a grid in SQL: every double exact, in a twentieth of the text that listing them would take.
+#
+# An edge is 1 / (1 + exp(-k/resolution)). Engines disagree on the last bits of exp, so the query has none: exp(-k/r) is
+# the product of two numbers from short tables, one per block of cells and one per place inside a block. Products,
+# quotients and sums of doubles round the same on every engine. What they miss of the exact edge is known when the query
+# is written, and is a digit or two per edge.
+
+LOGIT_RAISE = 3e-5
+"""A logarithm, raised by this part of a cell, proposes the cell of a score, or the one above it.
+
+It covers the rounding of edges near 1 (2.3e-6 of a cell at resolution 4096) and of any engine's logarithm (below 1e-9).
+The last cell of every resolution ends 7e-4 of a cell or more below the next edge: no cell beyond it is proposed.
+"""
+
+EDGE_LIST, GRID = "mcnet__edge_list", "mcnet__grid"
+"""The names of the table of one row that has all edges as one array, and of the table of one row per cell."""
+
+ROOT_LIMIT = 0.9
+"""The fourth root of a score below this proposes its cell; nearer to 1 the logit rises too fast for that."""
+
+_FEWEST_PARTS = 2048
+
+_LARGEST_ERROR = 0.45
+"""A line may be above the logit by this part of a cell: no score is proposed more than one cell too high."""
+
+_HALF_STEP = 2.0**-53
+"""A correction is a number of these parts of the edge itself."""
+
+_MOST_CORRECTIONS = 50
+
+
+@dataclass(frozen=True)
+class _Factors:
+    """The tables: edge number block * len(places) + place is about 1 / (1 + blocks[block] * places[place + 1])."""
+
+    blocks: FloatArray
+    places: FloatArray
+    corrections: IntArray
+    """By block and place, from one place before the first to one after the last."""
+
+
+def _factors(grid: LogitGrid) -> _Factors:
+    size = math.isqrt(len(grid)) + 1
+    numbers = range(-(-len(grid) // size))
+    blocks = np.array([math.exp(-(grid.first + size * block) / grid.resolution) for block in numbers])
+    places = np.array([math.exp(-place / grid.resolution) for place in range(-1, size + 1)])
+    about = 1.0 / (1.0 + blocks[:, None] * places)
+    which = np.arange(-1, size + 1) + size * np.arange(len(blocks))[:, None]
+    exact = grid.edges[np.clip(which, 0, len(grid))]
+    corrections = np.full(about.shape, _MOST_CORRECTIONS)
+    for correction in sorted(range(-_MOST_CORRECTIONS + 1, _MOST_CORRECTIONS), key=abs, reverse=True):
+        corrections[_corrected(about, correction) == exact] = correction
+    if (corrections == _MOST_CORRECTIONS).any():
+        raise AssertionError(f"an edge of resolution {grid.resolution} is too far from its factors")
+    return _Factors(blocks, places, corrections)
+
+
+def _corrected(about: FloatArray, correction: int) -> FloatArray:
+    """Return what the query computes, in the same order of operations."""
+    return np.clip(about + correction * _HALF_STEP * about, SCORE_FLOOR, 1.0 - SCORE_FLOOR)
+
+
+def grid_tables(grid: LogitGrid, dialect: Dialect, others: Sequence[int]) -> list[str]:
+    """Return the common table expressions that end in GRID: one row per cell, and one per number that is no cell.
+
+    Its columns are the number k of the cell, its lower edge `low`, the position units per unit of score inside it
+    (`units`), and the same of the cell below it (`below`, `units_below`).
+
+    Parameters
+    ----------
+    grid : the grid.
+    dialect : the words of the engine.
+    others : numbers that rows without a cell have in its place, so that each row finds one line in the grid.
+    """
+    number, nothing = dialect.number, dialect.as_double("NULL")
+    units = number(POSITION_UNITS)
+    return [
+        *_edge_tables(grid, dialect, {"below": 0, "low": 1, "high": 2}),
+        f"{GRID} AS (SELECT k, below, low, {units} / NULLIF(low - below, {number(0.0)}) AS units_below,\n"
+        f"  {units} / (high - low) AS units FROM mcnet__edges\n"
+        f"  UNION ALL SELECT k, {nothing}, {nothing}, {nothing}, {nothing} FROM "
+        + dialect.inline_table([("k", "whole")], [[str(other)] for other in others])
+        + ")",
+    ]
+
+
+def edge_list_table(grid: LogitGrid, dialect: Dialect) -> list[str]:
+    """Return the common table expressions that end in EDGE_LIST: one row with two arrays in the order of cells.
+
+    `edges` are the lower edges of cells, `units` the position units per unit of score inside them.
+    """
+    array = dialect.sorted_array or ""
+    columns = [
+        f"{array.format(key='low', value=value)} AS {name}"
+        for value, name in {"low": "edges", "units": "units"}.items()
+    ]
+    units = f"{dialect.number(POSITION_UNITS)} / (high - low)"
+    return [
+        *_edge_tables(grid, dialect, {"low": 1, "high": 2}),
+        f"{EDGE_LIST} AS (SELECT {', '.join(columns)}\n  FROM (SELECT low, {units} AS units FROM mcnet__edges) AS t)",
+    ]
+
+
+def _edge_tables(grid: LogitGrid, dialect: Dialect, columns: Mapping[str, int]) -> list[str]:
+    """Return the common table expressions that end in `mcnet__edges`: per cell its number k and its edges.
+
+    The columns are named, each with its place in relation to the cell: 0 is the edge before its own, 1 its own, 2 the
+    one after it.
+    """
+    factors, number = _factors(grid), dialect.number
+    size = len(factors.places) - 2
+    bias = int(np.abs(factors.corrections).max())
+    width = len(str(2 * bias))
+    blocks = [
+        (str(block), number(factor), dialect.text("".join(f"{c + bias:0{width}d}" for c in corrections)))
+        for block, (factor, corrections) in enumerate(zip(factors.blocks, factors.corrections.tolist(), strict=True))
+    ]
+    places = [
+        (str(place), *(number(factors.places[place + which]) for which in columns.values())) for place in range(size)
+    ]
+
+    def about(factor: str) -> str:
+        product = f"{dialect.as_double('a')} * {dialect.as_double(factor)}"
+        return f"{number(1.0)} / ({number(1.0)} + {product})"
+
+    def correction(place: int) -> str:
+        digits = f"SUBSTR(digits, {width} * (j + {place}) + 1, {width})"
+        return f"({dialect.as_double(digits)} - {number(bias)}) * {number(_HALF_STEP)}"
+
+    def edge(which: int) -> str:
+        exact = f"e{which} + c{which} * e{which}"
+        return f"LEAST(GREATEST({exact}, {number(SCORE_FLOOR)}), {number(1.0 - SCORE_FLOOR)})"
+
+    return [
+        "mcnet__blocks AS (SELECT * FROM "
+        + dialect.inline_table([("i", "whole"), ("a", "double"), ("digits", "text")], blocks)
+        + ")",
+        "mcnet__places AS (SELECT * FROM "
+        + dialect.inline_table([("j", "whole"), *((f"b{n}", "double") for n in columns.values())], places)
+        + ")",
+        f"mcnet__factored AS (SELECT {size} * i + j + {grid.first} AS k,\n"
+        + ",\n".join(f"  {about(f'b{n}')} AS e{n}, {correction(n)} AS c{n}" for n in columns.values())
+        + f"\n  FROM mcnet__blocks CROSS JOIN mcnet__places WHERE {size} * i + j < {len(grid)})",
+        "mcnet__edges AS (SELECT k, "
+        + ",\n  ".join(f"{edge(n)} AS {name}" for name, n in columns.items())
+        + "\n  FROM mcnet__factored)",
+    ]
+
+
+def root_lines(grid: LogitGrid) -> dict[str, FloatArray]:
+    """Return straight lines that propose the cell of a score from its fourth root, faster than a logarithm does.
+
+    The root of a score between the floor and ROOT_LIMIT lies in part i = int(root * parts) of [0, 1], and its cell,
+    counted from the first, is int(offsets[i] + slopes[i] * root) or the one below. Square roots, products and sums
+    round the same everywhere.
+
+    Returns
+    -------
+    The arrays `offsets` and `slopes`, one number per part.
+    """
+    parts = _FEWEST_PARTS
+    while True:
+        lines, error = _lines(grid, parts)
+        if error <= _LARGEST_ERROR:
+            return lines
+        parts *= 2
+
+
+def _lines(grid: LogitGrid, parts: int) -> tuple[dict[str, FloatArray], float]:
+    """Return the chord of every part, raised above the logit, and the largest error where scores are proposed."""
+
+    def place(roots: FloatArray) -> FloatArray:
+        scores = np.clip(roots**4, SCORE_FLOOR / 2.0, (1.0 + ROOT_LIMIT) / 2.0)
+        return grid.resolution * np.log(scores / (1.0 - scores)) - grid.first
+
+    begins = np.arange(parts) / parts
+    slopes = (place(begins + 1.0 / parts) - place(begins)) * parts
+    inside = begins[:, None] + np.linspace(0.0, 1.0 / parts, 33)
+    above = place(inside) - slopes[:, None] * inside
+    offsets = above.max(axis=1) + LOGIT_RAISE
+    used = (begins + 1.0 / parts > SCORE_FLOOR**0.25) & (begins < ROOT_LIMIT**0.25)
+    return {"offsets": offsets, "slopes": slopes}, float((offsets - above.min(axis=1))[used].max())
+
+
+# How a row finds its cell in SQL: a root or a logarithm proposes the cell, comparisons with exact edges decide.
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.math import by_pieces, logit
-from mcnet._shared.typing import CodeArray, FloatArray, ScoreType
-from mcnet.data.contexts import Contexts
-from mcnet.data.fields import field_columns
-from mcnet.data.index_order import warn_of_other_order
+from mcnet._shared.arrays import CodeArray, FloatArray, ScoreType, by_pieces, logit
+from mcnet._shared.messages import count, counted
 from mcnet.errors import InputError
-from mcnet.sketch.cells import Cells, scaled_cells
+from mcnet.plots.style import card
+from mcnet.rows.columns import warn_of_other_order
+from mcnet.rows.contexts import Contexts
+from mcnet.rows.fields import field_columns
+from mcnet.sketch.checks import LEAST_ROWS_TO_RECOGNISE, content_digest
 from mcnet.sketch.folds import check_folds, split_cells
-from mcnet.sketch.grid import DEFAULT_RESOLUTION, Grid, Resolution, make_grid
-from mcnet.sketch.sources import LEAST_ROWS_TO_RECOGNISE, content_digest
+from mcnet.sketch.grid import DEFAULT_RESOLUTION, Cells, Grid, Resolution, make_grid, scaled_cells
 
 __all__ = ["Sketch"]
+
+# The sketch: a small mergeable table of weighted cells that every calibrator fits on.
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +100,7 @@ class Sketch:
         -------
         Sketch : what the rows add up to.
         """
-        from mcnet.sketch.build import ColumnNames
-        from mcnet.sketch.rows import sketch_columns
+        from mcnet.sketch.build import ColumnNames, sketch_columns
 
         warn_of_other_order(field, score=scores, label=labels, weight=weight, folds=folds)
         return sketch_columns(
@@ -134,7 +135,7 @@ class Sketch:
         InputError : the rows have values that cannot be used, or the table is no result of such a query.
         FileFormatError : the table was made by a query of another version, or was altered.
         """
-        from mcnet.sketch.from_table import sketch_of_table
+        from mcnet.sketch.query import sketch_of_table
 
         return sketch_of_table(table, drop_missing=drop_missing)
 
@@ -204,13 +205,9 @@ class Sketch:
         return len(self.cells)
 
     def __repr__(self) -> str:
-        from mcnet.sketch.text import sketch_text
-
         return sketch_text(self)
 
     def _repr_html_(self) -> str:
-        from mcnet.sketch.text import sketch_card
-
         return sketch_card(self)
 
     # -- arithmetic ---------------------------------------------------------------------------------------------
@@ -277,7 +274,7 @@ class Sketch:
         -------
         Sketch : rows of the same context added up.
         """
-        from mcnet.sketch.field_views import keep_fields
+        from mcnet.sketch.views import keep_fields
 
         return keep_fields(self, names)
 
@@ -293,7 +290,7 @@ class Sketch:
         -------
         Sketch : rows of the same period added up.
         """
-        from mcnet.sketch.field_views import cut_field
+        from mcnet.sketch.views import cut_field
 
         return cut_field(self, name, every)
 
@@ -372,7 +369,7 @@ class Sketch:
         ----------
         path : the file; one that is there is replaced.
         """
-        from mcnet.sketch.file import save_sketch
+        from mcnet.sketch.sketch_file import save_sketch
 
         save_sketch(self, path)
 
@@ -388,7 +385,7 @@ class Sketch:
         -------
         Sketch : the sketch as it was saved; an altered or damaged file is refused.
         """
-        from mcnet.sketch.file import load_sketch
+        from mcnet.sketch.sketch_file import load_sketch
 
         return load_sketch(path)
 
@@ -405,6 +402,38 @@ class Sketch:
         -------
         Sketch : all their rows.
         """
-        from mcnet.sketch.sums import sum_of_sketches
+        from mcnet.sketch.views import sum_of_sketches
 
         return sum_of_sketches(sketches)
+
+
+# A sketch as text: one line for a terminal, a card for a notebook.
+
+
+def sketch_text(sketch: Sketch) -> str:
+    """Return a sketch in one line."""
+    parts = [
+        counted(sketch.rows, "row"),
+        f"weight {count(sketch.total_weight)}",
+        f"positives {count(sketch.total_positives)}",
+        counted(len(sketch), "cell"),
+    ]
+    parts += [sketch.contexts.described()] if sketch.contexts.names else []
+    parts += [f"{sketch.folds} folds"] if sketch.folds > 1 else []
+    return f"Sketch({', '.join(parts)}, resolution {sketch.resolution})"
+
+
+def sketch_card(sketch: Sketch) -> str:
+    """Return a sketch as a small HTML table."""
+    rows = [
+        ["rows", f"{sketch.rows:,}"],
+        ["weight", f"{count(sketch.total_weight)}"],
+        ["positives", f"{count(sketch.total_positives)}"],
+        ["cells", f"{len(sketch):,} (resolution {sketch.resolution}, {sketch.folds} folds)"],
+    ]
+    if len(sketch):
+        rows.insert(3, ["rate", f"{sketch.total_positives / sketch.total_weight:.4g}"])
+        rows.append(["scores", f"{sketch.score.min():.4g} … {sketch.score.max():.4g}"])
+    for name, values in zip(sketch.contexts.names, sketch.contexts.values, strict=True):
+        rows.append([f"field {name}", f"{len(values):,} values"])
+    return card("Sketch", [], rows)

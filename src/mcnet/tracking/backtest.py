@@ -10,25 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mcnet._shared.typing import ScoreType
-from mcnet.data.fields import MISSING_LABEL
-from mcnet.data.files import expand_paths
-from mcnet.data.locations import fingerprint
-from mcnet.data.tables import is_table
+from mcnet._shared.arrays import ScoreType
 from mcnet.errors import InputError
+from mcnet.journal.additions import GUARDS
+from mcnet.journal.journal import Journal, JournalSnapshot
+from mcnet.journal.storage import is_journal
+from mcnet.rows.fields import MISSING_LABEL, is_table
+from mcnet.rows.locations import fingerprint
+from mcnet.rows.logs import expand_paths
+from mcnet.rows.periods import delay_in_periods, period_text, periods_between
 from mcnet.sketch.grid import Resolution
 from mcnet.sketch.scan import scan
-from mcnet.sketch.split import sketches_by
-from mcnet.tracking.backtest_forecasters import Follower, MethodForecaster, default_methods
-from mcnet.tracking.backtest_memories import DEFAULT_MEMORIES, RunningMemory, parse_memories
+from mcnet.sketch.views import sketches_by
+from mcnet.tracking.backtest_forecasters import (
+    DEFAULT_MEMORIES,
+    Follower,
+    MethodForecaster,
+    RunningMemory,
+    default_methods,
+    parse_memories,
+)
 from mcnet.tracking.backtest_result import Backtest, backtest_of
 from mcnet.tracking.backtest_run import Plan, read_lines, run_plan
-from mcnet.tracking.journal import Journal
-from mcnet.tracking.journal_additions import GUARDS
-from mcnet.tracking.journal_files import is_journal
-from mcnet.tracking.journal_snapshot import JournalSnapshot
-from mcnet.tracking.merged_periods import warn_of_merged_periods
-from mcnet.tracking.period import delay_in_periods, period_text, periods_between
+from mcnet.tracking.replay import warn_of_merged_periods
 
 if TYPE_CHECKING:
     from mcnet.tracking.tracker import Tracker

@@ -1,36 +1,173 @@
-"""The run of a backtest: predict each period from those before it, reveal its labels, record the result.
-
-Everything goes to a folder, so that a run which was ended at any moment continues where it stopped: `run.json` has the
-settings, `periods.jsonl` a line per judged period, `tracker-…` the tracker after this many periods. Memories are
-restored by adding up the sketches of the journal again, which takes no fits.
-"""
+"""The run of a backtest: predict each period from those before it, reveal its labels, record the result."""
 
 import json
 import shutil
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mcnet._shared.atomic_files import whole_file
-from mcnet._shared.json_files import write_json
-from mcnet._shared.typing import FloatArray
+from mcnet._shared.arrays import FloatArray
+from mcnet._shared.files import whole_file, write_json
 from mcnet.errors import FileFormatError, InputError
+from mcnet.journal.arrival import ArrivalCurve, corrected_sketch
+from mcnet.journal.entries import Entry, counted_entries
+from mcnet.journal.journal import Journal
+from mcnet.journal.storage import load_sketch_of_batch, locked
+from mcnet.metrics.scores import CLIP
+from mcnet.metrics.sums import GroupSums, group_sums
+from mcnet.rows.fields import MISSING_LABEL
+from mcnet.rows.periods import elapsed_periods
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.backtest_forecasters import BASE, TRACKER, Follower, MethodForecaster, TrackerForecaster
-from mcnet.tracking.backtest_judge import period_sums
-from mcnet.tracking.backtest_memories import RunningMemory, parse_memories
-from mcnet.tracking.journal import Journal
-from mcnet.tracking.journal_files import locked
-from mcnet.tracking.known_counts import KnownCounts
-from mcnet.tracking.period import elapsed_periods
+from mcnet.tracking.backtest_forecasters import (
+    BASE,
+    TRACKER,
+    Follower,
+    MethodForecaster,
+    RunningMemory,
+    TrackerForecaster,
+    parse_memories,
+)
 from mcnet.tracking.replay import past_digests
 
-__all__ = ["Plan", "read_lines", "run_plan"]
+__all__ = ["KnownCounts", "Plan", "read_lines", "run_plan"]
+
+# The counts that a journal had at some moment of the past, where positives arrive late: for backtests.
+
+PERIODS_LEARNT_FROM = 200
+"""The arrival of positives is learnt from so many of the latest periods."""
+
+
+@dataclass(frozen=True)
+class _Count:
+    """The count of one source for a period, and when it was made, in periods since the first."""
+
+    entry: Entry
+    path: Path
+    known_at: float
+
+
+class KnownCounts:
+    """The counts of a journal by the moment at which they were made.
+
+    A count of age a is known a periods after the end of its period. A complete count beside counts with ages is known
+    one period after the last age in the journal.
+    """
+
+    def __init__(self, journal: Journal, positions: Mapping[str, float]) -> None:
+        """Sort the counts of a journal; `positions` has the place of each period in time, in periods."""
+        batches = journal.batches()
+        folders = {(b.serial, e.file, e.source, e.age): b.folder for b in batches for e in b.entries}
+        counted = counted_entries(batches)
+        ages: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for entry in counted.values():
+            if entry.age is not None:
+                ages[entry.period, entry.source].append(entry.age)
+        last = max((age for found in ages.values() for age in found), default=0.0)
+        self._counts: dict[str, list[_Count]] = defaultdict(list)
+        for place, entry in counted.items():
+            age = entry.age
+            if age is None:
+                age = last + 1.0 if (entry.period, entry.source) in ages else 0.0
+            known_at = positions[entry.period] + age
+            self._counts[entry.period].append(_Count(entry, folders[place] / entry.file, known_at))
+        self._periods = sorted(self._counts, key=lambda period: positions[period])
+        self._positions = positions
+        self.has_ages = bool(ages)
+
+    def arrival(self, now: float) -> ArrivalCurve | None:
+        """Return the share of positives that arrives by age, learnt from the counts known at the end of a period."""
+        over = [period for period in self._periods if self._positions[period] <= now][-PERIODS_LEARNT_FROM:]
+        return ArrivalCurve.learn(
+            count.entry for period in over for count in self._counts[period] if count.known_at <= now
+        )
+
+    def sketch(self, period: str, now: float, arrival: ArrivalCurve | None) -> Sketch | None:
+        """Return the rows of a period as they were known at the end of another; None if nothing was."""
+        latest: dict[tuple[str, Path | None], _Count] = {}
+        for count in self._counts[period]:
+            # Complete counts without ages, compacted ones say, add up; of those with ages the latest counts.
+            alone = count.entry.age is None and count.known_at == self._positions[period]
+            key = count.entry.source, count.path if alone else None
+            if count.known_at <= now and (key not in latest or count.known_at > latest[key].known_at):
+                latest[key] = count
+        if not latest:
+            return None
+        return Sketch.merged(
+            [corrected_sketch(load_sketch_of_batch(c.path), c.entry.age, arrival) for c in latest.values()]
+        )
+
+
+# The result of one period: sums from which log-loss, PCOC and errors by field value follow.
+
+EPSILON = 0.01
+"""What F-RCE adds to the label of every row, as everywhere in mcnet."""
+MOST_VALUES_PER_PERIOD = 50
+"""This many field values of a period, the largest, have their level recorded."""
+
+
+def period_sums(sketch: Sketch, probabilities: Mapping[str, FloatArray], levels_of: tuple[str, ...]) -> dict[str, Any]:
+    """Return the sums of a period as JSON-able values.
+
+    Parameters
+    ----------
+    sketch : the rows of the period, with their labels.
+    probabilities : for each forecaster, one probability per cell.
+    levels_of : the forecasters whose expected positives are recorded per field value.
+    """
+    weight, positives = sketch.weight, np.minimum(sketch.positives, sketch.weight)
+    sums = {
+        name: group_sums(p, positives / weight, sketch.context, weight, count=len(sketch.contexts))
+        for name, p in probabilities.items()
+    }
+    return {
+        "rows": sketch.rows,
+        "weight": float(weight.sum()),
+        "positives": float(positives.sum()),
+        "forecasters": {
+            name: _figures(p, weight, positives, sums[name], bool(sketch.contexts.names))
+            for name, p in probabilities.items()
+        },
+        "values": _values(sketch, [sums[name] for name in levels_of]),
+    }
+
+
+def _figures(
+    p: FloatArray, weight: FloatArray, positives: FloatArray, sums: GroupSums, has_fields: bool
+) -> list[float | None]:
+    """Return the loss of all rows, the sums for PCOC and its interval, and F-RCE."""
+    inside = np.clip(p, CLIP, 1.0 - CLIP)
+    loss = -float(positives @ np.log(inside) + (weight - positives) @ np.log1p(-inside))
+    total = sums.total()
+    moments = (total.predicted, total.predicted_squared, total.predicted_positive)
+    error = float(sums.weight @ (np.abs(sums.positives - sums.predicted) / (sums.positives + EPSILON * sums.weight)))
+    return [loss, *(float(column[0]) for column in moments), error / float(weight.sum()) if has_fields else None]
+
+
+def _values(sketch: Sketch, levels: list[GroupSums]) -> list[list[Any]]:
+    """Return (field, value, weight, positives, expected positives …) of the largest field values."""
+    found: list[list[Any]] = []
+    for column in sketch.contexts.columns(sketch.contexts.all()):
+        number = len(column.values)
+        merged = [part.merged(column.codes, number) for part in levels]
+        weight = merged[0].weight
+        for code in np.argsort(-weight, kind="stable")[:MOST_VALUES_PER_PERIOD]:
+            if weight[code] > 0.0:
+                value = MISSING_LABEL if column.values[code] is None else column.values[code]
+                expected = [float(part.predicted[code]) for part in merged]
+                found.append([column.name, value, float(weight[code]), float(merged[0].positives[code]), *expected])
+    return found
+
+
+# The run of a backtest: predict each period from those before it, reveal its labels, record the result.
+#
+# Everything goes to a folder, so that a run which was ended at any moment continues where it stopped: `run.json` has
+# the settings, `periods.jsonl` a line per judged period, `tracker-…` the tracker after this many periods. Memories are
+# restored by adding up the sketches of the journal again, which takes no fits.
 
 _FORMAT = "mcnet backtest"
 _VERSION = 1

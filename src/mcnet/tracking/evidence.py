@@ -1,14 +1,4 @@
-"""Evidence against calibration: an e-process with period effects, valid however often it is looked at.
-
-Null hypothesis: in every period the true logits are the served ones plus a period effect u, drawn anew each period
-from a normal distribution whose standard deviation τ is unknown; τ = 0 is a world without period effects. The effects
-are centred either in logits (mean 0) or in odds (mean −τ²/2). Alternative: from some period on their mean is δ ≠ 0.
-
-The e-process is a likelihood ratio, E = (mixture over changes and δ, τ) / (maximum over τ of the null likelihood). Its
-numerator is the probability that one fixed distribution gives the data, and its denominator is at least what the true
-null gives them, so under any null P(E ever reaches 1/α) ≤ α (Ville's inequality; universal inference, Wasserman, Ramdas
-and Balakrishnan 2020).
-"""
+"""Evidence against calibration: an e-process with period effects, valid however often it is looked at."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,10 +7,20 @@ from typing import Any
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from mcnet._shared.math import sums_by
-from mcnet._shared.typing import FloatArray, IndexArray, IntArray
+from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, MaskArray, logit, sigmoid, sums_by
 
-__all__ = ["NODES", "Evidence", "Marginals", "PeriodLikelihoods"]
+__all__ = ["Evidence", "Marginals", "PeriodLikelihoods", "slope_likelihoods", "slope_marginals"]
+
+# Evidence against calibration: an e-process with period effects, valid however often it is looked at.
+#
+# Null hypothesis: in every period the true logits are the served ones plus a period effect u, drawn anew each period
+# from a normal distribution whose standard deviation τ is unknown; τ = 0 is a world without period effects. The effects
+# are centred either in logits (mean 0) or in odds (mean −τ²/2). Alternative: from some period on their mean is δ ≠ 0.
+#
+# The e-process is a likelihood ratio, E = (mixture over changes and δ, τ) / (maximum over τ of the null likelihood).
+# Its numerator is the probability that one fixed distribution gives the data, and its denominator is at least what the
+# true null gives them, so under any null P(E ever reaches 1/α) ≤ α (Ville's inequality; universal inference, Wasserman,
+# Ramdas and Balakrishnan 2020).
 
 # Shifts of the logit that the alternative considers, and how probable each is before any data.
 # The largest ones are for a feed that broke: no positives at all, or everything positive.
@@ -47,7 +47,7 @@ class PeriodLikelihoods:
     """The likelihoods of one period's counts, of several groups of cells, as functions of a shift u of the logits.
 
     log r(u) = Σ [y·u − w·log(1 − p + p·exp(u))] over a group's cells of weight w, positives y and probability p. All
-    groups are computed together. (The slope has other likelihoods of the same form: `mcnet.tracking.slope`.)
+    groups are computed together. (The slope has other likelihoods of the same form: `mcnet.tracking.evidence`.)
     """
 
     def __init__(self, cumulants: FloatArray, positives: FloatArray) -> None:
@@ -233,3 +233,96 @@ class Evidence:
 def _start() -> FloatArray:
     shifts = np.concatenate([[1.0 - _FROM_THE_START], _FROM_THE_START * _SHIFT_WEIGHTS])
     return np.asarray(np.log(np.outer(_MIXED_WEIGHTS, shifts)))
+
+
+# The likelihood of a wrong slope, given the level of the period.
+#
+# A period effect shifts all logits by an unknown u. However well a direction is centred, such a shift looks like a
+# slope to second order, always of the same sign, and adds up over periods. So the level is taken out for good: given
+# how many positives a period has, the probability of which rows they are does not depend on u. Its logarithm is that of
+# the likelihood at the best u for each slope s, plus half the logarithm of the information about u there (the double
+# saddlepoint approximation; Davison 1988, Barndorff-Nielsen and Cox 1979):
+#
+#     log r(s) = ℓ(û(s), s) + ½ log i(û(s), s), up to a constant.
+
+_BINS = 512
+"""Cells of nearly the same probability are taken together, so that a period costs the same however many it has."""
+_LARGEST_DIRECTION = 3.0
+_SLOPE_NEWTON_STEPS, _SMALL_SLOPE_STEP, _LARGEST_STEP = 25, 1e-7, 1.0
+
+
+def slope_marginals(probability: FloatArray, weight: FloatArray, positives: FloatArray) -> Marginals | None:
+    """Return what the evidence asks of the slope of a period's rows; None if all probabilities are the same."""
+    logits = logit(probability)
+    width = float(np.ptp(logits)) / _BINS
+    if width <= 0.0:
+        return None
+    codes = np.minimum(((logits - logits.min()) / width).astype(np.int64), _BINS - 1)
+    total = sums_by(codes, weight, _BINS)
+    there = total > 0.0
+    sums = [sums_by(codes, part, _BINS)[there] for part in (probability * weight, positives)]
+    total = total[there]
+    mean = sums[0] / total
+    information = total * mean * (1.0 - mean)
+    centred = logit(mean) - np.average(logit(mean), weights=information)
+    spread = float(np.sqrt(np.average(centred**2, weights=information)))
+    if spread <= 0.0:
+        return None
+    direction = np.clip(centred / spread, -_LARGEST_DIRECTION, _LARGEST_DIRECTION)
+    only = np.zeros(len(mean), dtype=np.int64)
+    return slope_likelihoods(mean, total, sums[1], direction, only, 1).marginals()[0]
+
+
+def slope_likelihoods(
+    probability: FloatArray,
+    weight: FloatArray,
+    positives: FloatArray,
+    direction: FloatArray,
+    codes: IndexArray,
+    number: int,
+) -> PeriodLikelihoods:
+    """Return the likelihoods of shifts along a direction, given the number of positives, of groups of cells.
+
+    Parameters
+    ----------
+    probability, weight, positives, direction : of each cell.
+    codes, number : the group of each cell, and how many groups there are.
+    """
+    logits = logit(probability)
+    observed, rows = sums_by(codes, positives, number), sums_by(codes, weight, number)
+    along = sums_by(codes, positives * direction, number)
+    # With no positive, or nothing else, there is nothing to tell high scores from low ones by.
+    telling = (observed > 0.0) & (observed < rows)
+    found = np.empty((len(NODES), number))
+    zero = int(np.searchsorted(NODES, 0.0))
+    level, found[zero] = _profile(logits, weight, observed, codes, np.zeros(number), telling)
+    for places in (range(zero + 1, len(NODES)), range(zero - 1, -1, -1)):
+        near = level  # the best level of a node is near that of its neighbour
+        for place in places:
+            near, found[place] = _profile(logits + NODES[place] * direction, weight, observed, codes, near, telling)
+    return PeriodLikelihoods(np.where(telling, found[zero] - found, NODES[:, None] * along), along)
+
+
+def _profile(
+    logits: FloatArray,
+    weight: FloatArray,
+    observed: FloatArray,
+    codes: IndexArray,
+    level: FloatArray,
+    telling: MaskArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the best level of each group, and the likelihood there with half the logarithm of its information."""
+    number = len(level)
+    for _ in range(_SLOPE_NEWTON_STEPS):
+        chance = sigmoid(logits + level[codes])
+        information = sums_by(codes, weight * chance * (1.0 - chance), number)
+        missing = observed - sums_by(codes, weight * chance, number)
+        step = np.divide(missing, information, out=np.zeros(number), where=telling & (information > 0.0))
+        step = np.clip(step, -_LARGEST_STEP, _LARGEST_STEP)
+        level = level + step
+        if np.abs(step).max(initial=0.0) < _SMALL_SLOPE_STEP:
+            break
+    shifted = logits + level[codes]
+    spent = sums_by(codes, weight * np.logaddexp(0.0, shifted), number)
+    half = 0.5 * np.log(information, out=np.zeros(number), where=information > 0.0)
+    return level, level * observed - spent + half

@@ -1,22 +1,205 @@
-"""Forecasts: the belief of a tracker about the coming period, as one rising function per context."""
+"""Forecasts: belief in each candidate, learnt by tempered likelihood, as one rising function per context."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.optimize import nnls
 
-from mcnet._shared.math import sigmoid
-from mcnet._shared.typing import FloatArray, IndexArray, IntArray
-from mcnet.curves.compile import compile_functions, compile_lines
-from mcnet.curves.curves import Curves
+from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, sigmoid
+from mcnet.curves.compile import LOGIT_EDGE, compile_functions, compile_lines
+from mcnet.curves.curves import Curves, interpolated
 from mcnet.curves.family import Lines
-from mcnet.curves.knots import LOGIT_EDGE
-from mcnet.data.contexts import ANY, Contexts
+from mcnet.model.bands import CurveDeviations
+from mcnet.rows.contexts import ANY, Contexts
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.experts import Expert, FamilyExpert
-from mcnet.tracking.switching import BEFORE_MEMORIES
+from mcnet.tracking.memories import NUMBER_OF_SEASONS, Expert, FamilyExpert
 
-__all__ = ["Forecast", "balanced_level", "compiled_forecast"]
+__all__ = [
+    "ComingPeriod",
+    "Forecast",
+    "Stack",
+    "balanced_level",
+    "candidate_names",
+    "coefficients",
+    "compiled_forecast",
+    "first_belief",
+    "insert_memory",
+    "learnt_belief",
+]
+
+# The stack: weights of experts, none negative, learnt from how well they forecast the periods so far.
+
+EVIDENCE_HALF_LIFE = 1000.0
+"""Periods over which evidence about the weights is forgotten by half."""
+WEIGHT_DEVIATION = 0.2
+"""The prior standard deviation of a weight around equal weights."""
+CAREFUL_DEVIATION = 0.3
+"""The same of a careful weight, around 1 for everything and 0 for the others."""
+SUM_DEVIATION = 0.15
+"""The prior standard deviation of the sum of the weights around 1."""
+SEASON_DEVIATION = 0.25
+"""The prior standard deviation of the weight of a season, around 0."""
+
+
+@dataclass
+class Stack:
+    """A ridge regression whose evidence is one quadratic per period: weights w ≥ 0 that minimise ½ wᵀQw − bᵀw.
+
+    The weights multiply logits measured from a centre, the logit of the rate of everything: a sum other than 1
+    flattens or steepens the curves around the usual rate and does not move it. After those of the experts and the base
+    scores come the weights of the seasons' offsets.
+
+    There are two sets of weights from the same evidence: one begins with equal weights, the careful one with
+    everything alone.
+    """
+
+    curvature: FloatArray
+    pull: FloatArray
+    weights: FloatArray
+    careful: FloatArray
+
+    @staticmethod
+    def begun(size: int) -> "Stack":
+        """Return the stack before any evidence, for this many experts, the base scores among them."""
+        whole = size + NUMBER_OF_SEASONS
+        return Stack(np.zeros((whole, whole)), np.zeros(whole), _equal(whole), _everything(whole))
+
+    def learn(
+        self,
+        logits: FloatArray,
+        weight: FloatArray,
+        positives: FloatArray,
+        *,
+        centre: float,
+        seasonal: FloatArray,
+        at: FloatArray,
+        overdispersion: float,
+        elapsed: float,
+    ) -> None:
+        """Take in one period: a Newton quadratic of its log-loss around the weights `at` that were in use.
+
+        Parameters
+        ----------
+        logits : the experts' logits at the cells of the period `[cells, experts]`.
+        weight, positives : of the cells.
+        centre : what the logits are measured from.
+        seasonal : the offset that each season expected.
+        at : the weights that were in use.
+        overdispersion : rows per independent row, by which the evidence is divided.
+        elapsed : periods since the last one.
+        """
+        features = np.column_stack([logits - centre, np.tile(seasonal, (len(logits), 1))])
+        chance = sigmoid(centre + features @ at)
+        curvature = (features.T * (weight * chance * (1.0 - chance))) @ features
+        pull = features.T @ (positives - weight * chance) + curvature @ at
+        kept = 2.0 ** (-elapsed / EVIDENCE_HALF_LIFE)
+        self.curvature = kept * self.curvature + curvature / overdispersion
+        self.pull = kept * self.pull + pull / overdispersion
+        self.weights = self._solve(_equal(len(pull)), WEIGHT_DEVIATION)
+        self.careful = self._solve(_everything(len(pull)), CAREFUL_DEVIATION)
+
+    def _solve(self, mean: FloatArray, deviation: float) -> FloatArray:
+        experts = len(mean) - NUMBER_OF_SEASONS
+        precision = np.diag(np.repeat([deviation**-2.0, SEASON_DEVIATION**-2.0], [experts, NUMBER_OF_SEASONS]))
+        precision[:experts, :experts] += SUM_DEVIATION**-2.0
+        factor = np.linalg.cholesky(self.curvature + precision)
+        return np.asarray(nnls(factor.T, solve_triangular(factor, self.pull + precision @ mean, lower=True))[0])
+
+    def doubled(self, place: int) -> "Stack":
+        """Return the stack with one expert twice, side by side: the same evidence for both, half the weight each."""
+        order = np.insert(np.arange(len(self.pull)), place, place)
+        shares = np.where(np.isin(np.arange(len(order)), (place, place + 1)), 0.5, 1.0)
+        weights, careful = (found[order] * shares for found in (self.weights, self.careful))
+        return Stack(self.curvature[np.ix_(order, order)], self.pull[order], weights, careful)
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as JSON-able values."""
+        return {name: array.tolist() for name, array in vars(self).items()}
+
+    @staticmethod
+    def restored(state: dict[str, Any]) -> "Stack":
+        """Return the stack that `state` described."""
+        names = ("curvature", "pull", "weights", "careful")
+        return Stack(*(np.array(state[name], dtype=np.float64) for name in names))
+
+
+def coefficients(weights: FloatArray, centre: float, seasonal: FloatArray) -> FloatArray:
+    """Return weights as coefficients of the experts' logits, the raw logit and a one."""
+    experts, seasons = np.split(weights, [len(weights) - NUMBER_OF_SEASONS])
+    return np.append(experts, centre * (1.0 - experts.sum()) + seasons @ seasonal)
+
+
+def _equal(size: int) -> FloatArray:
+    experts = size - NUMBER_OF_SEASONS
+    return np.append(np.full(experts, 1.0 / experts), np.zeros(NUMBER_OF_SEASONS))
+
+
+def _everything(size: int) -> FloatArray:
+    """Return the weight 1 for everything, which is the last expert before the base scores."""
+    found = np.zeros(size)
+    found[size - NUMBER_OF_SEASONS - 2] = 1.0
+    return found
+
+
+# Switching: belief in each candidate forecast, learnt by tempered likelihood with a fixed share.
+
+SWITCH_CHANCE = 0.005
+"""The chance per period that another candidate becomes the right one."""
+PRIOR_EVERYTHING, PRIOR_STACK, PRIOR_CAREFUL, PRIOR_OTHERS = 0.65, 0.10, 0.15, 0.10
+"""The prior belief in everything, in the stack, in the careful stack, and in all other candidates together."""
+BEFORE_MEMORIES = 4
+"""Everything, both stacks and the base scores come before the candidates that are one memory each."""
+
+
+def candidate_names(half_lives: list[float], levels: int) -> list[str]:
+    """Return the names of the candidates, in their order; `half_lives` are those of the memories that forget."""
+    return [
+        "everything",
+        "stack",
+        "careful stack",
+        "base scores",
+        *(f"memory {half_life:g}" for half_life in half_lives),
+        *(f"level {half_life:g}" for half_life in half_lives[:levels]),
+    ]
+
+
+def first_belief(memories: int, levels: int) -> FloatArray:
+    """Return the prior belief, given the numbers of memories and of levels that follow one."""
+    others = 1 + memories + levels
+    return np.array([PRIOR_EVERYTHING, PRIOR_STACK, PRIOR_CAREFUL, *[PRIOR_OTHERS / others] * others])
+
+
+def learnt_belief(
+    belief: FloatArray, losses: FloatArray, prior: FloatArray, *, overdispersion: float, elapsed: float
+) -> FloatArray:
+    """Return the belief after a period: Bayes' rule with the evidence tempered, then a share back to the prior.
+
+    Parameters
+    ----------
+    belief : before the period.
+    losses : the log-loss of each candidate, summed over the rows of the period.
+    prior : what the share of belief that is given up each period goes back to.
+    overdispersion : rows per independent row, by which the losses are divided.
+    elapsed : periods since the last one.
+    """
+    posterior = np.log(belief) - losses / overdispersion
+    posterior = np.exp(posterior - posterior.max())
+    stays = (1.0 - SWITCH_CHANCE) ** elapsed
+    return np.asarray(stays * posterior / posterior.sum() + (1.0 - stays) * prior)
+
+
+def insert_memory(belief: FloatArray, memory: int) -> FloatArray:
+    """Return the belief with one more memory, believed in hardly at all; the share brings it to its prior."""
+    longer = np.insert(belief, BEFORE_MEMORIES + memory, 1e-6)
+    return np.asarray(longer / longer.sum())
+
+
+# Forecasts: the belief of a tracker about the coming period, as one rising function per context.
 
 _EVEN_KNOTS = np.arange(-16.0, 16.5, 0.5)
 """Knots besides those of the experts, for where these are cut off: what few rows cannot tell from 0 or 1."""
@@ -148,3 +331,75 @@ def balanced_level(logits: FloatArray, sketch: Sketch, prior_variance: float) ->
         if abs(step) < 1e-6:
             break
     return level
+
+
+# The uncertainty of the coming period: that of the curves, and the variation between periods.
+
+SMALLEST_WEIGHT = 1e-3
+"""Experts of a smaller weight add nothing to the uncertainty that could be seen."""
+INNER_PLACES = 33
+"""Places inside the range of the scores at which deviations are kept …"""
+FEWER_INNER_PLACES = 9
+"""… and with more curves than this:"""
+CURVES_AT_EVERY_PLACE = 1_000
+BEYOND = np.array([0.5, 1.0, 2.0, 4.0, 8.0])
+"""How far beyond the range of the scores, in logits, further places lie."""
+
+
+@dataclass(frozen=True, eq=False)
+class ComingPeriod:
+    """A normal distribution of the coming period's logit: mean the served one, variance sd² + effects.
+
+    sd is the weighted sum of the experts' posterior standard deviations, as if their errors went together; `effects` is
+    the variance of what a period, and a field value within it, changes beyond the forecast. The deviations are computed
+    when first asked for, which takes about as long as an update.
+    """
+
+    forecast: Forecast
+    curves: Curves
+    """What is served."""
+    contexts: Contexts
+    """The contexts of the curves."""
+    sketches: Sequence[Sketch | None]
+    """The rows of the memory of each expert of the forecast; the last has everything."""
+    effects: float
+
+    @cached_property
+    def computed(self) -> CurveDeviations:
+        """The deviations at a few places of every curve."""
+        names = self.contexts.names
+        pooled = np.full((1, len(names)), ANY, dtype=np.int32)
+        table = np.concatenate([pooled, self.contexts.table]) if names else pooled
+        whole = Contexts(names, self.contexts.values, table)
+        places = self._places()
+        spread = np.zeros((len(table), len(places)))
+        for weight, expert, sketch in self._experts():
+            known = expert.uncertainty(sketch)
+            spread += weight * interpolated(known.places, known.deviations(expert.codes(whole)), places)
+        deviations = np.sqrt(spread**2 + self.effects)
+        return CurveDeviations(self.curves, self.contexts, places, deviations).rounded()
+
+    def _places(self) -> FloatArray:
+        rows = self.sketches[-1]
+        assert rows is not None
+        low, high = float(rows.logit.min()), float(rows.logit.max())
+        number = INNER_PLACES if len(self.curves) <= CURVES_AT_EVERY_PLACE else FEWER_INNER_PLACES
+        return np.unique(np.concatenate([low - BEYOND, np.linspace(low, high, number), high + BEYOND]))
+
+    def _experts(self) -> list[tuple[float, FamilyExpert, Sketch]]:
+        """Return weight, expert and rows of the experts that count and know their uncertainty."""
+        weights: dict[int, float] = {}
+        rows: dict[int, tuple[FamilyExpert, Sketch]] = {}
+        for expert, weight, sketch in zip(self.forecast.experts, self.forecast.served, self.sketches, strict=False):
+            if isinstance(expert, FamilyExpert) and sketch is not None:
+                weights[id(expert)] = weights.get(id(expert), 0.0) + float(weight)
+                rows[id(expert)] = expert, sketch  # the longest memory that shares it
+        return [(weights[key], *rows[key]) for key in rows if weights[key] > SMALLEST_WEIGHT]
+
+    def band(self, logits: FloatArray, codes: NDArray[Any], level: float) -> tuple[FloatArray, FloatArray]:
+        """Return the interval, in logits, of rows given by their logits and field codes `[rows, fields]`."""
+        return self.computed.band(logits, codes, level)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the uncertainty as plain lists and numbers."""
+        return self.computed.to_dict()

@@ -1,34 +1,187 @@
 """The state of a tracker, and its update by a period: judge the forecast, learn the rows, forecast again."""
 
+from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from mcnet._shared.math import sigmoid, sums_by
-from mcnet._shared.typing import FloatArray
-from mcnet.bayes.fit_sketch import belief_limit
-from mcnet.calibrators.fit_history import largest_contexts
-from mcnet.calibrators.registry import calibrator_class
-from mcnet.data.columns import check_total_weight
-from mcnet.data.contexts import MOST_COMPILED_COMBINATIONS, Contexts
+from mcnet._shared.arrays import FloatArray, sigmoid, sums_by
+from mcnet._shared.messages import counted
+from mcnet.bayes.fit import belief_limit
+from mcnet.calibrators.methods import calibrator_class
+from mcnet.calibrators.period_effects import largest_contexts
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
-from mcnet.sketch.field_views import in_field_order
+from mcnet.rows.columns import check_total_weight
+from mcnet.rows.contexts import MOST_COMPILED_COMBINATIONS, Contexts
+from mcnet.rows.periods import is_moment, period_position, period_text, shown_periods, sorted_periods
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.clock import Clock
-from mcnet.tracking.coming_period import ComingPeriod
-from mcnet.tracking.effects import EffectVariance
-from mcnet.tracking.forecast import Forecast, balanced_level, compiled_forecast
-from mcnet.tracking.memories import Memory, coarse
-from mcnet.tracking.seasons import Seasons, season_lengths
-from mcnet.tracking.stack import Stack, coefficients
-from mcnet.tracking.switching import first_belief, insert_memory, learnt_belief
+from mcnet.sketch.views import in_field_order
+from mcnet.tracking.forecast import (
+    ComingPeriod,
+    Forecast,
+    Stack,
+    balanced_level,
+    coefficients,
+    compiled_forecast,
+    first_belief,
+    insert_memory,
+    learnt_belief,
+)
+from mcnet.tracking.memories import Memory, Seasons, coarse, season_lengths
 from mcnet.version import __version__
 
-__all__ = ["Learner"]
+__all__ = ["Clock", "EffectVariance", "Learner"]
+
+# The clock of a tracker: how many periods have passed since the last one, in bounded memory.
+
+MOST_STEPS = 16
+"""Different lengths of steps from one period to the next that are counted; the rarest is forgotten."""
+
+
+@dataclass
+class Clock:
+    """The last period, and the most frequent step from one period to the next, which is the length of a period."""
+
+    last: str | None = None
+    """The last period by name; None if periods have no names."""
+    ticks: int = 0
+    """How many periods there were."""
+    waiting: float = 0.0
+    """Periods that have passed without rows."""
+    steps: dict[float, int] = field(default_factory=dict)
+
+    def check(self, period: Any) -> str | None:
+        """Return the canonical name of the coming period; refuse one that does not come after the last."""
+        if period is None:
+            if self.last is not None:
+                raise InputError(f"no period was given, but the last one was {self.last}; name all periods or none")
+            return None
+        if self.ticks and self.last is None:
+            raise InputError(f"the period {period} was given, but earlier ones had none; name all periods or none")
+        text = period_text(period)
+        if self.last is None:
+            return text
+        if text == self.last:
+            raise InputError(
+                f"the period {text} was learnt already; add late rows to a journal, and replay it with "
+                "Tracker.follow(journal)"
+            )
+        if sorted_periods([self.last, text])[-1] != text:
+            raise InputError(
+                f"the period {text} comes before {self.last}, which was learnt already; add it to a journal, and "
+                "replay that with Tracker.follow(journal)"
+            )
+        return text
+
+    def advance(self, text: str | None) -> float:
+        """Move to a period that `check` returned; return how many periods have passed since the last one with rows."""
+        elapsed = 1.0
+        if text is not None and self.last is not None:
+            now, before = period_position(text), period_position(self.last)
+            if now is not None and before is not None:
+                step = now - before
+                self.steps[step] = self.steps.get(step, 0) + 1
+                if len(self.steps) > MOST_STEPS:
+                    # The one just made may be the first of many.
+                    rarest = min((s for s in self.steps if s != step), key=lambda s: (self.steps[s], -s))
+                    del self.steps[rarest]
+                elapsed = step / self._length()
+        self.last = text
+        self.ticks += 1
+        elapsed += self.waiting
+        self.waiting = 0.0
+        return elapsed
+
+    def _length(self) -> float:
+        """Return the most frequent step, the shortest of equally frequent ones."""
+        return min(self.steps, key=lambda step: (-self.steps[step], step))
+
+    @property
+    def period_seconds(self) -> float | None:
+        """The length of a period in seconds; None if periods are no moments, or too few to tell."""
+        return self._length() if self.steps and self.last is not None and is_moment(self.last) else None
+
+    def described(self) -> str:
+        """Return how many periods there were and which was the last, in words."""
+        periods = counted(self.ticks, "period")
+        if self.last is None:
+            return periods
+        (last,) = shown_periods([self.last], seconds=self.period_seconds)
+        return f"{periods}: {last}" if self.ticks == 1 else f"{periods} until {last}"
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as JSON-able values."""
+        return {
+            "last": self.last,
+            "ticks": self.ticks,
+            "waiting": self.waiting,
+            "steps": [[step, number] for step, number in self.steps.items()],
+        }
+
+    @staticmethod
+    def restored(state: Mapping[str, Any]) -> "Clock":
+        """Return the clock that `state` described."""
+        steps = {float(step): int(number) for step, number in state["steps"]}
+        return Clock(state["last"], int(state["ticks"]), float(state["waiting"]), steps)
+
+
+# The effects of periods: how much a period differs from what was forecast, beyond the noise of its rows.
+
+HALF_LIFE = 60.0
+"""Periods over which the variance is averaged."""
+EXPECTED_VARIANCE = 0.02
+"""What the variance is expected to be: a standard deviation of 0.14 logits …"""
+EXPECTED_PERIODS = 3.0
+"""… counting as this many periods."""
+
+
+@dataclass
+class EffectVariance:
+    """The variance v of what a period changes, in logits, by the method of moments: var(residual) = I + v · I².
+
+    I is the information of a group of rows, Σ w p (1 − p). Both sums are forgotten slowly.
+    """
+
+    cap: float | None = None
+    """A squared residual counts at most this many times what was expected of it; None for no limit."""
+    excess: float = 0.0
+    size: float = 0.0
+
+    @property
+    def value(self) -> float:
+        """The variance."""
+        return max(self.excess / self.size, 0.0) if self.size else EXPECTED_VARIANCE
+
+    def overdispersion(self, information: float) -> float:
+        """Return how many rows of a period with this information are worth one independent row."""
+        return 1.0 + self.value * information
+
+    def add(self, residual: FloatArray, information: FloatArray) -> None:
+        """Take in the residuals (positives minus expected ones) of groups of rows, and their information."""
+        seen = information > 1e-9
+        if not seen.any():
+            return
+        residual, information = residual[seen], information[seen]
+        squared = residual**2
+        if self.cap is not None:
+            squared = np.minimum(squared, self.cap * information * (1.0 + self.value * information))
+        if not self.size:
+            self.size = EXPECTED_PERIODS * float(np.sum(information**2))
+            self.excess = EXPECTED_VARIANCE * self.size
+        kept = 2.0 ** (-1.0 / HALF_LIFE)
+        self.excess = kept * self.excess + float(np.sum(squared - information))
+        self.size = kept * self.size + float(np.sum(information**2))
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as JSON-able values."""
+        return asdict(self)
+
+
+# The state of a tracker, and its update by a period: judge the forecast, learn the rows, forecast again.
 
 SHORTEST_MEMORIES = (0.5, 2.0, 8.0, 32.0)
 """Half-lives in periods; longer ones come as the stream grows."""

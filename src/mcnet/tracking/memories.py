@@ -1,17 +1,284 @@
-"""Memories: sketches with different half-lives, each with the curves last fitted to it."""
+"""Memories: sketches with different half-lives, the curves last fitted to them, and seasons."""
 
+import warnings
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 
-from mcnet._shared.math import sums_by
-from mcnet.sketch.cells import Cells
-from mcnet.sketch.grid import POSITION_UNITS, LogitGrid, make_grid
+from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, logit, sigmoid, sums_by
+from mcnet.bayes.fit import belief_limit, family_of, fit_bayes_sketch
+from mcnet.bayes.posterior import BayesFit, uncertainty_of
+from mcnet.calibrators.base import Calibrator
+from mcnet.calibrators.methods import calibrator, calibrator_class
+from mcnet.curves.curves import CurveUncertainty
+from mcnet.curves.evaluate import Evaluator
+from mcnet.curves.family import CurveFamily
+from mcnet.errors import InputError
+from mcnet.model.model import CalibrationModel
+from mcnet.model.model_file import model_document, model_of
+from mcnet.rows.contexts import ANY, Contexts
+from mcnet.sketch.grid import POSITION_UNITS, Cells, LogitGrid, make_grid
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.experts import Expert, fit_expert
+from mcnet.sketch.views import value_order_of
 
-__all__ = ["SMALLEST_FADING", "Memory", "coarse", "pruned"]
+__all__ = [
+    "BAYES",
+    "NUMBER_OF_SEASONS",
+    "SMALLEST_FADING",
+    "Expert",
+    "FamilyExpert",
+    "Memory",
+    "Seasons",
+    "check_method",
+    "coarse",
+    "expert_from_state",
+    "season_lengths",
+]
+
+# Seasons: how the level of a period differs with its place in the day and in the week.
+
+NUMBER_OF_SEASONS = 2
+"""The day and the week; where periods are numbers or labels, two usual lengths."""
+USUAL_LENGTHS = (7, 24)
+"""In periods, where it is not known how long a period is: days of a week, hours of a day."""
+LONGEST_SEASON = 2_016
+"""In periods: a week of five minutes each."""
+SECONDS_OF_SEASONS = (86_400.0, 604_800.0)
+CYCLES_REMEMBERED = 8.0
+"""After this many cycles a level counts half."""
+EXPECTED_VARIANCE = 1.0 / 16.0
+"""Of the level at one place of a season, in squared logits; so few periods are believed little."""
+
+
+def season_lengths(seconds: float | None) -> tuple[int, ...]:
+    """Return how many periods a day and a week have, 0 where that is not a whole number of two or more.
+
+    Parameters
+    ----------
+    seconds : the length of a period; None if it is not known.
+
+    >>> season_lengths(3600.0), season_lengths(86_400.0), season_lengths(None)
+    ((24, 168), (0, 7), (7, 24))
+    """
+    if seconds is None:
+        return USUAL_LENGTHS
+    found = []
+    for whole in SECONDS_OF_SEASONS:
+        number = round(whole / seconds)
+        found.append(number if 2 <= number <= LONGEST_SEASON and abs(number * seconds - whole) < 1e-6 * whole else 0)
+    return tuple(found)
+
+
+@dataclass
+class Seasons:
+    """The mean level of each place in a season, beside the mean of all: offsets in logits that few periods shrink.
+
+    `sums[s]` `[places, 2]` are the sums of information × level and of the information, forgotten slowly.
+    """
+
+    lengths: tuple[int, ...]
+    sums: list[FloatArray]
+
+    @staticmethod
+    def none() -> "Seasons":
+        """Return seasons of which nothing is known."""
+        return Seasons((0,) * NUMBER_OF_SEASONS, [np.zeros((0, 2))] * NUMBER_OF_SEASONS)
+
+    def of_lengths(self, lengths: tuple[int, ...]) -> "Seasons":
+        """Return the seasons of these lengths: those that were of the same length before keep what they know."""
+        if lengths == self.lengths:
+            return self
+        pairs = zip(lengths, self.lengths, self.sums, strict=True)
+        return Seasons(lengths, [sums if new == old else np.zeros((new, 2)) for new, old, sums in pairs])
+
+    def learnt(self, position: float, elapsed: float, level: float, information: float) -> "Seasons":
+        """Return what is known after one more period.
+
+        Parameters
+        ----------
+        position : the place of the period in time, in periods.
+        elapsed : periods since the last one.
+        level : how far its level was from that of all periods, in logits.
+        information : of the level: one over its variance.
+        """
+        found = []
+        for length, before in zip(self.lengths, self.sums, strict=True):
+            sums = before
+            if length:
+                sums = before * 2.0 ** (-elapsed / (CYCLES_REMEMBERED * length))
+                sums[round(position) % length] += (information * level, information)
+            found.append(sums)
+        return Seasons(self.lengths, found)
+
+    def offsets(self, position: float) -> FloatArray:
+        """Return by how much the level at a place in time is expected to differ from the usual one, per season."""
+        found = np.zeros(len(self.lengths))
+        for season, (length, sums) in enumerate(zip(self.lengths, self.sums, strict=True)):
+            if length:
+                here, information = sums[round(position) % length]
+                if information > 0.0:
+                    usual = float(sums[:, 0].sum() / sums[:, 1].sum())
+                    shrunk = information / (information + 1.0 / EXPECTED_VARIANCE)
+                    found[season] = (here / information - usual) * shrunk
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as JSON-able values."""
+        return {"lengths": list(self.lengths), "sums": [sums.tolist() for sums in self.sums]}
+
+    @staticmethod
+    def restored(state: dict[str, Any]) -> "Seasons":
+        """Return the seasons that `state` described."""
+        sums = [np.array(rows, dtype=np.float64).reshape(-1, 2) for rows in state["sums"]]
+        return Seasons(tuple(int(length) for length in state["lengths"]), sums)
+
+
+# Experts: the curves that a tracker's memories were last fitted to, evaluated in logits.
+
+BAYES = "mcnet-bayes"
+
+
+class Expert(Protocol):
+    """Curves of all contexts, in logits."""
+
+    def logits(self, contexts: Contexts, which: IndexArray, raw: FloatArray) -> FloatArray:
+        """Return the calibrated logit of each row: its context a place in `contexts`, its score a raw logit."""
+
+    def state(self) -> dict[str, Any]:
+        """Return the expert as JSON-able values, exact to the bit."""
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyExpert:
+    """A fit of BayesMCNet that is evaluated as it is, without compiled curves.
+
+    `contexts` tells the order of the field values in the fit; its table does not matter.
+    """
+
+    contexts: Contexts
+    fit: BayesFit
+    limit: float
+
+    @cached_property
+    def family(self) -> CurveFamily:
+        """The curves."""
+        return family_of(self.fit, self.limit)
+
+    def codes(self, contexts: Contexts) -> IntArray:
+        """Return the fit's own codes of contexts `[contexts, fields]`, -1 for a value that the fit has not seen."""
+        columns = []
+        for field, (own, values) in enumerate(zip(self.contexts.values, contexts.values, strict=True)):
+            place = {value: code for code, value in enumerate(own)}
+            # The last entry answers for ANY, which is -1.
+            codes = np.array([*(place.get(value, ANY) for value in values), ANY], dtype=np.int64)
+            columns.append(codes[contexts.table[:, field]])
+        return np.column_stack(columns) if columns else np.zeros((len(contexts), 0), dtype=np.int64)
+
+    def logits(self, contexts: Contexts, which: IndexArray, raw: FloatArray) -> FloatArray:
+        """Return the calibrated logit of each row."""
+        return self.family.lines(self.codes(contexts)).each(which, raw)
+
+    def uncertainty(self, sketch: Sketch) -> CurveUncertainty:
+        """Return the posterior variances of the curves, given the rows that they were fitted on."""
+        sketch = value_order_of(self.contexts, sketch)
+        fit = _fit(sketch, start=self.fit, covariance=True)
+        return uncertainty_of(fit, family_of(fit, self.limit))
+
+    def state(self) -> dict[str, Any]:
+        """Return the expert as JSON-able values."""
+        arrays = {
+            name: {"type": str(array.dtype), "shape": list(array.shape), "numbers": array.ravel().tolist()}
+            for name, array in self.fit.arrays().items()
+        }
+        fields = {"names": list(self.contexts.names), "values": [list(values) for values in self.contexts.values]}
+        return {"kind": "family", **fields, "limit": self.limit, "arrays": arrays}
+
+
+@dataclass(frozen=True, eq=False)
+class ModelExpert:
+    """The curves of any other calibrator."""
+
+    model: CalibrationModel
+
+    @cached_property
+    def _evaluator(self) -> Evaluator:
+        return Evaluator(self.model.curves)
+
+    def logits(self, contexts: Contexts, which: IndexArray, raw: FloatArray) -> FloatArray:
+        """Return the calibrated logit of each row."""
+        places = None
+        if self.model.fields:
+            places = self.model.contexts.places_of(contexts)
+            places = np.where((contexts.table == ANY).any(axis=1), np.int32(-1), places)[which]
+        return logit(self._evaluator(sigmoid(raw), places, 1))
+
+    def state(self) -> dict[str, Any]:
+        """Return the expert as JSON-able values."""
+        return {"kind": "model", "model": model_document(self.model)}
+
+
+def expert_from_state(state: dict[str, Any]) -> Expert:
+    """Return the expert that `state()` described."""
+    if state["kind"] == "model":
+        return ModelExpert(model_of(state["model"]))
+    arrays = {
+        name: np.array(array["numbers"], dtype=array["type"]).reshape(array["shape"])
+        for name, array in state["arrays"].items()
+    }
+    names = tuple(state["names"])
+    contexts = Contexts(names, tuple(map(tuple, state["values"])), np.zeros((0, len(names)), dtype=np.int32))
+    return FamilyExpert(contexts, BayesFit.from_arrays(arrays), float(state["limit"]))
+
+
+def check_method(method: str) -> None:
+    """Refuse a method whose curves cannot be mixed to rising ones."""
+    kind: type[Calibrator] = calibrator_class(method)
+    if kind.needs_features or not kind.monotone:
+        why = "needs the features of rows" if kind.needs_features else "does not keep the order of scores"
+        raise InputError(f"the tracker cannot use {method}, which {why}; leave method out, or name another")
+
+
+def fit_expert(method: str, sketch: Sketch, earlier: Expert | None) -> Expert | None:
+    """Fit a method to a sketch; None where the rows have nothing to tell about a curve.
+
+    Parameters
+    ----------
+    method : its name in the registry.
+    sketch : the rows.
+    earlier : the last fit of the same memory, to start from with the strengths of its priors; None to start afresh and
+        learn these.
+    """
+    least = 1e-6 * min(sketch.total_weight, 1.0)
+    if not least < sketch.total_positives < sketch.total_weight - least:
+        return None  # rows of one class
+    if not sketch.contexts.names and sketch.cells.key.min() == sketch.cells.key.max():
+        return None  # one score
+    if method != BAYES:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ModelExpert(calibrator(method).fit_sketch(sketch).model_)
+    start = None
+    if isinstance(earlier, FamilyExpert):
+        sketch, start = value_order_of(earlier.contexts, sketch), earlier.fit
+    return FamilyExpert(sketch.contexts, _fit(sketch, start, covariance=False), belief_limit(sketch.total_weight))
+
+
+def _fit(sketch: Sketch, start: BayesFit | None, *, covariance: bool) -> BayesFit:
+    return fit_bayes_sketch(
+        sketch,
+        panels=None,
+        interactions=True,
+        alpha_balance=0.0,
+        balance="global",
+        start=start,
+        strengths=None if start is None else start.strengths,
+        covariance=covariance,
+    )
+
+
+# Memories: sketches with different half-lives, each with the curves last fitted to it.
 
 RESOLUTION = 64
 """Cells per logit of what a tracker keeps."""

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mcnet._shared.json_files import checksum, write_json
-from mcnet._shared.typing import FloatArray, IndexArray
-from mcnet.data.columns import check_total_weight
+from mcnet._shared.arrays import FloatArray, IndexArray
+from mcnet._shared.files import checksum, write_json
 from mcnet.errors import FileFormatError, InputError
-from mcnet.metrics.evaluate_sketch import Predictor, predict_cells
+from mcnet.metrics.evaluation import Predictor, predict_cells
+from mcnet.rows.columns import check_total_weight
+from mcnet.rows.periods import period_text, sorted_periods
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihoods
-from mcnet.tracking.period import period_text, sorted_periods
-from mcnet.tracking.slope import slope_marginals
+from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihoods, slope_marginals
 
 if TYPE_CHECKING:
     import polars as pl

@@ -13,19 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from mcnet._shared.disk_paths import disk_path
-from mcnet._shared.json_files import checksum, write_json
+from mcnet._shared.files import checksum, disk_path, write_json
 from mcnet.errors import FileFormatError, InputError, McnetError
+from mcnet.journal.entries import sketch_digest
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.clock import Clock
-from mcnet.tracking.effects import EffectVariance
-from mcnet.tracking.experts import Expert, expert_from_state
-from mcnet.tracking.forecast import Forecast
-from mcnet.tracking.journal_entries import sketch_digest
-from mcnet.tracking.learner import Judgement, Learner
-from mcnet.tracking.memories import Memory
-from mcnet.tracking.seasons import Seasons
-from mcnet.tracking.stack import Stack
+from mcnet.tracking.forecast import Forecast, Stack
+from mcnet.tracking.learner import Clock, EffectVariance, Judgement, Learner
+from mcnet.tracking.memories import Expert, Memory, Seasons, expert_from_state
 
 __all__ = ["load_tracker", "save_tracker"]
 

@@ -1,0 +1,136 @@
+"""MCNet trained as the paper says, on rows in mini-batches: the runs that its tables and its appendix are about."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet._shared.arrays import FloatArray, clip_scores, logit
+from mcnet.networks.bank import BankConfig, BankFit
+from mcnet.networks.literal import fit_bank_on_rows, paper_config
+from mcnet.networks.objective import Penalties
+from mcnet.networks.training import RowSchedule
+from reproduction.tasks import Sample, Task
+
+__all__ = ["LiteralRecipe", "follow_literal", "literal_settings", "predict_literal", "train_literal"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class LiteralRecipe:
+    """The paper's settings; `rate` None is its 1e-5 for MCNet-None and 1e-4 for MCNet-Field.
+
+    `start` is where training starts, which the paper does not say: at the identity, or at random weights as PyTorch
+    layers have them. With `falling` the learning rate falls to zero along a line, which the paper does not do.
+    """
+
+    field: bool = False
+    bins: int = 20
+    rate: float | None = None
+    order: float = 1.0
+    balance: float = 0.0
+    epochs: int = 2
+    batch: int = 2048
+    hidden: tuple[int, ...] = (128, 128)
+    start: Literal["identity", "random"] = "identity"
+    falling: bool = False
+    seed: int = 0
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate: what was given, or the paper's."""
+        return paper_config(field=self.field)[1].rate if self.rate is None else self.rate
+
+    def sentence(self) -> str:
+        """Return the settings in words.
+
+        >>> LiteralRecipe(bins=10).sentence()[:61]
+        '10 bins, ReLU networks of 128 × 128, embedding 128, probabili'
+        """
+        widths = " × ".join(map(str, self.hidden))
+        balance = f", α = {self.balance:g}" if self.balance else ""
+        return (
+            f"{self.bins} bins, ReLU networks of {widths}, embedding 128, probability space, integrals from 0, "
+            f"Adam at {self.learning_rate:g}, batches of {self.batch}, {self.epochs} epochs, β = "
+            f"{self.order:g}{balance}, from {'the identity' if self.start == 'identity' else 'random weights'}"
+        )
+
+
+def literal_settings(recipe: LiteralRecipe) -> tuple[BankConfig, RowSchedule]:
+    """Return the network and the schedule of a recipe: the paper's, with what the recipe changes."""
+    config, schedule = paper_config(field=recipe.field)
+    config = replace(
+        config,
+        bins=recipe.bins,
+        shape=replace(config.shape, hidden=recipe.hidden, start=recipe.start),
+        penalties=Penalties(order=recipe.order, balance=recipe.balance),
+        seed=recipe.seed,
+    )
+    schedule = replace(
+        schedule,
+        rate=recipe.learning_rate,
+        falling=recipe.falling,
+        epochs=recipe.epochs,
+        batch=recipe.batch,
+        seed=recipe.seed,
+    )
+    return config, schedule
+
+
+def train_literal(
+    task: Task,
+    recipe: LiteralRecipe,
+    progress: Callable[[str], Any] | None = None,
+    after_epoch: Callable[[int, BankFit], Any] | None = None,
+) -> BankFit:
+    """Train on the validation rows of a task.
+
+    The rows of a bin share the nodes of their integrals: the values of the paper's T = 50 nodes per row up to 1e-6, at
+    a fiftieth of the time or less.
+    """
+    config, schedule = literal_settings(recipe)
+
+    def tell(done: int, total: int, loss: float) -> None:
+        if progress is not None:
+            progress(f"{task.name}: literal training, step {done} of {total}")
+
+    rows = task.validation
+    codes, sizes = _codes(task, rows, recipe.field)
+    groups = rows.field[:, None] if recipe.balance else None
+    logits, label = logit(clip_scores(rows.score)), rows.label.astype(np.float64)
+    given: dict[str, Any] = {"steps": None, "progress": tell, "groups": groups, "after_epoch": after_epoch}
+    return fit_bank_on_rows(logits, label, codes, sizes, None, config, schedule, **given)
+
+
+def follow_literal(
+    task: Task,
+    recipe: LiteralRecipe,
+    epochs: Sequence[int],
+    look: Callable[[BankFit], T],
+    progress: Callable[[str], Any] | None = None,
+) -> dict[int, T]:
+    """Train once, and return what `look` sees of the fit after each of these numbers of epochs."""
+    found: dict[int, T] = {}
+
+    def after_epoch(done: int, fit: BankFit) -> None:
+        if done in epochs:
+            found[done] = look(fit)
+
+    train_literal(task, replace(recipe, epochs=max(epochs)), progress, after_epoch)
+    return found
+
+
+def predict_literal(fit: BankFit, task: Task, sample: Sample, field: bool) -> FloatArray:
+    """Return the probabilities that a literal run gives to rows; those outside (0, 1) are clipped, as they must be."""
+    codes, _ = _codes(task, sample, field)
+    return fit.predict(logit(clip_scores(sample.score)), codes)
+
+
+def _codes(task: Task, sample: Sample, field: bool) -> tuple[NDArray[np.int64] | None, tuple[int, ...]]:
+    if not field:
+        return None, ()
+    size = int(task.validation.field.max()) + 1
+    return np.minimum(sample.field, size).astype(np.int64)[:, None], (size,)

@@ -1,0 +1,74 @@
+"""The whole study: every table and figure by its name, and the page that leads to them."""
+
+import time
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from mcnet._shared.files import whole_file
+from mcnet.errors import InputError
+from reproduction.pages import Page, write_page
+from reproduction.settings import Settings
+
+__all__ = ["STUDIES", "run_studies"]
+
+STUDIES = (
+    "datasets",
+    "performance",
+    "headline",
+    "sir",
+    "auxiliary",
+    "balance",
+    "efficiency",
+    "curves",
+    "sensitivity",
+    "overfitting",
+    "expressiveness",
+)
+
+_NEED_FEATURES = ("auxiliary", "overfitting")
+
+
+def run_studies(names: Sequence[str], settings: Settings) -> dict[str, Path]:
+    """Run studies one after the other; each is written as soon as it is done, then the index of all."""
+    for name in names:
+        if name not in STUDIES:
+            raise InputError(f"there is no study {name!r}; there are {', '.join(STUDIES)}")
+    pages: list[tuple[Page, float]] = []
+    written: dict[str, Path] = {}
+    skipped: dict[str, str] = {}
+    for name in names:
+        start = time.perf_counter()
+        try:
+            page = _study(name)(settings)
+        except InputError as error:
+            # A file of scores has no features; what needs them is left out, and the index says so.
+            if len(names) == 1 or name not in _NEED_FEATURES:
+                raise
+            skipped[name] = str(error)
+            continue
+        written[name] = write_page(page, settings.out, settings.sentence())
+        pages.append((page, time.perf_counter() - start))
+    if len(names) > 1:
+        written["index"] = _write_index(pages, skipped, settings)
+    return written
+
+
+def _study(name: str) -> Callable[[Settings], Page]:
+    found: Callable[[Settings], Page] = getattr(import_module(f"reproduction.{name}"), name)
+    return found
+
+
+def _write_index(pages: list[tuple[Page, float]], skipped: dict[str, str], settings: Settings) -> Path:
+    text = ["# The MCNet paper, run again", settings.sentence()]
+    for page, seconds in pages:
+        text += [
+            f"## [{page.title}]({page.name}.md)",
+            f"**The paper:** {page.claim}",
+            page.found(f" ({seconds:.0f} s)"),
+        ]
+    text += [f"## {name}\n\nNot run: {reason}" for name, reason in skipped.items()]
+    path = settings.out / "index.md"
+    with whole_file(path) as part:
+        part.write_text("\n\n".join(text) + "\n", encoding="utf-8")
+    return path

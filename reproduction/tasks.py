@@ -1,0 +1,194 @@
+"""A task: scored validation rows to calibrate on, scored test rows to judge on."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from mcnet._shared.arrays import FloatArray
+from mcnet._shared.files import whole_file
+from mcnet.errors import InputError
+from mcnet.rows.logs import open_log
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["Features", "Sample", "Task", "read_tasks", "write_tasks"]
+
+
+@dataclass(frozen=True)
+class Features:
+    """What a network may know of rows: numbers `[rows, n]` and category codes `[rows, m]`; may be memory-mapped."""
+
+    numbers: NDArray[np.float32]
+    categories: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def take(self, rows: Any) -> "Features":
+        """Return some of the rows."""
+        return Features(self.numbers[rows], self.categories[rows])
+
+    def half(self) -> "Features":
+        """Return every second column of the numbers and of the categories, the first ones included."""
+        return Features(self.numbers[:, ::2], self.categories[:, ::2])
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Scored rows; `truth` is known for simulated ones, `features` where the auxiliary network needs them."""
+
+    score: FloatArray
+    label: NDArray[np.int8]
+    field: NDArray[np.int32]
+    truth: FloatArray | None = None
+    features: Features | None = None
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """The rows by field value, and by score inside it; sorted once for all methods."""
+        return np.lexsort((self.score, self.field))
+
+    def take(self, rows: Any) -> "Sample":
+        """Return some of the rows."""
+        return Sample(
+            self.score[rows],
+            self.label[rows],
+            self.field[rows],
+            None if self.truth is None else self.truth[rows],
+            None if self.features is None else self.features.take(rows),
+        )
+
+
+@dataclass(frozen=True)
+class Task:
+    """One label of one data set: `kind` is CTR, CVR or what the label is, `published` names the paper's columns."""
+
+    data: str
+    kind: str
+    validation: Sample
+    test: Sample
+    published: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The task as the paper writes it."""
+        return f"{self.kind} ({self.data})"
+
+    @cached_property
+    def sketch(self) -> Sketch:
+        """The sketch of the validation rows, with the field."""
+        part = self.validation
+        return Sketch.from_rows(part.score, part.label, field=part.field)
+
+    def with_both_classes(self, advice: str) -> "Task":
+        """Return the task itself; raise InputError if a split has positives or negatives alone."""
+        for split, sample in (("validation", self.validation), ("test", self.test)):
+            positives = int(sample.label.sum())
+            if positives in (0, len(sample)):
+                raise InputError(
+                    f"{self.name}: {positives:,} of {len(sample):,} {split} rows are positive, and nothing can be "
+                    f"learned or compared; {advice}"
+                )
+        return self
+
+    def first(self, rows: int) -> "Task":
+        """Return the same task with only so many rows to calibrate on."""
+        return replace(self, validation=self.validation.take(slice(0, rows)))
+
+    def judged_on(self, rows: int) -> "Task":
+        """Return the same task with every second, third … test row, if that leaves so many or more."""
+        return replace(self, test=self.test.take(slice(None, None, max(1, len(self.test) // rows))))
+
+    def scored(self, validation: FloatArray, test: FloatArray) -> "Task":
+        """Return the same rows with other scores."""
+        return replace(self, validation=replace(self.validation, score=validation), test=replace(self.test, score=test))
+
+
+def write_tasks(tasks: list[Task], path: str | Path) -> Path:
+    """Save scored rows as Parquet: task, split, score, label, field, and truth and features where known."""
+    parts = []
+    for task in tasks:
+        for split, sample in (("validation", task.validation), ("test", task.test)):
+            columns: dict[str, Any] = {"score": sample.score, "label": sample.label, "field": sample.field}
+            if sample.truth is not None:
+                columns["truth"] = sample.truth
+            if sample.features is not None:
+                columns |= {f"numerical_{i + 1}": column for i, column in enumerate(sample.features.numbers.T)}
+                columns |= {f"categorical_{i + 1}": column for i, column in enumerate(sample.features.categories.T)}
+            frame = pl.DataFrame(columns)
+            parts.append(frame.select(pl.lit(task.kind).alias("task"), pl.lit(split).alias("split"), pl.all()))
+    target = Path(path)
+    with whole_file(target) as part:
+        pl.concat(parts, how="diagonal").write_parquet(part)
+    return target
+
+
+def read_tasks(path: str | Path, data: str = "your scores", published: str | None = None) -> list[Task]:
+    """Read scored rows of any model: columns `split` (validation or test), `score`, `label`, `field`.
+
+    A column `task` tells several labels apart, `truth` is the true probability, `numerical_*` and `categorical_*`
+    are features for the auxiliary network.
+    """
+    lazy = open_log(path)
+    known = lazy.collect_schema().names()
+    missing = [name for name in ("split", "score", "label", "field") if name not in known]
+    if missing:
+        raise InputError(f"{path} has no column {missing[0]!r}; scores need split, score, label and field")
+    frame = lazy.with_columns(_as_codes(lazy)).collect()
+    splits = set(frame["split"].unique())
+    if not {"validation", "test"} <= splits:
+        raise InputError(f"{path}: split has {', '.join(sorted(map(str, splits)))}; it needs validation and test")
+    _require_probabilities_and_labels(path, frame)
+    kinds = frame["task"].unique(maintain_order=True).to_list() if "task" in known else [None]
+    tasks = []
+    for kind in kinds:
+        rows = frame if kind is None else frame.filter(pl.col("task") == kind)
+        parts = {split: _sample(rows.filter(pl.col("split") == split)) for split in ("validation", "test")}
+        task = Task(data, kind or "CTR", parts["validation"], parts["test"], published)
+        tasks.append(task.with_both_classes(f"both splits of {path} need rows with the labels 0 and 1"))
+    return tasks
+
+
+def _require_probabilities_and_labels(path: str | Path, frame: pl.DataFrame) -> None:
+    score, label = (frame[name].cast(pl.Float64, strict=False) for name in ("score", "label"))
+    for values, allowed, problem in (
+        (score, score.is_between(0.0, 1.0), "scores that are missing or outside [0, 1]; the study takes probabilities"),
+        (label, label.is_in([0.0, 1.0]), "labels other than 0 and 1"),
+    ):
+        wrong = (~allowed.fill_null(False)).arg_true()
+        if len(wrong):
+            raise InputError(
+                f"{path} has {problem} (first: row {wrong[0]}, {values.name} {frame[values.name][wrong[0]]})"
+            )
+
+
+def _as_codes(lazy: pl.LazyFrame) -> pl.Expr:
+    # Field values become numbers in the order of their text, the same in both splits.
+    values = lazy.select(pl.col("field").cast(pl.String).fill_null("")).unique().collect()["field"].sort()
+    return (
+        pl.col("field").cast(pl.String).fill_null("").replace_strict(values, range(len(values)), return_dtype=pl.Int32)
+    )
+
+
+def _sample(frame: pl.DataFrame) -> Sample:
+    def column(name: str) -> NDArray[Any]:
+        found: NDArray[Any] = frame[name].to_numpy()
+        return found
+
+    numbers = [name for name in frame.columns if name.startswith("numerical_") and frame[name].null_count() == 0]
+    categories = [name for name in frame.columns if name.startswith("categorical_") and frame[name].null_count() == 0]
+    features = None
+    if numbers or categories:
+        features = Features(
+            np.ascontiguousarray(frame.select(numbers).to_numpy().astype(np.float32).reshape(len(frame), -1)),
+            np.ascontiguousarray(frame.select(categories).to_numpy().astype(np.int32).reshape(len(frame), -1)),
+        )
+    truth = column("truth").astype(np.float64) if "truth" in frame.columns and not frame["truth"].null_count() else None
+    return Sample(column("score").astype(np.float64), column("label").astype(np.int8), column("field"), truth, features)

@@ -1,0 +1,294 @@
+"""Fit one method on one task and measure what it does to the test rows."""
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from mcnet._shared.arrays import FloatArray
+from mcnet.calibrators.base import Calibrator
+from mcnet.calibrators.methods import calibrator
+from mcnet.errors import CalibrationWarning
+from mcnet.metrics import auc, f_rce, group_pcoc, group_sums, kl_to_truth, log_loss, pcoc, pcoc_std
+from mcnet.networks.bank import LEAST, MANY_BINS, BankConfig, BankFit
+from reproduction.literal import LiteralRecipe, predict_literal, train_literal
+from reproduction.tasks import Sample, Task
+
+__all__ = [
+    "BAYES",
+    "BAYES_NONE",
+    "MCNETS",
+    "ROSTER",
+    "Contender",
+    "Trained",
+    "Trial",
+    "column",
+    "fit_contender",
+    "fit_task",
+    "judge",
+    "measure",
+    "order_violations",
+    "run_trial",
+    "settings_note",
+    "trained_note",
+]
+
+Predict = Callable[[Sample], FloatArray]
+"""Gives the calibrated probabilities of a sample."""
+
+Training = Literal["literal", "converged"]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A line of a table: a method of the registry with its parameters, or a literal training of the published network.
+
+    `published` is the name under which the paper prints its figures.
+    """
+
+    name: str
+    method: str
+    sees_field: bool = False
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    recipe: LiteralRecipe | None = None
+    published: str | None = None
+
+    def build(self, seed: int = 0, **changes: Any) -> Calibrator:
+        """Return an unfitted calibrator; the seed matters only to methods that have one."""
+        made = calibrator(self.method, **{**self.parameters, **changes})
+        return made.set_params(seed=seed) if "seed" in made.get_params() else made
+
+    def settings(self) -> str:
+        """Return the settings of a training in words, or a method with the parameters that differ from its defaults.
+
+        >>> Contender("SIR", "sir", parameters={"bins": 20}).settings()
+        'SIR = sir(bins=20)'
+        """
+        if self.recipe is not None:
+            return f"{self.name} = {self.recipe.sentence()}"
+        given = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
+        if self.method == "mcnet":
+            return f"{self.name} = mcnet({given}), {_converged(self.build().get_params())}"
+        return f"{self.name} = {self.method}({given})"
+
+
+def _converged(parameters: Mapping[str, Any]) -> str:
+    widths = " × ".join(map(str, parameters["hidden"]))
+    nodes = BankConfig().nodes
+    return (
+        f"SiLU networks of {widths}, embedding {parameters['embedding']}, {parameters['space']} space, {nodes} nodes "
+        f"of quadrature in each half of a bin ({-(-nodes // 2)} from {MANY_BINS} bins on), full batch on the sketch "
+        "until it has converged, order guaranteed"
+    )
+
+
+def mcnet_row(field: bool, training: Training, bins: int = 20) -> Contender:
+    """Return a row of the published network: MCNet-None or MCNet-Field, in one of its two trainings.
+
+    >>> mcnet_row(True, "literal").name
+    'MCNet-Field, literal'
+    """
+    variant = "MCNet-Field" if field else "MCNet-None"
+    name, shared = f"{variant}, {training}", {"sees_field": field, "published": variant}
+    if training == "literal":
+        return Contender(name, "mcnet", recipe=LiteralRecipe(field=field, bins=bins), **shared)  # type: ignore[arg-type]
+    return Contender(name, "mcnet", parameters={"bins": bins, "field_aware": field}, **shared)  # type: ignore[arg-type]
+
+
+MCNETS = tuple(mcnet_row(field, training) for field in (False, True) for training in ("literal", "converged"))
+"""The published networks: without and with the field, trained literally and to their optimum."""
+
+BAYES_NONE = Contender("BayesMCNet, no field", "mcnet-bayes", parameters={"field_aware": False})
+BAYES = Contender("BayesMCNet", "mcnet-bayes", sees_field=True)
+
+
+def _baseline(name: str, method: str, sees_field: bool = False, **parameters: Any) -> Contender:
+    return Contender(name, method, sees_field, parameters, published=name)
+
+
+ROSTER = (
+    _baseline("Base", "base"),
+    _baseline("Histogram Binning", "histogram", bins=20),
+    _baseline("Isotonic Regression", "isotonic"),
+    _baseline("Platt Scaling", "platt"),
+    _baseline("Gaussian Scaling", "gaussian"),
+    _baseline("Gamma Scaling", "gamma"),
+    _baseline("SIR", "sir", bins=20),
+    _baseline("NeuCalib", "neucalib", bins=20),
+    _baseline("AdaCalib", "adacalib", sees_field=True, candidates=(5, 10, 20)),
+    *MCNETS,
+    BAYES_NONE,
+    BAYES,
+)
+"""The methods of the paper's Table 1, its networks in both trainings, and BayesMCNet without and with the field."""
+
+SHARED_NODES = (
+    "Literal training: the rows of a bin share the nodes of their integrals, which gives the values and gradients of "
+    "the paper's T = 50 nodes per row (to 1e-5 and 1e-3 of their size) at 1/50 to 1/100 of the time; L2 "
+    "regularisation, whose coefficient the paper does not give, is off; the start, which it does not give either, is "
+    "the identity by default."
+)
+
+
+def settings_note(roster: Sequence[Contender]) -> str:
+    """Return the settings of the contenders that have any."""
+    given = [c.settings() for c in roster if c.recipe is not None or c.parameters]
+    note = f"Settings: {'; '.join(given)}; everything else as the library has it."
+    return f"{note} {SHARED_NODES}" if any(c.recipe is not None for c in roster) else note
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training of MCNet's networks came to: bins, steps, and the nats left to gain if it has not converged."""
+
+    bins: int
+    steps: int
+    left: float | None = None
+
+    @classmethod
+    def of(cls, network: Any, converges: bool = True) -> "Trained | None":
+        """Return it for a bank of networks; other functions have none."""
+        if not isinstance(network, BankFit):
+            return None
+        descent = network.descent
+        left = descent.remaining if converges and not descent.converged else None
+        return cls(network.bank.bins, descent.steps, left)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One fit: the figures of its test predictions, the PCOC on the rows it was fitted to, and the seconds it took."""
+
+    figures: Mapping[str, float]
+    fields: FloatArray
+    seconds: float
+    trained: Trained | None = None
+
+    def __getitem__(self, name: str) -> float:
+        return self.figures[name]
+
+
+def fit_contender(contender: Contender, task: Task, seed: int = 0, **changes: Any) -> Calibrator:
+    """Fit on the sketch of the validation rows; warnings about small field values belong to tiny scales."""
+    made = contender.build(seed, **changes)
+    sketch = task.sketch
+    if made.field_use == "none" or not (contender.sees_field or changes.get("alpha_balance")):
+        sketch = sketch.pooled()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)
+        return made.fit_sketch(sketch)
+
+
+def predict(fitted: Calibrator, sample: Sample) -> FloatArray:
+    """Return the calibrated probabilities of a sample, with its field if the model has one."""
+    needs_field = bool(fitted.model_.contexts.names)
+    return fitted.predict(sample.score, field=sample.field if needs_field else None)
+
+
+@dataclass(frozen=True)
+class FittedTask:
+    """A contender fitted on a task: what it predicts, the seconds it took, what the training of its networks came to.
+
+    The sketch of the rows is made once for all methods, and is not part of the seconds.
+    """
+
+    predict: Predict
+    seconds: float
+    trained: Trained | None
+
+
+def fit_task(contender: Contender, task: Task, seed: int = 0, alpha: float = 0.0) -> FittedTask:
+    """Fit a contender on a task, with the balance term if `alpha` > 0."""
+    _ = task.sketch
+    start = time.perf_counter()
+    if contender.recipe is not None:
+        recipe = replace(contender.recipe, balance=alpha, seed=seed)
+        fit = train_literal(task, recipe)
+        seconds = time.perf_counter() - start
+        trained = Trained.of(fit, converges=False)
+        return FittedTask(lambda sample: predict_literal(fit, task, sample, recipe.field), seconds, trained)
+    fitted = fit_contender(contender, task, seed, **({"alpha_balance": alpha} if alpha else {}))
+    seconds = time.perf_counter() - start
+    return FittedTask(lambda sample: predict(fitted, sample), seconds, Trained.of(getattr(fitted, "network_", None)))
+
+
+def run_trial(
+    contender: Contender,
+    task: Task,
+    seed: int = 0,
+    progress: Callable[[str], Any] | None = None,
+    alpha: float = 0.0,
+) -> Trial:
+    """Fit a contender on a task and judge it on the test rows."""
+    if progress is not None:
+        progress(f"{task.name}, seed {seed}: {contender.name}")
+    fitted = fit_task(contender, task, seed, alpha)
+    trial = judge(task, fitted.predict(task.test), fitted.predict(task.validation), fitted.seconds)
+    return replace(trial, trained=fitted.trained)
+
+
+def judge(task: Task, test: FloatArray, validation: FloatArray, seconds: float = 0.0) -> Trial:
+    """Measure predictions of the test rows, and the PCOC of those of the validation rows."""
+    figures = measure(test, task.test)
+    figures["fitted_pcoc"] = float(validation.sum() / max(task.validation.label.sum(), 1))
+    by_field = group_pcoc(group_sums(test, task.test.label, task.test.field))[0]
+    return Trial(figures, by_field, seconds)
+
+
+def measure(probability: FloatArray, sample: Sample) -> dict[str, float]:
+    """Return the figures of the paper, and those it does not have.
+
+    These are log-loss, distance to the truth, falls, and the share of rows whose function left (0, 1), so that it was
+    clipped there.
+    """
+    sums = group_sums(probability, sample.label, sample.field)
+    return {
+        "pcoc": pcoc(sums).value,
+        "f_rce": f_rce(sums).value,
+        "pcoc_std": pcoc_std(sums).value,
+        "auc": auc(probability, sample.label).value,
+        "log_loss": log_loss(probability, sample.label).value,
+        "distance": np.nan if sample.truth is None else kl_to_truth(probability, sample.truth).value,
+        "violations": float(order_violations(probability, sample)),
+        "clipped": float(((probability <= LEAST) | (probability >= 1.0 - LEAST)).mean()),
+    }
+
+
+def order_violations(probability: FloatArray, sample: Sample) -> int:
+    """Count the neighbours in the order of scores, inside a field value, that are put in the opposite order."""
+    order = sample.order
+    p, s, c = probability[order], sample.score[order], sample.field[order]
+    falls = (p[1:] < p[:-1] - 1e-12) & (c[1:] == c[:-1]) & (s[1:] > s[:-1])
+    return int(falls.sum())
+
+
+def trained_note(found: Mapping[tuple[str, str], Sequence[Trained | None]]) -> tuple[str, ...]:
+    """Return, by (method, task), the bins that networks really have and the steps their training really took.
+
+    >>> trained_note({("MCNet-None, converged", "CVR"): [Trained(1, 100), Trained(2, 100)], ("SIR", "CVR"): [None]})
+    ('What training came to: MCNet-None, converged: CVR 1 to 2 bins, 100 steps.',)
+    """
+    parts: dict[str, list[str]] = {}
+    for (method, task), trainings in found.items():
+        known = [training for training in trainings if training is not None]
+        if known:
+            text = f"{task} {_span([t.bins for t in known], 'bin')}, {_span([t.steps for t in known], 'step')}"
+            left = [t.left for t in known if t.left is not None]
+            text += f" (not converged: up to {max(left):.2g} nats left to gain)" if left else ""
+            parts.setdefault(method, []).append(text)
+    listed = [f"{method}: {', '.join(dict.fromkeys(texts))}" for method, texts in parts.items()]
+    return (f"What training came to: {'; '.join(listed)}.",) if listed else ()
+
+
+def _span(numbers: Sequence[int], unit: str) -> str:
+    low, high = min(numbers), max(numbers)
+    units = unit if high == 1 else f"{unit}s"
+    return f"{low:,} {units}" if low == high else f"{low:,} to {high:,} {units}"
+
+
+def column(trials: Sequence[Trial], name: str) -> list[float]:
+    """Return one figure of every trial."""
+    return [trial[name] for trial in trials]

@@ -1,0 +1,124 @@
+"""MCNet with an auxiliary network, trained on rows for a number of epochs, without early stopping."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mcnet._shared.arrays import FloatArray, clip_scores, logit
+from mcnet.errors import InputError
+from mcnet.networks.bank import BankConfig, fit_bank, place_bins
+from mcnet.networks.literal import BankOnSharedNodes, paper_config
+from mcnet.networks.monotone import MonotoneBank
+from mcnet.networks.training import AuxiliaryFit, RowSchedule, fit_with_auxiliary
+from mcnet.networks.training_points import TrainingCells
+from reproduction.tasks import Features, Sample, Task
+
+__all__ = ["BesideRecipe", "FittedBeside", "fit_beside"]
+
+
+@dataclass(frozen=True)
+class BesideRecipe:
+    """How to train beside an auxiliary network.
+
+    "literal": the paper's network on logits, as its variant with features has it, from the identity, with the paper's
+    learning rate for both networks, β = 1 and batches of 2048. "converged": the network at its optimum without
+    features, then both trained at 1e-3. `WithFeatures` holds rows back and stops in time; here the point is not to
+    stop.
+    """
+
+    field: bool = False
+    training: Literal["literal", "converged"] = "literal"
+    epochs: int = 2
+    seed: int = 0
+
+    def sentence(self) -> str:
+        """Return the settings in words."""
+        if self.training == "literal":
+            rate = paper_config(field=self.field)[1].rate
+            return f"logit space from the identity, Adam at {rate:g} for both networks, β = 1, batches of 2048"
+        return "from the optimum without features, Adam at 0.001 for both, batches of 2048 or a fiftieth of the rows"
+
+
+@dataclass(frozen=True)
+class FittedBeside:
+    """A calibrator and its auxiliary network, with the categories they know."""
+
+    fit: AuxiliaryFit
+    known: tuple[NDArray[np.int32], ...]
+    field: bool
+
+    def predict(self, sample: Sample) -> FloatArray:
+        """Return the probabilities of rows with features."""
+        features, points = _features(sample), logit(clip_scores(sample.score))
+        places = _places(features.categories, self.known)
+        return self.fit.predict(points, _codes(sample, self.field), features.numbers, places)
+
+
+def fit_beside(
+    task: Task, recipe: BesideRecipe, after_epoch: Callable[[int, FittedBeside], Any] | None = None
+) -> FittedBeside:
+    """Train MCNet and a network on the features of the validation rows; `after_epoch` sees what is there so far."""
+    sample = task.validation
+    features = _features(sample)
+    known = tuple(np.unique(features.categories[:, i]) for i in range(features.categories.shape[1]))
+    points, label, codes = (
+        logit(clip_scores(sample.score)),
+        sample.label.astype(np.float64),
+        _codes(sample, recipe.field),
+    )
+    sizes = (int(codes.max()) + 1,) if recipe.field else ()
+    paper, schedule = paper_config(field=recipe.field)
+    if recipe.training == "literal":
+        config = replace(paper, shape=replace(paper.shape, space="logit"), seed=recipe.seed)
+        bank = MonotoneBank(config.shape, sizes, place_bins(points, np.ones(len(points)), label, config), recipe.seed)
+        schedule = replace(schedule, epochs=recipe.epochs, seed=recipe.seed)
+    else:
+        ones = np.ones(len(points))
+        cells = TrainingCells.of(points, ones, label, *((codes[:, 0], None, sizes) if recipe.field else ()))
+        config = BankConfig(least_positives=25.0, seed=recipe.seed)
+        bank = fit_bank(cells, config).bank
+        batch = int(np.clip(len(sample) // 50, 64, 2048))
+        schedule = RowSchedule(epochs=recipe.epochs, batch=batch, rate=1e-3, decay=1e-5, seed=recipe.seed)
+    contexts = np.unique(codes, axis=0) if recipe.field else np.empty((1, 0), dtype=np.int64)
+
+    def tell(epoch: int, fit: AuxiliaryFit) -> None:
+        if after_epoch is not None:
+            after_epoch(epoch, FittedBeside(fit, known, recipe.field))
+
+    fit = fit_with_auxiliary(
+        BankOnSharedNodes(bank, torch.as_tensor(contexts)),
+        points,
+        label,
+        codes,
+        sizes,
+        features.numbers,
+        _places(features.categories, known),
+        tuple(len(ids) for ids in known),
+        penalties=config.penalties,
+        schedule=schedule,
+        after_epoch=tell,
+    )
+    return FittedBeside(fit, known, recipe.field)
+
+
+def _features(sample: Sample) -> Features:
+    if sample.features is None:
+        raise InputError("the rows have no features; the auxiliary network needs them")
+    return sample.features
+
+
+def _codes(sample: Sample, field: bool) -> NDArray[np.int64]:
+    return sample.field[:, None].astype(np.int64) if field else np.zeros((len(sample), 0), dtype=np.int64)
+
+
+def _places(categories: NDArray[np.int32], known: tuple[NDArray[np.int32], ...]) -> NDArray[np.int64]:
+    """Return the place of each category among the known ones, -1 where it is unseen."""
+    result = np.empty(categories.shape, dtype=np.int64)
+    for i, ids in enumerate(known):
+        place = np.minimum(np.searchsorted(ids, categories[:, i]), len(ids) - 1)
+        result[:, i] = np.where(ids[place] == categories[:, i], place, -1)
+    return result

@@ -1,0 +1,391 @@
+"""Files on a disk: written whole or not at all, locked by one process, JSON documents and JSON lines."""
+
+import errno
+import hashlib
+import json
+import math
+import os
+import re
+import secrets
+import stat
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from os import PathLike, fspath
+from pathlib import Path
+from typing import IO, Any
+
+from mcnet.errors import BusyError, InputError
+
+__all__ = [
+    "append_json_line",
+    "checksum",
+    "disk_path",
+    "exclusive_lock",
+    "finite",
+    "flush",
+    "is_disk_full",
+    "is_url",
+    "last_json_lines",
+    "local_path",
+    "output_file",
+    "read_json_lines",
+    "remove_unfinished_files",
+    "whole_file",
+    "write_json",
+]
+
+# Paths on a disk, distinguished from addresses in an object store or on a web server.
+
+# A Path of an address has one slash where the address had two.
+_URL = re.compile(r"(?:s3|s3a|gs|gcs|az|azure|abfs|abfss|adl|http|https|hf):/{1,2}[^/]")
+
+_FILE = re.compile(r"file:(?://(?:localhost)?)?(?=/)")
+
+
+def is_url(path: str | PathLike[str]) -> bool:
+    """Tell whether this is an address in an object store or on a web server.
+
+    >>> is_url("s3://bucket/log.parquet"), is_url("log.parquet")
+    (True, False)
+    """
+    return _URL.match(fspath(path)) is not None
+
+
+def local_path(path: str | PathLike[str]) -> str:
+    """Return a path as it is, or without the file:// that engines and catalogs write before one.
+
+    >>> local_path("file:///logs/1.parquet"), local_path("file:/logs/1.parquet"), local_path("1.parquet")
+    ('/logs/1.parquet', '/logs/1.parquet', '1.parquet')
+    """
+    return _FILE.sub("", fspath(path), count=1) if _FILE.match(fspath(path)) else fspath(path)
+
+
+def disk_path(path: str | PathLike[str], what: str) -> Path:
+    """Return the path of what is kept on a disk alone; refuse an address and what is no path.
+
+    >>> disk_path("hours.parquet", "a sketch").name
+    'hours.parquet'
+    """
+    if not isinstance(path, str | PathLike):
+        raise InputError(f"{type(path).__name__} was given, not the path of {what}")
+    if is_url(path):
+        raise InputError(
+            f"{fspath(path)} is an address, and {what} is kept on a disk: copy it there with the tools of the store, "
+            "or name a path on a disk"
+        )
+    return Path(local_path(path))
+
+
+# Write a file completely or not at all, and never leave a partial one behind.
+
+if sys.platform != "win32":
+    import fcntl
+
+
+_NAME_BYTES = 100
+"""How much of the target's name the temporary name repeats: far below what every file system allows (143 or 255)."""
+
+_PART_NAME = re.compile(r"\..*\.mcnet-[0-9a-f]{16}\.part", re.DOTALL)
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISFIFO, "a named pipe (FIFO)"),
+    (stat.S_ISSOCK, "a socket"),
+)
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FULL_TEXT = re.compile(r"No space left on device|Disk quota exceeded|File too large")
+_unfinished: set[Path] = set()
+
+
+def output_file(path: str | os.PathLike[str]) -> Path:
+    """Return the regular file that writing to `path` would make or replace; symbolic links are followed.
+
+    Raises
+    ------
+    InputError : its folder does not exist, or there is something else than a regular file in its place.
+    """
+    target = disk_path(path, "what is written here")
+    if target.is_symlink():
+        target = Path(os.path.realpath(target))
+        if target.is_symlink():
+            raise InputError(f"{path} is a symbolic link that leads back to itself; name a file")
+    if not target.parent.is_dir():
+        raise InputError(f"the folder {target.parent} does not exist; make it first")
+    try:
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        return target
+    kind = next((name for is_kind, name in _KINDS if is_kind(mode)), None)
+    if kind is not None or not stat.S_ISREG(mode):
+        raise InputError(f"{path} is {kind or 'not a regular file'}; name a regular file to write to")
+    return target
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary path beside `path`; on success it takes the place of `path`, on failure it is removed.
+
+    A file that is replaced keeps its mode and, where the system allows it, its owner. A symbolic link stays, and the
+    file it leads to is replaced. Temporary files of processes that were killed are removed.
+
+    Raises
+    ------
+    InputError : `path` cannot be written to (see `output_file`).
+    OSError : the disk is full (ENOSPC), or the file cannot be written for another reason.
+    """
+    target = output_file(path)
+    _remove_abandoned(target.parent)
+    # The name is known before the file is made, so that an interrupt at any time finds what it has to remove.
+    part = target.with_name(_part_name(target.name))
+    _unfinished.add(part)
+    lock = -1
+    try:
+        lock = _create(part)
+        yield part
+        _take_over_mode(part, target)
+        part.replace(target)
+    except Exception as error:
+        if is_disk_full(error):
+            raise OSError(errno.ENOSPC, "no space left on the disk, nothing was written", str(path)) from None
+        raise
+    finally:
+        part.unlink(missing_ok=True)
+        _unfinished.discard(part)
+        if lock >= 0:
+            os.close(lock)
+
+
+def flush(path: str | os.PathLike[str]) -> None:
+    """Ask the system to bring a file or a folder to the disk, so that it outlives a loss of power."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remove_unfinished_files() -> None:
+    """Remove the temporary files that this process is writing, before it ends at once."""
+    for part in tuple(_unfinished):
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Tell whether an error means that no more can be written; Polars says so in its message alone."""
+    return getattr(error, "errno", None) in _FULL or _FULL_TEXT.search(str(error)) is not None
+
+
+def _part_name(name: str) -> str:
+    beginning = name.encode(errors="ignore")[:_NAME_BYTES].decode(errors="ignore")
+    return f".{beginning}.mcnet-{secrets.token_hex(8)}.part"
+
+
+def _create(part: Path) -> int:
+    """Create the temporary file and lock it for as long as this process lives; return its descriptor."""
+    while True:
+        lock = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+        if sys.platform == "win32":
+            return lock
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(part.stat(), os.fstat(lock)):
+                return lock
+        os.close(lock)  # another process took it for abandoned before it was locked
+
+
+def _take_over_mode(part: Path, target: Path) -> None:
+    try:
+        found = target.stat()
+    except FileNotFoundError:
+        return
+    made = part.stat()
+    if (made.st_uid, made.st_gid) != (found.st_uid, found.st_gid):
+        with suppress(OSError):
+            os.chown(part, found.st_uid, found.st_gid)
+    os.chmod(part, stat.S_IMODE(found.st_mode))
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the temporary files of processes that were killed: nobody holds a lock on them."""
+    if sys.platform == "win32":
+        return  # there are no such locks
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not (_PART_NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)):
+                continue
+            with suppress(OSError):
+                lock = os.open(entry.path, os.O_RDWR | os.O_NOFOLLOW)
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(entry.path)
+                finally:
+                    os.close(lock)
+
+
+# A lock that one process at a time can have; it is released when the process ends, however it ends.
+
+_SECONDS_BETWEEN_TRIES = 0.05
+
+
+@contextmanager
+def exclusive_lock(path: Path, wait_seconds: float | None = None) -> Iterator[None]:
+    """Wait until no other process has the lock of this file, and have it until the end of the block.
+
+    Parameters
+    ----------
+    path : the file to lock; it is made if it is not there, and stays.
+    wait_seconds : how long to wait; None for as long as it takes.
+
+    Raises
+    ------
+    BusyError : another process still had the lock after that time.
+    """
+    import fcntl
+
+    with path.open("a") as file:
+        if wait_seconds is None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        else:
+            _lock_within(file, path, wait_seconds)
+        yield
+
+
+def _lock_within(file: IO[str], path: Path, wait_seconds: float) -> None:
+    import fcntl
+
+    until = time.monotonic() + wait_seconds
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            left = until - time.monotonic()
+            if left <= 0.0:
+                raise BusyError(
+                    f"another process is using {path.parent} and has not ended after {wait_seconds:g} s; "
+                    "try again later, or wait longer"
+                ) from None
+            time.sleep(min(_SECONDS_BETWEEN_TRIES, left))
+
+
+# JSON documents in files: written whole or not at all, with a checksum over their content.
+
+
+def checksum(document: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a document's content, whatever its layout and order of keys; its own entry is left out.
+
+    >>> checksum({"a": 1, "b": 2}) == checksum({"b": 2, "a": 1, "checksum": "sha256:…"})
+    True
+    """
+    content = {key: value for key, value in document.items() if key != "checksum"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_json(
+    path: str | PathLike[str], document: Mapping[str, Any], *, indent: int | None = None, durable: bool = False
+) -> None:
+    """Write a document to a file; numbers that are not finite are refused.
+
+    Parameters
+    ----------
+    path, document, indent : the file, what it says, and how it is laid out.
+    durable : return only when it would outlive a loss of power.
+    """
+    text = json.dumps(document, indent=indent, allow_nan=False)
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
+        if durable:
+            flush(part)
+    if durable:
+        flush(Path(path).parent)
+
+
+# A file that grows by one line of JSON at a time, and stays readable if its writer is killed.
+
+_TAIL_BYTES = 1 << 18
+
+
+def finite(value: Any) -> Any:
+    """Return values as JSON has them: None for numbers that are not finite, lists for tuples.
+
+    >>> finite({"low": float("-inf"), "periods": ("mon", "tue")})
+    {'low': None, 'periods': ['mon', 'tue']}
+    """
+    if isinstance(value, dict):
+        return {str(name): finite(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def append_json_line(path: Path, document: dict[str, Any]) -> None:
+    """Append one line and bring it to the disk; part of a line that a killed writer has left is taken away first.
+
+    One writer at a time: whoever calls this holds a lock.
+    """
+    line = (json.dumps(document, allow_nan=False) + "\n").encode()
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        end = _end_of_whole_lines(handle)
+        os.ftruncate(handle, end)
+        while line:
+            written = os.pwrite(handle, line, end)
+            line, end = line[written:], end + written
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _end_of_whole_lines(handle: int) -> int:
+    end = os.fstat(handle).st_size
+    while end > 0:
+        start = max(0, end - _TAIL_BYTES)
+        last = os.pread(handle, end - start, start).rfind(b"\n")
+        if last >= 0:
+            return start + last + 1
+        end = start
+    return 0
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Return every whole line, oldest first; none if there is no such file."""
+    try:
+        return _parsed(path.read_bytes())
+    except FileNotFoundError:
+        return []
+
+
+def last_json_lines(path: Path, number: int) -> list[dict[str, Any]]:
+    """Return the last whole lines, oldest first, without reading more of a long file than the end of it."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            tail = _TAIL_BYTES
+            while True:
+                file.seek(max(0, size - tail))
+                content = file.read()
+                if tail < size:  # the first line may have lost its beginning
+                    content = content[content.find(b"\n") + 1 :]
+                if tail >= size or content.count(b"\n") >= number:
+                    return _parsed(content)[-number:]
+                tail *= 4
+    except FileNotFoundError:
+        return []
+
+
+def _parsed(content: bytes) -> list[dict[str, Any]]:
+    found = []
+    for line in content[: content.rfind(b"\n") + 1].splitlines():
+        try:
+            document = json.loads(line)
+        except ValueError:
+            continue  # damaged by something else; the other lines are as good as ever
+        if isinstance(document, dict):
+            found.append(document)
+    return found

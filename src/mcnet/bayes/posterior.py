@@ -1,0 +1,515 @@
+"""The posterior of a fit: one monotone curve per context, its covariance, and the variance of calibrated logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray
+from mcnet.bayes.prior import PSEUDO_COUNT_SHARED, PSEUDO_COUNTS, Strengths, default_strengths
+from mcnet.bayes.structure import Panels, Shapes, State
+from mcnet.curves.curves import CurveUncertainty, kept_places
+from mcnet.curves.family import Combination, CurveFamily
+from mcnet.errors import NotFittedError
+
+__all__ = ["BayesFit", "Covariance", "FitUncertainty", "JointCovariance", "uncertainty_of"]
+
+# A fit of BayesMCNet: one monotone curve for every context, with its posterior covariance.
+
+WORTH_ANOTHER_STEP = 1.0
+"""A fit with a larger decrement is not at its maximum: it could gain half of it in log-posterior."""
+
+
+@dataclass(frozen=True)
+class JointCovariance:
+    """The posterior covariance of the shared coefficients and the numbers of all values of all fields."""
+
+    matrix: FloatArray
+    start: tuple[int, ...]
+    """The row at which each field's numbers start."""
+
+    def rows(self, field: int, values: slice, width: int) -> IntArray:
+        """Return the rows of the numbers of some values of a field: `[values, width]`."""
+        first = self.start[field] + width * np.arange(values.start, values.stop)
+        return np.asarray(first[:, None] + np.arange(width))
+
+    def mean_of(self, shares: list[FloatArray | None], width: int) -> FloatArray:
+        """Return the weights `[rows, width]` that sum up the mean numbers of the fields that have shares."""
+        weights = np.zeros((len(self.matrix), width))
+        for start, share in zip(self.start, shares, strict=True):
+            for number in range(width if share is not None else 0):
+                assert share is not None
+                weights[start + number : start + number + width * len(share) : width, number] = share
+        return weights
+
+
+@dataclass(frozen=True)
+class Covariance:
+    """The Laplace posterior covariance: the shared block, each value's block, and what couples them.
+
+    With several fields these leave out what couples values of different fields; `fields`, unless there are very many
+    values, has it all, for the fields but not for their combinations.
+    """
+
+    shared: FloatArray
+    blocks: tuple[FloatArray, ...]
+    coupling: tuple[FloatArray, ...]
+    fields: JointCovariance | None = None
+
+
+@dataclass(frozen=True)
+class BayesFit:
+    """`p = sigmoid(a_c + ∫ exp(φ₀(t) + b_c + u_c·φ(t)) dt)` with `a`, `b`, `u` summed over the fields of a context.
+
+    `codes` is always `[rows, fields]`; a negative code or one beyond the fitted values is an unseen value, which leaves
+    the curve of the remaining fields as it is.
+    """
+
+    panels: Panels
+    shapes: Shapes
+    state: State
+    strengths: Strengths
+    combinations: tuple[Combination, ...] = ()
+    covariance: Covariance | None = None
+    rows_of_values: tuple[FloatArray, ...] = ()
+    decrement: float = 0.0
+    iterations: int = 0
+
+    @property
+    def fields(self) -> int:
+        """The number of fields a row of `codes` must have."""
+        return len(self.state.values) - len(self.combinations)
+
+    @property
+    def finished(self) -> bool:
+        """Whether what is left to be gained (half of the decrement) is less than data can tell."""
+        return self.decrement < WORTH_ANOTHER_STEP
+
+    def recentred(self, fields: Sequence[bool] | None = None) -> BayesFit:
+        """Return the same curves, with what all (chosen) values of a field have in common moved into the shared one.
+
+        The shared curve, which unseen values get, has its own prior; where that holds it back (scores that say
+        nothing, or the reverse), the values all deviate alike.
+        """
+        shared, values = self.state.shared.copy(), list(self.state.values)
+        for field in range(self.fields):
+            if fields is not None and not fields[field]:
+                continue
+            common = values[field].mean(axis=0)
+            shared += self.shapes.deviation @ common
+            values[field] = values[field] - common
+        return replace(self, state=State(shared, values))
+
+    def shifted(self, offset: float) -> BayesFit:
+        """Return the same curves, every one moved by an offset in logits."""
+        shared = self.state.shared.copy()
+        shared[0] += offset
+        return replace(self, state=State(shared, self.state.values))
+
+    def with_pairs(self, pairs: Sequence[tuple[int, int]]) -> BayesFit:
+        """Return the same curves as a model of these pairs of fields, without a combination yet: to continue from."""
+        width = self.shapes.deviation.shape[1]
+        default = default_strengths(len(pairs), len(pairs)).values
+        return replace(
+            self,
+            state=State(self.state.shared, [*self.state.values, *(np.zeros((0, width)) for _ in pairs)]),
+            strengths=replace(
+                self.strengths,
+                values=(*self.strengths.values, *default),
+                expected=(*self.strengths.expected, *default),
+            ),
+            combinations=tuple(
+                Combination(first, second, len(self.state.values[second]), np.zeros(0, dtype=np.int64))
+                for first, second in pairs
+            ),
+        )
+
+    def without_values(self) -> BayesFit:
+        """Return the shared curve alone, as a model without fields."""
+        return replace(
+            self,
+            state=State(self.state.shared, []),
+            strengths=replace(self.strengths, values=(), expected=()),
+            combinations=(),
+            rows_of_values=(),
+            covariance=self.covariance and Covariance(self.covariance.shared, (), ()),
+        )
+
+    def expand(self, codes: ArrayLike) -> IntArray:
+        """Append the codes of combinations, and write every unseen value as −1."""
+        given = np.atleast_2d(np.asarray(codes, dtype=np.int64))
+        sizes = np.array([len(numbers) for numbers in self.state.values[: self.fields]], dtype=np.int64)
+        given = np.where((given >= 0) & (given < sizes), given, -1)
+        return np.column_stack([given, *(pair.codes(given) for pair in self.combinations)]).astype(np.int64)
+
+    def coefficients(self, codes: ArrayLike) -> FloatArray:
+        """Return offset and basis coefficients of each context: `[rows, 1 + functions]`."""
+        expanded = self.expand(codes)
+        moved = np.zeros((len(expanded), self.shapes.deviation.shape[1]))
+        for field, numbers in enumerate(self.state.values):
+            known = expanded[:, field] >= 0
+            moved[known] += numbers[expanded[known, field]]
+        return self.state.shared + moved @ self.shapes.deviation.T
+
+    def _pieces(self, codes: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Return the calibrated logit at each panel's edge towards the origin, and the slope in each panel."""
+        coefficients = self.coefficients(codes)
+        slopes = np.exp(np.log(self.panels.scale) + coefficients[:, 1:] @ self.shapes.basis.T)
+        return coefficients[:, :1] + self.panels.cumulate(slopes), slopes
+
+    def calibrate(self, codes: ArrayLike, logits: ArrayLike) -> FloatArray:
+        """Return calibrated logits of rows: `codes` `[rows, fields]`, raw `logits` `[rows]`."""
+        raw = np.asarray(logits, dtype=np.float64)
+        contexts, inverse = _distinct(self.expand(codes))
+        return self.calibrate_contexts(contexts[:, : self.fields], np.broadcast_to(inverse, raw.shape), raw)
+
+    def calibrate_contexts(self, contexts: IntArray, which: IntArray, logits: FloatArray) -> FloatArray:
+        """Return calibrated logits of rows whose contexts are rows of a table."""
+        values, slopes = self._pieces(contexts)
+        calibrated = np.empty(len(logits))
+        for start in range(0, len(logits), ROWS_AT_A_TIME):
+            rows = slice(start, start + ROWS_AT_A_TIME)
+            panel, place = self.panels.locate(logits[rows])
+            calibrated[rows] = values[which[rows], panel] + slopes[which[rows], panel] * place
+        return calibrated
+
+    def curve(self, codes: ArrayLike, logits: ArrayLike) -> FloatArray:
+        """Return probabilities at the posterior mode: `codes` `[rows, fields]` (or one row for all), raw `logits`."""
+        return np.asarray(expit(self.calibrate(codes, logits)))
+
+    def deviation_of_logits(self, codes: ArrayLike, logits: ArrayLike) -> FloatArray:
+        """Return the posterior standard deviation of `calibrate`, row by row."""
+        raw = np.asarray(logits, dtype=np.float64)
+        deviation = np.empty(raw.shape)
+        for context, rows in self._rows_by_context(codes, len(raw)):
+            deviation[rows] = self._deviation(context, raw[rows])
+        return deviation
+
+    def _deviation(self, context: IntArray, logits: FloatArray) -> FloatArray:
+        """Return the posterior standard deviation of one context's calibrated logits."""
+        directions = self._directions(context, logits)
+        variance = np.einsum("rk,kl,rl->r", directions, self._context_covariance(context), directions)
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
+
+    def _rows_by_context(self, codes: ArrayLike, rows: int) -> Iterator[tuple[IntArray, IntArray]]:
+        """Return every distinct context (expanded) with the places of its rows."""
+        self.required_covariance()
+        contexts, inverse = _distinct(self.expand(codes))
+        inverse = np.broadcast_to(inverse, rows)
+        order = np.argsort(inverse, kind="stable")
+        ends = np.cumsum(np.bincount(inverse, minlength=len(contexts)))[:-1]
+        for context, found in zip(contexts, np.split(order, ends), strict=True):
+            if len(found):
+                yield context, found
+
+    def required_covariance(self) -> Covariance:
+        """Return the covariance, or an error that says how to get it."""
+        if self.covariance is None:
+            raise NotFittedError("the model was fitted without its covariance; fit with covariance=True")
+        return self.covariance
+
+    def _directions(self, context: IntArray, logits: FloatArray) -> FloatArray:
+        """Return the derivative of the calibrated logit by a context's coefficients: `[rows, 1 + functions]`."""
+        _, slopes = self._pieces(context[None, : self.fields])
+        panel, place = self.panels.locate(logits)
+        pieces = self.panels.cumulate(np.eye(self.panels.count)).T
+        by_slope = pieces[panel]
+        by_slope[np.arange(len(panel)), panel] += place
+        return np.column_stack([np.ones(len(panel)), (by_slope * slopes[0]) @ self.shapes.basis])
+
+    def _context_covariance(self, context: IntArray) -> FloatArray:
+        covariance = self.required_covariance()
+        deviation = self.shapes.deviation
+        link = np.eye(len(deviation))
+        own = np.zeros((deviation.shape[1], deviation.shape[1]))
+        for field, code in enumerate(context):
+            if code >= 0:
+                link -= deviation @ covariance.coupling[field][code]
+                own += covariance.blocks[field][code]
+            else:
+                own += np.diag(1.0 / self.strengths.value_precision(field, self.shapes))
+        return link @ covariance.shared @ link.T + deviation @ own @ deviation.T
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return what a warm start continues from, as plain arrays: all but the covariance."""
+        panels, shapes = self.panels, self.shapes
+        arrays: dict[str, NDArray[np.generic]] = {
+            "panels": np.array([panels.centre, panels.scale, panels.origin]),
+            "edges": panels.edges,
+            "mass": panels.mass,
+            "basis": shapes.basis,
+            "deviation": shapes.deviation,
+            "penalty": shapes.penalty,
+            "level": shapes.level,
+            "roughness": shapes.roughness,
+            "shared": self.state.shared,
+            "shared_strength": np.array(self.strengths.shared),
+        }
+        for field, numbers in enumerate(self.state.values):
+            arrays[f"values_{field}"] = numbers
+            arrays[f"strength_{field}"] = self.strengths.values[field]
+            arrays[f"expected_{field}"] = self.strengths.expected[field]
+        for index, pair in enumerate(self.combinations):
+            arrays[f"combination_{index}"] = np.array([pair.first, pair.second, pair.size], dtype=np.int64)
+            arrays[f"combination_keys_{index}"] = pair.keys
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]]) -> BayesFit:
+        """Return the model that `arrays()` described."""
+        get = {name: np.asarray(numbers) for name, numbers in arrays.items()}
+        fields = sum(name.startswith("values_") for name in get)
+        pairs = sum(name.startswith("combination_keys_") for name in get)
+        centre, scale, origin = get["panels"].tolist()
+        return cls(
+            panels=Panels(centre, scale, get["edges"], int(origin), get["mass"]),
+            shapes=Shapes(*(get[name] for name in ("basis", "deviation", "penalty", "level", "roughness"))),
+            state=State(get["shared"], [get[f"values_{field}"] for field in range(fields)]),
+            strengths=Strengths(
+                values=tuple(get[f"strength_{field}"] for field in range(fields)),
+                shared=float(get["shared_strength"]),
+                expected=tuple(get[f"expected_{field}"] for field in range(fields)),
+            ),
+            combinations=tuple(
+                Combination(
+                    first=int(get[f"combination_{index}"][0]),
+                    second=int(get[f"combination_{index}"][1]),
+                    size=int(get[f"combination_{index}"][2]),
+                    keys=get[f"combination_keys_{index}"],
+                )
+                for index in range(pairs)
+            ),
+        )
+
+
+def _distinct(codes: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the distinct rows of codes and the place of each row among them."""
+    if codes.shape[1] == 0 or len(codes) == 1:
+        return codes[:1], np.zeros(len(codes), dtype=np.int64)
+    key = np.zeros(len(codes), dtype=np.int64)
+    for column in codes.T:
+        # Rank after each column: the product of many fields' sizes could leave 64 bits.
+        _, key = np.unique(key * (int(column.max()) + 2) + column + 1, return_inverse=True)
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    return codes[first], inverse
+
+
+# The posterior variance of calibrated logits at a few scores, for every field value.
+#
+# Given the strengths of the priors, the Laplace approximation makes the posterior normal with covariance Σ. The
+# strengths are estimates themselves. Integrated over the normal approximation of their logarithms (variance τ² =
+# (kurtosis − 1) / number of coefficients that determine a strength), the variance of a coefficient rises from V to
+#
+#     V · (1 + ½ τ² s),
+#
+# where s = V / λ is the share of its precision that comes from the prior: half of the sum of what the mean moves and of
+# what the variance changes with the strength. For a linear combination gᵀθ that is gᵀ(Σ + ½ Σ_k τ_k² Σ P_k Σ)g with the
+# prior precision P_k of the coefficients that share the k-th strength.
+
+# Places inside the range of the scores, and how far beyond it (in logits) others lie.
+INNER_PLACES = 33
+BEYOND = np.array([0.5, 1.0, 2.0, 4.0, 8.0, 16.0])
+# Fields with more values than this give their variances at every fourth place, with more than that at three places.
+VALUES_AT_EVERY_PLACE = 1_000
+VALUES_AT_FOURTH_PLACES = 20_000
+# The variance of the logarithm of a variance estimated from one coefficient, which is the kurtosis less 1: 2 for normal
+# ones. Bends of real curves have heavier tails (a kink is a few large ones among many small); with a kurtosis of 5
+# intervals cover kinks and sines.
+VARIANCE_OF_ONE = np.array([2.0, 2.0, 4.0])
+# Numbers in the largest temporary array of a block of values.
+BLOCK_NUMBERS = 2_000_000
+
+
+def uncertainty_of(fit: BayesFit, family: CurveFamily) -> CurveUncertainty:
+    """Return the variances of the curves of a family that a fit gave.
+
+    With one field they are those of each value. With several, the variance of the mean curve is common, and a value
+    adds what its own curve, the other fields at their average, is less certain than the mean.
+    """
+    return _Variances(fit).compute(family)
+
+
+@dataclass(frozen=True, eq=False)
+class FitUncertainty:
+    """The uncertainty of a fit, computed when first asked for: it takes a third of the time of the fit itself."""
+
+    fit: BayesFit
+    family: CurveFamily
+    level_variance: float = 0.0
+    """What the common level is less certain than the rows alone say, since periods differ."""
+
+    @cached_property
+    def computed(self) -> CurveUncertainty:
+        """The variances."""
+        found = uncertainty_of(self.fit, self.family)
+        if self.level_variance == 0.0:
+            return found
+        return replace(found, common=found.common + self.level_variance).rounded()
+
+    def band(self, logits: FloatArray, codes: NDArray[Any], level: float) -> tuple[FloatArray, FloatArray]:
+        """Return the credible interval of each row's calibrated logit, as CurveUncertainty does."""
+        return self.computed.band(logits, codes, level)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the uncertainty as plain lists and numbers."""
+        return self.computed.to_dict()
+
+
+class _Moments(NamedTuple):
+    """Covariances: of the shared coefficients, of values' own numbers, of the sum of other fields' mean numbers."""
+
+    shared: FloatArray
+    own_shared: FloatArray
+    own: FloatArray
+    mean_shared: FloatArray
+    own_mean: FloatArray
+    mean: FloatArray
+
+
+class _Variances:
+    """Variances at the places; other fields than the one looked at are at their average over the rows."""
+
+    def __init__(self, fit: BayesFit) -> None:
+        covariance = fit.required_covariance()
+        self.fit, self.shared = fit, covariance.shared
+        self.blocks, self.coupling = covariance.blocks, covariance.coupling
+        edges = fit.panels.centre + fit.panels.scale * fit.panels.edges
+        chosen = np.interp(np.linspace(0.0, len(edges) - 1.0, INNER_PLACES), np.arange(len(edges)), edges)
+        self.places = np.unique(np.concatenate([edges[0] - BEYOND, chosen, edges[-1] + BEYOND]))
+        panel, place = fit.panels.locate(self.places)
+        # The calibrated logit at the places by the slope of each panel.
+        self.by_slope = fit.panels.crossed[panel].copy()
+        self.by_slope[np.arange(len(panel)), panel] += place
+        fields = range(len(fit.state.values))
+        self.shares = [_normalised(share) for share in fit.rows_of_values]
+        self.mean = [self.shares[f] @ fit.state.values[f] for f in fields]
+        self.precision = [fit.strengths.value_precision(f, fit.shapes) for f in fields]
+        self.of_strengths = [self._variance_of_strengths(f) for f in fields]
+        self.of_shared_strength = 2.0 / (self._determined_shared() + PSEUDO_COUNT_SHARED)
+
+    def compute(self, family: CurveFamily) -> CurveUncertainty:
+        fields = range(len(self.fit.state.values))
+        several = len(self.fit.state.values) > 1
+        common = self._variance(None, None, np.arange(len(self.places)))[0]
+        if len(self.fit.state.values) == 1:
+            common = np.zeros(len(self.places))
+        known, unseen, steps = [], [], []
+        for field in fields:
+            step = _step(len(self.fit.state.values[field]), len(self.places))
+            at = kept_places(step, len(self.places))
+            added = np.concatenate([self._of_values(field, at), self._variance(field, None, at)])
+            if several and field < self.fit.fields:
+                added = np.maximum(added - common[at], 0.0)
+            known.append(added[:-1])
+            unseen.append(added[-1])
+            steps.append(step)
+        return CurveUncertainty(family, self.places, common, tuple(known), tuple(unseen), tuple(steps)).rounded()
+
+    def _of_values(self, field: int, at: IntArray) -> FloatArray:
+        number = len(self.fit.state.values[field])
+        size = max(1, BLOCK_NUMBERS // (len(at) * (len(self.shared) + self.by_slope.shape[1])))
+        parts = [self._variance(field, slice(start, min(start + size, number)), at) for start in range(0, number, size)]
+        return np.concatenate(parts) if parts else np.zeros((0, len(at)))
+
+    def _variance(self, field: int | None, values: slice | None, at: IntArray) -> FloatArray:
+        """Return variances `[values, places]` of some values of a field, of an unseen one, and of the mean curve."""
+        fit, shapes = self.fit, self.fit.shapes
+        deviation = shapes.deviation
+        others = [f for f in range(fit.fields) if f != field]
+        moved = sum((self.mean[f] for f in others), np.zeros(deviation.shape[1]))
+        numbers = (
+            np.zeros((1, deviation.shape[1])) if field is None or values is None else fit.state.values[field][values]
+        )
+        coefficients = fit.state.shared + (numbers + moved) @ deviation.T
+        slopes = np.exp(np.log(fit.panels.scale) + coefficients[:, 1:] @ shapes.basis.T)
+        by_coefficient = np.empty((len(numbers), len(at), len(self.shared)))
+        by_coefficient[:, :, 0] = 1.0
+        by_coefficient[:, :, 1:] = (self.by_slope[at] * slopes[:, None, :]) @ shapes.basis
+        by_number = by_coefficient @ deviation
+        if field is not None and field >= fit.fields:
+            return self._of_combination(field, values, by_number)
+        of = self._moments(field, others, values)
+        spread = by_coefficient @ of.shared + by_number @ (of.own_shared + of.mean_shared)
+        with_own = by_coefficient @ np.swapaxes(of.own_shared, 1, 2)
+        with_own += by_number @ (of.own + np.swapaxes(of.own_mean, 1, 2))
+        with_mean = by_coefficient @ of.mean_shared.T + by_number @ (of.own_mean + of.mean)
+        variance = np.einsum("vxs,vxs->vx", spread, by_coefficient)
+        variance += np.einsum("vxp,vxp->vx", with_own + with_mean, by_number)
+        bends = spread[:, :, 1:]
+        held = np.einsum("vxs,vxs->vx", bends @ shapes.penalty, bends) / fit.strengths.shared
+        variance += 0.5 * self.of_shared_strength * held
+        if field is not None:
+            variance += 0.5 * (with_own**2 @ (self.precision[field] * self.of_strengths[field]))
+        return np.asarray(np.maximum(variance, 0.0))
+
+    def _of_combination(self, field: int, values: slice | None, by_number: FloatArray) -> FloatArray:
+        """Return what a combination of two fields adds: the variance of its own deviations."""
+        own = np.diag(1.0 / self.precision[field]) if values is None else self.blocks[field][values]
+        with_own = by_number @ own
+        variance = np.einsum("vxp,vxp->vx", with_own, by_number)
+        variance += 0.5 * (with_own**2 @ (self.precision[field] * self.of_strengths[field]))
+        return np.asarray(variance)
+
+    def _moments(self, field: int | None, others: list[int], values: slice | None) -> _Moments:
+        """Return covariances of shared coefficients, of values' numbers, of the sum of other fields' mean numbers."""
+        width, size = self.fit.shapes.deviation.shape[1], len(self.shared)
+        joint = self.fit.required_covariance().fields
+        if joint is None:
+            mean_coupling = sum(
+                (np.tensordot(self.shares[f], self.coupling[f], 1) for f in others), np.zeros((width, size))
+            )
+            mean = sum((np.tensordot(self.shares[f] ** 2, self.blocks[f], 1) for f in others), np.zeros((width, width)))
+            mean_shared = -mean_coupling @ self.shared
+            mean = mean - mean_shared @ mean_coupling.T
+            if field is not None and values is not None:
+                coupling = self.coupling[field][values]
+                own_shared = -coupling @ self.shared
+                own = self.blocks[field][values] - own_shared @ np.swapaxes(coupling, 1, 2)
+                return _Moments(self.shared, own_shared, own, mean_shared, -(own_shared @ mean_coupling.T), mean)
+            shared = self.shared
+        else:
+            weights = joint.mean_of([self.shares[f] if f != field else None for f in range(len(joint.start))], width)
+            with_mean = joint.matrix @ weights
+            shared, mean_shared, mean = joint.matrix[:size, :size], with_mean[:size].T, weights.T @ with_mean
+            if field is not None and values is not None:
+                rows = joint.rows(field, values, width)
+                own_shared = joint.matrix[rows][:, :, :size]
+                own = np.stack([joint.matrix[np.ix_(place, place)] for place in rows])
+                return _Moments(shared, own_shared, own, mean_shared, with_mean[rows], mean)
+        own = np.zeros((1, width, width))
+        if field is not None:
+            own[0] = np.diag(1.0 / self.precision[field])
+        nothing = np.zeros((1, width, width))
+        return _Moments(shared, np.zeros((1, width, size)), own, mean_shared, nothing, mean)
+
+    def _variance_of_strengths(self, field: int) -> FloatArray:
+        """Return the variance of the logarithm of the strength behind each number of a field's values."""
+        numbers = self.coupling[field].reshape(-1, len(self.shared))
+        through = np.einsum("is,is->i", numbers @ self.shared, numbers).reshape(self.coupling[field].shape[:2])
+        variances = np.einsum("vpp->vp", self.blocks[field]) + through
+        determined = np.square(np.clip(1.0 - variances * self.precision[field], 0.0, 1.0)).sum(axis=0)
+        groups = np.array([determined[0], determined[1], determined[2:].sum()])
+        each = VARIANCE_OF_ONE / (groups + PSEUDO_COUNTS)
+        return np.concatenate([each[:2], np.full(len(determined) - 2, each[2])])
+
+    def _determined_shared(self) -> float:
+        shapes, strengths = self.fit.shapes, self.fit.strengths
+        held = float(np.sum(self.shared[1:, 1:] * shapes.penalty)) / strengths.shared
+        return float(np.clip(len(self.shared) - 2 - held, 0.0, None))
+
+
+def _normalised(rows: FloatArray) -> FloatArray:
+    return rows / max(float(rows.sum()), np.finfo(np.float64).tiny)
+
+
+def _step(values: int, places: int) -> int:
+    """At every how many places a field with this many values gives its variances."""
+    if values <= VALUES_AT_EVERY_PLACE:
+        return 1
+    return 4 if values <= VALUES_AT_FOURTH_PLACES else places // 2

@@ -1,0 +1,221 @@
+"""Metrics per field value and per fold, and their table."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mcnet._shared.arrays import FloatArray, IndexArray
+from mcnet.metrics.calibration_error import group_pcoc
+from mcnet.metrics.intervals import Estimate
+from mcnet.metrics.judged_rows import JudgedSums, MetricSettings
+from mcnet.metrics.metric import METRICS, field_metrics, find_metric
+from mcnet.metrics.sums import GroupSums, group_sums
+from mcnet.plots.figures import beyond_noise
+
+__all__ = [
+    "CodedField",
+    "Estimates",
+    "FieldEvaluation",
+    "FieldTable",
+    "FoldSums",
+    "combine",
+    "compact",
+    "evaluate_field",
+]
+
+# The estimates of an evaluation, each computed when it is first asked for.
+
+
+class Estimates(Mapping[str, Estimate]):
+    """Metrics by name (or label, in any spelling), computed from the judged rows when first asked for.
+
+    Those that `shared` has are taken from there.
+    """
+
+    def __init__(
+        self, judged: JudgedSums, names: Iterable[str], *, shared: Mapping[str, Estimate] | None = None
+    ) -> None:
+        """Remember the rows and which metrics there are."""
+        self._judged: JudgedSums | None = judged
+        self._shared = shared or {}
+        self._found: dict[str, Estimate | None] = dict.fromkeys(names)
+
+    def __getitem__(self, name: str) -> Estimate:
+        known = name if name in self._found else find_metric(name).name
+        found = self._found[known]
+        if found is None:
+            found = self._shared[known] if known in self._shared else METRICS[known].function(self._judged)
+            self._found[known] = found
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def compute_all(self) -> None:
+        """Compute what has not been asked for yet, and release the rows."""
+        for name in self:
+            self[name]
+        self._judged = None
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Return the estimates as plain numbers and text, with None for what is undefined or infinite."""
+        return {
+            name: {
+                "label": METRICS[name].label,
+                "better": METRICS[name].better,
+                **{key: _finite(value) for key, value in asdict(found).items()},
+            }
+            for name, found in self.items()
+        }
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+# Calibration by field: a table with one line per field value, and the metrics that sum it up.
+
+_LARGEST_TABLE = 2**24
+"""IndexArray are renumbered through a table up to this span, else by sorting."""
+
+
+class CodedField(NamedTuple):
+    """A field as numbers: row `i` has the value `values[codes[i]]`."""
+
+    codes: npt.NDArray[np.intp]
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FieldTable:
+    """One line per field value: weight, positives, mean prediction, PCOC with its interval."""
+
+    values: tuple[str, ...]
+    weight: FloatArray
+    positives: FloatArray
+    mean_prediction: FloatArray
+    pcoc: FloatArray
+    pcoc_low: FloatArray
+    pcoc_high: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def beyond_noise(self) -> FloatArray:
+        """How many positives too many (negative: too few) are predicted, beyond what noise explains."""
+        return beyond_noise(self)
+
+    def to_dict(self) -> dict[str, list[str] | list[float | None]]:
+        """Return the columns as lists, with None for what is undefined or infinite."""
+        result: dict[str, list[str] | list[float | None]] = {"value": list(self.values)}
+        for name in ("weight", "positives", "mean_prediction", "pcoc", "pcoc_low", "pcoc_high", "beyond_noise"):
+            column: FloatArray = getattr(self, name)
+            result[name] = [value if np.isfinite(value) else None for value in column.tolist()]
+        return result
+
+
+@dataclass(frozen=True)
+class FieldEvaluation:
+    """How well one field is calibrated: its table and the estimates over its values."""
+
+    name: str
+    table: FieldTable
+    estimates: Estimates
+
+    @property
+    def f_rce(self) -> float:
+        """Relative calibration error over the field's values."""
+        return self.estimates["f_rce"].value
+
+    @property
+    def pcoc_std(self) -> float:
+        """Spread of PCOC over the field's values."""
+        return self.estimates["pcoc_std"].value
+
+
+def evaluate_field(
+    name: str, values: tuple[str, ...], sums: GroupSums, settings: MetricSettings, compared: GroupSums | None = None
+) -> FieldEvaluation:
+    """Return the table and the estimates of a field from the sums of its values.
+
+    Parameters
+    ----------
+    name, values : of the field.
+    sums : the sums of each value.
+    settings : of the metrics.
+    compared : the sums of each value in each fold, if the estimates are to compare these instead.
+    """
+    pcoc, low, high = group_pcoc(sums, level=settings.level)
+    mean = sums.predicted / sums.weight
+    table = FieldTable(values, sums.weight, sums.positives, mean, pcoc, low, high)
+    return FieldEvaluation(
+        name, table, Estimates(JudgedSums(settings, sums if compared is None else compared), field_metrics())
+    )
+
+
+def compact(codes: IndexArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Renumber codes without gaps; also return the old code of each new one.
+
+    >>> renumbered, old = compact(np.array([7, 2, 7]))
+    >>> renumbered.tolist(), old.tolist()
+    ([1, 0, 1], [2, 7])
+    """
+    low, high = int(codes.min()), int(codes.max())
+    if high - low >= _LARGEST_TABLE:
+        old, renumbered = np.unique(codes, return_inverse=True)
+        return renumbered.astype(np.intp, copy=False), old.astype(np.intp)
+    shifted = codes - low if low else codes
+    present = np.bincount(shifted) > 0
+    new = np.cumsum(present) - 1
+    return new[shifted].astype(np.intp, copy=False), np.flatnonzero(present) + low
+
+
+def combine(fields: Mapping[str, CodedField], rows: int) -> tuple[CodedField, dict[str, npt.NDArray[np.intp]]]:
+    """Return the contexts, numbered, and for each field the code that each context has in it."""
+    codes, members = np.zeros(rows, dtype=np.intp), dict[str, npt.NDArray[np.intp]]()
+    for name, field in fields.items():
+        count = len(field.values)
+        codes, pairs = compact(codes * count + field.codes)
+        members = {earlier: known[pairs // count] for earlier, known in members.items()}
+        members[name] = pairs % count
+    size = len(next(iter(members.values()))) if members else 1
+    parts = [[fields[name].values[code] for code in known] for name, known in members.items()]
+    values = tuple(" / ".join(words) for words in zip(*parts, strict=True)) if parts else ("all rows",) * size
+    return CodedField(codes, values), members
+
+
+# Sums of field values within folds, where each fold was predicted by a fit on the other ones.
+#
+# Summed over all folds, the positives that such fits expect of a field value are nearly those that it has, however
+# wrong each fit is: a value with more positives in one fold makes the other fits expect more. So the error of a field
+# value is looked at within a fold.
+
+
+@dataclass(frozen=True)
+class FoldSums:
+    """The sums of each context in each fold, and which context and fold these are."""
+
+    sums: GroupSums
+    context: IndexArray
+    fold: IndexArray
+
+    @classmethod
+    def of(cls, p: FloatArray, y: FloatArray, w: FloatArray, contexts: IndexArray, folds: IndexArray) -> "FoldSums":
+        """Sum rows by context and fold."""
+        count = int(folds.max()) + 1
+        codes, pairs = compact(contexts * count + folds)
+        return cls(group_sums(p, y, codes, w, count=len(pairs)), pairs // count, pairs % count)
+
+    def of_values(self, members: IndexArray) -> GroupSums:
+        """Return the sums of each value of one field in each fold, given the value of each context."""
+        count = int(self.fold.max()) + 1
+        codes, pairs = compact(members[self.context] * count + self.fold)
+        return self.sums.merged(codes, len(pairs))

@@ -1,0 +1,407 @@
+"""Apply a model to log files of any size, and count the rows whose field values are unknown."""
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import polars as pl
+
+from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, sums_by
+from mcnet._shared.files import is_url, local_path, whole_file
+from mcnet.errors import InputError
+from mcnet.model.model import CalibrationModel, refuse_probabilities_read_as_logits
+from mcnet.rows.columns import DescribeRow, as_floats, scores_column
+from mcnet.rows.contexts import ANY
+from mcnet.rows.fields import FieldColumn, field_columns
+from mcnet.rows.formats import ShortRows, canonical_csv_text, column_at, csv_separator, typed_csv_text, types_of_texts
+from mcnet.rows.locations import RemoteFile, read_options
+from mcnet.rows.logs import (
+    FilePaths,
+    UnchangedFiles,
+    describe_row_in,
+    expand_paths,
+    file_format,
+    open_log,
+    readable,
+    require_columns,
+    short_rows_of,
+    source_name,
+)
+
+if TYPE_CHECKING:
+    from mcnet.sketch.sketch import Sketch
+
+__all__ = ["Applied", "UnseenValues", "apply_to_files"]
+
+# Rows whose field values a model has not seen in its fit: how many there are, by field and altogether.
+
+
+class UnseenValues:
+    """Counts rows, and those among them with a value that the model has not seen.
+
+    Attributes
+    ----------
+    total : the rows counted, or their weight.
+    unseen : those of them with an unseen value in at least one field.
+    by_field : the same for each field of the model.
+    """
+
+    def __init__(self, model: CalibrationModel) -> None:
+        """Count nothing yet."""
+        self._contexts = model.contexts
+        self.total = 0.0
+        self.unseen = 0.0
+        self.by_field = dict.fromkeys(model.fields, 0.0)
+
+    @staticmethod
+    def of_sketch(model: CalibrationModel, sketch: "Sketch") -> "UnseenValues":
+        """Return the counts of the rows behind a sketch, by their weight."""
+        counts = UnseenValues(model)
+        columns = {column.name: column for column in sketch.contexts.columns(sketch.contexts.all())}
+        weight = sums_by(sketch.context, sketch.weight, len(sketch.contexts))
+        counts.add([columns[name] for name in model.fields], weight)
+        return counts
+
+    @property
+    def share(self) -> float:
+        """Return the share of rows with an unseen value, from 0 to 1."""
+        return self.unseen / self.total if self.total else 0.0
+
+    def add(self, field: Any, weight: FloatArray) -> None:
+        """Count rows, given by their fields (as in `predict`) and their weights."""
+        self.total += float(weight.sum())
+        columns: Sequence[FieldColumn] = field_columns(field) if self.by_field else []
+        if not columns:
+            return
+        unknown = self._contexts.field_codes(columns) == ANY
+        if not unknown.any():
+            return
+        self.unseen += float(weight[unknown.any(axis=1)].sum())
+        for place, name in enumerate(self.by_field):
+            self.by_field[name] += float(weight[unknown[:, place]].sum())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the share of rows with unseen values, altogether and by field."""
+        total = self.total or 1.0
+        return {"share": self.share, "by_field": {name: part / total for name, part in self.by_field.items()}}
+
+
+# Calibrate log files of any size: keep every column and the order of the rows, add one column.
+
+_CSV = ("csv", "tsv")
+
+
+@dataclass(frozen=True)
+class Applied:
+    """How many rows were calibrated, and how many of them have no score, so that they got no probability."""
+
+    rows: int
+    missing: int
+
+    @property
+    def missing_share(self) -> float:
+        """The share of rows without a score."""
+        return self.missing / self.rows if self.rows else 0.0
+
+
+def apply_to_files(
+    model: CalibrationModel,
+    files: FilePaths,
+    output: str | PathLike[str],
+    *,
+    score: str,
+    field: Sequence[str] | None = None,
+    column: str = "calibrated",
+    replace: bool = False,
+    score_type: ScoreType | None = None,
+    interval: float | None = None,
+    progress: Callable[[int], Any] | None = None,
+    unseen: UnseenValues | None = None,
+) -> Applied:
+    """Write the rows of log files with one more column, their calibrated probability; or three, with its interval.
+
+    Reads and writes Parquet, CSV, TSV, JSONL and Arrow, by the ending of the names, in bounded memory; the output
+    appears whole or not at all, and not at all if a file changes while it is read. The other columns stay as they are.
+    CSV has no types: in an output of another format its score is a number, its fields are canonical strings (7.0 is
+    "7", as in the fit), and any other column has the type that all its values have (see `types_of_texts`), for which
+    the file is read once more. A row without a score gets no probability.
+
+    Parameters
+    ----------
+    model : the model to apply.
+    files : paths, globs or folders.
+    output : the file to write.
+    score : the column of scores.
+    field : the columns of the model's fields, in their order, if they have other names in the files.
+    column : the name of the new column; one that exists is refused unless `replace` is set.
+    score_type : "probability" or "logit"; by default what the model was fitted on.
+    interval : the level of a credible interval, such as 0.9: its bounds are two more columns, named like the first one
+        with `_low` and `_high` added. The model must have intervals.
+    progress : a function that is called with the number of rows of each batch, from any thread.
+    unseen : counts the rows with field values that the model has not seen, if it is given.
+
+    Returns
+    -------
+    Applied : the number of rows, and of rows without a score.
+    """
+    target: Path | RemoteFile = RemoteFile(fspath(output)) if is_url(output) else Path(local_path(output))
+    source = source_name(files)
+    paths = expand_paths(files)
+    unchanged = UnchangedFiles(paths)
+    kind, read_kind = file_format(target), file_format(paths[0])
+    local = [path for path in paths if isinstance(path, Path)]
+    if isinstance(target, Path) and target.exists() and any(target.samefile(path) for path in local):
+        raise InputError(f"{target} is one of the files to read; write to another file")
+    if read_options().drop_missing:
+        raise InputError(
+            "apply keeps every row of a log, and one without a score gets no probability; leave out --drop-missing "
+            "(drop_missing)"
+        )
+    fields = _columns_of_fields(model.fields, field)
+    repeated = next((name for place, name in enumerate(fields) if name in (score, *fields[:place])), None)
+    if repeated is not None:
+        raise InputError(f"the column {repeated!r} is named twice, as a field and as another field or the score")
+    with _whole_output(target) as part, unchanged.reading():
+        log = open_log(files, texts=fields, typed=False, all_kept=True)
+        require_columns(log, (score, *fields), source=source)
+        known = log.collect_schema().names()
+        if interval is not None:
+            model.interval([], None, interval)  # refused now, and not in the middle of the work
+        added = [column] if interval is None else [column, f"{column}_low", f"{column}_high"]
+        for new in added:
+            _check_new_column((score, *fields), known, source, new, replace)
+        index = _unused_name({*known, *added})
+        frame, names = log.with_row_index(index), [index, *known]
+        work = _Work(model, score, score_type or model.score_type, describe_row_in(paths), progress, unseen, interval)
+        work.short_rows = short_rows_of(paths)
+        inputs = _inputs(names, index, score, fields, canonical=read_kind in _CSV)
+        result = _with_added(frame, inputs, work, added)
+        if read_kind in _CSV and kind not in _CSV:
+            number = typed_csv_text(column_at(names, score).str.strip_chars(), pl.Float64())
+            texts = (canonical_csv_text(column_at(names, name).cast(pl.String)).alias(name) for name in fields)
+            with readable(source):
+                types = types_of_texts(log, [name for name in known if name not in (score, *fields, *added)])
+            others = (typed_csv_text(column_at(names, name), kind).alias(name) for name, kind in types.items())
+            result = result.with_columns(number.alias(score), *texts, *others)
+        storage_options = dict(read_options().storage_options)  # which the thread that writes does not see
+        with readable(source, paths):
+            work.run(lambda: _sink(result.drop(index), part, kind, target.name, storage_options))
+        if score_type is None and model.score_type == "logit":
+            refuse_probabilities_read_as_logits(work.extremes(), work.rows, name=score)
+    return Applied(work.rows, work.missing)
+
+
+def _with_added(frame: pl.LazyFrame, inputs: pl.Expr, work: "_Work", added: Sequence[str]) -> pl.LazyFrame:
+    """Return the rows with what is calculated from the inputs of each: one column, or several at once."""
+    if len(added) == 1:
+        made = inputs.map_batches(work, return_dtype=pl.Float64, is_elementwise=True)
+        return frame.with_columns(made.alias(added[0]))
+    together = _unused_name({*frame.collect_schema().names(), *added})
+    kind = pl.Struct({str(place): pl.Float64 for place in range(len(added))})
+    made = inputs.map_batches(work, return_dtype=kind, is_elementwise=True).alias(together)
+    parts = (pl.col(together).struct.field(str(place)).alias(name) for place, name in enumerate(added))
+    return frame.with_columns(made).with_columns(*parts).drop(together)
+
+
+def _columns_of_fields(needed: Sequence[str], given: Sequence[str] | None) -> Sequence[str]:
+    """Return the column of each field of a model, by the names given for them."""
+    if given is None or sorted(given) == sorted(needed):
+        return needed
+    if len(given) != len(needed):
+        has = f"the fields {', '.join(needed)}: name a column for each, in this order" if needed else "no field"
+        raise InputError(f"{len(given)} columns of fields were given, but the model has {has}")
+    for one, other in zip(given, needed, strict=True):
+        if one != other and one in needed:
+            raise InputError(
+                f"the column {one!r} was given for the field {other!r}, but the model has a field {one!r} itself: name "
+                f"the columns in the order {', '.join(needed)}"
+            )
+    return given
+
+
+def _check_new_column(read: Sequence[str], known: Sequence[str], source: str, column: str, replace: bool) -> None:
+    if column in read:
+        raise InputError(f"the new column cannot be {column!r}: the model reads that one")
+    if column in known and not replace:
+        raise InputError(f"{source} has a column {column!r} already; name another, or pass replace=True")
+
+
+def _unused_name(taken: Collection[str]) -> str:
+    """Return a name for the number of a row that no column has."""
+    name = "row number"
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _inputs(names: Sequence[str], index: str, score: str, fields: Sequence[str], *, canonical: bool) -> pl.Expr:
+    """Return what the model reads of a row, and its number, so that a bad score can be named wherever it is met."""
+    columns, scores = [column_at(names, name) for name in fields], column_at(names, score)
+    if canonical:
+        columns = [canonical_csv_text(column.cast(pl.String)) for column in columns]
+        scores = scores.replace({"": None})  # what some programs write for a missing number
+    return pl.struct(
+        column_at(names, index).alias("row"),
+        scores.alias("score"),
+        *(column.alias(f"field {place}") for place, column in enumerate(columns)),
+    )
+
+
+class _Work:
+    """Calibrates batches, in any thread; stops at once when asked to, and remembers why it failed."""
+
+    def __init__(
+        self,
+        model: CalibrationModel,
+        score: str,
+        score_type: ScoreType,
+        describe_row: DescribeRow,
+        progress: Callable[[int], Any] | None,
+        unseen: UnseenValues | None,
+        interval: float | None,
+    ) -> None:
+        self.model, self.score, self.score_type, self.progress = model, score, score_type, progress
+        self._describe_row = describe_row
+        self._interval = interval
+        self.rows, self.missing = 0, 0
+        self.lowest, self.highest = 1.0, 0.0
+        self.unseen = unseen
+        self.short_rows: ShortRows | None = None
+        self._error: BaseException | None = None
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+
+    def __call__(self, batch: pl.Series) -> pl.Series:
+        if self._stopped.is_set():
+            raise InputError("stopped")
+        try:
+            return self._calibrated(batch)
+        except Exception as error:
+            self._error = self._error or error
+            raise
+
+    def _calibrated(self, batch: pl.Series) -> pl.Series:
+        if len(batch) == 0:
+            return self._made(np.empty(0), np.empty(0), np.empty(0))
+        first, size = int(batch.struct.field("row")[0]), len(batch)
+        given = as_floats(batch.struct.field("score"), self.score, first, self._describe_row)
+        rows = np.flatnonzero(~np.isnan(given))
+        if len(rows) < size:
+            given, batch = given[rows], batch.gather(rows)
+        column = batch.struct.field
+        fields = {name: column(f"field {place}") for place, name in enumerate(self.model.fields)} or None
+        if self.short_rows is not None and fields is not None:
+            self.short_rows.check(fields.values())
+        results: list[FloatArray] = [np.empty(0)] * (1 if self._interval is None else 3)
+        if len(rows):
+            scores = scores_column(
+                given,
+                score_type=self.score_type,
+                name=self.score,
+                describe_row=lambda row: self._describe_row(first + int(rows[row])),
+            )
+            results = [self.model.predict(scores, fields, score_type="probability")]
+            if self._interval is not None:
+                results += self.model.interval(scores, fields, self._interval, score_type="probability")
+        with self._lock:
+            self.rows += size
+            self.missing += size - len(rows)
+            if len(rows):
+                self.lowest, self.highest = min(self.lowest, scores.min()), max(self.highest, scores.max())
+            if self.unseen is not None and len(rows):
+                self.unseen.add(fields, np.ones(len(rows)))
+            if self.progress is not None:
+                self.progress(size)
+        if len(rows) < size:
+            results = [_at_rows(result, rows, size) for result in results]
+        return self._made(*results)
+
+    def _made(self, calibrated: FloatArray, *bounds: FloatArray) -> pl.Series:
+        """Return one column, or the probability and its bounds as one column of structs."""
+        if self._interval is None:
+            return pl.Series(calibrated, dtype=pl.Float64, nan_to_null=True)
+        parts = {str(place): part for place, part in enumerate((calibrated, *bounds))}
+        return pl.DataFrame(parts, nan_to_null=True).to_struct()
+
+    def extremes(self) -> FloatArray:
+        """Return the lowest and the highest score as probabilities; nothing if there was no row."""
+        return np.array([self.lowest, self.highest] if self.rows > self.missing else [])
+
+    def run(self, sink: Callable[[], None]) -> None:
+        """Run the sink in its own thread, so that Ctrl-C is heard and ends it in good order."""
+        begun, ended = threading.Event(), threading.Event()
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            with self._lock:
+                if self._stopped.is_set():
+                    return
+                begun.set()
+            try:
+                sink()
+            except BaseException as error:
+                failures.append(error)
+            ended.set()
+
+        try:
+            threading.Thread(target=work, daemon=True).start()
+            ended.wait()
+        except BaseException:
+            # An interrupt may come before the thread has begun; under the lock it either never begins or is waited for.
+            with self._lock:
+                self._stopped.set()
+            if begun.is_set():
+                ended.wait()
+            raise
+        if failures:
+            # Polars adds the expression to the message; the people who read it want the reason alone.
+            raise (self._error or failures[0]) from None
+
+
+def _at_rows(values: FloatArray, rows: IntArray, size: int) -> FloatArray:
+    """Return a column of this size with the values in these rows, and NaN in the others."""
+    column = np.full(size, np.nan)
+    column[rows] = values
+    return column
+
+
+@contextmanager
+def _whole_output(target: Path | RemoteFile) -> Iterator[Path | RemoteFile]:
+    """Give what to write to; an object appears in a store when all of it was sent."""
+    if isinstance(target, RemoteFile):
+        yield target
+        return
+    with whole_file(target) as part:
+        yield part
+
+
+def _sink(
+    frame: pl.LazyFrame, target: Path | RemoteFile, kind: str, name: str, storage_options: dict[str, str]
+) -> None:
+    path = fspath(target)
+    stored: dict[str, Any] = {"maintain_order": True}
+    if isinstance(target, RemoteFile):
+        stored["storage_options"] = storage_options or None
+    if kind == "parquet":
+        # Snappy is what every engine reads, and takes half the time of the default.
+        frame.sink_parquet(path, compression="snappy", **stored)
+    elif kind == "arrow":
+        frame.sink_ipc(path, **stored)
+    elif kind == "jsonl":
+        compressed: Literal["gzip", "uncompressed"] = "gzip" if name.lower().endswith(".gz") else "uncompressed"
+        frame.sink_ndjson(path, compression=compressed, check_extension=False, **stored)
+    elif kind in ("delta", "iceberg"):
+        raise InputError(f"{name} is a table of {kind}, which is not written to; name a file")
+    else:
+        frame.sink_csv(
+            path,
+            separator=csv_separator(kind),
+            compression="gzip" if name.lower().endswith(".gz") else "uncompressed",
+            check_extension=False,
+            **stored,
+        )

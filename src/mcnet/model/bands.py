@@ -1,0 +1,183 @@
+"""Intervals of a model: bands around its curves, and the deviations of a tracker's curves."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from statistics import NormalDist
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, IntArray, clip_scores, logit, sigmoid
+from mcnet.curves.curves import Curves
+from mcnet.curves.evaluate import Evaluator
+from mcnet.curves.family import round_to_digits
+from mcnet.errors import InputError
+from mcnet.rows.contexts import Contexts
+
+__all__ = ["Bands", "CurveDeviations", "Uncertainty", "check_level"]
+
+# Credible intervals of a model's probabilities: the band of its uncertainty, made to rise with the score.
+
+_POINTS_PER_LOGIT = 16
+_CONTEXTS_PER_BLOCK = 256
+_REMEMBERED_CONTEXTS = 1_024
+"""Contexts whose band is kept, about 8 kB each."""
+_LARGEST_LOGIT = 36.0
+_ROUNDING = 2.0**26
+"""Logits are rounded to multiples of 1 / this, whose sigmoids are in order on every processor."""
+
+
+class Uncertainty(Protocol):
+    """How sure a fit is of its curves."""
+
+    def band(self, logits: FloatArray, codes: NDArray[Any], level: float) -> tuple[FloatArray, FloatArray]:
+        """Return the credible interval, in logits, of rows given by their logits and field codes `[rows, fields]`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the uncertainty as plain lists and numbers."""
+
+
+def check_level(level: float) -> None:
+    """Raise unless the level is a probability strictly between 0 and 1."""
+    if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0.0 < level < 1.0:
+        raise InputError(f"level is {level!r}; it must be a number between 0 and 1, such as 0.9")
+
+
+class Bands:
+    """Evaluates the band of an uncertainty on a fixed grid of logits, context by context.
+
+    A band may fall where data end. It is widened on the grid until both ends rise with the score: the lower end to the
+    lowest value right of it, the upper end to the highest value left of it. A row is interpolated on the grid of its
+    own context, so that its interval does not depend on the other rows.
+    """
+
+    def __init__(self, uncertainty: Uncertainty) -> None:
+        """Start without bands; a context's is made when it is first asked for."""
+        self.uncertainty = uncertainty
+        edge = float(logit(np.array([1.0 - SCORE_FLOOR]))[0])
+        self._grid = np.linspace(-edge, edge, int(2 * edge * _POINTS_PER_LOGIT) + 1)
+        self._remembered: dict[tuple[float, bytes], FloatArray] = {}
+
+    def __call__(self, scores: FloatArray, codes: NDArray[Any], level: float) -> tuple[FloatArray, FloatArray]:
+        """Return the lower and the upper probability of each row.
+
+        Parameters
+        ----------
+        scores : probabilities in [0, 1].
+        codes : the code of each row's value in every field `[rows, fields]`, -1 for an unseen value.
+        level : the probability that the interval includes the truth.
+        """
+        logits = logit(clip_scores(scores))
+        contexts, which = codes[:1], np.zeros(len(codes), dtype=np.int64)
+        if codes.shape[1]:
+            contexts, which = np.unique(codes, axis=0, return_inverse=True)
+            which = which.reshape(-1)
+        order = np.argsort(which, kind="stable")
+        ends = np.searchsorted(which[order], np.arange(0, len(contexts) + _CONTEXTS_PER_BLOCK, _CONTEXTS_PER_BLOCK))
+        found = np.empty((2, len(scores)))
+        for block, (begin, end) in enumerate(pairwise(ends)):
+            first, rows = block * _CONTEXTS_PER_BLOCK, order[begin:end]
+            bands = self._bands(contexts[first : first + _CONTEXTS_PER_BLOCK], level)
+            found[:, rows] = self._interpolated(bands, which[rows] - first, logits[rows])
+        # Beyond this logit the sigmoid would round to exactly 1, which no rows can show.
+        found = np.minimum(found, _LARGEST_LOGIT)
+        low, high = sigmoid(np.rint(found * _ROUNDING) / _ROUNDING)
+        return low, high
+
+    def _bands(self, contexts: NDArray[Any], level: float) -> FloatArray:
+        """Return the rising band of each context on the grid: `[contexts, 2, points]`."""
+        keys = [(level, context.tobytes()) for context in contexts]
+        remembered = [self._remembered.get(key) for key in keys]
+        missing = [place for place, band in enumerate(remembered) if band is None]
+        if missing:
+            codes = np.repeat(contexts[missing], len(self._grid), axis=0)
+            low, high = self.uncertainty.band(np.tile(self._grid, len(missing)), codes, level)
+            low, high = low.reshape(len(missing), -1), high.reshape(len(missing), -1)
+            rising = np.stack(
+                [np.minimum.accumulate(low[:, ::-1], axis=1)[:, ::-1], np.maximum.accumulate(high, axis=1)], axis=1
+            )
+            if len(self._remembered) + len(missing) > _REMEMBERED_CONTEXTS:
+                self._remembered.clear()
+            for place, band in zip(missing, rising, strict=True):
+                remembered[place] = self._remembered[keys[place]] = band
+        return np.stack([band for band in remembered if band is not None])
+
+    def _interpolated(self, bands: FloatArray, which: NDArray[Any], logits: FloatArray) -> FloatArray:
+        left = np.clip(np.searchsorted(self._grid, logits, side="right") - 1, 0, len(self._grid) - 2)
+        share = (logits - self._grid[left]) / (self._grid[left + 1] - self._grid[left])
+        start, end = bands[which, :, left].T, bands[which, :, left + 1].T
+        result: FloatArray = np.minimum(start + share * (end - start), end)
+        return result
+
+
+# Uncertainty of curves that are not a family: a standard deviation at a few scores of every curve.
+
+
+@dataclass(frozen=True, eq=False)
+class CurveDeviations:
+    """Normal distributions of calibrated logits, around the curves of a model.
+
+    `deviations` `[curves, places]` are the standard deviations at `places` (raw logits, in order), straight between
+    them and constant beyond. The first row is that of the pooled curve: of values that were not seen.
+    """
+
+    curves: Curves
+    contexts: Contexts
+    places: FloatArray
+    deviations: FloatArray
+
+    def band(self, logits: FloatArray, codes: NDArray[Any], level: float) -> tuple[FloatArray, FloatArray]:
+        """Return the interval, in logits, of rows given by their logits and field codes `[rows, fields]`."""
+        context = self._contexts_of(codes)
+        served = self._evaluator(sigmoid(logits), context if self.contexts.names else None, 1)
+        middle = logit(clip_scores(served))
+        left = np.clip(np.searchsorted(self.places, logits, side="right") - 1, 0, len(self.places) - 2)
+        share = np.clip((logits - self.places[left]) / (self.places[left + 1] - self.places[left]), 0.0, 1.0)
+        curve = context + 1
+        spread = self.deviations[curve, left] * (1.0 - share) + self.deviations[curve, left + 1] * share
+        reach = NormalDist().inv_cdf(0.5 + 0.5 * level) * spread
+        return middle - reach, middle + reach
+
+    def _contexts_of(self, codes: NDArray[Any]) -> IntArray:
+        """Return the context of each row, -1 where the pooled curve serves it."""
+        if not self.contexts.names:
+            return np.full(len(codes), -1, dtype=np.int64)
+        distinct, which = np.unique(codes, axis=0, return_inverse=True)
+        place = {tuple(row): context for context, row in enumerate(self.contexts.table.tolist())}
+        found = np.array([place.get(tuple(row), -1) for row in distinct.tolist()], dtype=np.int64)
+        return np.asarray(found[which.reshape(-1)])
+
+    @cached_property
+    def _evaluator(self) -> Evaluator:
+        return Evaluator(self.curves)
+
+    def rounded(self) -> "CurveDeviations":
+        """Return the same with deviations of three digits: what is served is what is written."""
+        return CurveDeviations(
+            self.curves, self.contexts, round_to_digits(self.places, 9), round_to_digits(self.deviations, 3)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the uncertainty as plain lists and numbers; curves and contexts are parts of the model."""
+        return {"places": self.places.tolist(), "deviations": self.deviations.tolist()}
+
+    @staticmethod
+    def from_dict(document: dict[str, Any], curves: Curves, contexts: Contexts) -> "CurveDeviations":
+        """Return what `to_dict` described, for the curves of the same model.
+
+        Raises
+        ------
+        ValueError
+            If there is not one row of deviations for every curve, or if they are not deviations at rising places.
+        """
+        places = np.array(document["places"], dtype=np.float64)
+        deviations = np.array(document["deviations"], dtype=np.float64)
+        if places.ndim != 1 or len(places) < 2 or not np.all(np.isfinite(places)) or np.any(np.diff(places) <= 0.0):
+            raise ValueError("the places of the uncertainty are not in order")
+        if deviations.shape != (len(curves), len(places)):
+            raise ValueError("the uncertainty has other curves than the model")
+        if not np.all(np.isfinite(deviations) & (deviations >= 0.0)):
+            raise ValueError("a deviation of the uncertainty is not a finite number from 0 on")
+        return CurveDeviations(curves, contexts, places, deviations)

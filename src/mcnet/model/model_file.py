@@ -1,0 +1,441 @@
+"""The model's JSON file: its schema, its checksum, and older versions of it."""
+
+import json
+import warnings
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from mcnet._shared.arrays import CodeArray, ScoreType
+from mcnet._shared.files import checksum, disk_path, whole_file
+from mcnet.curves.compile import family_curves
+from mcnet.curves.curves import Curves, CurveUncertainty
+from mcnet.curves.family import CurveFamily, family_problem
+from mcnet.errors import CalibrationWarning, FileFormatError, InputError, McnetError, NotFittedError, NotSupportedError
+from mcnet.model.bands import CurveDeviations, Uncertainty
+from mcnet.model.model import CalibrationModel
+from mcnet.rows.contexts import ANY, Contexts
+
+__all__ = ["as_model", "load", "model_document", "model_of", "parse_model", "read_model", "save_model", "upgraded"]
+
+# The schema of a model file: which keys it has, and of what types. What a file asks for is bounded here, too.
+
+EVERY_VALUE: Literal["every value"] = "every value"
+EVERY_COMBINATION: Literal["every combination"] = "every combination"
+
+MOST_COMBINATIONS_BY_NAME = 250_000
+"""More combinations than this are listed one by one, so that a small file cannot ask for a large table."""
+
+MOST_FAMILY_NUMBERS = 100_000_000
+"""The most contexts × knots that a family in a file may be compiled to: 0.8 GB."""
+
+
+class _Strict(msgspec.Struct, forbid_unknown_fields=True):
+    """A part of the file in which every key is known."""
+
+
+class FieldDocument(_Strict):
+    """A field and its values; null is the missing value."""
+
+    name: str
+    values: list[str | None]
+
+
+class CurveDocument(_Strict):
+    """One curve: the codes of its field values (null for any other value), its grid, its probabilities there."""
+
+    context: list[int | None] | None
+    grid: int
+    probabilities: list[float]
+
+
+class CombinationDocument(_Strict):
+    """Two fields taken together as one more field."""
+
+    first: int
+    second: int
+    size: int
+    keys: list[int]
+
+
+class FamilyDocument(_Strict):
+    """What `CurveFamily.to_dict` returns."""
+
+    knots: list[float]
+    origin: int
+    limit: float | None
+    offset: float
+    log_slope: list[float]
+    offset_by: list[float]
+    log_slope_by: list[list[float]]
+    numbers: list[list[list[float]]]
+    combinations: list[CombinationDocument]
+
+
+class ModelDocument(_Strict):
+    """A model file of schema version 2: either grids and curves, or contexts and the family that makes their curves."""
+
+    format: Literal["mcnet calibration model"]
+    schema: Literal[2]
+    method: str
+    monotone: bool
+    score_type: ScoreType
+    total_weight: float
+    balanced_by: list[str]
+    isotonic_share: float
+    parameters: dict[str, Any]
+    provenance: dict[str, Any]
+    fields: list[FieldDocument]
+    checksum: str
+    contexts: list[list[int]] | Literal["every value", "every combination"] | None = None
+    grids: list[list[float]] | None = None
+    curves: list[CurveDocument] | None = None
+    family: FamilyDocument | None = None
+    uncertainty: dict[str, Any] | None = None
+
+
+def validated(document: dict[str, Any]) -> ModelDocument:
+    """Return the document as what the schema says it is; raise InputError naming the first thing that is not.
+
+    >>> validated({"format": "mcnet calibration model", "schema": 2, "method": 3})
+    Traceback (most recent call last):
+    mcnet.errors.InputError: Expected `str`, got `int` - at `$.method`
+    """
+    try:
+        found = msgspec.convert(document, ModelDocument)
+    except msgspec.ValidationError as error:
+        raise InputError(str(error)) from None
+    if found.total_weight < 0.0:
+        raise InputError(f"the total weight is {found.total_weight}; it must not be below 0")
+    if not 0.0 <= found.isotonic_share <= 1.0:
+        raise InputError(f"the isotonic share is {found.isotonic_share}; it must be from 0 to 1")
+    names = [field.name for field in found.fields]
+    if len(set(names)) < len(names):
+        raise InputError(f"two fields have the same name: {', '.join(names)}")
+    for field in found.fields:
+        if len(set(field.values)) < len(field.values):
+            raise InputError(f"the field {field.name!r} lists a value twice")
+    if (found.curves is None) != (found.grids is None) or (found.curves is None) == (found.contexts is None):
+        raise InputError("a file has either grids and curves, or contexts and a family of curves")
+    if found.curves is None and found.family is None:
+        raise InputError("it holds neither curves nor a family of curves")
+    return found
+
+
+# Model files of schema version 1, in which the history of the fit decided how to serve.
+
+
+def upgraded(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document of version 1 as one of version 2."""
+    history = document.get("provenance")
+    if not isinstance(history, dict):
+        raise InputError(f"the provenance is {type(history).__name__}, not an object")
+    columns = history.get("columns")
+    return document | {
+        "schema": 2,
+        "score_type": columns.get("score_type", "probability") if isinstance(columns, dict) else "probability",
+        "total_weight": history.get("weight", 0.0),
+        "balanced_by": history.get("balanced_by", []),
+        "isotonic_share": history.get("isotonic_share", 0.0),
+    }
+
+
+# The model file: plain JSON with a schema version and a checksum, readable by a person, never pickle.
+
+SCHEMA = 2
+_MOST_EXPLICIT_KNOTS = 30_000
+"""Up to this many knots the curves of a family are written one by one."""
+
+
+def model_document(model: CalibrationModel) -> dict[str, Any]:
+    """Return the model as a JSON-able document, checksum included."""
+    curves = model.curves
+    rows = model.contexts.table.tolist() if model.fields else []
+    document = {
+        "format": "mcnet calibration model",
+        "schema": SCHEMA,
+        "method": model.method,
+        "monotone": model.monotone,
+        "score_type": model.score_type,
+        "total_weight": model.total_weight,
+        "balanced_by": list(model.balanced_by),
+        "isotonic_share": model.isotonic_share,
+        "parameters": model.parameters,
+        "provenance": model.provenance,
+        "fields": [
+            {"name": name, "values": list(values)}
+            for name, values in zip(model.contexts.names, model.contexts.values, strict=True)
+        ],
+    }
+    if model.is_family and model.fields and len(curves.probabilities) > _MOST_EXPLICIT_KNOTS:
+        # Very many curves are written as what they are made from, and compiled again when loaded.
+        document["contexts"] = _contexts_document(model.contexts)
+    else:
+        document["grids"] = [knots.tolist() for knots in np.split(curves.knots, curves.grid_start[1:-1])]
+        document["curves"] = [
+            {
+                "context": None if curve == 0 else [None if code == ANY else code for code in rows[curve - 1]],
+                "grid": int(curves.grid_of[curve]),
+                "probabilities": probabilities.tolist(),
+            }
+            for curve, probabilities in enumerate(np.split(curves.probabilities, curves.value_start[1:-1]))
+        ]
+    served = "contexts" in document or not model.contexts.complete or model.uncertainty is not None
+    if model.family is not None and served:
+        document["family"] = model.family.to_dict()
+    if model.uncertainty is not None:
+        document["uncertainty"] = model.uncertainty.to_dict()
+    document["checksum"] = checksum(document)
+    return document
+
+
+def _layout(document: dict[str, Any]) -> str:
+    """Write one key per line, and lists of curves, grids and fields one entry per line."""
+    lines = []
+    for key, value in document.items():
+        if isinstance(value, list) and value:
+            entries = ",\n    ".join(json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in value)
+            text = f"[\n    {entries}\n  ]"
+        elif isinstance(value, dict) and value:
+            entries = ",\n    ".join(
+                f"{json.dumps(name)}: {json.dumps(entry, ensure_ascii=False, allow_nan=False)}"
+                for name, entry in value.items()
+            )
+            text = f"{{\n    {entries}\n  }}"
+        else:
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        lines.append(f"  {json.dumps(key)}: {text}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def save_model(model: CalibrationModel, path: str | PathLike[str]) -> None:
+    """Save a model as JSON, whole or not at all."""
+    text = _layout(model_document(model))
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def load(path: str | PathLike[str]) -> CalibrationModel:
+    """Load a saved model; a file that is damaged, altered, too new or not ours gives one clear error.
+
+    A calibrator with features saves the curves it had without them; loading these gives a warning.
+
+    Parameters
+    ----------
+    path : a file that `save` or `mcnet fit` wrote.
+
+    Returns
+    -------
+    CalibrationModel
+        Predicts with NumPy alone.
+    """
+    model = read_model(path)
+    if model.without_features:
+        message = (
+            f"{path} has the curves of a calibrator without its features; they serve rows without features. "
+            "For predictions with features call mcnet.WithFeatures.resume(path)"
+        )
+        warnings.warn(message, CalibrationWarning, stacklevel=2)
+    return model
+
+
+def read_model(path: str | PathLike[str]) -> CalibrationModel:
+    """Return the model in a file, as it is."""
+    path = disk_path(path, "a model")
+    if path.is_dir():
+        raise InputError(
+            f"{path} is a folder, not a model; of a registry, Registry(path).load() returns the current model"
+        )
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        with path.open("rb") as file:
+            if file.read(4) == b"PAR1":
+                raise FileFormatError(
+                    f"{path} is a Parquet file, not a model; mcnet.Sketch.load reads a sketch"
+                ) from None
+        text = ""
+    return parse_model(text, str(path))
+
+
+def parse_model(text: str, path: str) -> CalibrationModel:
+    """Return the model in the text of a file; `path` is what messages call it."""
+    try:
+        document = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise FileFormatError(
+            f"{path} is not complete JSON: it is damaged or not a model; save the model again"
+        ) from None
+    if not isinstance(document, dict) or document.get("format") != "mcnet calibration model":
+        raise FileFormatError(f"{path} is JSON but not a model of mcnet; save one with calibrator.save(path)")
+    schema = document.get("schema")
+    if type(schema) is not int or not 1 <= schema <= SCHEMA:
+        raise FileFormatError(f"{path} has schema {schema}; this mcnet reads 1 to {SCHEMA}: upgrade mcnet")
+    if not _intact(document):
+        raise FileFormatError(f"{path} does not match its checksum: it was altered or damaged; save the model again")
+    try:
+        return _model(validated(upgraded(document) if schema == 1 else document))
+    except (McnetError, KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        problem = " ".join(str(error).split())
+        raise FileFormatError(f"{path} does not hold a valid model ({problem}); save the model again") from None
+
+
+def model_of(document: dict[str, Any]) -> CalibrationModel:
+    """Return the model that `model_document` described."""
+    return _model(validated(document))
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _intact(document: dict[str, Any]) -> bool:
+    try:
+        return bool(document.get("checksum") == checksum(document))
+    except ValueError:  # a number too large for a float has become infinite
+        return False
+
+
+def _contexts_document(contexts: Contexts) -> list[list[int]] | str:
+    """Return the table of contexts; a word for the two tables that need no writing out."""
+    if len(contexts.names) == 1 and np.array_equal(contexts.table[:, 0], contexts.all()):
+        return EVERY_VALUE
+    if contexts.complete and len(contexts) <= MOST_COMBINATIONS_BY_NAME:
+        return EVERY_COMBINATION
+    return contexts.table.tolist()  # type: ignore[no-any-return]
+
+
+def _model(document: ModelDocument) -> CalibrationModel:
+    names = tuple(field.name for field in document.fields)
+    values = tuple(tuple(field.values) for field in document.fields)
+    family = None if document.family is None else CurveFamily.from_dict(msgspec.to_builtins(document.family))
+    if document.curves is not None:
+        table = _curve_contexts(document, values)
+        curves = _curves(document)
+    else:
+        assert family is not None
+        table = _family_contexts(document, names, values)
+        if len(table) * len(family.knots) > MOST_FAMILY_NUMBERS:
+            raise InputError(f"it asks for {len(table):,} curves with {len(family.knots):,} knots, which is too many")
+        problem = family_problem(family, [len(known) for known in values])
+        if problem:
+            raise InputError(problem)
+        curves = family_curves(family, table)[0]
+    contexts = Contexts(names, values, table)
+    return CalibrationModel(
+        method=document.method,
+        parameters=document.parameters,
+        contexts=contexts,
+        curves=curves,
+        monotone=document.monotone,
+        family=family,
+        score_type=document.score_type,
+        total_weight=document.total_weight,
+        balanced_by=tuple(document.balanced_by),
+        isotonic_share=document.isotonic_share,
+        uncertainty=_uncertainty(document, family, curves, contexts),
+        provenance=document.provenance,
+    )
+
+
+def _uncertainty(
+    document: ModelDocument, family: CurveFamily | None, curves: Curves, contexts: Contexts
+) -> Uncertainty | None:
+    if document.uncertainty is None:
+        return None
+    if "deviations" in document.uncertainty:
+        return CurveDeviations.from_dict(document.uncertainty, curves, contexts)
+    if family is None:
+        raise InputError("it has an uncertainty without a family of curves")
+    return CurveUncertainty.from_dict(document.uncertainty, family)
+
+
+def _curves(document: ModelDocument) -> Curves:
+    assert document.grids is not None
+    assert document.curves is not None
+    grids = [np.array(grid, dtype=np.float64) for grid in document.grids]
+    for entry in document.curves:
+        if not 0 <= entry.grid < len(grids):
+            raise InputError(f"a curve names grid {entry.grid}, and there are {len(grids)} grids")
+    return Curves.of([(grids[entry.grid], np.array(entry.probabilities)) for entry in document.curves])
+
+
+def _curve_contexts(document: ModelDocument, values: Sequence[tuple[str | None, ...]]) -> CodeArray:
+    """Return the contexts that explicit curves name, one row of codes each."""
+    assert document.curves is not None
+    if not document.curves or document.curves[0].context is not None:
+        raise InputError("the first curve is the pooled one, and names no context")
+    if not values:
+        return Contexts.none().table
+    rows = []
+    for entry in document.curves[1:]:
+        if entry.context is None:
+            raise InputError("a curve other than the first names no context")
+        rows.append([ANY if code is None else code for code in entry.context])
+    return _table(rows, values)
+
+
+def _family_contexts(
+    document: ModelDocument, names: tuple[str, ...], values: tuple[tuple[str | None, ...], ...]
+) -> CodeArray:
+    """Return the contexts of a family, listed or named by a word, one row of codes each."""
+    written = document.contexts
+    if isinstance(written, list):
+        return _table(written, values)
+    if written == EVERY_VALUE and len(values) == 1:
+        return np.arange(len(values[0]), dtype=np.int32)[:, None]
+    known = Contexts(names, values, np.zeros((0, len(names)), dtype=np.int32))
+    if written != EVERY_COMBINATION or len(values) < 2:
+        raise InputError(f"the contexts are {written!r}, and there are {len(values)} fields")
+    if known.combinations > MOST_COMBINATIONS_BY_NAME:
+        raise InputError(f"it asks for {known.combinations:,.0f} combinations of field values, which is too many")
+    return known.completed(MOST_COMBINATIONS_BY_NAME).table
+
+
+def _table(rows: list[list[int]], values: Sequence[tuple[str | None, ...]]) -> CodeArray:
+    """Return rows of codes as an array; refuse codes that no value has, and contexts that occur twice."""
+    wrong = next((row for row in rows if len(row) != len(values)), None)
+    table = np.zeros((0, len(values)), dtype=np.int64)
+    if wrong is None and rows:
+        table = np.array(rows, dtype=np.int64)
+        bad = (table < ANY) | (table >= np.array([len(known) for known in values]))
+        wrong = rows[int(np.argmax(bad.any(axis=1)))] if bad.any() else None
+    if wrong is not None:
+        raise InputError(f"the context {wrong} is not one of the fields' values")
+    distinct = np.unique(table[:, 0]) if len(values) == 1 else np.unique(table, axis=0)
+    if len(distinct) < len(table):
+        raise InputError("a context occurs twice")
+    return table.astype(np.int32)
+
+
+# Return the model of a calibrator, a model or a path.
+
+
+def as_model(model: Any, done: str) -> CalibrationModel:
+    """Return the model of a fitted calibrator or of a model file, or the model itself.
+
+    Parameters
+    ----------
+    model : a model, a fitted calibrator, or the path of a model file.
+    done : what is to be done with it, for messages: "exported".
+    """
+    if isinstance(model, str | PathLike):
+        return load(model)
+    if getattr(model, "needs_features", False):
+        raise NotSupportedError(
+            "with features a probability depends on more than the score, so no curve of the score gives it; "
+            "pass calibrator.model_, the calibrator without features"
+        )
+    found = getattr(model, "model_", model)
+    if isinstance(found, CalibrationModel):
+        return found
+    if hasattr(model, "fit_sketch"):
+        raise NotFittedError(f"this {type(model).__name__} is not fitted yet; call fit or fit_sketch first")
+    raise InputError(
+        f"{type(model).__name__} cannot be {done}; pass a model, a fitted calibrator or the path of a model file"
+    )

@@ -1,0 +1,463 @@
+"""MCNet (WWW 2025): monotone networks per bin of scores, with the field's embedding."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+
+from mcnet._shared.arrays import FloatArray, ScoreType, clip_scores, logit
+from mcnet._shared.messages import need_networks, warn
+from mcnet.calibrators.base import FieldUse
+from mcnet.calibrators.parameters import balanced_field_use, check_beta_order, check_bins, check_penalties
+from mcnet.calibrators.parametric import log_loss_sum
+from mcnet.calibrators.training_state import TrainingState
+from mcnet.errors import InputError, NotSupportedError
+from mcnet.networks.calibrator import FitRows, NetworkCalibrator, training_cells
+from mcnet.networks.training_points import (
+    TrainedFunction,
+    check_choices,
+    check_count,
+    check_device,
+    check_rate,
+    check_seed,
+    check_switch,
+    check_widths,
+)
+from mcnet.rows.contexts import Contexts
+from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
+from mcnet.sketch.sketch import Sketch
+
+if TYPE_CHECKING:
+    from mcnet.networks.bank import BankConfig, BankFit
+    from mcnet.networks.training import RowSchedule
+
+__all__ = ["MCNet"]
+
+# The settings of MCNet's networks, checked: their shape, their training, where they are trained.
+
+_CHOICES = ("derivative", "space", "lower", "training")
+_COUNTS = ("embedding", "epochs", "batch")
+_SWITCHES = ("field_aware", "guarantee", "warm_start", "share_embedding", "scale")
+
+
+def check_network(calibrator: Any) -> None:
+    """Raise InputError if a setting of MCNet's networks cannot be used."""
+    check_choices(**{name: getattr(calibrator, name) for name in _CHOICES})
+    for name in _SWITCHES:
+        check_switch(name, getattr(calibrator, name))
+    for name in _COUNTS:
+        check_count(name, getattr(calibrator, name))
+    if calibrator.steps is not None:
+        check_count("steps", calibrator.steps)
+    check_widths("hidden", calibrator.hidden)
+    if calibrator.learning_rate is not None:
+        check_rate("learning_rate", calibrator.learning_rate, above_zero=True)
+    check_rate("weight_decay", calibrator.weight_decay)
+    check_seed(calibrator.seed)
+    if calibrator.progress is not None and not callable(calibrator.progress):
+        raise InputError(f"progress is {calibrator.progress!r}; it must be a function of (steps done, steps, loss)")
+    check_device(calibrator.device)
+    if not calibrator.scale and calibrator.training == "sketch":
+        raise InputError(
+            "scale=False leaves out the scale of each bin, which training on a sketch solves for; "
+            "use training='rows', or leave scale=True"
+        )
+
+
+# Training of MCNet's networks, one per score bin: on a sketch or, as published, on rows.
+
+USUAL_BINS = 20
+_CANDIDATE_BINS = (5, 10, 20)
+_FOLDS = 5
+_NATS_TO_COMPARE = 0.1
+"""How far from its optimum, in nats over all rows, a candidate may be left."""
+_NATS_ALIKE = 0.5
+"""Numbers of bins whose log-losses differ by no more, in nats over the rows held back, count as equal."""
+
+Progress = Callable[[int, int, float], Any]
+
+
+def fit_on_sketch(
+    sketch: Sketch,
+    config: "BankConfig",
+    *,
+    field_aware: bool,
+    earlier: "BankFit | None" = None,
+    progress: Progress | None = None,
+) -> "BankFit":
+    """Train the networks on the cells of a sketch until they have converged."""
+    from mcnet.networks.bank import fit_bank
+
+    return fit_bank(training_cells(sketch, field_aware=field_aware), config, earlier, progress)
+
+
+def choose_bins(sketch: Sketch, config_of: Callable[[int], "BankConfig"], *, field_aware: bool) -> int:
+    """Return the number of bins with the lowest log-loss on one fold of rows held back, the largest of those alike.
+
+    The prior makes functions equally smooth whatever the number of bins, so more of them cost time, not accuracy. The
+    candidates are compared by what can be solved for, the offset and scale of every bin and field value: training
+    their networks lowers the loss of each by about as much and takes ten times as long. Where field values are so many
+    that the smaller ones share networks, 20 bins are no candidate: they look better while nothing is trained, but once
+    trained, 10 bins have the lower loss in half the time.
+    """
+    from mcnet.networks.bank import affordable_bins
+    from mcnet.networks.optimise import Schedule
+
+    train, held = sketch.with_folds(_FOLDS).fold_parts(0)
+    if not 0.0 < train.total_positives < train.total_weight or len(held) == 0:
+        return USUAL_BINS
+    rows = (train.total_weight, train.total_positives)
+    many = field_aware and len(sketch.contexts) > config_of(USUAL_BINS).own_shapes
+    known = _CANDIDATE_BINS[:-1] if many else _CANDIDATE_BINS
+    candidates = sorted({affordable_bins(*rows, config_of(bins)) for bins in known})
+    if len(candidates) == 1:
+        return candidates[0]
+    codes = held.contexts.table[held.context].astype(np.int64) if field_aware else None
+    losses = {}
+    for bins in candidates:
+        # The networks start constant and are not trained here: the smallest are the same function, and one node per
+        # half of a bin measures their integrals exactly.
+        config = config_of(bins)
+        smallest = replace(config.shape, hidden=(1,), embedding=1)
+        untrained = Schedule(cycles=0, solved=_NATS_TO_COMPARE)
+        config = replace(config, shape=smallest, schedule=untrained, nodes=1)
+        fitted = fit_on_sketch(train, config, field_aware=field_aware)
+        predicted = logit(clip_scores(fitted.predict(held.logit, codes, nodes=1)))
+        losses[bins] = log_loss_sum(predicted, held.weight, held.positives)
+    least = min(losses.values())
+    return max(bins for bins, loss in losses.items() if loss <= least + _NATS_ALIKE)
+
+
+def fit_on_rows(
+    rows: FitRows,
+    contexts: Contexts,
+    config: "BankConfig",
+    schedule: "RowSchedule",
+    steps: int | None,
+    *,
+    field_aware: bool,
+    earlier: "BankFit | None" = None,
+    progress: Progress | None = None,
+) -> "BankFit":
+    """Train the networks on rows in mini-batches, with `steps` steps of quadrature per row, as published.
+
+    Without `steps` the rows of a bin share the nodes of their integrals.
+    """
+    from mcnet.networks.literal import fit_bank_on_rows
+
+    codes, sizes = rows.codes(contexts)
+    groups = None
+    if not field_aware and sizes:
+        groups, codes, sizes = codes, codes[:, :0], ()
+    fitted = fit_bank_on_rows(
+        logit(rows.score),
+        rows.label,
+        codes,
+        sizes,
+        rows.weight,
+        config,
+        schedule,
+        steps,
+        warm=earlier,
+        progress=progress,
+        groups=groups,
+    )
+    warn_of_literal_fit(fitted, rows, codes)
+    return fitted
+
+
+def warn_of_literal_fit(fitted: "BankFit", rows: FitRows, codes: Any) -> None:
+    """Warn if probabilities of the fitted rows had to be clipped, or are worse than the base scores."""
+    logits, weight = logit(rows.score), np.ones(len(rows)) if rows.weight is None else rows.weight
+    mass = float(weight.sum())
+    if fitted.bank.shape.space == "probability":
+        values = fitted.values(logits, codes)
+        clipped = float(weight[(values <= 0.0) | (values >= 1.0)].sum()) / mass
+        if clipped > 0.0:
+            warn(
+                f"mcnet: the function left (0, 1) for {clipped:.2%} of the rows it was fitted on; their probabilities "
+                "were clipped, and there the compiled curve differs from the function. Train longer, use "
+                "space='logit', or train on the sketch"
+            )
+    after, before = (
+        log_loss_sum(predicted, weight, weight * rows.label) / mass
+        for predicted in (_logits(fitted.predict(logits, codes)), logits)
+    )
+    if after > before:
+        warn(
+            f"mcnet: on the rows it was fitted on, the log-loss is {after:.6g}, worse than that of the base scores "
+            f"({before:.6g}); train longer, or train on the sketch (training='sketch')"
+        )
+
+
+def _logits(probabilities: FloatArray) -> FloatArray:
+    return logit(clip_scores(probabilities))
+
+
+# MCNet as published: monotone calibration with context, one network per score bin (WWW 2025).
+
+_PAPER_RATE = {"none": 1e-5, "field": 1e-4}
+
+
+class MCNet(NetworkCalibrator):
+    """Monotone calibration with context as published (WWW 2025): one monotone network per score bin.
+
+    In bin k, p = σ(f_k(l, c)) with f_k(l, c) = a_k(c) + ∫ g_k(t, c) dt, where g_k > 0 is a network of the score and an
+    embedding of the context, and a_k a bias network. An order regulariser joins the bins, a balance regulariser narrows
+    the spread of the field values' biases. By default it is trained to the optimum on the sketch, in logit space, and
+    the compiled curve is projected so that the order of scores holds for certain; `MCNet.paper` trains it literally.
+    `BayesMCNet` has the same form without networks: it is faster, and better for small field values. Needs torch (the
+    extra `networks`).
+
+    Parameters
+    ----------
+    bins : the number of networks K; "auto" chooses it by the log-loss of rows held back.
+    field_aware : False gives one curve for all rows (MCNet-None); a field then matters to the balance term alone.
+    alpha_balance : the weight of the field-balance regulariser, which narrows the spread of the field values' biases.
+    balance : "global" measures a field value's bias per row of all rows (the paper), "field" per row of its own.
+    beta_order : the weight of the order regulariser; None takes what suits the space.
+    guarantee : project the compiled curve, so that the order of scores holds for certain.
+    warm_start : continue from the previous fit of this object; new field values are allowed.
+    hidden, embedding, share_embedding, derivative, scale, space, lower : the shape of the networks.
+    training : "sketch", full batch on cells, or "rows", mini-batches of rows as in the paper.
+    epochs, batch, learning_rate, weight_decay : (training on rows) the schedule.
+    steps : (training on rows) the quadrature steps T for every row; None lets the rows of a bin share their nodes,
+        which is the same training in a fiftieth of the time or less.
+    seed, device : of the training; device is "cpu" or "cuda".
+    progress : is called with (steps done, steps at most, loss).
+
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.uniform(0.01, 0.2, 5_000)
+    >>> fitted = MCNet(bins=2, hidden=(8,), embedding=4).fit(truth / 2, rng.random(5_000) < truth)
+    >>> bool(abs(fitted.predict([0.05])[0] - 0.1) < 0.03)
+    True
+    """
+
+    method = "mcnet"
+    complexity = 140
+    extra = "networks"
+    _field_advice = "set field_aware=True, set alpha_balance > 0 to have it balanced, or leave the field out"
+
+    def __init__(
+        self,
+        *,
+        bins: int | Literal["auto"] = "auto",
+        field_aware: bool = True,
+        alpha_balance: float = 0.0,
+        balance: Literal["global", "field"] = "global",
+        beta_order: float | None = None,
+        guarantee: bool = True,
+        warm_start: bool = False,
+        hidden: tuple[int, ...] = (128, 128),
+        embedding: int = 128,
+        share_embedding: bool = False,
+        derivative: Literal["sigmoid", "softplus", "elu"] = "sigmoid",
+        scale: bool = True,
+        space: Literal["logit", "probability"] = "logit",
+        lower: Literal["zero", "edge", "centre"] = "centre",
+        training: Literal["sketch", "rows"] = "sketch",
+        epochs: int = 2,
+        batch: int = 2048,
+        learning_rate: float | None = None,
+        weight_decay: float = 0.0,
+        steps: int | None = 50,
+        seed: int = 0,
+        device: str = "cpu",
+        progress: Callable[[int, int, float], Any] | None = None,
+    ) -> None:
+        """Store the parameters; they are checked in fit."""
+        self.bins = bins
+        self.field_aware = field_aware
+        self.alpha_balance = alpha_balance
+        self.balance = balance
+        self.beta_order = beta_order
+        self.guarantee = guarantee
+        self.warm_start = warm_start
+        self.hidden = hidden
+        self.embedding = embedding
+        self.share_embedding = share_embedding
+        self.derivative = derivative
+        self.scale = scale
+        self.space = space
+        self.lower = lower
+        self.training = training
+        self.epochs = epochs
+        self.batch = batch
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.steps = steps
+        self.seed = seed
+        self.device = device
+        self.progress = progress
+
+    @classmethod
+    def paper(cls, variant: Literal["none", "field"] = "field", **changes: Any) -> Self:
+        """Return MCNet-None or MCNet-Field with the settings of the paper, to be fitted on rows.
+
+        Probability space, 20 networks of 2 × 128 with a sigmoid derivative, integrals from 0 with T = 50, β = 1, Adam
+        on batches of 2048 rows with learning rate 1e-5 (None) or 1e-4 (Field), 2 epochs. The order guarantee is off, as
+        it was: `order_violations_` reports what the training left. MCNet-None is one curve for all rows; it takes a
+        field only with alpha_balance > 0, for the balance term.
+
+        Parameters
+        ----------
+        variant : "none" or "field".
+        changes : settings to change, by name.
+        """
+        if variant not in _PAPER_RATE:
+            raise InputError(f"the variant is {variant!r}; it must be 'none' or 'field'")
+        settings: dict[str, Any] = {
+            "bins": USUAL_BINS,
+            "field_aware": variant == "field",
+            "beta_order": 1.0,
+            "guarantee": False,
+            "space": "probability",
+            "lower": "zero",
+            "training": "rows",
+            "learning_rate": _PAPER_RATE[variant],
+        }
+        return cls(**(settings | changes))
+
+    @property
+    def field_use(self) -> FieldUse:  # type: ignore[override]
+        """Whether a field is of use to the curves, needed by the balance term, or of no use."""
+        return balanced_field_use(self.alpha_balance, self.field_aware)
+
+    @property
+    def bins_(self) -> int:
+        """The number of networks: what bins="auto" came to. A constant has one bin."""
+        self._fitted()
+        return 1 + len(self.network_.jumps()) if hasattr(self, "network_") else 1
+
+    def prepare(self) -> Self:
+        """Load torch, so that a first fit is not timed with it.
+
+        Returns
+        -------
+        self : unchanged.
+        """
+        need_networks(self.method)
+        import mcnet.networks.bank  # noqa: F401
+
+        return self
+
+    def fit(
+        self,
+        scores: Any,
+        labels: Any,
+        *misplaced: Any,
+        field: Any = None,
+        weight: Any = None,
+        resolution: Resolution = DEFAULT_RESOLUTION,
+        score_type: ScoreType = "probability",
+        negatives_kept: float = 1.0,
+    ) -> Self:
+        """Fit on rows held in memory, on their sketch or, with training="rows", one by one.
+
+        Parameters
+        ----------
+        scores, labels, field, weight, resolution, score_type, negatives_kept : as in `Calibrator.fit`.
+
+        Returns
+        -------
+        self : the fitted calibrator.
+        """
+        kept: dict[str, Any] = {"score_type": score_type, "negatives_kept": negatives_kept}
+        if misplaced or self.training != "rows":
+            return super().fit(scores, labels, *misplaced, field=field, weight=weight, resolution=resolution, **kept)
+        self._check_field_use(field is not None)
+        if self.field_aware and field is None:
+            warn("there is no field, so this is MCNet-None; MCNet.paper('none') has the settings of the paper for it")
+        sketch = Sketch.from_rows(scores, labels, field=field, weight=weight, resolution=resolution, **kept)
+        rows = FitRows.of(scores, labels, field, weight, None, **kept)
+        return self._fit_network(sketch, lambda given, earlier: self._train_on_rows(given, rows, earlier))
+
+    def fit_sketch(self, sketch: Sketch) -> Self:
+        """Fit on a sketch of any number of rows.
+
+        Parameters
+        ----------
+        sketch : the rows, from `mcnet.scan` or `Sketch.from_rows`.
+
+        Returns
+        -------
+        self : the fitted calibrator.
+        """
+        if self.training == "rows":
+            raise NotSupportedError("training='rows' needs the rows themselves; call fit, or use training='sketch'")
+        return self._fit_network(sketch, self._train_on_sketch)
+
+    @property
+    def _one_curve(self) -> bool:
+        return not self.field_aware
+
+    def _check_parameters(self) -> None:
+        need_networks(self.method)
+        check_bins(self.bins, auto=True)
+        check_beta_order(self.beta_order)
+        check_penalties(self.alpha_balance, self.balance)
+        check_network(self)
+
+    def _train_on_sketch(self, sketch: Sketch, earlier: Any) -> TrainedFunction:
+        aware, bins = self.field_aware, self.bins
+        if bins == "auto":
+            bins = choose_bins(sketch, self._config, field_aware=aware)
+        return fit_on_sketch(sketch, self._config(bins), field_aware=aware, earlier=earlier, progress=self.progress)
+
+    def _train_on_rows(self, sketch: Sketch, rows: FitRows, earlier: Any) -> TrainedFunction:
+        from mcnet.networks.training import RowSchedule
+
+        schedule = RowSchedule(
+            epochs=self.epochs,
+            batch=self.batch,
+            rate=self.learning_rate or _PAPER_RATE["field" if sketch.contexts.names and self.field_aware else "none"],
+            decay=self.weight_decay,
+            seed=self.seed,
+        )
+        config = self._config(USUAL_BINS if self.bins == "auto" else self.bins)
+        given: dict[str, Any] = {"field_aware": self.field_aware, "earlier": earlier, "progress": self.progress}
+        return fit_on_rows(rows, sketch.contexts, config, schedule, self.steps, **given)
+
+    def _config(self, bins: int) -> "BankConfig":
+        """Return the settings as the networks take them."""
+        from mcnet.networks.bank import BankConfig
+        from mcnet.networks.monotone import BankShape
+        from mcnet.networks.objective import Penalties, Priors
+
+        literal = self.training == "rows"
+        shape = BankShape(
+            hidden=tuple(self.hidden),
+            embedding=self.embedding,
+            share_embedding=self.share_embedding,
+            positive=self.derivative,
+            activation="relu" if literal else "silu",
+            scale=self.scale,
+            space=self.space,
+            lower=self.lower,
+            standardise="none" if literal else "bin",
+            direct=not literal,
+        )
+        return BankConfig(
+            bins=bins,
+            shape=shape,
+            # The priors are ours; the paper has none.
+            priors=Priors(*[np.inf] * 6) if literal else Priors(),
+            penalties=Penalties(self.beta_order, self.alpha_balance, self.balance),
+            least_positives=0.0 if literal else 25.0,
+            unseen=0.0 if literal else 0.03,
+            seed=self.seed,
+            device=self.device,
+        )
+
+    def _function_state(self, function: Any) -> TrainingState:
+        return TrainingState(function.state(), function.description())
+
+    def _restored_function(self, state: TrainingState) -> TrainedFunction:
+        from mcnet.networks.bank import restore_bank
+
+        return restore_bank(state.arrays, state.about)
+
+    def _plain_parameters(self) -> dict[str, Any]:
+        # A callback is no part of what was fitted.
+        return super()._plain_parameters() | {"progress": None}

@@ -1,0 +1,403 @@
+"""The gate: whether a new model may be published."""
+
+import math
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike
+from scipy.special import stdtrit
+
+from mcnet.difference import diff
+from mcnet.errors import InputError, McnetError
+from mcnet.journal.journal import Journal
+from mcnet.metrics.evaluation import predict_cells
+from mcnet.model.model import CalibrationModel
+from mcnet.model.model_file import load, save_model
+from mcnet.operations.learning import Judged, sketch_log_loss
+from mcnet.operations.versions import Version
+from mcnet.rows.periods import elapsed_periods, periods_between, sorted_periods
+from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.memories import coarse
+
+__all__ = [
+    "Current",
+    "Gate",
+    "Verdict",
+    "VersionTimes",
+    "compared",
+    "ends_after",
+    "ends_at_or_after",
+    "invalid",
+    "later_than_fit",
+    "mean_difference",
+    "shift_between",
+]
+
+# Which periods came after the fit of a version.
+
+HALF_A_PERIOD = 0.5
+"""Slack for periods that are not all of one length, such as months."""
+
+
+class VersionTimes:
+    """The places of periods, and of the ends of fits, on one line of time."""
+
+    def __init__(self, periods: Sequence[str], versions: Iterable[Version], delay: int) -> None:
+        """Order the periods; a fit that ended with a period of another kind is as one that does not tell its end."""
+        ends = set()
+        for version in versions:
+            if version.fitted_until is not None and _are_alike(periods, version.fitted_until):
+                ends.add(version.fitted_until)
+        order = sorted_periods(list({*periods, *ends}))
+        self._behind = dict(zip(order, elapsed_periods(order).tolist(), strict=True))
+        self._delay = delay
+
+    def tells(self, version: Version) -> bool:
+        """Tell whether it is known until when a version was fitted."""
+        return version.fitted_until in self._behind
+
+    def could_serve(self, version: Version, period: str) -> bool:
+        """Tell whether a version was made from what was known when a period was predicted."""
+        end = self._behind[version.fitted_until or ""]
+        return bool(end > self._behind[period] + self._delay + HALF_A_PERIOD)
+
+
+def _are_alike(periods: Sequence[str], other: str) -> bool:
+    try:
+        sorted_periods([*periods[:1], other])
+    except InputError:
+        return False
+    return True
+
+
+def ends_at_or_after(version: Version, period: str) -> bool:
+    """Tell whether a version has learnt a period; False if it does not tell, or has periods of another kind."""
+    end = version.fitted_until
+    return end is not None and _are_alike([period], end) and sorted_periods([period, end])[-1] == end
+
+
+def ends_after(version: Version, period: str) -> bool:
+    """Tell whether a version has learnt a later period."""
+    return version.fitted_until != period and ends_at_or_after(version, period)
+
+
+# The difference in loss between two forecasts of the same periods, with an interval over periods.
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The candidate's way of predicting beside another, on periods that neither was fitted on."""
+
+    other: str
+    """What it was compared with."""
+    periods: int
+    first: str
+    last: str
+    difference: float
+    """Log-loss per unit of weight, above that of the other: negative is better."""
+    low: float
+    high: float
+    """The 95 % interval of the difference; it takes periods, not rows, as independent, and neighbours as related."""
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether more than chance says that the candidate is worse."""
+        return bool(self.low > 0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison as JSON-able values."""
+        return asdict(self)
+
+
+def compared(other: str, periods: Sequence[str], losses: ArrayLike, weight: ArrayLike) -> Comparison:
+    """Compare on periods, given the summed loss of the candidate above that of the other in each."""
+    return Comparison(other, len(periods), periods[0], periods[-1], *mean_difference(losses, weight))
+
+
+def mean_difference(losses: ArrayLike, weight: ArrayLike) -> tuple[float, float, float]:
+    """Return Σ losses / Σ weight over periods, with its 95 % interval: (value, low, high).
+
+    The error is that of a ratio over clusters, which are the periods. Neighbouring periods may be related:
+    covariances up to a lag of n^(1/3) periods count, with falling weights (Bartlett). Few periods tell little of
+    their spread, which Student's t takes into account. One period has no interval: its ends are infinite.
+
+    >>> value, low, high = mean_difference([1.0, 2.0, 3.0, 2.0], [1.0, 1.0, 1.0, 1.0])
+    >>> value, round(low, 2), round(high, 2)
+    (2.0, 0.7, 3.3)
+    """
+    loss, size = np.asarray(losses, dtype=np.float64), np.asarray(weight, dtype=np.float64)
+    number, total = len(size), float(size.sum())
+    value = float(loss.sum()) / total
+    if number < 2:
+        return value, -np.inf, np.inf
+    rest = loss - value * size
+    variance = float(rest @ rest)
+    reach = int(number ** (1.0 / 3.0))
+    for lag in range(1, min(reach, number - 1)):
+        variance += 2.0 * (1.0 - lag / reach) * float(rest[lag:] @ rest[:-lag])
+    error = np.sqrt(max(variance, 0.0) * number / (number - 1.0)) / total
+    reach_of_interval = float(stdtrit(number - 1, 0.5 + LEVEL / 2.0)) * float(error)
+    return value, value - reach_of_interval, value + reach_of_interval
+
+
+# How far mean probabilities move from the current model to a new one.
+
+LEAST_POSITIVES = 100.0
+"""A field value counts for the largest shift from so many expected positives on."""
+
+
+@dataclass(frozen=True)
+class Shift:
+    """How far mean probabilities move from the current model to the candidate: 0.02 is 2 % more."""
+
+    overall: float
+    largest: float
+    """Of all rows and of every context with enough positives, the one that moves farthest, up or down."""
+    where: str
+
+    @property
+    def size(self) -> float:
+        """The largest move as a factor above 1, less 1: half is as far as double."""
+        return math.expm1(abs(math.log1p(self.largest)))
+
+
+def shift_between(current: CalibrationModel, candidate: CalibrationModel, rows: Sketch) -> Shift:
+    """Return how far mean probabilities move, weighed by rows."""
+    found = diff(current, candidate, rows)
+    table = found.table
+    moved = [("all rows", found.shift)]
+    # By either model: a context that rises from few positives to many moves, too.
+    expected = table["weight"] * table.select(pl.max_horizontal("old_rate", "new_rate")).to_series()
+    for line in table.filter(expected >= LEAST_POSITIVES).iter_rows(named=True):
+        moved.append((line["context"], line["shift"]))
+    where, largest = max(moved, key=lambda one: abs(math.log1p(one[1])))
+    return Shift(found.shift, largest, where)
+
+
+# Whether a new model can be served: its file, its fields and scores, and its probabilities on rows of the journal.
+
+
+def invalid(candidate: CalibrationModel, rows: Sketch, current: CalibrationModel | None) -> str:
+    """Return what is wrong with a candidate, in a sentence; nothing if it can be served.
+
+    It must come back from its file as it was (checksum, schema, order of scores), take the same scores and fields as
+    the current model and the rows, and give probabilities inside (0, 1) that rise with the score on the rows.
+    """
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "candidate.json"
+            save_model(candidate, path)
+            served = load(path)
+    except (McnetError, ValueError) as error:
+        return f"the new model is not valid: {error}"
+    for whose, fields in (
+        ("the current model", None if current is None else current.fields),
+        ("the rows", rows.contexts.names),
+    ):
+        lacking = [name for name in fields or () if name not in served.fields]
+        if lacking:
+            return f"the new model lacks the field {lacking[0]!r} of {whose}"
+    more = [] if current is None else [name for name in served.fields if name not in current.fields]
+    if more:
+        return f"the new model needs the field {more[0]!r}, which clients of the current one do not send"
+    if current is not None and current.score_type != served.score_type:
+        return f"the new model takes {served.score_type}s as scores, the current one {current.score_type}s"
+    try:
+        probability = predict_cells(served, rows)
+    except McnetError as error:
+        return f"the new model cannot predict the rows of the journal: {error}"
+    if not (np.isfinite(probability).all() and (probability > 0.0).all() and (probability < 1.0).all()):
+        return "the new model gives probabilities that are not inside (0, 1)"
+    order = np.lexsort((rows.score, rows.context))
+    falls = (np.diff(probability[order]) < 0.0) & (np.diff(rows.context[order]) == 0)
+    return f"the new model gives a higher score a lower probability, {int(falls.sum())} times" if falls.any() else ""
+
+
+# The gate: a new model is published only if it is valid, no worse than the current one, and not too far from it.
+
+COMPARED_PERIODS = 28
+"""Models are compared on this many periods at most, the latest."""
+RECENT_PERIODS = 7
+"""How far probabilities move is weighed by the rows of this many periods, the latest."""
+
+
+@dataclass(frozen=True)
+class Current:
+    """The version that is served, and its model."""
+
+    version: Version
+    model: CalibrationModel
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the gate found: a candidate passes if nothing speaks against it."""
+
+    problems: tuple[str, ...] = ()
+    """Why the candidate must not be published, in sentences."""
+    waiting: str = ""
+    """Why there is no judging yet, if there are too few periods."""
+    comparison: Comparison | None = None
+    shift: Shift | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def passed(self) -> bool:
+        """Whether the candidate may be published."""
+        return not self.problems and not self.waiting
+
+    @property
+    def reason(self) -> str:
+        """What was decided by, in one line."""
+        return "; ".join(self.problems) or self.waiting or "; ".join(self.notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as JSON-able values."""
+        return {
+            "passed": self.passed,
+            "problems": list(self.problems),
+            "waiting": self.waiting,
+            "notes": list(self.notes),
+            "comparison": None if self.comparison is None else self.comparison.to_dict(),
+            "shift": None if self.shift is None else {**vars(self.shift), "size": self.shift.size},
+        }
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The limits that a candidate is held to.
+
+    Parameters
+    ----------
+    max_shift : how far a mean probability may move, of all rows or of a context with at least 100 expected positives:
+        0.5 allows half as much again, and a third less, which is as far down.
+    tolerance : the log-loss per row by which the candidate may be worse; it is refused if the whole interval of the
+        difference lies above.
+    min_periods : so many periods must have been predicted and judged before anything is published.
+    """
+
+    max_shift: float = 0.5
+    tolerance: float = 0.0
+    min_periods: int = 3
+
+    def __post_init__(self) -> None:
+        """Refuse limits that are none."""
+        if not (isinstance(self.max_shift, int | float) and self.max_shift >= 0.0):
+            raise InputError(f"max_shift is {self.max_shift!r}; it must be a share, 0 or more: 0.2 allows 20 %")
+        if not (isinstance(self.tolerance, int | float) and 0.0 <= self.tolerance < math.inf):
+            raise InputError(f"tolerance is {self.tolerance!r}; it must be a log-loss, 0 or more")
+        if isinstance(self.min_periods, bool) or not isinstance(self.min_periods, int) or self.min_periods < 2:
+            raise InputError(f"min_periods is {self.min_periods!r}; it must be a whole number, 2 or more")
+
+    def judge(
+        self,
+        candidate: CalibrationModel,
+        current: Current | None,
+        judged: Sequence[Judged],
+        journal: Journal,
+        *,
+        delay: int = 0,
+        until: str | None = None,
+    ) -> Verdict:
+        """Decide whether a candidate may be published.
+
+        Parameters
+        ----------
+        candidate : the tracker's model for the coming period.
+        current : what is served now; None before the first version.
+        judged : how the past periods came out, in order.
+        journal : their rows.
+        delay : after how many further periods labels are known.
+        until : the last period that the candidate was fitted on.
+        """
+        periods = periods_between(journal.periods, None, until)[-RECENT_PERIODS:]
+        rows = coarse(journal.sketch(periods[0], periods[-1]).unfolded())
+        problem = invalid(candidate, rows, None if current is None else current.model)
+        if problem:
+            return Verdict((problem,))
+        comparison = self._comparison(current, judged, journal, delay)
+        if comparison is None or comparison.periods < self.min_periods:
+            number = 0 if comparison is None else comparison.periods
+            return Verdict(waiting=f"{number} of the {self.min_periods} periods to judge by were predicted so far")
+        if current is None and comparison.difference > self.tolerance:
+            return Verdict(
+                waiting=f"nothing is published before it gains: {_in_words(comparison)}", comparison=comparison
+            )
+        problems, notes = [], [_in_words(comparison)]
+        if comparison.low > self.tolerance:
+            problems.append(_in_words(comparison))
+        shift = None
+        if current is not None:
+            shift = shift_between(current.model, candidate, rows)
+            move = f"the mean probability of {shift.where} moves by {shift.largest:+.1%}"
+            notes.append(move)
+            if shift.size > self.max_shift:
+                least = 1.0 / (1.0 + self.max_shift) - 1.0
+                problems.append(f"{move}; allowed is {least:+.1%} to {self.max_shift:+.1%} (--max-shift)")
+        return Verdict(tuple(problems), "", comparison, shift, tuple(notes))
+
+    def _comparison(
+        self, current: Current | None, judged: Sequence[Judged], journal: Journal, delay: int
+    ) -> Comparison | None:
+        """Compare on periods that neither side was fitted on.
+
+        1. No version yet: what the tracker had forecast, beside the scores as they are.
+        2. The current version has seen at least `min_periods` periods that it was not fitted on: what the tracker
+           had forecast for those, beside the current version itself.
+        3. The current version is newer than that, as in a loop that publishes after every period: what the tracker
+           had forecast for each recent period, beside the model that it had one period earlier. That is what keeping
+           the model of the period before would have been worth in the past.
+        """
+        if current is None:
+            chosen = list(judged)[-COMPARED_PERIODS:]
+            losses = [one.tracker_loss - one.base_loss for one in chosen]
+            return _compared("the scores as they are", chosen, losses)
+        later = later_than_fit(judged, current.version, delay)[-COMPARED_PERIODS:]
+        if len(later) >= self.min_periods:
+            by_period = {one.period: one for one in later}
+            losses = [
+                by_period[period].tracker_loss - sketch_log_loss(rows, predict_cells(current.model, rows))
+                for period, sketch in journal.sketches(later[0].period, later[-1].period)
+                if period in by_period
+                for rows in [coarse(sketch.unfolded())]
+            ]
+            return _compared(f"version {current.version.name}", later, losses)
+        pairs = [(one, one.before_loss) for one in judged if one.before_loss is not None][-COMPARED_PERIODS:]
+        losses = [one.tracker_loss - before for one, before in pairs]
+        return _compared("the model of the period before", [one for one, _ in pairs], losses)
+
+
+def later_than_fit(judged: Sequence[Judged], version: Version, delay: int) -> list[Judged]:
+    """Return the judged periods whose rows a version was not fitted on, and that were its to predict.
+
+    All of them, if the version does not tell until when it was fitted: it may have an advantage then, the candidate has
+    none. The first period after the fit of a tracker's version is left out: the tracker's forecast for it is that very
+    version.
+    """
+    times = VersionTimes([one.period for one in judged], [version], delay)
+    if not times.tells(version):
+        return list(judged)
+    later = [one for one in judged if times.could_serve(version, one.period)]
+    return later[1:] if version.rows_digest is not None else later
+
+
+def _compared(other: str, judged: Sequence[Judged], losses: Sequence[float]) -> Comparison | None:
+    if not judged:
+        return None
+    return compared(other, [one.period for one in judged], losses, [one.weight for one in judged])
+
+
+def _in_words(comparison: Comparison) -> str:
+    how = "worse" if comparison.is_worse else "better" if comparison.high < 0.0 else "no more than chance"
+    interval = f"{comparison.low:+.5f} … {comparison.high:+.5f}"
+    return (
+        f"log-loss {comparison.difference:+.5f} beside {comparison.other} ({interval}: {how}) on {comparison.periods} "
+        "periods that neither was fitted on"
+    )

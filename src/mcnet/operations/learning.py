@@ -1,0 +1,278 @@
+"""Learn from the journal in the loop: forecasts judged, checkpoints of the tracker."""
+
+import json
+import os
+import shutil
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mcnet._shared.arrays import FloatArray, sigmoid
+from mcnet._shared.files import flush
+from mcnet.errors import McnetError
+from mcnet.journal.journal import Journal
+from mcnet.metrics.calibration_error import group_pcoc
+from mcnet.metrics.scores import CLIP
+from mcnet.metrics.sums import group_sums
+from mcnet.model.model import CalibrationModel
+from mcnet.rows.periods import periods_between
+from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.forecast import Forecast
+from mcnet.tracking.learner import Learner
+from mcnet.tracking.replay import past_digests
+from mcnet.tracking.tracker_file import load_tracker, save_tracker
+
+__all__ = ["Checkpoints", "Judged", "Learnt", "learn_journal", "period_pcoc", "sketch_log_loss"]
+
+# The result of a period beside its forecasts.
+
+Pcoc = tuple[float | None, float | None, float | None]
+"""A PCOC and the ends of its interval; None for what is not finite."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The losses of one period, summed over its rows."""
+
+    period: str
+    digest: str
+    """Of the rows of this and all earlier periods."""
+    rows: int
+    weight: float
+    positives: float
+    base_loss: float
+    """Of the scores as they are."""
+    tracker_loss: float
+    """Of the model that the tracker had when the period was predicted."""
+    before_loss: float | None
+    """Of the model that it had one period earlier; None where there was none."""
+    base_pcoc: Pcoc
+    tracker_pcoc: Pcoc
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values as JSON has them."""
+        return asdict(self)
+
+    @staticmethod
+    def restored(state: Mapping[str, Any]) -> "Judged":
+        """Return what `to_dict` described."""
+        return Judged(**{**state, "base_pcoc": tuple(state["base_pcoc"]), "tracker_pcoc": tuple(state["tracker_pcoc"])})
+
+
+def judge_forecasts(period: str, digest: str, sketch: Sketch, tracker: FloatArray, before: FloatArray | None) -> Judged:
+    """Judge the forecasts for a period, one probability per cell, by its rows."""
+    return Judged(
+        period,
+        digest,
+        sketch.rows,
+        sketch.total_weight,
+        sketch.total_positives,
+        sketch_log_loss(sketch, sketch.score),
+        sketch_log_loss(sketch, tracker),
+        None if before is None else sketch_log_loss(sketch, before),
+        period_pcoc(sketch, sketch.score),
+        period_pcoc(sketch, tracker),
+    )
+
+
+def sketch_log_loss(sketch: Sketch, probability: FloatArray) -> float:
+    """Return the log-loss of all rows of a sketch, given one probability per cell."""
+    inside = np.clip(probability, CLIP, 1.0 - CLIP)
+    positives = np.minimum(sketch.positives, sketch.weight)
+    return -float(positives @ np.log(inside) + (sketch.weight - positives) @ np.log1p(-inside))
+
+
+def period_pcoc(sketch: Sketch, probability: FloatArray) -> Pcoc:
+    """Return predicted over observed positives of a period, with the interval of independent rows."""
+    all_rows = np.zeros(len(sketch), dtype=np.int64)
+    ends = group_pcoc(group_sums(probability, sketch.rate, all_rows, sketch.weight, count=1))
+    low_to_high = [float(end[0]) for end in ends]
+    value, low, high = (end if np.isfinite(end) else None for end in low_to_high)
+    return value, low, high
+
+
+# Saved states of the tracker, also older ones, so that rows which arrive late do not cost a replay of everything.
+
+_PREFIX, _HIDDEN, _JUDGED = "tracker-", ".writing-", "judged.json"
+
+
+class Checkpoints:
+    """A folder of trackers, each with the periods that were judged on the way to it.
+
+    A state is of use as long as the periods that it learnt are the same in the journal. Of the older ones those are
+    kept that are about 1, 2, 4, 8 … periods behind, so that a late row costs about as many periods as it is late.
+    They are a cache: whatever is lost is learnt again from the journal.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Name the folder."""
+        self.folder = folder
+
+    def latest(
+        self, digests: Mapping[str, str], settings: tuple[str, tuple[float, ...] | None, int]
+    ) -> tuple[Learner, list[Judged]] | None:
+        """Return the latest state that has learnt what the journal still has, with these settings."""
+        for path in sorted(self.folder.glob(f"{_PREFIX}*"), reverse=True):
+            try:
+                learner = load_tracker(path)
+                judged = [Judged.restored(one) for one in json.loads((path / _JUDGED).read_text(encoding="utf-8"))]
+            except (McnetError, OSError, ValueError, TypeError, KeyError):
+                continue
+            if (learner.method, learner.given_memories, learner.delay) != settings:
+                continue
+            if learner.clock.last is not None and digests.get(learner.clock.last) == learner.journal_digest:
+                return learner, judged
+        return None
+
+    def save(self, learner: Learner, judged: Sequence[Judged]) -> None:
+        """Save a state as a whole, and drop those that are needed no more."""
+        target = self.folder / f"{_PREFIX}{learner.clock.ticks:08d}"
+        writing = self.folder / f"{_HIDDEN}{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        try:
+            save_tracker(learner, writing)
+            text = json.dumps([one.to_dict() for one in judged], allow_nan=False)
+            (writing / _JUDGED).write_text(text, encoding="utf-8")
+            for path in writing.iterdir():
+                flush(path)
+            if target.exists():  # a state of the same length that late rows have made useless
+                target.rename(writing.with_name(f"{writing.name}-old"))
+            writing.rename(target)
+        finally:
+            self.remove_leftovers()
+        self._drop_needless(learner.clock.ticks)
+
+    def remove_leftovers(self) -> None:
+        """Delete what was not finished; whoever calls this holds the lock of the folder."""
+        for path in self.folder.glob(f"{_HIDDEN}*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _drop_needless(self, newest: int) -> None:
+        """Keep the newest, and the oldest of each range of ages: 1, 2 to 3, 4 to 7 … periods behind."""
+        kept: set[int] = set()
+        for path in sorted(self.folder.glob(f"{_PREFIX}*")):  # oldest first
+            behind = newest - int(path.name.removeprefix(_PREFIX))
+            if behind < 0 or behind.bit_length() in kept:
+                shutil.rmtree(path, ignore_errors=True)
+            kept.add(behind.bit_length())
+
+
+# Learn from a journal in order: each period is judged by the forecast made before it, then learnt.
+
+MOST_JUDGED = 500
+"""This many judged periods are remembered, the latest."""
+MOST_FORECASTS = 60
+"""Of so many periods, the latest that were learnt now, the forecasts are kept for the monitor."""
+SECONDS_BETWEEN_CHECKPOINTS = 10.0
+HALF_A_PERIOD = 0.5
+"""Slack for periods that are not all of one length, such as months."""
+
+
+@dataclass
+class Learnt:
+    """What is known after learning a journal."""
+
+    learner: Learner
+    judged: list[Judged]
+    new: list[str] = field(default_factory=list)
+    """The periods that were learnt now."""
+    forecasts: dict[str, FloatArray] = field(default_factory=dict)
+    """Of the latest of them: the forecast probability of each cell of the journal's sketch."""
+
+    @property
+    def digest(self) -> str:
+        """A digest of all rows that were learnt."""
+        return self.learner.journal_digest or ""
+
+    def model(self, first: str) -> CalibrationModel:
+        """Return the model for the coming period; it tells what it was fitted on."""
+        made = self.learner.model()
+        last, number = self.learner.clock.last, self.learner.clock.ticks
+        history = {"fitted_periods": {"first": first, "last": last, "number": number}, "journal_digest": self.digest}
+        made.provenance.update(history)
+        return made
+
+
+def learn_journal(
+    journal: Journal,
+    checkpoints: Checkpoints,
+    *,
+    method: str,
+    delay: int,
+    until: Any = None,
+    progress: Callable[[int, int], Any] | None = None,
+) -> Learnt | None:
+    """Learn the periods of a journal that are new, or changed; None if it has no period yet.
+
+    Parameters
+    ----------
+    journal : the rows.
+    checkpoints : where the states of earlier runs are, and that of this one is saved.
+    method, delay : as in `Tracker`.
+    until : the last period to learn; all if None.
+    progress : a function that is called with the number of periods done, and of all that are to be learnt.
+    """
+    digests = past_digests(journal)
+    periods = periods_between(list(digests), None, until)
+    if not periods:
+        return None
+    known = checkpoints.latest({period: digests[period] for period in periods}, (method, None, delay))
+    learnt = Learnt(Learner(method, None, delay), []) if known is None else Learnt(*known)
+    last = learnt.learner.clock.last
+    left = periods if last is None else periods[periods.index(last) + 1 :]
+    if not left:
+        return learnt
+    recent: deque[tuple[str, FloatArray]] = deque(maxlen=MOST_FORECASTS)
+    saved = time.monotonic()
+    for place, (period, sketch) in enumerate(journal.sketches(left[0], left[-1])):
+        probability = _learn_period(learnt, period, digests[period], sketch)
+        if probability is not None:
+            recent.append((period, probability))
+        behind = len(left) - 1 - place
+        if behind and (behind.bit_count() == 1 or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS):
+            checkpoints.save(learnt.learner, learnt.judged)
+            saved = time.monotonic()
+        if progress is not None:
+            progress(place + 1, len(left))
+    checkpoints.save(learnt.learner, learnt.judged)
+    learnt.forecasts = dict(recent)
+    return learnt
+
+
+def _learn_period(learnt: Learnt, period: str, digest: str, sketch: Sketch) -> FloatArray | None:
+    """Judge a period, learn it, and return the forecast probability of each of its cells; None if there was none."""
+    learner = learnt.learner
+    text = learner.clock.check(period)
+    made = _forecasts_for(learner, text)
+    probability = None
+    if made:
+        rows = learner.prepared(sketch)
+        tracker, *older = (_served(forecast, rows) for forecast in made)
+        learnt.judged.append(judge_forecasts(period, digest, rows, tracker, older[0] if older else None))
+        del learnt.judged[:-MOST_JUDGED]
+        probability = _served(made[0], sketch.unfolded())
+    learner.learn(sketch, text)
+    learner.journal_digest = digest
+    learnt.new.append(period)
+    return probability
+
+
+def _forecasts_for(learner: Learner, period: str | None) -> list[Forecast]:
+    """Return the forecast that was there when a period was predicted, and the one before it, where there are any."""
+    if learner.delay == 0:
+        found = [*learner.forecasts[-1:], *([] if learner.previous is None else [learner.previous])]
+        return found if learner.forecasts else []
+    clock = deepcopy(learner.clock)
+    position = learner.position + (clock.advance(period) if learner.learnt else 0.0)
+    known = [f for f in learner.forecasts if f.position < position - learner.delay - HALF_A_PERIOD]
+    return known[:-3:-1]
+
+
+def _served(forecast: Forecast, sketch: Sketch) -> FloatArray:
+    return np.asarray(sigmoid(forecast.of_cells(sketch) @ forecast.served))

@@ -1,0 +1,174 @@
+"""The board: what every worker counts, in memory that all workers of a service share."""
+
+import fcntl
+import mmap
+import os
+import shutil
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from threading import Lock
+
+__all__ = ["BOARD_PREFIX", "BUCKETS", "ROUTES", "STATUSES", "Board", "Numbers", "has_served", "remove_abandoned_boards"]
+
+BOARD_PREFIX = "mcnet-serve-"
+"""How the folders of boards are called, among temporary files."""
+
+_STARTING_SECONDS = 3600.0
+"""A folder this young may be that of a service whose workers are about to start."""
+
+ROUTES = ("calibrate", "infer", "feedback", "versions", "dashboard", "metrics", "health", "other")
+"""Groups of routes that are counted together."""
+
+STATUSES = ("2xx", "4xx", "5xx")
+
+BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+"""Upper ends of the latency histogram in seconds; one more bucket has what took longer."""
+
+_SINGLE = (
+    "rows",
+    "unseen_rows",
+    "reloads",
+    "reload_failures",
+    "feedback_rows",
+    "feedback_known",
+    "unknown_keys",
+    "incomplete_bodies",
+    "looked_at",
+    "version",
+    "pid",
+)
+_PER_ROUTE = len(STATUSES) + len(BUCKETS) + 2
+_SLOTS = len(_SINGLE) + len(ROUTES) * _PER_ROUTE
+
+
+class Numbers:
+    """The numbers of one worker, or sums over workers. Several threads may count at the same time."""
+
+    def __init__(self, values: "memoryview[float] | list[float]") -> None:
+        self.values = values
+        self._lock = Lock()
+
+    def __getitem__(self, name: str) -> float:
+        return float(self.values[_SINGLE.index(name)])
+
+    def __setitem__(self, name: str, value: float) -> None:
+        self.values[_SINGLE.index(name)] = value
+
+    def add(self, name: str, amount: float = 1.0) -> None:
+        """Count something."""
+        with self._lock:
+            self.values[_SINGLE.index(name)] += amount
+
+    def rows(self, number: int, unseen: int) -> None:
+        """Count predictions, and how many of them had a field value that the model does not know."""
+        self.add("rows", number)
+        self.add("unseen_rows", unseen)
+
+    def answered(self, route: int, status: int, seconds: float) -> None:
+        """Count an answer of a route (its place in ROUTES)."""
+        values, begin = self.values, len(_SINGLE) + route * _PER_ROUTE
+        with self._lock:
+            values[begin + (0 if status < 400 else 1 if status < 500 else 2)] += 1.0
+            values[begin + len(STATUSES) + bisect_left(BUCKETS, seconds)] += 1.0
+            values[begin + _PER_ROUTE - 1] += seconds
+
+    def statuses(self, route: int) -> list[float]:
+        """Return the answers of a route, by class of status."""
+        begin = len(_SINGLE) + route * _PER_ROUTE
+        return [float(v) for v in self.values[begin : begin + len(STATUSES)]]
+
+    def latencies(self, route: int) -> tuple[list[float], float]:
+        """Return how many answers took how long, and the sum of all seconds."""
+        begin = len(_SINGLE) + route * _PER_ROUTE + len(STATUSES)
+        return [float(v) for v in self.values[begin : begin + len(BUCKETS) + 1]], float(
+            self.values[begin + len(BUCKETS) + 1]
+        )
+
+
+class Board:
+    """The files of all workers, and the one that this worker owns.
+
+    Parameters
+    ----------
+    folder : where the files are; the workers of one service share it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._maps: dict[str, memoryview[float]] = {}
+        for place in count():
+            handle = os.open(folder / f"worker-{place}", os.O_CREAT | os.O_RDWR, 0o600)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                os.close(handle)
+        os.ftruncate(handle, 8 * _SLOTS)
+        self._handle = handle  # the lock lasts as long as this process
+        self.own = Numbers(self._mapped(f"worker-{place}", handle))
+        self.own["pid"] = os.getpid()
+        self.own["looked_at"] = 0.0
+
+    def _mapped(self, name: str, handle: int) -> "memoryview[float]":
+        self._maps[name] = memoryview(mmap.mmap(handle, 8 * _SLOTS)).cast("d")
+        return self._maps[name]
+
+    def _all(self) -> Iterator[tuple[str, Numbers]]:
+        for path in sorted(self.folder.glob("worker-*")):
+            view = self._maps.get(path.name)
+            if view is None:
+                handle = os.open(path, os.O_RDWR)
+                try:
+                    if os.fstat(handle).st_size < 8 * _SLOTS:
+                        continue  # its worker is just starting
+                    view = self._mapped(path.name, handle)
+                finally:
+                    os.close(handle)
+            yield path.name, Numbers(view)
+
+    def total(self) -> Numbers:
+        """Return the sums over all workers, those that are gone included."""
+        return Numbers([sum(column) for column in zip(*(n.values for _, n in self._all()), strict=True)])
+
+    def living(self) -> list[Numbers]:
+        """Return the numbers of the workers that live."""
+        found = []
+        for name, numbers in self._all():
+            if numbers["pid"] == os.getpid() or self._is_locked(name):
+                found.append(numbers)
+        return found
+
+    def _is_locked(self, name: str) -> bool:
+        return _is_locked(self.folder / name)
+
+
+def _is_locked(path: Path) -> bool:
+    """Tell whether the worker of a file lives."""
+    handle = os.open(path, os.O_RDWR)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(handle)
+
+
+def has_served(folder: Path) -> bool:
+    """Tell whether a worker of a service has ever loaded a version."""
+    version = slice(8 * _SINGLE.index("version"), 8 * _SINGLE.index("version") + 8)
+    return any(any(path.read_bytes()[version]) for path in folder.glob("worker-*"))
+
+
+def remove_abandoned_boards(folder: Path) -> None:
+    """Delete the boards that services which were killed have left among the temporary files."""
+    for board in folder.glob(f"{BOARD_PREFIX}*"):
+        with suppress(OSError):  # somebody else's, or gone meanwhile
+            young = time.time() - board.stat().st_mtime < _STARTING_SECONDS
+            if not young and not any(_is_locked(path) for path in board.glob("worker-*")):
+                shutil.rmtree(board)

@@ -1,0 +1,411 @@
+"""`POST /calibrate`: rows in JSON or Arrow to calibrated probabilities."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from mcnet._shared.arrays import FloatArray, ScoreType
+from mcnet.operations.service.board import Numbers
+from mcnet.operations.service.http import Problem
+from mcnet.operations.service.served import Served
+from mcnet.rows.fields import FieldColumn, field_columns
+
+__all__ = [
+    "ARROW",
+    "Calibrated",
+    "answer_arrow",
+    "answer_json",
+    "calibrate_rows",
+    "check_fields",
+    "check_rows",
+    "read_arrow",
+]
+
+# Rows of a request, whatever form they came in, and their calibrated probabilities.
+
+
+@dataclass(frozen=True, eq=False)
+class Calibrated:
+    """Probabilities, with the bounds of their intervals if these were asked for."""
+
+    calibrated: FloatArray
+    low: FloatArray | None = None
+    high: FloatArray | None = None
+
+
+def check_rows(rows: int, most: int) -> None:
+    """Refuse more rows than the service takes in one request."""
+    if rows > most:
+        raise Problem(
+            413, f"the request has {rows:,} rows; this service takes at most {most:,} per request", limit=most
+        )
+
+
+def check_fields(served: Served, given: Sequence[str], at: str = "$.field") -> None:
+    """Refuse fields that the model does not have, and a request that lacks one that it needs."""
+    model = served.model
+    needed = model.fields or model.balanced_by
+    if (
+        set(given) == set(needed)
+        or (not given and not model.fields)
+        or (len(given) == len(needed) == 1 == len(model.fields) and needed[0] == "field")
+    ):
+        return
+    wanted = ", ".join(model.fields) or "no field"
+    names = ", ".join(given) or "none"
+    raise Problem(400, f"fields given: {names}; version {served.name} needs: {wanted}", at=at)
+
+
+def calibrate_rows(
+    served: Served,
+    numbers: Numbers,
+    score: Any,
+    field: dict[str, Any] | None,
+    *,
+    score_type: ScoreType | None = None,
+    interval: float | None = None,
+) -> Calibrated:
+    """Return the probabilities of columns of rows, and count the rows.
+
+    Parameters
+    ----------
+    score, field, score_type : as `CalibrationModel.predict` takes them.
+    interval : the level of the credible interval that is asked for, too.
+    """
+    columns: list[FieldColumn] | None = field_columns(field) if field else None
+    model = served.model
+    result = Calibrated(model.predict(score, columns, score_type=score_type))
+    if interval is not None:
+        low, high = model.interval(score, columns, interval, score_type=score_type)
+        result = Calibrated(result.calibrated, low, high)
+    numbers.rows(len(result.calibrated), served.unseen_rows(columns or []))
+    return result
+
+
+# Rows as an Arrow IPC stream, for bulk: read with every check that Arrow has, since the bytes are not trusted.
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+_MESSAGE_HEADER, _BATCH_OF_DICTIONARY, _COMPRESSION = 2, 1, 3
+"""Places of what is looked up in the tables of a message, by Arrow's Message.fbs."""
+
+
+def answer_arrow(
+    served: Served,
+    body: bytes,
+    most_rows: int,
+    numbers: Numbers,
+    *,
+    score_type: ScoreType | None = None,
+    interval: float | None = None,
+) -> bytes:
+    """Return a stream with the column `calibrated`, and `low` and `high` if an interval was asked for."""
+    import pyarrow as pa
+
+    columns = read_arrow(body, most_rows)
+    if "score" not in columns:
+        raise Problem(400, f"the stream has the columns {', '.join(columns) or 'none'}; it needs score", at="score")
+    score = columns.pop("score")
+    check_fields(served, list(columns), at="columns")
+    result = calibrate_rows(served, numbers, score, columns or None, score_type=score_type, interval=interval)
+    named = {"calibrated": result.calibrated, "low": result.low, "high": result.high}
+    table = pa.table({name: pa.array(column) for name, column in named.items() if column is not None})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def read_arrow(body: bytes, most_rows: int) -> dict[str, Any]:
+    """Return the columns of a stream by their names.
+
+    Refused are streams that are damaged, cut off (the marker of their end is missing), compressed (a few bytes could
+    become gigabytes), or have columns that are neither numbers nor texts.
+    """
+    import pyarrow as pa
+
+    buffer = pa.py_buffer(body)
+    try:
+        _check_messages(pa.BufferReader(buffer))
+        with pa.ipc.open_stream(buffer) as reader:
+            for column in reader.schema:
+                _refuse_type(column)
+            batches, rows = [], 0
+            for batch in reader:
+                rows += batch.num_rows
+                check_rows(rows, most_rows)
+                batch.validate(full=True)
+                batches.append(batch)
+            table = pa.Table.from_batches(batches, reader.schema)
+    except (pa.ArrowException, OSError, ValueError, KeyError, struct.error, MemoryError) as error:
+        raise Problem(400, f"the body cannot be read as an Arrow IPC stream: {_first_line(error)}") from None
+    names = table.column_names
+    if len(set(names)) < len(names):
+        raise Problem(400, f"two columns have the same name: {', '.join(names)}", at="columns")
+    return {name: _column(table[name]) for name in names}
+
+
+def _column(column: Any) -> Any:
+    """Return one array; texts in views (from Polars), numbers in dictionaries and missing values become plain ones."""
+    import pyarrow as pa
+
+    if pa.types.is_string_view(column.type) or pa.types.is_null(column.type):
+        column = column.cast(pa.large_string())
+    elif pa.types.is_dictionary(column.type) and not _is_text(column.type.value_type):
+        column = column.cast(column.type.value_type)
+    return column.combine_chunks()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow.types as known
+
+    return bool(known.is_string(kind) or known.is_large_string(kind) or known.is_string_view(kind))
+
+
+def _refuse_type(column: Any) -> None:
+    import pyarrow.types as known
+
+    scores = column.name == "score"
+    kind = column.type.value_type if known.is_dictionary(column.type) else column.type
+    if known.is_integer(kind) or known.is_floating(kind):
+        return
+    if not scores and (_is_text(kind) or known.is_boolean(kind) or known.is_null(kind)):
+        return
+    wanted = "numbers" if scores else "texts, numbers, or true and false"
+    raise Problem(400, f"the column {column.name!r} is of type {column.type}; it must be {wanted}", at=column.name)
+
+
+def _check_messages(stream: Any) -> None:
+    """Refuse a stream that is compressed, that was cut off between two messages, or that other bytes follow."""
+    import pyarrow as pa
+
+    messages = pa.ipc.MessageReader.open_stream(stream)
+    while True:
+        begin = stream.tell()
+        try:
+            message = messages.read_next_message()
+        except StopIteration:
+            break
+        if message.type not in ("record batch", "dictionary"):
+            continue
+        content = message.metadata.to_pybytes()
+        table = _member(content, _root(content), _MESSAGE_HEADER)
+        if table is not None and message.type == "dictionary":
+            table = _member(content, table, _BATCH_OF_DICTIONARY)
+        if table is not None and _place(content, table, _COMPRESSION):
+            raise Problem(400, "the stream is compressed, which this service does not read; send it uncompressed")
+    if stream.tell() == begin:
+        raise Problem(
+            400, "the Arrow IPC stream lacks the marker of its end, so it may be cut off; close the writer, send all"
+        )
+    if stream.tell() < stream.size():
+        more = stream.size() - stream.tell()
+        raise Problem(400, f"{more:,} bytes follow the end of the Arrow IPC stream; send one stream per request")
+
+
+def _root(content: bytes) -> int:
+    found: int = struct.unpack_from("<I", content, 0)[0]
+    return found
+
+
+def _place(content: bytes, table: int, member: int) -> int:
+    """Return where a member of a table of a FlatBuffer is, from the table's beginning; 0 if it is not there."""
+    start = table - struct.unpack_from("<i", content, table)[0]
+    if start < 0:
+        raise ValueError("a message is damaged")
+    if struct.unpack_from("<H", content, start)[0] < 6 + 2 * member:
+        return 0
+    found: int = struct.unpack_from("<H", content, start + 4 + 2 * member)[0]
+    return found
+
+
+def _member(content: bytes, table: int, member: int) -> int | None:
+    """Return where the table begins that is a member of another one."""
+    place = _place(content, table, member)
+    return table + place + struct.unpack_from("<I", content, table + place)[0] if place else None
+
+
+# `POST /calibrate` in plain JSON: columns, one row, or records.
+
+Value = str | int | float | bool | None
+
+
+class Question(msgspec.Struct, forbid_unknown_fields=True):
+    """Columns of rows, or one row: then every column is a single value."""
+
+    score: float | list[float]
+    field: dict[str, Value | list[Value]] | None = None
+    score_type: Literal["probability", "logit"] | None = None
+    interval: float | None = None
+
+
+class Answer(msgspec.Struct, omit_defaults=True):
+    """The probabilities in the order of the rows, and the version that they are from."""
+
+    calibrated: float | list[float]
+    version: str
+    low: float | list[float] | None = None
+    high: float | list[float] | None = None
+
+
+Record = dict[str, Any]
+"""One row: its score and its fields under their names. Other keys, whatever is in them, are ignored."""
+
+_decoder: msgspec.json.Decoder[Question | list[Record]] = msgspec.json.Decoder(Question | list[Record])
+_record_decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+_VALUE_TYPES = frozenset((str, int, float, bool, type(None)))
+_encode = msgspec.json.Encoder().encode
+_ABSENT: Any = object()
+
+
+def answer_json(served: Served, body: bytes, most_rows: int, numbers: Numbers) -> bytes:
+    """Return the answer to a question as JSON.
+
+    Parameters
+    ----------
+    served : the version that answers; it is asked for once, so that all rows of an answer are from one version.
+    body : the question as JSON.
+    most_rows : how many rows it may have.
+    numbers : where the rows are counted.
+    """
+    try:
+        question = _decoder.decode(body)
+        if type(question) is list:
+            question = _columns(served, question, most_rows, numbers)
+    except msgspec.ValidationError:
+        record = _single_record(body)
+        if record is None:
+            raise
+        question = _one_row_of(_columns(served, [record], most_rows, numbers, "$"))
+    assert isinstance(question, Question)
+    score = question.score
+    single = type(score) is not list
+    if question.interval is None and (single or len(score) == 1):  # type: ignore[arg-type]
+        found = _one_row(served, question, single, numbers)
+        if found is not None:
+            form = b'{"calibrated":%r,"version":"%b"}' if single else b'{"calibrated":[%r],"version":"%b"}'
+            return form % (found, served.name_bytes)
+    rows = score if isinstance(score, list) else [score]
+    check_rows(len(rows), most_rows)
+    columns = _as_columns(served, question.field, single)
+    result = calibrate_rows(served, numbers, rows, columns, score_type=question.score_type, interval=question.interval)
+    calibrated: list[float] = result.calibrated.tolist()
+    answer = Answer(calibrated[0] if single else calibrated, served.name)
+    if result.low is not None and result.high is not None:
+        low, high = result.low.tolist(), result.high.tolist()
+        answer.low, answer.high = (low[0], high[0]) if single else (low, high)
+    return _encode(answer)
+
+
+def _one_row(served: Served, question: Question, single: bool, numbers: Numbers) -> float | None:
+    """Return the answer to the usual question, one row with all its fields; None if it needs a closer look."""
+    field, names = question.field, served.fields
+    row: tuple[Value, ...] | None = None
+    if names:
+        if field is None or len(field) != len(names):
+            return None
+        values: list[Any] = []
+        for name in names:
+            value = field.get(name, _ABSENT)
+            if single:
+                if value is _ABSENT or type(value) is list:
+                    return None
+                values.append(value)
+            elif type(value) is list and len(value) == 1:
+                values.append(value[0])
+            else:
+                return None
+        row = tuple(values)
+    elif field is not None:
+        return None
+    score: Any = question.score
+    found = served.model.predict_one(score if single else score[0], row, score_type=question.score_type)
+    numbers.rows(1, 0 if row is None else served.unseen(row))
+    return found
+
+
+def _as_columns(
+    served: Served, field: dict[str, Value | list[Value]] | None, single: bool
+) -> dict[str, list[Value]] | None:
+    check_fields(served, list(field or {}))
+    columns: dict[str, list[Value]] = {}
+    for name, values in (field or {}).items():
+        if isinstance(values, list) == single:
+            wanted = "one value, as score is one number" if single else "a list, as score is a list"
+            raise Problem(400, f"the field {name!r} must be {wanted}", at=f"$.field.{name}")
+        columns[name] = values if isinstance(values, list) else [values]
+    return columns or None
+
+
+def _single_record(body: bytes) -> Record | None:
+    """Return a body that is one record, as a list of records has it; None if it is meant as something else."""
+    try:
+        found = _record_decoder.decode(body)
+    except msgspec.ValidationError:
+        return None
+    columns = isinstance(found.get("score"), list) or isinstance(found.get("field"), dict)
+    return None if "score" not in found or columns else found
+
+
+def _one_row_of(question: Question) -> Question:
+    """Return a question of one row in its short form, so that it is answered with one number."""
+    assert isinstance(question.score, list)
+    columns = question.field or {}
+    field: dict[str, Value | list[Value]] = {n: values[0] for n, values in columns.items() if isinstance(values, list)}
+    return Question(question.score[0], field or None)
+
+
+def _columns(served: Served, records: list[Record], most_rows: int, numbers: Numbers, at: str = "") -> Question:
+    """Return records as columns; every record has the score and the fields of the model under their names.
+
+    Keys that the model does not know are ignored and counted: a bid request has many.
+    """
+    check_rows(len(records), most_rows)
+    names = served.model.fields
+    if "score" in names:
+        raise Problem(400, "a field of this model is called score, so records are ambiguous; send columns", at="$")
+    wanted = {"score", *names}
+    score: list[float] = []
+    unknown = 0
+    for place, record in enumerate(records):
+        if record.keys() != wanted:
+            lacking = sorted(wanted - record.keys())
+            if lacking:
+                what = f"lacks {', '.join(lacking)}; a record has {', '.join(['score', *names])}"
+                raise Problem(400, f"record {place} {what}", at=at or f"$[{place}]")
+            _refuse_options(record, names, at or f"$[{place}]")
+            unknown += len(record) - len(wanted)
+        number = record["score"]
+        if type(number) is not float and type(number) is not int:
+            raise Problem(400, f"score is {number!r:.80}, not a number", at=f"{at or f'$[{place}]'}.score")
+        try:
+            score.append(float(number))
+        except OverflowError:
+            raise Problem(400, "score is too large a number", at=f"{at or f'$[{place}]'}.score") from None
+    columns: dict[str, Value | list[Value]] = {}
+    for name in names:
+        column: list[Any] = [record[name] for record in records]
+        if not _VALUE_TYPES.issuperset(map(type, column)):
+            place = next(place for place, value in enumerate(column) if type(value) not in _VALUE_TYPES)
+            what = f"the field {name!r} is {'a list' if type(column[place]) is list else 'an object'}, not one value"
+            raise Problem(400, what, at=f"{at or f'$[{place}]'}.{name}")
+        columns[name] = column
+    if unknown:
+        numbers.add("unknown_keys", unknown)
+    return Question(score, columns or None)
+
+
+def _refuse_options(record: Record, names: tuple[str, ...], at: str) -> None:
+    """Refuse what would change the meaning of a score if it were not ignored."""
+    for name in ("score_type", "interval"):
+        if name in record and name not in names:
+            form = f'{{"score": [...], "field": {{...}}, "{name}": ...}}'
+            raise Problem(400, f"a record has no {name}, which is one for all rows; send columns: {form}", at=at)

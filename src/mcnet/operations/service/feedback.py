@@ -1,0 +1,301 @@
+"""`POST /feedback`: labelled rows, or a sketch of them, into the journal; answered when they are on disk."""
+
+import asyncio
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from mcnet._shared.arrays import ScoreType
+from mcnet.errors import FileFormatError, InputError
+from mcnet.journal.additions import Added, OtherRowsError
+from mcnet.journal.entries import Entry, sketch_digest
+from mcnet.journal.journal import Journal
+from mcnet.operations.service.board import Numbers
+from mcnet.operations.service.calibrate import ARROW, check_rows, read_arrow
+from mcnet.operations.service.http import JSON_TYPES, RETRY, Problem, Request, ServiceSettings
+from mcnet.operations.service.served import Served
+from mcnet.rows.columns import weights_column
+from mcnet.rows.periods import cut_to_periods, parse_every, period_text
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["SKETCH", "Inbox", "Present", "named_period", "present"]
+
+# Which period it is now, and when it ends.
+
+_SLACK = timedelta(minutes=5)
+"""By how much the clock of a client may be ahead."""
+
+_FIRST_YEAR = 1970
+"""Moments of this year are counters in a wrong unit, or no moments at all."""
+
+_WRITTEN = {"y": "%Y"}
+"""How periods are written that are not named by the day or the moment they begin."""
+
+
+@dataclass(frozen=True)
+class Present:
+    """The period that a moment lies in."""
+
+    period: str
+    previous: str
+    """The period before it, the last one that has ended."""
+    end: datetime
+    """When it ends, in UTC."""
+
+
+def present(every: str, now: datetime | None = None) -> Present:
+    """Return the period that a moment (by default the present one) lies in.
+
+    Parameters
+    ----------
+    every : the length of a period, such as "1h".
+    now : a moment in UTC.
+
+    >>> present("1h", datetime(2026, 11, 16, 0, 25))
+    Present(period='2026-11-16', previous='2026-11-15T23:00', end=datetime.datetime(2026, 11, 16, 1, 0))
+    """
+    import polars as pl
+
+    moment = (now or datetime.now(UTC)).replace(tzinfo=None)
+    column = pl.Series("now", [moment])
+    period = period_text(cut_to_periods(column, every)[0])
+    try:
+        begin = column.dt.truncate(every)
+        end = begin.dt.offset_by(every)[0]
+    except pl.exceptions.PolarsError as error:
+        raise InputError(f"{every!r} is not the length of a period ({error}); write 15m, 1h or 1d") from None
+    before = period_text(cut_to_periods(pl.Series("now", [begin[0] - timedelta(seconds=1)]), every)[0])
+    return Present(period, before, end)
+
+
+def named_period(period: str | int, every: str, now: datetime | None = None) -> str:
+    """Return the canonical name of a period; refuse one that a service with periods of this length cannot have.
+
+    Parameters
+    ----------
+    period : as a client names it, by the moment it begins.
+    every : the length of a period, such as "1h".
+    now : the present moment in UTC; by the clock, if not given.
+
+    >>> named_period("2026-11-16T13", "1h", datetime(2026, 11, 16, 13, 25))
+    '2026-11-16T13:00'
+    """
+    now = (now or datetime.now(UTC)).replace(tzinfo=None)
+    text = period_text(period)
+    form = _WRITTEN.get(parse_every(every).unit or "")
+    try:
+        begin = datetime.fromisoformat(text) if form is None else datetime.strptime(text, form)
+        if begin.year <= _FIRST_YEAR:
+            raise ValueError
+    except ValueError:
+        raise InputError(
+            f"the period is {text!r}; this service has periods of {every}, named by the moment they begin, such as "
+            f"{present(every, now).period}"
+        ) from None
+    named = present(every, begin).period
+    if named != text:
+        raise InputError(f"the period {text} is not one of {every}: that moment lies in the period {named}")
+    if begin > now + _SLACK:
+        raise InputError(
+            f"the period {text} has not begun: it is {period_text(now.replace(microsecond=0))} UTC by the clock of "
+            "this service; send rows of a past or the present period"
+        )
+    return text
+
+
+# `POST /feedback`: labelled rows, or a sketch of them, into the journal; answered when they are on disk.
+
+SKETCH = "application/vnd.apache.parquet"
+_LONGEST_KEY, _LONGEST_PERIOD = 200, 60
+
+Value = str | int | float | bool | None
+
+
+class Feedback(msgspec.Struct, forbid_unknown_fields=True):
+    """Labelled rows as columns; scores as they were sent to `/calibrate`."""
+
+    score: list[float]
+    label: list[float | bool]
+    field: dict[str, list[Value]] | None = None
+    weight: list[float] | None = None
+    period: str | int | None = None
+    key: str | None = None
+    age: float | None = None
+    score_type: Literal["probability", "logit"] | None = None
+    allow: list[Literal["weight", "period"]] | None = None
+
+
+_decoder = msgspec.json.Decoder(Feedback)
+
+
+class Inbox:
+    """Takes feedback in, one addition to the journal after the other.
+
+    The key of a request is the name of its source in the journal. So a request that is sent again changes nothing, and
+    another one under the same key and period is refused.
+
+    Parameters
+    ----------
+    settings : the journal's folder, the length of a period, and the limits.
+    numbers : where rows are counted.
+    """
+
+    def __init__(self, settings: ServiceSettings, numbers: Numbers) -> None:
+        self._settings = settings
+        self._numbers = numbers
+        self._journal = None if settings.journal is None else Journal(settings.journal)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="feedback")
+        if self._journal is not None:
+            Sketch.from_rows([0.5], [1.0], field=["any"])  # so that the first request need not wait for imports
+
+    def close(self) -> None:
+        """Finish what was taken in."""
+        self._thread.shutdown()
+
+    async def take(self, request: Request, served: Served) -> dict[str, Any]:
+        """Add the rows of a request to the journal; return what changed, once it is on disk."""
+        if self._journal is None:
+            raise Problem(404, "this service was started without a journal; start it with --journal FOLDER")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._take, request, served)
+
+    def _take(self, request: Request, served: Served) -> dict[str, Any]:
+        assert self._journal is not None
+        sketch, about = self._read(request, served)
+        key = about.get("key") or request.header("idempotency-key")
+        if not key or not key.strip() or len(key) > _LONGEST_KEY or not key.isprintable():
+            raise Problem(
+                400,
+                f"a key of 1 to {_LONGEST_KEY} printable characters is needed, so that a request sent again counts "
+                "once; send `key`, or the header Idempotency-Key",
+                at="$.key",
+            )
+        source = f"feedback {key}"
+        self._check(sketch, served)
+        known = self._known(source, sketch, about.get("age"))
+        period = self._period(about.get("period")) if known is None else known.period
+        try:
+            added = self._journal.add(
+                sketch,
+                period,
+                source=source,
+                age=about.get("age"),
+                largest_weight=about.get("largest_weight"),
+                every=self._settings.every,
+                allow=about.get("allow") or (),
+            )
+        except OtherRowsError:
+            detail = f"the key {key!r} came with other rows for {period_text(period)} before; use another key"
+            raise Problem(409, detail, at="$.key") from None
+        except OSError as error:
+            detail = f"the journal cannot be written ({error.strerror}); nothing was added"
+            raise Problem(503, detail, headers=RETRY) from None
+        return self._told(added, key, period_text(period))
+
+    def _known(self, source: str, sketch: Sketch, age: float | None) -> Entry | None:
+        """Return what came under this key before, in whatever period; refuse other rows.
+
+        A client that sends a request again may do so in the next period, and name that one.
+        """
+        assert self._journal is not None
+        before = [entry for entry in self._journal.entries() if (entry.source, entry.age) == (source, age)]
+        digest = sketch_digest(sketch) if before else ""
+        same = next((entry for entry in before if entry.digest == digest), None)
+        if before and same is None:
+            key = source.removeprefix("feedback ")
+            detail = f"the key {key!r} came with other rows for {before[0].period} before; use another key"
+            raise Problem(409, detail, at="$.key")
+        return same
+
+    def _period(self, given: str | int | None) -> str | int:
+        """Return the period of the rows: the one given, if it can be one, else the present one."""
+        every = self._settings.every
+        if given is None:
+            if every is None:
+                raise Problem(400, "the period of the rows is needed, such as 2026-11-16T13", at="$.period")
+            return present(every).period
+        if isinstance(given, str) and len(given) > _LONGEST_PERIOD:
+            raise Problem(400, f"the period has {len(given):,} characters; name it shortly", at="$.period")
+        try:
+            return given if every is None else named_period(given, every)
+        except InputError as error:
+            raise Problem(400, str(error), at="$.period") from None
+
+    def _told(self, added: Added, key: str, period: str) -> dict[str, Any]:
+        known = not added.rows
+        self._numbers.add("feedback_rows", added.rows)
+        if known:
+            self._numbers.add("feedback_known")
+        return {"rows": added.rows, "period": period, "key": key, "known": known}
+
+    def _read(self, request: Request, served: Served) -> tuple[Sketch, dict[str, Any]]:
+        kind = request.media_type
+        if kind == SKETCH:
+            return _sketch(request.body), _query(request)
+        if kind == ARROW:
+            about = _query(request)
+            columns = read_arrow(request.body, self._settings.limits.rows)
+            lacking = [name for name in ("score", "label") if name not in columns]
+            if lacking:
+                raise Problem(400, f"the stream lacks the column {lacking[0]}", at=lacking[0])
+            score, label, weight = (columns.pop(name, None) for name in ("score", "label", "weight"))
+        else:
+            if kind not in JSON_TYPES:
+                raise Problem(415, f"the body is of type {kind[:80]!r}; send application/json, {ARROW} or {SKETCH}")
+            request.query()
+            rows = _decoder.decode(request.body)
+            about = {"period": rows.period, "key": rows.key, "age": rows.age, "score_type": rows.score_type}
+            about["allow"] = rows.allow
+            check_rows(len(rows.score), self._settings.limits.rows)
+            score, label, weight, columns = rows.score, rows.label, rows.weight, rows.field or {}
+        score_type: ScoreType = about.pop("score_type", None) or served.model.score_type
+        if len(score) == 0:
+            raise Problem(400, "there are no rows; feedback has at least one", at="$.score")
+        sketch = Sketch.from_rows(score, label, field=columns or None, weight=weight, score_type=score_type)
+        if weight is not None:
+            about["largest_weight"] = float(weights_column(weight).max())
+        return sketch, about
+
+    def _check(self, sketch: Sketch, served: Served) -> None:
+        """Refuse rows from which the served model could not be learnt again."""
+        assert self._journal is not None
+        given, needed = sketch.contexts.names, served.model.fields
+        if needed == ("field",) and len(given) == 1:
+            return  # a field without a name of its own
+        lacking = [name for name in needed if name not in given]
+        found = f"fields given: {', '.join(given) or 'none'}"
+        if lacking:
+            raise Problem(400, f"{found}; the served model needs {lacking[0]}, too", at="$.field")
+        # The first rows decide on the fields of a journal; more than those of the model are no slip if it has them.
+        more = [name for name in given if name not in (needed or served.model.balanced_by)]
+        if more and not self._journal.entries():
+            raise Problem(400, f"{found}; the served model does not have {more[0]}", at="$.field")
+
+
+def _query(request: Request) -> dict[str, Any]:
+    about: dict[str, Any] = dict(request.query("period", "key", "age", "score_type", "allow"))
+    if "allow" in about:
+        about["allow"] = about["allow"].split(",")
+    if "age" in about:
+        try:
+            about["age"] = float(about["age"])
+        except ValueError:
+            raise Problem(400, f"age is {about['age']!r}, not a number", at="age") from None
+    if about.get("score_type") not in (None, "probability", "logit"):
+        raise Problem(400, f"score_type is {about['score_type']!r}; it must be probability or logit", at="score_type")
+    return about
+
+
+def _sketch(body: bytes) -> Sketch:
+    """Return a saved sketch; its checksum is verified before anything else reads it."""
+    with tempfile.TemporaryDirectory(prefix="mcnet-feedback-") as folder:
+        path = Path(folder) / "sketch.parquet"
+        path.write_bytes(body)
+        try:
+            return Sketch.load(path)
+        except FileFormatError as error:
+            raise Problem(400, str(error).replace(str(path), "the body")) from None

@@ -1,0 +1,448 @@
+"""Run a service: its workers, what each does with a request, and the update job beside them."""
+
+import asyncio
+import json
+import multiprocessing
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from mcnet.errors import InputError, McnetError
+from mcnet.journal.storage import is_journal, require_journal
+from mcnet.operations.registry import Registry
+from mcnet.operations.service.board import BOARD_PREFIX, ROUTES, Board, has_served, remove_abandoned_boards
+from mcnet.operations.service.calibrate import answer_json
+from mcnet.operations.service.feedback import present
+from mcnet.operations.service.handlers import Handlers
+from mcnet.operations.service.http import (
+    JSON,
+    LARGE_BODY,
+    LOGGING,
+    TOKEN_VARIABLE,
+    BodyReader,
+    ClientGone,
+    Problem,
+    Request,
+    Response,
+    RouteTable,
+    ServiceSettings,
+    check_token,
+    log_event,
+    problem_of,
+)
+from mcnet.operations.service.served import ServedVersions
+from mcnet.operations.status import LoopFolder
+from mcnet.operations.update import record_failed_run
+
+__all__ = ["Learning", "Service", "run_service"]
+
+# The service of one worker: reads a request, has it answered, and counts it.
+
+_PARENT_SECONDS = 1.0
+"""How often a worker looks whether the process that started it is there."""
+
+_CALIBRATE, _OTHER = ROUTES.index("calibrate"), ROUTES.index("other")
+
+
+def make_service(settings: ServiceSettings) -> "Service":
+    """Return the service of one worker; called in the worker's process."""
+    return Service(settings)
+
+
+async def _end_with_parent() -> None:
+    """End this worker, as a signal would, once the process that started it is gone: nobody else could stop it."""
+    parent = multiprocessing.parent_process()
+    while parent is None or os.getppid() == parent.pid:
+        await asyncio.sleep(_PARENT_SECONDS)
+    log_event("worker left alone", "warning", reason="the process of the service is gone")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+class Service:
+    """An application for servers that speak RSGI (granian)."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self.settings = settings
+        self.board = Board(settings.board)
+        self.versions = ServedVersions(settings.registry, self.board, log_event)
+        self.handlers = Handlers(settings, self.board, self.versions)
+        self.bodies = BodyReader(settings.limits)
+        self.table = RouteTable(self.handlers.routes())
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to follow the registry."""
+        self._tasks = [
+            loop.create_task(self.versions.follow(self.settings.poll_seconds)),
+            loop.create_task(self.bodies.watch()),
+            loop.create_task(_end_with_parent()),
+        ]
+        log_event("worker started", version=self.versions.current.name)
+
+    def __rsgi_del__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End the tasks in the background."""
+        for task in self._tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
+        self.handlers.close()
+        log_event("worker stopped")
+
+    async def __rsgi__(self, scope: Any, protocol: Any) -> None:
+        """Answer one request."""
+        begin = perf_counter()
+        route = _OTHER
+        try:
+            if scope.path == "/calibrate" and scope.method == "POST":
+                route = _CALIBRATE
+                headers = scope.headers
+                body = await self.bodies.read(headers, protocol)
+                # The usual request: short, and JSON. It takes its own way past the route table.
+                if len(body) <= LARGE_BODY and headers.get("content-type") in _JSON and not scope.query_string:
+                    most = self.settings.limits.rows
+                    body = answer_json(self.versions.current, body, most, self.board.own)
+                    # Counted before it is sent: whoever has an answer finds it in the metrics of every worker.
+                    self.board.own.answered(_CALIBRATE, 200, perf_counter() - begin)
+                    protocol.response_bytes(200, JSON, body)
+                    return
+                request = Request("POST", "/calibrate", scope.query_string, headers, body)
+                response = await self.handlers.calibrate(request)
+            else:
+                route, response = await self._by_table(scope, protocol)
+        except asyncio.CancelledError:
+            raise
+        except ClientGone:
+            # Nothing was done, and in general nobody reads an answer. A client that still listens learns why.
+            self.board.own.add("incomplete_bodies")
+            response = _INCOMPLETE
+            protocol.response_bytes(response.status, response.headers, response.body)
+            return
+        except Exception as error:
+            response = self._failed(error, scope)
+        self.board.own.answered(route, response.status, perf_counter() - begin)
+        if scope.method == "HEAD":
+            protocol.response_empty(response.status, response.headers)
+        else:
+            protocol.response_bytes(response.status, response.headers, response.body)
+
+    async def _by_table(self, scope: Any, protocol: Any) -> tuple[int, Response]:
+        if scope.proto != "http":
+            raise Problem(400, "this service speaks plain HTTP")
+        found, matched = self.table.find(scope.method, scope.path)
+        counted = ROUTES.index(found.counted)
+        request = Request(scope.method, scope.path, scope.query_string, scope.headers, b"", matched)
+        try:
+            if found.changes:
+                check_token(request, self.settings.token_digest)  # before a byte of the body is read
+            if scope.method not in ("GET", "HEAD"):
+                body = await self.bodies.read(scope.headers, protocol)
+                request = Request(scope.method, scope.path, scope.query_string, scope.headers, body, matched)
+            return counted, await found.handler(request)
+        except ClientGone:
+            raise
+        except Exception as error:
+            return counted, self._failed(error, scope)
+
+    def _failed(self, error: Exception, scope: Any) -> Response:
+        """Return the answer to a request that failed; what is not the client's doing is logged."""
+        problem = problem_of(error)
+        encoding = scope.headers.get("content-encoding")
+        if encoding not in (None, "identity"):
+            problem = Problem(415, f"the body is encoded as {encoding[:40]!r}; send it as it is")
+        if problem is None:
+            where = "".join(traceback.format_exception(error)[-6:])
+            log_event("unexpected error", "error", path=scope.path[:200], error=repr(error), traceback=where)
+            problem = Problem(500, "an unexpected error; the log of the service has it")
+        problem.detail = self.settings.public(problem.detail)
+        return Response.problem(problem)
+
+
+_INCOMPLETE = Response.problem(
+    Problem(
+        400,
+        "the connection ended, or sent bytes that are not HTTP (or trailers), before the body was complete; nothing "
+        "was done: send the request again",
+        headers=(("connection", "close"),),
+    )
+)
+
+_JSON = frozenset(("application/json", "application/json; charset=utf-8", None, "application/x-www-form-urlencoded"))
+"""How most clients name JSON; the others go through the handler, which reads the type more closely."""
+
+
+# `--learn`: the update job at the end of every period, in a separate process, so that answers do not wait for it.
+
+_BUSY = 75
+"""The exit code of an update that found another one at work."""
+
+_LONGEST_SLEEP_SECONDS = 60.0
+"""The clock of a machine may be set; it is looked at this often."""
+
+
+class Learning:
+    """Runs `mcnet update` when the service starts, and after the end of every period.
+
+    The job may be killed at any moment and run twice at once, so nothing else is needed here: what it publishes, the
+    workers find in the registry.
+
+    Parameters
+    ----------
+    settings : the journal, the registry, the length of a period, and how long to wait for late rows.
+    """
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self._settings = settings
+        self._stop = threading.Event()
+        self._job: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="learning", daemon=True)
+
+    def start(self) -> None:
+        """Begin, in a thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End a job that runs, and run no more."""
+        self._stop.set()
+        with self._lock:
+            if self._job is not None and self._job.poll() is None:
+                self._job.terminate()
+        self._thread.join(10.0)
+
+    def _run(self) -> None:
+        assert self._settings.every is not None
+        wait = timedelta(seconds=self._settings.learn_after_seconds)
+        while not self._stop.is_set():
+            now = datetime.now(UTC).replace(tzinfo=None)
+            at = present(self._settings.every, now - wait)
+            done = self._update(at.previous)
+            while not self._stop.is_set():
+                left = (at.end + wait - datetime.now(UTC).replace(tzinfo=None)).total_seconds()
+                if left <= 0.0:
+                    break
+                self._stop.wait(min(left, _LONGEST_SLEEP_SECONDS))
+                if not done and not self._stop.is_set():
+                    done = self._update(at.previous)  # a disk that was full, or another run that was at work
+
+    def _update(self, until: str) -> bool:
+        """Run the job once, over all periods that have ended; tell whether it need not be tried again."""
+        journal = self._settings.journal
+        if journal is None or not is_journal(journal):
+            return True  # no feedback yet
+        folder = LoopFolder(self._settings.registry)
+        before = folder.last_runs(1)
+        words = ["update", str(journal), "--registry", str(self._settings.registry), "--until", until, "--json"]
+        with self._lock:
+            if self._stop.is_set():
+                return True
+            self._job = subprocess.Popen(
+                [sys.executable, "-m", "mcnet", *words],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        out, errors = self._job.communicate()
+        if self._stop.is_set():
+            return True
+        done = _document(out)
+        if done is None:
+            code, reason = self._job.returncode, errors.strip()[-1000:]
+            log_event("update failed", "error", until=until, code=code, reason=reason)
+            if code != _BUSY and folder.last_runs(1) == before:  # it could not write its line
+                why = f"the update was ended by signal {-code}" if code < 0 else reason
+                with suppress(McnetError, OSError):
+                    record_failed_run(self._settings.registry, why)
+            return False
+        summary = {name: done.get(name) for name in ("outcome", "reason", "version", "replaced")}
+        alarms = [alarm.get("what") for alarm in done.get("alarms") or []]
+        log_event("update finished", "warning" if alarms else "info", until=until, **summary, alarms=alarms)
+        return True
+
+
+def _document(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+# Start a service: check what it needs, then run its workers until a signal ends them.
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_STOP_SECONDS = 30
+"""How long requests in flight may take to finish once the service was asked to stop."""
+
+_QUEUED_CONNECTIONS = 4_096
+"""Connections that wait in the queue of the system to be taken by a worker."""
+
+_OTHER_FILES = 256
+"""File descriptors of a worker for everything but connections."""
+
+_EARLY_SECONDS = 10.0
+"""A worker that dies within this time may do so again at once, so the next one waits."""
+
+_LONGEST_WAIT_SECONDS = 10.0
+
+
+def run_service(settings: ServiceSettings) -> None:
+    """Serve until SIGINT or SIGTERM; requests in flight are finished first.
+
+    Parameters
+    ----------
+    settings : the folders, the address and the limits.
+    """
+    from granian.constants import HTTPModes, Interfaces
+    from granian.http import HTTP1Settings
+    from granian.log import LogLevels
+
+    Registry(settings.registry).load()  # a version that cannot be served is reported here, once
+    if not _NAME.fullmatch(settings.name):
+        raise InputError(
+            f"the name {settings.name!r} is part of an address; make it of letters, digits, '.', '_' and '-'"
+        )
+    _check_times(settings)
+    _check_free(settings.host, settings.port)
+    # A fork would copy threads of other libraries half; a fresh process has none.
+    multiprocessing.set_start_method("spawn", force=True)
+    learning = Learning(settings) if settings.learn else None
+    remove_abandoned_boards(Path(tempfile.gettempdir()))
+    board = Path(tempfile.mkdtemp(prefix=BOARD_PREFIX))
+    try:
+        server = _server_class()(
+            "mcnet.operations.service",
+            address=settings.host,
+            port=settings.port,
+            interface=Interfaces.RSGI,
+            workers=settings.workers,
+            http=HTTPModes.http1,
+            http1_settings=HTTP1Settings(
+                header_read_timeout=round(1000 * settings.limits.header_seconds),
+                max_buffer_size=settings.limits.header_bytes,
+            ),
+            websockets=False,
+            backlog=_QUEUED_CONNECTIONS,
+            backpressure=_allow_connections(settings.limits.connections),
+            log_dictconfig=LOGGING,
+            log_level=LogLevels.warning,
+            respawn_failed_workers=True,
+            respawn_interval=0.5,
+            workers_kill_timeout=_STOP_SECONDS,
+        )
+        _say_hello(settings)
+        if learning is not None:
+            learning.start()
+        server.board, server.early_deaths = board, Counter()
+        loader: Callable[..., Any] = partial(make_service, replace(settings, board=board))
+        server.serve(target_loader=loader, wrap_loader=False)
+    finally:
+        if learning is not None:
+            learning.stop()
+        shutil.rmtree(board, ignore_errors=True)
+    log_event("service stopped")
+
+
+def _server_class() -> Any:
+    """Return granian's server, changed so that a worker that dies again soon does not end the service."""
+    from granian.server import Server
+
+    class PatientServer(Server):  # type: ignore[misc, valid-type]
+        board: Path
+        early_deaths: Counter[int]
+
+        def _respawn_workers(self, workers: list[int], *target: Any, delay: float = 0.0) -> None:
+            for index in workers:
+                lived = time.monotonic() - self.wrks[index].birth
+                self.early_deaths[index] = self.early_deaths[index] + 1 if lived < _EARLY_SECONDS else 0
+                wait = seconds_before_start(self.early_deaths[index])
+                log_event("worker died", "error", worker=index + 1, lived_seconds=round(lived, 1), next_in_seconds=wait)
+                until = time.monotonic() + wait
+                while time.monotonic() < until and not self.interrupt_signal:
+                    time.sleep(0.05)
+            super()._respawn_workers(workers, *target, delay=delay)
+            if has_served(self.board):
+                # granian ends if a worker dies within seconds of its start; that is right only where none ever served.
+                self.respawned_wrks.clear()
+
+    return PatientServer
+
+
+def seconds_before_start(early_deaths: int) -> float:
+    """Return how long to wait before a worker is started again, by how often in a row it died soon after its start.
+
+    >>> [seconds_before_start(deaths) for deaths in (0, 1, 2, 3, 4, 9)]
+    [0.0, 0.0, 0.5, 1.0, 2.0, 10.0]
+    """
+    return 0.0 if early_deaths < 2 else min(0.25 * 2.0 ** (early_deaths - 1), _LONGEST_WAIT_SECONDS)
+
+
+def _allow_connections(wanted: int) -> int:
+    """Let this process and its workers have so many connections each, as far as the system lets them; return how many.
+
+    A connection needs a file descriptor, of which many systems give a process 1,024 unless it asks for more.
+    """
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted + _OTHER_FILES if hard == resource.RLIM_INFINITY else min(wanted + _OTHER_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return max(most - _OTHER_FILES, most // 2)
+
+
+def _check_times(settings: ServiceSettings) -> None:
+    """Refuse periods that are none, and learning without what it needs."""
+    if settings.every is not None:
+        present(settings.every)
+    if settings.learn and (settings.journal is None or settings.every is None):
+        raise InputError("learning needs the journal and the length of a period: --learn --journal FOLDER --every 1h")
+    if settings.journal is not None and settings.journal.exists():
+        require_journal(settings.journal, create=True)  # a new folder becomes one, anything else is refused
+
+
+def _check_free(host: str, port: int) -> None:
+    """Refuse an address that another process listens on: two services would share its requests at random."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise InputError(f"{host} is not an address of this machine ({error})") from None
+    with socket.socket(family, kind, protocol) as attempt:
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            attempt.bind(address)
+        except OSError as error:
+            raise InputError(f"cannot listen on {host}:{port} ({error.strerror}); name another with --port") from None
+
+
+def _say_hello(settings: ServiceSettings) -> None:
+    log_event(
+        "service starting",
+        url=f"http://{settings.host}:{settings.port}/",
+        registry=str(settings.registry),
+        journal=None if settings.journal is None else str(settings.journal),
+        workers=settings.workers,
+        learns=settings.learn,
+    )
+    if settings.token_digest is None:
+        log_event(
+            "read-only",
+            "warning",
+            reason=f"no token was given (--token-file or {TOKEN_VARIABLE})",
+            off="promote, rollback, reload, feedback",
+        )

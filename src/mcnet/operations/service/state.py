@@ -1,0 +1,406 @@
+"""The state of a service: for people (versions, PCOC per period, alarms, traffic), and for Prometheus."""
+
+import json
+import math
+import stat
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mcnet.errors import McnetError
+from mcnet.journal.entries import Entry
+from mcnet.journal.journal import Journal
+from mcnet.model.drawing import largest_lines, prepare_lines, score_range
+from mcnet.operations.service.board import BUCKETS, ROUTES, STATUSES, Board, Numbers
+from mcnet.operations.service.http import Problem, ServiceSettings
+from mcnet.operations.service.served import Served, ServedVersions
+from mcnet.operations.versions import DamagedVersion, Version
+from mcnet.plots.figures import Line
+from mcnet.plots.style import numbers
+from mcnet.report.page_figures import prepare_drift
+from mcnet.rows.contexts import Contexts
+from mcnet.rows.fields import MISSING_LABEL, field_columns
+from mcnet.rows.periods import sorted_periods
+from mcnet.version import __version__
+
+__all__ = ["METRICS_TYPE", "LoopStatus", "ServiceState", "curves_document", "metrics_text"]
+
+# What the update job wrote last: `loop/status.json` in the registry.
+
+
+class LoopStatus:
+    """Reads the status when it has changed.
+
+    Parameters
+    ----------
+    registry : the folder of the registry.
+    """
+
+    def __init__(self, registry: Path) -> None:
+        self.path = registry / "loop" / "status.json"
+        self._stamp: tuple[int, int] | None = None
+        self._document: dict[str, Any] | None = None
+
+    def read(self) -> dict[str, Any] | None:
+        """Return the status; None if the job never ran, or its file cannot be read."""
+        try:
+            found = self.path.lstat()
+            if not stat.S_ISREG(found.st_mode):  # a link may lead out of the registry
+                return None
+            stamp = (found.st_mtime_ns, found.st_ino)
+            if stamp != self._stamp:
+                document = json.loads(self.path.read_text(encoding="utf-8"))
+                self._document = document if _is_status(document) else None
+                self._stamp = stamp
+        except (OSError, ValueError):
+            self._stamp, self._document = None, None
+        return self._document
+
+
+_SHAPE: dict[str, tuple[type, ...]] = {
+    "format": (str,),
+    "last_run": (dict,),
+    "alarms": (list,),
+    "periods": (list,),
+    "monitor": (dict, type(None)),
+}
+
+
+def _is_status(document: Any) -> bool:
+    """Tell whether a document has the parts that are shown."""
+    if not isinstance(document, dict) or document.get("format") != "mcnet status":
+        return False
+    if not all(name in document and isinstance(document[name], kinds) for name, kinds in _SHAPE.items()):
+        return False
+    table = (document["monitor"] or {}).get("table", [])
+    return all(isinstance(line, dict) for line in [*document["periods"], *document["alarms"], *table])
+
+
+# The state of the service for people: versions, curves, PCOC per period, alarms, traffic and feedback.
+
+_VERSIONS, _EVENTS, _PERIODS, _ALARMS = 25, 12, 30, 10
+_MOST_CURVES, _MOST_VALUES = 6, 500
+_PCOC_AND_INTERVAL = 3
+
+
+class ServiceState:
+    """Puts the state together; what it takes from the journal is computed once per period and version.
+
+    Parameters
+    ----------
+    settings, board, versions, loop : of the service.
+    """
+
+    def __init__(self, settings: ServiceSettings, board: Board, versions: ServedVersions, loop: LoopStatus) -> None:
+        self._settings = settings
+        self._board = board
+        self._versions = versions
+        self._loop = loop
+        self._journal = None if settings.journal is None else Journal(settings.journal)
+        self._computed: dict[tuple[str, str, int], dict[str, Any]] = {}
+        self._lock = threading.Lock()
+
+    def document(self) -> dict[str, Any]:
+        """Return the state as JSON-able values."""
+        served = self._versions.current
+        total, living = self._board.total(), self._board.living()
+        status = self._loop.read() or {}
+        found: dict[str, Any] = {
+            "time": time.time(),
+            "mcnet": __version__,
+            "name": self._settings.name,
+            "may_change": self._settings.token_digest is not None,
+            "served": _about(served),
+            "refused": self._versions.refused,
+            **self._registry(),
+            "workers": [str(int(each["version"])) for each in living],
+            "traffic": _traffic(total),
+            "feedback": {"rows": total["feedback_rows"], "known": total["feedback_known"]},
+            "journal": self._periods(served, status),
+            "monitor": status.get("monitor"),
+            "alarms": (status.get("alarms") or [])[:_ALARMS],
+            "last_run": _last_run(status),
+        }
+        public: dict[str, Any] = self._settings.public(found)
+        return public
+
+    def _registry(self) -> dict[str, Any]:
+        """Return what the registry tells, as far as it can be read: `refused` says why a version is not served."""
+        registry = self._versions.registry
+        found: dict[str, Any] = {"current": None, "held": None, "versions": [], "damaged": []}
+        with suppress(McnetError):
+            newest = registry.looked_at(_VERSIONS)
+            found["versions"] = [
+                {"version": v.name, "added": v.added, "method": v.method, "rows": v.rows, "note": v.note}
+                for v in reversed(newest)
+                if isinstance(v, Version)
+            ]
+            found["damaged"] = [asdict(v) for v in newest if isinstance(v, DamagedVersion)]
+        with suppress(McnetError):
+            held = registry.held
+            number = registry.current_number
+            found["current"] = None if number is None else str(number)
+            found["held"] = None if held is None else str(held)
+        return found | {"events": list(reversed(registry.history(_EVENTS)))}
+
+    def _periods(self, served: Served, status: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the last periods of the journal, and the PCOC in each: of what served then, or of what serves now."""
+        if self._journal is None:
+            return None
+        with self._lock:
+            try:
+                found = self._read_periods(self._journal, served)
+            except McnetError as error:
+                return {"problem": str(error), "periods": []}
+        then = {one.get("period"): one for one in status.get("periods") or []}
+        for one in found["periods"]:
+            measured = then.get(one["period"], {}).get("served_pcoc")
+            if isinstance(measured, list) and len(measured) == _PCOC_AND_INTERVAL:
+                one |= dict(zip(("pcoc", "low", "high"), measured, strict=True))
+                one["version"] = then[one["period"]].get("served_version")
+        return found
+
+    def _read_periods(self, journal: Journal, served: Served) -> dict[str, Any]:
+        entries: dict[str, list[Entry]] = defaultdict(list)
+        for entry in journal.entries():
+            entries[entry.period].append(entry)
+        shown = sorted_periods(list(entries))[-_PERIODS:]
+        keys = {
+            period: (served.name, period, hash(frozenset((e.source, e.digest, e.age) for e in entries[period])))
+            for period in shown
+        }
+        wanted = [period for period in shown if keys[period] not in self._computed]
+        sketches = journal.sketches(wanted[0], wanted[-1]) if wanted else ()
+        for period, sketch in sketches:
+            if period in wanted:
+                drift = prepare_drift(served.model, {period: sketch.unfolded()})
+                series = [numbers(part[:, 0]) for part in (drift.pcoc, drift.low, drift.high)]
+                self._computed[keys[period]] = {
+                    "period": period,
+                    "raw": series[0][0],
+                    "pcoc": series[0][1],
+                    "low": series[1][1],
+                    "high": series[2][1],
+                }
+        self._computed = {key: self._computed[key] for key in keys.values() if key in self._computed}
+        counted = [
+            self._computed.get(keys[period], {"period": period})
+            | {
+                "rows": sum(entry.rows for entry in entries[period]),
+                "positives": sum(entry.positives for entry in entries[period]),
+                "sources": len(entries[period]),
+            }
+            for period in shown
+        ]
+        return {"problem": None, "periods": counted}
+
+
+def _about(served: Served) -> dict[str, Any]:
+    model, version = served.model, served.version
+    return {
+        "version": served.name,
+        "method": model.method,
+        "fields": model.fields,
+        "contexts": len(model.contexts) if model.fields else 0,
+        "score_type": model.score_type,
+        "added": version.added,
+        "loaded": served.loaded,
+        "rows": version.rows,
+        "note": version.note,
+    }
+
+
+def _last_run(status: dict[str, Any]) -> dict[str, Any] | None:
+    run = status.get("last_run")
+    if not isinstance(run, dict):
+        return None
+    return {name: run.get(name) for name in ("time", "outcome", "reason", "version", "until")}
+
+
+def _traffic(total: Numbers) -> dict[str, Any]:
+    place = ROUTES.index("calibrate")
+    counts, _ = total.latencies(place)
+    answered = [sum(column) for column in zip(*(total.statuses(p) for p in range(len(ROUTES))), strict=True)]
+    return {
+        "predictions": total["rows"],
+        "unseen_rows": total["unseen_rows"],
+        "requests": sum(answered),
+        "client_errors": answered[1],
+        "server_errors": answered[2],
+        "median_seconds": _quantile(counts, 0.5),
+        "p99_seconds": _quantile(counts, 0.99),
+        "reloads": total["reloads"],
+        "reload_failures": total["reload_failures"],
+    }
+
+
+def _quantile(counts: list[float], share: float) -> float | None:
+    """Return the upper end of the bucket that has a quantile; None without requests."""
+    so_far = np.cumsum(counts)
+    if so_far[-1] == 0:
+        return None
+    return (*BUCKETS, 2 * BUCKETS[-1])[int(np.searchsorted(so_far, share * so_far[-1]))]
+
+
+def curves_document(served: Served, asked: dict[str, str]) -> dict[str, Any]:
+    """Return curves as points: those of the largest contexts, or of the context that is asked for, with its interval.
+
+    Parameters
+    ----------
+    served : the version.
+    asked : the value of every field; empty for the pooled curve and the largest contexts.
+    """
+    model = served.model
+    if asked and set(asked) != set(model.fields):
+        raise Problem(400, f"fields given: {', '.join(asked)}; needed: {', '.join(model.fields) or 'no field'}")
+    if asked:
+        values = {name: [None if asked[name] == MISSING_LABEL else asked[name]] for name in model.fields}
+        contexts = Contexts.of(field_columns(values), 1)[0]
+        lines = prepare_lines(model, contexts, score_range(model))
+    else:
+        lines = largest_lines(model, _MOST_CURVES)
+    known = {
+        name: [MISSING_LABEL if value is None else value for value in values[:_MOST_VALUES]]
+        for name, values in zip(model.fields, model.contexts.values, strict=True)
+    }
+    return {"version": served.name, "fields": known, "lines": [_points(line) for line in lines]}
+
+
+def _points(line: Line) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "label": line.label,
+        "score": numbers(line.score),
+        "probability": numbers(line.probability),
+    }
+    if line.low is not None and line.high is not None:
+        found |= {"low": numbers(line.low), "high": numbers(line.high)}
+    return found
+
+
+# `GET /metrics`: what Prometheus scrapes, summed over all workers; few series, however many clients and values.
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Sample = tuple[str, dict[str, str], float]
+
+
+def metrics_text(board: Board, versions: ServedVersions, status: dict[str, Any] | None) -> str:
+    """Return the metrics of the whole service, whichever worker is asked.
+
+    Parameters
+    ----------
+    board : the numbers of all workers.
+    versions : what this worker serves.
+    status : what the update job wrote last, if it ever ran: it has the PCOC and the evidence of the monitor.
+    """
+    total, living, served = board.total(), board.living(), versions.current
+    distinct = {numbers["version"] for numbers in living}
+    lines: list[str] = []
+
+    def put(name: str, kind: str, text: str, samples: Iterable[Sample]) -> None:
+        lines.append(f"# HELP {name} {text}")
+        lines.append(f"# TYPE {name} {kind}")
+        lines.extend(f"{name}{suffix}{_labels(labels)} {_number(value)}" for suffix, labels, value in samples)
+
+    def one(name: str, kind: str, text: str, value: float, **labels: str) -> None:
+        put(name, kind, text, [("", labels, value)])
+
+    one("mcnet_info", "gauge", "The version of mcnet.", 1, version=__version__)
+    one("mcnet_workers", "gauge", "Processes that answer.", len(living))
+    put(
+        "mcnet_requests_total",
+        "counter",
+        "Requests answered.",
+        [
+            ("", {"route": route, "status": status_class}, value)
+            for place, route in enumerate(ROUTES)
+            for status_class, value in zip(STATUSES, total.statuses(place), strict=True)
+        ],
+    )
+    put("mcnet_request_seconds", "histogram", "Time from a request's head to its answer.", _histograms(total))
+    one("mcnet_predictions_total", "counter", "Rows calibrated.", total["rows"])
+    one("mcnet_unseen_rows_total", "counter", "Rows with a field value the model does not know.", total["unseen_rows"])
+    one("mcnet_unknown_keys_total", "counter", "Keys of records that no model field has.", total["unknown_keys"])
+    one("mcnet_incomplete_bodies_total", "counter", "Requests that ended in their body.", total["incomplete_bodies"])
+    one("mcnet_model_version", "gauge", "The version served.", served.version.number)
+    one("mcnet_model_versions_served", "gauge", "Different versions served by the workers now.", len(distinct))
+    one("mcnet_model_age_seconds", "gauge", "Time since the served version was added.", _age(served.version.added))
+    one("mcnet_model_held", "gauge", "1 while the current version is held and updates publish nothing.", versions.held)
+    one("mcnet_reloads_total", "counter", "Versions loaded in place of another, in all workers.", total["reloads"])
+    one(
+        "mcnet_reload_failures_total",
+        "counter",
+        "Versions refused while the one before served on, in all workers.",
+        total["reload_failures"],
+    )
+    one("mcnet_feedback_rows_total", "counter", "Rows of feedback added to the journal.", total["feedback_rows"])
+    one("mcnet_feedback_known_total", "counter", "Feedback that had come before.", total["feedback_known"])
+    if status is not None:
+        _put_monitor(put, one, status)
+    return "\n".join(lines) + "\n"
+
+
+def _histograms(total: Any) -> Iterable[Sample]:
+    for place, route in enumerate(ROUTES):
+        counts, seconds = total.latencies(place)
+        so_far = 0.0
+        for end, number in zip((*map(str, BUCKETS), "+Inf"), counts, strict=True):
+            so_far += number
+            yield "_bucket", {"route": route, "le": end}, so_far
+        yield "_sum", {"route": route}, seconds
+        yield "_count", {"route": route}, so_far
+
+
+def _put_monitor(put: Any, one: Any, status: dict[str, Any]) -> None:
+    """Put what the update job found: the level and the slope of all rows, and the number of alarms."""
+    run, ended = status.get("last_run") or {}, status.get("last_ended")
+    if isinstance(ended, str):
+        text = "Time since the last run of the update job that did not fail."
+        one("mcnet_update_age_seconds", "gauge", text, _age(ended))
+    one("mcnet_update_failed", "gauge", "1 if the last run of the update job failed.", run.get("outcome") == "failed")
+    monitor = status.get("monitor")
+    if not monitor:
+        return
+    watched = {line["what"]: line for line in monitor.get("table", []) if line.get("what") in ("level", "slope")}
+    if "level" in watched:
+        pcoc = watched["level"].get("pcoc")
+        text = "Predicted over observed positives of all rows since the most probable change."
+        one("mcnet_monitor_pcoc", "gauge", text, math.nan if pcoc is None else pcoc)
+    evidence = [
+        ("", {"what": what}, math.exp(min(line["log_evidence"], 700.0)))
+        for what, line in watched.items()
+        if line.get("log_evidence") is not None
+    ]
+    put("mcnet_monitor_e_value", "gauge", "Evidence against calibration, weighted by its share of alpha.", evidence)
+    alarms = monitor.get("alarms", math.nan)
+    one("mcnet_monitor_alarms", "gauge", "Alarms that stand: of all rows, the slope, and field values.", alarms)
+
+
+def _age(moment: str) -> float:
+    try:
+        return max(time.time() - datetime.fromisoformat(moment).timestamp(), 0.0)
+    except ValueError:
+        return math.nan
+
+
+def _labels(labels: dict[str, str]) -> str:
+    """Return labels as Prometheus has them; all are words of ours, without characters to escape."""
+    return "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}" if labels else ""
+
+
+def _number(value: float) -> str:
+    return (
+        "NaN"
+        if math.isnan(value)
+        else str(int(value))
+        if math.isfinite(value) and value == int(value)
+        else repr(float(value))
+    )

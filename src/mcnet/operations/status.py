@@ -1,0 +1,347 @@
+"""The state of the loop: its folder, its status file and page, and what is watched."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from mcnet._shared.arrays import FloatArray, ScoreType
+from mcnet._shared.files import append_json_line, exclusive_lock, finite, last_json_lines, read_json_lines, write_json
+from mcnet.errors import FileFormatError, InputError, McnetError
+from mcnet.journal.journal import Journal
+from mcnet.metrics.evaluation import predict_cells
+from mcnet.model.model import CalibrationModel
+from mcnet.operations.gate import VersionTimes, ends_at_or_after
+from mcnet.operations.learning import Checkpoints, Learnt, period_pcoc
+from mcnet.operations.registry import Registry, RegistryView
+from mcnet.operations.versions import Version, now
+from mcnet.report.monitor_page import write_status_page
+from mcnet.rows.periods import periods_between
+from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.monitor import Monitor
+
+__all__ = ["LoopFolder", "Watched", "refresh_status", "status_document", "watch", "write_status"]
+
+# The files of the loop, in the folder `loop` of a registry: lock, history of runs, status, monitor, saved trackers.
+
+
+class LoopFolder:
+    """Where the job keeps what it needs from run to run, and what it tells.
+
+    The line of a run in `runs.jsonl` is written last: a run without its line has not ended, and the next one does again
+    what it may have left undone. Everything else is a cache, or made anew by every run.
+    """
+
+    def __init__(self, registry: Path) -> None:
+        """Name the folder; it is made by `locked`."""
+        self.path = registry / "loop"
+
+    @property
+    def status_page(self) -> Path:
+        """The status for people."""
+        return self.path / "status.html"
+
+    @property
+    def status_file(self) -> Path:
+        """The status for programs."""
+        return self.path / "status.json"
+
+    @property
+    def monitor_file(self) -> Path:
+        """The evidence of the monitor."""
+        return self.path / "monitor.json"
+
+    @property
+    def refused_model(self) -> Path:
+        """The last candidate that was refused, to look at."""
+        return self.path / "refused.json"
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """The saved trackers."""
+        return Checkpoints(self.path)
+
+    @contextmanager
+    def locked(self, wait_seconds: float) -> Iterator[None]:
+        """Let one run at a time work here; the lock goes with its process, however that ends."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with exclusive_lock(self.path / ".lock", wait_seconds):
+            self.checkpoints.remove_leftovers()
+            yield
+
+    def add_run(self, run: dict[str, Any]) -> None:
+        """Add the line of a run."""
+        append_json_line(self.path / "runs.jsonl", run)
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Return every run, oldest first."""
+        return read_json_lines(self.path / "runs.jsonl")
+
+    def last_runs(self, number: int) -> list[dict[str, Any]]:
+        """Return the last runs, oldest first."""
+        return last_json_lines(self.path / "runs.jsonl", number)
+
+
+# The status of the loop: what is served, what the last run decided and why, and whether it is calibrated.
+
+SHOWN_PERIODS, SHOWN_RUNS, SHOWN_VERSIONS, SHOWN_VALUES = 60, 20, 10, 12
+_OVERALL = ("level", "slope")
+RUNS_READ = 200
+"""What was served in the shown periods is looked up in so many runs."""
+
+
+def status_document(
+    journal: Journal, registry: RegistryView, folder: LoopFolder, learnt: Learnt | None, monitor: Monitor | None
+) -> dict[str, Any]:
+    """Return the status as JSON-able values.
+
+    Parameters
+    ----------
+    journal, registry, folder : of the loop; the line of the last run is written already.
+    learnt : what the tracker knows; None if there is no period yet.
+    monitor : the monitor of what was served; None if there is no period yet.
+    """
+    runs = folder.last_runs(RUNS_READ)
+    entries = journal.entries()
+    document: dict[str, Any] = finite(
+        {
+            "format": "mcnet status",
+            "version": 1,
+            "time": now(),
+            "journal": {
+                "path": str(journal.path),
+                "periods": len({entry.period for entry in entries}),
+                "last_period": journal.periods[-1] if entries else None,
+                "rows": sum(entry.rows for entry in entries),
+            },
+            "registry": str(registry.path),
+            **_versions(registry),
+            **_runs(runs),
+            "decision": next((run for run in reversed(runs) if run["gate"] is not None), None),
+            "periods": [] if learnt is None else _periods(learnt, runs),
+            "alarms": [{**alarm, "told": run["time"]} for run in reversed(runs) for alarm in reversed(run["alarms"])][
+                :SHOWN_RUNS
+            ],
+            "monitor": None if monitor is None else _monitor(monitor),
+        }
+    )
+    return document
+
+
+def _runs(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the last run, and the list of runs."""
+    ended = next((run["time"] for run in reversed(runs) if run["outcome"] != "failed"), None)
+    return {
+        "last_run": runs[-1],
+        "last_ended": ended,
+        "runs": [_shown(run) for run in reversed(runs[-SHOWN_RUNS:])],
+    }
+
+
+def _versions(registry: RegistryView) -> dict[str, Any]:
+    """Return what is served now, whether it is held, and the newest versions."""
+    promoted = registry.promoted
+    return {
+        "current": asdict(promoted[-1]) if promoted else None,
+        "held": None if registry.held is None else str(registry.held),
+        "versions": [asdict(version) for version in reversed(registry.newest(SHOWN_VERSIONS))],
+    }
+
+
+def refresh_status(registry: RegistryView) -> None:
+    """Write the status again after the registry or the list of runs has changed; the rest is as the last run left it.
+
+    Every change of a registry calls this (a release, a rollback, …), and so does a run that failed.
+
+    Parameters
+    ----------
+    registry : the registry of the loop; one without a loop is left as it is.
+    """
+    folder = LoopFolder(registry.path)
+
+    def refreshed() -> dict[str, Any] | None:
+        try:
+            document: dict[str, Any] = json.loads(folder.status_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None  # there is no status yet, or none that can be read: the history of runs has the lines
+        runs = folder.last_runs(RUNS_READ)
+        if not runs:
+            return None
+        found = {"time": now(), **_runs(runs)}
+        with suppress(McnetError):  # a damaged registry: what was known of it stays
+            found |= _versions(registry)
+        document |= finite(found)
+        return document
+
+    if folder.status_file.exists():
+        write_status(folder, refreshed)
+
+
+def _shown(run: dict[str, Any]) -> dict[str, Any]:
+    names = ("time", "seconds", "outcome", "reason", "version", "replaced", "forced", "until", "note")
+    return {name: run[name] for name in names} | {
+        "rows": run["added"]["rows"],
+        "learnt": len(run["learnt"]),
+        "alarms": len(run["alarms"]),
+    }
+
+
+def _periods(learnt: Learnt, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the last periods: their rows, and the PCOC of the scores, of the tracker's forecast and of what served."""
+    served = {one["period"]: one for run in runs for one in run["served"]}
+    return [
+        {
+            "period": one.period,
+            "rows": one.rows,
+            "weight": one.weight,
+            "positives": one.positives,
+            "base_pcoc": one.base_pcoc,
+            "tracker_pcoc": one.tracker_pcoc,
+            "served_pcoc": served.get(one.period, {}).get("pcoc"),
+            "served_version": served.get(one.period, {}).get("version"),
+            "base_log_loss": one.base_loss / one.weight,
+            "tracker_log_loss": one.tracker_loss / one.weight,
+        }
+        for one in learnt.judged[-SHOWN_PERIODS:]
+    ]
+
+
+def _monitor(monitor: Monitor) -> dict[str, Any]:
+    table = monitor.table()
+    if table.height:  # all rows first, then the values with most evidence
+        table = pl.concat([table.filter(pl.col("what").is_in(_OVERALL)), table.filter(~pl.col("what").is_in(_OVERALL))])
+    return {
+        "alpha": monitor.alpha,
+        "last_period": monitor.last_period,
+        "watched": table.height,
+        "alarms": table.filter(pl.col("alarm")).height if table.height else 0,
+        "table": table.head(SHOWN_VALUES).to_dicts(),
+    }
+
+
+def write_status(folder: LoopFolder, status: Callable[[], dict[str, Any] | None]) -> None:
+    """Write the status for programs and for people, each file whole or not at all.
+
+    Parameters
+    ----------
+    folder : of the loop.
+    status : returns the status, or None to leave the files as they are. It is called under a lock, so that what it
+        reads of the registry is not older than what another process has written meanwhile.
+    """
+    with exclusive_lock(folder.path / ".status-lock"):
+        document = status()
+        if document is not None:
+            write_json(folder.status_file, document, indent=1)
+            write_status_page(folder.status_page, document)
+
+
+# The monitor in the loop: is what was served in each period calibrated?
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The monitor after the new periods, and what was served in them."""
+
+    monitor: Monitor
+    served: list[dict[str, Any]]
+    """Per period: the version that served it, and its PCOC with the interval."""
+
+
+class _Cells:
+    """Probabilities of the cells of one sketch, in the place of a model."""
+
+    def __init__(self, probability: FloatArray) -> None:
+        self._probability = probability
+
+    def predict(self, scores: Any, field: Any = None, *, score_type: ScoreType | None = None) -> FloatArray:
+        """Return the probabilities that were given."""
+        return self._probability
+
+    def predict_cells(self, _: Sketch) -> FloatArray:
+        """Return the probabilities that were given."""
+        return self._probability
+
+
+def watch(
+    journal: Journal,
+    registry: Registry,
+    state: Path,
+    *,
+    forecasts: Mapping[str, FloatArray],
+    promoted: Sequence[Version],
+    delay: int,
+    until: str,
+    alpha: float,
+) -> Watched:
+    """Let the monitor take in the periods since the last one it has seen, and save it.
+
+    A period that a version served is tested. One from before the first version is a reference, with what the tracker
+    forecast for it: it tells how much periods differ.
+
+    Parameters
+    ----------
+    journal, registry : the rows, and the versions.
+    state : the file of the monitor.
+    forecasts : of periods learnt now, what the tracker forecast for each cell.
+    promoted : the versions that were current one after the other, before this run.
+    delay : after how many further periods labels are known.
+    until : the last period to take in.
+    alpha : the chance of ever raising a false alarm.
+    """
+    monitor = _continued(state, promoted, alpha)
+    periods = periods_between(journal.periods, None, until)
+    seen = set() if monitor.last_period is None else set(periods_between(periods, None, monitor.last_period))
+    new = [period for period in periods if period not in seen]
+    served: list[dict[str, Any]] = []
+    times = VersionTimes(periods, promoted, delay)
+
+    @cache
+    def model(number: int) -> CalibrationModel | None:
+        try:
+            return registry.load(number)
+        except (FileFormatError, InputError):  # damaged, or pruned, since it served
+            return None
+
+    for period, sketch in journal.sketches(new[0], new[-1]) if new else ():
+        version = _served_in(period, promoted, times)
+        if version is not None:
+            loaded = model(version.number)
+            if loaded is None or not set(version.fields) <= set(sketch.contexts.names):
+                monitor.last_period = period  # a model of other fields cannot be judged by these rows
+                continue
+            probability = predict_cells(loaded, sketch.unfolded())
+            monitor.update(sketch, period, _Cells(probability))
+            pcoc = period_pcoc(sketch.unfolded(), probability)
+            served.append({"period": period, "version": version.name, "pcoc": list(pcoc)})
+        elif period in forecasts:
+            monitor.learn(sketch, period, _Cells(forecasts[period]))
+        else:
+            monitor.last_period = period
+    monitor.save(state)
+    return Watched(monitor, served)
+
+
+def _continued(state: Path, promoted: Sequence[Version], alpha: float) -> Monitor:
+    """Return the monitor of the last run; one that starts again, if versions were published since its alarms."""
+    if not state.exists():
+        return Monitor(alpha)
+    try:
+        monitor = Monitor.load(state)
+    except FileFormatError:
+        return Monitor(alpha)
+    answered = bool(promoted) and all(ends_at_or_after(promoted[-1], alarm.raised) for alarm in monitor.alarms)
+    if monitor.alpha == alpha and not (monitor.alarms and answered):
+        return monitor
+    fresh = Monitor(alpha)
+    fresh.last_period = monitor.last_period
+    return fresh
+
+
+def _served_in(period: str, promoted: Sequence[Version], times: VersionTimes) -> Version | None:
+    """Return the version that served a period: the last one published from what was known then."""
+    return next((v for v in reversed(promoted) if not times.tells(v) or times.could_serve(v, period)), None)

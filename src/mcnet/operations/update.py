@@ -1,0 +1,539 @@
+"""The update job: add rows, learn, gate, publish, watch."""
+
+import dataclasses
+import hashlib
+import json
+import time
+import time as clock
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Literal
+
+from mcnet._shared.arrays import ScoreType
+from mcnet._shared.files import finite, write_json
+from mcnet._shared.messages import warn
+from mcnet.errors import BusyError, InputError, McnetError
+from mcnet.journal.additions import Added, OtherRowsError, add_apart
+from mcnet.journal.entries import check_recount, counted_entries
+from mcnet.journal.journal import Journal, JournalSnapshot
+from mcnet.journal.storage import require_journal
+from mcnet.model.model import CalibrationModel
+from mcnet.model.model_file import save_model
+from mcnet.operations.gate import Current, Gate, Verdict, ends_after
+from mcnet.operations.learning import Learnt, learn_journal
+from mcnet.operations.registry import Registry
+from mcnet.operations.status import LoopFolder, Watched, refresh_status, status_document, watch, write_status
+from mcnet.operations.versions import Version, now
+from mcnet.rows.locations import Location, Locations, file_state, fingerprint
+from mcnet.rows.logs import ChangedFileError, expand_paths
+from mcnet.rows.periods import delay_in_periods, period_text
+from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
+from mcnet.sketch.scan import are_sketches, sketch_files
+from mcnet.tracking.memories import BAYES, check_method
+from mcnet.tracking.monitor import Alarm
+
+__all__ = ["Update", "add_one_period", "record_failed_run", "update"]
+
+# The new rows of a run: log files or sketches that go into the journal; files known from earlier runs are not read.
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """What a run has added to the journal."""
+
+    rows: int = 0
+    periods: tuple[str, ...] = ()
+    files: int = 0
+    """Files that were read."""
+    unchanged: int = 0
+    """Files that an earlier run had added, and that were not read again."""
+    left_out: tuple[str, ...] = ()
+    """Why files were left out: they changed while they were read, or have other rows than when they were added."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How logs are read."""
+
+    columns: dict[str, Any]
+    """The arguments of `mcnet.scan`: score, label, field, weight …"""
+    time: str | None
+    every: str | None
+    period: str | None
+    source: str | None
+    age: float | None
+    counted: Any
+    replace: bool
+    allow: tuple[str, ...] = ()
+    """What is added although it is implausible."""
+
+    @property
+    def digest(self) -> str:
+        """A digest of everything that says what becomes of a file."""
+        options = (sorted(self.columns.items()), self.time, self.every, self.period, self.age, self.counted)
+        return hashlib.sha256(repr(options).encode()).hexdigest()[:16]
+
+
+def files_to_add(logs: Any, reading: Reading) -> Locations:
+    """Return the files that were named; refuse options that do not fit them."""
+    named = [logs] if isinstance(logs, str | PathLike) else list(logs)
+    if not named:
+        return Locations()
+    paths = expand_paths(named)
+    finished = are_sketches(paths)
+    if finished and (reading.time is not None or reading.every is not None):
+        raise InputError(f"{named[0]} is a sketch and has no rows to split by time; name its period with period=")
+    if (reading.time is None) == (reading.period is None) or (reading.time is None) != (reading.every is None):
+        raise InputError(
+            "name the column of time and the length of a period (time and every), or one period of all rows (period)"
+        )
+    if not finished:
+        for name in ("score", "label"):
+            if reading.columns[name] is None:
+                raise InputError(f"{named[0]} is a log: name its column of {name}s")
+    check_recount(reading.source, reading.age, reading.counted)
+    if reading.counted is not None and reading.time is None:
+        raise InputError(
+            "counted gives the age of each period of a column of time; give the age of one period with age"
+        )
+    if reading.source is not None and len(paths) > 1:
+        raise InputError(f"source names one file, but {len(paths)} were given; leave it out, or add one at a time")
+    return paths
+
+
+def add_rows(
+    journal: Journal,
+    folder: LoopFolder,
+    paths: Sequence[Location],
+    reading: Reading,
+    progress: Callable[[int], Any] | None,
+) -> NewRows:
+    """Add the rows of files to a journal; the files that it has already, and that are as they were, are not read.
+
+    A file that changes while it is read, or that has other rows than when it was added, is left out with a warning.
+    """
+    memory = folder.path / "files.json"
+    known = _remembered(memory)
+    sources = _sources(journal) if known else set()
+    rows, unchanged = 0, 0
+    periods: list[str] = []
+    left_out: list[str] = []
+    for path in paths:
+        name, look = reading.source or fspath(path), _look(path, reading)
+        if known.get(name) == look and name in sources:
+            unchanged += 1
+            continue
+        try:
+            added = _add(journal, path, reading, progress)
+        except (ChangedFileError, OtherRowsError) as error:
+            left_out.append(str(error))
+            warn(f"a file is left out: {error}")
+            continue
+        rows += added.rows
+        periods += added.periods
+        known[name] = look
+    if unchanged < len(paths):
+        _remember(memory, known)
+    if left_out:
+        require_journal(
+            journal.path, create=True
+        )  # where every file was left out, as in a first run, it is still empty
+    read = len(paths) - unchanged - len(left_out)
+    return NewRows(rows, tuple(sorted(set(periods))), read, unchanged, tuple(left_out))
+
+
+def add_one_period(
+    journal: Journal,
+    paths: Sequence[Location],
+    period: str,
+    columns: dict[str, Any],
+    source_options: dict[str, Any],
+    progress: Any,
+) -> Added:
+    """Add logs or saved sketches, all rows of which lie in one period; each file is a source."""
+    check_recount(source_options["source"], source_options["age"])
+
+    def add(path: Location) -> Added:
+        made = sketch_files(Locations([path]), **columns, progress=progress)
+        source = source_options["source"] or fspath(path)
+        return journal.add(made, period, **{**source_options, "source": source})
+
+    return add_apart(paths, add)
+
+
+def _add(journal: Journal, path: Location, reading: Reading, progress: Callable[[int], Any] | None) -> Added:
+    source_options: dict[str, Any] = {"source": reading.source, "age": reading.age, "replace": reading.replace}
+    source_options |= {"allow": reading.allow}
+    if reading.period is not None:
+        return add_one_period(journal, [path], reading.period, reading.columns, source_options, progress)
+    cut: dict[str, Any] = {"time": str(reading.time), "every": str(reading.every)}
+    source_options |= {"counted": reading.counted}
+    return journal.add_files([path], **reading.columns, **cut, **source_options, progress=progress)
+
+
+def _look(path: Location, reading: Reading) -> list[Any]:
+    """Return what tells whether a file is as it was."""
+    if not isinstance(path, Path):
+        return [fingerprint(path), reading.digest]  # read each time; the journal knows rows that it has
+    return [*file_state(path), reading.digest]
+
+
+def _sources(journal: Journal) -> set[str]:
+    """Return every source that the journal has rows of, also those that were merged by compacting."""
+    batches = journal.batches() if journal.path.is_dir() else []
+    merged = {source for batch in batches for source, *_ in batch.includes}
+    return merged | {entry.source for entry in counted_entries(batches).values()}
+
+
+def _remembered(memory: Path) -> dict[str, list[Any]]:
+    try:
+        found = json.loads(memory.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}  # all files are read again, which changes nothing
+    return found if isinstance(found, dict) else {}
+
+
+def _remember(memory: Path, known: dict[str, list[Any]]) -> None:
+    write_json(memory, known)
+
+
+# What one run of the update job did.
+
+Outcome = Literal["published", "nothing new", "waiting", "refused", "held", "failed"]
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one run of the job did."""
+
+    outcome: Outcome
+    """ "published"; "nothing new": no rows since the last run; "waiting": too few periods to judge a model by;
+    "refused": the gate kept the current version; "held": somebody went back to the current version, or holds it;
+    "failed": only in the history, of a run that ended with an error."""
+    reason: str
+    """Why, in one line."""
+    version: str | None
+    """The current version after the run."""
+    replaced: str | None = None
+    """The version that was current before, if another one is now."""
+    forced: bool = False
+    """Whether it was published although the gate spoke against it."""
+    added: NewRows = dataclasses.field(default_factory=NewRows)
+    """The rows that this run added to the journal."""
+    learnt: tuple[str, ...] = ()
+    """The periods that the tracker learnt."""
+    until: str | None = None
+    """The last period that it has learnt."""
+    verdict: Verdict | None = None
+    """What the gate found, if it was asked."""
+    alarms: tuple[Alarm, ...] = ()
+    """Alarms of the monitor that no earlier run has reported."""
+    held: str | None = None
+    """Since when and why the current version is held, if it is."""
+    status: Path | None = None
+    """The status page; `status.json` is beside it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the run as JSON-able values."""
+        return {
+            "outcome": self.outcome,
+            "reason": self.reason,
+            "version": self.version,
+            "replaced": self.replaced,
+            "forced": self.forced,
+            "added": asdict(self.added),
+            "learnt": list(self.learnt),
+            "until": self.until,
+            "gate": None if self.verdict is None else self.verdict.to_dict(),
+            "alarms": [{**asdict(alarm), "advice": alarm.advice()} for alarm in self.alarms],
+            "held": self.held,
+            "status": None if self.status is None else str(self.status),
+        }
+
+
+# The history of runs: one line per run, including failed ones.
+
+
+def record_failed_run(registry: str | PathLike[str], reason: str, *, wait_seconds: float = 60.0) -> None:
+    """Write the line of a run that could not do so itself, since something ended its process.
+
+    Parameters
+    ----------
+    registry : the folder of the registry.
+    reason : what is known of its end.
+    wait_seconds : how long to wait for another run that is at work.
+    """
+    opened = Registry(registry)
+    with LoopFolder(opened.path).locked(wait_seconds):
+        add_failed_run(opened, reason, "", time.monotonic())
+
+
+def add_failed_run(registry: Registry, reason: str, note: str, started: float) -> None:
+    """Write the line of a run that ended with an error; what earlier runs have decided stays."""
+    folder = LoopFolder(registry.path)
+    earlier = folder.last_runs(1)
+    last = earlier[0] if earlier else {}
+    version = last.get("version")
+    with suppress(McnetError):  # somebody may have promoted another one since the last run
+        version = None if registry.current_number is None else str(registry.current_number)
+    done = Update("failed", reason, version, until=last.get("until"))
+    kept = {"decided": last.get("decided"), "alarms_told": last.get("alarms_told", [])}
+    add_run(folder, done, started, note, served=[], **kept)
+    refresh_status(registry)
+
+
+def add_run(folder: LoopFolder, done: Update, started: float, note: str, **more: Any) -> None:
+    """Write the line of a run, and what the next runs need to know of it."""
+    seconds = round(time.monotonic() - started, 3)
+    folder.add_run(finite({"time": now(), "seconds": seconds, **done.to_dict(), "note": note, **more}))
+
+
+# The job: add the new rows, update the tracker, gate, publish, monitor and report; safe to retry at any moment.
+
+
+def update(
+    journal: Journal | str | PathLike[str],
+    registry: Registry | str | PathLike[str],
+    logs: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    *,
+    score: str | None = None,
+    label: str | None = None,
+    field: str | Sequence[str] | None = None,
+    weight: str | None = None,
+    time: str | None = None,
+    every: str | None = None,
+    period: Any = None,
+    source: str | None = None,
+    age: float | None = None,
+    counted: Any = None,
+    replace: bool = False,
+    allow: str | Collection[str] = (),
+    score_type: ScoreType = "probability",
+    negatives_kept: float = 1.0,
+    resolution: Resolution = DEFAULT_RESOLUTION,
+    until: Any = None,
+    delay: int | str = 0,
+    method: str = BAYES,
+    max_shift: float = 0.5,
+    tolerance: float = 0.0,
+    min_periods: int = 3,
+    alpha: float = 0.01,
+    force: bool = False,
+    note: str = "",
+    wait_seconds: float = 60.0,
+    reading: Callable[[int], Any] | None = None,
+    progress: Callable[[int, int], Any] | None = None,
+) -> Update:
+    """Run the loop once: add new rows, learn them, and publish the model for the coming period if the gate lets it.
+
+    Run it after every period, by whatever schedules jobs. It may be killed at any moment and run again, also twice at
+    once: rows count once, the served version is always a whole one, and a run that was cut off is completed by the
+    next. A version that somebody went back to is held: nothing takes its place until it is released.
+
+    Parameters
+    ----------
+    journal : the journal, or its folder; it is made when it is not there.
+    registry : the registry of versions, or its folder; it is made when it is not there. The folder `loop` inside it has
+        the status page, the history of runs, the monitor and the saved tracker.
+    logs : files to add to the journal first; none, if others add to it.
+    score, label, field, weight, score_type, negatives_kept, resolution : of logs, as in `mcnet.scan`.
+    time, every : of logs: the column of moments and the length of a period, such as "1h".
+    period : instead of `time`: the one period of all rows; for saved sketches, too.
+    source, age, counted, replace, allow : as in `Journal.add_files`.
+    until : learn no period after this one, such as one that has not ended yet.
+    delay : after how many further periods the labels of a period are known, or how long that takes ("2h").
+    method : the calibrator of the tracker.
+    max_shift : how far a mean probability may move at once, of all rows or of a field value with many positives.
+    tolerance : the log-loss per row by which a new model may be worse than the current one.
+    min_periods : so many periods must have been predicted and judged before a model is published.
+    alpha : the monitor's chance of ever raising a false alarm.
+    force : publish whatever the gate says, also in the place of a version that is held; the history tells.
+    note : goes into the history.
+    wait_seconds : how long to wait for another run that is at work.
+    reading, progress : functions that are called with the rows of each batch read, and with the periods done and to do.
+
+    Returns
+    -------
+    Update : what was done.
+
+    Raises
+    ------
+    BusyError : another run is still at work after `wait_seconds`.
+    InputError : the rows or parameters cannot be used; nothing was published.
+    """
+    started = clock.monotonic()
+    gate = Gate(max_shift, tolerance, min_periods)
+    check_method(method)
+    opened = journal if isinstance(journal, Journal) else Journal(journal)
+    versions = registry if isinstance(registry, Registry) else Registry(registry)
+    reads = Reading(
+        {"score": score, "label": label, "field": field, "weight": weight}
+        | {"score_type": score_type, "negatives_kept": negatives_kept}
+        | ({} if resolution == DEFAULT_RESOLUTION else {"resolution": resolution}),
+        time,
+        every,
+        None if period is None else period_text(period),
+        source,
+        age,
+        counted,
+        replace,
+        (allow,) if isinstance(allow, str) else tuple(allow),
+    )
+    folder = LoopFolder(versions.path)
+    try:
+        paths = files_to_add(logs, reads)
+        if not paths:
+            require_journal(opened.path, create=False)
+    except McnetError as error:
+        if folder.path.exists():  # a loop that ran before tells of every run
+            with suppress(BusyError):  # what is wrong with this run matters more than its line
+                record_failed_run(versions.path, str(error), wait_seconds=wait_seconds)
+        raise
+    versions.create()
+    with folder.locked(wait_seconds):
+        try:
+            added = add_rows(opened, folder, paths, reads, reading)
+            past = JournalSnapshot(opened)
+            late = delay_in_periods(delay, past.periods, every)
+            last = None if until is None else period_text(until)
+            learnt = learn_journal(past, folder.checkpoints, method=method, delay=late, until=last, progress=progress)
+            return _Run(past, versions, folder, gate, late, alpha, force, note, started).ended(learnt, added)
+        except Exception as error:
+            reason = str(error) if isinstance(error, McnetError) else f"{type(error).__name__}: {error}"
+            add_failed_run(versions, reason, note, started)
+            raise
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run, after the rows were added and learnt."""
+
+    journal: Journal
+    registry: Registry
+    folder: LoopFolder
+    gate: Gate
+    delay: int
+    alpha: float
+    force: bool
+    note: str
+    started: float
+
+    def ended(self, learnt: Learnt | None, added: NewRows) -> Update:
+        """Publish, watch and tell."""
+        earlier = self.folder.last_runs(1)
+        last = earlier[0] if earlier else {}
+        promoted = self.registry.promoted
+        before = promoted[-1] if promoted else None
+        if learnt is None:
+            why = "the journal has no period to learn yet"
+            return self._told(Update("nothing new", why, _name(before), added=added), None, None, last)
+        until = learnt.learner.clock.last
+        assert until is not None
+        facts: dict[str, Any] = {"added": added, "learnt": tuple(learnt.new), "until": until}
+        made_current = before is not None and before.rows_digest == learnt.digest
+        if self._was_decided(last, learnt.digest, made_current):
+            done = Update("nothing new", f"everything until {until} was learnt before", _name(before), **facts)
+        elif before is not None and made_current and self.registry.held is not None:
+            done = Update("nothing new", f"version {before.name} is made of these very rows", before.name, **facts)
+        elif before is not None and made_current:
+            why = "an earlier run, which was cut off, has published it"
+            done = Update("published", why, before.name, _name(promoted[-2] if promoted[1:] else None), **facts)
+        elif before is not None and not self.force and ends_after(before, until):
+            why = f"version {before.name} was fitted until {before.fitted_until}, later than {until}"
+            done = Update("nothing new", why, before.name, **facts)
+        else:
+            done = self._decided(learnt, before, facts)
+        watched = watch(
+            self.journal,
+            self.registry,
+            self.folder.monitor_file,
+            forecasts=learnt.forecasts,
+            promoted=promoted,
+            delay=self.delay,
+            until=until,
+            alpha=self.alpha,
+        )
+        told_before = {tuple(alarm) for alarm in last.get("alarms_told", [])}
+        new = [alarm for alarm in watched.monitor.alarms if (alarm.what, alarm.raised) not in told_before]
+        return self._told(dataclasses.replace(done, alarms=tuple(new)), learnt, watched, last)
+
+    def _was_decided(self, last: dict[str, Any], digest: str, made_current: bool) -> bool:
+        """Tell whether the last run has decided about these very rows, under these limits."""
+        decided = last.get("decided") or {}
+        if decided.get("digest") != digest:
+            return False
+        if decided["outcome"] == "published":
+            return made_current or not self.force  # by force, a version that was rolled back from is published again
+        released = decided["outcome"] == "held" and self.registry.held is None
+        return not (self.force or released or decided["gate"] != asdict(self.gate))
+
+    def _decided(self, learnt: Learnt, before: Version | None, facts: dict[str, Any]) -> Update:
+        """Ask the gate, and publish the candidate if it may be."""
+        candidate = learnt.model(self.journal.periods[0])
+        current = None if before is None else Current(before, self.registry.load(before.number))
+        verdict = self.gate.judge(
+            candidate, current, learnt.judged, self.journal, delay=self.delay, until=facts["until"]
+        )
+        name = _name(before)
+        kept = self._kept(learnt.digest)
+        if self.force or (verdict.passed and not kept):
+            against = [] if verdict.passed else [verdict.reason]
+            against += [kept] if kept else []
+            why = f"forced, although: {'; '.join(against)}" if against else verdict.reason
+            kept = self._publish(candidate, learnt.digest, before, f"{self.note}: {why}" if self.note else why)
+            if not kept:
+                version = self.registry.current.name
+                return Update("published", why, version, name, bool(against), verdict=verdict, **facts)
+        if kept:
+            return Update("held", kept, self.registry.current.name, verdict=verdict, **facts)
+        if verdict.waiting:
+            return Update("waiting", verdict.waiting, name, verdict=verdict, **facts)
+        save_model(candidate, self.folder.refused_model)
+        self.registry.record("refused", reason=verdict.reason, until=facts["until"])
+        return Update("refused", verdict.reason, name, verdict=verdict, **facts)
+
+    def _kept(self, digest: str) -> str:
+        """Return why nothing may be published, whatever the gate says: somebody wants what is current now."""
+        held, made = self.registry.held, self._made_of(digest)
+        if held is not None:
+            release = f"mcnet versions release {self.registry.path}"
+            return f"version {self.registry.current.name} is {held}; `{release}` lets updates publish again"
+        if made is not None and made.number in self.registry.withdrawn:
+            return f"version {made.name}, which was rolled back from, is made of these very rows"
+        return ""
+
+    def _publish(self, candidate: CalibrationModel, digest: str, before: Version | None, note: str) -> str:
+        """Add the candidate, unless a run that was cut off has added it, and point to it; return why not."""
+        added = self._made_of(digest) or self.registry.add(candidate, note)
+        if self.force:
+            self.registry.promote(added.number, note)
+        elif not self.registry.publish(added, note, after=before) and self.registry.current != added:
+            return self._kept(digest) or f"version {self.registry.current.name} was promoted while this run was at work"
+        return ""
+
+    def _made_of(self, digest: str) -> Version | None:
+        """Return the newest version, if it was made of these rows."""
+        newest = self.registry.newest(1)
+        return newest[0] if newest and newest[0].rows_digest == digest else None
+
+    def _told(self, done: Update, learnt: Learnt | None, watched: Watched | None, last: dict[str, Any]) -> Update:
+        """Write the line of the run, and then the status."""
+        held = self.registry.held
+        done = dataclasses.replace(done, status=self.folder.status_page, held=None if held is None else str(held))
+        decided = last.get("decided")
+        if done.outcome != "nothing new" and learnt is not None:
+            decided = {"digest": learnt.digest, "outcome": done.outcome, "gate": asdict(self.gate)}
+        alarms = watched.monitor.alarms if watched is not None else []
+        names = [[alarm.what, alarm.raised] for alarm in alarms]
+        served = [] if watched is None else watched.served
+        add_run(self.folder, done, self.started, self.note, served=served, decided=decided, alarms_told=names)
+        monitor = None if watched is None else watched.monitor
+        write_status(self.folder, lambda: status_document(self.journal, self.registry, self.folder, learnt, monitor))
+        return done
+
+
+def _name(version: Version | None) -> str | None:
+    return None if version is None else version.name

@@ -1,0 +1,494 @@
+"""Figures as plain data for Plotly: curves, reliability, histograms, field values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet._shared.arrays import FloatArray
+from mcnet.plots.style import (
+    AFTER,
+    BEFORE,
+    COUNT_DIGITS,
+    INK,
+    LINES,
+    Rows,
+    Spec,
+    ThereAndBack,
+    axis,
+    error_bars,
+    layout,
+    looks_logarithmic,
+    numbers,
+    ratio_axis,
+    ratio_reach,
+    reference_line,
+    span,
+    translucent,
+)
+from mcnet.plots.style import translucent as faded
+
+__all__ = [
+    "Forest",
+    "Line",
+    "Masses",
+    "PcocTable",
+    "Points",
+    "ReliabilityTable",
+    "beyond_noise",
+    "draw_curves",
+    "draw_forest",
+    "draw_histogram",
+    "draw_reliability",
+    "prepare_forest",
+    "prepare_histogram",
+    "worst_first",
+]
+
+# Calibration curves over the score, with their bands and the rows they were fitted on.
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve: the calibrated probability at some scores, and a band around it where there is one."""
+
+    label: str
+    score: FloatArray
+    probability: FloatArray
+    low: FloatArray | None = None
+    high: FloatArray | None = None
+
+
+@dataclass(frozen=True)
+class Points:
+    """Observed rates with intervals, one entry per group of neighbouring cells."""
+
+    score: FloatArray
+    rate: FloatArray
+    low: FloatArray
+    high: FloatArray
+    weight: FloatArray
+
+
+def draw_curves(lines: Sequence[Line], points: Points | None = None, *, height: int = 460) -> Spec:
+    """Draw curves from score to probability; the first one is the main one."""
+    logarithmic = looks_logarithmic(lines[0].probability)
+    traces: list[dict[str, Any]] = []
+    for place, line in enumerate(lines):
+        colour = LINES[place % len(LINES)]
+        if line.low is not None and line.high is not None:
+            traces.append(_band(line, line.low, line.high, colour))
+        traces.append(_curve(line, colour, main=place == 0))
+    if points is not None:
+        traces.append(_observed(points))
+    x, y = [line.score for line in lines], [line.probability for line in lines]
+    if points is not None:
+        y.append(points.rate)
+    ends = [10.0**end if logarithmic else end for end in span(x, logarithmic=logarithmic) or (0.0, 1.0)]
+    traces.append(reference_line(ends, ends))
+    return {
+        "data": traces,
+        "layout": layout(
+            height,
+            xaxis=axis("raw score", logarithmic=logarithmic, range=span(x, logarithmic=logarithmic)),
+            yaxis=axis("calibrated probability", logarithmic=logarithmic, range=span(y, logarithmic=logarithmic)),
+        ),
+    }
+
+
+def _curve(line: Line, colour: str, *, main: bool) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": line.label.replace("&", "&amp;").replace("<", "&lt;"),
+        "x": numbers(line.score),
+        "y": numbers(line.probability),
+        "line": {"color": colour, "width": 2.5 if main else 1.25},
+        "hovertemplate": "score %{x:.4~g} → %{y:.4~g}<extra>%{fullData.name}</extra>",
+    }
+
+
+def _band(line: Line, low: FloatArray, high: FloatArray, colour: str) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": ThereAndBack(numbers(line.score), numbers(line.score)),
+        "y": ThereAndBack(numbers(low), numbers(high)),
+        "fill": "toself",
+        "fillcolor": faded(colour, 0.18),
+        "line": {"width": 0},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+
+
+def _observed(points: Points) -> dict[str, Any]:
+    rate, low, high = numbers(points.rate), numbers(points.low), numbers(points.high)
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "observed rate",
+        "x": numbers(points.score),
+        "y": rate,
+        "customdata": Rows(low, high, numbers(points.weight, COUNT_DIGITS)),
+        "hovertemplate": (
+            "score %{x:.4~g}<br>observed %{y:.4~g} (%{customdata[0]:.4~g} … %{customdata[1]:.4~g})"
+            "<br>weight %{customdata[2]:,.0f}<extra></extra>"
+        ),
+        "error_y": error_bars(rate, low, high, INK, 1),
+        "marker": {"color": INK, "size": 6},
+    }
+
+
+# The reliability diagram: predicted against observed, and their ratio below.
+
+_LARGEST_SHOWN_RATIO = 4.0
+_RATIO_DIGITS = 3
+
+
+class ReliabilityTable(Protocol):
+    """What the diagram needs of a reliability table: one entry per bin."""
+
+    @property
+    def mean_prediction(self) -> FloatArray: ...
+    @property
+    def observed(self) -> FloatArray: ...
+    @property
+    def observed_low(self) -> FloatArray: ...
+    @property
+    def observed_high(self) -> FloatArray: ...
+    @property
+    def weight(self) -> FloatArray: ...
+
+
+def draw_reliability(tables: Mapping[str, ReliabilityTable], *, height: int = 520) -> Spec:
+    """Draw one or two reliability tables: "before" and "after", or any other names.
+
+    Above, the observed rate of each bin against its mean prediction, with its interval as a band; below, the ratio
+    predicted / observed (the PCOC of the bin), where an error of a few per cent is still seen.
+    """
+    logarithmic = looks_logarithmic(np.concatenate([table.mean_prediction for table in tables.values()]))
+    traces: list[dict[str, Any]] = []
+    colours = (BEFORE, AFTER) if len(tables) > 1 else (AFTER,)
+    for place, ((name, table), colour) in enumerate(zip(tables.items(), colours, strict=False)):
+        symbol = "circle-open" if place == 0 and len(tables) > 1 else "circle"
+        traces += _series(name, table, colour, symbol)
+    shown = [column for t in tables.values() for column in (t.mean_prediction, t.observed)]
+    x_span = span([t.mean_prediction for t in tables.values()], logarithmic=logarithmic)
+    ends = [10.0**end if logarithmic else end for end in span(shown, logarithmic=logarithmic) or (0.0, 1.0)]
+    traces.append(reference_line(ends, ends))
+    traces.append(reference_line(ends, [1.0, 1.0], yaxis="y2"))
+    ratios = np.concatenate([_ratio(t.mean_prediction, t.observed) for t in tables.values()])
+    return {
+        "data": traces,
+        "layout": layout(
+            height,
+            xaxis=axis("mean predicted probability", logarithmic=logarithmic, range=x_span, anchor="y2"),
+            yaxis=axis(
+                "observed rate",
+                logarithmic=logarithmic,
+                domain=[0.4, 1.0],
+                range=span(shown, logarithmic=logarithmic),
+            ),
+            yaxis2=axis("PCOC", domain=[0.0, 0.32], range=_around_one(ratios)),
+        ),
+    }
+
+
+def _ratio(above: FloatArray, below: FloatArray) -> FloatArray:
+    ratio: FloatArray = np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0.0)
+    return ratio
+
+
+def _around_one(ratios: FloatArray) -> list[float]:
+    """Return a range that has 1 inside; ratios beyond a factor of four would flatten everything else."""
+    known = np.clip(ratios[np.isfinite(ratios)], 1.0 / _LARGEST_SHOWN_RATIO, _LARGEST_SHOWN_RATIO)
+    low, high = min(0.9, float(known.min(initial=1.0))), max(1.1, float(known.max(initial=1.0)))
+    margin = 0.08 * (high - low)
+    return [round(low - margin, 4), round(high + margin, 4)]
+
+
+def _series(name: str, table: ReliabilityTable, colour: str, symbol: str) -> list[dict[str, Any]]:
+    x, observed = table.mean_prediction, table.observed
+    low, high = table.observed_low, table.observed_high
+    # A bin without positives cannot be shown on a logarithmic axis: its band starts at a tenth of its upper end.
+    visible_low = np.where(low > 0.0, low, 0.1 * high)
+    ratio = _ratio(x, observed)
+    ratio_low, ratio_high = _ratio(x, high), np.minimum(_ratio(x, visible_low), 10.0 * _LARGEST_SHOWN_RATIO)
+    hover = (
+        f"<b>{name}</b><br>predicted %{{x:.4~g}}<br>observed %{{customdata[0]:.4~g}}"
+        " (%{customdata[1]:.4~g} … %{customdata[2]:.4~g})<br>ratio %{customdata[4]:.3~f}"
+        "<br>weight %{customdata[3]:,.0f}<extra></extra>"
+    )
+    weight = numbers(table.weight, COUNT_DIGITS)
+    common = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": numbers(x),
+        "customdata": Rows(*map(numbers, (observed, low, high)), weight, numbers(ratio, _RATIO_DIGITS)),
+        "hovertemplate": hover,
+        "legendgroup": name,
+        "line": {"color": colour, "width": 1.5},
+        "marker": {"color": colour, "size": 7, "symbol": symbol, "line": {"width": 1.5, "color": colour}},
+    }
+    return [
+        _reliability_band(x, visible_low, high, name, colour, "y", 4),
+        _reliability_band(x, ratio_low, ratio_high, name, colour, "y2", _RATIO_DIGITS),
+        {**common, "name": name, "y": [v if v else None for v in numbers(observed)]},
+        {**common, "name": name, "y": numbers(ratio, _RATIO_DIGITS), "yaxis": "y2", "showlegend": False},
+    ]
+
+
+def _reliability_band(
+    x: FloatArray, low: FloatArray, high: FloatArray, name: str, colour: str, on: str, digits: int
+) -> dict[str, Any]:
+    known = np.isfinite(low) & np.isfinite(high)
+    x, low, high = x[known], low[known], high[known]
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": ThereAndBack(numbers(x), numbers(x)),
+        "y": ThereAndBack(numbers(low, digits), numbers(high, digits)),
+        "yaxis": on,
+        "fill": "toself",
+        "fillcolor": translucent(colour, 0.16),
+        "line": {"width": 0},
+        "hoverinfo": "skip",
+        "legendgroup": name,
+        "showlegend": False,
+    }
+
+
+# Histograms of scores: the share of the weight per bin, before and after.
+
+_SHARE_DIGITS = 2
+
+
+@dataclass(frozen=True)
+class Masses:
+    """Shares of the weight between edges, which are evenly spaced in logit (or in probability) space."""
+
+    edges: FloatArray
+    shares: dict[str, FloatArray]
+    logarithmic: bool
+
+
+def prepare_histogram(columns: Mapping[str, FloatArray], weight: FloatArray, *, bins: int = 40) -> Masses:
+    """Return the share of the weight in each of `bins` bins that all columns have in common.
+
+    >>> found = prepare_histogram({"p": np.array([0.2, 0.4, 0.6])}, np.array([1.0, 1.0, 2.0]), bins=2)
+    >>> found.shares["p"].tolist()
+    [0.25, 0.75]
+    """
+    values = np.concatenate(list(columns.values()))
+    logarithmic = looks_logarithmic(values)
+    low, high = float(values.min()), float(values.max())
+    if logarithmic:
+        ends = np.log(low / (1.0 - low)), np.log(high / (1.0 - high))
+        edges = 1.0 / (1.0 + np.exp(-np.linspace(ends[0], ends[1], bins + 1)))
+    else:
+        edges = np.linspace(low, high, bins + 1)
+    if not high > low:
+        edges = np.array([low * 0.9, low * 1.1])
+    # The outer edges are values themselves: rounding must not push those out.
+    inner = edges[1:-1]
+    shares = {
+        name: np.bincount(np.searchsorted(inner, column, side="right"), weight, len(inner) + 1) / weight.sum()
+        for name, column in columns.items()
+    }
+    return Masses(edges, shares, logarithmic)
+
+
+def draw_histogram(masses: Masses, *, height: int = 300) -> Spec:
+    """Draw the shares as outlines."""
+    colours = (BEFORE, AFTER) if len(masses.shares) > 1 else (AFTER,)
+    traces: list[dict[str, Any]] = []
+    for (name, shares), colour in zip(masses.shares.items(), colours, strict=False):
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": name,
+                "x": numbers(masses.edges),
+                "y": numbers(np.append(shares, shares[-1]), _SHARE_DIGITS),
+                "line": {"shape": "hv", "color": colour, "width": 1.5},
+                "fill": "tozeroy",
+                "fillcolor": translucent(colour, 0.14),
+                "hovertemplate": f"{name}: %{{y:.2%}} of the weight from %{{x:.3~g}}<extra></extra>",
+            }
+        )
+    return {
+        "data": traces,
+        "layout": layout(
+            height,
+            xaxis=axis("probability", logarithmic=masses.logarithmic),
+            yaxis=axis("share of the weight", tickformat=".0%", rangemode="tozero"),
+        ),
+    }
+
+
+# The forest plot: the PCOC of every field value with its interval, the worst values first.
+
+
+class PcocTable(Protocol):
+    """What the plot needs of a field's table: one entry per value."""
+
+    @property
+    def values(self) -> tuple[str, ...]: ...
+    @property
+    def weight(self) -> FloatArray: ...
+    @property
+    def positives(self) -> FloatArray: ...
+    @property
+    def mean_prediction(self) -> FloatArray: ...
+    @property
+    def pcoc(self) -> FloatArray: ...
+    @property
+    def pcoc_low(self) -> FloatArray: ...
+    @property
+    def pcoc_high(self) -> FloatArray: ...
+
+
+def beyond_noise(table: PcocTable) -> FloatArray:
+    """Return how many positives too many (or, negative, too few) each value is predicted, beyond what noise explains.
+
+    It is the distance from the predicted positives to the nearest number of positives that the interval of PCOC
+    allows: Σp − Σp/low above 1, Σp − Σp/high below 1, and 0 where the interval includes 1.
+    """
+    predicted = table.weight * table.mean_prediction
+    # The nearest to 1 that the interval includes; without positives the upper end is infinite.
+    nearest = np.clip(1.0, table.pcoc_low, np.fmax(table.pcoc_low, table.pcoc_high))
+    allowed = np.divide(predicted, nearest, out=table.positives.copy(), where=nearest > 0.0)
+    return np.where(nearest == 1.0, 0.0, predicted - allowed)
+
+
+def worst_first(table: PcocTable) -> NDArray[np.intp]:
+    """Return the values' indices by rows × error beyond noise; where it is equal, by rows × error."""
+    return np.lexsort((-_impact(table), -np.abs(beyond_noise(table))))
+
+
+def _impact(table: PcocTable) -> FloatArray:
+    return table.weight * np.abs(table.mean_prediction - table.positives / table.weight)
+
+
+@dataclass(frozen=True)
+class Forest:
+    """The values of a field, the worst first, each with the PCOC and its interval of every series.
+
+    The worst are those of the first series whose predicted positives are farthest off beyond noise (`beyond_noise`).
+    The impact of a value is weight × |mean prediction − observed rate|: how many positives too many or too few were
+    predicted. The arrays of impact and PCOC have one row per series.
+    """
+
+    values: tuple[str, ...]
+    series: tuple[str, ...]
+    weight: FloatArray
+    positives: FloatArray
+    impact: FloatArray
+    pcoc: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def first(self, number: int) -> "Forest":
+        """Return the `number` worst values among those that have a PCOC."""
+        kept = np.flatnonzero(np.isfinite(self.pcoc).all(axis=0))[:number]
+        return Forest(
+            tuple(self.values[place] for place in kept),
+            self.series,
+            self.weight[kept],
+            self.positives[kept],
+            self.impact[:, kept],
+            self.pcoc[:, kept],
+            self.low[:, kept],
+            self.high[:, kept],
+        )
+
+
+def prepare_forest(tables: dict[str, PcocTable]) -> Forest:
+    """Match the tables (of the same rows) by value; the values that are worst in the first table come first."""
+    first = next(iter(tables.values()))
+    impact = _stack([_impact(table) for table in tables.values()], tables)
+    order = worst_first(first)
+    return Forest(
+        values=tuple(first.values[place] for place in order),
+        series=tuple(tables),
+        weight=first.weight[order],
+        positives=first.positives[order],
+        impact=impact[:, order],
+        pcoc=_stack([t.pcoc for t in tables.values()], tables)[:, order],
+        low=_stack([t.pcoc_low for t in tables.values()], tables)[:, order],
+        high=_stack([t.pcoc_high for t in tables.values()], tables)[:, order],
+    )
+
+
+def draw_forest(forest: Forest, *, limit: int = 30) -> Spec:
+    """Draw the `limit` worst values, one line each, the worst on top."""
+    shown = forest.first(limit)
+    places = np.arange(len(shown), dtype=np.float64)
+    colours = (BEFORE, AFTER) if len(shown.series) > 1 else (AFTER,)
+    traces: list[dict[str, Any]] = []
+    for place, (name, colour) in enumerate(zip(shown.series, colours, strict=False)):
+        # Side by side on a value's line, so that neither hides the other.
+        aside = 0.0 if len(shown.series) == 1 else 0.34 * place - 0.17
+        traces.append(_points(shown, place, name, colour, places + aside))
+    traces.append(reference_line([1.0, 1.0], [-0.6, len(shown) - 0.4]))
+    reach = ratio_reach(shown.pcoc, shown.low, shown.high)
+    rows = max(len(shown), 3)
+    return {
+        "data": traces,
+        "layout": layout(
+            110 + 26 * rows,
+            xaxis=ratio_axis("PCOC: predicted ÷ observed positives", 1.0 / reach, reach),
+            yaxis=axis(
+                "",
+                tickvals=places.tolist(),
+                ticktext=[_short(value) for value in shown.values],
+                range=[len(shown) - 0.4, -0.6],
+            ),
+        ),
+    }
+
+
+def _stack(columns: list[FloatArray], tables: dict[str, PcocTable]) -> FloatArray:
+    """Return the columns as rows, with the values of each table in the order of the first."""
+    names = next(iter(tables.values())).values
+    rows = []
+    for column, table in zip(columns, tables.values(), strict=True):
+        place = {value: at for at, value in enumerate(table.values)}
+        rows.append([column[place[value]] if value in place else np.nan for value in names])
+    return np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
+
+
+def _short(text: str, most: int = 22) -> str:
+    # A field value can be any text: Plotly would read < and & as markup.
+    text = text if len(text) <= most else text[: most - 1] + "…"
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _points(forest: Forest, series: int, name: str, colour: str, places: FloatArray) -> dict[str, Any]:
+    pcoc, low, high = forest.pcoc[series], forest.low[series], forest.high[series]
+    value, least, most = numbers(pcoc), numbers(low), numbers(high)
+    weight, positives = numbers(forest.weight, COUNT_DIGITS), numbers(forest.positives, COUNT_DIGITS)
+    custom = Rows(weight, positives, numbers(forest.impact[series]), least, most)
+    symbol = "circle-open" if series == 0 and len(forest.series) > 1 else "circle"
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": value,
+        "y": numbers(places),
+        "text": [_short(value, 60) for value in forest.values],
+        "customdata": custom,
+        "hovertemplate": (
+            f"<b>%{{text}}</b>, {name}<br>PCOC %{{x:.3f}} (%{{customdata[3]:.3f}} … %{{customdata[4]:.3f}})"
+            "<br>%{customdata[1]:,.0f} positives of %{customdata[0]:,.0f}"
+            "<br>%{customdata[2]:,.1f} positives off<extra></extra>"
+        ),
+        "error_x": error_bars(value, least, most, colour, 1.5),
+        "marker": {"color": colour, "size": 8, "symbol": symbol, "line": {"width": 1.5, "color": colour}},
+    }

@@ -1,0 +1,224 @@
+"""How a query tells the type of a column, and writes its values in mcnet's canonical form whatever the type.
+
+A query is written before anyone knows the types of its columns, and engines refuse casts that make no sense, even where
+they are never computed. So an expression here goes through the string of a value, or through another form that the
+engine makes of values of every type.
+"""
+
+from dataclasses import dataclass
+
+__all__ = ["COLUMN_TYPES"]
+
+
+@dataclass(frozen=True)
+class ColumnTypes:
+    """Conditions and expressions of one SQL engine; {} is the column."""
+
+    name: str
+    """The name of the type, for people."""
+    plain: str
+    """Whether a cast to a string gives the canonical form: strings, whole numbers, booleans, and dates if possible."""
+    boolean: str
+    decimal: str
+    double: str
+    single: str | None
+    timestamp: str | None
+    """Whether the values are dates and clock times without a time zone, or dates that a cast does not write as ISO."""
+    zoned_timestamp: str | None
+    decimal_as_double: str
+    """The double next to a decimal."""
+    as_double: str
+    """A double as it is, in an expression that the engine takes for columns of every type."""
+    single_as_double: str | None
+    timestamp_string: str | None
+    """A timestamp as 2026-11-16 07:00:00, with a fraction after a point if there is one."""
+    utc_string: str | None
+    """The same of a timestamp with a time zone, as clocks in UTC show it."""
+    failure: str
+    """An expression that ends the query; {} is the message, which depends on the row."""
+    infinity: str = "inf"
+    """The string that is cast to the largest double of all."""
+
+    def marks(self, column: str) -> list[tuple[str, str]]:
+        """Return conditions on a column, and the letter that each one stands for in the result of a sketch query."""
+        conditions = {
+            "b": self.boolean,
+            "n": self.decimal,
+            "d": self.double,
+            "s": self.single,
+            "t": self.timestamp,
+            "z": self.zoned_timestamp,
+        }
+        return [(found.format(column), mark) for mark, found in conditions.items() if found is not None]
+
+    def canonical_timestamp(self, column: str, *, zoned: bool) -> str | None:
+        """Return the canonical string of a timestamp: 2026-11-16 at midnight, else 2026-11-16T07:00:00."""
+        template = self.utc_string if zoned else self.timestamp_string
+        if template is None:
+            return None
+        written = template.format(column)
+        day, clock = f"SUBSTR({written}, 1, 10)", f"SUBSTR({written}, 12, 8)"
+        fraction = f"RPAD(SUBSTR({written}, 21, 6), 6, '0')"
+        exact = f"CASE WHEN {fraction} = '000000' THEN '' ELSE '.' || {fraction} END"
+        whole = f"{day} || 'T' || {clock} || {exact}"
+        if zoned:
+            return f"{whole} || '+00:00'"
+        midnight = f"{clock} = '00:00:00' AND {fraction} = '000000'"
+        return f"CASE WHEN {midnight} THEN {day} ELSE {whole} END"
+
+
+def _one_of(kind: str, *names: str) -> str:
+    return f"{kind} IN ({', '.join(names)})"
+
+
+def _quoted(*names: str) -> tuple[str, ...]:
+    return tuple(f"'{name}'" for name in names)
+
+
+def _registered(*names: str) -> tuple[str, ...]:
+    return tuple(f"'{name}'::regtype" for name in names)
+
+
+_PG_TIMESTAMP = "TO_CHAR({}, 'YYYY-MM-DD HH24:MI:SS.US')"
+_SNOWFLAKE_TIMESTAMP = "TO_CHAR({}, 'YYYY-MM-DD HH24:MI:SS.FF6')"
+_VIA_STRING = "CAST(CAST({{}} AS {string}) AS {double})"
+_VIA_SINGLE = "CAST(CAST(CAST({{}} AS {string}) AS {single}) AS {double})"
+
+COLUMN_TYPES = {
+    "duckdb": ColumnTypes(
+        name="typeof({})",
+        plain="(typeof({0}) LIKE '%INT' OR typeof({0}) LIKE 'ENUM(%' OR "
+        + _one_of("typeof({0})", *_quoted("VARCHAR", "INTEGER", "UINTEGER", "BOOLEAN", "DATE", "UUID", "BIGNUM"))
+        + ")",
+        boolean="typeof({}) = 'BOOLEAN'",
+        decimal="typeof({}) LIKE 'DECIMAL(%'",
+        double="typeof({}) = 'DOUBLE'",
+        single="typeof({}) = 'FLOAT'",
+        timestamp=_one_of("typeof({})", *_quoted("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")),
+        zoned_timestamp="typeof({}) = 'TIMESTAMP WITH TIME ZONE'",
+        decimal_as_double=_VIA_STRING.format(string="VARCHAR", double="DOUBLE"),
+        as_double=_VIA_STRING.format(string="VARCHAR", double="DOUBLE"),
+        single_as_double=_VIA_SINGLE.format(string="VARCHAR", single="FLOAT", double="DOUBLE"),
+        timestamp_string="CAST({} AS VARCHAR)",
+        utc_string="CAST(CAST(CAST({} AS VARCHAR) AS TIMESTAMPTZ) AT TIME ZONE 'UTC' AS VARCHAR)",
+        failure="error({})",
+    ),
+    "postgresql": ColumnTypes(
+        name="CAST(pg_typeof({}) AS TEXT)",
+        # Enums, domains over strings and types of extensions have names of their own.
+        plain="("
+        + _one_of(
+            "pg_typeof({0})",
+            *_registered("text", "varchar", "bpchar", "boolean", "smallint", "integer", "bigint", "uuid", "name"),
+        )
+        + " OR EXISTS (SELECT 1 FROM pg_catalog.pg_type AS k WHERE k.oid = pg_typeof({0})"
+        " AND k.typcategory IN ('S', 'E')))",
+        boolean="pg_typeof({}) = 'boolean'::regtype",
+        decimal="pg_typeof({}) = 'numeric'::regtype",
+        double="pg_typeof({}) = 'double precision'::regtype",
+        single="pg_typeof({}) = 'real'::regtype",
+        # How a date is written depends on the session's DateStyle, but in JSON.
+        timestamp=_one_of("pg_typeof({})", *_registered("timestamp", "date")),
+        zoned_timestamp="pg_typeof({}) = 'timestamptz'::regtype",
+        decimal_as_double=_VIA_STRING.format(string="TEXT", double="DOUBLE PRECISION"),
+        as_double=_VIA_STRING.format(string="TEXT", double="DOUBLE PRECISION"),
+        single_as_double=_VIA_SINGLE.format(string="TEXT", single="REAL", double="DOUBLE PRECISION"),
+        timestamp_string=_PG_TIMESTAMP.format("CAST(TO_JSONB({}) #>> '{{}}' AS TIMESTAMP)"),
+        utc_string=_PG_TIMESTAMP.format("CAST(TO_JSONB({}) #>> '{{}}' AS TIMESTAMPTZ) AT TIME ZONE 'UTC'"),
+        failure="CAST(CAST({} AS INTEGER) AS TEXT)",
+    ),
+    "bigquery": ColumnTypes(
+        # BigQuery names no type, but writes a value as a literal that shows it: NUMERIC "1.5", 1.5, "text".
+        name="SUBSTR(FORMAT('%T', {}), 1, 20)",
+        plain="REGEXP_CONTAINS(FORMAT('%T', {}), r'^[\"\\x27]|^-?[0-9]+$|^true$|^false$|^DATE ')",
+        boolean="FORMAT('%T', {}) IN ('true', 'false')",
+        decimal="REGEXP_CONTAINS(FORMAT('%T', {}), '^(BIG)?NUMERIC ')",
+        double="REGEXP_CONTAINS(FORMAT('%T', {}), '^-?[0-9]+[.e]|^CAST')",
+        single=None,
+        timestamp="STARTS_WITH(FORMAT('%T', {}), 'DATETIME ')",
+        zoned_timestamp="STARTS_WITH(FORMAT('%T', {}), 'TIMESTAMP ')",
+        decimal_as_double=_VIA_STRING.format(string="STRING", double="FLOAT64"),
+        as_double=_VIA_STRING.format(string="STRING", double="FLOAT64"),
+        single_as_double=None,
+        timestamp_string="CAST({} AS STRING)",
+        utc_string="CAST(DATETIME(CAST(CAST({} AS STRING) AS TIMESTAMP), 'UTC') AS STRING)",
+        failure="ERROR({})",
+    ),
+    "snowflake": ColumnTypes(
+        name="SYSTEM$TYPEOF({})",
+        plain="(SYSTEM$TYPEOF({0}) LIKE 'VARCHAR(%' OR SYSTEM$TYPEOF({0}) LIKE 'BOOLEAN[%'"
+        " OR SYSTEM$TYPEOF({0}) LIKE 'NUMBER(%,0)[%')",
+        boolean="SYSTEM$TYPEOF({}) LIKE 'BOOLEAN[%'",
+        decimal="SYSTEM$TYPEOF({}) LIKE 'NUMBER(%'",
+        double="SYSTEM$TYPEOF({}) LIKE 'FLOAT[%'",
+        single=None,
+        # How a date is written depends on the session's DATE_OUTPUT_FORMAT.
+        timestamp="(SYSTEM$TYPEOF({0}) LIKE 'TIMESTAMP_NTZ(%' OR SYSTEM$TYPEOF({0}) LIKE 'DATE[%')",
+        zoned_timestamp="(SYSTEM$TYPEOF({0}) LIKE 'TIMESTAMP_LTZ(%' OR SYSTEM$TYPEOF({0}) LIKE 'TIMESTAMP_TZ(%')",
+        decimal_as_double=_VIA_STRING.format(string="VARCHAR", double="DOUBLE"),
+        as_double="AS_DOUBLE(TO_VARIANT({}))",  # the string of a double does not have all of its digits
+        single_as_double=None,
+        timestamp_string=_SNOWFLAKE_TIMESTAMP.format("CAST(TO_VARIANT({}) AS TIMESTAMP_NTZ)"),
+        utc_string=_SNOWFLAKE_TIMESTAMP.format("CONVERT_TIMEZONE('UTC', CAST(TO_VARIANT({}) AS TIMESTAMP_TZ))"),
+        failure="CAST(CAST({} AS INTEGER) AS VARCHAR)",
+    ),
+    "spark": ColumnTypes(
+        name="typeof({})",
+        plain="(typeof({0}) LIKE 'varchar%' OR typeof({0}) LIKE 'char%' OR typeof({0}) LIKE 'string%' OR "
+        + _one_of("typeof({0})", *_quoted("boolean", "tinyint", "smallint", "int", "bigint", "date"))
+        + ")",
+        boolean="typeof({}) = 'boolean'",
+        decimal="typeof({}) LIKE 'decimal(%'",
+        double="typeof({}) = 'double'",
+        single="typeof({}) = 'float'",
+        timestamp="typeof({}) = 'timestamp_ntz'",
+        zoned_timestamp="typeof({}) = 'timestamp'",
+        decimal_as_double=_VIA_STRING.format(string="STRING", double="DOUBLE"),
+        as_double=_VIA_STRING.format(string="STRING", double="DOUBLE"),
+        single_as_double=_VIA_SINGLE.format(string="STRING", single="FLOAT", double="DOUBLE"),
+        timestamp_string="CAST({} AS STRING)",
+        # The string of a timestamp leaves out the time zone: an hour of autumn would be two.
+        utc_string="GET_JSON_OBJECT(TO_JSON(NAMED_STRUCT('v', {}), MAP('timeZone', 'UTC', 'timestampFormat', "
+        "'yyyy-MM-dd HH:mm:ss.SSSSSS')), '$.v')",
+        failure="CAST(RAISE_ERROR({}) AS STRING)",
+    ),
+    "clickhouse": ColumnTypes(
+        name="toTypeName({})",
+        plain="match(toTypeName({}), '^(LowCardinality[(])?(Nullable[(])?"
+        "(String|FixedString|Enum|UUID|Bool|Date[)]*$|Date32|U?Int|IPv)')",
+        boolean="match(toTypeName({}), '^(LowCardinality[(])?(Nullable[(])?Bool')",
+        decimal="match(toTypeName({}), '^(LowCardinality[(])?(Nullable[(])?Decimal')",
+        double="match(toTypeName({}), '^(LowCardinality[(])?(Nullable[(])?B?Float')",
+        single=None,
+        timestamp=None,
+        zoned_timestamp="match(toTypeName({}), '^(LowCardinality[(])?(Nullable[(])?DateTime')",
+        # Its casts of decimals and strings to doubles may miss the last digit; numbers of JSON are read exactly.
+        decimal_as_double="JSONExtractFloat(ifNull(CAST({} AS Nullable(String)), ''))",
+        as_double="accurateCastOrNull({}, 'Float64')",
+        single_as_double=None,
+        timestamp_string=None,
+        utc_string="CAST(accurateCastOrNull({}, 'DateTime64(6, ''UTC'')') AS Nullable(String))",
+        failure="toString(toInt32({}))",
+    ),
+    "trino": ColumnTypes(
+        name="typeof({})",
+        plain="(typeof({0}) LIKE 'varchar%' OR typeof({0}) LIKE 'char(%' OR "
+        + _one_of("typeof({0})", *_quoted("boolean", "tinyint", "smallint", "integer", "bigint", "date", "uuid"))
+        + ")",
+        boolean="typeof({}) = 'boolean'",
+        decimal="typeof({}) LIKE 'decimal(%'",
+        double="typeof({}) = 'double'",
+        single="typeof({}) = 'real'",
+        timestamp="typeof({0}) LIKE 'timestamp(%' AND typeof({0}) NOT LIKE '%zone'",
+        # Its string has the name of a zone, in which an hour of autumn is two: such columns are refused.
+        zoned_timestamp="typeof({}) LIKE 'timestamp(%zone'",
+        decimal_as_double=_VIA_STRING.format(string="VARCHAR", double="DOUBLE"),
+        as_double=_VIA_STRING.format(string="VARCHAR", double="DOUBLE"),
+        single_as_double=_VIA_SINGLE.format(string="VARCHAR", single="REAL", double="DOUBLE"),
+        timestamp_string="CAST({} AS VARCHAR)",
+        utc_string=None,
+        failure="CAST(fail({}) AS VARCHAR)",
+        infinity="Infinity",
+    ),
+}
+"""By the name of the dialect."""

@@ -1,0 +1,334 @@
+"""Contexts: the combinations of field values that a sketch or a model knows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet._shared.arrays import CodeArray, IntArray
+from mcnet._shared.messages import counted
+from mcnet.errors import InputError
+from mcnet.rows.fields import MISSING_LABEL, UNNAMED, FieldColumn, field_text, sorted_values
+
+__all__ = ["ANY", "MOST_COMPILED_COMBINATIONS", "CombinationIndex", "Contexts", "distinct_combinations"]
+
+# Combinations of codes: number them, and find them again, for any number of fields.
+
+_LARGEST_KEY = 2**62
+_MOST_DENSE_KEYS = 4_000_000
+"""Up to this many possible combinations are looked up in one table; more are sorted."""
+
+_DENSE_KEYS_PER_ROW = 16
+"""A table of all possible combinations is worth its memory up to this size."""
+
+
+def distinct_combinations(
+    codes: Sequence[NDArray[np.integer]], sizes: Sequence[int]
+) -> tuple[NDArray[np.integer], NDArray[Any]]:
+    """Return the distinct rows of several columns of codes, in order, and which of them each row is.
+
+    `codes[f]` is a column of numbers from 0 to `sizes[f]` - 1.
+
+    >>> table, which = distinct_combinations([np.array([1, 0, 1]), np.array([2, 0, 2])], [2, 3])
+    >>> table.tolist(), which.tolist()
+    ([[0, 0], [1, 2]], [1, 0, 1])
+    """
+    keys, size = np.zeros(len(codes[0]), dtype=np.int64), 1
+    for column, number in zip(codes, sizes, strict=True):
+        if size * number > _LARGEST_KEY:
+            keys, size = _numbered(keys, size)
+        keys = keys * number + column
+        size *= number
+    which, number = _numbered(keys, size)
+    rows = np.empty(number, dtype=np.int64)
+    rows[which] = np.arange(len(which))
+    return np.column_stack([column[rows] for column in codes]), which
+
+
+def _numbered(keys: IntArray, size: int) -> tuple[IntArray, int]:
+    """Return the number of each key among the distinct keys in order, and how many these are."""
+    if not 0 < size <= min(_MOST_DENSE_KEYS, _DENSE_KEYS_PER_ROW * len(keys)):
+        distinct, which = np.unique(keys, return_inverse=True)
+        return which, len(distinct)
+    there = np.zeros(size, dtype=bool)
+    there[keys] = True
+    number = np.cumsum(there) - 1
+    return number[keys], int(number[-1]) + 1
+
+
+class CombinationIndex:
+    """Finds rows of codes in a table of distinct rows."""
+
+    def __init__(self, columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]) -> None:
+        """Index the table with these columns; `columns[f]` has numbers from 0 to `sizes[f]` - 1."""
+        self._sizes = sizes
+        self._cuts: dict[int, IntArray] = {}
+        """Fields before which keys, grown too large, are replaced by their numbers among the distinct ones."""
+        keys, size = np.zeros(len(columns[0]), dtype=np.int64), 1
+        for place, (column, number) in enumerate(zip(columns, sizes, strict=True)):
+            if size * number > _LARGEST_KEY:
+                self._cuts[place], keys = np.unique(keys, return_inverse=True)
+                size = len(self._cuts[place])
+            keys = keys * number + column
+            size *= number
+        self._rows = np.argsort(keys)
+        self._ordered = keys[self._rows]
+        self._dense: CodeArray | None = None
+        if size <= _MOST_DENSE_KEYS:
+            self._dense = np.full(size, -1, dtype=np.int32)
+            self._dense[keys] = np.arange(len(keys), dtype=np.int32)
+
+    def find(self, columns: Sequence[NDArray[np.integer]]) -> CodeArray:
+        """Return the row of the table that each row of these columns is, -1 where it is none."""
+        if len(self._rows) == 0:
+            return np.full(len(columns[0]), -1, dtype=np.int32)
+        keys = np.zeros(len(columns[0]), dtype=np.int64)
+        unknown = np.zeros(0, dtype=np.int64)
+        for place, (column, number) in enumerate(zip(columns, self._sizes, strict=True)):
+            if place in self._cuts:
+                distinct = self._cuts[place]
+                at = np.minimum(np.searchsorted(distinct, keys), len(distinct) - 1)
+                unknown = np.concatenate([unknown, np.flatnonzero(distinct[at] != keys)])
+                keys = at
+            keys = keys * number + column
+        if self._dense is not None:
+            found = self._dense[keys]
+        else:
+            at = np.minimum(np.searchsorted(self._ordered, keys), len(self._ordered) - 1)
+            found = np.where(self._ordered[at] == keys, self._rows[at], -1).astype(np.int32)
+        found[unknown] = -1
+        return found
+
+
+# Contexts: the combinations of field values that a sketch or a model knows.
+
+ANY = -1
+"""The code of "any other value": what an unseen value is looked up as."""
+
+
+MOST_COMPILED_COMBINATIONS = 20_000
+"""Up to this many combinations of several fields' values each get their own curve, seen or not."""
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """The fields, their values, and a table of the combinations known.
+
+    `table[i, f]` is the code, in `values[f]`, of the value that context i has in field f; `ANY` there stands for
+    every value not listed. Without fields there is exactly one context.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[tuple[str | None, ...], ...]
+    table: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Contexts):
+            return NotImplemented
+        return self.names == other.names and self.values == other.values and np.array_equal(self.table, other.table)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @staticmethod
+    @cache
+    def none() -> "Contexts":
+        """Return the one context of rows without fields."""
+        return Contexts((), (), np.zeros((1, 0), dtype=np.int32))
+
+    @staticmethod
+    def distinct_names(columns: Sequence[FieldColumn]) -> tuple[str, ...]:
+        """Return the names of the fields; refuse two of the same name."""
+        names = tuple(column.name for column in columns)
+        if len(set(names)) < len(names):
+            raise InputError(f"two fields have the same name: {', '.join(names)}; give each its own")
+        return names
+
+    @staticmethod
+    def of(columns: Sequence[FieldColumn], rows: int) -> tuple["Contexts", NDArray[np.int32]]:
+        """Return the contexts that occur in the columns, and the context of every row."""
+        if not columns:
+            return Contexts.none(), np.zeros(rows, dtype=np.int32)
+        names = Contexts.distinct_names(columns)
+        if len(columns) == 1:
+            codes = columns[0].codes
+            seen = np.flatnonzero(np.bincount(codes, minlength=len(columns[0].values)) > 0)
+            table: NDArray[Any] = seen[:, None]
+            number = np.zeros(len(columns[0].values), dtype=np.int32)
+            number[seen] = np.arange(len(seen))
+            inverse: NDArray[Any] = codes if len(seen) == len(number) else number[codes]
+        else:
+            table, inverse = distinct_combinations([c.codes for c in columns], [len(c.values) for c in columns])
+        contexts = Contexts(names, tuple(c.values for c in columns), table.astype(np.int32))
+        compact, order = contexts.compacted()
+        return compact, order[inverse].astype(np.int32, copy=False)
+
+    def compacted(self) -> tuple["Contexts", NDArray[np.int32]]:
+        """Return the same contexts with only values in use, in canonical order, and each one's new place."""
+        values, renumber = [], []
+        for field, known in enumerate(self.values):
+            used = np.flatnonzero(np.bincount(self.table[:, field] + 1, minlength=len(known) + 1)[1:]).tolist()
+            kept = sorted_values({known[code] for code in used})
+            place = {value: code for code, value in enumerate(kept)}
+            values.append(kept)
+            renumber.append(np.array([place.get(value, ANY) for value in known] + [ANY], dtype=np.int32))
+        table = np.column_stack([new[self.table[:, f]] for f, new in enumerate(renumber)]) if values else self.table
+        if len(values) == 1:
+            order = np.argsort(table[:, 0], kind="stable")
+        else:
+            order = np.lexsort(table.T[::-1]) if values else np.arange(len(table))
+        places = np.empty(len(order), dtype=np.int32)
+        places[order] = np.arange(len(order), dtype=np.int32)
+        return Contexts(self.names, tuple(values), table[order]), places
+
+    def united(self, other: "Contexts") -> tuple["Contexts", NDArray[np.int32], NDArray[np.int32]]:
+        """Return the contexts of both (of the same fields), and the new places of this one's and the other's."""
+        if not self.names:
+            return self, np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32)
+        columns = []
+        for mine, its in zip(self.columns(self.all()), other.columns(other.all()), strict=True):
+            place = {value: code for code, value in enumerate(dict.fromkeys(mine.values + its.values))}
+            codes = [
+                column.mapped(np.array([place[v] for v in column.values], dtype=np.int32)) for column in (mine, its)
+            ]
+            columns.append(FieldColumn(mine.name, np.concatenate(codes), tuple(place)))
+        contexts, places = Contexts.of(columns, len(self) + len(other))
+        return contexts, places[: len(self)], places[len(self) :]
+
+    def all(self) -> NDArray[np.int32]:
+        """Return the places of all contexts: 0, 1, 2 …"""
+        return np.arange(len(self), dtype=np.int32)
+
+    def subset(self, keep: NDArray[np.int32]) -> "Contexts":
+        """Return the contexts at the places given, with the same lists of values."""
+        return Contexts(self.names, self.values, self.table[keep])
+
+    def completed(self, limit: int) -> "Contexts":
+        """Return these contexts and more: every combination of values, "any other value" included, if within the limit.
+
+        Beyond the limit the combinations seen are kept, and each value on its own is added. With one field nothing is
+        added: any other value is what the pooled curve is for.
+        """
+        if len(self.names) < 2:
+            return self
+        if self.combinations <= limit:
+            ranges = [np.arange(ANY, len(known), dtype=np.int32) for known in self.values]
+            table = np.stack(np.meshgrid(*ranges, indexing="ij"), axis=-1).reshape(-1, len(ranges))[1:]
+        else:
+            alone = []
+            for field, known in enumerate(self.values):
+                rows = np.full((len(known), len(self.names)), ANY, dtype=np.int32)
+                rows[:, field] = np.arange(len(known))
+                alone.append(rows)
+            both = np.concatenate([self.table, *alone])
+            found, _ = distinct_combinations(list(both.T + 1), [len(known) + 1 for known in self.values])
+            table = (found - 1).astype(np.int32)
+        return Contexts(self.names, self.values, table)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every combination of known values is among the contexts."""
+        return len(self.names) < 2 or len(self) >= self.combinations
+
+    @property
+    def combinations(self) -> float:
+        """Return how many combinations of values there are, "any other value" included."""
+        return float(np.prod([len(known) + 1.0 for known in self.values])) - 1
+
+    def field_codes(self, columns: Sequence[FieldColumn]) -> NDArray[np.int32]:
+        """Return the code of each row's value in every field `[rows, fields]`, ANY for an unseen value."""
+        return np.column_stack(
+            [
+                column.mapped(np.array([places.get(value, ANY) for value in column.values], dtype=np.int32))
+                for places, column in zip(self._places, self.aligned(columns), strict=True)
+            ]
+        )
+
+    def columns(self, codes: NDArray[np.int32]) -> list[FieldColumn]:
+        """Return the field columns of rows whose contexts are `codes`."""
+        return [FieldColumn(n, self.table[codes, f], self.values[f]) for f, n in enumerate(self.names)]
+
+    def rows(self) -> list[dict[str, str | None]]:
+        """Return each context as a mapping of field name to value; fields at ANY are left out."""
+        return [
+            {
+                name: self.values[f][code]
+                for f, (name, code) in enumerate(zip(self.names, row, strict=True))
+                if code != ANY
+            }
+            for row in self.table.tolist()
+        ]
+
+    def described(self) -> str:
+        """Return how many contexts of which fields there are, in words."""
+        return f"{counted(len(self), 'context')} of {' × '.join(self.names)}" if self.names else "no field"
+
+    def labels(self) -> list[str]:
+        """Return a short name of each context for people.
+
+        >>> from mcnet.rows.fields import field_columns
+        >>> contexts, codes = Contexts.of(field_columns({"country": ["NL", "FR"], "source": [2, None]}), 2)
+        >>> contexts.labels()
+        ['FR / (missing)', 'NL / 2']
+
+        An empty value is written as two quotation marks.
+        """
+        if not self.names:
+            return ["all"]
+        shown = [[MISSING_LABEL if v is None else v or '""' for v in known] + ["(any)"] for known in self.values]
+        return [" / ".join(shown[f][code] for f, code in enumerate(row)) for row in self.table.tolist()]
+
+    def aligned(self, columns: Sequence[FieldColumn]) -> list[FieldColumn]:
+        """Return the columns in this order of fields; refuse missing or surplus ones."""
+        given = {column.name: column for column in columns}
+        if len(columns) == len(self.names) == 1 and UNNAMED in (columns[0].name, self.names[0]):
+            return [columns[0]]  # where one of the two has no name, they can only mean each other
+        if set(given) != set(self.names):
+            wanted = ", ".join(self.names) or "no field"
+            raise InputError(f"fields given: {', '.join(given) or 'none'}; needed: {wanted}")
+        return [given[name] for name in self.names]
+
+    def lookup(self, columns: Sequence[FieldColumn]) -> NDArray[np.int32]:
+        """Return the context of every row, -1 where this combination is unknown."""
+        columns = self.aligned(columns)
+        tables = [
+            np.array([self._places[f].get(value, ANY) for value in column.values], dtype=np.int32)
+            for f, column in enumerate(columns)
+        ]
+        if len(columns) == 1:
+            by_code = np.full(len(self.values[0]) + 1, -1, dtype=np.int32)
+            by_code[self.table[:, 0]] = np.arange(len(self), dtype=np.int32)
+            return columns[0].mapped(by_code[tables[0]])
+        # ANY is -1: shifted by one, every digit is in 0…number of values.
+        return self._index.find([c.mapped(t + 1) for t, c in zip(tables, columns, strict=True)])
+
+    def places_of(self, other: "Contexts") -> NDArray[np.int32]:
+        """Return the place here of each context of another, by the fields that are known here; -1 where unknown."""
+        if not self.names:
+            return np.full(len(other), -1, dtype=np.int32)
+        return self.lookup([column for column in other.columns(other.all()) if column.name in self.names])
+
+    def find(self, values: Sequence[Any]) -> int:
+        """Return the context of one row, its values in the order of the fields; -1 where it is unknown."""
+        return self._by_codes.get(self.codes_of(values), -1)
+
+    def codes_of(self, values: Sequence[Any]) -> tuple[int, ...]:
+        """Return the code of each of one row's values, in the order of the fields; ANY for an unseen value."""
+        return tuple([place.get(field_text(v), ANY) for place, v in zip(self._places, values, strict=True)])
+
+    @cached_property
+    def _by_codes(self) -> dict[tuple[int, ...], int]:
+        return {tuple(row): place for place, row in enumerate(self.table.tolist())}
+
+    @cached_property
+    def _places(self) -> list[dict[str | None, int]]:
+        return [{value: code for code, value in enumerate(known)} for known in self.values]
+
+    @cached_property
+    def _index(self) -> CombinationIndex:
+        return CombinationIndex(list(self.table.T + 1), [len(known) + 1 for known in self.values])

@@ -1,0 +1,333 @@
+"""What the SQL dialects write differently: quotes, types, numbers, and tables written in the text of a query."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mcnet.errors import InputError, NotSupportedError
+
+__all__ = ["DIALECTS", "Dialect", "dialect_named", "name_parts"]
+
+# How engines quote: a text or a name that means exactly what it says, whatever is in it.
+
+_CONTROL = re.compile(r"([\x00-\x1f\x7f-\x9f\u2028\u2029])")
+
+
+def doubled(mark: str) -> Callable[[str], str]:
+    """Return a quote that doubles its mark inside.
+
+    >>> doubled("'")("it's")
+    "'it''s'"
+    """
+    return lambda text: mark + text.replace(mark, mark * 2) + mark
+
+
+def by_code(quote: Callable[[str], str], code: str = "chr({})", join: str = "{} || {}") -> Callable[[str], str]:
+    """Return a quote that writes control characters by their number: a reader of text files may change a line's end.
+
+    Parameters
+    ----------
+    quote : how the rest is quoted.
+    code : the expression of a character, with {} for its number.
+    join : the expression of two texts, one after the other.
+    """
+
+    def quoted(value: str) -> str:
+        parts = _CONTROL.split(value)
+        if len(parts) == 1:
+            return quote(value)
+        texts = [code.format(ord(part)) if place % 2 else quote(part) for place, part in enumerate(parts)]
+        whole = texts[0]
+        for text in texts[1:]:
+            whole = join.format(whole, text)
+        return f"({whole})"
+
+    return quoted
+
+
+def postgresql_text(value: str) -> str:
+    """Return a text literal of PostgreSQL."""
+    # An E-text means the same whatever the server's standard_conforming_strings.
+    return "E" + doubled("'")(value.replace("\\", "\\\\")) if "\\" in value else doubled("'")(value)
+
+
+def escaped(mark: str, code_point: Callable[[str], str]) -> Callable[[str], str]:
+    """Return a quote that escapes with backslashes; `code_point` writes a character that cannot be printed."""
+
+    def quote(text: str) -> str:
+        inside = "".join(
+            f"\\{char}" if char in ("\\", "'", '"', "`") else char if char.isprintable() else code_point(char)
+            for char in text
+        )
+        return mark + inside + mark
+
+    return quote
+
+
+# What the SQL dialects write differently: quotes, types, numbers, and tables written in the text of a query.
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The words of one SQL engine."""
+
+    name: str
+    text_type: str
+    whole_type: str
+    double_type: str
+    quote_text: Callable[[str], str]
+    quote_name: Callable[[str], str]
+    is_nan: str
+    """An expression with {} for the number."""
+    moment_type: str = "TIMESTAMP"
+    """The type of a moment without a time zone."""
+    column_as_double: str | None = None
+    """The expression of a column as a double, where a cast would take texts that are no numbers for missing values."""
+    fetched: str = "{}"
+    """The expression of a field value such that every client gets the value, and not how the engine stores it."""
+    in_utc: str = "CAST({} AT TIME ZONE 'UTC' AS TIMESTAMP)"
+    """The expression of a moment with a time zone as one without, as clocks in UTC show it."""
+    truncated: str = "DATE_TRUNC('{unit}', {moment})"
+    """The expression of a moment cut to a unit: minute, hour, day, month or year."""
+    inline: str = "(VALUES {rows}) AS t ({names})"
+    """A table whose rows are in the text of the query; {typed} has the names with their types."""
+    casts_booleans: bool = True
+    """Whether a boolean can be cast to a double."""
+    goes_by_row: bool = False
+    """Whether compiled code goes from row to row, and leaves out conditions that need no test."""
+    ignores_case: bool = False
+    """Whether names of columns that differ only in case are one column."""
+    sorted_array: str | None = None
+    """The aggregate that is an array of {value} in the order of {key}, where the engine finds items of arrays faster
+    than it joins; item i of an array a is a[i], counted from 0."""
+    computed: tuple[str, str] = ("CROSS JOIN LATERAL (SELECT {} AS x) AS mcnet__s", "mcnet__s.x")
+    """What follows a table in FROM so that an expression of its columns has a name, and the name."""
+    named_columns: str | None = "\nCROSS JOIN LATERAL (SELECT {columns}) AS {table}"
+    """The same for several expressions; None if the engine computes an expression once that is written often."""
+    create_table: str = "CREATE TABLE {table} ({columns})"
+    """The statement that makes a table; {key} has the names of the columns that tell its rows apart."""
+    drops_first: bool = True
+    """Whether a table of that name has to be dropped before."""
+    not_null: str = " NOT NULL"
+    """What follows the type of a column that has no missing values."""
+    transactions: bool = False
+    """Whether tables are made inside transactions, all or none."""
+    longest: int | None = None
+    """How many bytes the engine takes at a time, if it says so."""
+
+    def text(self, value: str) -> str:
+        """Return a text literal that means exactly the value."""
+        if "\x00" in value:
+            raise NotSupportedError(f"the field value {value!r} holds a zero character, which SQL text cannot hold")
+        return self.quote_text(value)
+
+    def table(self, name: str | Sequence[str]) -> str:
+        """Return the quoted name of a table."""
+        return ".".join(self.quote_name(part) for part in name_parts(name))
+
+    def column(self, name: str) -> str:
+        """Return the quoted name of a column."""
+        if not name or "\x00" in name or "\r" in name:
+            raise InputError(
+                f"{name!r} cannot be the name of a column in SQL; name the columns with score=, fields=, output="
+            )
+        return self.quote_name(name)
+
+    def number(self, value: float) -> str:
+        """Return a literal that means exactly the double, where a double is wanted.
+
+        The exponent makes it a double in most engines. In PostgreSQL it is a numeric of these digits, which becomes a
+        double beside one: scores are cast before they meet it, and results that may be literals alone after.
+        """
+        text = repr(float(value))
+        return text if "e" in text else text + "e0"
+
+    def as_double(self, expression: str) -> str:
+        """Return the expression as a double."""
+        return f"CAST({expression} AS {self.double_type})"
+
+    def double_column(self, column: str) -> str:
+        """Return a column of the rows as a double; a text that is no number ends the query."""
+        return self.as_double(column) if self.column_as_double is None else self.column_as_double.format(column)
+
+    def as_whole(self, expression: str) -> str:
+        """Return the expression as a whole number of 32 bits or more."""
+        return f"CAST({expression} AS {self.whole_type})"
+
+    def stored_type(self, kind: str) -> str:
+        """Return the type of a column without missing values: of "whole" numbers, "double" or "text"."""
+        types = {"whole": self.whole_type, "double": self.double_type, "text": self.text_type}
+        return types[kind].removeprefix("Nullable(").removesuffix(")") + self.not_null
+
+    def named(self, table: str, expressions: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+        """Return what follows a table in FROM so that expressions of its columns have names, and these names."""
+        if self.named_columns is None or not expressions:
+            return "", dict(expressions)
+        columns = ",\n  ".join(f"{expression} AS {name}" for name, expression in expressions.items())
+        return self.named_columns.format(columns=columns, table=table), {
+            name: f"{table}.{name}" for name in expressions
+        }
+
+    def inline_table(self, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> str:
+        """Return what FROM takes for a table of literals.
+
+        Parameters
+        ----------
+        columns : names and types, a type being "whole", "double" or "text".
+        rows : literals.
+        """
+        types = {"whole": self.whole_type, "double": self.double_type, "text": self.text_type}
+        return self.inline.format(
+            names=", ".join(name for name, _ in columns),
+            typed=", ".join(f"{name} {types[kind]}" for name, kind in columns),
+            rows=",\n    ".join(f"({', '.join(row)})" for row in rows),
+        )
+
+
+def name_parts(name: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the parts of a table's name: dots divide a text, a sequence is taken as it is."""
+    parts = tuple(name.split(".")) if isinstance(name, str) else tuple(name)
+    if not parts or any(not part or "\x00" in part for part in parts):
+        raise InputError(f"{name!r} is not the name of a table; write it as table or schema.table")
+    return parts
+
+
+def _eight_digits(char: str) -> str:
+    return f"\\U{ord(char):08x}"
+
+
+def _utf16(char: str) -> str:
+    """Return the escapes of a character in UTF-16, as Java writes it."""
+    units = char.encode("utf-16-be", errors="surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def _utf8(char: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in char.encode())
+
+
+_KEYED = "CREATE TABLE {table} ({columns}, PRIMARY KEY ({key}))"
+
+DIALECTS = {
+    dialect.name: dialect
+    for dialect in (
+        Dialect(
+            "duckdb",
+            "VARCHAR",
+            "INTEGER",
+            "DOUBLE",
+            by_code(doubled("'")),
+            doubled('"'),
+            "isnan(CAST({} AS DOUBLE))",
+            ignores_case=True,
+            create_table=_KEYED,
+            transactions=True,
+        ),
+        Dialect(
+            "postgresql",
+            "TEXT",
+            "INTEGER",
+            "DOUBLE PRECISION",
+            by_code(postgresql_text),
+            doubled('"'),
+            "{} = 'NaN'",
+            casts_booleans=False,
+            create_table=_KEYED,
+            transactions=True,
+        ),
+        Dialect(
+            "bigquery",
+            "STRING",
+            "INT64",
+            "FLOAT64",
+            escaped("'", _eight_digits),
+            escaped("`", _eight_digits),
+            "IS_NAN(CAST({} AS FLOAT64))",
+            moment_type="DATETIME",
+            in_utc="DATETIME({}, 'UTC')",
+            truncated="DATETIME_TRUNC({moment}, {unit})",
+            casts_booleans=False,
+            ignores_case=True,
+            inline="UNNEST([STRUCT<{typed}>{rows}])",
+            computed=("CROSS JOIN UNNEST([{}]) AS mcnet__s", "mcnet__s"),
+            named_columns="\nCROSS JOIN UNNEST([STRUCT({columns})]) AS {table}",
+            create_table="CREATE OR REPLACE TABLE {table} ({columns})",
+            drops_first=False,
+            longest=1_000_000,
+        ),
+        Dialect(
+            "snowflake",
+            "VARCHAR",
+            "INTEGER",
+            "DOUBLE",
+            escaped("'", _utf16),
+            doubled('"'),
+            "CAST({} AS DOUBLE) = CAST('NaN' AS DOUBLE)",
+            moment_type="TIMESTAMP_NTZ",
+            in_utc="CAST(CONVERT_TIMEZONE('UTC', {}) AS TIMESTAMP_NTZ)",
+            casts_booleans=False,
+            create_table="CREATE OR REPLACE TABLE {table} ({columns})",
+            drops_first=False,
+            longest=1_000_000,
+        ),
+        Dialect(
+            "spark",
+            "STRING",
+            "INT",
+            "DOUBLE",
+            escaped("'", _utf16),
+            doubled("`"),
+            "isnan(CAST({} AS DOUBLE))",
+            moment_type="TIMESTAMP_NTZ",
+            in_utc="TIMESTAMP_NTZ'1970-01-01' + MAKE_DT_INTERVAL(0, 0, 0, UNIX_MICROS({}) / 1000000)",
+            # Of a moment without a zone Spark's DATE_TRUNC makes one of the session's zone.
+            truncated="CAST(DATE_TRUNC('{unit}', {moment}) AS TIMESTAMP_NTZ)",
+            goes_by_row=True,
+            ignores_case=True,
+            sorted_array="TRANSFORM(SORT_ARRAY(COLLECT_LIST(STRUCT({key} AS a, {value} AS b))), t -> t.b)",
+            create_table="CREATE TABLE {table} ({columns}) USING parquet",
+        ),
+        Dialect(
+            "clickhouse",
+            "Nullable(String)",
+            "Nullable(Int32)",
+            "Nullable(Float64)",
+            escaped("'", _utf8),
+            escaped("`", _utf8),
+            "isNaN(CAST({} AS Nullable(Float64)))",
+            moment_type="Nullable(DateTime64(6, 'UTC'))",
+            in_utc="CAST({} AS Nullable(DateTime64(6, 'UTC')))",
+            column_as_double="toFloat64({})",
+            # In Arrow, ClickHouse writes an Enum or a DateTime as its number, and others as their bytes.
+            fetched="accurateCast({0}, multiIf(match(toTypeName({0}), '(^|[(])(Enum|UUID|IPv[46]|U?Int(128|256))'), "
+            "'Nullable(String)', match(toTypeName({0}), '(^|[(])DateTime($|[()])'), "
+            "'Nullable(DateTime64(0, ''UTC''))', toTypeName({0})))",
+            inline="values('{typed}', {rows}) AS t",
+            computed=("ARRAY JOIN [{}] AS mcnet__s", "mcnet__s"),
+            named_columns=None,
+            create_table="CREATE OR REPLACE TABLE {table} ({columns}) ENGINE = MergeTree ORDER BY ({key})",
+            drops_first=False,
+            not_null="",
+            longest=262_144,
+        ),
+        Dialect(
+            "trino",
+            "VARCHAR",
+            "INTEGER",
+            "DOUBLE",
+            by_code(doubled("'")),
+            doubled('"'),
+            "is_nan(CAST({} AS DOUBLE))",
+            ignores_case=True,
+            not_null="",
+            longest=1_000_000,
+        ),
+    )
+}
+
+
+def dialect_named(name: str) -> Dialect:
+    """Return a dialect by its name."""
+    if name not in DIALECTS:
+        raise InputError(f"dialect is {name!r}; it must be one of {', '.join(DIALECTS)}")
+    return DIALECTS[name]

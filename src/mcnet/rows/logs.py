@@ -1,0 +1,410 @@
+"""Log files: the one place where paths, globs and folders become a lazy table."""
+
+import glob
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mcnet._shared.files import is_disk_full, is_url, local_path
+from mcnet._shared.messages import warn
+from mcnet.errors import FileFormatError, InputError, McnetError
+from mcnet.rows.formats import (
+    Columns,
+    ShortRows,
+    check_folder_columns,
+    column_at,
+    csv_separator,
+    filtered,
+    open_csv,
+    open_jsonl,
+    open_lake,
+    open_tables,
+    partition_types,
+    partition_values,
+    prune,
+    with_outer_partitions,
+)
+from mcnet.rows.locations import (
+    STANDARD_INPUT,
+    LakeTable,
+    Location,
+    Locations,
+    RemoteFile,
+    file_state,
+    lake_table,
+    read_options,
+    read_with,
+    standard_input,
+)
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = [
+    "BATCH_ROWS",
+    "ChangedFileError",
+    "FilePaths",
+    "UnchangedFiles",
+    "batches",
+    "describe_row_in",
+    "expand_paths",
+    "file_format",
+    "open_log",
+    "readable",
+    "require_columns",
+    "short_rows_of",
+    "source_name",
+]
+
+FilePaths = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+BATCH_ROWS = 1 << 19
+"""Rows read from a log at a time."""
+
+_FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".csv.gz": "csv",
+    ".tsv": "tsv",
+    ".tsv.gz": "tsv",
+    ".arrow": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
+    ".jsonl": "jsonl",
+    ".jsonl.gz": "jsonl",
+    ".ndjson": "jsonl",
+    ".ndjson.gz": "jsonl",
+}
+
+
+def expand_paths(files: FilePaths) -> Locations:
+    """Return what paths, globs and folders name, each group sorted by name; what was expanded before stays as it is.
+
+    Addresses of object stores, tables of lakes and `-` for standard input stay one entry each.
+    """
+    if isinstance(files, Locations):
+        return files
+    given = [files] if isinstance(files, str | PathLike) else list(files)
+    if not given:
+        raise InputError("no file was given; name at least one")
+    found: list[Location] = []
+    for item in given:
+        if isinstance(item, RemoteFile | LakeTable):
+            found.append(item)
+            continue
+        item = local_path(item)
+        if item == STANDARD_INPUT:
+            found.append(standard_input())
+        elif (table := lake_table(item)) is not None:
+            found.append(table)
+        elif is_url(item):
+            found.append(RemoteFile(item))
+        else:
+            found += _expand_path(item)
+    return Locations(found)
+
+
+def _expand_path(item: str | PathLike[str]) -> list[Path]:
+    """Return the files on disk that a path, a glob or a folder names."""
+    path = Path(item)
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        inside = sorted(p for p in path.iterdir() if _is_log(p))
+        inside += sorted(p for p in path.rglob("*") if _is_log(p) and _is_partitioned(p, path))
+        if not inside:
+            raise InputError(f"the folder {path} has no Parquet, CSV, JSONL or Arrow file")
+        return inside
+    matches = sorted(p for p in map(Path, glob.glob(fspath(item), recursive=True)) if p.is_file())
+    if not matches:
+        kind = "no file matches" if glob.has_magic(fspath(item)) else "there is no file"
+        raise InputError(f"{kind} {fspath(item)}")
+    return matches
+
+
+def _is_log(path: Path) -> bool:
+    """Tell whether a file of a folder is a log; as for Spark, names that begin with _ or . are of files at work."""
+    return path.is_file() and _known_format(path) is not None and not path.name.startswith(("_", "."))
+
+
+def _is_partitioned(path: Path, below: Path) -> bool:
+    """Tell whether all folders between a folder and a file of it stand for columns, such as dt=2026-11-16."""
+    folders = path.parent.relative_to(below).parts
+    return folders != () and all("=" in part[1:] for part in folders)
+
+
+_MOST_NAMED = 3
+"""How many files a message names."""
+
+
+def source_name(files: FilePaths | Locations) -> str:
+    """Return the files as the user named them, for messages; of many files the first ones.
+
+    >>> source_name(["a.csv", "b.csv"]), source_name([f"{hour}.csv" for hour in range(24)])
+    ('a.csv, b.csv', '0.csv, 1.csv, 2.csv and 21 more')
+    """
+    if isinstance(files, str | PathLike):
+        return fspath(files)
+    names = [str(file) for file in files]
+    rest = names[_MOST_NAMED:]
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {len(rest):,} more" if rest else "")
+
+
+def _known_format(path: Location) -> str | None:
+    if isinstance(path, LakeTable):
+        return path.kind
+    return next((kind for suffix, kind in _FORMATS.items() if path.name.lower().endswith(suffix)), None)
+
+
+def file_format(path: Location) -> str:
+    """Return "parquet", "csv", "tsv", "jsonl", "arrow", "delta" or "iceberg"; of files, by the ending of the name.
+
+    A folder in an object store has no ending and is read as Parquet.
+
+    >>> file_format(Path("log.csv.gz"))
+    'csv'
+    """
+    kind = _known_format(path)
+    if kind is None and isinstance(path, RemoteFile) and ("." not in path.name or path.url.endswith("/")):
+        return "parquet"
+    if kind is None:
+        hint = " (JSON, as models are, is no log)" if path.name.lower().endswith(".json") else ""
+        raise InputError(f"{path} is of no known format{hint}; files end in {', '.join(_FORMATS)}")
+    return kind
+
+
+def open_log(
+    files: FilePaths,
+    *,
+    numbers: Sequence[str] = (),
+    texts: Sequence[str] = (),
+    periods: Collection[str] = (),
+    typed: bool = True,
+    all_kept: bool = False,
+) -> "pl.LazyFrame":
+    """Return log files as one lazy table.
+
+    Every command reads logs through this function, so that a field value means the same in each of them.
+
+    Parameters
+    ----------
+    files : Parquet, CSV, TSV, JSONL or Arrow files: paths, globs, folders (of partitions such as dt=2026-11-16, too),
+        addresses in object stores (s3://, gs://, az://, https://), all of one format; or a table of Delta or Iceberg.
+    numbers : columns of numbers. In CSV, where types are guessed from the first rows, they may have fractions later.
+    texts : field columns. In CSV they are read as text and put into canonical form (see `canonical_csv_text`).
+    periods : those of the fields that are cut to periods afterwards.
+    typed : whether the other columns of CSV files get a guessed type; if not, they stay the text they are.
+    all_kept : whether every column is needed; if not, columns that some files lack are left out.
+    """
+    paths = expand_paths(files)
+    options: dict[str, Any] = {"numbers": numbers, "texts": texts, "periods": periods, "all_kept": all_kept}
+    columns = Columns(**options)
+    kinds = {file_format(path) for path in paths}
+    if len(kinds) > 1:
+        raise InputError(f"files of different formats ({', '.join(sorted(kinds))}); read one format at a time")
+    kind = kinds.pop()
+    where = read_options().where
+    named = [path for path in paths if isinstance(path, Path) or (isinstance(path, RemoteFile) and path.is_one_file)]
+    partitions = partition_types(named) if len(named) == len(paths) else {}
+    if len(named) < len(paths) and len({tuple(partition_values(path).items()) for path in paths}) > 1:
+        # Folders and globs of an object store, each below folders of its own.
+        apart = [open_log(Locations([path]), typed=typed, **options) for path in paths]
+        return _concatenated(apart)
+    if kind in ("csv", "tsv", "jsonl"):
+        _warn_of_folders_without_columns([path for path in paths if path not in named])
+    with readable(source_name(files), paths):
+        if partitions and where is not None:
+            paths = Locations(prune(paths, partitions, where))
+        check_folder_columns(paths, kind, partitions, columns)
+        if kind in ("csv", "tsv"):
+            return open_csv(paths, partitions, csv_separator(kind), numbers, texts, typed)
+        if kind == "jsonl":
+            frame = open_jsonl(paths, partitions, numbers, texts)
+        elif kind in ("delta", "iceberg"):
+            frame = open_lake(paths, kind, columns)
+        else:
+            frame = open_tables(paths, partitions, kind, columns)
+            if len(named) < len(paths):
+                frame = with_outer_partitions(frame, paths[0])
+        return filtered(frame)
+
+
+def _warn_of_folders_without_columns(paths: Sequence[Location]) -> None:
+    """Warn of globs of an object store whose files Polars opens without the columns of their folders."""
+    for path in paths:
+        if isinstance(path, RemoteFile) and any("=" in part[1:] for part in path.url.split("/")):
+            warn(
+                f"the folders of {path} are no columns: in an object store those of CSV and JSONL files are columns if "
+                "each file is named, and not by a glob"
+            )
+
+
+def _concatenated(frames: "list[pl.LazyFrame]") -> "pl.LazyFrame":
+    import polars as pl
+
+    return pl.concat(frames, how="vertical_relaxed")
+
+
+class ChangedFileError(InputError):
+    """A file was written to while it was read, so that its rows would count in part."""
+
+
+class UnchangedFiles:
+    """Files that must stay as they are while they are read; those that are not on a disk cannot be looked at.
+
+    Parameters
+    ----------
+    paths : the files; their state is the one at this moment, so this comes before anything is read.
+    """
+
+    def __init__(self, paths: Sequence[Location]) -> None:
+        self._before = {path: file_state(path) for path in paths if isinstance(path, Path)}
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Refuse, at the end of the block, a file that has changed; an error inside is put down to that as well."""
+        try:
+            yield
+        except McnetError:
+            self._refuse_changed()
+            raise
+        self._refuse_changed()
+
+    def _refuse_changed(self) -> None:
+        for path, before in self._before.items():
+            try:
+                now = file_state(path)
+            except OSError:
+                raise ChangedFileError(f"{path} was removed while it was read; read it when it is complete") from None
+            if now != before:
+                sizes = f"{before[0]:,} bytes before, {now[0]:,} after"
+                raise ChangedFileError(f"{path} changed while it was read ({sizes}); read it when it is complete")
+
+
+@contextmanager
+def readable(source: str, paths: Sequence[Location] = (), columns: Sequence[str] | None = None) -> Iterator[None]:
+    """Turn what Polars and the system say of an unreadable file into one FileFormatError.
+
+    Parameters
+    ----------
+    source : what messages call the files.
+    paths : the files; of several, the one that cannot be read is named.
+    columns : the columns that are read; all, if not given.
+    """
+    import polars as pl
+
+    try:
+        yield
+    except InputError as error:
+        said, _, where = str(error).partition("\n\nThis error occurred")  # which Polars adds to what mcnet says
+        if not where:
+            raise
+        raise InputError(said) from None
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        if is_disk_full(error):
+            raise  # it is the output that cannot be written
+        if "expanded paths were empty" in str(error):  # a folder or a glob in an object store
+            raise InputError(f"there is no file at {source}") from None
+        if len(paths) > 1:
+            _refuse_unreadable(paths, columns)
+        raise FileFormatError(f"{source} cannot be read: {_first_line(error)}") from None
+
+
+def _refuse_unreadable(paths: Sequence[Location], columns: Sequence[str] | None) -> None:
+    """Raise the error of the first file that cannot be read on its own: by its beginning and end, or by its rows."""
+    import polars as pl
+
+    for whole in (False, True):
+        for path in paths:
+            try:
+                frame = open_log(Locations([path]))
+                with readable(fspath(path)):
+                    names = frame.collect_schema().names()
+                    if not whole:
+                        frame.select(pl.len()).collect()
+                        continue
+                    chosen = [column_at(names, name) for name in names if columns is None or name in columns]
+                    for _ in frame.select(chosen).collect_batches(chunk_size=BATCH_ROWS):
+                        pass
+            except InputError:
+                continue  # a file may be read differently from all files together
+
+
+def require_columns(frame: "pl.LazyFrame", columns: Sequence[str], *, source: str) -> None:
+    """Refuse a log that lacks a column."""
+    with readable(source):
+        known = frame.collect_schema().names()
+    for column in columns:
+        if column not in known:
+            hint = _other_separator(known)
+            raise InputError(f"{source} has no column {column!r}; it has {', '.join(known)}{hint}")
+
+
+def _other_separator(names: Sequence[str]) -> str:
+    """Return a hint if the names look like those of a CSV file that was cut at the wrong character."""
+    if len(names) != 1:
+        return ""
+    found = next((mark for mark in (";", "\t", "|", ",") if mark in names[0]), None)
+    return "" if found is None else f" (if {found!r} separates its columns, pass separator={found!r})"
+
+
+def batches(
+    frame: "pl.LazyFrame",
+    columns: Sequence[str],
+    *,
+    source: str,
+    paths: Sequence[Location] = (),
+    progress: Callable[[int], Any] | None = None,
+) -> Iterator["pl.DataFrame"]:
+    """Yield the columns in batches, in the order of the rows; call `progress` with the size of each batch."""
+    require_columns(frame, columns, source=source)
+    names = frame.collect_schema().names()
+    chosen = frame.select(column_at(names, column) for column in columns)
+    with readable(source, paths, columns):
+        for batch in chosen.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
+            yield batch
+            if progress is not None:
+                progress(len(batch))
+
+
+def short_rows_of(paths: Sequence[Location]) -> ShortRows:
+    """Return what refuses short rows of CSV files; of other files it refuses none."""
+    kind = file_format(paths[0])
+    return ShortRows(paths if kind in ("csv", "tsv") else (), csv_separator(kind))
+
+
+def describe_row_in(files: FilePaths) -> Callable[[int], str]:
+    """Return a function that names a row for messages: of several files, the file and the row in it.
+
+    The rows of the files are counted only when a row has to be named. Where a condition leaves out rows, those are
+    counted that meet it.
+    """
+    paths, options = expand_paths(files), read_options()
+    counted = "" if options.where is None else " of those that meet the condition"
+
+    def describe(row: int) -> str:
+        if len(paths) == 1:
+            return f"row {row}{counted}"
+        import polars as pl
+
+        left = row
+        try:
+            with read_with(storage_options=options.storage_options, separator=options.separator, where=options.where):
+                for path in paths:
+                    number = int(open_log(path).select(pl.len()).collect().item())
+                    if left < number:
+                        return f"row {left}{counted} of {os.fspath(path)}"
+                    left -= number
+        except McnetError:
+            pass  # a single file may be read differently from all files together; the error about the row matters more
+        return f"row {row}{counted} of all files"
+
+    return describe
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

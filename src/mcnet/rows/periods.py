@@ -1,0 +1,586 @@
+"""Periods: timestamps of any kind cut to hours, days or steps, in one canonical, sortable form."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mcnet._shared.arrays import FloatArray
+from mcnet.errors import InputError
+from mcnet.rows.columns import DescribeRow
+from mcnet.rows.fields import canonical_texts
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = [
+    "HOURS_IN_DIGITS",
+    "MOST_PERIODS",
+    "TIMESTAMP",
+    "AutomaticPeriod",
+    "Every",
+    "cut_to_periods",
+    "delay_in_periods",
+    "duration_seconds",
+    "elapsed_periods",
+    "fitting_period",
+    "is_moment",
+    "parse_every",
+    "period_length",
+    "period_position",
+    "period_text",
+    "periods_between",
+    "shown_periods",
+    "sorted_periods",
+    "truncation_unit",
+]
+
+# Periods: timestamps of any kind (dates, counters, strings) cut to hours, days or steps.
+
+MOST_PERIODS = 120
+"""The most periods that a plot over time shows: three months are days, not hours."""
+
+_STEPS = {"1m": 60, "5m": 300, "15m": 900, "1h": 3600, "6h": 21_600, "1d": 86_400, "1w": 604_800, "1mo": 2_419_200}
+_UNIT_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800, "mo": 2_592_000, "y": 31_536_000}
+_LAST_STEP = "1y"
+_EVERY = re.compile(r"(?P<number>[1-9]\d*)(?P<unit>m|h|d|w|mo|y)?")
+_WRITTEN = {"m": "%Y-%m-%d %H:%M", "h": "%Y-%m-%d %H:%M", "d": "%Y-%m-%d", "w": "%Y-%m-%d", "mo": "%Y-%m", "y": "%Y"}
+
+_CALENDAR = {"m": "minute", "h": "hour", "d": "day", "w": "day", "mo": "month", "y": "year", None: None}
+
+TIMESTAMP = (
+    r"(?P<month>[0-9]{4}-[0-9]{2})(?:-(?P<day>[0-9]{2})"
+    r"(?:[Tt ](?P<hour>[0-9]{2})(?::?(?P<minute>[0-9]{2})(?::?(?P<second>[0-9]{2})(?:[.,][0-9]+)?)?)?"
+    r"(?: ?(?:[Zz]|UTC|(?P<sign>[+-])(?P<hours>[0-9]{2})(?::?(?P<minutes>[0-9]{2}))?))?)?)?"
+)
+"""A timestamp in a string, all of it (ISO 8601, RFC 3339): a month or a day, a time to any precision, an offset."""
+
+_LARGEST = {"hour": 23, "minute": 59, "second": 59, "hours": 23, "minutes": 59}
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_HOUR = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?")
+
+# Counters from 2001 to 2065, in seconds since 1970; a thousand times that in milliseconds.
+_EPOCH = (1e9, 3e9)
+
+_DAYS_IN_DIGITS = (19_000_101, 20_991_231)
+"""Numbers that can be a day written as 20261117."""
+
+HOURS_IN_DIGITS = (1_900_010_100, 2_099_123_123)
+"""Numbers that can be an hour written as 2026111713."""
+
+
+@dataclass(frozen=True)
+class Every:
+    """A step: so many of a unit of time, or of a plain number where there is no unit."""
+
+    number: int
+    unit: str | None
+
+
+def parse_every(every: str) -> Every:
+    """Return a period such as "15m" or "100" in its parts."""
+    match = _EVERY.fullmatch(every)
+    if match is None:
+        raise InputError(
+            f"{every!r} is not a period; write a number and m, h, d, w, mo or y, as in 15m or 1d, or a plain number "
+            "for a column that counts"
+        )
+    return Every(int(match["number"]), match["unit"])
+
+
+def duration_seconds(every: str) -> float:
+    """Return how long a period such as "15m" or "2d" is; a month counts as 30 days, a year as 365.
+
+    >>> duration_seconds("2d")
+    172800.0
+    """
+    step = parse_every(every)
+    if step.unit is None:
+        raise InputError(f"{every!r} has no unit; write how long it is as in 36h or 2d")
+    return float(step.number * _UNIT_SECONDS[step.unit])
+
+
+def truncation_unit(every: str) -> str | None:
+    """Return the calendar unit that a period is made of: minute, hour, day, month or year; None if it has no unit.
+
+    >>> truncation_unit("6h"), truncation_unit("2w"), truncation_unit("100")
+    ('hour', 'day', None)
+    """
+    return _CALENDAR[parse_every(every).unit]
+
+
+def shown_periods(periods: Sequence[str], *, seconds: float | None = None) -> list[str]:
+    """Return the canonical names of periods as people read them: midnight with its time among times of day.
+
+    Parameters
+    ----------
+    periods : their canonical names, in which a timestamp at midnight is its day.
+    seconds : the length of a period, if it is known; below a day, midnight gets its time in any case.
+
+    >>> shown_periods(["2026-11-16", "2026-11-16T01:00"]), shown_periods(["2026-11-16", "2026-11-17"])
+    (['2026-11-16T00:00', '2026-11-16T01:00'], ['2026-11-16', '2026-11-17'])
+    """
+    hours = (seconds is not None and seconds < _UNIT_SECONDS["d"]) or any(map(_HOUR.fullmatch, periods))
+    return [f"{period}T00:00" if hours and _DAY.fullmatch(period) else period for period in periods]
+
+
+def cut_to_periods(
+    column: "pl.Series", every: str, *, first_row: int = 0, describe_row: DescribeRow | None = None
+) -> "pl.Series":
+    """Return for each timestamp the string of the period it lies in, by the period's beginning.
+
+    A timestamp with a time zone is converted to UTC, one without is taken as it is: to cut days as local clocks show
+    them, give local timestamps without a zone. If the period has a unit, whole numbers from 1e9 to 3e9 (or a thousand
+    times as many) are seconds (milliseconds) since 1970, and 20261117 is a day. A missing timestamp stays missing.
+
+    Parameters
+    ----------
+    column : the timestamps.
+    every : the period, such as "1h".
+    first_row, describe_row : what messages call the rows; without `describe_row` they name the value alone.
+
+    >>> import polars as pl
+    >>> cut_to_periods(pl.Series(["2024-05-01T13:05:00", "2024-05-01", None]), "6h").to_list()
+    ['2024-05-01 12:00', '2024-05-01 00:00', None]
+    >>> cut_to_periods(pl.Series(["2024-05-01T01:00:00+09:00", "2024-05-01T01:00:00"]), "1d").to_list()
+    ['2024-04-30', '2024-05-01']
+    >>> cut_to_periods(pl.Series([7, 19, 20]), "10").to_list()
+    ['0', '10', '20']
+    """
+    import polars as pl
+
+    step = parse_every(every)
+    column = typed_moments(column, first_row, describe_row)
+    if column.dtype.is_numeric():
+        numbers = column.fill_nan(None).floor().cast(pl.Int64) if column.dtype.is_float() else column.cast(pl.Int64)
+        if step.unit is None:
+            return (numbers // step.number * step.number).cast(pl.String)
+        timestamps = _counted_timestamps(numbers)
+        timestamps = _days_in_digits(numbers) if timestamps is None else timestamps
+        if timestamps is None:
+            raise InputError(
+                f"{column.name} has plain numbers such as {numbers.drop_nulls()[0]}, not timestamps; "
+                f"cut it by a number, as in 100, not by {every}"
+            )
+        column = timestamps
+    elif step.unit is None:
+        raise InputError(f"{column.name} has timestamps, so a period needs a unit: 15m, 1h, 1d, not {every}")
+    begins = column.cast(pl.Datetime("us")) if column.dtype == pl.Date else column
+    return begins.dt.truncate(every).dt.strftime(_WRITTEN[step.unit])
+
+
+def fitting_period(low: Any, high: Any, most: int = MOST_PERIODS) -> str:
+    """Return the finest usual period of which no more than `most` lie between two moments.
+
+    >>> fitting_period("2024-05-01T00:00:00", "2024-05-04T00:00:00"), fitting_period("2024-05-01", "2024-08-01")
+    ('1h', '1d')
+    >>> fitting_period(0, 100_000)
+    '1000'
+    """
+    import polars as pl
+
+    ends = typed_moments(pl.Series("it", [low, high]))
+    if ends.dtype.is_numeric():
+        timestamps = _counted_timestamps(ends.cast(pl.Int64))
+        if timestamps is None:
+            return _step(float(ends[1]) - float(ends[0]), most)
+        ends = timestamps
+    first, last = (_moment(end) for end in ends)
+    seconds = (last - first).total_seconds()
+    return next((every for every, length in _STEPS.items() if seconds / length < most), _LAST_STEP)
+
+
+def divisor_of_coarser_periods(every: str) -> str:
+    """Return the coarsest usual period that divides this one and every coarser one that `fitting_period` returns.
+
+    Weeks do not divide months, nor 2 divide 5: days and powers of ten do.
+
+    >>> divisor_of_coarser_periods("6h"), divisor_of_coarser_periods("1mo"), divisor_of_coarser_periods("500")
+    ('6h', '1d', '100')
+    """
+    if every.isdigit():
+        return "1" + "0" * (len(every) - 1)
+    return "1d" if every in ("1w", "1mo", _LAST_STEP) else every
+
+
+def _moment(value: date | datetime) -> datetime:
+    return value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+
+
+def _step(width: float, most: int) -> str:
+    """Return the smallest of 1, 2, 5, 10, 20 … of which no more than `most` make up a width."""
+    scale = 1
+    while True:
+        for digit in (1, 2, 5):
+            if width / (digit * scale) < most:
+                return str(digit * scale)
+        scale *= 10
+
+
+def _counted_timestamps(numbers: "pl.Series") -> "pl.Series | None":
+    """Return the timestamps whose seconds or milliseconds since 1970 are given; None if the numbers do not look so."""
+    import polars as pl
+
+    known = numbers.drop_nulls()
+    if len(known) == 0:
+        return pl.from_epoch(numbers, time_unit="s")
+    low, high = int(known.min()), int(known.max())  # type: ignore[arg-type]
+    if HOURS_IN_DIGITS[0] <= low and high <= HOURS_IN_DIGITS[1]:
+        hours = (known.cast(pl.String) + "00").str.to_datetime("%Y%m%d%H%M", strict=False)
+        if hours.null_count() == 0:
+            raise InputError(
+                f"{numbers.name} has {known[0]}, which is {hours[0]:%Y-%m-%d} at {hours[0].hour} o'clock or seconds "
+                f"since 1970; write {hours[0]:%Y-%m-%dT%H:00}"
+            )
+    if _EPOCH[0] <= low and high <= _EPOCH[1]:
+        return pl.from_epoch(numbers, time_unit="s")
+    if 1e3 * _EPOCH[0] <= low and high <= 1e3 * _EPOCH[1]:
+        return pl.from_epoch(numbers, time_unit="ms")
+    return None
+
+
+def _days_in_digits(numbers: "pl.Series") -> "pl.Series | None":
+    """Return the days that numbers such as 20261117 write; None if one of the numbers writes none."""
+    import polars as pl
+
+    if not numbers.drop_nulls().is_between(*_DAYS_IN_DIGITS).all():
+        return None
+    days = numbers.cast(pl.String).str.to_date("%Y%m%d", strict=False)
+    return days if days.null_count() == numbers.null_count() else None
+
+
+def typed_moments(column: "pl.Series", first_row: int = 0, describe_row: DescribeRow | None = None) -> "pl.Series":
+    """Return a column of timestamps or of numbers, from what a file or a sketch may hold of them.
+
+    Timestamps have no time zone: those that had one are converted to UTC.
+
+    Parameters
+    ----------
+    column : timestamps, days, numbers, or strings of these.
+    first_row, describe_row : what messages call the rows; without `describe_row` they name the value alone.
+    """
+    import polars as pl
+
+    if column.dtype == pl.Null:
+        return column.cast(pl.Datetime("us"))
+    if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone is not None:
+        return column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    if column.dtype in (pl.Date, pl.Datetime) or column.dtype.is_numeric():
+        return column
+    if column.dtype not in (pl.String, pl.Categorical, pl.Enum, pl.Binary):
+        raise InputError(
+            f"{column.name} is a column of {column.dtype}, not of timestamps; give timestamps, days, whole numbers, or "
+            "strings such as 2024-05-01T13:00"
+        )
+    try:
+        texts = column.cast(pl.String)
+    except pl.exceptions.ComputeError:
+        raise InputError(f"{column.name} has bytes that are not UTF-8, so no timestamps; convert the column") from None
+    numbers = texts.cast(pl.Int64, strict=False)
+    if numbers.null_count() == texts.null_count():
+        return numbers
+    moments = _parsed(texts)
+    unread = (moments.is_null() & texts.is_not_null()).arg_true()
+    if len(unread):
+        row = "" if describe_row is None else f" in {describe_row(first_row + unread[0])}"
+        raise InputError(
+            f"{column.name} has {texts[unread[0]]!r}{row}, which is not a timestamp such as 2024-05-01T13:00 or, with "
+            "a time zone, 2024-05-01T13:00+02:00"
+        )
+    return moments
+
+
+def _parsed(texts: "pl.Series") -> "pl.Series":
+    """Return strings as timestamps in UTC, to the second; what is not wholly understood is missing."""
+    import polars as pl
+
+    parts = texts.str.extract_groups(f"^{TIMESTAMP}$").struct.unnest()
+    day = (parts["month"] + "-" + parts["day"].fill_null("01")).str.to_date("%Y-%m-%d", strict=False)
+    number = {name: parts[name].cast(pl.Int64).fill_null(0) for name in _LARGEST}
+    sign = pl.select(pl.when(parts["sign"] == "-").then(-1).otherwise(1)).to_series()
+    seconds = 3600 * number["hour"] + 60 * number["minute"] + number["second"]
+    seconds -= sign * (3600 * number["hours"] + 60 * number["minutes"])
+    valid = pl.Series([True])
+    for name, largest in _LARGEST.items():
+        valid = valid & (number[name] <= largest)
+    moments = day.cast(pl.Datetime("us")) + (1_000_000 * seconds).cast(pl.Duration("us"))
+    return moments.set(~valid, None).alias(texts.name)
+
+
+# The period to which a column of moments is cut, found while the column is read, so that a log is read once.
+
+
+class AutomaticPeriod:
+    """Cuts a column to periods, batch after batch; the period gets coarser as the batches span more time.
+
+    Up to MOST_PERIODS values stay as they are. With more, each batch is cut to a period that is at least as fine as
+    the one found in the end and divides it; `final_texts` then says which final period each text belongs to.
+
+    Attributes
+    ----------
+    every : the period that fits the rows so far, None where they have few values.
+    """
+
+    def __init__(self) -> None:
+        """Start without rows."""
+        self.every: str | None = None
+        self._seen: pl.DataFrame | None = None
+        self._low: Any = None
+        self._high: Any = None
+
+    def cut(self, column: "pl.Series") -> "pl.Series":
+        """Return the text of the period of each moment, or the column itself while its values are few."""
+        distinct = column.drop_nulls().unique(maintain_order=True)
+        if self.every is None:
+            texts = canonical_texts(distinct)
+            self._remember(texts, distinct)
+            if len(self._moments) <= MOST_PERIODS:
+                return column
+            distinct = self._moments.rename(column.name)
+        self._widen(distinct)
+        assert self.every is not None
+        cut = cut_to_periods(column, divisor_of_coarser_periods(self.every))
+        known = cut.is_not_null()
+        self._remember(cut.filter(known), column.filter(known))
+        return cut
+
+    def final_texts(self) -> dict[str | None, str | None] | None:
+        """Return the period of each text that `cut` returned; None if the values stay as they are."""
+        if self.every is None or self._seen is None:
+            return None
+        periods = cut_to_periods(self._moments, self.every)
+        return dict(zip(self._seen["text"].to_list(), periods.to_list(), strict=True))
+
+    @property
+    def _moments(self) -> "pl.Series":
+        assert self._seen is not None
+        return self._seen["moment"]
+
+    def _remember(self, texts: "pl.Series", moments: "pl.Series") -> None:
+        """Keep one moment per text."""
+        import polars as pl
+
+        new = pl.DataFrame({"text": texts, "moment": moments})
+        both = new if self._seen is None else pl.concat([self._seen, new])
+        self._seen = both.unique("text", keep="first", maintain_order=True)
+
+    def _widen(self, moments: "pl.Series") -> None:
+        """Choose the period that fits the span of these moments and those before."""
+        try:
+            typed = typed_moments(moments)
+            ends = [end for end in (self._low, self._high, typed.min(), typed.max()) if end is not None]
+            if not ends:
+                return
+            self._low, self._high = min(ends), max(ends)
+            self.every = fitting_period(self._low, self._high)
+        except InputError as error:
+            number = len(self._moments)
+            raise InputError(
+                f"{moments.name} has {number:,} values or more, and {MOST_PERIODS} can be shown; {error}"
+            ) from None
+
+
+# Periods as users name them (moments, dates, whole numbers, labels) in one canonical, sortable form.
+
+_MOMENT = re.compile(TIMESTAMP)
+_BEGINS_AS_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]")
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)")
+_MONTH_SECONDS = duration_seconds("1y") / 12
+_SHORTEST_MONTH = duration_seconds("28d")
+
+
+def period_text(period: Any) -> str:
+    """Return the canonical text of a period: equal periods have equal texts, whatever their type.
+
+    A timestamp is written as short as it can be (`2026-11-16`, `2026-11-16T13:00`), so that strings sort as the
+    timestamps do. One with a time zone is converted to UTC, one without is taken as it is; a month is its first day. A
+    whole number is written in digits, any other label as it is, unless it begins as a timestamp does.
+
+    >>> from datetime import date, datetime
+    >>> period_text(datetime(2026, 11, 16, 13)), period_text("2026-11-16T13"), period_text(date(2026, 11, 16))
+    ('2026-11-16T13:00', '2026-11-16T13:00', '2026-11-16')
+    >>> period_text(7), period_text("week 07"), period_text("2026-11")
+    ('7', 'week 07', '2026-11-01')
+    """
+    if isinstance(period, np.generic):
+        period = period.item() if period.dtype.kind != "M" else period.astype("datetime64[us]").item()
+    if isinstance(period, datetime):
+        return _moment_text(period)
+    if isinstance(period, date):
+        return period.isoformat()
+    if isinstance(period, int) and not isinstance(period, bool):
+        return str(int(period))
+    if not isinstance(period, str) or not period or period.strip() != period or not period.isprintable():
+        raise InputError(
+            f"the period is {period!r}; it must be a moment, a date, a whole number, or a printable label that sorts"
+        )
+    match = _MOMENT.fullmatch(period)
+    if match is None:
+        if _BEGINS_AS_MOMENT.match(period):
+            raise InputError(f"the period {period!r} is not a timestamp; write it as 2026-11-16T13:00")
+        return str(int(period)) if _NUMBER.fullmatch(period) else period
+    month, day, hour, minute, second, sign, hours, minutes = match.groups()
+    zone = f"{sign}{hours}:{minutes or '00'}" if sign else ""
+    text = f"{month}-{day or '01'}T{hour or '00'}:{minute or '00'}:{second or '00'}{zone}"
+    try:
+        return _moment_text(datetime.fromisoformat(text))
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"the period {period!r} is not a timestamp ({error}); write it as 2026-11-16T13:00") from None
+
+
+def _moment_text(moment: datetime) -> str:
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(UTC).replace(tzinfo=None)
+    if moment.microsecond:
+        raise InputError(f"the period {moment.isoformat()} has fractions of a second; name a period by a whole second")
+    if (moment.hour, moment.minute, moment.second) == (0, 0, 0):
+        return moment.date().isoformat()
+    return moment.isoformat(timespec="seconds" if moment.second else "minutes")
+
+
+def _kind(text: str) -> str:
+    if _NUMBER.fullmatch(text):
+        return "whole numbers"
+    return "moments" if _MOMENT.fullmatch(text) else "labels"
+
+
+def is_moment(text: str) -> bool:
+    """Tell whether a canonical period is a moment, not a number or a label."""
+    return _kind(text) == "moments"
+
+
+def _position(text: str, kind: str) -> float:
+    """Return where a period lies on a line: its number, or its seconds since 1970."""
+    if kind == "whole numbers":
+        return float(text)
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def period_position(text: str) -> float | None:
+    """Return where a canonical period lies on a line (its number, or its seconds since 1970); None for a label."""
+    kind = _kind(text)
+    return None if kind == "labels" else _position(text, kind)
+
+
+def sorted_periods(texts: Sequence[str]) -> list[str]:
+    """Return canonical periods in their order; refuse a mixture of moments, numbers and labels.
+
+    >>> sorted_periods(["10", "9"])
+    ['9', '10']
+    """
+    kinds = {_kind(text): text for text in texts}
+    if len(kinds) > 1:
+        (one, first), (other, second) = sorted(kinds.items())[:2]
+        raise InputError(
+            f"the periods are of different kinds: {one} such as {first!r} and {other} such as {second!r}; "
+            "name all periods alike"
+        )
+    return sorted(texts, key=int) if "whole numbers" in kinds else sorted(texts)
+
+
+def elapsed_periods(texts: Sequence[str], now: str | None = None) -> FloatArray:
+    """Return how many periods before `now` (the last one, if not given) each of the sorted periods lies.
+
+    The length of a period is the most frequent step from one to the next, so a gap counts as what it is. Labels have
+    no length: each counts as one.
+
+    >>> elapsed_periods(["2026-11-01", "2026-11-02", "2026-11-05", "2026-11-06"]).tolist()
+    [5.0, 4.0, 1.0, 0.0]
+    >>> elapsed_periods(["mon", "tue"]).tolist()
+    [1.0, 0.0]
+    """
+    kind = _kind(texts[0]) if texts else "labels"
+    if kind == "labels":
+        places = np.arange(len(texts), dtype=np.float64)
+        return (len(texts) - 1 if now is None else float(np.searchsorted(list(texts), now))) - places
+    places = np.array([_position(text, kind) for text in texts])
+    end = places[-1] if now is None else _position(now, kind)
+    return np.asarray((end - places) / _most_frequent_step(places))
+
+
+def _most_frequent_step(places: FloatArray) -> float:
+    steps, numbers = np.unique(np.diff(places), return_counts=True)
+    return float(steps[np.argmax(numbers)]) if len(steps) else 1.0  # the shortest of equally frequent ones
+
+
+def period_seconds(texts: Sequence[str]) -> float | None:
+    """Return the length of a period in seconds: the most frequent step; None if the sorted periods are no moments.
+
+    >>> period_seconds(["2026-11-01", "2026-11-02", "2026-11-05", "2026-11-06"])
+    86400.0
+    """
+    if not texts or _kind(texts[0]) != "moments":
+        return None
+    return _most_frequent_step(np.array([_position(text, "moments") for text in texts]))
+
+
+def period_length(texts: Sequence[str], every: str | None = None) -> float | None:
+    """Return the length of a period in seconds, or as a number if periods are numbers; None if it cannot be told.
+
+    It is `every` or, if that is not given, the most frequent step between the sorted periods. Of one period alone the
+    length is guessed from how it is written: a day, an hour or a minute.
+
+    >>> period_length(["2026-11-16T13:00"]), period_length(["1", "2", "3"]), period_length(["mon", "tue"])
+    (3600.0, 1.0, None)
+    """
+    kind = _kind(texts[0]) if texts else "labels"
+    if kind == "labels":
+        return None
+    places = np.array([_position(text, kind) for text in texts])
+    if every is not None:
+        step = parse_every(every)
+        if (step.unit is None) == (kind == "whole numbers"):
+            return float(step.number) if step.unit is None else duration_seconds(every)
+    if len(texts) > 2 or (len(texts) == 2 and kind == "moments"):
+        return _most_frequent_step(places)
+    if kind == "whole numbers":
+        return None
+    return next(float(unit) for unit in (86_400, 3_600, 60, 1) if places[0] % unit == 0)
+
+
+def delay_in_periods(delay: int | str, periods: Sequence[str], every: str | None = None) -> int:
+    """Return a delay in whole periods, from a number of them or from a length of time such as "2d".
+
+    The length of a period is `every` or, if that is not given, the most frequent step between the sorted periods.
+
+    >>> delay_in_periods("36h", ["2026-11-01", "2026-11-02"]), delay_in_periods(2, []), delay_in_periods("2h", [], "1h")
+    (2, 2, 2)
+    """
+    if isinstance(delay, str) and not delay.isdecimal():
+        try:
+            late = duration_seconds(delay)
+        except InputError:
+            raise _no_delay(delay) from None
+        length = period_seconds(periods) if every is None or every.isdecimal() else duration_seconds(every)
+        if length is None:
+            raise InputError(
+                f"delay is {delay!r}, but periods such as {periods[0]!r} are not timestamps; give a number of periods"
+                if periods
+                else f"delay is {delay!r}, and there are no periods yet to convert it; give a number of periods"
+            )
+        if delay.endswith(("mo", "y")) and length >= _SHORTEST_MONTH:  # both by the calendar
+            late, length = round(late / _MONTH_SECONDS), max(1, round(length / _MONTH_SECONDS))
+        return int(np.ceil(late / length - 1e-9))
+    if isinstance(delay, bool) or not isinstance(delay, int | np.integer | str) or int(delay) < 0:
+        raise _no_delay(delay)
+    return int(delay)
+
+
+def _no_delay(delay: Any) -> InputError:
+    return InputError(
+        f"delay is {delay!r}; it must be a whole number of periods, 0 or more, or a duration, such as 36h, 2d or 1mo"
+    )
+
+
+def periods_between(periods: Sequence[str], since: Any, until: Any) -> list[str]:
+    """Return the sorted periods from `since` to `until`, both included."""
+    ends = [None if end is None else period_text(end) for end in (since, until)]
+    order = sorted_periods([*periods, *(end for end in ends if end is not None)])
+    first = 0 if ends[0] is None else order.index(ends[0])
+    last = len(order) if ends[1] is None else len(order) - order[::-1].index(ends[1])
+    inside = set(order[first:last])
+    return [period for period in periods if period in inside]

@@ -1,0 +1,205 @@
+"""Sketches as Parquet files: one row per cell, plain columns, and a checksum of the whole file."""
+
+import glob
+import hashlib
+import io
+import json
+import re
+from dataclasses import replace
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from mcnet._shared.files import disk_path, is_url, local_path, whole_file
+from mcnet.errors import FileFormatError, InputError
+from mcnet.rows.contexts import Contexts
+from mcnet.rows.fields import field_columns
+from mcnet.rows.locations import RemoteFile, read_options
+from mcnet.rows.logs import readable
+from mcnet.sketch.grid import POSITION_UNITS, Cells
+from mcnet.sketch.sketch import Sketch
+
+__all__ = ["is_sketch_file", "load_sketch", "problem_of_cells", "save_sketch"]
+
+SKETCH_VERSION = 2
+_METADATA = "mcnet.sketch"
+_COLUMNS = ("cell", "fold", "weight", "positives", "position")
+
+_CHECKSUM_START = b'{"checksum": "'
+_CHECKSUM_DIGITS = 64
+_NO_CHECKSUM = b"0" * _CHECKSUM_DIGITS
+"""What stands in the place of the checksum while it is computed."""
+
+_PARQUET_MAGIC = b"PAR1"
+_PARQUET_END = 8
+"""A Parquet file ends with the size of its footer and the magic bytes."""
+
+_METADATA_START = re.compile(rb'mcnet\.sketch.{1,8}\{"', re.DOTALL)
+_VERSION_1 = re.compile(rb'mcnet\.sketch.{1,8}\{"version": 1,', re.DOTALL)
+
+
+def save_sketch(sketch: Sketch, path: str | PathLike[str]) -> None:
+    """Save a sketch; fields become columns `field:<name>` of texts."""
+    frame = pl.DataFrame(
+        {
+            **{
+                f"field:{column.name}": pl.Series(column.values, dtype=pl.String).gather(column.codes)
+                for column in sketch.contexts.columns(sketch.context)
+            },
+            "cell": sketch.cells.key,
+            "fold": sketch.fold,
+            "weight": sketch.weight,
+            "positives": sketch.positives,
+            "position": sketch.cells.sums[:, 2],
+        }
+    )
+    about = {
+        "checksum": _NO_CHECKSUM.decode(),
+        "version": SKETCH_VERSION,
+        "resolution": sketch.resolution,
+        "folds": sketch.folds,
+        "rows": sketch.rows,
+        "fields": list(sketch.contexts.names),
+        "columns": dict(sketch.columns),
+        "score_type": sketch.score_type,
+        "negatives_kept": sketch.negatives_kept,
+        "sources": list(sketch.sources),
+        **({"dropped_rows": sketch.dropped_rows} if sketch.dropped_rows else {}),
+    }
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, metadata={_METADATA: json.dumps(about)})
+    content = bytearray(buffer.getvalue())
+    place = _checksum_place(content)
+    content[place : place + _CHECKSUM_DIGITS] = _checksum(content).encode()
+    with whole_file(path) as part:
+        part.write_bytes(content)
+
+
+def _checksum(content: bytes | bytearray) -> str:
+    """Return the checksum of a file whose own place for it has zeros."""
+    return hashlib.blake2b(content, digest_size=_CHECKSUM_DIGITS // 2).hexdigest()
+
+
+def _checksum_place(content: bytes | bytearray) -> int:
+    """Return where in a file the checksum is, -1 if there is none: in the metadata, which are at the end."""
+    place = content.rfind(_CHECKSUM_START)
+    return -1 if place < 0 else place + len(_CHECKSUM_START)
+
+
+def is_sketch_file(path: str | PathLike[str]) -> bool:
+    """Tell whether a file is a saved sketch (and not a log of rows); refuse one that is not on a disk."""
+    if not isinstance(path, Path):
+        if is_url(path):
+            _refuse_remote_sketch(RemoteFile(fspath(path)))
+            return False
+        path = Path(local_path(path))
+    if path.suffix != ".parquet" or not path.is_file():
+        return False
+    with readable(str(path)), path.open("rb") as file:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(max(size - _PARQUET_END, 0))
+        footer = int.from_bytes(file.read(4), "little")
+        file.seek(max(size - _PARQUET_END - footer, 0))
+        return _METADATA_START.search(file.read()) is not None
+
+
+def _refuse_remote_sketch(file: RemoteFile) -> None:
+    """Refuse a saved sketch in an object store, which would be taken for a log of rows."""
+    if file.name.endswith(".parquet") and not glob.has_magic(file.url):
+        with readable(file.url):
+            about = pl.read_parquet_metadata(file.url, storage_options=dict(read_options().storage_options) or None)
+        if _METADATA in about:
+            disk_path(file, "a saved sketch")
+
+
+def load_sketch(path: str | PathLike[str]) -> Sketch:
+    """Load a sketch.
+
+    Raises
+    ------
+    InputError : there is no such file.
+    FileFormatError : the file is no sketch, is damaged, or was saved by another version of mcnet.
+    """
+    path = disk_path(path, "a saved sketch")
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    with readable(str(path)):
+        content = bytearray(path.read_bytes())
+    if not (content.startswith(_PARQUET_MAGIC) and content.endswith(_PARQUET_MAGIC)):
+        raise FileFormatError(f"{path} cannot be read as Parquet: it is another kind of file, or damaged")
+    if _METADATA_START.search(content) is None:
+        raise FileFormatError(f"{path} is a Parquet file but not a sketch; make one with mcnet.scan")
+    try:
+        _check_integrity(content)
+        frame = pl.read_parquet(io.BytesIO(content))
+        return _sketch(json.loads(pl.read_parquet_metadata(io.BytesIO(content))[_METADATA]), frame)
+    except (Exception, pl.exceptions.PanicException) as error:
+        raise FileFormatError(f"{path} cannot be used as a sketch: {_first_line(error)}") from None
+
+
+def _check_integrity(content: bytearray) -> None:
+    """Refuse content that does not match its checksum, before anything else reads it."""
+    if _VERSION_1.search(content):
+        raise FileFormatError("it was saved by mcnet 0.1, in an older format: make it again")
+    place = _checksum_place(content)
+    expected = bytes(content[place : place + _CHECKSUM_DIGITS])
+    content[place : place + _CHECKSUM_DIGITS] = _NO_CHECKSUM
+    if place < 0 or _checksum(content).encode() != expected:
+        raise FileFormatError("its contents do not match its checksum; it was altered or damaged: make it again")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _sketch(about: dict[str, Any], frame: pl.DataFrame) -> Sketch:
+    if about["version"] != SKETCH_VERSION:
+        raise FileFormatError(f"it has version {about['version']}, this mcnet reads {SKETCH_VERSION}: upgrade mcnet")
+    names = [f"field:{name}" for name in about["fields"]]
+    lacking = [name for name in (*names, *_COLUMNS) if name not in frame.columns]
+    if lacking:
+        raise FileFormatError(f"it lacks the column {lacking[0]!r}; make it again")
+    fields = field_columns({name.removeprefix("field:"): frame[name] for name in names}) if names else []
+    contexts, codes = Contexts.of(fields, len(frame))
+    sums = np.column_stack([frame[name].to_numpy() for name in ("weight", "positives", "position")])
+    cells = Cells(codes, frame["cell"].to_numpy().astype(np.int64), frame["fold"].to_numpy().astype(np.int16), sums)
+    sketch = Sketch(
+        contexts,
+        cells,
+        about["resolution"],
+        about["folds"],
+        about["rows"],
+        columns=about["columns"],
+        score_type=about["score_type"],
+        negatives_kept=about["negatives_kept"],
+        known_sources=tuple(about["sources"]),
+        dropped_rows=about.get("dropped_rows", 0),
+    )
+    problem = problem_of_cells(sketch)
+    if problem:
+        raise FileFormatError(f"{problem}; make it again")
+    return replace(sketch, cells=cells.added_up())
+
+
+def problem_of_cells(sketch: Sketch) -> str | None:
+    """Return what is wrong with the cells of a sketch that was made elsewhere, or None."""
+    weight, positives, position = sketch.cells.sums.T
+    slack = 1.0 + 1e-9  # another engine may have added up in another order
+    if sketch.score_type not in ("probability", "logit"):
+        return f"its score type is {sketch.score_type!r}"
+    if not np.isfinite(sketch.cells.sums).all():
+        return "a sum of weights is missing, or beyond the largest number"
+    if not (weight > 0.0).all():
+        return "a cell has no weight"
+    if not ((positives >= 0.0) & (positives <= weight * slack)).all():
+        return "a cell has more positives than weight, or fewer than none"
+    if not ((position >= 0.0) & (position <= weight * POSITION_UNITS * slack)).all():
+        return "the mean position of a cell lies outside it"
+    if not ((sketch.fold >= 0) & (sketch.fold < sketch.folds)).all():
+        return f"a fold is not one of {sketch.folds}"
+    if not sketch.grid.knows(sketch.cells.key):
+        return f"a cell is none of resolution {sketch.resolution}"
+    return None

@@ -1,0 +1,255 @@
+"""Sketches from sketches: sums, other fields, parts of the rows, bins of equal mass."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet._shared.arrays import FloatArray, IntArray, sums_by
+from mcnet._shared.messages import warn
+from mcnet.errors import InputError
+from mcnet.rows.contexts import Contexts
+from mcnet.rows.fields import MISSING_LABEL, FieldColumn, field_columns, sort_key
+from mcnet.rows.periods import cut_to_periods
+from mcnet.sketch.grid import Cells
+from mcnet.sketch.sketch import Sketch
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = [
+    "bin_of",
+    "cut_field",
+    "equal_mass_cuts",
+    "equal_mass_edges",
+    "held_back_parts",
+    "in_field_order",
+    "keep_fields",
+    "rename_values",
+    "sketches_by",
+    "sum_of_sketches",
+    "value_order_of",
+]
+
+# Equal-mass bins over the cells of a sketch.
+
+
+def equal_mass_cuts(places: NDArray[Any], weight: FloatArray, bins: int) -> NDArray[np.intp]:
+    """Return after which of the distinct values to cut, for at most `bins` parts of (nearly) equal weight, none empty.
+
+    `places` has the number of each entry's value, from 0, all of which occur.
+
+    >>> equal_mass_cuts(np.array([0, 1, 2, 3]), np.ones(4), 2)
+    array([1])
+    """
+    mass = np.cumsum(sums_by(places, weight, int(places.max()) + 1))
+    wanted = mass[-1] * np.arange(1, bins) / bins
+    # A tiny slack: the cut belongs after the value whose mass reaches the target, rounding or not.
+    last = np.unique(np.searchsorted(mass, wanted * (1.0 - 1e-12)))
+    return last[last < len(mass) - 1]
+
+
+def equal_mass_edges(sketch: Sketch, bins: int) -> FloatArray:
+    """Return the interior edges that cut the rows into `bins` parts of (nearly) equal weight.
+
+    Rows of one cell are never parted, so there may be fewer bins than asked; no bin is empty. An edge lies midway
+    between the cells it parts.
+    """
+    keys, inverse = np.unique(sketch.cells.key, return_inverse=True)
+    last = equal_mass_cuts(inverse, sketch.weight, bins)
+    below, above = sketch.grid.upper(keys[last]), sketch.grid.lower(keys[last + 1])
+    middle = 0.5 * (below + above)
+    # Between neighbouring floats the middle may round to the lower one, which belongs left of the edge.
+    return np.where(middle > below, middle, above)
+
+
+def bin_of(scores: FloatArray, edges: FloatArray) -> NDArray[np.intp]:
+    """Return the bin of each score: bins are half-open [edge, next edge)."""
+    return np.searchsorted(edges, scores, side="right")
+
+
+# The same rows under other fields: fewer of them, other values, periods instead of moments.
+
+
+def keep_fields(sketch: Sketch, names: Sequence[str]) -> Sketch:
+    """Return the sketch of the same rows with these fields alone."""
+    require_fields(sketch, names)
+    columns = [c for c in sketch.contexts.columns(sketch.contexts.all()) if c.name in names]
+    columns.sort(key=lambda column: names.index(column.name))
+    return _regrouped(sketch, columns)
+
+
+def in_field_order(sketch: Sketch, names: Sequence[str]) -> Sketch:
+    """Return the same rows with the fields in this order; a sketch that has other fields stays as it is."""
+    own = sketch.contexts.names
+    return keep_fields(sketch, names) if own != tuple(names) and sorted(own) == sorted(names) else sketch
+
+
+def cut_field(sketch: Sketch, name: str, every: str) -> Sketch:
+    """Return the sketch of the same rows with a field of timestamps cut to periods."""
+    import polars as pl
+
+    require_fields(sketch, [name])
+    moments = sketch.contexts.values[sketch.contexts.names.index(name)]
+    return _with_values(sketch, name, cut_to_periods(pl.Series(name, moments, dtype=pl.String), every))
+
+
+def rename_values(sketch: Sketch, name: str, texts: Mapping[str | None, str | None]) -> Sketch:
+    """Return the sketch of the same rows with other values of a field; rows of equal values are added up."""
+    import polars as pl
+
+    values = sketch.contexts.values[sketch.contexts.names.index(name)]
+    return _with_values(sketch, name, pl.Series(name, [texts.get(v, v) for v in values], dtype=pl.String))
+
+
+def value_order_of(contexts: Contexts, sketch: Sketch) -> Sketch:
+    """Return the same sketch with each field's values in the order of other contexts, new values last."""
+    values, table = [], []
+    for which, known in enumerate(sketch.contexts.values):
+        order = tuple(dict.fromkeys((*contexts.values[which], *known)))
+        place = {value: code for code, value in enumerate(order)}
+        values.append(order)
+        table.append(np.array([place[value] for value in known], dtype=np.int32)[sketch.contexts.table[:, which]])
+    stacked = np.column_stack(table) if table else sketch.contexts.table
+    return replace(sketch, contexts=Contexts(sketch.contexts.names, tuple(values), stacked))
+
+
+def require_fields(sketch: Sketch, names: Sequence[str]) -> None:
+    """Refuse fields that a sketch does not have."""
+    known = sketch.contexts.names
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InputError(f"the sketch has no field {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+
+
+def _with_values(sketch: Sketch, name: str, values: "pl.Series") -> Sketch:
+    """Return the same rows with the values of one field replaced, one for one."""
+    columns = sketch.contexts.columns(sketch.contexts.all())
+    place = sketch.contexts.names.index(name)
+    columns[place : place + 1] = field_columns({name: values.gather(columns[place].codes)})
+    return _regrouped(sketch, columns)
+
+
+def _regrouped(sketch: Sketch, columns: list[FieldColumn]) -> Sketch:
+    """Return the same rows under other fields, given as columns with one entry per context."""
+    contexts, order = Contexts.of(columns, len(sketch.contexts))
+    cells = Cells(order[sketch.context], sketch.cells.key, sketch.fold, sketch.cells.sums).added_up()
+    return replace(sketch, contexts=contexts, cells=cells)
+
+
+# Sums of sketches.
+
+
+def sum_of_sketches(sketches: Sequence[Sketch]) -> Sketch:
+    """Return the sum of one or more sketches; see `Sketch.merged`."""
+    if not sketches:
+        raise InputError("there is no sketch to merge; give at least one")
+    if len(sketches) > 1:
+        counts = Counter(source for sketch in sketches for source in sketch.sources)
+        repeated = sum(count > 1 for count in counts.values())
+        if repeated:
+            warn(
+                f"{repeated:,} of the {len(counts):,} sources of these sketches are in more than one of them: "
+                "the rows of these count more than once"
+            )
+    total = sketches[0]
+    for sketch in sketches[1:]:
+        total = _sum(total, sketch)
+    return total
+
+
+def _sum(one: Sketch, other: Sketch) -> Sketch:
+    other = in_field_order(other, one.contexts.names)
+    for what, here, there in (
+        ("resolution", one.resolution, other.resolution),
+        ("fields", one.contexts.names, other.contexts.names),
+        ("folds", one.folds, other.folds),
+        ("score type", one.score_type, other.score_type),
+    ):
+        if here != there:
+            raise InputError(f"sketches of different {what} do not add up: {here} and {there}; make both alike")
+    contexts, first, second = one.contexts.united(other.contexts)
+    both = Cells.concatenate(
+        Cells(first[one.context], one.cells.key, one.fold, one.cells.sums),
+        Cells(second[other.context], other.cells.key, other.fold, other.cells.sums),
+    )
+    return replace(
+        one,
+        contexts=contexts,
+        cells=both.added_up(),
+        rows=one.rows + other.rows,
+        dropped_rows=one.dropped_rows + other.dropped_rows,
+        columns={name: column for name, column in one.columns.items() if other.columns.get(name) == column},
+        negatives_kept=one.negatives_kept if one.negatives_kept == other.negatives_kept else None,
+        known_sources=tuple(dict.fromkeys((*one.sources, *other.sources))),
+    )
+
+
+# Split a sketch: by the values of a field, or into what a fit sees and what is held back from it.
+
+
+def held_back_parts(sketch: Sketch) -> Iterator[tuple[Sketch, Sketch, IntArray]]:
+    """Yield, for each fold that has rows, the rows outside it, those inside it, and which cells the latter are."""
+    for fold in range(sketch.folds):
+        inside = np.flatnonzero(sketch.fold == fold)
+        if len(inside):
+            train, held = sketch.fold_parts(fold)
+            yield train.unfolded(), held, inside
+
+
+def sketches_by(sketch: Sketch, name: str, wanted: Collection[str] | None = None) -> dict[str, Sketch]:
+    """Return one sketch per value of a field (a day, an hour), in order, without that field.
+
+    Scan the time column as one more field, and this splits the sketch by time. `wanted` names the values to return;
+    None for all.
+
+    >>> sketch = Sketch.from_rows([0.1, 0.2], [0, 1], field={"country": ["NL", "NL"], "day": ["mon", "tue"]})
+    >>> {day: part.total_weight for day, part in sketches_by(sketch, "day").items()}
+    {'mon': 1.0, 'tue': 1.0}
+    """
+    require_fields(sketch, [name])
+    place = sketch.contexts.names.index(name)
+    codes = sketch.contexts.table[sketch.context, place]
+    others = [other for other in sketch.contexts.names if other != name]
+    parts, weight, counted = {}, 0.0, 0
+    values = sketch.contexts.values[place]
+    # Sorted once: thousands of periods must not read all cells each. Stable, so cells keep their order.
+    by_code = np.argsort(codes, kind="stable")
+    ends = np.searchsorted(codes[by_code], np.arange(len(values) + 1))
+    for code in sorted(range(len(values)), key=_by_number_or_text(values)):
+        value, inside = values[code], by_code[ends[code] : ends[code + 1]]
+        label = MISSING_LABEL if value is None else value
+        if len(inside) and (wanted is None or label in wanted):
+            # Contexts that a period lacks go too: only() keeps what its cells use.
+            used, renumbered = np.unique(sketch.context[inside], return_inverse=True)
+            kept = sketch.cells.take(inside)
+            cells = Cells(renumbered.astype(np.int32), kept.key, kept.fold, kept.sums)
+            share = float(kept.sums[:, 0].sum()) / sketch.total_weight
+            # Nobody knows which part a row belongs to that was left out: each has its share, and all together have all.
+            weight += share
+            dropped = round(sketch.dropped_rows * weight) - counted
+            counted += dropped
+            contexts = sketch.contexts.subset(used)
+            # Parts of one sketch may be added again, so each is its own source.
+            part = replace(
+                sketch,
+                contexts=contexts,
+                cells=cells,
+                rows=round(sketch.rows * share),
+                known_sources=None,
+                dropped_rows=dropped,
+            )
+            parts[label] = part.only(*others)
+    return parts
+
+
+def _by_number_or_text(values: Sequence[str | None]) -> Callable[[int], Any]:
+    """Return the order of periods: by number if all are numbers (9 before 10), else by text; the missing one last."""
+    try:
+        numbers = [np.inf if value is None else float(value) for value in values]
+    except ValueError:
+        return lambda code: sort_key(values[code])
+    return lambda code: (values[code] is None, numbers[code])

@@ -1,0 +1,510 @@
+"""The journal: nothing is lost, nothing counts twice, whatever is retried, interrupted or done at the same time."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from datetime import datetime
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcnet.errors import CalibrationWarning, FileFormatError, InputError
+from mcnet.journal.additions import _saved
+from mcnet.journal.journal import Journal, JournalSnapshot
+from mcnet.sketch.sketch import Sketch
+
+
+def rows(seed, number=50, field=True):
+    rng = np.random.default_rng(seed)
+    score = rng.random(number)
+    names = rng.choice(["NL", "FR"], number) if field else None
+    return Sketch.from_rows(score, rng.random(number) < score, field=names)
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return Journal(tmp_path / "journal")
+
+
+def test_a_journal_adds_up_what_was_added(journal):
+    parts = {day: rows(place) for place, day in enumerate(["2026-11-14", "2026-11-15", "2026-11-16"])}
+    for day, sketch in parts.items():
+        journal.add(sketch, day, source="shop")
+    assert journal.periods == list(parts)
+    assert journal.sketch() == sum(parts.values())
+    assert journal.sketch(since="2026-11-15") == parts["2026-11-15"] + parts["2026-11-16"]
+    assert journal.sketch(until="2026-11-14") == parts["2026-11-14"]
+    assert dict(journal.sketches()) == parts
+    assert journal.verify() == []
+
+
+def test_the_same_source_twice_changes_nothing(journal):
+    assert journal.add(rows(1), 1, source="a").rows == 50
+    again = journal.add(rows(1), 1, source="a")
+    assert (again.rows, again.known) == (0, ("1",))
+    assert journal.sketch() == rows(1)
+
+
+def test_the_same_rows_without_a_source_count_once(journal):
+    journal.add(rows(1), 1)
+    assert journal.add(rows(1), 1).rows == 0
+    assert journal.add(rows(1), 2).rows == 50
+
+
+def test_other_rows_of_a_source_are_refused_unless_they_replace(journal):
+    journal.add(rows(1), 1, source="a")
+    with pytest.raises(InputError, match="50 other rows for 1 before"):
+        journal.add(rows(2), 1, source="a")
+    assert journal.sketch() == rows(1)
+    journal.add(rows(2), 1, source="a", replace=True)
+    assert journal.sketch() == rows(2)
+
+
+def test_late_rows_of_an_old_period_add_up(journal):
+    journal.add(rows(1), 1, source="a")
+    journal.add(rows(2), 2, source="a")
+    journal.add(rows(3), 1, source="late")
+    assert dict(journal.sketches()) == {"1": rows(1) + rows(3), "2": rows(2)}
+
+
+def test_a_source_can_be_removed(journal):
+    for period in (1, 2):
+        journal.add(rows(period), period, source="a")
+        journal.add(rows(period + 10), period, source="b")
+    assert journal.remove("a", 1) == 50
+    assert dict(journal.sketches()) == {"1": rows(11), "2": rows(2) + rows(12)}
+    assert journal.remove("b") == 100
+    assert journal.periods == ["2"]
+    with pytest.raises(InputError, match="nothing from 'c'"):
+        journal.remove("c")
+
+
+def test_half_life_and_weights(journal):
+    for period in (0, 1, 4):  # a gap counts as what it is
+        journal.add(rows(period), period)
+    decayed = journal.sketch(half_life=1.0)
+    expected = 2.0**-4 * rows(0) + 2.0**-3 * rows(1) + rows(4)
+    assert decayed == expected
+    assert journal.sketch(weights={0: 0.0, 4: 0.5}) == rows(1) + 0.5 * rows(4)
+    with pytest.raises(InputError, match="half_life"):
+        journal.sketch(half_life=0)
+    with pytest.raises(InputError, match="every period has weight 0"):
+        journal.sketch(weights={0: 0, 1: 0, 4: 0})
+
+
+def test_rows_that_do_not_add_up_are_refused(journal):
+    journal.add(rows(1), 1)
+    with pytest.raises(InputError, match="fields"):
+        journal.add(rows(2, field=False), 2)
+    with pytest.raises(InputError, match="different kinds"):
+        journal.add(rows(2), "2026-11-16")
+
+
+def test_a_later_count_takes_the_place_of_an_earlier_one(journal):
+    early, late = rows(1), rows(2)
+    journal.add(early, 1, source="orders", age=0)
+    journal.add(late, 1, source="orders", age=3)
+    assert journal.sketch() == late
+    assert [entry.age for entry in journal.counts_by_age()] == [0.0, 3.0]
+    journal.add(rows(3), 1, source="orders")  # complete
+    assert journal.sketch() == rows(3)
+
+
+def test_compacting_changes_no_sum_and_keeps_retries_harmless(journal):
+    for period in range(5):
+        for source in "abc":
+            journal.add(rows(10 * period + ord(source)), period, source=source)
+    before = dict(journal.sketches())
+    assert journal.compact() == 8  # the last period stays
+    assert dict(journal.sketches()) == before
+    for period in range(5):
+        for source in "abc":
+            assert journal.add(rows(10 * period + ord(source)), period, source=source).rows == 0
+    journal.add(rows(99), 0, source="late")
+    assert journal.sketch(until=0) == before["0"] + rows(99)
+    assert journal.compact(before=5) == 1 + 2
+    assert journal.sketch(until=0) == before["0"] + rows(99)
+    assert journal.add(rows(99), 0, source="late").rows == 0
+    assert journal.verify() == []
+    with pytest.raises(InputError, match="compacted"):
+        journal.add(rows(98), 0, source="late", replace=True)
+
+
+def test_hours_become_days(journal):
+    hours = [f"2026-11-{day}T{hour:02d}" for day in (15, 16) for hour in (0, 5, 23)]
+    for place, hour in enumerate(hours):
+        journal.add(rows(place), hour)
+    total = journal.sketch()
+    journal.compact(before="2026-11-16", every="1d")
+    assert journal.periods == ["2026-11-15", "2026-11-16", "2026-11-16T05:00", "2026-11-16T23:00"]
+    assert journal.sketch() == total
+    assert journal.add(rows(1), hours[1]).rows == 0
+
+
+def test_files_of_many_periods_in_one_pass(journal, tmp_path):
+    rng = np.random.default_rng(0)
+    score = rng.random(3000)
+    frame = pl.DataFrame(
+        {
+            "score": score,
+            "click": (rng.random(3000) < score).astype(int),
+            "country": rng.choice(["NL", "FR"], 3000),
+            "ts": pl.Series(rng.integers(0, 5 * 24, 3000) * 3600 + 1_700_000_000).cast(pl.Int64),
+        }
+    ).with_columns(pl.from_epoch("ts"))
+    frame[:2000].write_parquet(tmp_path / "a.parquet")
+    frame[2000:].write_parquet(tmp_path / "b.parquet")
+    asked = {"score": "score", "label": "click", "field": "country", "time": "ts", "every": "1d"}
+    added = journal.add_files([tmp_path / "a.parquet", tmp_path / "b.parquet"], **asked)
+    assert added.rows == 3000
+    for period, sketch in journal.sketches():
+        part = frame.filter(pl.col("ts").dt.strftime("%Y-%m-%d") == period)
+        assert sketch == Sketch.from_rows(part["score"], part["click"], field={"country": part["country"]})
+    assert journal.add_files(tmp_path / "*.parquet", **asked).rows == 0
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_periods_that_do_not_fit_into_memory_wait_on_disk_and_come_out_the_same(tmp_path, monkeypatch, ordered):
+    rng = np.random.default_rng(1)
+    hours = rng.integers(0, 40, 4000)
+    frame = pl.DataFrame(
+        {
+            "score": rng.random(4000),
+            "click": rng.integers(0, 2, 4000),
+            "country": rng.choice(["NL", "FR", "DE"], 4000),
+            "ts": pl.Series((np.sort(hours) if ordered else hours) * 3600 + 1_700_000_000).cast(pl.Int64),
+        }
+    ).with_columns(pl.from_epoch("ts"))
+    frame.write_parquet(tmp_path / "log.parquet")
+    asked = {"score": "score", "label": "click", "field": "country", "time": "ts", "every": "1h"}
+    whole, spilled = Journal(tmp_path / "whole"), Journal(tmp_path / "spilled")
+    whole.add_files(tmp_path / "log.parquet", **asked)
+    parts = []
+    monkeypatch.setattr("mcnet.rows.logs.BATCH_ROWS", 500)
+    monkeypatch.setattr("mcnet.sketch.accumulate._DENSE_CELLS_PER_ROW", 0)
+    for module in ("journal", "journal_parts"):
+        monkeypatch.setattr(f"mcnet.tracking.{module}.MOST_CELLS_IN_MEMORY", 600)
+    monkeypatch.setattr("mcnet.journal.additions._saved", lambda *given: parts.append(given) or _saved(*given))
+    added = spilled.add_files(tmp_path / "log.parquet", **asked)
+    assert added.rows == 4000
+    assert len(parts) >= 4
+    assert dict(spilled.sketches()) == dict(whole.sketches())
+    assert {entry.digest for entry in spilled.entries()} == {entry.digest for entry in whole.entries()}
+    assert spilled.add_files(tmp_path / "log.parquet", **asked).rows == 0
+    assert not [path for _, path in parts if path.exists()]
+
+
+def test_a_folder_with_other_things_is_no_journal(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds other things"):
+        Journal(tmp_path).add(rows(1), 1)
+    with pytest.raises(InputError, match="there is no journal"):
+        Journal(tmp_path / "none").verify()
+
+
+def test_a_damaged_journal_says_so(journal):
+    journal.add(rows(1), 1)
+    manifest = next(journal.path.glob("*/manifest.json"))
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"rows": 50', '"rows": 51'))
+    with pytest.raises(FileFormatError, match="altered"):
+        Journal(journal.path).periods  # noqa: B018
+    assert len(journal.verify()) == 1
+    manifest.write_text(text)
+    sketch = next(journal.path.glob("*/1.parquet"))
+    rows(2).save(sketch)
+    assert "other rows" in journal.verify()[0]
+    sketch.unlink()
+    assert "no file" in journal.verify()[0]
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.integers(0, 2)), max_size=12), st.randoms())
+def test_any_sequence_of_additions_counts_each_source_and_period_once(tmp_path_factory, steps, chance):
+    journal = Journal(tmp_path_factory.mktemp("journal") / "it")
+    expected = {}
+    for period, source, seed in steps:
+        journal.add(rows(seed, 5), period, source=source, replace=True)
+        expected[period, source] = rows(seed, 5)
+        if chance.random() < 0.3:
+            journal.remove(source, period)
+            del expected[period, source]
+    if expected:
+        assert journal.sketch() == sum(expected.values())
+    else:
+        assert journal.periods == []
+
+
+WRITER = """
+import sys, numpy as np
+from mcnet.sketch.sketch import Sketch
+from mcnet.journal.journal import Journal
+from mcnet.journal.additions import _saved
+from mcnet.journal.journal import JournalSnapshot
+journal = Journal(sys.argv[1])
+for n in range(int(sys.argv[3])):
+    rng = np.random.default_rng(n)
+    score = rng.random(20)
+    journal.add(Sketch.from_rows(score, rng.random(20) < score), n % 5, source=f"{sys.argv[2]}-{n}")
+    print(n, flush=True)
+"""
+
+
+def small(n):
+    rng = np.random.default_rng(n)
+    score = rng.random(20)
+    return Sketch.from_rows(score, rng.random(20) < score)
+
+
+def writer(path, name, number):
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(WRITER), str(path), name, str(number)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_two_writers_at_once_lose_nothing(journal):
+    running = [writer(journal.path, name, 12) for name in "ab"]
+    for process in running:
+        process.communicate(timeout=120)
+        assert process.returncode == 0
+    assert journal.sketch() == sum(small(n) for n in range(12)) * 2
+
+
+def test_writers_of_the_same_source_count_once(journal):
+    running = [writer(journal.path, "same", 8) for _ in range(3)]
+    for process in running:
+        process.communicate(timeout=120)
+        assert process.returncode == 0
+    assert journal.sketch() == sum(small(n) for n in range(8))
+
+
+def test_kill_at_any_moment_loses_nothing_that_was_acknowledged(journal):
+    chance = random.Random(0)
+    for _ in range(3):
+        process = writer(journal.path, "a", 30)
+        acknowledged = [int(process.stdout.readline())]
+        time.sleep(chance.random() * 0.1)
+        os.kill(process.pid, signal.SIGKILL)
+        acknowledged += [int(line) for line in process.communicate()[0].split()]
+        found = {entry.source for entry in journal.entries()}
+        assert {f"a-{n}" for n in acknowledged} <= found
+        assert journal.sketch() == sum(small(int(source[2:])) for source in found)
+        assert journal.verify() == []
+    journal.add(small(0), 0, source="a-0")
+    assert not list(journal.path.glob(".writing-*")), "what killed writers left is removed by the next one"
+
+
+def test_rows_that_were_replaced_do_not_come_back_by_compacting(journal):
+    journal.add(rows(1), 1, source="a")
+    journal.add(rows(2), 1, source="a", replace=True)
+    journal.add(rows(3), 1, source="b")
+    journal.compact(before=9)
+    assert journal.sketch() == rows(2) + rows(3)
+    assert len(journal.batches()) == 1
+
+
+def test_periods_of_one_file_add_up_without_a_warning(journal, tmp_path):
+    days = ["2026-11-01"] * 150 + ["2026-11-02"] * 150
+    rows = {"p": np.linspace(0.1, 0.9, 300), "click": [0, 1] * 150, "ts": days}
+    pl.DataFrame(rows).write_parquet(tmp_path / "log.parquet")
+    journal.add_files(tmp_path / "log.parquet", score="p", label="click", time="ts", every="1d")
+    assert journal.sketch().rows == 300
+
+
+# -- all or nothing, and never twice in silence --------------------------------------------------------------------
+
+
+def test_removing_a_source_that_is_partly_compacted_removes_nothing(journal):
+    for period in range(4):
+        journal.add(rows(period), period, source="a")
+        journal.add(rows(period + 10), period, source="b")
+    journal.compact(before=3)
+    before = journal.table()
+    with pytest.raises(InputError, match=r"gave for 3 periods, 0 to 2, is compacted .* nothing was removed"):
+        journal.remove("a")
+    assert journal.table().equals(before)
+    assert journal.remove("a", 3) == 50
+
+
+def test_an_age_needs_a_source(journal, tmp_path):
+    with pytest.raises(InputError, match="age was given without a source"):
+        journal.add(rows(1), 1, age=0)
+    with pytest.raises(InputError, match="age was given without a source"):
+        journal.add_files(tmp_path / "log.parquet", score="s", label="y", time="t", every="1d", age=0)
+    assert journal.periods == []
+
+
+def test_a_file_under_another_name_is_told(journal, tmp_path):
+    log = tmp_path / "log.parquet"
+    pl.DataFrame({"s": [0.1, 0.2, 0.3], "y": [0, 1, 0], "t": ["2026-11-01", "2026-11-02", "2026-11-02"]}).write_parquet(
+        log
+    )
+    columns = {"score": "s", "label": "y", "time": "t", "every": "1d"}
+    journal.add_files(log, **columns)
+    with pytest.warns(
+        CalibrationWarning, match=r"copy gave the same rows for 2026-11-01 as .*log.parquet did .*1 more"
+    ):
+        journal.add_files(log, source="copy", **columns)
+    assert journal.remove("copy") == 3
+
+
+def test_the_weights_of_periods_are_numbers_of_periods_that_are_there(journal):
+    for period in (1, 2):
+        journal.add(rows(period), period)
+    for wrong in (-1.0, float("nan"), float("inf"), "2"):
+        with pytest.raises(InputError, match=r"the weight of 2 is .*; it must be a number, 0 or more"):
+            journal.sketch(weights={2: wrong})
+    with pytest.raises(InputError, match="weights has the period 7, of which the journal has no rows"):
+        journal.sketch(weights={7: 0.5})
+    assert journal.sketch(since=2, weights={1: 0.0}) == rows(2)
+
+
+def test_a_journal_that_is_not_there_is_named(tmp_path):
+    for read in (lambda journal: list(journal.sketches()), lambda journal: journal.sketch()):
+        with pytest.raises(InputError, match=r"there is no journal in .*typo"):
+            read(Journal(tmp_path / "typo"))
+
+
+# -- readers beside writers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", [lambda j: j.compact(), lambda j: j.compact(every="2"), lambda j: j.remove("b", 2)])
+def test_a_reader_goes_on_while_files_are_merged_or_removed(journal, change):
+    for period in range(4):
+        journal.add(rows(period), period, source="a")
+        journal.add(rows(period + 10), period, source="b")
+    expected = dict(journal.sketches())
+    reader = journal.sketches()
+    first = next(reader)
+    change(Journal(journal.path))
+    assert dict([first, *reader]) == expected
+    journal.add(rows(99), 99)
+    assert not list(journal.path.glob(".retired-*"))
+    assert journal.verify() == []
+
+
+def test_a_snapshot_is_what_the_journal_was(journal):
+    for source in ("a", "b"):
+        journal.add(rows(source == "a"), 1, source=source)
+        journal.add(rows(source == "a"), 2, source=source)
+    past = JournalSnapshot(journal)
+    journal.compact()
+    journal.add(rows(5), 2, source="late")
+    assert dict(past.sketches()) == {"1": rows(0) + rows(1), "2": rows(0) + rows(1)}
+    del past
+    journal.compact(before=3)
+    assert not list(journal.path.glob(".retired-*"))
+
+
+@pytest.mark.parametrize("written", ["texts", "a column"])
+def test_moments_with_a_zone_are_cut_in_utc(journal, tmp_path, written):
+    amsterdam = pl.datetime_range(
+        datetime(2026, 10, 25, 0), datetime(2026, 10, 25, 3), "1h", time_zone="Europe/Amsterdam", eager=True
+    )
+    assert len(amsterdam) == 5  # the clock shows two o'clock twice
+    moments = amsterdam if written == "a column" else amsterdam.dt.strftime("%Y-%m-%dT%H:%M:%S%:z")
+    log = tmp_path / "log.parquet"
+    pl.DataFrame({"s": [0.1, 0.2, 0.3, 0.4, 0.5], "y": [0, 1, 0, 1, 0], "t": moments}).write_parquet(log)
+    journal.add_files(log, score="s", label="y", time="t", every="1h")
+    added = Journal(tmp_path / "added")
+    for moment, sketch in zip(amsterdam, [rows(1)] * 5, strict=True):
+        added.add(sketch, moment)
+    assert journal.periods == added.periods == ["2026-10-24T22:00", "2026-10-24T23:00", "2026-10-25", *LATER]
+
+
+LATER = ["2026-10-25T01:00", "2026-10-25T02:00"]
+
+
+def test_months_of_files_are_moments(journal, tmp_path):
+    log = tmp_path / "log.parquet"
+    pl.DataFrame({"s": [0.1, 0.2], "y": [0, 1], "t": ["2026-01-07", "2026-03-09"]}).write_parquet(log)
+    journal.add_files(log, score="s", label="y", time="t", every="1mo")
+    assert journal.periods == ["2026-01-01", "2026-03-01"]
+
+
+def test_days_can_be_compacted_to_months(journal):
+    for day in ("2026-01-07", "2026-01-08", "2026-02-01"):
+        journal.add(rows(1), day, source="a")
+    journal.compact(every="1mo")
+    assert journal.periods == ["2026-01-01", "2026-02-01"]
+
+
+def weighted(*weights):
+    return Sketch.from_rows([0.1] * len(weights), [0.0] * len(weights), weight=list(weights))
+
+
+def test_a_weight_far_above_every_one_before_is_refused_unless_it_is_allowed(journal):
+    for weight, most in ((1e100, 1e6), (2e6, 1e6)):
+        with pytest.raises(InputError, match="1,000,000, the most in an empty journal; correct the weight, or allow"):
+            journal.add(weighted(1.0, weight), "2026-11-01", source="a", largest_weight=weight, allow="period")
+        assert weight > most
+    with pytest.raises(InputError, match="allow is 'weights'; there are weight and period"):
+        journal.add(weighted(1.0), "2026-11-01", source="a", allow=["weights"])
+    assert not journal.entries()
+    journal.add(weighted(1.0, 500.0), "2026-11-01", source="a", largest_weight=500.0)
+    journal.add(weighted(499_000.0, 1.0), "2026-11-02", source="b", largest_weight=499_000.0)
+    journal.compact(before="2026-11-03", every="1mo")
+    assert max(entry.heaviest for entry in journal.entries()) == 499_000.0  # also of what was merged
+    heavy = {"sketch": weighted(1e9, 1.0), "period": "2026-12-03", "source": "c", "largest_weight": 1e9}
+    with pytest.raises(InputError, match=r"c has a row of weight 1e\+09 for 2026-12-03, above 1,000 times the largest"):
+        journal.add(**heavy)
+    assert journal.add(**heavy, allow="weight").rows == 2
+    assert journal.add(**heavy).rows == 0  # what is there already is not judged again
+    journal.add(weighted(1e11), "2026-12-04", source="d")
+
+
+@pytest.mark.parametrize(
+    ("known", "period", "every", "fine"),
+    [
+        (["2026-11-16T13:00"], "1971-01-01", None, False),
+        (["2026-11-16T13:00"], "2026-10-31", None, True),
+        (["2026-11-16T13:00"], "2026-10-30", None, False),
+        (["2026-11-16T13:00"], "2025-11-16", "1d", True),
+        (["2026-11-15", "2026-11-16"], "2025-10-12", None, True),
+        (["2026-11-15", "2026-11-16"], "2025-10-10", None, False),
+        (["2026-11-15", "2026-11-16"], "2099-01-01", None, False),
+        ([], "2099-01-01", None, False),
+        ([], "1971-01-01", None, True),
+        (["7", "8", "9"], "-500", None, False),
+        (["700", "701", "702"], "300", None, True),
+        (["b", "c"], "a", None, True),
+    ],
+)
+def test_a_period_far_before_the_first_or_far_after_now_is_refused(journal, known, period, every, fine):
+    for name in known:
+        journal.add(rows(1), name, source="old")
+    if fine:
+        assert journal.add(rows(2), period, source="new", every=every).rows == 50
+        return
+    with pytest.raises(InputError, match=rf"the period {period} lies .*allow it by name: pass allow='period'"):
+        journal.add(rows(2), period, source="new", every=every)
+    assert journal.add(rows(2), period, source="new", every=every, allow="period").rows == 50
+
+
+def timed_log(path, times, weight=1.0, score=0.1):
+    frame = pl.DataFrame({"ts": times, "score": [score] * len(times), "label": [0] * len(times)})
+    frame.with_columns(w=pl.Series([1.0] * (len(times) - 1) + [weight])).write_parquet(path)
+    return path
+
+
+def test_a_stray_row_of_a_log_is_refused_and_a_long_past_without_a_gap_is_not(journal, tmp_path):
+    columns = {"score": "score", "label": "label", "weight": "w", "time": "ts", "every": "1h"}
+    hours = pl.datetime_range(datetime(2026, 1, 1), datetime(2026, 11, 16), "1h", eager=True).to_list()
+    stray = timed_log(tmp_path / "stray.parquet", [datetime(1971, 1, 1), *hours[-30:]], score=0.2)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"the period 1971-01-01 lies .* periods before 2026-11-14T19:00"):
+            journal.add_files(stray, **columns)
+        journal.add_files(timed_log(tmp_path / "new.parquet", hours[-10:]), **columns)
+    past = timed_log(tmp_path / "past.parquet", hours[:-10])
+    assert journal.add_files(past, **columns).rows == len(hours) - 10
+    heavy = timed_log(tmp_path / "heavy.parquet", [hours[-1]] * 5_000, weight=1e9)
+    with pytest.raises(InputError, match=r"heavy.parquet has a row of weight 1e\+09"):
+        journal.add_files(heavy, **columns)
+    assert journal.add_files([stray, heavy], **columns, allow=("weight", "period")).rows == 5_031

@@ -1,0 +1,169 @@
+"""The gate on its own: past periods are made up, so that it is known what it has to say."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.operations.conftest import day_name, day_rows
+
+from mcnet.calibrators.per_field import PlattField
+from mcnet.curves.curves import Curves
+from mcnet.errors import InputError
+from mcnet.metrics.evaluation import predict_cells
+from mcnet.operations.gate import Current, Gate, invalid, later_than_fit, shift_between
+from mcnet.operations.learning import Judged, sketch_log_loss
+from mcnet.operations.versions import Version
+from mcnet.sketch.sketch import Sketch
+
+NO_PCOC = (None, None, None)
+
+
+def model(ratio=0.7, field="country"):
+    rows = day_rows(29, ratio, 20_000)
+    return PlattField().fit(rows["pctr"], rows["click"], field={field: rows["country"]}).model_
+
+
+@pytest.fixture(scope="module")
+def candidate():
+    return model()
+
+
+@pytest.fixture(scope="module")
+def rows():
+    found = day_rows(27, rows=10_000)
+    return Sketch.from_rows(found["pctr"], found["click"], field={"country": found["country"]})
+
+
+def judged(number, tracker=0.0, before=0.0, base=0.0, spread=0.001):
+    """Return periods whose losses per row are 0.5 and so much more."""
+    rng = np.random.default_rng(3)
+    found = []
+    for day in range(1, number + 1):
+        losses = 4000 * (0.5 + np.array([base, tracker, before]) + rng.normal(0.0, spread, 3))
+        found.append(Judged(day_name(day), f"digest {day}", 4000, 4000.0, 500.0, *losses.tolist(), NO_PCOC, NO_PCOC))
+    return found
+
+
+def current(of, until=None, digest=None):
+    return Current(Version(1, "2026-11-01", "0" * 64, of.method, of.fields, 1000, "", until, digest), of)
+
+
+def test_a_first_version_must_gain_on_the_scores(candidate, add_days):
+    journal = add_days(1, 5)
+    gate = Gate()
+    assert gate.judge(candidate, None, judged(4, tracker=-0.01), journal).passed
+    found = gate.judge(candidate, None, judged(4, tracker=0.01), journal)
+    assert not found.passed
+    assert "nothing is published before it gains" in found.waiting
+    assert "2 of the 3 periods" in gate.judge(candidate, None, judged(2, tracker=-1.0), journal).waiting
+
+
+def test_updates_that_made_it_worse_are_stopped(candidate, add_days):
+    journal = add_days(1, 8)
+    newest = current(candidate, day_name(8), "digest 8")
+    found = Gate().judge(candidate, newest, judged(8, tracker=0.01), journal)
+    assert found.comparison.other == "the model of the period before"
+    assert not found.passed
+    assert "beside the model of the period before (" in found.reason
+    assert ": worse) on 8 periods" in found.reason
+    assert Gate(tolerance=0.02).judge(candidate, newest, judged(8, tracker=0.01), journal).passed
+    assert Gate().judge(candidate, newest, judged(8, tracker=-0.01), journal).passed
+
+
+def test_chance_alone_stops_nothing(candidate, add_days):
+    newest = current(candidate, day_name(8), "digest 8")
+    assert Gate().judge(candidate, newest, judged(8, tracker=0.0005, spread=0.01), add_days(1, 8)).passed
+
+
+def test_an_older_version_is_compared_itself(candidate, add_days):
+    journal = add_days(1, 8)
+    old = current(candidate, day_name(2), "digest 2")
+    found = Gate().judge(candidate, old, judged(8, tracker=0.5, before=9.0), journal)
+    assert found.comparison.other == "version 1"
+    assert (found.comparison.first, found.comparison.periods) == (day_name(4), 5)
+    losses = {
+        period: sketch_log_loss(sketch, predict_cells(candidate, sketch)) for period, sketch in journal.sketches()
+    }
+    mine = [one for one in judged(8, tracker=0.5, before=9.0) if one.period >= day_name(4)]
+    expected = sum(one.tracker_loss - losses[one.period] for one in mine) / (4000 * len(mine))
+    assert found.comparison.difference == pytest.approx(expected, abs=1e-4)
+    assert not found.passed
+
+
+def test_periods_later_than_a_fit(candidate):
+    past = judged(8)
+    assert later_than_fit(past, current(candidate).version, 0) == past, "a version that tells nothing may be as old"
+    assert later_than_fit(past, current(candidate, "week 3").version, 0) == past
+    assert [one.period for one in later_than_fit(past, current(candidate, day_name(5)).version, 0)] == [
+        *(day_name(day) for day in (6, 7, 8))
+    ]
+    assert [one.period for one in later_than_fit(past, current(candidate, day_name(5)).version, 2)] == [day_name(8)]
+    ours = current(candidate, day_name(5), "digest 5").version
+    assert [one.period for one in later_than_fit(past, ours, 0)] == [day_name(7), day_name(8)]
+
+
+def test_a_field_value_that_moves_too_far_is_named(candidate, add_days):
+    rows = day_rows(28, rows=40_000)
+    label = np.where(rows["country"] == "NL", np.random.default_rng(1).random(40_000) < 0.4, rows["click"])
+    moved = PlattField().fit(rows["pctr"], label, field={"country": rows["country"]}).model_
+    newest = current(candidate, day_name(8), "digest 8")
+    found = Gate(max_shift=0.3).judge(moved, newest, judged(8), add_days(1, 8))
+    assert found.shift.where == "NL"
+    assert "the mean probability of NL moves by +1" in found.reason
+    assert Gate(max_shift=3.0).judge(moved, newest, judged(8), add_days(1, 8)).passed
+
+
+def test_half_is_as_far_as_double(candidate, rows):
+    down = shift_between(model(0.8), model(0.4), rows)
+    up = shift_between(model(0.4), model(0.8), rows)
+    assert down.overall < 0.0 < up.overall
+    assert down.size == pytest.approx(up.size, rel=0.05)
+
+
+def test_a_context_that_rises_from_few_positives_moves():
+    rng = np.random.default_rng(2)
+    score, country = rng.uniform(0.01, 0.03, 40_000), rng.choice(["NL", "FR"], 40_000, p=[0.9, 0.1])
+    rate = {"old": np.where(country == "FR", 0.4, 1.0), "new": np.where(country == "FR", 6.0, 1.0)}
+    old, new = (
+        PlattField().fit(score, rng.random(40_000) < rate[name] * score, field={"country": country}).model_
+        for name in rate
+    )
+    found = Sketch.from_rows(score, np.zeros(40_000), field={"country": country})
+    moved = shift_between(old, new, found)
+    assert moved.where == "FR"
+    assert moved.largest > 3.0
+
+
+def test_fields_in_another_order_can_be_judged_and_more_of_them_are_refused():
+    rng = np.random.default_rng(4)
+    score = rng.uniform(0.05, 0.3, 8_000)
+    field = {name: rng.choice(["a", "b"], 8_000) for name in ("slot", "mobile")}
+    label = rng.random(8_000) < score
+    turned = {name: field[name] for name in ("mobile", "slot")}
+    old, new = (PlattField().fit(score, label, field=given).model_ for given in (field, turned))
+    seen = Sketch.from_rows(score, label, field=turned)
+    assert invalid(new, seen, old) == ""
+    assert abs(shift_between(old, new, seen).largest) < 0.01
+    fewer = PlattField().fit(score, label, field={"slot": field["slot"]}).model_
+    assert "needs the field 'mobile', which clients of the current one do not send" in invalid(new, seen, fewer)
+    assert abs(shift_between(fewer, new, seen).overall) < 0.01
+
+
+def test_what_cannot_be_served_is_invalid(candidate, rows):
+    assert invalid(candidate, rows, None) == ""
+    assert "lacks the field 'country' of the rows" in invalid(model(field="site"), rows, None)
+    logits = replace(candidate, score_type="logit")
+    assert "takes logits as scores" in invalid(logits, rows, candidate)
+    falling = replace(candidate, monotone=False, curves=upside_down(candidate.curves))
+    assert invalid(falling, rows, None) != ""
+
+
+def upside_down(curves):
+    """Return curves that fall where the others rise."""
+    return Curves.of([(curves.grid(one), curves.values(one)[::-1]) for one in range(len(curves))])
+
+
+@pytest.mark.parametrize("wrong", [{"max_shift": -0.1}, {"tolerance": np.inf}, {"min_periods": 1}])
+def test_limits_that_are_none_are_refused(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        Gate(**wrong)

@@ -1,6 +1,0 @@
-"""The study of the paper trains networks: without torch there is nothing to test."""
-
-from mcnet._shared.extras import has_networks
-
-if not has_networks():
-    collect_ignore_glob = ["test_*.py"]

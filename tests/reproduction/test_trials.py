@@ -1,0 +1,202 @@
+"""Trials: what is measured is what it says, and the methods behave as the study says they must."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_rel
+
+from reproduction.auxiliary import trial_with_features
+from reproduction.balance import MODELS
+from reproduction.forces import watch_forces
+from reproduction.literal import LiteralRecipe, follow_literal, predict_literal, train_literal
+from reproduction.significance import errors, paired_test
+from reproduction.sources import open_source
+from reproduction.tasks import Sample
+from reproduction.trials import ROSTER, Trial, measure, order_violations, run_trial, settings_note
+from reproduction.with_features import BesideRecipe, fit_beside
+
+
+@pytest.fixture(scope="module")
+def task():
+    return open_source("simulated", scale=0.03).tasks(0, wanted=("CTR (AliExpress)",), shift=False)[0]
+
+
+def test_order_violations_are_counted_inside_a_field_value_only():
+    field = np.array([0, 0, 1, 1], dtype=np.int32)
+    sample = Sample(np.array([0.1, 0.2, 0.15, 0.3]), np.zeros(4, np.int8), field)
+    assert order_violations(np.array([0.1, 0.2, 0.05, 0.06]), sample) == 0
+    assert order_violations(np.array([0.2, 0.1, 0.05, 0.06]), sample) == 1
+
+
+def test_the_truth_itself_is_at_no_distance(task):
+    figures = measure(task.test.truth, task.test)
+    assert figures["distance"] == 0.0
+    assert figures["pcoc"] == pytest.approx(1.0, abs=0.05)
+    assert figures["clipped"] == 0.0
+
+
+def test_rows_that_were_clipped_are_counted():
+    sample = Sample(np.array([0.1, 0.2, 0.3, 0.4]), np.array([0, 1, 0, 1], np.int8), np.zeros(4, np.int32))
+    assert measure(np.array([1e-7, 0.2, 0.3, 1.0 - 1e-7]), sample)["clipped"] == 0.5
+
+
+def row(name, roster=ROSTER):
+    return next(contender for contender in roster if contender.name == name)
+
+
+def test_the_names_of_the_paper_are_the_published_networks_and_ours_has_its_own():
+    for training in ("literal", "converged"):
+        none, field = (row(f"MCNet-{variant}, {training}") for variant in ("None", "Field"))
+        assert (none.method, none.sees_field, none.published) == ("mcnet", False, "MCNet-None")
+        assert (field.method, field.sees_field, field.published) == ("mcnet", True, "MCNet-Field")
+    assert row("MCNet-None, converged").build().get_params()["field_aware"] is False
+    assert row("MCNet-Field, literal").recipe.field
+    assert row("BayesMCNet").method == "mcnet-bayes"
+
+
+def test_a_page_names_the_settings_really_used():
+    note = settings_note(ROSTER)
+    assert "MCNet-None, literal = 20 bins, ReLU networks of 128 × 128, embedding 128, probability space" in note
+    assert "Adam at 1e-05, batches of 2048, 2 epochs, β = 1, from the identity" in note
+    assert "MCNet-Field, converged = mcnet(bins=20, field_aware=True), SiLU networks of 128 × 128" in note
+    assert "the rows of a bin share the nodes" in note
+
+
+def test_models_with_the_field_come_nearest_to_the_truth_and_keep_the_order(task):
+    names = (
+        "Base",
+        "Isotonic Regression",
+        "Platt Scaling",
+        "MCNet-None, converged",
+        "MCNet-Field, converged",
+        "BayesMCNet",
+    )
+    trials = {name: run_trial(row(name), task) for name in names}
+    nearest = sorted(trials, key=lambda name: trials[name]["distance"])
+    assert set(nearest[:2]) == {"MCNet-Field, converged", "BayesMCNet"}
+    for name in names[3:]:
+        assert trials[name]["violations"] == 0
+    assert abs(trials["MCNet-None, converged"]["auc"] - trials["Base"]["auc"]) < 5e-4
+    assert trials["MCNet-None, converged"]["fitted_pcoc"] == pytest.approx(1.0, abs=5e-3)
+
+
+@pytest.mark.parametrize("name", ["BayesMCNet, no field", "MCNet-None, converged"])
+def test_the_balance_term_narrows_the_field_pcocs_of_a_common_curve(task, name):
+    plain, balanced = (run_trial(row(name, MODELS), task, alpha=alpha) for alpha in (0.0, 10.0))
+    assert plain["log_loss"] == run_trial(row(name), task)["log_loss"]
+    assert balanced["pcoc_std"] < plain["pcoc_std"]
+
+
+def test_the_balance_term_changes_a_literal_training_that_does_not_see_the_field(task):
+    small, recipe = (
+        task.first(20_000),
+        LiteralRecipe(bins=5, hidden=(16, 16), rate=1e-3, epochs=6, order=0.0, falling=True),
+    )
+    # Scores twice too low: the largest value's error stands out, and the balance term is about nothing else.
+    low = small.scored(small.validation.score / 2.0, small.test.score / 2.0)
+    plain, balanced = (train_literal(low, replace(recipe, balance=alpha)) for alpha in (0.0, 5.0))
+    p, q = (predict_literal(fit, low, low.validation, field=False) for fit in (plain, balanced))
+    assert spread(q, low.validation) < 0.7 * spread(p, low.validation)
+
+
+def spread(probability, sample):
+    """The regulariser itself: the deviation over field values of Σ (p − y) / N."""
+    return float((np.bincount(sample.field, probability - sample.label) / len(sample)).std())
+
+
+def test_literal_training_starts_at_the_base_score_and_can_be_followed(task):
+    small = task.first(6000)
+    recipe = LiteralRecipe(hidden=(16, 16))
+
+    def look(fit):
+        return predict_literal(fit, small, small.test, field=False)
+
+    seen = follow_literal(small, recipe, (1, 3), look)
+    assert list(seen) == [1, 3]
+    # A learning rate of 1e-5 and three steps move next to nothing.
+    np.testing.assert_allclose(seen[1], small.test.score, atol=1e-3)
+    np.testing.assert_array_equal(seen[3], look(train_literal(small, replace(recipe, epochs=3))))
+    assert not np.array_equal(seen[1], seen[3])
+
+
+def test_literal_training_with_the_field_treats_values_apart(task):
+    small = task.first(6000)
+    fit = train_literal(small, LiteralRecipe(field=True, rate=1e-2, hidden=(16, 16)))
+    probability = predict_literal(fit, small, small.test, field=True)
+    assert np.all((probability > 0) & (probability < 1))
+    codes = np.zeros((100, 1), dtype=np.int64)
+    logits = np.linspace(-5, -2, 100)
+    assert not np.allclose(fit.predict(logits, codes), fit.predict(logits, codes + 1), rtol=1e-3)
+
+
+def test_the_order_penalty_only_passes_pulls_on_from_bin_to_bin(task):
+    small, recipe = task.first(30_000), LiteralRecipe(rate=1e-3, hidden=(32, 32), epochs=2)
+    fit = train_literal(small, recipe)
+    forces = watch_forces(fit, small, recipe)
+    assert forces.order.sum() == pytest.approx(0.0, abs=1e-6)
+    assert forces.order_size > 2.0 * forces.log_loss_size
+    without = watch_forces(fit, small, replace(recipe, order=0.0))
+    assert not without.order.any()
+
+
+def test_a_falling_learning_rate_ends_where_it_stands_still(task):
+    small = task.first(6000)
+    recipe = LiteralRecipe(rate=1e-3, hidden=(16, 16), epochs=4)
+    looks = [
+        follow_literal(
+            small, replace(recipe, falling=falling), (3, 4), lambda fit: fit.bank.score_weight.detach().clone()
+        )
+        for falling in (False, True)
+    ]
+    moved = [float((seen[4] - seen[3]).abs().max()) for seen in looks]
+    assert moved[1] < 0.5 * moved[0]
+
+
+@pytest.fixture(scope="module")
+def blind():
+    """A task with features whose scores are noise: everything is left to the features."""
+    source = open_source("simulated", scale=0.004)
+    (rich,) = source.tasks(2, wanted=("CTR (AliExpress)",), shift=False, trained="all")
+    draw = np.random.default_rng(0)
+    noise = (np.exp(draw.normal(-4, 0.3, len(part))) for part in (rich.validation, rich.test))
+    return rich.scored(*noise)
+
+
+@pytest.mark.parametrize("model", ["NeuCalib", "MCNet-None, converged", "BayesMCNet"])
+def test_an_auxiliary_network_ranks_rows_that_the_scores_do_not(blind, model):
+    trial = trial_with_features(row(model), blind)
+    assert trial["auc"] > 0.55
+    assert trial["pcoc"] == pytest.approx(1.0, abs=0.3)
+
+
+@pytest.mark.parametrize(("training", "field"), [("literal", True), ("converged", False)])
+def test_epochs_without_early_stopping_go_on_learning_the_rows_they_see(blind, training, field):
+    losses = []
+
+    def look(epochs, fitted):
+        losses.append(measure(fitted.predict(blind.validation), blind.validation)["log_loss"])
+
+    fit_beside(blind, BesideRecipe(field, training, 3), look)
+    assert len(losses) == 3
+    if training == "converged":
+        assert losses[2] < losses[1] < losses[0]
+    else:  # a learning rate of 1e-4 and a few steps move next to nothing
+        assert max(losses) - min(losses) < 1e-3
+
+
+@pytest.mark.parametrize(("seeds", "known"), [(1, False), (3, True)])
+def test_a_paired_test_has_a_p_value_from_two_seeds_on(seeds, known):
+    def trials(values):
+        return [Trial({"f_rce": value, "pcoc": 1.0 + value}, np.zeros(1), 0.0) for value in values[:seeds]]
+
+    methods = {"a": trials([0.3, 0.31, 0.32]), "b": trials([0.2, 0.21, 0.23]), "ours": trials([0.1, 0.12, 0.13])}
+    test = paired_test(methods, "ours", "f_rce", ("a", "b"))
+    assert test.baseline == "b"
+    assert test.difference == pytest.approx(-0.1, abs=0.004)
+    if known:
+        assert test.p_value == pytest.approx(ttest_rel([0.1, 0.12, 0.13], [0.2, 0.21, 0.23]).pvalue)
+        assert test.p_value < 0.05
+    else:
+        assert np.isnan(test.p_value)
+    assert errors(methods["ours"], "pcoc") == pytest.approx([0.1, 0.12, 0.13][:seeds])

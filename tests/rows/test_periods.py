@@ -1,0 +1,150 @@
+"""Periods: a moment lies in the period that begins at or before it, whatever type it has."""
+
+from datetime import UTC, date, datetime, timedelta
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcnet.errors import InputError
+from mcnet.rows.fields import field_columns
+from mcnet.rows.periods import MOST_PERIODS, AutomaticPeriod, cut_to_periods, fitting_period
+
+MOMENTS = st.datetimes(datetime(2002, 1, 1), datetime(2050, 1, 1)).map(lambda moment: moment.replace(microsecond=0))
+WRITTEN = {"1h": "%Y-%m-%d %H:00", "1d": "%Y-%m-%d", "1mo": "%Y-%m", "1y": "%Y"}
+
+
+@given(st.lists(MOMENTS, min_size=1, max_size=20), st.sampled_from(sorted(WRITTEN)))
+def test_every_way_to_write_a_moment_gives_the_same_period(moments, every):
+    expected = [moment.strftime(WRITTEN[every]) for moment in moments]
+    seconds = [int(moment.replace(tzinfo=UTC).timestamp()) for moment in moments]
+    for column in (
+        moments,
+        [moment.isoformat() for moment in moments],
+        [moment.isoformat(" ") for moment in moments],
+        [(moment + timedelta(hours=2)).isoformat() + ".25+02:00" for moment in moments],
+        [(moment - timedelta(minutes=210)).isoformat(" ")[:-3] + "-0330" for moment in moments],
+        [moment.isoformat() + "Z" for moment in moments],
+        [(moment + timedelta(hours=2)).isoformat(" ") + "+02" for moment in moments],
+        [(moment - timedelta(hours=5)).isoformat(" ") + " -0500" for moment in moments],
+        [moment.isoformat().replace("T", "t") + ",125z" for moment in moments],
+        [moment.isoformat(" ") + " UTC" for moment in moments],
+        seconds,
+        [str(number) for number in seconds],
+        [1000 * number for number in seconds],
+        [number + 0.5 for number in seconds],
+    ):
+        assert cut_to_periods(pl.Series("t", column), every).to_list() == expected
+
+
+@given(st.lists(st.integers(-(10**6), 10**6), min_size=1), st.integers(1, 1000))
+def test_numbers_are_cut_to_multiples(numbers, step):
+    expected = [str(number - number % step) for number in numbers]
+    assert cut_to_periods(pl.Series("t", numbers), str(step)).to_list() == expected
+
+
+@given(st.tuples(MOMENTS, MOMENTS).map(sorted))
+def test_the_period_that_fits_leaves_few_enough(ends):
+    every = fitting_period(*ends)
+    moments = pl.datetime_range(
+        *ends, timedelta(seconds=max(1, int((ends[1] - ends[0]).total_seconds()) // 5000)), eager=True
+    )
+    assert cut_to_periods(moments, every).n_unique() <= MOST_PERIODS + 1
+    assert fitting_period(*(end.isoformat() for end in ends)) == every
+
+
+@given(st.integers(0, 10**8), st.integers(0, 10**6))
+def test_the_step_that_fits_leaves_few_enough(low, width):
+    step = int(fitting_period(low, low + width))
+    assert width // step < MOST_PERIODS
+    assert step == 1 or width // (step / 2.5) >= MOST_PERIODS
+
+
+def test_days_missing_moments_and_zones_are_cut_too():
+    days = pl.Series("t", [date(2024, 5, 1), None])
+    assert cut_to_periods(days, "1w").to_list() == ["2024-04-29", None]
+    zoned = pl.Series("t", [datetime(2024, 5, 1, 23, tzinfo=UTC)]).dt.convert_time_zone("Europe/Amsterdam")
+    assert cut_to_periods(zoned, "1d").to_list() == ["2024-05-01"]  # in UTC
+    assert cut_to_periods(zoned.dt.replace_time_zone(None), "1d").to_list() == [
+        "2024-05-02"
+    ]  # as the clock there shows
+    assert cut_to_periods(pl.Series("t", [None, None]), "1d").to_list() == [None, None]
+    assert cut_to_periods(pl.Series("t", [1.5e9, float("nan")]), "1d").to_list() == ["2017-07-14", None]
+
+
+@pytest.mark.parametrize(
+    ("column", "every", "message"),
+    [
+        (["2024-05-01"], "0h", "not a period"),
+        (["2024-05-01"], "1 hour", "not a period"),
+        (["2024-05-01"], "5", "needs a unit"),
+        ([7, 8], "1d", "plain numbers such as 7"),
+        (["2024-05-01", "later"], "1d", "t has 'later', which is not a timestamp"),
+        (["2026-11-17 10:30:00", "2026-11-17 10:30:00 PM"], "1h", "t has '2026-11-17 10:30:00 PM', which is not a"),
+        (["2026-11-17T10:30:00+02:00[Europe/Paris]"], "1h", r"t has '2026-11-17T10:30:00\+02:00\[Europe/Paris\]'"),
+        (["2026-11-17 10:30:00whatever"], "1h", "t has '2026-11-17 10:30:00whatever'"),
+        (["2026-11-17 10:30:00 "], "1h", "t has '2026-11-17 10:30:00 '"),
+        (["2026-11-17 10:30:00+99:99"], "1h", r"t has '2026-11-17 10:30:00\+99:99'"),
+        (["2026-11-17 24:00"], "1h", "t has '2026-11-17 24:00'"),
+        (["2026-02-30"], "1h", "t has '2026-02-30'"),
+        ([b"2026-02-03", b"\xff"], "1h", "t has bytes that are not UTF-8"),
+        (["2026111713"], "1h", "t has 2026111713, which is 2026-11-17 at 13 o'clock or seconds since 1970; write 2026"),
+        ([2026111713, None, 2026111800], "1d", "t has 2026111713"),
+        ([timedelta(hours=1)], "1h", r"t is a column of Duration.*, not of timestamps"),
+        ([[1], [2]], "1h", r"t is a column of List\(Int64\), not of timestamps"),
+    ],
+)
+def test_what_cannot_be_cut_is_refused(column, every, message):
+    with pytest.raises(InputError, match=message):
+        cut_to_periods(pl.Series("t", column), every)
+
+
+def test_days_in_digits_and_months_are_cut_as_days():
+    assert cut_to_periods(pl.Series("dt", [20261117, None, 20261201]), "1d").to_list() == [
+        "2026-11-17",
+        None,
+        "2026-12-01",
+    ]
+    assert cut_to_periods(pl.Series("dt", ["20261117", "20261201"]), "1mo").to_list() == ["2026-11", "2026-12"]
+    assert cut_to_periods(pl.Series("month", ["2026-11", "2026-12"]), "1y").to_list() == ["2026", "2026"]
+    with pytest.raises(InputError, match="plain numbers such as 20261199"):
+        cut_to_periods(pl.Series("dt", [20261199]), "1d")
+
+
+def test_seconds_that_only_some_rows_write_as_an_hour_are_seconds():
+    seconds = [2026111713, 2026111799]
+    assert cut_to_periods(pl.Series("t", seconds), "1y").to_list() == ["2034", "2034"]
+
+
+def _texts(column: pl.Series) -> list[str | None]:
+    field = field_columns({"t": column})[0]
+    return [field.values[code] for code in field.codes]
+
+
+@pytest.mark.parametrize("write", [lambda m: m, datetime.isoformat, lambda m: int(m.timestamp()), lambda m: m.date()])
+@pytest.mark.parametrize(
+    ("step", "batch"), [(timedelta(minutes=1), 50), (timedelta(hours=5), 200), (timedelta(days=9), 70)]
+)
+def test_a_period_found_batch_by_batch_is_the_one_that_fits_the_whole_column(write, step, batch):
+    begin = datetime(2024, 2, 28, tzinfo=UTC)
+    column = pl.Series("t", [None, *(write(begin + step * row) for row in range(400))])
+    found = AutomaticPeriod()
+    parts = [found.cut(column[start : start + batch]) for start in range(0, len(column), batch)]
+    final = found.final_texts()
+    values = column.drop_nulls()
+    if values.n_unique() <= MOST_PERIODS:
+        assert final is None
+        return
+    assert found.every == fitting_period(values.min(), values.max())
+    texts = [text for part in parts for text in _texts(part)]
+    assert [final.get(text, text) for text in texts] == cut_to_periods(column, found.every).to_list()
+    assert len(set(texts)) < 20 * MOST_PERIODS
+
+
+def test_an_automatic_period_leaves_few_values_alone_and_refuses_many_texts():
+    few = AutomaticPeriod()
+    assert few.cut(pl.Series("t", ["mon", "tue", None])).to_list() == ["mon", "tue", None]
+    assert few.every is None
+    with pytest.raises(InputError, match=r"t has 121 values or more, and 120 can be shown; t has '(v\d+|mon|tue)'"):
+        few.cut(pl.Series("t", [f"v{number}" for number in range(119)]))

@@ -1,0 +1,272 @@
+"""`POST /calibrate` in JSON: what a model predicts, and errors that say what, where and what to do."""
+
+import asyncio
+import socket
+import struct
+
+import numpy as np
+import pytest
+from tests.service.running import TOKEN, running
+
+import mcnet
+from mcnet.operations.registry import Registry
+from mcnet.operations.service.http import BodyReader, Limits
+
+
+def test_columns_records_and_one_row_are_answered_with_what_the_model_predicts(shared, models):
+    score, country = [0.02, 0.3, 0.3, 0.0, 1.0], ["NL", "FR", None, "never seen", "DE"]
+    expected = models[0].predict(score, {"country": country}).tolist()
+    assert shared.calibrate(score, {"country": country}) == {"calibrated": expected, "version": "1"}
+    records = [{"score": s, "country": c} for s, c in zip(score, country, strict=True)]
+    assert shared.post("/calibrate", records).document == {"calibrated": expected, "version": "1"}
+    for place in range(5):
+        one = shared.calibrate(score[place], {"country": country[place]})
+        assert one == {"calibrated": expected[place], "version": "1"}
+        listed = shared.calibrate([score[place]], {"country": [country[place]]})
+        assert listed == {"calibrated": [expected[place]], "version": "1"}
+
+
+def counted(service, metric):
+    (line,) = (x for x in service.get("/metrics").body.decode().splitlines() if x.startswith(f"{metric} "))
+    return int(line.split()[1])
+
+
+def test_one_record_is_answered_with_one_number_and_keys_that_the_model_lacks_are_counted(shared, models):
+    expected = models[0].predict([0.1], {"country": ["NL"]}).tolist()
+    before = counted(shared, "mcnet_unknown_keys_total")
+    assert shared.post("/calibrate", {"score": 0.1, "country": "NL"}).document == {
+        "calibrated": expected[0],
+        "version": "1",
+    }
+    assert counted(shared, "mcnet_unknown_keys_total") == before
+    bid = {"id": "7", "imp": [{"banner": {"w": 300}}], "country": "NL", "score": 0.1, "tmax": None}
+    assert shared.post("/calibrate", bid).document["calibrated"] == expected[0]
+    assert shared.post("/calibrate", [bid, {"score": 0.1, "country": "NL"}]).document["calibrated"] == expected * 2
+    assert counted(shared, "mcnet_unknown_keys_total") == before + 6
+    assert shared.post("/calibrate", {**bid, "country": None}).status == 200
+    del bid["country"]
+    lacking = shared.post("/calibrate", bid)
+    assert (lacking.status, counted(shared, "mcnet_unknown_keys_total")) == (400, before + 9)
+
+
+def test_many_rows_in_a_thread_are_answered_as_few(shared, models):
+    rng = np.random.default_rng(5)
+    score, country = rng.random(30_000).tolist(), rng.choice(["NL", "XX"], 30_000).tolist()
+    found = shared.calibrate(score, {"country": country})
+    assert found["calibrated"] == models[0].predict(score, {"country": country}).tolist()
+
+
+def test_intervals_are_given_on_request(shared, models):
+    found = shared.calibrate([0.02, 0.3], {"country": ["NL", "FR"]}, interval=0.8)
+    low, high = models[0].interval([0.02, 0.3], {"country": ["NL", "FR"]}, 0.8)
+    assert found["low"] == low.tolist()
+    assert found["high"] == high.tolist()
+    one = shared.calibrate(0.02, {"country": "NL"}, interval=0.8)
+    assert (one["low"], one["high"]) == (low[0], high[0])
+
+
+def test_no_rows_are_no_mistake(shared):
+    assert shared.calibrate([], {"country": []})["calibrated"] == []
+    assert shared.post("/calibrate", []).document["calibrated"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "at", "said"),
+    [
+        ({"score": [0.1, 1.2], "field": {"country": ["NL", "NL"]}}, "$.score[1]", "outside [0, 1]"),
+        ({"score": 1.2, "field": {"country": "NL"}}, "$.score[0]", "score_type"),
+        ({"score": [0.1, None], "field": {"country": ["NL", "NL"]}}, "$.score[1]", "expected a number, found null"),
+        ({"score": ["0.1"], "field": {"country": ["NL"]}}, "$.score[0]", "expected a number, found a text"),
+        ({"score": [0.1]}, "$.field", "needs: country"),
+        ({"score": [0.1], "field": {"land": ["NL"]}}, "$.field", "fields given: land"),
+        ({"score": [0.1], "field": {"country": ["NL"], "x": [1]}}, "$.field", "country, x"),
+        ({"score": [0.1, 0.2], "field": {"country": ["NL"]}}, None, "differ in length"),
+        ({"score": [0.1], "field": {"country": "NL"}}, "$.field.country", "must be a list"),
+        ({"score": 0.1, "field": {"country": ["NL"]}}, "$.field.country", "one value"),
+        ({"score": [0.1], "field": {"country": [["NL"]]}}, "$.field[...][0]", "found a list"),
+        ({"scores": [0.1]}, "$", "unknown field `scores`"),
+        ({"score": [0.1], "field": {"country": ["NL"]}, "interval": 2}, None, "level"),
+        ([{"score": 0.1}], "$[0]", "lacks country"),
+        ([{"score": 0.1, "country": "NL", "interval": 0.9}], "$[0]", "a record has no interval"),
+        ([{"score": 0.1, "country": "NL"}, {"score": 0.1, "country": {"a": 1}}], "$[1].country", "is an object"),
+        ({"score": 0.1, "land": "NL"}, "$", "lacks country"),
+        ({"score": "high", "country": "NL"}, "$.score", "not a number"),
+        ({"score": 0.1, "country": ["NL"]}, "$.country", "is a list"),
+        ({"score": 0.1, "country": "NL", "score_type": "logit"}, "$", "a record has no score_type"),
+        ({"score": 10**400, "country": "NL"}, "$.score", "number"),
+        ({"score": 0.1, "field": {"country": "NL"}, "x": 1}, "$", "unknown field `x`"),
+        ([{"score": "high", "country": "NL"}], "$[0].score", "not a number"),
+        (b'{"score": [NaN], "field": {"country": ["NL"]}}', None, "not JSON"),
+        (b'{"score": [0.1', None, "not JSON"),
+        (b"", None, "not JSON"),
+        (b"\xff\xfe", None, "not JSON"),
+    ],
+)
+def test_an_error_says_what_where_and_what_to_do(shared, body, at, said):
+    answer = shared.post("/calibrate", body)
+    problem = answer.document
+    assert answer.status == problem["status"] == 400
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert said in problem["detail"]
+    assert problem.get("at") == at
+    assert problem["title"] == "Bad Request"
+
+
+def test_limits_on_rows_and_bytes(shared):
+    many = shared.post("/calibrate", {"score": [0.1] * 500_001, "field": {"country": ["NL"] * 500_001}})
+    assert many.status == 413
+    assert many.document["limit"] == 500_000
+    large = shared.ask("POST", "/calibrate", b"x", Content_Length="64000001")
+    assert large.status == 413
+    assert "64,000,000 bytes" in large.document["detail"]
+
+
+def test_a_body_of_unknown_length_is_limited_too(shared):
+    pieces = iter([b'{"score": [0.1], "field": {"country": ["NL"]}', b"}"])
+    assert shared.ask("POST", "/calibrate", pieces).status == 200
+    try:
+        status = shared.ask("POST", "/calibrate", iter([b" " * 1_000_000] * 70)).status
+    except OSError:
+        status = 413  # the service hung up while the rest was being sent
+    assert status == 413
+
+
+def test_large_bodies_in_memory_at_once_are_limited():
+    class Sent:
+        def __init__(self, size):
+            self.headers = {"content-length": str(size)}
+            self.arrived = asyncio.Event()
+
+        async def __call__(self):
+            await self.arrived.wait()
+            return b"x"
+
+    async def three():
+        reader = BodyReader(Limits(bytes_at_once=500_000))
+        bodies = [Sent(200_000), Sent(250_000), Sent(90_000), Sent(200_000)]
+        tasks = [asyncio.ensure_future(reader.read(body.headers, body)) for body in bodies]
+        await asyncio.sleep(0)
+        for body in bodies:
+            body.arrived.set()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)
+        return found, await asyncio.ensure_future(reader.read(bodies[3].headers, bodies[3]))
+
+    (*fine, refused), later = asyncio.run(three())
+    assert fine == [b"x"] * 3, "a short body is never in the way"
+    assert (refused.status, dict(refused.headers)["retry-after"], later) == (429, "1", b"x")
+
+
+def test_a_client_that_sends_too_slowly_is_answered_and_let_go(shared):
+    with socket.create_connection(("127.0.0.1", shared.port), 30) as slow:
+        slow.sendall(b"POST /calibrate HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        answer = slow.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+BODY = b'{"score": [0.1], "field": {"country": ["NL"]}}'
+INFER = b'{"inputs": [{"name": "score", "datatype": "FP64", "shape": [1], "data": [0.1]}]}'
+
+
+@pytest.mark.parametrize("end", ["close", "half-close", "reset", "no chunk"])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/calibrate", BODY),
+        ("/feedback", BODY),
+        ("/v2/models/calibration/infer", INFER),
+        ("/versions/2/promote", b"{}"),
+        ("/rollback", b"{}"),
+        ("/hold", b"{}"),
+        ("/release", b"{}"),
+        ("/reload", b"{}"),
+    ],
+)
+def test_a_client_that_ends_in_the_middle_of_its_body_changes_nothing_and_is_no_error(pair, path, body, end):
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+    chunk = b"%x\r\n%b\r\n" % (len(body), body)
+    before = counted(pair, "mcnet_incomplete_bodies_total")
+    for sent in (
+        b"Content-Length: %d\r\n\r\n%b" % (len(body) + 1, body),
+        b"Transfer-Encoding: chunked\r\n\r\n" + chunk,
+    ):
+        with socket.create_connection(("127.0.0.1", pair.port), 30) as one:
+            if end == "no chunk":  # what follows is not the size of a chunk
+                one.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk + b"zz\r\n")
+            else:
+                one.sendall(head + sent)
+            if end == "half-close":
+                one.shutdown(socket.SHUT_WR)
+            if end in ("half-close", "no chunk"):
+                assert one.recv(4096).startswith(b"HTTP/1.1 400 ")
+            elif end == "reset":
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        before += 1
+        pair.wait_for("the end", lambda wanted=before: counted(pair, "mcnet_incomplete_bodies_total") == wanted)
+    assert pair.events("unexpected error") == []
+    assert pair.get("/versions").document["current"] == "1"
+    assert pair.get("/versions").document["held"] is None
+    assert counted(pair, 'mcnet_requests_total{route="calibrate",status="5xx"}') == 0
+
+
+def test_wrong_paths_and_methods(shared):
+    assert shared.get("/nothing").status == 404
+    wrong = shared.get("/calibrate")
+    assert wrong.status == 405
+    assert wrong.headers["allow"] == "POST"
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    """Models of other kinds: logits without a field, several fields, a field without a name."""
+    rng = np.random.default_rng(4)
+    number = 4_000
+    logits = rng.normal(-2.0, 1.0, number)
+    label = (rng.random(number) < 1.0 / (1.0 + np.exp(-logits))).astype(float)
+    score = 1.0 / (1.0 + np.exp(-logits))
+    fields = {"country": rng.choice(["NL", "FR"], number), "source": rng.choice(np.array([1, 2, None], object), number)}
+    folder = tmp_path_factory.mktemp("others")
+    found = {
+        "logits": mcnet.Platt().fit(logits, label, score_type="logit").model_,
+        "several": mcnet.PerField("isotonic").fit(score, label, field=fields).model_,
+        "unnamed": mcnet.PerField("platt").fit(score, label, field=fields["country"]).model_,
+    }
+    registry = Registry(folder / "registry")
+    for name, model in found.items():
+        registry.add(model, name)
+    with running(folder / "registry", folder) as service:
+        yield service, found
+
+
+def test_a_model_of_logits_without_a_field(others):
+    service, models = others
+    assert service.change("/versions/1/promote").status == 200
+    expected = models["logits"].predict([-3.0, 2.5]).tolist()
+    assert service.calibrate([-3.0, 2.5])["calibrated"] == expected
+    assert service.calibrate(2.5)["calibrated"] == expected[1]
+    as_probability = service.calibrate([0.2], score_type="probability")["calibrated"]
+    assert as_probability == models["logits"].predict([0.2], score_type="probability").tolist()
+    refused = service.post("/calibrate", {"score": [0.5] * 40})
+    assert refused.status == 400
+    assert '"score_type": "probability" if' in refused.document["detail"]
+    refused = service.post("/calibrate", {"score": [0.5], "field": {"country": ["NL"]}})
+    assert "needs: no field" in refused.document["detail"]
+
+
+def test_a_model_of_several_fields_with_missing_values(others):
+    service, models = others
+    assert service.change("/versions/2/promote").status == 200
+    field = {"country": ["NL", "FR", "XX"], "source": [1, None, 2]}
+    expected = models["several"].predict([0.1, 0.2, 0.3], field).tolist()
+    assert service.calibrate([0.1, 0.2, 0.3], field)["calibrated"] == expected
+    assert service.calibrate(0.2, {"source": None, "country": "FR"})["calibrated"] == expected[1]
+    lacking = service.post("/calibrate", {"score": [0.1], "field": {"country": ["NL"]}})
+    assert lacking.document["detail"] == "fields given: country; version 2 needs: country, source"
+
+
+def test_a_model_whose_field_has_no_name_takes_any(others):
+    service, models = others
+    assert service.change("/versions/3/promote").status == 200
+    expected = models["unnamed"].predict([0.1], ["FR"]).tolist()
+    assert service.calibrate([0.1], {"country": ["FR"]})["calibrated"] == expected
+    assert service.calibrate([0.1], {"field": ["FR"]})["calibrated"] == expected
