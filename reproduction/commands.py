@@ -9,7 +9,7 @@ from mcnet.cli import options
 
 __all__ = ["paper"]
 
-paper = options.Commands(name="paper", no_args_is_help=True)
+paper = options.Commands(no_args_is_help=True)
 
 
 @paper.callback()
@@ -18,7 +18,7 @@ def about() -> None:
 
     \b
     Example:
-      mcnet paper expressiveness --quick
+      python -m reproduction expressiveness --quick
     """
 
 
@@ -90,7 +90,7 @@ def _command(name: str, about: str) -> None:
         names = STUDIES if name == "all" else (name,)
         _run(names, data, scores, scale, seeds, out, field, quick, quiet)
 
-    command.__doc__ = f"{about}\n\n\b\nExample:\n  mcnet paper {name} --quick"
+    command.__doc__ = f"{about}\n\n\b\nExample:\n  python -m reproduction {name} --quick"
     paper.command(name)(command)
 
 
@@ -124,8 +124,8 @@ def base(
 
     \b
     Example:
-      mcnet paper base --data nycflights13 -o scores.parquet
-      mcnet paper performance --scores scores.parquet
+      python -m reproduction base --data nycflights13 -o scores.parquet
+      python -m reproduction performance --scores scores.parquet
     """
     from mcnet.cli.run import Printer
     from reproduction.sources import open_source

@@ -225,17 +225,3 @@ def test_methods_with_steps_lose_no_more_by_the_sketch_than_chance_moves_their_s
     settings = {"shrinkage": 100.0} if name == "per-field" else {}
     sketch, rows = held_back_losses(name, period, **settings)
     assert sketch == pytest.approx(rows, rel=5e-5)
-
-
-LISTED = (
-    "_shared", "calibrators", "curves", "datasets", "export", "metrics", "model", "paper", "plots", "report",
-    "selection",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("package", LISTED)
-def test_a_package_says_which_modules_it_has(package):
-    folder = Path(mcnet.__file__).parent / package
-    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
-    missing = [path.stem for path in folder.glob("*.py") if path.stem != "__init__" and f"`{path.stem}`" not in text]
-    assert not missing

@@ -1,7 +1,9 @@
 """Without torch: one clear message from what needs it, and everything else works."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,9 +76,18 @@ def test_neucalib_and_bayes_never_load_torch(tmp_path):
 def test_the_study_of_the_paper_says_what_to_install(tmp_path):
     code = (
         f"{BLOCKED}\n"
-        "from mcnet.cli import main\nsys.argv = ['mcnet', 'paper', 'expressiveness', '--quick', '-o', 'out']\nmain()\n"
+        "import runpy\n"
+        "sys.argv = ['reproduction', 'expressiveness', '--quick', '-o', 'out']\nrunpy.run_module('reproduction')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(root)},
+    )
     assert done.returncode == 2, done.stderr
     assert "the study of the paper needs torch and safetensors" in done.stderr
     assert "pip install '.[networks]'" in done.stderr

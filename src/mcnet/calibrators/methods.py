@@ -1,40 +1,57 @@
-"""The registry: every method by its name, found in the sources of the packages that have methods.
+"""The registry: every method by its name, simplest first.
 
-A method is a class with a `method` (its name) and a `complexity` (its place in the order) in its body. The sources are
-searched, not imported: the list of methods needs neither torch nor SciPy, and a method whose library is not installed
-is known all the same.
+The table names the class of a method and does not import it: the list of methods needs neither torch nor SciPy, and a
+method whose library is not installed is known all the same.
 """
 
-import ast
 import inspect
-from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mcnet._shared.messages import install_hint
 from mcnet.calibrators.base import Calibrator
 from mcnet.errors import InputError, NotSupportedError
 
-__all__ = ["VARIANTS", "calibrator", "calibrator_class", "default_parameters", "methods"]
+__all__ = ["VARIANTS", "add_method", "calibrator", "calibrator_class", "default_parameters", "methods"]
 
-_PACKAGES = ("mcnet.calibrators", "mcnet.bayes", "mcnet.networks")
+
+@dataclass(frozen=True)
+class _Entry:
+    complexity: float
+    """As the class states it: among equally good methods `select` takes the lowest."""
+    module: str
+    class_name: str
+
+
+_METHODS = {
+    "base": _Entry(0, "mcnet.calibrators.parametric", "Identity"),
+    "histogram": _Entry(10, "mcnet.calibrators.binning", "Histogram"),
+    "isotonic": _Entry(20, "mcnet.calibrators.binning", "Isotonic"),
+    "platt": _Entry(30, "mcnet.calibrators.parametric", "Platt"),
+    "temperature": _Entry(40, "mcnet.calibrators.parametric", "Temperature"),
+    "beta": _Entry(50, "mcnet.calibrators.parametric", "Beta"),
+    "gaussian": _Entry(60, "mcnet.calibrators.parametric", "GaussianScaling"),
+    "gamma": _Entry(70, "mcnet.calibrators.parametric", "GammaScaling"),
+    "sir": _Entry(80, "mcnet.calibrators.binning", "SIR"),
+    "platt-field": _Entry(90, "mcnet.calibrators.per_field", "PlattField"),
+    "per-field": _Entry(100, "mcnet.calibrators.per_field", "PerField"),
+    "neucalib": _Entry(110, "mcnet.networks.baselines", "NeuCalib"),
+    "adacalib": _Entry(120, "mcnet.networks.baselines", "AdaCalib"),
+    "mcnet-bayes": _Entry(130, "mcnet.bayes.estimator", "BayesMCNet"),
+    "mcnet": _Entry(140, "mcnet.networks.mcnet", "MCNet"),
+}
+_ADDED: dict[str, type[Calibrator]] = {}
+"""Methods that were added by `add_method`."""
+
 _EXTRAS = {"torch": "networks", "safetensors": "networks"}
 """The extra of mcnet that installs a library which some methods need."""
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {"mcnet-none": ("mcnet", {"field_aware": False})}
 """Names for a method with certain parameters, which a comparison shows: MCNet-None of the paper."""
 
-
-@dataclass(frozen=True)
-class _Entry:
-    method: str
-    complexity: float
-    module: str
-    class_name: str
+_Class = TypeVar("_Class", bound=type[Calibrator])
 
 
 def methods() -> list[str]:
@@ -43,12 +60,38 @@ def methods() -> list[str]:
     >>> "isotonic" in methods()
     True
     """
-    return list(_entries())
+    complexity = {name: entry.complexity for name, entry in _METHODS.items()}
+    complexity |= {name: added.complexity for name, added in _ADDED.items()}
+    return sorted(complexity, key=lambda name: (complexity[name], name))
+
+
+def add_method(added: _Class) -> _Class:
+    """Add a calibrator of your own to the methods, so that its name can be used wherever a method is named.
+
+    Parameters
+    ----------
+    added : a class derived from `mcnet.Calibrator` that states its `method` (a name) and its `complexity`.
+
+    Returns
+    -------
+    The class, so that the function can decorate it.
+    """
+    if not (isinstance(added, type) and issubclass(added, Calibrator)):
+        raise InputError(f"add_method was given {added!r}; give a class derived from mcnet.Calibrator")
+    stated = vars(added)
+    name, complexity = stated.get("method"), stated.get("complexity")
+    if not isinstance(name, str) or not isinstance(complexity, int | float):
+        raise InputError(f"{added.__name__} must state its method (a name) and its complexity (a number)")
+    known = _ADDED.get(name)
+    if name in _METHODS or name in VARIANTS or (known is not None and known.__qualname__ != added.__qualname__):
+        raise InputError(f"there is a method {name!r} already; give {added.__name__} another name")
+    _ADDED[name] = added
+    return added
 
 
 def calibrator_class(name: str) -> type[Calibrator]:
     """Return the class of a method."""
-    known = _entries()
+    known = methods()
     if not isinstance(name, str):
         raise InputError(f"a method is named by a text, not by {name!r}; the methods are {', '.join(known)}")
     if isinstance(name, str) and name in VARIANTS:
@@ -59,7 +102,9 @@ def calibrator_class(name: str) -> type[Calibrator]:
         close = get_close_matches(name, [*known, *VARIANTS], n=1)
         hint = f" (did you mean {close[0]}?)" if close else ""
         raise InputError(f"there is no method {name!r}{hint}; the methods are {', '.join(known)}")
-    entry = known[name]
+    if name in _ADDED:
+        return _ADDED[name]
+    entry = _METHODS[name]
     try:
         module = import_module(entry.module)
     except ModuleNotFoundError as error:
@@ -99,45 +144,4 @@ def default_parameters(method: str) -> dict[str, Any]:
     >>> default_parameters("gamma")
     {'shift': 1.0}
     """
-    return calibrator(method)._plain_parameters() if method in _entries() else {}
-
-
-def _entries() -> dict[str, _Entry]:
-    """Return the entry of each method, simplest first."""
-    return _search(tuple((package, tuple(import_module(package).__path__)) for package in _PACKAGES))
-
-
-@cache
-def _search(packages: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, _Entry]:
-    found: dict[str, _Entry] = {}
-    for package, folders in packages:
-        for path in (path for folder in folders for path in sorted(Path(folder).glob("*.py"))):
-            for entry in _methods_in(path, f"{package}.{path.stem}"):
-                if entry.method in found:
-                    first = found[entry.method].module
-                    raise InputError(f"{entry.module} and {first} both have a method {entry.method!r}; rename one")
-                found[entry.method] = entry
-    return dict(sorted(found.items(), key=lambda item: (item[1].complexity, item[0])))
-
-
-def _methods_in(path: Path, module: str) -> Iterator[_Entry]:
-    """Yield the classes of a source file that state both a method and a complexity."""
-    source = path.read_text(encoding="utf-8")
-    if "complexity" not in source:
-        return  # parsing is the slow part
-    for statement in ast.parse(source).body:
-        if isinstance(statement, ast.ClassDef):
-            stated = dict(_constants(statement))
-            if isinstance(stated.get("method"), str) and isinstance(stated.get("complexity"), int | float):
-                yield _Entry(stated["method"], stated["complexity"], module, statement.name)
-
-
-def _constants(definition: ast.ClassDef) -> Iterator[tuple[str, Any]]:
-    """Yield the names that a class body sets to constants."""
-    for statement in definition.body:
-        targets = statement.targets if isinstance(statement, ast.Assign) else []
-        if isinstance(statement, ast.AnnAssign):
-            targets = [statement.target]
-        value = getattr(statement, "value", None)
-        if isinstance(value, ast.Constant):
-            yield from ((target.id, value.value) for target in targets if isinstance(target, ast.Name))
+    return calibrator(method)._plain_parameters() if method in methods() else {}

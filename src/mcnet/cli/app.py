@@ -14,7 +14,6 @@ from mcnet.cli.show import export, show
 from mcnet.cli.sketch import merge, sketch
 from mcnet.cli.update import serve, update
 from mcnet.cli.versions import diff, versions
-from reproduction.commands import paper
 
 __all__ = ["app"]
 
@@ -30,7 +29,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Use": (apply, evaluate, show, diff, export),
     "Over time": (journal, update, monitor, backtest),
     "Serve": (serve, versions),
-    "Study": (demo, paper),
+    "Study": (demo,),
 }
 """Every command, by what it is for."""
 _READ_LOGS = {"fit", "compare", "sketch", "apply", "evaluate", "journal", "update", "backtest"}
@@ -43,6 +42,15 @@ for purpose, commands in _COMMANDS.items():
         else:
             below = options.READS_LOGS if command.__name__ in _READ_LOGS else _EVERY_COMMAND
             app.command(epilog=below, rich_help_panel=purpose)(command)
+
+
+@app.command(hidden=True, context_settings={"ignore_unknown_options": True})
+def paper(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Say where the study of the paper is: `python -m reproduction`, in a clone of the repository."""
+    from mcnet.errors import InputError
+
+    study = " ".join(["python -m reproduction", *(words or ["all", "--quick"])])
+    raise InputError(f"the study of the paper is not part of the package; in a clone of the repository, run {study}")
 
 
 def _version(asked: bool) -> None:

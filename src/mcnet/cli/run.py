@@ -338,8 +338,14 @@ _ANYWHERE = {
 """Options of `mcnet` itself that may follow the command, too, and how many words they take."""
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
+def run(arguments: Sequence[str] | None = None, *, application: Any = None, name: str = "mcnet") -> int:
     """Run one command and return its exit code.
+
+    Parameters
+    ----------
+    arguments : the words of the command; those of the process if none are given.
+    application : the Typer application that has the command; that of `mcnet` if none is given.
+    name : what help calls the application.
 
     Returns
     -------
@@ -354,12 +360,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
         with orderly_termination(), warnings.catch_warnings():
             from typer.main import get_command
 
-            from mcnet.cli.app import app
             from mcnet.errors import CalibrationWarning
 
+            if application is None:
+                from mcnet.cli.app import app as application
             warnings.simplefilter("always", CalibrationWarning)
             warnings.showwarning = _warnings_once()
-            result = get_command(app).main(args=words, prog_name="mcnet", standalone_mode=False)
+            result = get_command(application).main(args=words, prog_name=name, standalone_mode=False)
             sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except KeyboardInterrupt:

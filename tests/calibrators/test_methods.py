@@ -1,4 +1,4 @@
-"""The registry: methods are found by being there, in the order of their complexity, with or without their libraries."""
+"""The registry: methods by name, in the order of their complexity, with or without their libraries."""
 
 import subprocess
 import sys
@@ -8,15 +8,9 @@ import numpy as np
 import pytest
 
 import mcnet
-import mcnet.calibrators
-from mcnet.calibrators.base import Calibrator
+from mcnet.calibrators import methods as registry
+from mcnet.calibrators.base import Calibrator, constant_rate
 from mcnet.calibrators.methods import calibrator_class
-
-NEW_METHOD = '''
-"""A method in a file of its own."""
-
-from mcnet.calibrators.base import Calibrator
-from mcnet.calibrators.base import constant_rate
 from mcnet.curves.curves import Curves
 
 
@@ -30,27 +24,19 @@ class Rate(Calibrator):
         return Curves.constant(constant_rate(sketch), 1)
 
 
-class Helper(Calibrator):
-    """Not a method: it states no complexity."""
-
-    method = "helper"
-'''
-
-
 @pytest.fixture
-def new_method(tmp_path, monkeypatch):
-    """Add a file to the package of calibrators, as if it had been written there."""
-    (tmp_path / "rate_of_all.py").write_text(NEW_METHOD, encoding="utf-8")
-    monkeypatch.setattr(mcnet.calibrators, "__path__", [*mcnet.calibrators.__path__, str(tmp_path)])
-    yield tmp_path
-    sys.modules.pop("mcnet.calibrators.rate_of_all", None)
+def new_method(monkeypatch):
+    """Add a method for the time of a test."""
+    monkeypatch.setattr(registry, "_ADDED", {})
+    assert registry.add_method(Rate) is Rate
 
 
-def test_a_new_method_is_one_file(new_method):
+def test_a_method_of_ones_own_can_be_named_everywhere(new_method):
     assert mcnet.methods()[:3] == ["base", "rate", "histogram"]
     fitted = mcnet.calibrator("rate").fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 0])
     assert fitted.predict_one(0.7) == 0.25
-    assert "helper" not in mcnet.methods()
+    assert registry.default_parameters("rate") == {}
+    registry.add_method(Rate)  # as when a notebook runs a cell again
 
 
 def test_its_complexity_decides_what_select_takes(new_method):
@@ -60,19 +46,35 @@ def test_its_complexity_decides_what_select_takes(new_method):
     assert mcnet.select(sketch, methods=["platt", "rate", "isotonic"]).chosen.method == "rate"
 
 
-def test_two_methods_of_one_name_are_refused(new_method):
-    (new_method / "twin.py").write_text(NEW_METHOD, encoding="utf-8")
-    with pytest.raises(mcnet.InputError, match="both have a method 'rate'; rename one"):
-        mcnet.methods()
-    (new_method / "twin.py").unlink()
+def test_what_cannot_be_a_method_is_refused(new_method):
+    class Twin(Rate):
+        method = "rate"
+        complexity = 7
+
+    class Platt(Rate):
+        method = "platt"
+        complexity = 7
+
+    class Nameless(Rate):
+        complexity = 7
+
+    with pytest.raises(mcnet.InputError, match="there is a method 'rate' already; give Twin another name"):
+        registry.add_method(Twin)
+    with pytest.raises(mcnet.InputError, match="there is a method 'platt' already"):
+        registry.add_method(Platt)
+    with pytest.raises(mcnet.InputError, match="Nameless must state its method"):
+        registry.add_method(Nameless)
+    with pytest.raises(mcnet.InputError, match=r"derived from mcnet\.Calibrator"):
+        registry.add_method(Rate())
 
 
-def test_every_method_is_a_calibrator_with_its_own_place():
-    places = [calibrator_class(name).complexity for name in mcnet.methods()]
-    assert places == sorted(set(places))
+def test_every_method_is_a_calibrator_with_a_complexity_of_its_own():
+    complexities = [calibrator_class(name).complexity for name in mcnet.methods()]
+    assert complexities == sorted(set(complexities))
     for name in mcnet.methods():
         assert issubclass(calibrator_class(name), Calibrator)
         assert calibrator_class(name).method == name
+        assert calibrator_class(name).complexity == registry._METHODS[name].complexity
 
 
 def test_methods_are_listed_without_importing_them():
@@ -85,9 +87,10 @@ def test_methods_are_listed_without_importing_them():
     assert done.stdout.strip() == "[]"
 
 
-def test_a_method_whose_library_is_missing_is_known_and_says_what_to_install(new_method):
-    source = NEW_METHOD.replace("from mcnet.curves", "import torch.not_there\nfrom mcnet.curves")
-    (new_method / "rate_of_all.py").write_text(source.replace('"rate"', '"network"'), encoding="utf-8")
+def test_a_method_whose_library_is_missing_is_known_and_says_what_to_install(tmp_path, monkeypatch):
+    (tmp_path / "with_a_network.py").write_text("import torch.not_there\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(registry._METHODS, "network", registry._Entry(200, "with_a_network", "Network"))
     assert "network" in mcnet.methods()
     with pytest.raises(mcnet.NotSupportedError, match=r"network needs torch.*pip install '\.\[networks\]'"):
         mcnet.calibrator("network")
