@@ -1,6 +1,7 @@
 """The table of efficiency: time per epoch and memory against T, and the time to calibrate one row."""
 
 import time
+from typing import Any
 
 import numpy as np
 import torch
@@ -141,8 +142,8 @@ def _functions(task: Task) -> dict[str, tuple[RowFunction, tuple[str, int | None
     bins = place_bins(score, np.ones(len(score)), label, config)
     none = torch.zeros((1, 0), dtype=torch.int64)
     contenders = {contender.name: contender for contender in ROSTER}
-    line = fit_contender(contenders["NeuCalib"], task)
-    adaptive = fit_contender(contenders["AdaCalib"], task)
+    line: Any = fit_contender(contenders["NeuCalib"], task)
+    adaptive: Any = fit_contender(contenders["AdaCalib"], task)
     found: dict[str, tuple[RowFunction, tuple[str, int | None]]] = {
         "NeuCalib": (LineFunction(line.network_.knots, line.network_.values), ("NeuCalib", None)),
         "AdaCalib": (adaptive.network_.function, ("AdaCalib", None)),

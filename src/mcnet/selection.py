@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from mcnet._shared.arrays import FloatArray, ScoreType
 from mcnet._shared.messages import aligned, narrow, warn
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.methods import VARIANTS, calibrator, methods
 from mcnet.calibrators.methods import methods as registered_methods
+from mcnet.calibrators.parameters import clone
 from mcnet.datasets.simulator import SimulatedLog, simulate
 from mcnet.errors import CalibrationWarning, InputError, McnetError
 from mcnet.metrics.evaluation import Evaluation, evaluate, evaluate_cells

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from html import escape
 from math import inf
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy.special import xlog1py, xlogy
-from sklearn.base import BaseEstimator
 
 from mcnet._shared.arrays import FloatArray, ScoreType
 from mcnet._shared.messages import counted, warn
+from mcnet.calibrators.parameters import Estimator
 from mcnet.calibrators.period_effects import (
     PeriodBlocks,
     PeriodEffects,
@@ -104,7 +105,7 @@ def in_weight_range(sketch: Sketch) -> Sketch:
 FieldUse = Literal["none", "optional", "required"]
 
 
-class Calibrator(BaseEstimator):  # type: ignore[misc]
+class Calibrator(Estimator):
     """Turns scores into probabilities; subclasses say how a sketch becomes curves.
 
     Follows scikit-learn: constructor arguments are stored untouched and checked in `fit`, fitted state ends in an
@@ -354,23 +355,19 @@ class Calibrator(BaseEstimator):  # type: ignore[misc]
         self._fitted()
         return plot_lines(self, field)
 
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+    def __repr__(self) -> str:
         """Return the constructor call and, after a fit, what it was fitted on."""
-        call = str(super().__repr__(N_CHAR_MAX))
+        call = super().__repr__()
         if not hasattr(self, "model_"):
             return call
         model = self.model_
         return f"{call}  # fitted on {counted(model.provenance['rows'], 'row')}, {model.contexts.described()}"
 
     def _repr_html_(self) -> str:
-        """Return the fitted model and its curves for a notebook; scikit-learn's own table while there is no fit."""
+        """Return the fitted model and its curves for a notebook; the constructor call while there is no fit."""
         if not hasattr(self, "model_"):
-            return str(super()._repr_html_inner())
+            return f"<code>{escape(repr(self))}</code>"
         return self.model_._repr_html_()
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        # Notebooks ask for the bundle first, and scikit-learn's would hide ours.
-        return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     @property
     def curves_(self) -> Curves:

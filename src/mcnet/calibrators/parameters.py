@@ -1,8 +1,15 @@
-"""Checks that several methods share: parameters, and warnings about field values or scores of one class."""
+"""Parameters of methods by scikit-learn's conventions, their checks, and warnings about rows of one class.
 
+scikit-learn takes longer to import than most fits take, and all that a calibrator needs of it are its conventions: what
+the constructor takes is stored under the same name, `get_params` and `set_params` read and change it, and `clone` makes
+an unfitted copy. `sklearn.base.clone`, searches and pipelines take calibrators like estimators of scikit-learn's own.
+"""
+
+import copy
+import inspect
 import math
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -11,7 +18,122 @@ from mcnet._shared.messages import warn
 from mcnet.errors import InputError
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["balanced_field_use", "check_beta_order", "check_bins", "check_penalties", "is_positive", "warn_of_gaps"]
+__all__ = [
+    "Estimator",
+    "balanced_field_use",
+    "check_beta_order",
+    "check_bins",
+    "check_penalties",
+    "clone",
+    "is_positive",
+    "warn_of_gaps",
+]
+
+_Estimator = TypeVar("_Estimator")
+
+
+class Estimator:
+    """An object whose constructor arguments are its parameters, stored untouched under their names."""
+
+    @classmethod
+    def _parameter_names(cls) -> list[str]:
+        if cls.__init__ is object.__init__:
+            return []
+        return sorted(name for name in inspect.signature(cls.__init__).parameters if name != "self")
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name.
+
+        Parameters
+        ----------
+        deep : also those of parameters that are estimators themselves, as `name__parameter`.
+        """
+        parameters: dict[str, Any] = {}
+        for name in self._parameter_names():
+            value = getattr(self, name)
+            if deep and hasattr(value, "get_params") and not isinstance(value, type):
+                parameters |= {f"{name}__{inner}": given for inner, given in value.get_params().items()}
+            parameters[name] = value
+        return parameters
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Change parameters, also those of parameters that are estimators (`name__parameter`), and return self.
+
+        Parameters
+        ----------
+        parameters : the new values by name.
+
+        Returns
+        -------
+        The estimator itself.
+        """
+        known = self._parameter_names()
+        inner: dict[str, dict[str, Any]] = {}
+        for key, value in parameters.items():
+            name, _, rest = key.partition("__")
+            if name not in known:
+                listed = ", ".join(known) or "none"
+                raise InputError(f"{type(self).__name__} has no parameter {name!r}; it has {listed}")
+            if rest:
+                inner.setdefault(name, {})[rest] = value
+            else:
+                setattr(self, name, value)
+        for name, given in inner.items():
+            getattr(self, name).set_params(**given)
+        return self
+
+    def set_fit_request(self, **requests: bool | str | None) -> Self:
+        """Say which arguments of `fit` scikit-learn's metadata routing passes on, as in `field=True`."""
+        return self._request("fit", requests)
+
+    def set_predict_request(self, **requests: bool | str | None) -> Self:
+        """Say which arguments of `predict` scikit-learn's metadata routing passes on."""
+        return self._request("predict", requests)
+
+    def set_score_request(self, **requests: bool | str | None) -> Self:
+        """Say which arguments of `score` scikit-learn's metadata routing passes on."""
+        return self._request("score", requests)
+
+    def get_metadata_routing(self) -> Any:
+        """Return scikit-learn's record of the arguments that its metadata routing passes on."""
+        from sklearn.utils.metadata_routing import MetadataRequest
+
+        if not hasattr(self, "_metadata_request"):  # the name under which scikit-learn's clone looks for it
+            self._metadata_request = MetadataRequest(owner=type(self).__name__)
+            for method, columns in (("fit", 2), ("predict", 1), ("score", 2)):
+                for name in list(inspect.signature(getattr(self, method)).parameters)[columns:]:
+                    getattr(self._metadata_request, method).add_request(param=name, alias=None)
+        return copy.deepcopy(self._metadata_request)
+
+    def _request(self, method: str, requests: dict[str, bool | str | None]) -> Self:
+        routing = self.get_metadata_routing()
+        for name, alias in requests.items():
+            getattr(routing, method).add_request(param=name, alias=alias)
+        self._metadata_request = routing
+        return self
+
+    def __repr__(self) -> str:
+        """Return the constructor call, with the parameters that are not at their defaults."""
+        defaults = inspect.signature(type(self)).parameters
+        given = self.get_params(deep=False)
+        changed = [f"{name}={value!r}" for name, value in given.items() if repr(value) != repr(defaults[name].default)]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn, which is imported by whoever asks, what kind of estimator this is."""
+        from sklearn.utils import Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=True))
+
+
+def clone(estimator: _Estimator) -> _Estimator:
+    """Return an unfitted copy of an estimator, with copies of its parameters."""
+    parameters = {
+        name: clone(value) if hasattr(value, "get_params") and not isinstance(value, type) else copy.deepcopy(value)
+        for name, value in estimator.get_params(deep=False).items()  # type: ignore[attr-defined]
+    }
+    return type(estimator)(**parameters)
+
 
 # Checks of parameters that several methods share: bins and regularisers.
 

@@ -4,11 +4,11 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.base import clone
 
 from mcnet._shared.arrays import CodeArray, FloatArray, logit, sigmoid, sums_by
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.methods import calibrator
+from mcnet.calibrators.parameters import clone
 from mcnet.calibrators.parametric import fit_logistic, log_loss_sum
 from mcnet.curves.compile import compile_functions
 from mcnet.curves.curves import Curves

@@ -6,7 +6,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
 from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, logit
@@ -14,6 +13,7 @@ from mcnet._shared.messages import need_networks, warn
 from mcnet.bayes.estimator import BayesMCNet
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.methods import calibrator as registered
+from mcnet.calibrators.parameters import clone
 from mcnet.calibrators.training_state import TrainingState, load_with_state, predict_exactly, save_state
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.model.model import CalibrationModel
