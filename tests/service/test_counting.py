@@ -8,9 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from mcnet.operations.service import calibrate
 from mcnet.operations.service.board import ROUTES, Board, Numbers
 from mcnet.operations.service.http import ServiceSettings
+from mcnet.operations.service.served import load_served
 from mcnet.operations.service.service import Service
+from mcnet.rows.fields import field_columns
 
 CALIBRATE = ROUTES.index("calibrate")
 
@@ -66,3 +69,16 @@ def _count(numbers: Numbers, often: int) -> None:
     for _ in range(often):
         numbers.rows(1, 0)
         numbers.answered(CALIBRATE, 200, 0.001)
+
+
+@pytest.mark.parametrize("rows", [2, 8, 9])
+def test_a_few_rows_are_answered_and_counted_as_many_are(registry, tmp_path, monkeypatch, rows):
+    served, numbers = load_served(registry), Board(tmp_path).own
+    scores = [0.05 * (row + 1) for row in range(rows)]
+    field = {"country": (["NL", "nowhere"] * 5)[:rows]}
+    made = []
+    monkeypatch.setattr(calibrate, "field_columns", lambda given: made.append(given) or field_columns(given))
+    result = calibrate.calibrate_rows(served, numbers, scores, field)
+    assert result.calibrated.tolist() == served.model.predict(scores, field_columns(field)).tolist()
+    assert (numbers["rows"], numbers["unseen_rows"]) == (rows, field["country"].count("nowhere"))
+    assert len(made) == (rows > 8)  # columns are made of many rows only

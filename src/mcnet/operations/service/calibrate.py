@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from mcnet._shared.arrays import FloatArray, ScoreType
+from mcnet.model.small_batches import MOST_ROWS
 from mcnet.operations.service.board import Numbers
 from mcnet.operations.service.http import Problem
 from mcnet.operations.service.served import Served
@@ -75,14 +76,28 @@ def calibrate_rows(
     score, field, score_type : as `CalibrationModel.predict` takes them.
     interval : the level of the credible interval that is asked for, too.
     """
-    columns: list[FieldColumn] | None = field_columns(field) if field else None
     model = served.model
+    if interval is None and type(score) is list and len(score) <= MOST_ROWS:
+        # A few rows go to the model as they came: making columns of them would take longer than the prediction.
+        few = model.predict(score, field or None, score_type=score_type)
+        numbers.rows(len(few), _unseen_among_few(served, field))
+        return Calibrated(few)
+    columns: list[FieldColumn] | None = field_columns(field) if field else None
     result = Calibrated(model.predict(score, columns, score_type=score_type))
     if interval is not None:
         low, high = model.interval(score, columns, interval, score_type=score_type)
         result = Calibrated(result.calibrated, low, high)
     numbers.rows(len(result.calibrated), served.unseen_rows(columns or []))
     return result
+
+
+def _unseen_among_few(served: Served, field: dict[str, Any] | None) -> int:
+    """Return how many of a few rows have a field value that the model does not know."""
+    if not field or not served.fields:
+        return 0
+    # A model of one field takes its values under any name.
+    columns = field.values() if len(served.fields) == 1 else (field[name] for name in served.fields)
+    return sum(map(served.unseen, zip(*columns, strict=True)))
 
 
 # Rows as an Arrow IPC stream, for bulk: read with every check that Arrow has, since the bytes are not trusted.
