@@ -27,7 +27,7 @@ def updated(weight, folder):
 
 def stored(weight, folder):
     journal = mcnet.Journal(folder)
-    journal.add(sketch(weight), 1)
+    journal.add(sketch(weight), 1, allow="weight")
     return journal.sketch().total_positives / weight
 
 

@@ -9,7 +9,7 @@ from typer.main import get_command
 from mcnet.cli.app import app
 
 FEW = ["base", "platt", "platt-field", "mcnet-bayes"]  # all of them take a minute; test_compare has them
-COMMANDS = sorted(get_command(app).commands)
+COMMANDS = sorted(name for name, command in get_command(app).commands.items() if not command.hidden)
 
 
 def examples(text: str) -> list[list[str]]:

@@ -88,6 +88,8 @@ def test_a_log_that_changes_while_it_is_read_is_named_and_nothing_is_written(
 
     def growing(*given, **options):
         found = open_log(*given, **options)
+        if command != "apply" and not options:
+            return found  # only its columns are asked for
         if ending == "parquet":  # written anew, as a file that is renamed into its place
             write(folder.parent / "other")
             (folder.parent / "other").rename(log)

@@ -189,8 +189,8 @@ def test_periods_that_do_not_fit_into_memory_wait_on_disk_and_come_out_the_same(
     parts = []
     monkeypatch.setattr("mcnet.rows.logs.BATCH_ROWS", 500)
     monkeypatch.setattr("mcnet.sketch.accumulate._DENSE_CELLS_PER_ROW", 0)
-    for module in ("journal", "journal_parts"):
-        monkeypatch.setattr(f"mcnet.tracking.{module}.MOST_CELLS_IN_MEMORY", 600)
+    for module in ("journal", "additions"):
+        monkeypatch.setattr(f"mcnet.journal.{module}.MOST_CELLS_IN_MEMORY", 600)
     monkeypatch.setattr("mcnet.journal.additions._saved", lambda *given: parts.append(given) or _saved(*given))
     added = spilled.add_files(tmp_path / "log.parquet", **asked)
     assert added.rows == 4000

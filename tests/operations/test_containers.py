@@ -44,8 +44,9 @@ def test_every_file_that_is_copied_exists_and_is_not_ignored(dockerfile):
 
 
 def test_the_base_image_is_pinned_and_root_is_left(dockerfile):
+    assert re.fullmatch(r"PYTHON=python:3\.\d+-slim-\w+@sha256:[0-9a-f]{64}", of_kind(dockerfile, "ARG")[0])
     for rest in of_kind(dockerfile, "FROM"):
-        assert re.match(r"python:3\.\d+\.\d+-slim-\w+( AS \w+)?$", rest), rest
+        assert re.fullmatch(r"\$\{PYTHON\}( AS \w+)?", rest), rest
     names = [name for name, _ in dockerfile]
     assert of_kind(dockerfile, "USER") == ["10001"]
     assert names.index("USER") < names.index("ENTRYPOINT")
@@ -69,7 +70,7 @@ def test_compose_starts_the_service_and_a_prometheus_that_scrapes_it():
     assert (ROOT / "deploy" / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
     check_command(service["command"])
     assert service["read_only"] is True
-    assert re.fullmatch(r"prom/prometheus:v\d+\.\d+\.\d+", prometheus["image"])
+    assert re.fullmatch(r"prom/prometheus:v\d+\.\d+\.\d+@sha256:[0-9a-f]{64}", prometheus["image"])
     for entry in (*service["volumes"], *prometheus["volumes"]):
         source = entry.split(":")[0]
         assert source in compose["volumes"] or (ROOT / "deploy" / source).is_file(), source

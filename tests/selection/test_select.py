@@ -294,8 +294,7 @@ def test_a_method_whose_library_is_missing_is_listed_as_failed(monkeypatch, with
         return make(name)
 
     monkeypatch.setattr("mcnet.selection.registered_methods", lambda: ["platt", "beta"])
-    for module in ("select", "candidates"):
-        monkeypatch.setattr(f"mcnet.selection.{module}.calibrator", calibrator)
+    monkeypatch.setattr("mcnet.selection.calibrator", calibrator)
     found = mcnet.select(without_field)
     assert found.failed == {"beta": "beta needs a library that is not installed"}
     assert found.chosen.method == "platt"

@@ -15,7 +15,7 @@ from tests.service.running import TOKEN, running
 from tests.service.test_reload import full_disk
 
 from mcnet.journal.journal import Journal
-from mcnet.operations.service.feedback import Inbox
+from mcnet.operations.service.feedback import Inbox, present
 from mcnet.operations.service.http import Problem
 from mcnet.sketch.sketch import Sketch
 
@@ -175,7 +175,11 @@ def test_absurd_weights_and_periods_are_refused_unless_they_are_allowed_by_name(
 
 def test_what_is_sent_again_in_the_next_period_counts_once(tmp_path, monkeypatch):
     hours = iter(["2026-11-16T13:00", "2026-11-16T14:00"])
-    monkeypatch.setattr("mcnet.operations.service.feedback.present", lambda _: SimpleNamespace(period=next(hours)))
+
+    def by_the_clock(every, now=None):
+        return SimpleNamespace(period=next(hours)) if now is None else present(every, now)
+
+    monkeypatch.setattr("mcnet.operations.service.feedback.present", by_the_clock)
     taken = Inbox(SimpleNamespace(journal=tmp_path / "journal", every="1h"), SimpleNamespace(add=lambda *_: None))
     score, label, country = rows(5, 40)
     sent = {

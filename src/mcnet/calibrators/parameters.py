@@ -83,15 +83,42 @@ class Estimator:
         return self
 
     def set_fit_request(self, **requests: bool | str | None) -> Self:
-        """Say which arguments of `fit` scikit-learn's metadata routing passes on, as in `field=True`."""
+        """Say which arguments of `fit` scikit-learn's metadata routing passes on, as in `field=True`.
+
+        Parameters
+        ----------
+        requests : True to pass an argument on, False not to, a string if it is given under another name.
+
+        Returns
+        -------
+        The estimator itself.
+        """
         return self._request("fit", requests)
 
     def set_predict_request(self, **requests: bool | str | None) -> Self:
-        """Say which arguments of `predict` scikit-learn's metadata routing passes on."""
+        """Say which arguments of `predict` scikit-learn's metadata routing passes on.
+
+        Parameters
+        ----------
+        requests : True to pass an argument on, False not to, a string if it is given under another name.
+
+        Returns
+        -------
+        The estimator itself.
+        """
         return self._request("predict", requests)
 
     def set_score_request(self, **requests: bool | str | None) -> Self:
-        """Say which arguments of `score` scikit-learn's metadata routing passes on."""
+        """Say which arguments of `score` scikit-learn's metadata routing passes on.
+
+        Parameters
+        ----------
+        requests : True to pass an argument on, False not to, a string if it is given under another name.
+
+        Returns
+        -------
+        The estimator itself.
+        """
         return self._request("score", requests)
 
     def get_metadata_routing(self) -> Any:
