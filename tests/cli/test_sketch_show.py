@@ -41,11 +41,24 @@ def test_columns_of_a_log_must_be_named(mcnet, log, tmp_path):
 def test_show_tells_a_person_and_a_script(mcnet, model):
     shown = mcnet("show", model, "--contexts", "2").out
     assert "country (4 values)" in shown
+    assert "kept within each context: a higher score never gets a lower probability" in " ".join(shown.split())
     assert "8,000 rows" in shown
     assert "2 more contexts" in shown
     assert "⠤" in shown or "⠒" in shown
     found = mcnet("show", model, "--json").document
     assert (found["method"], found["fields"], found["contexts"]) == ("platt-field", {"country": 4}, 4)
+
+
+def test_show_says_for_what_the_order_holds(mcnet, tmp_path):
+    score, label = np.tile(np.linspace(0.1, 0.9, 50), 4), np.arange(200) % 2
+    for fitted, said in (
+        (library.Platt(), "kept: a higher score never gets a lower probability"),
+        (library.Histogram(), "not guaranteed"),
+    ):
+        path = tmp_path / f"{fitted.method}.json"
+        fitted.fit(score, label).save(path)
+        assert said in " ".join(mcnet("show", path).out.split())
+        assert said in library.load(path)._repr_html_()
 
 
 def test_show_has_the_largest_contexts_first(mcnet, tmp_path):

@@ -141,6 +141,9 @@ def test_the_comparison_has_every_method_and_marks_the_chosen_one(case: Case, pa
     assert [name.partition("<")[0] for _, name in lines] == [r.method for r in case.selection.results]
     assert [name for attributes, name in lines if "chosen" in attributes] == [case.selection.chosen.method]
     assert "broken" in table[0]  # histogram binning does not keep the order
+    # Between contexts a method with fields may change it, and the AUC beside it with it.
+    assert "<td>kept<small>within each context</small></td>" in table[0]
+    assert "<td>kept</td>" in table[0]
 
 
 def test_a_page_without_fields_has_no_selector_and_no_forest(tmp_path: Path):
@@ -175,6 +178,7 @@ def test_the_page_opens_with_the_chosen_method_and_offers_the_next_best(case: Ca
     assert [data(page, method)["method"] for method in range(2)] == ["platt-field", "histogram"]
     assert data(page, 0)["views"][0]["figures"] != data(page, 1)["views"][0]["figures"]
     assert "Each of the 5 curves of platt-field" in data(page, 0)["order"]
+    assert "within a context a higher score never gets a lower probability" in data(page, 0)["order"]
     assert "histogram falls" in data(page, 1)["order"]
     assert re.findall(r'<option value="\d">([a-z-]+)( \(chosen\))?<', words(page)) == [
         ("platt-field", " (chosen)"),

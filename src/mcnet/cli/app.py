@@ -90,7 +90,7 @@ def mcnet(
         typer.Option("--storage-option", metavar="KEY=VALUE", help="A setting of an object store; may be repeated."),
     ] = None,
 ) -> None:
-    """Turn ranking scores into true probabilities, overall and inside every field, without losing their order.
+    """Turn ranking scores into true probabilities by one rising curve per context, such as a country.
 
     A LOG is a Parquet, CSV, JSONL or Arrow file, a glob or a folder, with one row per impression; an address such as
     s3://bucket/log.parquet (gs://, az://, https://), a table of Delta or Iceberg, or - for standard input. A saved

@@ -138,7 +138,7 @@ def model_facts(model: "CalibrationModel") -> list[tuple[str, str]]:
     facts = [
         ("fields", " × ".join(fields) or "none"),
         ("curves", f"{counted(len(model.curves), 'curve')}, {counted(len(model.curves.probabilities), 'knot')}"),
-        ("order", "kept: a higher score never gets a lower probability" if model.monotone else "not guaranteed"),
+        ("order", _order_words(model)),
     ]
     if history.get("rows"):
         rows = [counted(history["rows"], "row")]
@@ -163,6 +163,14 @@ def model_facts(model: "CalibrationModel") -> list[tuple[str, str]]:
         facts.append(("columns", ", ".join(f"{name.replace('_', ' ')} {entry}" for name, entry in columns.items())))
     made = str(history.get("date", "at an unknown date")).replace("T", " ").replace("+00:00", " UTC")
     return [*facts, ("made", f"{made} by {history.get('library', 'mcnet')}")]
+
+
+def _order_words(model: "CalibrationModel") -> str:
+    """Return what holds for the order of scores: with fields it is kept within a context, not between contexts."""
+    if not model.monotone:
+        return "not guaranteed"
+    where = "kept within each context" if model.fields else "kept"
+    return f"{where}: a higher score never gets a lower probability"
 
 
 def _field_words(name: str, values: Sequence[str | None]) -> str:

@@ -265,9 +265,16 @@ def _line(selection: Selection, result: MethodResult) -> MethodLine:
         pcoc=with_interval(ev.pcoc, *ev.interval("pcoc")),
         f_rce=_field_error(ev) if ev.fields else None,
         auc=with_interval(ev.auc, *ev.interval("auc"), digits=4),
-        order=Figure("kept") if order.kept else Figure("broken", f"{percent(order.share_below)} of rows"),
+        order=_order_figure(order),
         seconds=f"{result.fit_seconds:.2g} s",
     )
+
+
+def _order_figure(order: Order) -> Figure:
+    """Return whether the order of scores is kept: with several curves within a context, not between contexts."""
+    if not order.kept:
+        return Figure("broken", f"{percent(order.share_below)} of rows")
+    return Figure("kept", "within each context" if order.curves > 1 else "")
 
 
 def _field_error(ev: Evaluation) -> Figure:
@@ -281,9 +288,11 @@ def _field_error(ev: Evaluation) -> Figure:
 def describe_order(method: str, order: Order) -> str:
     """Return one or two sentences on the order of scores under the chosen method."""
     if order.kept:
-        which = "The curve" if order.curves == 1 else f"Each of the {count(order.curves)} curves"
+        one = order.curves == 1
+        which = "The curve" if one else f"Each of the {count(order.curves)} curves"
         sentence = (
-            f"{which} of {method} rises or stays level everywhere: a higher score never gets a lower probability."
+            f"{which} of {method} rises or stays level everywhere: {'' if one else 'within a context '}a higher score "
+            "never gets a lower probability."
         )
     else:
         which = f"{count(order.falling)} of the {count(order.curves)} curves of {method} fall"
