@@ -110,6 +110,16 @@ def test_demo_has_the_published_model_with_and_without_the_field():
     assert list(default_candidates(["platt", "platt-field", "mcnet"], has_fields=False)) == ["platt", "mcnet"]
 
 
+def test_the_help_promises_what_the_command_can_do(mcnet):
+    assert "order" not in mcnet("--help").out.partition("A LOG")[0]
+    for command in (["fit"], ["compare"], ["sketch"], ["journal", "add"], ["backtest"], ["update"]):
+        shown = " ".join(mcnet(*command, "--help").out.split())
+        assert "The type of the scores; by default probabilities." in shown
+    for command in ("apply", "evaluate"):
+        shown = " ".join(mcnet(command, "--help").out.split())
+        assert "The type of the scores; by default as in the fit of the model, or probabilities." in shown
+
+
 def test_the_help_of_export_names_every_option_of_every_target(mcnet):
     from mcnet.export.targets import export_options, targets
 

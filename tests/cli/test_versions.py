@@ -35,6 +35,18 @@ def test_versions_are_added_promoted_and_rolled_back(models, tmp_path, capsys):
     assert "rolled back  worse" in shown
 
 
+def test_a_long_note_is_not_cut_inside_an_interval(models, tmp_path, capsys):
+    folder = str(tmp_path / "registry")
+    note = "log-loss -66.2×10⁻⁵ beside the model of version 3 (-79.2 … -53.2: better) on 12 periods that neither saw"
+    assert run(["versions", "add", folder, models[0], "--note", note]) == 0
+    assert run(["versions", "add", folder, models[1], "--note", note.replace("the model of ", "")]) == 0
+    capsys.readouterr()
+    assert run(["versions", "list", folder]) == 0
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[-2].endswith("beside the model of version 3 …")
+    assert lines[-1].endswith("beside version 3 (-79.2 … -53.2: better) on 12 …")
+
+
 def test_wrong_names_are_one_line(models, tmp_path, capsys):
     folder = str(tmp_path / "registry")
     assert run(["versions", "list", folder]) == 2

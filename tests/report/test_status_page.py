@@ -98,6 +98,7 @@ def test_the_status_says_what_is_served_and_why(tmp_path):
     assert ODD not in page
     assert "&lt;b&gt;bold&lt;/b&gt;" in page
     assert "<script" not in page
+    assert "ellipsis" not in page  # a note is shown as a whole
 
 
 def test_a_refusal_and_an_alarm_are_in_the_headline(tmp_path):

@@ -306,7 +306,7 @@ def evaluate(
         list[str] | None, typer.Option("--field", metavar="COLUMN", help="Judge inside this field; may be repeated.")
     ] = None,
     weight: options.Weight = None,
-    logits: options.Logits = None,
+    logits: options.LogitsOfModel = None,
     negatives_kept: Annotated[
         float | None,
         typer.Option(

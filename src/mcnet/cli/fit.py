@@ -107,7 +107,7 @@ def apply(
         str, typer.Option("--column", metavar="NAME", help="The name of the column to add.")
     ] = "calibrated",
     replace: Annotated[bool, typer.Option("--replace", help="Replace the column if the log has it already.")] = False,
-    logits: options.Logits = None,
+    logits: options.LogitsOfModel = None,
     interval: options.Interval = None,
     fail_if: Annotated[
         list[str] | None,

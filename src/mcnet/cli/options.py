@@ -334,6 +334,14 @@ Logits = Annotated[
     bool | None,
     typer.Option(
         "--logits/--probabilities",
+        help="The type of the scores; by default probabilities.",
+        show_default=False,
+    ),
+]
+LogitsOfModel = Annotated[
+    bool | None,
+    typer.Option(
+        "--logits/--probabilities",
         help="The type of the scores; by default as in the fit of the model, or probabilities.",
         show_default=False,
     ),

@@ -54,6 +54,15 @@ def add(registry: Folder, model: options.ModelFile, note: Note = "", json: optio
     Printer(json).result(_document(version, opened.current_number), f"version {version.name} ({state})")
 
 
+def _short(note: str) -> str:
+    """Return a note in one line of the list, cut between words and never inside brackets, such as an interval."""
+    short = shorten(note, _NOTE_WIDTH, placeholder=" …")
+    opened = short.rfind("(")
+    if short.endswith(" …") and opened > 0 and ")" not in short[opened:]:
+        return f"{short[:opened].rstrip()} …"
+    return short
+
+
 @versions.command("list")
 def list_versions(registry: Folder, json: options.Json = False) -> None:
     """List the versions, oldest first, and mark the current one.
@@ -72,7 +81,7 @@ def list_versions(registry: Folder, json: options.Json = False) -> None:
     cells = {version.number: (version.added, version.method, version.note) for version in there}
     cells |= {version.number: ("", "damaged", version.reason) for version in damaged}
     rows = [
-        (f"{number}{' ←' if number == current else ''}", added, method, shorten(note, _NOTE_WIDTH, placeholder=" …"))
+        (f"{number}{' ←' if number == current else ''}", added, method, _short(note))
         for number, (added, method, note) in sorted(cells.items())
     ]
     document = {

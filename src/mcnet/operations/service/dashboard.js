@@ -213,7 +213,7 @@ function showVersions() {
     return make("tr", { class: current ? "chosen" : null },
       make("th", { scope: "row" }, v.version, ...(current ? [make("span", { class: "mark" }, "serves")] : [])),
       make("td", { class: "text when" }, moment(v.added)), make("td", { class: "text method" }, v.method), make("td", { class: "rows" }, count(v.rows)),
-      make("td", { class: "text note-cell", title: v.note || null }, make("span", {}, v.note)), make("td", { class: "act" }, ...(current ? [] : [button])));
+      make("td", { class: "text note-cell" }, make("span", {}, v.note)), make("td", { class: "act" }, ...(current ? [] : [button])));
   }));
   fill("events", ...state.events.map((e) => make("li", {}, make("time", {}, moment(e.time)),
     make("span", {}, [happened(e), e.note, e.reason].filter(Boolean).join(": ")))));
