@@ -202,7 +202,7 @@ def _streams(kept: Entry) -> Iterable[Goal]:
         best = min(fixed, key=fixed.__getitem__, default="")
         said = "" if missing else f"{tracker:.5f}"
         yield Goal(f"{stream}: log-loss of the tracker below {asked}", said, not missing and tracker < asked, missing)
-        said = "" if missing else f"{tracker - fixed[best]:+.5f} ({best})"
+        said = "" if missing else f"Δ = {1e5 * (tracker - fixed[best]):+.0f} × 10⁻⁵ ({best})"
         text = f"{stream}: the tracker no worse than the best method and fixed memory in hindsight"
         yield Goal(text, said, not missing and tracker <= fixed[best], missing)
 

@@ -163,7 +163,7 @@ def difference(ours: np.ndarray, theirs: np.ndarray, rows: np.ndarray) -> str:
     gap = (ours - theirs).sum() / rows.sum()
     spread = (ours - theirs) - gap * rows
     error = np.sqrt(len(rows) / (len(rows) - 1) * np.square(spread).sum()) / rows.sum()
-    return f"{gap:+.5f} ± {error:.5f}"
+    return f"{1e5 * gap:+.0f} ± {1e5 * error:.0f}"
 
 
 def fixed_memories(stream: Stream, parts: list[Part], first: int) -> Iterator[tuple[str, np.ndarray]]:
@@ -232,7 +232,7 @@ def keep(measured: dict[str, tuple[list[list[str]], list[str]]], full: bool) -> 
     streams = [summary for _, summary in measured.values()]
     lacking = ", ".join(stream.name for stream in STREAMS if stream.name not in measured)
     head = ("stream", "periods judged", "rows per period", "base scores", "best method × memory in hindsight")
-    head += ("Tracker()", "regret", "coverage of 90 % intervals: levels / values", "CPU of an update")
+    head += ("Tracker()", "regret × 10⁻⁵", "coverage of 90 % intervals: levels / values", "CPU of an update")
     text = f"""## Time: each period predicted from those before it
 
 {report.table(head, streams)}

@@ -171,6 +171,19 @@ def reader_s_logs(folder):
         rows.frame().select("country", pctr="score", click="label").write_parquet(folder / name)
 
 
+def test_the_first_page_writes_no_file_that_the_readme_has_written():
+    # Commands refuse to replace a file, and who reads both works in one folder.
+    def written(page, *languages):
+        bodies = [one.body for one in blocks(page.read_text(encoding="utf-8")) if one.language in languages]
+        outputs = re.findall(r'(?:-o|--report|--save-best) +(\S+)|save\("(.*?)"', "\n".join(bodies))
+        return {name for names in outputs for name in names if name}
+
+    readme, commands = written(README, "python", "sh"), written(ROOT / "docs" / "index.md", "sh")
+    assert {"model.json", "calibrator.json"} < readme
+    assert len(commands) == 4
+    assert not readme & commands
+
+
 def test_the_readme_says_which_extra_a_command_needs():
     page = README.read_text(encoding="utf-8")
     for line in re.findall(r"^.*(?:mcnet serve|ONNX\b).*$", page.partition("## Read on")[0], flags=re.MULTILINE):
