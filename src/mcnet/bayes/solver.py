@@ -256,7 +256,7 @@ class Arrow:
 
     With one field it is the information matrix itself. With F fields it leaves out what couples values of different
     fields and takes 1/F of what couples them with the shared block, which keeps it positive definite; then its inverse
-    approximates the posterior covariance, and it helps to solve the system (`newton_system`).
+    approximates the posterior covariance, and it helps to solve the system (`NewtonSystem`).
     """
 
     def __init__(self, information: Information, ridge: float = 0.0) -> None:

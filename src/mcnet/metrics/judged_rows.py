@@ -48,7 +48,7 @@ class JudgedRows(JudgedSums):
 
     A row of weight w and label y stands for w·y positives and w·(1 − y) negatives. `folds` number the fold of each row
     without gaps, if each fold was predicted by a fit on the other ones. Errors and the order of rows are then measured
-    within folds: added up, folds hide the errors of the fits (see `fold_sums`), and rows of different folds are
+    within folds: added up, folds hide the errors of the fits (see `FoldSums`), and rows of different folds are
     ordered by different fits.
     """
 
