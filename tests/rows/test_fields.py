@@ -161,6 +161,21 @@ def test_types_that_a_driver_has_made_its_own_have_the_texts_of_their_values():
         field_columns({"address": unknown})
 
 
+def test_decimals_with_more_digits_than_a_double_stay_different_values():
+    many = ["123456789012345678.01", "123456789012345678.02", "-0.12345678901234567891", "1.23456789012345678e-05"]
+    assert texts(list(map(Decimal, many))) == many
+    assert texts(pl.Series(many[:3]).cast(pl.Decimal(38, 20))) == many[:3]
+    assert texts(pa.array(list(map(Decimal, many)), pa.decimal256(60, 30))) == many
+    assert texts([Decimal("0.000010"), Decimal("-2.50E-11"), Decimal("1E-400")]) == ["1e-05", "-2.5e-11", "1e-400"]
+
+
+@pytest.mark.parametrize("exponent", range(-30, 30))
+def test_a_decimal_of_the_digits_of_a_double_has_its_text(exponent):
+    for number in (1.0, -1.5, 1.2345678901234567, 9.999999999999999, 2 / 3):
+        value = number * 2.0**exponent
+        assert field_text(Decimal(repr(value))) == field_text(value)
+
+
 def test_infinite_decimals_are_infinite_numbers():
     assert texts([Decimal("Infinity"), Decimal("-Infinity"), Decimal("NaN")]) == ["inf", "-inf", None]
 

@@ -120,6 +120,27 @@ def test_fields_that_spark_writes_differently_are_refused_as_sql(spark, model):
         apply(df, model, sql=True)
 
 
+def test_decimals_with_more_digits_than_a_double_have_their_own_curves(spark, tmp_path):
+    from mcnet.spark import apply, sketch
+
+    generator = np.random.default_rng(4)
+    prices = ["123456789012345678.01", "123456789012345678.02", "0.01", "2.00"]
+    price = generator.integers(0, 4, 2_000)
+    labels = (generator.random(2_000) < 0.05 + 0.2 * price).astype(np.int8)
+    table = pl.DataFrame({"score": generator.random(2_000), "label": labels, "price": [prices[i] for i in price]})
+    table = table.with_columns(pl.col("price").cast(pl.Decimal(22, 2)))
+    table.write_parquet(tmp_path / "log.parquet")
+    df, columns = spark.read.parquet(str(tmp_path / "log.parquet")), {"score": "score", "label": "label"}
+    found = sketch(df, field="price", **columns)
+    assert found == mcnet.scan(table, field="price", **columns)
+    assert found.contexts.values == (("0.01", *prices[:2], "2"),)
+    model = mcnet.BayesMCNet().fit_sketch(found).model_
+    got = collected(apply(df, model), "score", "price", "calibrated")
+    assert np.array_equal(got["calibrated"], model.predict(got["score"], got["price"]))
+    two = model.predict([0.5, 0.5], pl.Series(prices[:2]).cast(pl.Decimal(22, 2)))
+    assert two[0] != two[1]
+
+
 def runs_python(df):
     """Tell whether executors have to run Python for a table."""
     import contextlib

@@ -114,7 +114,10 @@ DECIMALS = [
     "9007199254740993",
     "0.1234567890123456",
 ]
-DECIMALS = [*map(Decimal, [*DECIMALS, "0.30000000000000004", "9.99"]), None]
+LONG = ["123456789012345678.01", "123456789012345678.02", "-0.12345678901234567", "-0.12345678901234568"]
+DECIMALS = [*map(Decimal, [*DECIMALS, *LONG, "123456789012345678.03", "0.30000000000000004", "9.99"]), None]
+SMALL = ["0.00001234567890123456789", "0.00001234567890123456788", "0.0001", "-0.00009", "0.0000000000123", "0.00001"]
+SMALL = [*map(Decimal, [*SMALL, "0.000010000000000000000000000001", "-0.000000000200000000000000000001"]), None]
 FLOATS = [0.5, 7.0, -0.0, 1e-5, 1e22, 1e23, 123456789.125, 0.1 + 0.2, 5e-324, float("inf"), float("nan"), 9.75, None]
 SINGLES = [float(np.float32(0.1)), 2.5, 3.0, float("nan"), 0.375, None]
 TIMESTAMPS = [
@@ -127,14 +130,39 @@ TIMESTAMPS = [
     None,
 ]
 ZONED = [None if moment is None else moment.replace(tzinfo=UTC) for moment in TIMESTAMPS]
-UNSEEN = {"9.99", "9.75", "0.375", "2027-01-01T01:00:00", "2027-01-01T01:00:00+00:00"}
-TYPED = {"n": DECIMALS, "d": FLOATS, "s": SINGLES, "t": TIMESTAMPS, "z": ZONED, "day": [date(2026, 11, 16), None]}
+UNSEEN = {
+    "123456789012345678.03",
+    "1.0000000000000000000001e-05",
+    "9.99",
+    "9.75",
+    "0.375",
+    "2027-01-01T01:00:00",
+    "2027-01-01T01:00:00+00:00",
+}
+TYPED = {
+    "n": DECIMALS,
+    "f": SMALL,
+    "d": FLOATS,
+    "s": SINGLES,
+    "t": TIMESTAMPS,
+    "z": ZONED,
+    "day": [date(2026, 11, 16), None],
+}
 """Columns by name; no engine writes all of their values as mcnet does. Some of each are unknown to the model."""
 
 KINDS = {
-    "duckdb": {"n": "DECIMAL(38,17)", "d": "DOUBLE", "s": "FLOAT", "t": "TIMESTAMP", "z": "TIMESTAMPTZ", "day": "DATE"},
+    "duckdb": {
+        "n": "DECIMAL(38,17)",
+        "f": "DECIMAL(38,37)",
+        "d": "DOUBLE",
+        "s": "FLOAT",
+        "t": "TIMESTAMP",
+        "z": "TIMESTAMPTZ",
+        "day": "DATE",
+    },
     "postgresql": {
         "n": "numeric(40,18)",
+        "f": "numeric",
         "d": "float8",
         "s": "real",
         "t": "timestamp",
@@ -143,6 +171,7 @@ KINDS = {
     },
     "clickhouse": {
         "n": "Nullable(Decimal(76,18))",
+        "f": "Nullable(Decimal(76,40))",
         "d": "Nullable(Float64)",
         "s": "Nullable(Float32)",
         "z": "Nullable(DateTime64(6, 'Europe/Berlin'))",
@@ -150,6 +179,7 @@ KINDS = {
     },
     "spark": {
         "n": "DECIMAL(38,17)",
+        "f": "DECIMAL(38,37)",
         "d": "DOUBLE",
         "s": "FLOAT",
         "t": "TIMESTAMP_NTZ",
@@ -163,7 +193,10 @@ KINDS = {
 def typed_model():
     """Return a model that knows most values of TYPED, each with its own curve."""
     values = {field_text(value) for column in TYPED.values() for value in column} - UNSEEN - {None}
-    known = (*sorted({*values, "1.50", "NaN", "1e-5", "2026-11-16 07:00:00"}), None)  # strings alone have the last ones
+    known = (
+        *sorted({*values, "1.50", "NaN", "1e-5", "0.00001", "1E999999999", "2026-11-16 07:00:00"}),
+        None,
+    )  # strings alone have the last ones
     contexts = Contexts(("v",), (known,), np.arange(len(known), dtype=np.int32)[:, None])
     pairs = [(np.array([0.1, 0.9]), np.array([0.002 * (c + 1), 0.5 + 0.004 * c])) for c in range(len(known) + 1)]
     return CalibrationModel("platt-field", {}, contexts, Curves.of(pairs))
@@ -198,6 +231,27 @@ def test_postgresql_compares_values_of_every_type(typed_model, postgresql, form)
                     connection.execute(statement)
                 found = connection.execute(f"SELECT calibrated FROM ({select}) AS f ORDER BY place").fetchall()
                 assert [row[0] for row in found] == _expected(typed_model, name).tolist(), (name, settings)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_decimals_with_more_digits_than_a_double_are_compared_by_all_of_them(postgresql, form):
+    """The model knows no double in this field, and PostgreSQL has decimals that are not numbers."""
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'")
+    known = ("123456789012345678.01", "123456789012345678.02", None)
+    contexts = Contexts(("v",), (known,), np.arange(len(known), dtype=np.int32)[:, None])
+    pairs = [(np.array([0.1, 0.9]), np.array([0.01 * (c + 1), 0.5 + 0.01 * c])) for c in range(len(known) + 1)]
+    model = CalibrationModel("platt-field", {}, contexts, Curves.of(pairs))
+    values = [*map(Decimal, [*known[:2], "123456789012345678.03", "123456789012345680", "NaN", "Infinity"]), None]
+    with psycopg.connect(postgresql, autocommit=True) as connection:
+        rows = ", ".join(f"({i}, 0.3, {_as_written(v)}::numeric)" for i, v in enumerate(values))
+        connection.execute(f"CREATE TEMP TABLE long_log (place, score, v) AS VALUES {rows}")
+        before, select = _statements(model, "postgresql", form, "long", tables="long_model")
+        for statement in before:
+            connection.execute(statement)
+        found = connection.execute(f"SELECT calibrated FROM ({select}) AS f ORDER BY place").fetchall()
+    expected = model.predict(np.full(len(values), 0.3), values)
+    assert [row[0] for row in found] == expected.tolist()
+    assert len(set(expected.tolist())) == 4
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -243,8 +297,19 @@ def test_clickhouse_compares_values_of_every_type(typed_model, form):
         connection.close()
 
 
+@pytest.mark.parametrize("ansi", ["true", "false"])
 @pytest.mark.parametrize("form", FORMS)
-def test_spark_compares_values_of_every_type(typed_model, spark, form):
+def test_spark_compares_values_of_every_type(typed_model, spark, form, ansi):
+    """Outside ANSI mode Spark writes small decimals with an exponent."""
+    before_test = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        _compare_on_spark(typed_model, spark, form)
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", before_test)
+
+
+def _compare_on_spark(typed_model, spark, form):
     for name, kind in KINDS["spark"].items():
         rows = ", ".join(f"({i}, 0.3D, CAST({_as_written(v)} AS {kind}))" for i, v in enumerate(TYPED[name]))
         spark.sql(f"SELECT * FROM VALUES {rows} AS t (place, score, v)").createOrReplaceTempView(f"{name}_log")

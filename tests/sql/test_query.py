@@ -122,6 +122,27 @@ def test_the_result_may_arrive_as_any_table(connection, tmp_path):
     assert mcnet.Sketch.from_table(upper) == expected
 
 
+def test_decimals_keep_all_of_their_digits_or_are_refused(connection, tmp_path):
+    prices = ["123456789012345678.01", "123456789012345678.02", "1.50", "100.00", None, "123456789012345678.02"]
+    rows = ROWS.with_columns(pl.Series("country", prices).cast(pl.Decimal(22, 2)))
+    connection.register("prices", rows.to_arrow())
+    expected = mcnet.scan(rows, **NAMES)
+    assert expected.contexts.values == (("1.5", "100", "123456789012345678.01", "123456789012345678.02", None),)
+    result = _result(connection, "prices")
+    result.write_csv(tmp_path / "result.csv")
+    for table in (result, result.to_pandas(), tmp_path / "result.csv"):
+        assert mcnet.Sketch.from_table(table) == expected
+    assert mcnet.scan(connection, table="prices", **NAMES) == expected
+    rounded = result.with_columns(pl.col("country").cast(pl.Float64))
+    for table in (rounded, rounded.to_arrow(), rounded.to_pandas()):
+        with pytest.raises(
+            mcnet.InputError, match=r"'country' has the double .* a client has rounded it; save .*Parquet"
+        ):
+            mcnet.Sketch.from_table(table)
+    short = rounded.filter(pl.col("country") < 1000)
+    assert mcnet.Sketch.from_table(short).contexts.values == (("1.5", "100"),)
+
+
 def test_a_cursor_of_plain_rows_is_read(connection):
     class Cursor:
         def __init__(self, found):

@@ -1,9 +1,11 @@
 """Curves to SQL: tables to join, or one CASE expression."""
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from math import isfinite
 from os import PathLike
 from typing import Literal
@@ -30,6 +32,8 @@ from mcnet.rows.fields import field_text
 
 __all__ = ["MOST_CASES", "export_sql", "sigmoid_expression", "sql_text"]
 
+_DECIMAL = re.compile("-?([0-9]{1,1000}([.][0-9]{1,1000})?(e-[0-9]{2,4})?|inf)")
+
 # The SELECT form: the whole model as one expression of nested CASEs.
 
 
@@ -37,7 +41,8 @@ __all__ = ["MOST_CASES", "export_sql", "sigmoid_expression", "sql_text"]
 class FieldKeys:
     """A field of the rows in forms that are compared with the values of a model.
 
-    The canonical string of a fraction differs from what engines write, so fractions are compared as numbers.
+    No engine writes doubles as mcnet does, so doubles are compared as numbers. Decimals are compared by all of their
+    digits: a double has about 16 of them.
     """
 
     string: str
@@ -45,7 +50,7 @@ class FieldKeys:
     number: str | None
     """The value as a double, NULL where it is compared as a string; None if the model has no numbers in this field."""
     numbers: Mapping[float, int]
-    """The digits of the model's values that are numbers."""
+    """The digits of the model's values that are doubles; a decimal may have more digits than any of them."""
 
     @staticmethod
     def of(column: str, digits: Mapping[str | None, int], dialect: Dialect) -> "FieldKeys":
@@ -54,22 +59,21 @@ class FieldKeys:
         written = f"CAST({column} AS {dialect.text_type})"
         values = [value for value in digits if value is not None]
         numbers = {float(value): digits[value] for value in values if _is_number(value)}
+        decimals = [value for value in values if _is_decimal(value)]
         zoned = {timestamp.tzinfo is not None for timestamp in map(_timestamp, values) if timestamp is not None}
         cases, number = [(types.plain.format(column), written)], None
-        if numbers:
-            whole = f"REGEXP_REPLACE({written}, '[.]0*$', '')"
-            # Spark may write 0E-10, PostgreSQL has NaN and Infinity.
-            fraction = " OR ".join(f"{whole} LIKE '%{part}%'" for part in (".", "E", "N", "I"))
-            decimal, double = types.decimal.format(column), types.double.format(column)
-            cases.append((decimal, f"CASE WHEN {fraction} THEN NULL ELSE {whole} END"))
+        if decimals:
+            decimal, small = types.decimal.format(column), any("e-" in value for value in decimals)
+            cases.append((decimal, types.canonical_decimal(column, dialect.text_type, small=small)))
             doubles = [
-                (f"{decimal} AND ({fraction})", types.decimal_as_double.format(column)),
-                (double, types.as_double.format(column)),
+                # PostgreSQL has NaN and Infinity among decimals.
+                (f"{decimal} AND ({written} LIKE '%N%' OR {written} LIKE '%I%')", types.as_double.format(column)),
+                (types.double.format(column), types.as_double.format(column)),
             ]
             if types.single is not None and types.single_as_double is not None:
                 doubles.append((types.single.format(column), types.single_as_double.format(column)))
             cases += [(found, "NULL") for found, _ in doubles[1:]]
-            number = _cases([*doubles], "NULL")
+            number = _cases(doubles, "NULL")
         for has_zone, found in ((False, types.timestamp), (True, types.zoned_timestamp)):
             canonical = types.canonical_timestamp(column, zoned=has_zone)
             if has_zone in zoned and found is not None and canonical is not None:
@@ -94,6 +98,11 @@ def _is_number(value: str) -> bool:
         return field_text(float(value)) == value
     except (ValueError, OverflowError):
         return False
+
+
+def _is_decimal(value: str) -> bool:
+    """Tell whether a value is the canonical string of a decimal: of every whole number, and of every double, too."""
+    return _DECIMAL.fullmatch(value) is not None and field_text(Decimal(value)) == value
 
 
 def _timestamp(value: str) -> datetime | None:
@@ -175,6 +184,7 @@ def _digits(known: ContextMap, columns: Columns, dialect: Dialect) -> tuple[dict
             parts.append(listed(f"v{field}", strings))
         if keys.number is not None:
             named[f"n{field}"] = keys.number
+        if keys.numbers:
             parts.append(listed(f"n{field}", ((number_literal(v, dialect), d) for v, d in keys.numbers.items())))
         missing = _key(digits.get(None, 0) * stride, known)
         absent = keys.missing(column.replace("{", "{{").replace("}", "}}"), f"{{n{field}}}", dialect)
@@ -299,7 +309,7 @@ def join_select(
             f" ON v{field}.field = {field} AND v{field}.value = {keys.string}"
         )
         digit = f"COALESCE(v{field}.digit, 0)"
-        if keys.number is not None:
+        if keys.numbers:
             joins.append(
                 f"LEFT JOIN {dialect.table(_named(tables, 'numbers'))} AS n{field}"
                 f" ON n{field}.field = {field} AND n{field}.number = {keys.number} + {dialect.number(0.0)}"

@@ -25,8 +25,6 @@ class ColumnTypes:
     timestamp: str | None
     """Whether the values are dates and clock times without a time zone, or dates that a cast does not write as ISO."""
     zoned_timestamp: str | None
-    decimal_as_double: str
-    """The double next to a decimal."""
     as_double: str
     """A double as it is, in an expression that the engine takes for columns of every type."""
     single_as_double: str | None
@@ -38,6 +36,8 @@ class ColumnTypes:
     """An expression that ends the query; {} is the message, which depends on the row."""
     infinity: str = "inf"
     """The string that is cast to the largest double of all."""
+    decimal_string: str | None = None
+    """All digits of a decimal without an exponent, where a cast to a string may write one."""
 
     def marks(self, column: str) -> list[tuple[str, str]]:
         """Return conditions on a column, and the letter that each one stands for in the result of a sketch query."""
@@ -50,6 +50,32 @@ class ColumnTypes:
             "z": self.zoned_timestamp,
         }
         return [(found.format(column), mark) for mark, found in conditions.items() if found is not None]
+
+    def canonical_decimal(self, column: str, string_type: str, *, small: bool) -> str:
+        """Return the canonical string of a decimal, all of its digits; NULL for NaN and infinity.
+
+        Parameters
+        ----------
+        column : the column, quoted.
+        string_type : the type of strings.
+        small : whether to write numbers below 0.0001, which have an exponent (1.5e-05); otherwise they are NULL.
+        """
+        exact = self.decimal_string
+        written = f"CAST({column} AS {string_type})" if exact is None else exact.format(column)
+        whole = f"REGEXP_REPLACE({written}, '[.]0*$', '')"
+        fraction = f"REGEXP_REPLACE({whole}, '0+$', '')"
+        cases = [(f"{whole} LIKE '%N%' OR {whole} LIKE '%I%'", "NULL"), (f"{whole} NOT LIKE '%.%'", whole)]
+        exponent = "NULL"
+        if small:
+            digits = f"REGEXP_REPLACE({fraction}, '^-?0[.]0*', '')"
+            place = f"LENGTH(REGEXP_REPLACE({fraction}, '^-?0[.]', '')) - LENGTH({digits}) + 1"
+            exponent = (
+                f"CASE WHEN {whole} LIKE '-%' THEN '-' ELSE '' END || SUBSTR({digits}, 1, 1)"
+                f" || CASE WHEN LENGTH({digits}) > 1 THEN '.' ELSE '' END || SUBSTR({digits}, 2)"
+                f" || CASE WHEN {place} < 10 THEN 'e-0' ELSE 'e-' END || CAST({place} AS {string_type})"
+            )
+        cases.append((f"{whole} LIKE '0.0000%' OR {whole} LIKE '-0.0000%'", exponent))
+        return "CASE" + "".join(f" WHEN {found} THEN {value}" for found, value in cases) + f" ELSE {fraction} END"
 
     def canonical_timestamp(self, column: str, *, zoned: bool) -> str | None:
         """Return the canonical string of a timestamp: 2026-11-16 at midnight, else 2026-11-16T07:00:00."""
@@ -96,7 +122,6 @@ COLUMN_TYPES = {
         single="typeof({}) = 'FLOAT'",
         timestamp=_one_of("typeof({})", *_quoted("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")),
         zoned_timestamp="typeof({}) = 'TIMESTAMP WITH TIME ZONE'",
-        decimal_as_double=_VIA_STRING.format(string="VARCHAR", double="DOUBLE"),
         as_double=_VIA_STRING.format(string="VARCHAR", double="DOUBLE"),
         single_as_double=_VIA_SINGLE.format(string="VARCHAR", single="FLOAT", double="DOUBLE"),
         timestamp_string="CAST({} AS VARCHAR)",
@@ -120,7 +145,6 @@ COLUMN_TYPES = {
         # How a date is written depends on the session's DateStyle, but in JSON.
         timestamp=_one_of("pg_typeof({})", *_registered("timestamp", "date")),
         zoned_timestamp="pg_typeof({}) = 'timestamptz'::regtype",
-        decimal_as_double=_VIA_STRING.format(string="TEXT", double="DOUBLE PRECISION"),
         as_double=_VIA_STRING.format(string="TEXT", double="DOUBLE PRECISION"),
         single_as_double=_VIA_SINGLE.format(string="TEXT", single="REAL", double="DOUBLE PRECISION"),
         timestamp_string=_PG_TIMESTAMP.format("CAST(TO_JSONB({}) #>> '{{}}' AS TIMESTAMP)"),
@@ -137,7 +161,6 @@ COLUMN_TYPES = {
         single=None,
         timestamp="STARTS_WITH(FORMAT('%T', {}), 'DATETIME ')",
         zoned_timestamp="STARTS_WITH(FORMAT('%T', {}), 'TIMESTAMP ')",
-        decimal_as_double=_VIA_STRING.format(string="STRING", double="FLOAT64"),
         as_double=_VIA_STRING.format(string="STRING", double="FLOAT64"),
         single_as_double=None,
         timestamp_string="CAST({} AS STRING)",
@@ -155,7 +178,6 @@ COLUMN_TYPES = {
         # How a date is written depends on the session's DATE_OUTPUT_FORMAT.
         timestamp="(SYSTEM$TYPEOF({0}) LIKE 'TIMESTAMP_NTZ(%' OR SYSTEM$TYPEOF({0}) LIKE 'DATE[%')",
         zoned_timestamp="(SYSTEM$TYPEOF({0}) LIKE 'TIMESTAMP_LTZ(%' OR SYSTEM$TYPEOF({0}) LIKE 'TIMESTAMP_TZ(%')",
-        decimal_as_double=_VIA_STRING.format(string="VARCHAR", double="DOUBLE"),
         as_double="AS_DOUBLE(TO_VARIANT({}))",  # the string of a double does not have all of its digits
         single_as_double=None,
         timestamp_string=_SNOWFLAKE_TIMESTAMP.format("CAST(TO_VARIANT({}) AS TIMESTAMP_NTZ)"),
@@ -173,7 +195,6 @@ COLUMN_TYPES = {
         single="typeof({}) = 'float'",
         timestamp="typeof({}) = 'timestamp_ntz'",
         zoned_timestamp="typeof({}) = 'timestamp'",
-        decimal_as_double=_VIA_STRING.format(string="STRING", double="DOUBLE"),
         as_double=_VIA_STRING.format(string="STRING", double="DOUBLE"),
         single_as_double=_VIA_SINGLE.format(string="STRING", single="FLOAT", double="DOUBLE"),
         timestamp_string="CAST({} AS STRING)",
@@ -181,6 +202,11 @@ COLUMN_TYPES = {
         utc_string="GET_JSON_OBJECT(TO_JSON(NAMED_STRUCT('v', {}), MAP('timeZone', 'UTC', 'timestampFormat', "
         "'yyyy-MM-dd HH:mm:ss.SSSSSS')), '$.v')",
         failure="CAST(RAISE_ERROR({}) AS STRING)",
+        # Outside ANSI mode a cast writes numbers below 0.000001 as 1.50E-7.
+        decimal_string="CASE WHEN CAST({0} AS STRING) LIKE '%E-%' THEN"
+        " REGEXP_REPLACE(CAST({0} AS STRING), '[0-9].*$', '') || '0.'"
+        " || REPEAT('0', TRY_CAST(REGEXP_REPLACE(CAST({0} AS STRING), '^.*E-', '') AS INT) - 1)"
+        " || REGEXP_REPLACE(CAST({0} AS STRING), 'E.*$|[-.]', '') ELSE CAST({0} AS STRING) END",
     ),
     "clickhouse": ColumnTypes(
         name="toTypeName({})",
@@ -192,8 +218,6 @@ COLUMN_TYPES = {
         single=None,
         timestamp=None,
         zoned_timestamp="match(toTypeName({}), '^(LowCardinality[(])?(Nullable[(])?DateTime')",
-        # Its casts of decimals and strings to doubles may miss the last digit; numbers of JSON are read exactly.
-        decimal_as_double="JSONExtractFloat(ifNull(CAST({} AS Nullable(String)), ''))",
         as_double="accurateCastOrNull({}, 'Float64')",
         single_as_double=None,
         timestamp_string=None,
@@ -212,7 +236,6 @@ COLUMN_TYPES = {
         timestamp="typeof({0}) LIKE 'timestamp(%' AND typeof({0}) NOT LIKE '%zone'",
         # Its string has the name of a zone, in which an hour of autumn is two: such columns are refused.
         zoned_timestamp="typeof({}) LIKE 'timestamp(%zone'",
-        decimal_as_double=_VIA_STRING.format(string="VARCHAR", double="DOUBLE"),
         as_double=_VIA_STRING.format(string="VARCHAR", double="DOUBLE"),
         single_as_double=_VIA_SINGLE.format(string="VARCHAR", single="REAL", double="DOUBLE"),
         timestamp_string="CAST({} AS VARCHAR)",

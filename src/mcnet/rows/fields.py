@@ -203,10 +203,15 @@ def _storable(text: str) -> str:
 
 
 def _decimal_text(value: Decimal) -> str | None:
-    """Return the text that the same number has as an int or a float."""
+    """Return the string that the same number has as an int or a float, but with all of its digits."""
     if not value.is_finite():
         return field_text(float(value))
-    return str(int(value)) if value == value.to_integral_value() else repr(float(value))
+    if value == value.to_integral_value():
+        return str(int(value))
+    if value.adjusted() >= -4:
+        return f"{value:f}".rstrip("0")
+    digits = f"{value:e}".partition("e")[0]
+    return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits}e-{-value.adjusted():02d}"
 
 
 def _moment_text(value: np.datetime64) -> str | None:

@@ -357,7 +357,8 @@ def _as_marked(name: str, column: Any, marks: list[str]) -> Any:
     """Return a field of a result with the values that its marks stand for."""
     typed = str(getattr(column, "dtype", getattr(column, "type", "object"))).lower()
     strings = any(kind in typed for kind in ("str", "object", "utf8"))
-    if not strings and "s" not in marks and getattr(column, "null_count", None) is not None:
+    rounded = "n" in marks and any(kind in typed for kind in ("float", "double"))
+    if not strings and "s" not in marks and not rounded and getattr(column, "null_count", None) is not None:
         return column
     for method in ("to_list", "to_pylist", "tolist"):
         if hasattr(column, method):
@@ -386,6 +387,11 @@ def _marked_value(name: str, value: Any, mark: str) -> Any:
         return None
     if mark == "s" and isinstance(value, str | float):
         return float(np.float32(value))  # drivers fetch the shortest digits
+    if mark == "n" and isinstance(value, float) and (abs(value) >= 1e15 or float(f"{value:.15g}") != value):
+        raise InputError(
+            f"field {name!r} has the double {value!r} in the result where the engine has a decimal of more digits: a "
+            "client has rounded it; save the result as Parquet, or cast the column to strings in a view"
+        )
     if not isinstance(value, str):
         return value
     try:
