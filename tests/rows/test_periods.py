@@ -91,6 +91,13 @@ def test_days_missing_moments_and_zones_are_cut_too():
         ([b"2026-02-03", b"\xff"], "1h", "t has bytes that are not UTF-8"),
         (["2026111713"], "1h", "t has 2026111713, which is 2026-11-17 at 13 o'clock or seconds since 1970; write 2026"),
         ([2026111713, None, 2026111800], "1d", "t has 2026111713"),
+        (["2026111724", "2026111713"], "1h", "t has 2026111713, which is 2026-11-17 at 13 o'clock"),
+        ([2026111799, 2026111713], "1h", "t has 2026111713"),
+        ([7, *range(2026111700, 2026111724)], "1d", "t has 2026111700"),
+        ([1.5e9, float("inf")], "1h", "t has inf, which is neither a timestamp nor a number of 64 bits; leave the row"),
+        ([1.0, float("-inf")], "10", "t has -inf, which is neither"),
+        (pl.Series([1, 2**63], dtype=pl.UInt64), "1h", "t has 9223372036854775808, which is neither"),
+        ([1e300], "10", r"t has 1e\+300, which is neither"),
         ([timedelta(hours=1)], "1h", r"t is a column of Duration.*, not of timestamps"),
         ([[1], [2]], "1h", r"t is a column of List\(Int64\), not of timestamps"),
     ],
@@ -113,8 +120,16 @@ def test_days_in_digits_and_months_are_cut_as_days():
 
 
 def test_seconds_that_only_some_rows_write_as_an_hour_are_seconds():
-    seconds = [2026111713, 2026111799]
-    assert cut_to_periods(pl.Series("t", seconds), "1y").to_list() == ["2034", "2034"]
+    for length in (100, 3600, 100_000):
+        seconds = pl.Series("t", range(2026111713, 2026111713 + length))
+        assert cut_to_periods(seconds, "1y").unique().to_list() == ["2034"]
+
+
+def test_a_number_that_is_no_timestamp_is_named_by_its_row():
+    with pytest.raises(InputError, match="t has inf in line 12, which is neither a timestamp"):
+        cut_to_periods(pl.Series("t", [1.5e9, None, float("inf")]), "1d", first_row=10, describe_row="line {}".format)
+    with pytest.raises(InputError, match="it has inf, which is neither a timestamp"):
+        fitting_period(0.0, float("inf"))
 
 
 def _texts(column: pl.Series) -> list[str | None]:

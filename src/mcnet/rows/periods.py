@@ -156,9 +156,10 @@ def cut_to_periods(
     step = parse_every(every)
     column = typed_moments(column, first_row, describe_row)
     if column.dtype.is_numeric():
-        numbers = column.fill_nan(None).floor().cast(pl.Int64) if column.dtype.is_float() else column.cast(pl.Int64)
+        numbers = _whole_numbers(column, first_row, describe_row)
         if step.unit is None:
             return (numbers // step.number * step.number).cast(pl.String)
+        _refuse_hours_in_digits(numbers)
         timestamps = _counted_timestamps(numbers)
         timestamps = _days_in_digits(numbers) if timestamps is None else timestamps
         if timestamps is None:
@@ -185,7 +186,7 @@ def fitting_period(low: Any, high: Any, most: int = MOST_PERIODS) -> str:
 
     ends = typed_moments(pl.Series("it", [low, high]))
     if ends.dtype.is_numeric():
-        timestamps = _counted_timestamps(ends.cast(pl.Int64))
+        timestamps = _counted_timestamps(_whole_numbers(ends))
         if timestamps is None:
             return _step(float(ends[1]) - float(ends[0]), most)
         ends = timestamps
@@ -221,6 +222,46 @@ def _step(width: float, most: int) -> str:
         scale *= 10
 
 
+def _whole_numbers(column: "pl.Series", first_row: int = 0, describe_row: DescribeRow | None = None) -> "pl.Series":
+    """Return numbers rounded down, NaN as missing; refuse one that 64 bits cannot hold, such as an infinite one."""
+    import polars as pl
+
+    known = column.fill_nan(None).floor() if column.dtype.is_float() else column
+    whole = known.cast(pl.Int64, strict=False)
+    beyond = (whole.is_null() & known.is_not_null()).arg_true()
+    if len(beyond):
+        raise InputError(
+            f"{column.name} has {column[beyond[0]]}{_in_row(beyond[0], first_row, describe_row)}, which is neither a "
+            "timestamp nor a number of 64 bits; leave the row out, or leave the value empty"
+        )
+    return whole
+
+
+def _in_row(row: int, first_row: int, describe_row: DescribeRow | None) -> str:
+    return "" if describe_row is None else f" in {describe_row(first_row + row)}"
+
+
+def _refuse_hours_in_digits(numbers: "pl.Series") -> None:
+    """Refuse numbers such as 2026111713, if at least half of the known ones are hours written so.
+
+    Of the seconds of an hour after 2030, no more than a quarter read as an hour; of hours, all but the wrong ones.
+    """
+    import polars as pl
+
+    known = numbers.drop_nulls()
+    likely = known.filter(known.is_between(*HOURS_IN_DIGITS))
+    if len(likely) == 0 or 2 * len(likely) < len(known):
+        return
+    hours = (likely.cast(pl.String) + "00").str.to_datetime("%Y%m%d%H%M", strict=False)
+    valid = hours.is_not_null()
+    if 2 * valid.sum() >= len(known):
+        number, hour = likely.filter(valid)[0], hours.drop_nulls()[0]
+        raise InputError(
+            f"{numbers.name} has {number}, which is {hour:%Y-%m-%d} at {hour.hour} o'clock or seconds since 1970; "
+            f"write {hour:%Y-%m-%dT%H:00}"
+        )
+
+
 def _counted_timestamps(numbers: "pl.Series") -> "pl.Series | None":
     """Return the timestamps whose seconds or milliseconds since 1970 are given; None if the numbers do not look so."""
     import polars as pl
@@ -229,13 +270,6 @@ def _counted_timestamps(numbers: "pl.Series") -> "pl.Series | None":
     if len(known) == 0:
         return pl.from_epoch(numbers, time_unit="s")
     low, high = int(known.min()), int(known.max())  # type: ignore[arg-type]
-    if HOURS_IN_DIGITS[0] <= low and high <= HOURS_IN_DIGITS[1]:
-        hours = (known.cast(pl.String) + "00").str.to_datetime("%Y%m%d%H%M", strict=False)
-        if hours.null_count() == 0:
-            raise InputError(
-                f"{numbers.name} has {known[0]}, which is {hours[0]:%Y-%m-%d} at {hours[0].hour} o'clock or seconds "
-                f"since 1970; write {hours[0]:%Y-%m-%dT%H:00}"
-            )
     if _EPOCH[0] <= low and high <= _EPOCH[1]:
         return pl.from_epoch(numbers, time_unit="s")
     if 1e3 * _EPOCH[0] <= low and high <= 1e3 * _EPOCH[1]:
@@ -286,7 +320,7 @@ def typed_moments(column: "pl.Series", first_row: int = 0, describe_row: Describ
     moments = _parsed(texts)
     unread = (moments.is_null() & texts.is_not_null()).arg_true()
     if len(unread):
-        row = "" if describe_row is None else f" in {describe_row(first_row + unread[0])}"
+        row = _in_row(unread[0], first_row, describe_row)
         raise InputError(
             f"{column.name} has {texts[unread[0]]!r}{row}, which is not a timestamp such as 2024-05-01T13:00 or, with "
             "a time zone, 2024-05-01T13:00+02:00"

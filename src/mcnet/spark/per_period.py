@@ -144,9 +144,8 @@ def _cut_numbers(moments: Column, kind: str, step: Every, every: str) -> Column:
     length = min(int(duration_seconds(every)), _DAY_SECONDS) if step.unit in ("m", "h") else _DAY_SECONDS
     if _DAY_SECONDS % length:
         length = 60
-    # An hour written as 2026111713 is kept, so that `cut_to_periods` can refuse it.
-    hour, day, month = (F.pmod(F.floor(numbers / scale), F.lit(100)) for scale in (1, 100, 10_000))
-    in_digits = numbers.between(*HOURS_IN_DIGITS) & (hour < 24) & day.between(1, 31) & month.between(1, 12)
+    # Numbers that may be hours written as 2026111713 are kept, so that `cut_to_periods` can refuse them.
+    in_digits = numbers.between(*HOURS_IN_DIGITS)
     cut = numbers
     for factor in (1, 1000):
         first, last = (end * factor for end in _COUNTED)
