@@ -221,6 +221,51 @@ def test_jsonl_is_read(tmp_path):
     assert mcnet.scan(tmp_path / "late.jsonl", **NAMES).contexts.values == (("x", None),)
 
 
+MIXED = {
+    "a number and its string": (
+        ["1.50", '"1.50"'],
+        "the number 1.5 in line 1",
+        "'1.50' would be another value than '1.5'",
+    ),
+    "a string and a later number": (['"007"'] * 12_000 + ["7"], "the number 7 in line 12001", "'007' would be another"),
+    "a number that is a string in another notation": (
+        ["1e-7", '"NL"'],
+        "the number 1e-07 in line 1",
+        "'0.0000001' would",
+    ),
+    "a boolean and its string": (
+        ['"True"', "true"],
+        "the boolean true in line 2",
+        "'True' would be another value than",
+    ),
+}
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
+@pytest.mark.parametrize("case", MIXED)
+def test_a_field_of_jsonl_in_which_one_value_would_become_two_is_refused(tmp_path, case, ending):
+    values, where, message = MIXED[case]
+    text = "".join(f'{{"p": 0.5, "y": 0, "o": {{"site": 7}}, "site": {value}}}\n' for value in values)
+    path = tmp_path / f"log{ending}"
+    path.write_bytes(gzip.compress(text.encode()) if ending.endswith(".gz") else text.encode())
+    with pytest.raises(mcnet.InputError, match=rf"^site is {where} of .*log.jsonl.*{message}") as caught:
+        mcnet.scan(path, **NAMES)
+    assert "\n" not in str(caught.value)
+    model = mcnet.PlattField().fit([0.1, 0.2, 0.3], [0, 1, 0], field={"site": ["a", "b", "a"]}).model_
+    with pytest.raises(mcnet.InputError, match=message):
+        apply_to_files(model, path, tmp_path / "out.parquet", score="p")
+
+
+def test_a_field_of_jsonl_in_which_each_value_stays_one_is_read(tmp_path):
+    for values, expected in {
+        ("7", '"7"', "1.5", '"NL"', "true", '"true"', "null"): ("1.5", "7", "NL", "true", None),
+        ('"1.50"', '"007"', '"True"', '"7.0"'): ("007", "1.50", "7.0", "True"),
+    }.items():
+        text = "".join(f'{{"p": 0.5, "y": 0, "o": {{"site": 7}}, "site": {value}}}\n' for value in values)
+        (tmp_path / "log.jsonl").write_text(text, encoding="utf-8")
+        assert mcnet.scan(tmp_path / "log.jsonl", **NAMES).contexts.values == (expected,)
+
+
 def test_other_separators_are_read(tmp_path):
     ROWS.write_csv(tmp_path / "log.csv", separator=";")
     assert mcnet.scan(tmp_path / "log.csv", separator=";", **NAMES) == EXPECTED

@@ -409,6 +409,46 @@ def test_a_short_row_of_a_csv_file_is_refused(tmp_path, case, ending):
         apply_to_files(model, tmp_path / f"log{ending}", tmp_path / "out.csv", score="s")
 
 
+def test_a_long_row_of_a_csv_file_is_refused(tmp_path):
+    header, rows = "s,y,c\n", ["0.1,1,NL\n", "0.2,0,FR\n", '0.3,1,"N,L"\n'] * 5_000
+    model = mcnet.PlattField().fit([0.1, 0.2, 0.3], [0, 1, 0], field={"c": ["NL", "FR", "NL"]}).model_
+    (tmp_path / "0.csv").write_text(header + "".join(rows), encoding="utf-8")
+    for bad in (1, 14_000):  # among the rows that types are guessed from, and after them
+        (tmp_path / "1.csv").write_text(header + "".join([*rows[:bad], "0.5,1,NL,\n", *rows[bad:]]), encoding="utf-8")
+        for read in (tmp_path / "1.csv", [tmp_path / "0.csv", tmp_path / "1.csv"]):
+            message = (
+                rf"row {bad} of .*1.csv has 4 values, and the header 3 columns; a value with ',' in it needs quotes"
+            )
+            with pytest.raises(mcnet.InputError, match=message):
+                mcnet.scan(read, score="s", label="y", field="c")
+            with pytest.raises(mcnet.InputError, match=message):
+                apply_to_files(model, read, tmp_path / "out.csv", score="s")
+
+
+def test_an_empty_line_of_a_csv_file_is_called_one(tmp_path):
+    path, other = tmp_path / "log.csv", tmp_path / "other.csv"
+    other.write_text("s;y\n0.1;1\n", encoding="utf-8")
+    for text, row in {"s;y\n0.1;1\n0.2;0\n\n": 2, "s;y\r\n0.1;1\r\n\r\n0.2;0\r\n": 1}.items():
+        path.write_text(text, encoding="utf-8", newline="")
+        with pytest.raises(
+            mcnet.InputError, match=rf"has 1 value missing.* \(first: row {row} \(an empty line\), nan\)"
+        ):
+            mcnet.scan(path, score="s", label="y", separator=";")
+        with pytest.raises(mcnet.InputError, match=rf"first: row {row} of .*log.csv \(an empty line\), nan"):
+            mcnet.scan([other, path], score="s", label="y", separator=";")
+        assert mcnet.scan(path, score="s", label="y", separator=";", drop_missing=True).rows == 2
+
+
+def test_a_column_of_a_type_that_polars_has_not_is_an_error_for_people(tmp_path):
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed: pip install duckdb")
+    path = tmp_path / "log.parquet"
+    duckdb.sql(f"COPY (SELECT 0.5 AS s, 1 AS y, INTERVAL 1 DAY AS x) TO '{path}' (FORMAT parquet)")
+    with pytest.raises(
+        mcnet.FileFormatError, match=r"log.parquet cannot be read: it has a column of the type INTERVAL;"
+    ):
+        mcnet.scan(path, score="s", label="y", field="x")
+
+
 def test_fields_that_are_missing_in_whole_rows_are_missing(tmp_path):
     for name, text in {
         "a": "s,y,c\n0.1,1,NL\n0.2,0,\n0.3,1,\n",

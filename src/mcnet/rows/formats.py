@@ -3,6 +3,7 @@
 import csv
 import glob
 import gzip
+import json
 import os
 import re
 import secrets
@@ -15,7 +16,7 @@ from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from importlib.util import find_spec
-from itertools import combinations, groupby
+from itertools import combinations, groupby, islice
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ __all__ = [
     "column_at",
     "csv_separator",
     "filtered",
+    "is_empty_line",
     "open_csv",
     "open_jsonl",
     "open_lake",
@@ -45,6 +47,7 @@ __all__ = [
     "partition_types",
     "partition_values",
     "prune",
+    "refuse_long_row",
     "typed_csv_text",
     "types_of_texts",
     "with_outer_partitions",
@@ -199,6 +202,30 @@ def _opened(path: Path) -> Any:
     return opened(path, "rt", encoding="utf-8-sig", newline="")
 
 
+def refuse_long_row(path: Location, separator: str) -> None:
+    """Refuse a CSV file on disk by its first row of more values than columns, if it has one."""
+    header = _header(path, separator) if isinstance(path, Path) else None
+    if header is None or not isinstance(path, Path):
+        return
+    # What cannot be read is said where the rows are read.
+    with suppress(UnicodeDecodeError, EOFError, OSError, csv.Error), _opened(path) as lines:
+        for number, row in enumerate(csv.reader(lines, delimiter=separator)):
+            if len(row) > len(header):
+                raise InputError(
+                    f"row {number - 1} of {path} has {len(row)} values, and the header {len(header)} columns; a value "
+                    f"with {separator!r} in it needs quotes around it"
+                )
+
+
+def is_empty_line(path: Location, separator: str, row: int) -> bool:
+    """Tell whether a row of a CSV file on disk is a line without any value."""
+    if not isinstance(path, Path):
+        return False
+    with suppress(UnicodeDecodeError, EOFError, OSError, csv.Error), _opened(path) as lines:
+        return next(islice(csv.reader(lines, delimiter=separator), row + 1, None), None) == []
+    return False
+
+
 class ShortRows:
     """Refuses CSV files with rows of too few values, which Polars fills with missing ones.
 
@@ -240,9 +267,7 @@ class ShortRows:
 
         # No line has the character that separates columns here: each line is one text.
         none = "\x1e" if self._separator == "\x1f" else "\x1f"
-        lines = pl.scan_csv(
-            path, separator=none, quote_char=None, has_header=False, schema={"line": pl.String}, glob=False
-        )
+        lines = _lines_of(path, none)
         line = pl.col("line")
         bare = pl.when(line.str.contains('"', literal=True)).then(line.str.replace_all('"[^"]*"', "")).otherwise(line)
         short = bare.str.count_matches(self._separator, literal=True) < width - 1
@@ -549,9 +574,7 @@ def _source_options(paths: Sequence[Location]) -> dict[str, Any]:
     return {"storage_options": dict(read_options().storage_options) or None}
 
 
-def open_jsonl(
-    paths: Locations, partitions: "dict[str, pl.DataType]", numbers: Sequence[str], texts: Sequence[str]
-) -> "pl.LazyFrame":
+def open_jsonl(paths: Locations, partitions: "dict[str, pl.DataType]", columns: Columns) -> "pl.LazyFrame":
     """Return files of lines of JSON as one table."""
     import polars as pl
 
@@ -560,12 +583,22 @@ def open_jsonl(
 
     guessed = scan(paths).collect_schema()
     # Whole numbers in the first rows may have fractions in later ones, and a field without values may have texts.
-    chosen = {name: pl.Float64() for name in numbers if name in guessed and guessed[name].is_integer()}
-    later: dict[str, pl.DataType] = {**chosen, **{n: pl.String() for n in texts if guessed.get(n) == pl.Null}}
-    if not partitions:
-        return scan(paths, later or None)
-    # What is guessed from all files holds for the files of each partition.
-    return with_partitions(paths, partitions, lambda files: scan(files, {**guessed, **later}).select(guessed.names()))
+    chosen = {name: pl.Float64() for name in columns.numbers if name in guessed and guessed[name].is_integer()}
+    later: dict[str, pl.DataType] = {**chosen, **{n: pl.String() for n in columns.texts if guessed.get(n) == pl.Null}}
+    names = guessed.names()
+    if partitions:
+        # What is guessed from all files holds for the files of each partition.
+        frame = with_partitions(paths, partitions, lambda files: scan(files, {**guessed, **later}).select(names))
+    else:
+        frame = scan(paths, later or None)
+    fields = [name for name in columns.texts if name not in columns.periods and name not in partitions]
+    return frame.with_columns(
+        column_at(names, name)
+        .map_batches(_MixedJson(name, paths).checked, return_dtype=pl.String, is_elementwise=True)
+        .alias(name)
+        for name in fields
+        if {**guessed, **later}.get(name) == pl.String
+    )
 
 
 def _scan_ndjson(paths: Sequence[Location], **options: Any) -> "pl.LazyFrame":
@@ -720,6 +753,68 @@ class _MixedField:
 
     def _types(self, one: int, other: int) -> str:
         return f"{self.name} is {self.types[one]} in {self.paths[one]} and {self.types[other]} in {self.paths[other]}"
+
+
+class _MixedJson:
+    """A field of JSONL files that Polars reads as strings, although lines may have it as a number or a boolean.
+
+    The lines are searched once, and only if a string such as "1.50" or "True" would be another value as one of those.
+    """
+
+    def __init__(self, name: str, paths: Sequence[Location]) -> None:
+        self._name, self._paths = name, paths
+        self._lock = threading.Lock()
+        self._typed: dict[str, str] | None = None
+
+    def checked(self, texts: "pl.Series") -> "pl.Series":
+        """Return the strings; refuse one that is another value where the field is not a string."""
+        for text in texts.drop_nulls().unique(maintain_order=True):
+            for kind in ("number", "flag"):
+                typed = _typed_text(text, kind)
+                if typed is None or typed == text:
+                    continue
+                with self._lock:
+                    self._typed = self._first_lines() if self._typed is None else self._typed
+                if kind in self._typed:
+                    raise InputError(
+                        f"{self._name} is {self._typed[kind]}, and a string in other lines, where {text!r} would be "
+                        f"another value than {typed!r}; write all its values in quotes, or none"
+                    )
+        return texts
+
+    def _first_lines(self) -> dict[str, str]:
+        """Return the first line that has the field as a number, and the first that has it as a boolean, in words."""
+        import polars as pl
+
+        found: dict[str, str] = {}
+        keys = {re.escape(json.dumps(self._name, ensure_ascii=ascii_only)) for ascii_only in (True, False)}
+        pattern = rf"(?:{'|'.join(sorted(keys))})\s*:\s*[-0-9tf]"
+        for path in self._paths:
+            lines = _lines_of(path).with_row_index("number").filter(pl.col("line").str.contains(pattern))
+            for batch in lines.collect_batches(maintain_order=True):
+                for number, line in batch.iter_rows():
+                    value = json.loads(line).get(self._name)
+                    if isinstance(value, bool):
+                        found.setdefault("flag", f"the boolean {json.dumps(value)} in line {number + 1} of {path}")
+                    elif isinstance(value, int | float):
+                        found.setdefault("number", f"the number {value} in line {number + 1} of {path}")
+                    if len(found) == 2:
+                        return found
+        return found
+
+
+def _lines_of(path: Location, separator: str = "\x1f") -> "pl.LazyFrame":
+    """Return a file as one column of strings, a line each; no line has the separator in it."""
+    import polars as pl
+
+    return pl.scan_csv(
+        fspath(path),
+        separator=separator,
+        quote_char=None,
+        has_header=False,
+        schema={"line": pl.String},
+        **_source_options([path]),
+    )
 
 
 def _kind_of_values(kind: "pl.DataType") -> str | None:

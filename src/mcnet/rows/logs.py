@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike, fspath
@@ -18,6 +19,7 @@ from mcnet.rows.formats import (
     column_at,
     csv_separator,
     filtered,
+    is_empty_line,
     open_csv,
     open_jsonl,
     open_lake,
@@ -25,6 +27,7 @@ from mcnet.rows.formats import (
     partition_types,
     partition_values,
     prune,
+    refuse_long_row,
     with_outer_partitions,
 )
 from mcnet.rows.locations import (
@@ -223,7 +226,7 @@ def open_log(
         if kind in ("csv", "tsv"):
             return open_csv(paths, partitions, csv_separator(kind), numbers, texts, typed)
         if kind == "jsonl":
-            frame = open_jsonl(paths, partitions, numbers, texts)
+            frame = open_jsonl(paths, partitions, columns)
         elif kind in ("delta", "iceberg"):
             frame = open_lake(paths, kind, columns)
         else:
@@ -309,9 +312,12 @@ def readable(source: str, paths: Sequence[Location] = (), columns: Sequence[str]
             raise  # it is the output that cannot be written
         if "expanded paths were empty" in str(error):  # a folder or a glob in an object store
             raise InputError(f"there is no file at {source}") from None
+        if "found more fields" in str(error):
+            for path in paths:
+                refuse_long_row(path, csv_separator(file_format(path)))
         if len(paths) > 1:
             _refuse_unreadable(paths, columns)
-        raise FileFormatError(f"{source} cannot be read: {_first_line(error)}") from None
+        raise FileFormatError(f"{source} cannot be read: {_reason(error)}") from None
 
 
 def _refuse_unreadable(paths: Sequence[Location], columns: Sequence[str] | None) -> None:
@@ -381,14 +387,21 @@ def describe_row_in(files: FilePaths) -> Callable[[int], str]:
     """Return a function that names a row for messages: of several files, the file and the row in it.
 
     The rows of the files are counted only when a row has to be named. Where a condition leaves out rows, those are
-    counted that meet it.
+    counted that meet it. An empty line of a CSV file, whose values are all missing, is called one.
     """
     paths, options = expand_paths(files), read_options()
     counted = "" if options.where is None else " of those that meet the condition"
 
+    def empty(path: Location, row: int) -> str:
+        kind = file_format(path)
+        if kind not in ("csv", "tsv") or options.where is not None:
+            return ""
+        with read_with(separator=options.separator):
+            return " (an empty line)" if is_empty_line(path, csv_separator(kind), row) else ""
+
     def describe(row: int) -> str:
         if len(paths) == 1:
-            return f"row {row}{counted}"
+            return f"row {row}{counted}{empty(paths[0], row)}"
         import polars as pl
 
         left = row
@@ -397,7 +410,7 @@ def describe_row_in(files: FilePaths) -> Callable[[int], str]:
                 for path in paths:
                     number = int(open_log(path).select(pl.len()).collect().item())
                     if left < number:
-                        return f"row {left}{counted} of {os.fspath(path)}"
+                        return f"row {left}{counted} of {os.fspath(path)}{empty(path, left)}"
                     left -= number
         except McnetError:
             pass  # a single file may be read differently from all files together; the error about the row matters more
@@ -406,5 +419,14 @@ def describe_row_in(files: FilePaths) -> Callable[[int], str]:
     return describe
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+_PANIC = re.compile(r'called `Result::unwrap\(\)` on an `Err` value: \w+\((?:ErrString\()?"?(?P<said>.*?)"?\)*')
+"""How Polars words an error that it did not expect."""
+
+
+def _reason(error: BaseException) -> str:
+    """Return what an error of Polars or of the system says, in one line."""
+    said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if "_interval` type" in said:
+        return "it has a column of the type INTERVAL; write the file with this column as a number or a string"
+    panic = _PANIC.fullmatch(said)
+    return said if panic is None else panic["said"]
