@@ -57,6 +57,17 @@ def without_columns(X: Any, names: list[Any]) -> Any:
     return rest if rest.dtype != object else _numbers(rest)
 
 
+def columns_of_strings(X: Any, *, without: Sequence[Any]) -> list[Any]:
+    """Return the columns of X, by name or number, that are not numbers; some columns are not looked at."""
+    if issparse(X):
+        return []
+    if is_table_of_features(X):
+        others = [name for name in X.columns if name not in without]
+    else:
+        others = np.setdiff1d(np.arange(X.shape[1]), np.array(without) % X.shape[1]).tolist()
+    return [name for name in others if _numbers(np.asarray(feature_column(X, name))).dtype.kind in "OUS"]
+
+
 def _sparse_columns(X: Any, columns: Any) -> Any:
     return X.tocsc()[:, columns]
 
@@ -137,7 +148,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         field = self._field(X)
         features = self._features(X)
         chosen = self._calibrator()
-        with self._advice_on_field():
+        with self._advice_on_field(X):
             scores, score_type = self._fit_classifier(base, features, y, positive, routed)
         used = field if chosen.field_use != "none" else None
         self.calibrator_ = chosen.fit(scores, positive, field=used, weight=weight, score_type=score_type)
@@ -156,7 +167,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
-        with self._advice_on_field():
+        with self._advice_on_field(X):
             scores, score_type = _scores(self.estimator_, self._features(X))
         field = self._field(X) if self.calibrator_.model_.fields else None
         p = self.calibrator_.predict(scores, field, score_type=score_type)
@@ -248,24 +259,34 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         return found
 
     @contextmanager
-    def _advice_on_field(self) -> Iterator[None]:
-        """Say with an error of the classifier what may be its cause: the field columns, or that they are missing."""
+    def _advice_on_field(self, X: Any) -> Iterator[None]:
+        """Say with an error of the classifier what may be its cause: columns of strings, or missing field columns."""
         try:
             yield
         except McnetError:
             raise
         except (ValueError, TypeError, KeyError) as error:
-            names = ", ".join(map(repr, self._field_names()))
-            if not names:
+            fields = self._field_names()
+            if not fields:
                 raise
+            names = ", ".join(map(repr, fields))
             classifier = type(self._base()).__name__
             problem = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+            encode = "for the classifier (in a Pipeline with a ColumnTransformer)"
             advice = (
                 f"{classifier} sees the field {names} like every other column of X: pass keep_field=False to leave it "
-                "to the calibrator, or encode it for the classifier (in a Pipeline with a ColumnTransformer)"
+                f"to the calibrator, or encode it {encode}"
                 if self.keep_field
                 else f"keep_field=False takes the field {names} away from the classifier"
             )
+            strings = ", ".join(map(repr, columns_of_strings(X, without=fields)))
+            if strings and "convert" in problem:
+                advice += (
+                    f"; it also sees {strings}, which has strings: "
+                    if self.keep_field
+                    else (f", but not {strings}, which has strings: ")
+                )
+                advice += f"drop it from X, or encode it {encode}"
             raise InputError(f"{classifier} refused the rows: {problem}; {advice}") from error
 
     def _out_of_fold(

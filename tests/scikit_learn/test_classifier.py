@@ -106,6 +106,26 @@ def test_the_classifier_keeps_the_field_column_by_default(rows, kind):
     assert roc_auc_score(y[4000:], kept.estimator_.predict_proba(test)[:, 1]) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("kind", ["pandas", "polars", "array"])
+def test_an_error_of_the_classifier_names_the_other_columns_of_strings(rows, kind):
+    _, y, _ = rows
+    X = table(rows, "pandas").assign(other="DE", numbers=1)
+    field, other = ("country", "'other'")
+    if kind == "array":
+        field, other = -len(X.columns) + list(X.columns).index(field), str(list(X.columns).index("other"))
+        X = X.to_numpy(dtype=object)
+    elif kind == "polars":
+        X = pl.from_pandas(X)
+    advice = rf"{other}, which has strings: drop it from X, or encode it for the classifier \(in a Pipeline"
+    model = CalibratedClassifier(LogisticRegression(), method="platt-field", field=field, keep_field=False)
+    with pytest.raises(
+        InputError, match=rf"keep_field=False takes the field .* away from the classifier, but not {advice}"
+    ):
+        model.fit(X, y)
+    with pytest.raises(InputError, match=rf"pass keep_field=False .*; it also sees {advice}"):
+        model.set_params(keep_field=True).fit(X, y)
+
+
 def test_an_error_of_the_classifier_says_what_may_be_done_about_the_field(rows):
     _, y, _ = rows
     X = table(rows, "pandas")
