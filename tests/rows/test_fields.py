@@ -387,3 +387,5 @@ def test_a_lazy_table_as_a_field_is_refused():
             field_columns(lazy)
     with pytest.raises(InputError, match="score is a LazyFrame of Polars, which has no values yet; collect it"):
         mcnet.Sketch.from_rows(pl.LazyFrame({"x": [1]}), [1])
+    with pytest.raises(InputError, match="field is an expression of Polars, which has no values yet; collect it"):
+        field_columns(pl.col("x"))

@@ -79,7 +79,9 @@ def test_a_condition_sees_the_types_of_csv_columns_whatever_they_are_used_for(tm
     with read_with(where=condition):
         assert apply_to_files(model, tmp_path / "log.csv", tmp_path / "out.csv", score="p").rows == len(kept)
     assert pl.read_csv(tmp_path / "out.csv", infer_schema=False)["code"].to_list() == kept["code"].to_list()
-    with pytest.raises(mcnet.InputError, match=r"the condition 'site < 3' cannot be used: cannot compare"):
+    with pytest.raises(
+        mcnet.InputError, match=r"the condition 'site < 3' cannot be used: it compares numbers with strings"
+    ):
         mcnet.scan(tmp_path / "log.csv", where="site < 3", **NAMES)
 
 
@@ -90,6 +92,26 @@ def test_moments_are_compared_with_days(tmp_path):
     assert found == mcnet.scan(rows[:2], **NAMES)
     with pytest.raises(mcnet.InputError, match="it compares timestamps with a text; write DATE"):
         mcnet.scan(tmp_path / "log.parquet", where="at < '2026-11-16'", **NAMES)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "hour = DATE '2026-11-17'",
+        "p > 0.1 AND NOT TIMESTAMP '2026-11-17 07:00' > hour",
+        "hour BETWEEN DATE '2026-11-17' AND DATE '2026-11-18' OR hour = 7",
+    ],
+)
+def test_numbers_are_not_compared_with_dates_or_strings(partitioned, tmp_path, condition):
+    ROWS.write_csv(tmp_path / "log.csv")
+    ROWS.write_parquet(tmp_path / "log.parquet")
+    for log in (partitioned, tmp_path / "log.csv", tmp_path / "log.parquet"):
+        with pytest.raises(
+            mcnet.InputError, match="hour has numbers, and the condition compares it with a date; write a"
+        ):
+            mcnet.scan(log, where=condition, **NAMES)
+        with pytest.raises(mcnet.InputError, match="it compares numbers with strings; write hour = 3 for a column"):
+            mcnet.scan(log, where="hour = '07'", **NAMES)
 
 
 def test_messages_tell_the_condition(tmp_path):

@@ -51,8 +51,9 @@ def is_lazy(rows: Any) -> bool:
 def refuse_lazy(values: Any, name: str) -> None:
     """Refuse a LazyFrame or an expression of Polars where values are needed."""
     if is_lazy(values) or (type(values).__module__.startswith("polars") and type(values).__name__ == "Expr"):
+        kind = "a LazyFrame" if is_lazy(values) else "an expression"
         raise InputError(
-            f"{name} is a {type(values).__name__} of Polars, which has no values yet; collect it first, or give a "
+            f"{name} is {kind} of Polars, which has no values yet; collect it first, or give a "
             "LazyFrame and names of columns to mcnet.scan"
         )
 

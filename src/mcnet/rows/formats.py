@@ -363,6 +363,7 @@ def prune(paths: Sequence[Location], types: "dict[str, pl.DataType]", where: str
 
     try:
         condition = pl.sql_expr(where)
+        refuse_dates_for_numbers(condition, types)
         parts = [part for part in _conjuncts(condition) if set(part.meta.root_names()) <= set(types)]
         parts = [part for part in parts if part.meta.root_names()]
         if not parts or not _looks_at_one_row(condition):
@@ -404,6 +405,29 @@ def columns_of_dates(condition: "pl.Expr", types: "Mapping[str, pl.DataType]") -
         if accepted(part, {**types, **{name: pl.Date() for name in dates}}):
             found += dates
     return found
+
+
+def refuse_dates_for_numbers(condition: "pl.Expr", types: "Mapping[str, pl.DataType]") -> None:
+    """Refuse a condition such as hour = DATE '2026-11-16' on numbers, which Polars takes for days since 1970."""
+
+    def literal(node: Any) -> bool:
+        return isinstance(node, dict) and _DATE_LITERAL.search(json.dumps(node.get("Literal"))) is not None
+
+    def column(node: Any) -> str | None:
+        return node.get("Column") if isinstance(node, dict) else None
+
+    def check(node: Any) -> None:
+        if isinstance(node, dict) and "BinaryExpr" in node:
+            left, right = node["BinaryExpr"]["left"], node["BinaryExpr"]["right"]
+            name = column(left) if literal(right) else column(right) if literal(left) else None
+            if name is not None and name in types and types[name].is_numeric():
+                raise InputError(f"{name} has numbers, and the condition compares it with a date; write a number")
+        for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+            check(inner)
+
+    written = condition.meta.serialize(format="json")
+    if _DATE_LITERAL.search(written):
+        check(json.loads(written))
 
 
 def _looks_at_one_row(condition: "pl.Expr") -> bool:
@@ -514,6 +538,7 @@ def filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" = 
         asked = [name for name in condition.meta.root_names() if schema.get(name) == pl.String]
         typed = {name: kind for name, kind in (types or {}).items() if name in asked and kind != pl.String}
         typed |= {name: pl.Date() for name in columns_of_dates(condition, {**schema, **typed})}
+        refuse_dates_for_numbers(condition, {**schema, **typed})
         pl.DataFrame(schema={**schema, **typed}).filter(condition)  # refused now, and not while rows are read
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise unusable_condition(where, error) from None

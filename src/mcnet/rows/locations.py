@@ -98,6 +98,10 @@ def unusable_condition(where: str, error: BaseException) -> InputError:
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if "date/datetime/time" in reason:
         reason = "it compares timestamps with a text; write DATE '2026-11-16' or TIMESTAMP '2026-11-16 07:00'"
+    elif "compare string with numeric" in reason:
+        reason = (
+            "it compares numbers with strings; write hour = 3 for a column of numbers, site = '3' for one of strings"
+        )
     return InputError(f"the condition {where!r} cannot be used: {reason}")
 
 
