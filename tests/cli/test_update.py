@@ -140,6 +140,13 @@ def test_a_file_that_grows_is_left_out_and_blocks_no_run(mcnet, folder, monkeypa
     assert f"warning: a file is left out: logs/{last.name} gave 4,000 other rows for {day_name(6)} before" in done.err
     assert "--replace" in done.err
     assert "replace=True" not in done.err
+    # Alone it cannot be added: said by the exit code, as by `journal add`, but the journal is learnt and published.
+    alone = mcnet("update", "history", f"logs/{last.name}", "--registry", "other", *COLUMNS, "--json")
+    assert (alone.code, alone.document["outcome"], alone.document["until"]) == (2, "published", day_name(7))
+    alone = mcnet("update", "history", f"logs/{last.name}", "--registry", "other", *COLUMNS, "--nothing-new-code", "99")
+    assert (alone.code, "nothing new" in alone.out) == (2, True)
+    assert f"warning: a file is left out: logs/{last.name} gave 4,000 other rows" in alone.err
+    assert mcnet("journal", "add", "history", f"logs/{last.name}", *COLUMNS).code == 2
     done = mcnet(*words, "--json", "--replace")
     assert (done.code, done.document["added"]["rows"], done.document["added"]["left_out"]) == (0, 4001, [])
 
@@ -157,5 +164,5 @@ def test_a_first_run_with_a_growing_file_alone_learns_nothing(mcnet, folder, mon
 
     monkeypatch.setattr(scan_module, "open_log", growing)
     done = mcnet(*words, "--json")
-    assert (done.code, done.document["outcome"]) == (0, "nothing new")
+    assert (done.code, done.document["outcome"]) == (2, "nothing new")
     assert len(done.document["added"]["left_out"]) == 1

@@ -108,6 +108,7 @@ def update(
     Exit codes, besides those of every command:
       0   a version was published, there was nothing new, or the current version is held
       1   the gate refused the new model; the current version stays
+      2   also if every log given was left out; the run has learnt what the journal had
       3   the monitor raised an alarm that no earlier run has reported
       75  another run had not ended after --wait seconds
 
@@ -117,7 +118,7 @@ def update(
           --label click --field country --time ts --every 1d
     """
     from mcnet.cli.options import printer_of
-    from mcnet.cli.run import plain_interrupts
+    from mcnet.cli.run import UNUSABLE, plain_interrupts
     from mcnet.cli.sources import source_of
     from mcnet.operations.update import update as run_update
 
@@ -167,6 +168,8 @@ def update(
         raise typer.Exit(ALARM)
     if done.outcome == "refused":
         raise typer.Exit(REFUSED)
+    if done.added.left_out and not done.added.files and not done.added.unchanged:
+        raise typer.Exit(UNUSABLE)  # as from `mcnet journal add`
     if done.outcome != "published":
         raise typer.Exit(nothing_new_code)
 
