@@ -54,10 +54,10 @@ def test_cal_n_of_the_formula():
 
 def test_cal_n_names_what_made_it_infinite():
     nothing_predicted = group_sums([0.0, 0.5], [1, 1], [0, 1])
-    assert cal_n(nothing_predicted).note == "1 of 2 bins have only probabilities of 0: use fewer bins or delta > 0"
+    assert cal_n(nothing_predicted).note == "1 of 2 bins has only probabilities of 0: use fewer bins or delta > 0"
     assert cal_n(nothing_predicted).value == np.inf
     both = group_sums([0.0, 0.5], [1, 0], [0, 1])
-    assert "1 of 2 bins have no positives and 1 of 2 bins have only probabilities of 0" in cal_n(both).note
+    assert "1 of 2 bins has no positives and 1 of 2 bins has only probabilities of 0" in cal_n(both).note
 
 
 def test_cal_n_with_an_empty_bin_is_infinite_unless_smoothed():
@@ -149,3 +149,16 @@ def test_merging_close_rows_hardly_changes_the_smooth_error(monkeypatch):
     merged = smooth_ece_at(0.001, truth * 1.1, y)
     monkeypatch.setattr("mcnet.metrics.smooth_error._cells", lambda p, y, w: (p, y, w))
     assert merged == pytest.approx(smooth_ece_at(0.001, truth * 1.1, y), rel=1e-6)
+
+
+@pytest.mark.parametrize("metric", [prob_ece, prob_ece_width, mvce])
+def test_labels_that_are_all_as_expected_leave_an_interval_of_some_width(metric):
+    found = metric(np.linspace(0.1, 0.109, 200), np.zeros(200))
+    assert found.low < 0.9 * found.value
+    assert found.high == pytest.approx(found.value)
+
+
+def test_the_lower_end_without_positives_is_the_rate_that_would_show_one():
+    found = mvce(np.full(200, 0.1), np.zeros(200))
+    # No positive among n rows is no surprise up to a rate r with (1 − r)^n = 2.5 %.
+    assert 0.1 - found.low == pytest.approx(1 - 0.025 ** (1 / 200), rel=0.15)

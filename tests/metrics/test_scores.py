@@ -43,6 +43,25 @@ def test_a_perfect_order_has_an_interval_of_some_width():
     assert found.high == 1
 
 
+@pytest.mark.parametrize("weight", [None, 0.1, 1 / 3])
+@pytest.mark.parametrize("falling", [False, True])
+def test_a_perfect_order_of_many_rows_is_nearly_sure(weight, falling):
+    y = (np.arange(4000) % 10 == 0) * 1.0
+    p = np.where(y == 1, 0.9, 0.05) + np.arange(4000) * 1e-6
+    p, size = (1 - p if falling else p), 400 * (weight or 1.0)
+    w = None if weight is None else np.full(4000, weight)
+    for found in (auc(p, y, w), gauc(p, y, np.zeros(4000, dtype=int), w)):
+        ends = (1 - found.high, 1 - found.low) if falling else (found.low, found.high)
+        assert found.value == (0 if falling else 1)
+        assert ends == pytest.approx((0.025 ** (1 / size), 1.0), rel=1e-9)
+
+
+def test_the_interval_of_perfect_groups_is_that_of_the_group_that_tells_least():
+    y = np.array([0, 1, 0, 1, 0, 1, 0, 0, 0, 1])
+    found = gauc(np.where(y == 1, 0.9, 0.1), y, np.repeat([0, 1], [6, 4]))
+    assert (found.low, found.high) == (pytest.approx(0.025 ** (0.4 / 1)), 1.0)
+
+
 @pytest.mark.parametrize(("labels", "which"), [([0, 0], "negative"), ([1, 1], "positive")])
 def test_one_class_has_no_auc_and_says_so(labels, which):
     found = auc([0.2, 0.4], labels)
@@ -60,7 +79,7 @@ def test_gauc_is_the_weighted_mean_of_group_aucs_without_single_class_groups():
             weights.append(W[rows].sum())
     found = gauc(P, y, CODES, W)
     assert found.value == pytest.approx(np.average(parts, weights=weights), abs=1e-12)
-    assert found.note == "1 groups of one class left out"
+    assert found.note == "1 group of one class left out"
 
 
 def test_the_interval_of_an_imperfect_gauc_ends_below_one():

@@ -142,7 +142,8 @@ def _relative(kept: GroupSums, shares: FloatArray, epsilon: float, level: float,
     floor = float(shares @ expected_relative(kept, epsilon))
     if not scale.all():
         empty = int((scale == 0).sum())
-        note = f"{empty} field values have no positives: pass epsilon > 0 or drop_empty=True"
+        values = "value has" if empty == 1 else "values have"
+        note = f"{empty} field {values} no positives: pass epsilon > 0 or drop_empty=True"
         return Estimate(np.inf, floor=floor, note=note)
 
     def error(positives: FloatArray) -> FloatArray:
@@ -242,7 +243,11 @@ def cal_n(sums: GroupSums, *, delta: float = 0.0, level: float = 0.95, seed: int
     predicted, positives = kept.predicted + delta, kept.positives + delta
     if not (predicted.all() and positives.all()):
         lacking = {"no positives": positives == 0, "only probabilities of 0": predicted == 0}
-        found = [f"{int(bins.sum())} of {len(kept)} bins have {what}" for what, bins in lacking.items() if bins.any()]
+        found = [
+            f"{int(bins.sum())} of {len(kept)} bins {'has' if bins.sum() == 1 else 'have'} {what}"
+            for what, bins in lacking.items()
+            if bins.any()
+        ]
         return Estimate(np.inf, note=f"{' and '.join(found)}: use fewer bins or delta > 0")
 
     def error(drawn: FloatArray) -> FloatArray:

@@ -51,6 +51,7 @@ class Estimate:
 # Confidence intervals: around a mean, of a rate, and of an error that noise alone pushes up.
 
 _FRACTIONS_OF_GUESS = (0.0, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.6, 2.0)
+_HALVINGS = 6
 
 
 def two_sided(level: float) -> float:
@@ -99,6 +100,14 @@ def noise_aware_interval(
     """
     z = two_sided(level)
     tails = (0.5 - level / 2, 0.5 + level / 2)
+
+    def ends(values: FloatArray) -> tuple[float, float]:
+        if values.size < 1000:
+            centre, reach = float(values.mean()), z * float(values.std(ddof=1))
+            return centre - reach, centre + reach
+        low, high = np.quantile(values, tails)
+        return float(low), float(high)
+
     grid, lows, highs = [], [], []
     # A value luckier than most noise must not yield an empty interval: its upper end is the middle value's.
     least = observed
@@ -106,11 +115,7 @@ def noise_aware_interval(
         values = draws(step)
         if step == 0:
             least = max(observed, float(np.median(values)))
-        if values.size < 1000:
-            centre, reach = float(values.mean()), z * float(values.std(ddof=1))
-            low, high = centre - reach, centre + reach
-        else:
-            low, high = (float(end) for end in np.quantile(values, tails))
+        low, high = ends(values)
         grid.append(step)
         lows.append(low)
         highs.append(high)
@@ -119,6 +124,18 @@ def noise_aware_interval(
     # Quantiles of finite samples may dip by chance; the truth does not.
     low_at = float(np.interp(observed, np.maximum.accumulate(highs), grid))
     high_at = float(np.interp(least, np.maximum.accumulate(lows), grid))
+    # Where every label is as it most often is, no draw exceeds the observed value: it is reached by many truths, and
+    # the first of them is the end.
+    nearly = observed * (1.0 - 1e-9)
+    first = int(np.argmax(np.array(highs) >= nearly))
+    if first > 0 and nearly <= highs[first] <= observed * (1.0 + 1e-9):
+        outside, low_at = grid[first - 1], grid[first]
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (outside + low_at)
+            if ends(draws(middle))[1] >= nearly:
+                low_at = middle
+            else:
+                outside = middle
     return size(low_at) if observed > highs[0] else 0.0, size(high_at)
 
 

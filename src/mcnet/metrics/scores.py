@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mcnet._shared.arrays import FloatArray, IndexArray, MaskArray, sigmoid
+from mcnet._shared.messages import counted
 from mcnet.errors import InputError
 from mcnet.metrics.intervals import Estimate, normal_interval, two_sided
 from mcnet.metrics.sums import columns, order_by_probability
@@ -25,6 +26,8 @@ __all__ = [
 # Proper scores, their differences, and the distance to a known truth.
 
 CLIP = 1e-15
+_ROUNDING = 1e-12
+"""How far sums of weights may put an AUC off by rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +185,11 @@ def auc(
     """
     p, y, w = columns(probabilities, labels, weight)
     result = group_auc(p, y, w)
-    value, variance = float(result.auc[0]), float(result.variance[0])
+    value, variance = _without_rounding(float(result.auc[0])), float(result.variance[0])
     if np.isnan(value):
         which = "positive" if result.negatives[0] <= 0 else "negative"
         return Estimate(np.nan, note=f"AUC needs both classes, and all labels are {which}")
-    return Estimate(value, *_interval(value, variance, float(result.positives[0] * result.negatives[0]), level))
+    return Estimate(value, *_interval(value, variance, float(min(result.positives[0], result.negatives[0])), level))
 
 
 def gauc(
@@ -218,17 +221,30 @@ def mean_auc(
         return Estimate(np.nan, note=f"AUC needs a {of} with both classes, and there is none")
     share = (result.positives + result.negatives)[known]
     share /= share.sum()
-    value = float(share @ result.auc[known])
-    pairs = float((result.positives * result.negatives)[known].sum())
-    note = f"{single} {of}s of one class left out" if single else ""
+    value = _without_rounding(float(share @ result.auc[known]))
+    # All orders are perfect with probability ΠA^pairs, which is at most (Σ share · A)^(the least pairs ÷ share).
+    pairs = float((np.minimum(result.positives, result.negatives)[known] / share).min())
+    note = f"{counted(single, of)} of one class left out" if single else ""
     return Estimate(value, *_interval(value, float(share**2 @ result.variance[known]), pairs, level), note=note)
 
 
+def _without_rounding(value: float) -> float:
+    """Return an AUC; one that only the rounding of sums keeps from 0 or 1, on either side, as 0 or 1."""
+    nearest = np.rint(value)
+    return float(nearest) if abs(value - nearest) < _ROUNDING else value
+
+
 def _interval(value: float, variance: float, pairs: float, level: float) -> tuple[float, float]:
-    """Return the interval of an AUC, on its logit so that it stays within (0, 1); a perfect order is its own end."""
-    inner = (value * pairs + 0.5) / (pairs + 1) if value in (0.0, 1.0) else value
-    centre = np.log(inner / (1 - inner))
-    reach = two_sided(level) * np.sqrt(variance) / (inner * (1 - inner))
+    """Return the interval of an AUC, on its logit so that it stays within (0, 1).
+
+    A perfect order has no spread to tell from. As many pairs as share no row, each in order with probability A, are all
+    in order with probability A^pairs: its interval goes from the A at which that is (1 − level)/2 to 1.
+    """
+    if value in (0.0, 1.0):
+        reach = -float(np.expm1(np.log(0.5 - level / 2) / pairs))
+        return (0.0, reach) if value == 0.0 else (1.0 - reach, 1.0)
+    centre = np.log(value / (1 - value))
+    reach = two_sided(level) * np.sqrt(variance) / (value * (1 - value))
     low, high = sigmoid(np.array([centre - reach, centre + reach]))
     return min(float(low), value), max(float(high), value)
 
