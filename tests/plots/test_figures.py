@@ -14,6 +14,7 @@ from mcnet.plots.figures import (
     draw_histogram,
     draw_reliability,
     prepare_forest,
+    worst_first,
     prepare_histogram,
 )
 from mcnet.plots.style import as_plotly, card
@@ -37,11 +38,20 @@ def accepted(spec: dict) -> None:
 
 
 def test_the_forest_is_sorted_by_weight_times_error():
-    forest = prepare_forest({"before": BEFORE, "after": AFTER})
+    forest = prepare_forest({"before": BEFORE})
     # b is 400·0.1 = 40 positives off, a 10·0.5 = 5, c 1.
     assert forest.values == ("b", "a", "c")
     np.testing.assert_allclose(forest.impact[0], [40.0, 5.0, 1.0])
-    np.testing.assert_allclose(forest.pcoc[:, 0], [1.1, 1.01])
+    np.testing.assert_allclose(forest.pcoc[:, 0], [1.1])
+
+
+def test_the_forest_of_a_model_is_sorted_by_its_own_errors_not_by_those_before_it():
+    model = table([6.0, 0.9, np.nan], [100.0, 10_000.0, 50.0], [10.0, 400.0, 0.0])
+    forest = prepare_forest({"before": BEFORE, "after": model, "other": BEFORE})
+    assert forest.values == ("a", "b", "c")
+    assert forest.values == tuple(model.values[i] for i in worst_first(model))
+    np.testing.assert_allclose(forest.impact[forest.judged], [50.0, 40.0, 1.0])
+    np.testing.assert_allclose(forest.pcoc[:, 0], [1.5, 6.0, 1.5])
 
 
 def test_an_error_that_noise_explains_comes_after_a_smaller_one_that_it_does_not():
@@ -58,7 +68,12 @@ def test_an_error_that_noise_explains_comes_after_a_smaller_one_that_it_does_not
 def test_tables_are_matched_by_value():
     shuffled = FieldTable(*(tuple(c[::-1]) if isinstance(c, tuple) else c[::-1] for c in vars(AFTER).values()))
     forest = prepare_forest({"before": BEFORE, "after": shuffled})
-    np.testing.assert_allclose(forest.pcoc[1], [1.01, 1.0, np.nan])
+    assert dict(zip(forest.values, forest.pcoc[1].tolist(), strict=True)) == pytest.approx(
+        {"a": 1.0, "b": 1.01, "c": np.nan}, nan_ok=True
+    )
+    assert dict(zip(forest.values, forest.pcoc[0].tolist(), strict=True)) == pytest.approx(
+        {"a": 1.5, "b": 1.1, "c": np.nan}, nan_ok=True
+    )
 
 
 def test_values_without_positives_are_left_out_of_the_forest_picture():

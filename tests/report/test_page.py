@@ -14,6 +14,8 @@ from tests.report.conftest import Case
 from mcnet.calibrators.binning import Histogram
 from mcnet.datasets.simulator import simulate
 from mcnet.errors import InputError
+from mcnet.metrics.evaluation import evaluate_cells, predict_cells
+from mcnet.plots.figures import worst_first
 from mcnet.plots.style import Difference, Rows, ThereAndBack, error_bars, numbers
 from mcnet.report import write_report
 from mcnet.report.page import packed_data, write_evaluation
@@ -103,6 +105,11 @@ def test_the_page_of_an_evaluation_shows_a_model_before_and_after(case: Case, tm
     assert 'id="comparison"' not in text
     assert "the judged rows" in text
     assert "single periods after" in text
+    # The worst values are those of the terminal, which has the evaluation of the model alone.
+    found = evaluate_cells(predict_cells(model, case.sketch), case.sketch)
+    for name, drawn in zip(found.fields, data(page)["forests"], strict=False):
+        order = worst_first(found.fields[name].table)
+        assert drawn["values"] == [found.fields[name].table.values[i] for i in order][: len(drawn["values"])]
     assert len(data(page)["views"]) == 5
     for view in data(page)["views"]:
         assert view["figures"]["judged-drift"]["data"][0]["text"] == ["mon", "tue", "wed"]

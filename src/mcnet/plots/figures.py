@@ -373,11 +373,15 @@ def _impact(table: PcocTable) -> FloatArray:
     return table.weight * np.abs(table.mean_prediction - table.positives / table.weight)
 
 
+_JUDGED = 1
+"""The index of the judged series beside that of the scores as they are."""
+
+
 @dataclass(frozen=True)
 class Forest:
     """The values of a field, the worst first, each with the PCOC and its interval of every series.
 
-    The worst are those of the first series whose predicted positives are farthest off beyond noise (`beyond_noise`).
+    The worst are those of the judged series whose predicted positives are farthest off beyond noise (`beyond_noise`).
     The impact of a value is weight × |mean prediction − observed rate|: how many positives too many or too few were
     predicted. The arrays of impact and PCOC have one row per series.
     """
@@ -393,6 +397,11 @@ class Forest:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @property
+    def judged(self) -> int:
+        """The index of the series that the values are sorted by."""
+        return min(_JUDGED, len(self.series) - 1)
 
     def first(self, number: int) -> "Forest":
         """Return the `number` worst values among those that have a PCOC."""
@@ -410,19 +419,22 @@ class Forest:
 
 
 def prepare_forest(tables: dict[str, PcocTable]) -> Forest:
-    """Match the tables (of the same rows) by value; the values that are worst in the first table come first."""
-    first = next(iter(tables.values()))
-    impact = _stack([_impact(table) for table in tables.values()], tables)
-    order = worst_first(first)
+    """Match the tables (of the same rows) by value, the worst values of the one that is judged first.
+
+    Given two or more tables, the first is that of the scores as they are and the second is judged; else the only one is.
+    """
+    judged = list(tables.values())[min(_JUDGED, len(tables) - 1)]
+    order = worst_first(judged)
+    values = tuple(judged.values[place] for place in order)
     return Forest(
-        values=tuple(first.values[place] for place in order),
+        values=values,
         series=tuple(tables),
-        weight=first.weight[order],
-        positives=first.positives[order],
-        impact=impact[:, order],
-        pcoc=_stack([t.pcoc for t in tables.values()], tables)[:, order],
-        low=_stack([t.pcoc_low for t in tables.values()], tables)[:, order],
-        high=_stack([t.pcoc_high for t in tables.values()], tables)[:, order],
+        weight=judged.weight[order],
+        positives=judged.positives[order],
+        impact=_stack(values, tables, [_impact(table) for table in tables.values()]),
+        pcoc=_stack(values, tables, [table.pcoc for table in tables.values()]),
+        low=_stack(values, tables, [table.pcoc_low for table in tables.values()]),
+        high=_stack(values, tables, [table.pcoc_high for table in tables.values()]),
     )
 
 
@@ -454,14 +466,13 @@ def draw_forest(forest: Forest, *, limit: int = 30) -> Spec:
     }
 
 
-def _stack(columns: list[FloatArray], tables: dict[str, PcocTable]) -> FloatArray:
-    """Return the columns as rows, with the values of each table in the order of the first."""
-    names = next(iter(tables.values())).values
+def _stack(values: Sequence[str], tables: dict[str, PcocTable], columns: list[FloatArray]) -> FloatArray:
+    """Return the column of each table as a row, in the order of the values."""
     rows = []
     for column, table in zip(columns, tables.values(), strict=True):
         place = {value: at for at, value in enumerate(table.values)}
-        rows.append([column[place[value]] if value in place else np.nan for value in names])
-    return np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
+        rows.append([column[place[value]] if value in place else np.nan for value in values])
+    return np.array(rows, dtype=np.float64).reshape(len(rows), len(values))
 
 
 def _short(text: str, most: int = 22) -> str:

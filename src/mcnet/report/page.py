@@ -307,13 +307,13 @@ def describe_order(method: str, order: Order) -> str:
 
 
 def prepare_values(forest: Forest, *, limit: int = 300) -> list[ValueLine]:
-    """Return one line per field value, by impact."""
+    """Return one line per field value, the worst first."""
     return [
         ValueLine(
             value=forest.values[i],
             weight=count(forest.weight[i]),
             positives=count(forest.positives[i]),
-            impact=f"{forest.impact[0, i]:,.1f}",
+            impact=f"{forest.impact[forest.judged, i]:,.1f}",
             pcoc=tuple(
                 with_interval(forest.pcoc[s, i], forest.low[s, i], forest.high[s, i]) for s in range(len(forest.series))
             ),
