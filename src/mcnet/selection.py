@@ -130,6 +130,15 @@ def difference_words(*differences: float) -> tuple[str, ...]:
     return tuple(narrow(1e5 * difference, 1) for difference in differences)
 
 
+def signed_differences(*differences: float) -> tuple[str, ...]:
+    """Return differences of log-loss that may be of either sign in their unit.
+
+    >>> signed_differences(-0.00662, 0.000053)
+    ('-662.0', '+5.3')
+    """
+    return tuple(f"{1e5 * difference:+,.1f}" for difference in differences)
+
+
 def explanation(selection: "Selection") -> str:
     """Return what the lines show."""
     text = f"Judged on {selection.judged_on}; ← is chosen."

@@ -1,14 +1,18 @@
 """`mcnet update`: exit codes that a scheduler can use, and what it prints."""
 
 import json
+import re
 import resource
 import subprocess
 import sys
+from datetime import datetime, timedelta
 
+import polars as pl
 import pytest
 from tests.operations.conftest import day_name, day_rows
 
 from mcnet.cli.run import DISK_FULL
+from mcnet.operations.registry import Registry
 from mcnet.operations.status import LoopFolder
 from mcnet.sketch import scan as scan_module
 
@@ -166,3 +170,31 @@ def test_a_first_run_with_a_growing_file_alone_learns_nothing(mcnet, folder, mon
     done = mcnet(*words, "--json")
     assert (done.code, done.document["outcome"]) == (2, "nothing new")
     assert len(done.document["added"]["left_out"]) == 1
+
+
+def test_the_first_hour_of_a_day_is_named_with_its_time(mcnet, folder):
+    for hour in range(20, 25):
+        begin = datetime(2026, 5, 1) + timedelta(hours=hour)
+        rows = day_rows(hour).with_columns(pl.lit(begin).alias("ts"))
+        rows.write_parquet(folder / "logs" / f"{hour}.parquet")
+    words = ("update", "history", "logs/*.parquet", "--registry", "registry", *COLUMNS[:-1], "1h")
+    done = mcnet(*words)
+    assert "learnt     5 periods, until 2026-05-02T00:00" in done.out
+    assert "published: version 1 is served" in done.out
+    again = mcnet(*words, "--json")
+    assert again.document["until"] == "2026-05-02T00:00"
+    assert again.document["reason"] == "everything until 2026-05-02T00:00 was learnt before"
+    page = (folder / "registry" / "loop" / "status.html").read_text(encoding="utf-8")
+    assert not re.search(r"2026-05-02(?!T)", page)
+    # What models are compared by keeps its stored name.
+    assert Registry(folder / "registry").current.fitted_until == "2026-05-02"
+
+
+def test_differences_of_log_loss_have_the_unit_of_the_other_commands(mcnet, folder):
+    write_days(folder, 1, 6)
+    done = mcnet("update", "history", "logs/*.parquet", "--registry", "registry", *COLUMNS)
+    said = re.compile(r"log-loss [-+][\d,]+\.\d ×10⁻⁵ beside [^(]+ \([-+][\d,]+\.\d … [-+][\d,]+\.\d: better\)")
+    assert said.search(done.out)
+    assert said.search(Registry(folder / "registry").current.note)
+    assert "×10⁻⁵" in mcnet("versions", "list", "registry").out
+    assert re.search(r"[\d,]+\.\d ×10⁻⁵ \(", (folder / "registry" / "loop" / "status.html").read_text(encoding="utf-8"))

@@ -1,6 +1,7 @@
 """The pages without scripts, of the loop and of a difference: their words, and their looks in a real browser."""
 
 import copy
+import re
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ RUN = {
     "time": "2026-11-16T13:05:09+00:00",
     "seconds": 1.25,
     "outcome": "published",
-    "reason": "log-loss -0.00100 beside version 1 (…)",
+    "reason": "log-loss -100.0 ×10⁻⁵ beside version 1 (…)",
     "version": "2",
     "replaced": "1",
     "forced": False,
@@ -92,13 +93,25 @@ def status(**changes):
 def test_the_status_says_what_is_served_and_why(tmp_path):
     page = write_status_page(tmp_path / "status.html", status()).read_text(encoding="utf-8")
     assert "Version 2 was published." in page
-    assert "-0.00100 (-0.00200 … +0.00050)" in page
+    assert "-100.0 ×10⁻⁵ (-200.0 … +50.0)" in page
     assert "<title>✓ Calibration loop</title>" in page
     assert "1,234 new rows, 1 period learnt" in page
     assert ODD not in page
     assert "&lt;b&gt;bold&lt;/b&gt;" in page
     assert "<script" not in page
     assert "ellipsis" not in page  # a note is shown as a whole
+
+
+def test_midnight_has_its_hour_in_a_loop_of_hours_and_not_in_one_of_days(tmp_path):
+    text = write_status_page(tmp_path / "days.html", status()).read_text(encoding="utf-8")
+    assert "2026-11-15T00:00" not in text
+    hours = status()
+    hours["periods"][0]["period"] = "2026-11-14T23:00"
+    text = write_status_page(tmp_path / "hours.html", hours).read_text(encoding="utf-8")
+    for shown in ("2026-11-10T00:00 to 2026-11-15T00:00", "<td>2026-11-15T00:00</td>", "<td>2026-11-12T00:00</td>"):
+        assert shown in text
+    assert "found in 2026-11-15T00:00" in text
+    assert not re.search(r"2026-11-15(?!T)", text.replace("advice", ""))
 
 
 def test_a_refusal_and_an_alarm_are_in_the_headline(tmp_path):

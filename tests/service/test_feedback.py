@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 import threading
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,8 +15,9 @@ from tests.service.conftest import rows
 from tests.service.running import TOKEN, running
 from tests.service.test_reload import full_disk
 
+from mcnet.errors import InputError
 from mcnet.journal.journal import Journal
-from mcnet.operations.service.feedback import Inbox, present
+from mcnet.operations.service.feedback import Inbox, named_period, present
 from mcnet.operations.service.http import Problem
 from mcnet.sketch.sketch import Sketch
 
@@ -204,6 +206,21 @@ def test_what_is_sent_again_in_the_next_period_counts_once(tmp_path, monkeypatch
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limits of another process can be set on Linux alone")
+@pytest.mark.parametrize(("every", "shown"), [("1h", "T00:00"), ("1d", "")])
+def test_the_first_hour_of_a_day_is_answered_with_its_time(tmp_path, monkeypatch, every, shown):
+    taken = Inbox(SimpleNamespace(journal=tmp_path / "journal", every=every), SimpleNamespace(add=lambda *_: None))
+    score, label, country = rows(5, 40)
+    sent = Sketch.from_rows(score, label, field={"country": country})
+    day = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
+    monkeypatch.setattr(taken, "_check", lambda *_: None)
+    monkeypatch.setattr(taken, "_read", lambda *_: (sent, {"key": "a", "period": f"{day}T00"}))
+    assert taken._take(None, None)["period"] == f"{day}{shown}"
+    assert Journal(tmp_path / "journal").periods == [day]
+    with pytest.raises(InputError, match=f"lies in the period {day}{shown}$"):
+        named_period(f"{day}T00:20", every)
+    taken.close()
+
+
 def test_feedback_on_a_full_disk_is_a_503_and_nothing_is_added(shared, journal, tmp_path):
     Sketch.from_rows(*rows(8, 50)[:2], field={"country": rows(8, 50)[2]}).save(tmp_path / "part.parquet")
     assert shared.change("/feedback", feedback(7, "before")).status == 201

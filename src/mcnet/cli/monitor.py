@@ -250,8 +250,11 @@ def _print(
     from dataclasses import asdict
 
     from mcnet.report.monitor_page import evidence_text
+    from mcnet.rows.periods import shown_periods
 
     lines = watching.table().to_dicts()
+    periods = [*reference, *watched]
+    read = dict(zip(periods, shown_periods(periods), strict=True))
     document = {
         "alpha": watching.alpha,
         "reference": reference,
@@ -267,8 +270,8 @@ def _print(
         [
             [
                 line["what"],
-                line["raised"] or "–",
-                line["since"],
+                read.get(line["raised"], line["raised"]) or "–",
+                read.get(line["since"], line["since"]),
                 f"{line['pcoc']:.3f}",
                 f"{line['pcoc_low']:.3f} … {line['pcoc_high']:.3f}",
                 f"{line['excess']:+,.0f}",

@@ -21,6 +21,7 @@ from mcnet.model.model_file import load, save_model
 from mcnet.operations.learning import Judged, sketch_log_loss
 from mcnet.operations.versions import Version
 from mcnet.rows.periods import elapsed_periods, periods_between, sorted_periods
+from mcnet.selection import UNIT_OF_DIFFERENCES, signed_differences
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.memories import coarse
 
@@ -396,8 +397,8 @@ def _compared(other: str, judged: Sequence[Judged], losses: Sequence[float]) -> 
 
 def _in_words(comparison: Comparison) -> str:
     how = "worse" if comparison.is_worse else "better" if comparison.high < 0.0 else "no more than chance"
-    interval = f"{comparison.low:+.5f} … {comparison.high:+.5f}"
+    value, low, high = signed_differences(comparison.difference, comparison.low, comparison.high)
     return (
-        f"log-loss {comparison.difference:+.5f} beside {comparison.other} ({interval}: {how}) on {comparison.periods} "
-        "periods that neither was fitted on"
+        f"log-loss {value} {UNIT_OF_DIFFERENCES} beside {comparison.other} ({low} … {high}: {how}) on "
+        f"{comparison.periods} periods that neither was fitted on"
     )

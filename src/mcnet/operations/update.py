@@ -29,7 +29,7 @@ from mcnet.operations.status import LoopFolder, Watched, refresh_status, status_
 from mcnet.operations.versions import Version, now
 from mcnet.rows.locations import Location, Locations, file_state, fingerprint
 from mcnet.rows.logs import ChangedFileError, expand_paths
-from mcnet.rows.periods import delay_in_periods, period_text
+from mcnet.rows.periods import delay_in_periods, period_text, shown_periods
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.scan import are_sketches, sketch_files
 from mcnet.tracking.memories import BAYES, check_method
@@ -432,17 +432,20 @@ class _Run:
             return self._told(Update("nothing new", why, _name(before), added=added), None, None, last)
         until = learnt.learner.clock.last
         assert until is not None
-        facts: dict[str, Any] = {"added": added, "learnt": tuple(learnt.new), "until": until}
+        seconds = learnt.learner.clock.period_seconds
+        (read,) = shown_periods([until], seconds=seconds)
+        facts: dict[str, Any] = {"added": added, "learnt": tuple(learnt.new), "until": read}
         made_current = before is not None and before.rows_digest == learnt.digest
         if self._was_decided(last, learnt.digest, made_current):
-            done = Update("nothing new", f"everything until {until} was learnt before", _name(before), **facts)
+            done = Update("nothing new", f"everything until {read} was learnt before", _name(before), **facts)
         elif before is not None and made_current and self.registry.held is not None:
             done = Update("nothing new", f"version {before.name} is made of these very rows", before.name, **facts)
         elif before is not None and made_current:
             why = "an earlier run, which was cut off, has published it"
             done = Update("published", why, before.name, _name(promoted[-2] if promoted[1:] else None), **facts)
         elif before is not None and not self.force and ends_after(before, until):
-            why = f"version {before.name} was fitted until {before.fitted_until}, later than {until}"
+            (fitted,) = shown_periods([before.fitted_until or ""], seconds=seconds)
+            why = f"version {before.name} was fitted until {fitted}, later than {read}"
             done = Update("nothing new", why, before.name, **facts)
         else:
             done = self._decided(learnt, before, facts)
@@ -475,7 +478,7 @@ class _Run:
         candidate = learnt.model(self.journal.periods[0])
         current = None if before is None else Current(before, self.registry.load(before.number))
         verdict = self.gate.judge(
-            candidate, current, learnt.judged, self.journal, delay=self.delay, until=facts["until"]
+            candidate, current, learnt.judged, self.journal, delay=self.delay, until=learnt.learner.clock.last
         )
         name = _name(before)
         kept = self._kept(learnt.digest)

@@ -23,6 +23,7 @@ from mcnet.plots.timeline import Drift, draw_drift
 from mcnet.report.page import packed_data, packed_plotly, read_asset, template
 from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import shown_periods, sorted_periods
+from mcnet.selection import UNIT_OF_DIFFERENCES, signed_differences
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.monitor import Monitor
 
@@ -180,6 +181,7 @@ def write_status_page(path: str | PathLike[str], status: dict[str, Any]) -> Path
     path : the file to write; it appears complete or not at all.
     status : what `status.json` of the loop has.
     """
+    status = _as_read(status)
     run, current = status["last_run"], status["current"]
     decision = status["decision"]
     gate = None if decision is None else decision["gate"]
@@ -214,6 +216,28 @@ def write_status_page(path: str | PathLike[str], status: dict[str, Any]) -> Path
     with whole_file(path) as part:
         part.write_text(page, encoding="utf-8")
     return Path(path)
+
+
+_NAMES_OF_PERIODS = {"period", "last_period", "fitted_until", "until", "first", "last", "since", "raised"}
+
+
+def _as_read(status: dict[str, Any]) -> dict[str, Any]:
+    """Return a status with its periods as people read them: midnight with its time in a loop of hours."""
+    names: dict[str, str] = {}
+
+    def visited(part: Any, key: str = "") -> Any:
+        if isinstance(part, dict):
+            return {name: visited(value, name) for name, value in part.items()}
+        if isinstance(part, list):
+            return [visited(one, key) for one in part]
+        if key in _NAMES_OF_PERIODS and isinstance(part, str):
+            return names.setdefault(part, part)
+        return part
+
+    visited(status)
+    names.update(zip(list(names), shown_periods(list(names)), strict=True))
+    shown: dict[str, Any] = visited(status)
+    return shown
 
 
 def _moment(text: str) -> str:
@@ -258,8 +282,9 @@ def _comparison(gate: dict[str, Any] | None) -> dict[str, Any] | None:
     if found is None:
         return None
     ends = (found["low"], found["high"])
-    interval = "" if None in ends else f"{found['low']:+.5f} … {found['high']:+.5f}"
-    return {**found, "difference": f"{found['difference']:+.5f}", "interval": interval}
+    interval = "" if None in ends else " … ".join(signed_differences(*ends))
+    (difference,) = signed_differences(found["difference"])
+    return {**found, "difference": f"{difference} {UNIT_OF_DIFFERENCES}", "interval": interval}
 
 
 def _shift(gate: dict[str, Any] | None) -> dict[str, str] | None:
@@ -396,7 +421,10 @@ def _difference_line(line: dict[str, Any]) -> dict[str, str]:
 
 def _model(name: str, model: CalibrationModel) -> tuple[str, str]:
     history = model.provenance
-    until = (history.get("fitted_periods") or {}).get("last") or history.get("last_period")
+    periods = history.get("fitted_periods") or {}
+    until = periods.get("last") or history.get("last_period")
+    if until:
+        until = shown_periods([str(until), str(periods.get("first", ""))])[0]
     rows = f", {count(history['rows'])} rows" if history.get("rows") else ""
     return name, f"{model.method}{rows}{f', until {until}' if until else ''}"
 

@@ -14,7 +14,7 @@ from mcnet._shared.files import checksum, write_json
 from mcnet.errors import FileFormatError, InputError
 from mcnet.metrics.evaluation import Predictor, predict_cells
 from mcnet.rows.columns import check_total_weight
-from mcnet.rows.periods import period_text, sorted_periods
+from mcnet.rows.periods import period_text, shown_periods, sorted_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihoods, slope_marginals
 
@@ -61,7 +61,8 @@ class Alarm:
             return "high and low scores are wrong in opposite directions: fit the model again on recent periods"
         where = "" if self.what == "level" else f" of {self.what}"
         direction = "over" if self.excess > 0.0 else "under"
-        return f"the probabilities{where} are {direction}-predicted since {self.since}: update the model and publish it"
+        since, _ = shown_periods([self.since, self.raised])
+        return f"the probabilities{where} are {direction}-predicted since {since}: update the model and publish it"
 
 
 @dataclass

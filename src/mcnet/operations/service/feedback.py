@@ -20,7 +20,7 @@ from mcnet.operations.service.calibrate import ARROW, check_rows, read_arrow
 from mcnet.operations.service.http import JSON_TYPES, RETRY, Problem, Request, ServiceSettings
 from mcnet.operations.service.served import Served
 from mcnet.rows.columns import weights_column
-from mcnet.rows.periods import cut_to_periods, parse_every, period_text
+from mcnet.rows.periods import cut_to_periods, duration_seconds, parse_every, period_text, shown_periods
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["SKETCH", "Inbox", "Present", "named_period", "present"]
@@ -73,6 +73,16 @@ def present(every: str, now: datetime | None = None) -> Present:
     return Present(period, before, end)
 
 
+def _as_read(period: str, every: str | None) -> str:
+    """Return the name of a period as people read it: midnight with its time, where periods are shorter than days.
+
+    >>> _as_read("2026-11-16", "1h"), _as_read("2026-11-16", "1d")
+    ('2026-11-16T00:00', '2026-11-16')
+    """
+    seconds = None if every is None or parse_every(every).unit is None else duration_seconds(every)
+    return shown_periods([period], seconds=seconds)[0]
+
+
 def named_period(period: str | int, every: str, now: datetime | None = None) -> str:
     """Return the canonical name of a period; refuse one that a service with periods of this length cannot have.
 
@@ -95,15 +105,17 @@ def named_period(period: str | int, every: str, now: datetime | None = None) -> 
     except ValueError:
         raise InputError(
             f"the period is {text!r}; this service has periods of {every}, named by the moment they begin, such as "
-            f"{present(every, now).period}"
+            f"{_as_read(present(every, now).period, every)}"
         ) from None
     named = present(every, begin).period
     if named != text:
-        raise InputError(f"the period {text} is not one of {every}: that moment lies in the period {named}")
+        raise InputError(
+            f"the period {text} is not one of {every}: that moment lies in the period {_as_read(named, every)}"
+        )
     if begin > now + _SLACK:
         raise InputError(
-            f"the period {text} has not begun: it is {period_text(now.replace(microsecond=0))} UTC by the clock of "
-            "this service; send rows of a past or the present period"
+            f"the period {_as_read(text, every)} has not begun: it is {now.isoformat(timespec='seconds')} UTC by the clock "
+            "of this service; send rows of a past or the present period"
         )
     return text
 
@@ -189,12 +201,12 @@ class Inbox:
                 allow=about.get("allow") or (),
             )
         except OtherRowsError:
-            detail = f"the key {key!r} came with other rows for {period_text(period)} before; use another key"
+            detail = f"the key {key!r} came with other rows for {_as_read(period_text(period), self._settings.every)} before; use another key"
             raise Problem(409, detail, at="$.key") from None
         except OSError as error:
             detail = f"the journal cannot be written ({error.strerror}); nothing was added"
             raise Problem(503, detail, headers=RETRY) from None
-        return self._told(added, key, period_text(period))
+        return self._told(added, key, _as_read(period_text(period), self._settings.every))
 
     def _known(self, source: str, sketch: Sketch, age: float | None) -> Entry | None:
         """Return what came under this key before, in whatever period; refuse other rows.
@@ -207,7 +219,8 @@ class Inbox:
         same = next((entry for entry in before if entry.digest == digest), None)
         if before and same is None:
             key = source.removeprefix("feedback ")
-            detail = f"the key {key!r} came with other rows for {before[0].period} before; use another key"
+            period = _as_read(before[0].period, self._settings.every)
+            detail = f"the key {key!r} came with other rows for {period} before; use another key"
             raise Problem(409, detail, at="$.key")
         return same
 
