@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, ScoreType
-from mcnet._shared.messages import aligned, narrow, warn
+from mcnet._shared.messages import aligned, counted, narrow, warn
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.methods import VARIANTS, calibrator, methods
 from mcnet.calibrators.methods import methods as registered_methods
@@ -201,6 +201,9 @@ class MethodResult:
     judged: Sketch = field(repr=False)
     """The rows it was judged on."""
 
+    def __repr__(self) -> str:
+        return f"MethodResult({self.method}, log-loss {self.log_loss:.5f})"
+
     @cached_property
     def evaluation(self) -> Evaluation:
         """Return all metrics on the rows it was judged on, each computed when first asked for."""
@@ -262,6 +265,10 @@ class Selection:
 
         head, *lines = method_lines(self)
         return card("Selection", head, lines, " ".join([explanation(self), *failure_lines(self)]))
+
+    def __repr__(self) -> str:
+        failed = f", {len(self.failed)} failed" if self.failed else ""
+        return f"Selection({self.chosen.method} of {counted(len(self.results), 'method')}{failed}, {self.judged_on})"
 
     def __str__(self) -> str:
         return "\n".join([explanation(self), "", aligned(method_lines(self)), *failure_lines(self)])

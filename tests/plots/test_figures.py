@@ -14,8 +14,8 @@ from mcnet.plots.figures import (
     draw_histogram,
     draw_reliability,
     prepare_forest,
-    worst_first,
     prepare_histogram,
+    worst_first,
 )
 from mcnet.plots.style import as_plotly, card
 from mcnet.plots.timeline import Drift, draw_drift

@@ -11,6 +11,8 @@ from plotly.graph_objects import Figure
 
 import mcnet
 from mcnet.errors import InputError, NotFittedError
+from mcnet.plots.figures import Line
+from mcnet.plots.svg import small_curves
 
 RNG = np.random.default_rng(0)
 SCORES = RNG.uniform(0.01, 0.2, 4000)
@@ -88,6 +90,20 @@ def test_every_object_has_a_table_of_its_own(fitted: mcnet.Calibrator):
     assert "platt-field" in fitted.model_._repr_html_()
     assert "F-RCE" in found.chosen.evaluation._repr_html_()
     assert "platt ←" in found._repr_html_()
+
+
+def test_a_selection_is_one_line_among_others():
+    found = mcnet.select(mcnet.Sketch.from_rows(SCORES, LABELS), methods=["base", "platt"])
+    assert repr(found) == "Selection(platt of 2 methods, rows held back in turn, 5 folds)"
+    assert repr(found.chosen) == f"MethodResult(platt, log-loss {found.chosen.log_loss:.5f})"
+
+
+def test_small_probabilities_have_place_beside_the_axis_of_a_card():
+    picture = small_curves([Line("NL", np.array([1e-4, 0.5]), np.array([6.6e-05, 0.4]))])
+    labels = re.findall(r'<text x="(\d+)" y="\d+" text-anchor="end">([^<]+)</text>', picture)
+    assert "6.6e-05" in [text for _, text in labels]
+    # A digit of this size is 7 pixels wide at most.
+    assert all(int(right) >= 7 * len(text) for right, text in labels)
 
 
 def test_a_tracker_has_a_table_and_names_midnight_among_hours():

@@ -387,6 +387,8 @@ def test_an_explanation_says_what_is_believed(slow):
     assert {trace.name for trace in figure.data} == {"level", "slope and shape"}
     assert "mean age" in str(explanation)
     assert "mean age" in explanation._repr_html_()
+    assert "count as one" in explanation._repr_html_()
+    assert "></td>" not in explanation._repr_html_()
 
 
 def test_a_period_may_have_its_fields_in_another_order(tmp_path):

@@ -421,7 +421,7 @@ class Forest:
 def prepare_forest(tables: dict[str, PcocTable]) -> Forest:
     """Match the tables (of the same rows) by value, the worst values of the one that is judged first.
 
-    Given two or more tables, the first is that of the scores as they are and the second is judged; else the only one is.
+    Of two or more tables the first is that of the scores as they are, and the second is judged.
     """
     judged = list(tables.values())[min(_JUDGED, len(tables) - 1)]
     order = worst_first(judged)

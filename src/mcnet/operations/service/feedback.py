@@ -114,8 +114,8 @@ def named_period(period: str | int, every: str, now: datetime | None = None) -> 
         )
     if begin > now + _SLACK:
         raise InputError(
-            f"the period {_as_read(text, every)} has not begun: it is {now.isoformat(timespec='seconds')} UTC by the clock "
-            "of this service; send rows of a past or the present period"
+            f"the period {_as_read(text, every)} has not begun: it is {now.isoformat(timespec='seconds')} UTC "
+            "by the clock of this service; send rows of a past or the present period"
         )
     return text
 
@@ -201,7 +201,8 @@ class Inbox:
                 allow=about.get("allow") or (),
             )
         except OtherRowsError:
-            detail = f"the key {key!r} came with other rows for {_as_read(period_text(period), self._settings.every)} before; use another key"
+            read = _as_read(period_text(period), self._settings.every)
+            detail = f"the key {key!r} came with other rows for {read} before; use another key"
             raise Problem(409, detail, at="$.key") from None
         except OSError as error:
             detail = f"the journal cannot be written ({error.strerror}); nothing was added"
