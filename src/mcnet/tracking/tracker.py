@@ -96,8 +96,8 @@ class TrackerExplanation:
             f"{memory['slope and shape']:.3g}",
             "weights of curves: " + ", ".join(f"{name} {weight:.2f}" for name, weight in curves.items()),
             "belief: " + ", ".join(f"{n} {b:.2f}" for n, b in sorted(belief.items(), key=lambda i: -i[1]) if b > 0.01),
-            f"effects of a period: it moves the level by {effects['level of a period']:.2f} logits, a value within it by "
-            f"{effects['value within a period']:.2f} (standard deviations)",
+            f"effects of a period: it moves the level by {effects['level of a period']:.2f} logits, a value within it "
+            f"by {effects['value within a period']:.2f} (standard deviations)",
         ]
         if "rows per independent row" in effects:
             lines.append(
