@@ -6,6 +6,7 @@ import random
 import socket
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -38,7 +39,7 @@ INFER: dict[str, Any] = {
         {"name": "country", "datatype": "BYTES", "shape": [2], "data": ["NL", "FR"]},
     ]
 }
-FEEDBACK: dict[str, Any] = {**GOOD, "label": [0, 1], "period": "2026-11-16T13", "key": "fuzz"}
+FEEDBACK: dict[str, Any] = {**GOOD, "label": [0, 1], "period": f"{datetime.now(UTC):%Y-%m-%dT%H}", "key": "fuzz"}
 
 Asked = tuple[str, str, bytes, dict[str, str]]
 

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.service.running import Running, begin, is_ready
@@ -29,6 +30,7 @@ class Client(threading.Thread):
         self.acknowledged: dict[str, str] = {}
         """The key and the period of each request that was answered."""
         self.asked = 0
+        self.day = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
         self.sent_again = 0
         self.found_known = 0
         """Requests that were sent again and had been added the first time."""
@@ -45,7 +47,7 @@ class Client(threading.Thread):
 
     def _send(self, key: str) -> None:
         # A few hundred keys per period: the journal of a real service is compacted by the update job.
-        period = f"2026-11-16T{self.asked // 200 % 24:02}"
+        period = f"{self.day}T{self.asked // 200 % 24:02}"
         columns = {"score": [0.1, 0.2, 0.3], "label": [0, 1, 0], "field": {"country": ["NL", "FR", "US"]}}
         tries = 0
         while not self.stopping.is_set():

@@ -16,12 +16,13 @@ from tests.service.running import TOKEN, running
 from tests.service.test_reload import full_disk
 
 from mcnet.errors import InputError
+from mcnet.journal.additions import ImplausibleError
 from mcnet.journal.journal import Journal
 from mcnet.operations.service.feedback import Inbox, named_period, present
 from mcnet.operations.service.http import Problem
 from mcnet.sketch.sketch import Sketch
 
-PERIOD = "2026-11-16T13:00"
+PERIOD = f"{datetime.now(UTC) - timedelta(days=2):%Y-%m-%d}T13:00"
 
 
 def feedback(seed, key, number=50, period=PERIOD, **more):
@@ -175,13 +176,35 @@ def test_absurd_weights_and_periods_are_refused_unless_they_are_allowed_by_name(
     assert shared.change("/feedback", allowed).status == 201
 
 
+@pytest.mark.parametrize("every", ["1h", None])
+def test_a_period_long_past_does_not_begin_a_journal_unless_it_is_allowed(tmp_path, monkeypatch, every):
+    taken = Inbox(SimpleNamespace(journal=tmp_path / "journal", every=every), SimpleNamespace(add=lambda *_: None))
+    monkeypatch.setattr(taken, "_check", lambda *_: None)
+    score, label, country = rows(5, 40)
+    sketch = Sketch.from_rows(score, label, field={"country": country})
+    monkeypatch.setattr(taken, "_read", lambda asked, _: (sketch, dict(asked)))
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0, tzinfo=None)
+    first, old = ({"key": "a", "period": f"{now - timedelta(hours=back):%Y-%m-%dT%H}"} for back in (399, 425))
+    for asked in (old, {"key": "a", "period": "1971-11-18T05"}):
+        with pytest.raises(ImplausibleError, match=r"periods before now, and the journal has no rows yet") as refused:
+            taken._take(asked, None)
+        assert refused.value.guard == "period"
+    assert Journal(tmp_path / "journal").entries() == []
+    assert taken._take(first, None)["rows"] == 40
+    assert taken._take(old | {"key": "b"}, None)["rows"] == 40, "26 hours before the first one"
+    for source in ("feedback a", "feedback b"):
+        Journal(tmp_path / "journal").remove(source)
+    assert taken._take({"key": "a", "period": "1971-11-18T05", "allow": ["period"]}, None)["rows"] == 40
+    taken.close()
+
+
 def test_what_is_sent_again_in_the_next_period_counts_once(tmp_path, monkeypatch):
-    hours = iter(["2026-11-16T13:00", "2026-11-16T14:00"])
+    hours = iter([PERIOD, PERIOD.replace("T13", "T14")])
 
-    def by_the_clock(every, now=None):
-        return SimpleNamespace(period=next(hours)) if now is None else present(every, now)
+    def at(every, now=None):
+        return present(every, now) if now else SimpleNamespace(period=next(hours))
 
-    monkeypatch.setattr("mcnet.operations.service.feedback.present", by_the_clock)
+    monkeypatch.setattr("mcnet.operations.service.feedback.present", at)
     taken = Inbox(SimpleNamespace(journal=tmp_path / "journal", every="1h"), SimpleNamespace(add=lambda *_: None))
     score, label, country = rows(5, 40)
     sent = {
@@ -191,16 +214,16 @@ def test_what_is_sent_again_in_the_next_period_counts_once(tmp_path, monkeypatch
     asked = {"key": "hourly"}
     monkeypatch.setattr(taken, "_read", lambda request, _: (sent[request], dict(asked)))
     first, again = (taken._take("a", None) for _ in range(2))
-    asked["period"] = "2026-11-16T09:00"
+    asked["period"] = PERIOD.replace("T13", "T09")
     named = taken._take("a", None)
-    assert (first["period"], first["known"]) == ("2026-11-16T13:00", False)
+    assert (first["period"], first["known"]) == (PERIOD, False)
     for found in (again, named):
-        assert (found["period"], found["known"]) == ("2026-11-16T13:00", True)
+        assert (found["period"], found["known"]) == (PERIOD, True)
     with pytest.raises(Problem) as refused:
         taken._take("b", None)
     assert refused.value.status == 409
     asked["key"] = "another"
-    assert taken._take("b", None)["period"] == "2026-11-16T09:00"
+    assert taken._take("b", None)["period"] == PERIOD.replace("T13", "T09")
     assert Journal(tmp_path / "journal").sketch().rows == 80
     taken.close()
 

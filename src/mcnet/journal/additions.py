@@ -33,6 +33,7 @@ __all__ = [
     "OtherRowsError",
     "PeriodParts",
     "add_apart",
+    "check_first_period",
     "commit_parts",
     "entry_of",
     "period_parts",
@@ -345,6 +346,30 @@ def _check_periods(fresh: Sequence[str], there: Sequence[str], every: str | None
             raise ImplausibleError("period", problem, "correct the clock or the unit of the timestamps")
         if position < first:
             first, name = position, text
+
+
+def check_first_period(period: str, every: str | None) -> None:
+    """Refuse a period far before now as the first one of a journal that is filled by a running service.
+
+    Logs of any age may begin a journal. A service gets rows soon after they were served, and whatever period comes
+    first is the one that later ones are compared with.
+
+    Parameters
+    ----------
+    period : its canonical name.
+    every : the length of a period, if it is known.
+
+    Raises
+    ------
+    ImplausibleError : the period lies more than 400 periods before now.
+    """
+    length, position = period_length([period], every), period_position(period)
+    if length is None or position is None or not is_moment(period):
+        return
+    number = round((datetime.now(UTC).timestamp() - position) / length)
+    if number > _MOST_PERIODS_AWAY:
+        problem = f"the period {period} lies {number:,} periods before now, and the journal has no rows yet"
+        raise ImplausibleError("period", problem, "correct the clock or the unit of the timestamps")
 
 
 def _given(there: Iterable[Entry], batches: Sequence[EntryBatch]) -> Iterator[tuple[str, str, str]]:

@@ -12,7 +12,7 @@ import msgspec
 
 from mcnet._shared.arrays import ScoreType
 from mcnet.errors import FileFormatError, InputError
-from mcnet.journal.additions import Added, OtherRowsError
+from mcnet.journal.additions import Added, OtherRowsError, check_first_period
 from mcnet.journal.entries import Entry, sketch_digest
 from mcnet.journal.journal import Journal
 from mcnet.operations.service.board import Numbers
@@ -190,6 +190,8 @@ class Inbox:
         self._check(sketch, served)
         known = self._known(source, sketch, about.get("age"))
         period = self._period(about.get("period")) if known is None else known.period
+        if "period" not in (about.get("allow") or ()) and not self._journal.entries():
+            check_first_period(period_text(period), self._settings.every)
         try:
             added = self._journal.add(
                 sketch,
