@@ -143,10 +143,31 @@ def test_options_for_reading_logs_are_named_and_taken_only_where_logs_are_read(m
         assert "--where" not in mcnet(command, "--help").out
     for command in (("fit",), ("evaluate",), ("journal", "add")):
         assert "--where" in mcnet(*command, "--help").out
-    for option in (("--where", "day = 3"), ("--drop-missing",), ("--separator", ";")):
-        done = mcnet("methods", *option)
-        assert done.code == 2
-        assert done.err == f"mcnet: {option[0]} is for reading logs, and methods reads none: leave it out\n"
+    options = (("--where", "day = 3"), ("--drop-missing",), ("--separator", ";"), ("--storage-option", "region=x"))
+    parts = ("list", "verify", "compact", "remove")
+    for command in (("methods",), ("show", "m.json"), *(("journal", part, "history") for part in parts)):
+        name = " ".join(command[:2]) if command[0] == "journal" else command[0]
+        for option in options:
+            done = mcnet(*command, *option)
+            assert done.code == 2
+            assert done.err == f"mcnet: {option[0]} is for reading logs, and {name} reads none: leave it out\n"
+
+
+def test_options_for_reading_logs_are_refused_where_the_rows_were_read_before(mcnet, log, model, columns, tmp_path):
+    history, sketch = tmp_path / "history", tmp_path / "sketch.parquet"
+    assert mcnet("sketch", log, *columns, "-o", sketch).code == 0
+    assert mcnet("journal", "add", history, sketch, "--period", "2026-11-16").code == 0
+    options = (("--where", "pctr < 0.1"), ("--drop-missing",), ("--separator", ";"), ("--storage-option", "region=x"))
+    for source, kind in ((history, "a journal"), (sketch, "a saved sketch")):
+        for words in (("fit", source, "-o", tmp_path / "n.json"), ("evaluate", source), ("compare", source)):
+            for option in options:
+                done = mcnet(*words, *option)
+                said = f"{option[0]} is for reading logs, and {source} is {kind}, whose rows were read before"
+                assert (done.code, done.err) == (2, f"mcnet: {said}: leave it out\n")
+    for words in (("update", history, "--registry", tmp_path / "r"), ("diff", model, model)):
+        assert mcnet(*words, "--where", "pctr < 0.1").err.startswith("mcnet: --where is for reading logs, and no ")
+    assert mcnet("compare", log, *columns, "--test", sketch, "--where", "pctr < 0.1").code == 2
+    assert mcnet("diff", model, model, "--log", log, "--where", "pctr < 0.1").code == 0
 
 
 def test_version(mcnet):

@@ -32,7 +32,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Study": (demo,),
 }
 """Every command, by what it is for."""
-_READ_LOGS = {"fit", "compare", "sketch", "apply", "evaluate", "journal", "update", "backtest"}
+_READ_LOGS = {"fit", "compare", "sketch", "apply", "evaluate", "diff", "journal", "update", "backtest"}
 """The commands that read logs."""
 
 for purpose, commands in _COMMANDS.items():
@@ -112,20 +112,14 @@ def mcnet(
       mcnet demo
       mcnet compare log.parquet --score pctr --label click --field country
     """
-    from mcnet.cli.options import read_config
+    from mcnet.cli.options import read_config, refuse_read_options
     from mcnet.cli.sources import storage_settings
-    from mcnet.errors import InputError
     from mcnet.rows.locations import read_with
 
-    given = {"--where": where, "--drop-missing": drop_missing, "--separator": separator}
-    if context.invoked_subcommand not in _READ_LOGS:
-        for option, value in given.items():
-            if value:
-                raise InputError(
-                    f"{option} is for reading logs, and {context.invoked_subcommand} reads none: leave it out"
-                )
     settings = storage_settings(storage_option or [])
     context.with_resource(
         read_with(storage_options=settings, separator=separator, where=where, drop_missing=drop_missing)
     )
+    if context.invoked_subcommand not in _READ_LOGS:
+        refuse_read_options(f"{context.invoked_subcommand} reads none")
     context.default_map = read_config(context, config, no_config)

@@ -82,7 +82,7 @@ def compare(
 
     printer = printer_of(context, json, quiet)
     thresholds = parse_thresholds(fail_if)
-    source, judged = source_of(logs), source_of(test) if test else None
+    source, judged = source_of(logs, alone=not test), source_of(test, alone=False) if test else None
     sources = [source] if judged is None else [source, judged]
     for given in sources:
         given.refuse_time(time)

@@ -21,7 +21,7 @@ journal = options.Commands(name="journal", no_args_is_help=True)
 
 
 @journal.callback()
-def about() -> None:
+def about(context: typer.Context) -> None:
     """Manage a journal: the past as sketches by period.
 
     A journal is a folder of sketches, one per period and source. Any number of processes may add at the same time.
@@ -34,6 +34,8 @@ def about() -> None:
           --field country --time ts --every 1h
       mcnet journal list history
     """
+    if context.invoked_subcommand != "add":
+        options.refuse_read_options(f"journal {context.invoked_subcommand} reads none")
 
 
 Folder = Annotated[str, typer.Argument(metavar="JOURNAL", help="The folder of the journal.", show_default=False)]

@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from mcnet.cli.run import Printer
 from mcnet.errors import FileFormatError, InputError
 
-__all__ = ["from_config", "parse_parameters", "printer_of", "read_config"]
+__all__ = ["from_config", "parse_parameters", "printer_of", "read_config", "refuse_read_options"]
 
 # The configuration file `mcnet.toml`: options that need not be repeated on every command line.
 
@@ -258,6 +258,24 @@ READS_LOGS = (
     "Options of every command: --config, --no-config, --debug. See mcnet --help."
 )
 """What stands below the help of a command that reads logs."""
+
+
+def refuse_read_options(reason: str, *, filters_only: bool = False) -> None:
+    """Refuse the options for reading logs where they would have no effect.
+
+    Parameters
+    ----------
+    reason : why they have none, such as "methods reads none".
+    filters_only : refuse only those that choose rows; the command reads other files, for which the rest are needed.
+    """
+    from mcnet.rows.locations import read_options
+
+    given = read_options()
+    filters = {"--where": given.where, "--drop-missing": given.drop_missing}
+    others = {"--separator": given.separator, "--storage-option": given.storage_options}
+    for option, value in (filters if filters_only else filters | others).items():
+        if value:
+            raise InputError(f"{option} is for reading logs, and {reason}: leave it out")
 
 
 def complete_methods(beginning: str) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.files import output_file
-from mcnet.cli.options import SHARED_KEYS, from_config
+from mcnet.cli.options import SHARED_KEYS, from_config, refuse_read_options
 from mcnet.cli.run import Printer
 from mcnet.errors import InputError
 
@@ -289,8 +289,14 @@ class RowSource:
         return {period: sketch.only(*field) if field else sketch for period, sketch in found}
 
 
-def source_of(names: Sequence[str]) -> RowSource:
-    """Find out what the names of a command stand for. A journal is read alone."""
+def source_of(names: Sequence[str], *, alone: bool = True) -> RowSource:
+    """Find out what the names of a command stand for. A journal is read alone.
+
+    Parameters
+    ----------
+    names : files, globs, folders, addresses, or one journal.
+    alone : whether the command reads nothing else, so that no option for reading logs is for another source.
+    """
     from mcnet.journal.storage import is_journal
     from mcnet.rows.locations import Locations
     from mcnet.rows.logs import expand_paths
@@ -299,12 +305,16 @@ def source_of(names: Sequence[str]) -> RowSource:
     journals = [name for name in names if is_journal(name)]
     if not journals:
         paths = expand_paths(list(names))
-        return RowSource(tuple(names), paths, sketched=are_sketches(paths))
+        sketched = are_sketches(paths)
+        if sketched:
+            refuse_read_options(f"{names[0]} is a saved sketch, whose rows were read before", filters_only=not alone)
+        return RowSource(tuple(names), paths, sketched=sketched)
     if len(names) > 1:
         other = next(name for name in names if name != journals[0])
         raise InputError(f"{journals[0]} is a journal and is read alone; leave out {other}, or add it to the journal")
     from mcnet.journal.journal import Journal
 
+    refuse_read_options(f"{journals[0]} is a journal, whose rows were read before", filters_only=not alone)
     return RowSource(tuple(names), Locations(), Journal(journals[0]))
 
 

@@ -124,6 +124,8 @@ def update(
 
     printer = printer_of(context, json, quiet)
     given = source_of(logs) if logs else None
+    if given is None:
+        options.refuse_read_options("no logs are named")
     columns = {}  # without logs, those of the configuration file concern nobody
     if given is not None:
         columns = given.columns(

@@ -229,6 +229,8 @@ def diff(
     from mcnet.difference import diff as compare_models
 
     printer = Printer(json)
+    if not log:
+        options.refuse_read_options("no --log is named")
     if report is not None:
         check_output(report, [old, new], force=force, endings=(".html", ".htm"))
     before, after = load_model(old), load_model(new)
