@@ -1,10 +1,14 @@
 """`mcnet journal`, and journals in place of logs."""
 
+import errno
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
 
 import mcnet as library
+from mcnet.cli.run import DISK_FULL
 from mcnet.journal.journal import Journal
 from mcnet.sketch import scan as scan_module
 from mcnet.sketch.sketch import Sketch
@@ -40,6 +44,23 @@ def test_the_same_command_twice_changes_nothing_and_says_so(mcnet, words, folder
     assert (again.code, again.document["rows"], len(again.document["known"])) == (0, 0, 8)
     assert "nothing changed" in again.err
     assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("file", [".journal.", "manifest.json"])
+def test_a_full_disk_is_told_with_the_folder(mcnet, words, folder, monkeypatch, file):
+    write_text = Path.write_text
+
+    def full(path, *given, **more):
+        if path.name.startswith(file):
+            raise OSError(errno.ENOSPC, "No space left on device")  # as the system says it of a write: without a name
+        return write_text(path, *given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        done = mcnet(*words)
+    assert (done.code, done.err) == (DISK_FULL, f"mcnet: {folder}: no space left on the disk, nothing was added\n")
+    assert mcnet(*words).code == 0
+    assert Journal(folder).sketch().rows == 8000
 
 
 def test_periods_of_one_file_add_up_without_a_warning(mcnet, words, folder, timed):

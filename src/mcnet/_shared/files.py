@@ -29,6 +29,7 @@ __all__ = [
     "is_url",
     "last_json_lines",
     "local_path",
+    "named_if_full",
     "output_file",
     "read_json_lines",
     "remove_unfinished_files",
@@ -143,19 +144,33 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     _unfinished.add(part)
     lock = -1
     try:
-        lock = _create(part)
-        yield part
-        _take_over_mode(part, target)
-        part.replace(target)
-    except Exception as error:
-        if is_disk_full(error):
-            raise OSError(errno.ENOSPC, "no space left on the disk, nothing was written", str(path)) from None
-        raise
+        with named_if_full(path):
+            lock = _create(part)
+            yield part
+            _take_over_mode(part, target)
+            part.replace(target)
     finally:
         part.unlink(missing_ok=True)
         _unfinished.discard(part)
         if lock >= 0:
             os.close(lock)
+
+
+@contextmanager
+def named_if_full(path: str | os.PathLike[str], result: str = "nothing was written") -> Iterator[None]:
+    """If the disk is full, raise an error that names what was being written: that of the system often names nothing.
+
+    Parameters
+    ----------
+    path : the file or folder, as its user knows it.
+    result : what became of it.
+    """
+    try:
+        yield
+    except Exception as error:
+        if is_disk_full(error):
+            raise OSError(errno.ENOSPC, f"no space left on the disk, {result}", str(path)) from None
+        raise
 
 
 def flush(path: str | os.PathLike[str]) -> None:
@@ -330,16 +345,17 @@ def append_json_line(path: Path, document: dict[str, Any]) -> None:
     One writer at a time: whoever calls this holds a lock.
     """
     line = (json.dumps(document, allow_nan=False) + "\n").encode()
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        end = _end_of_whole_lines(handle)
-        os.ftruncate(handle, end)
-        while line:
-            written = os.pwrite(handle, line, end)
-            line, end = line[written:], end + written
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with named_if_full(path):
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            end = _end_of_whole_lines(handle)
+            os.ftruncate(handle, end)
+            while line:
+                written = os.pwrite(handle, line, end)
+                line, end = line[written:], end + written
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _end_of_whole_lines(handle: int) -> int:

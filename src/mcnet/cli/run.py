@@ -438,6 +438,8 @@ def _reason(error: BaseException) -> str | None:
         text = str(error)
     elif isinstance(error, OSError):
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        if not error.filename and is_disk_full(error):
+            text = "no space left on a disk: make room where files are written, temporary ones too"
     elif isinstance(error, MemoryError):
         text = "there is not enough memory for this"
     elif hasattr(error, "format_message"):  # what Typer raises for words it does not understand

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from mcnet._shared.files import checksum, exclusive_lock, flush
+from mcnet._shared.files import checksum, exclusive_lock, flush, named_if_full
 from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.journal.entries import COMPACTED, Entry, EntryBatch, counted_entries, counted_files, sketch_digest
 from mcnet.rows.periods import cut_to_periods, elapsed_periods, period_text, periods_between, sorted_periods
@@ -165,25 +165,26 @@ def commit_batch(
     """Write entries as a new batch and make it part of the journal by one rename."""
     name = f"{serial:010d}-{uuid.uuid4().hex[:8]}"
     writing = root / f"{_HIDDEN}{os.getpid()}-{name}"
-    writing.mkdir()
     try:
-        entries = []
-        for entry, sketch in parts:  # one in memory at a time, if it is a generator
-            sketch.save(writing / entry.file)
-            entries.append(entry)
-        document: dict[str, Any] = {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "entries": [_described(entry) for entry in entries],
-            "includes": [list(item) for item in includes],
-        }
-        document["checksum"] = checksum(document)
-        (writing / MANIFEST).write_text(json.dumps(document, indent=1, allow_nan=False), encoding="utf-8")
-        for path in writing.iterdir():
-            flush(path)
-        flush(writing)
-        writing.rename(root / name)
-        flush(root)
+        with named_if_full(root, "nothing was added"):
+            writing.mkdir()
+            entries = []
+            for entry, sketch in parts:  # one in memory at a time, if it is a generator
+                sketch.save(writing / entry.file)
+                entries.append(entry)
+            document: dict[str, Any] = {
+                "format": _FORMAT,
+                "version": _VERSION,
+                "entries": [_described(entry) for entry in entries],
+                "includes": [list(item) for item in includes],
+            }
+            document["checksum"] = checksum(document)
+            (writing / MANIFEST).write_text(json.dumps(document, indent=1, allow_nan=False), encoding="utf-8")
+            for path in writing.iterdir():
+                flush(path)
+            flush(writing)
+            writing.rename(root / name)
+            flush(root)
     finally:
         shutil.rmtree(writing, ignore_errors=True)
     return EntryBatch(root / name, serial, tuple(entries), tuple(includes))
@@ -265,10 +266,14 @@ def require_journal(root: Path, *, create: bool) -> None:
         return
     if not create:
         raise InputError(f"there is no journal in {root}; `mcnet journal add` or Journal.add makes one")
-    root.mkdir(parents=True, exist_ok=True)
     part = root / f".journal.{uuid.uuid4().hex[:8]}"
-    part.write_text(json.dumps({"format": "mcnet journal", "version": _VERSION}) + "\n", encoding="utf-8")
-    part.replace(marker)
+    try:
+        with named_if_full(root, "nothing was added"):
+            root.mkdir(parents=True, exist_ok=True)
+            part.write_text(json.dumps({"format": "mcnet journal", "version": _VERSION}) + "\n", encoding="utf-8")
+            part.replace(marker)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def journal_problems(root: Path) -> list[str]:

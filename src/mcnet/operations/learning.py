@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, sigmoid
-from mcnet._shared.files import flush
+from mcnet._shared.files import flush, named_if_full
 from mcnet.errors import McnetError
 from mcnet.journal.journal import Journal
 from mcnet.metrics.calibration_error import group_pcoc
@@ -136,14 +136,15 @@ class Checkpoints:
         target = self.folder / f"{_PREFIX}{learner.clock.ticks:08d}"
         writing = self.folder / f"{_HIDDEN}{os.getpid()}-{uuid.uuid4().hex[:8]}"
         try:
-            save_tracker(learner, writing)
-            text = json.dumps([one.to_dict() for one in judged], allow_nan=False)
-            (writing / _JUDGED).write_text(text, encoding="utf-8")
-            for path in writing.iterdir():
-                flush(path)
-            if target.exists():  # a state of the same length that late rows have made useless
-                target.rename(writing.with_name(f"{writing.name}-old"))
-            writing.rename(target)
+            with named_if_full(self.folder):
+                save_tracker(learner, writing)
+                text = json.dumps([one.to_dict() for one in judged], allow_nan=False)
+                (writing / _JUDGED).write_text(text, encoding="utf-8")
+                for path in writing.iterdir():
+                    flush(path)
+                if target.exists():  # a state of the same length that late rows have made useless
+                    target.rename(writing.with_name(f"{writing.name}-old"))
+                writing.rename(target)
         finally:
             self.remove_leftovers()
         self._drop_needless(learner.clock.ticks)

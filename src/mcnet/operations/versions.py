@@ -1,6 +1,5 @@
 """Immutable versions of a model in a registry, and the pointer to the one that is served."""
 
-import errno
 import hashlib
 import json
 import os
@@ -15,7 +14,7 @@ from itertools import groupby
 from os import PathLike
 from pathlib import Path
 
-from mcnet._shared.files import disk_path, flush, is_disk_full, write_json
+from mcnet._shared.files import disk_path, flush, named_if_full, write_json
 from mcnet.errors import FileFormatError, InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import load, save_model
@@ -242,32 +241,29 @@ class VersionStore:
         """Add a model as a whole, or nothing; tell whether it is a new version, not the newest one again."""
         self._remove_leftovers()
         writing = self._registry / f"{_HIDDEN}{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        writing.mkdir()
         try:
-            if isinstance(model, CalibrationModel):
-                save_model(model, writing / _MODEL)
-            else:
-                load(model)  # refuses what is damaged, before anything is copied
-                shutil.copyfile(disk_path(model, "a model"), writing / _MODEL)
-            checked = load(writing / _MODEL)
-            digest = hashlib.sha256((writing / _MODEL).read_bytes()).hexdigest()
-            newest = max(self.numbers(), default=0)
-            with suppress(FileFormatError):  # one that cannot be read is another model
-                if newest and (latest := self.read(newest)).digest == digest:
-                    return latest, False
-            version = described(1 + newest, digest, checked, note)
-            (writing / _ABOUT).write_text(json.dumps(asdict(version), indent=1), encoding="utf-8")
-            flush(writing / _MODEL)
-            flush(writing / _ABOUT)
-            flush(writing)
-            writing.rename(self._folder(version.number))
-            flush(self.path)
-            return version, True
-        except OSError as error:
-            if is_disk_full(error):  # the file it names may well be the model that was read
-                full = "no space left on the disk, nothing was added"
-                raise OSError(errno.ENOSPC, full, str(self._registry)) from None
-            raise
+            # The file that the error names may well be the model that was read.
+            with named_if_full(self._registry, "nothing was added"):
+                writing.mkdir()
+                if isinstance(model, CalibrationModel):
+                    save_model(model, writing / _MODEL)
+                else:
+                    load(model)  # refuses what is damaged, before anything is copied
+                    shutil.copyfile(disk_path(model, "a model"), writing / _MODEL)
+                checked = load(writing / _MODEL)
+                digest = hashlib.sha256((writing / _MODEL).read_bytes()).hexdigest()
+                newest = max(self.numbers(), default=0)
+                with suppress(FileFormatError):  # one that cannot be read is another model
+                    if newest and (latest := self.read(newest)).digest == digest:
+                        return latest, False
+                version = described(1 + newest, digest, checked, note)
+                (writing / _ABOUT).write_text(json.dumps(asdict(version), indent=1), encoding="utf-8")
+                flush(writing / _MODEL)
+                flush(writing / _ABOUT)
+                flush(writing)
+                writing.rename(self._folder(version.number))
+                flush(self.path)
+                return version, True
         finally:
             shutil.rmtree(writing, ignore_errors=True)
 

@@ -16,7 +16,7 @@ from functools import cache
 from os import PathLike, fspath
 from pathlib import Path, PurePosixPath
 
-from mcnet._shared.files import is_url, local_path
+from mcnet._shared.files import is_url, local_path, named_if_full
 from mcnet.errors import FileFormatError, InputError
 
 __all__ = [
@@ -212,7 +212,7 @@ def standard_input() -> Path:
     if sys.stdin.isatty():
         raise InputError("- stands for standard input, and nothing is piped into it; name a file, or pipe rows into it")
     target = folder / "standard-input"
-    with target.open("wb") as file:
+    with named_if_full(folder, "so standard input cannot be kept in it"), target.open("wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
     with target.open("rb") as file:
         start = file.read(8)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mcnet._shared.arrays import ScoreType
+from mcnet._shared.files import named_if_full
 from mcnet.errors import InputError
 from mcnet.journal.additions import GUARDS
 from mcnet.journal.journal import Journal, JournalSnapshot
@@ -208,7 +209,8 @@ def _read(
         added = journal.add_files(files, field=fields, allow=GUARDS, progress=reading, **words)
         if added.left_out:
             raise InputError(added.left_out[0])  # a result of some of the files would be one of other rows
-        mark.write_text(digest, encoding="utf-8")
+        with named_if_full(mark):
+            mark.write_text(digest, encoding="utf-8")
     return digest
 
 

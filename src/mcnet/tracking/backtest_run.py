@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray
-from mcnet._shared.files import whole_file, write_json
+from mcnet._shared.files import named_if_full, whole_file, write_json
 from mcnet.errors import FileFormatError, InputError
 from mcnet.journal.arrival import ArrivalCurve, corrected_sketch
 from mcnet.journal.entries import Entry, counted_entries
@@ -220,7 +220,10 @@ def run_plan(
         state = _State(plan, folder, follower, restored)
         first, periods = _first_judged(plan, digests), list(digests)
         state.restore(_known(periods, plan.delay, first + done) if done else 0)
-        with (folder / _LINES).open("a", encoding="utf-8") as lines:
+        with (
+            named_if_full(folder, "what was judged before is kept"),
+            (folder / _LINES).open("a", encoding="utf-8") as lines,
+        ):
             for place, period, sketch in state.revealed(journal, periods):
                 if place >= first + done:
                     line = {"period": period, "digest": digests[period], **state.judged(sketch)}
