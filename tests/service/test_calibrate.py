@@ -85,6 +85,7 @@ def test_no_rows_are_no_mistake(shared):
         ({"score": 0.1, "field": {"country": ["NL"]}}, "$.field.country", "one value"),
         ({"score": [0.1], "field": {"country": [["NL"]]}}, "$.field[...][0]", "found a list"),
         ({"scores": [0.1]}, "$", "unknown field `scores`"),
+        ({"score": [0.1], "country": ["NL"]}, "$", 'belongs under "field": {"country": [...]}'),
         ({"score": [0.1], "field": {"country": ["NL"]}, "interval": 2}, None, "level"),
         ([{"score": 0.1}], "$[0]", "lacks country"),
         ([{"score": 0.1, "country": "NL", "interval": 0.9}], "$[0]", "a record has no interval"),

@@ -137,10 +137,13 @@ def test_rows_of_a_stream_that_was_cut_are_not_taken(shared, journal, end):
         ({"weight": [-1.0] * 50}, "weight"),
         ({"age": -1}, "age"),
         ({"more": 1}, "unknown field"),
+        ({"field": None, "country": ["NL"] * 50}, 'belongs under "field": {"country": [...]}'),
+        ({"score": 0.1, "label": 1, "field": {"country": "NL"}}, "as columns, not as records: {"),
+        ([{"score": 0.1, "label": 1, "country": "NL"}], "as columns, not as records: {"),
     ],
 )
 def test_feedback_that_cannot_be_used_changes_nothing(shared, journal, change, said):
-    answer = shared.change("/feedback", {**feedback(1, "x"), **change})
+    answer = shared.change("/feedback", change if isinstance(change, list) else {**feedback(1, "x"), **change})
     assert answer.status == 400, answer.body
     assert said in answer.document["detail"]
     assert journal.entries() == []

@@ -263,7 +263,7 @@ class Inbox:
             if kind not in JSON_TYPES:
                 raise Problem(415, f"the body is of type {kind[:80]!r}; send application/json, {ARROW} or {SKETCH}")
             request.query()
-            rows = _decoder.decode(request.body)
+            rows = _columns(request.body)
             about = {"period": rows.period, "key": rows.key, "age": rows.age, "score_type": rows.score_type}
             about["allow"] = rows.allow
             check_rows(len(rows.score), self._settings.limits.rows)
@@ -290,6 +290,21 @@ class Inbox:
         more = [name for name in given if name not in (needed or served.model.balanced_by)]
         if more and not self._journal.entries():
             raise Problem(400, f"{found}; the served model does not have {more[0]}", at="$.field")
+
+
+def _columns(body: bytes) -> Feedback:
+    """Return the columns of a body; say what is expected of one that has records instead."""
+    try:
+        return _decoder.decode(body)
+    except msgspec.ValidationError:
+        given = msgspec.json.decode(body)
+        records = isinstance(given, list) or (
+            isinstance(given, dict) and any(type(given.get(name)) in (int, float, bool) for name in ("score", "label"))
+        )
+        if not records:
+            raise
+        form = '{"score": [0.1, 0.2], "label": [0, 1], "field": {"country": ["NL", "FR"]}, "key": "web-1/17"}'
+        raise Problem(400, f"feedback is sent as columns, not as records: {form}", at="$") from None
 
 
 def _query(request: Request) -> dict[str, Any]:

@@ -244,6 +244,7 @@ _KINDS = {
     "null": "null",
 }
 _EXPECTED = re.compile(r"Expected `([^`]+)`, got `([^`]+)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.+)`", re.DOTALL)
 
 
 def _plain(detail: str) -> str:
@@ -252,6 +253,10 @@ def _plain(detail: str) -> str:
     >>> _plain("Expected `float | array`, got `str`")
     'expected a number or a list, found a text'
     """
+    unknown = _UNKNOWN.fullmatch(detail)
+    if unknown is not None:
+        name = unknown[1][:80]
+        return f'unknown field `{name}`; the column of a field of the model belongs under "field": {{"{name}": [...]}}'
     found = _EXPECTED.fullmatch(detail)
     if found is None:
         return detail[:1].lower() + detail[1:]
