@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import mcnet
 from mcnet.curves.curves import Curves
 from mcnet.export.sql import sql_text
 from mcnet.model.model import CalibrationModel
@@ -362,3 +363,31 @@ def test_strings_of_other_types_are_compared_as_they_are(postgresql, model):
             connection.execute(f"CREATE TEMP TABLE kinds_log AS SELECT 0.3::float8 AS score, '7'::{kind} AS site")
             assert connection.execute(text).fetchone()[-1] == model.predict([0.3], ["7"])[0], kind
             connection.execute("DROP TABLE kinds_log")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", ["char(5)", "pg_temp.code"])
+def test_values_of_a_fixed_width_have_no_blanks_in_the_scan_and_in_the_export(postgresql, tmp_path, kind, form):
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'")
+    columns = {"score": "score", "label": "click", "field": "country"}
+    with psycopg.connect(postgresql, autocommit=True) as connection:
+        connection.execute("CREATE DOMAIN pg_temp.code AS char(5)")
+        connection.execute(f"CREATE TEMP TABLE padded (score float8, click int, country {kind})")
+        values = [(0.1 + i % 80 / 100, int(i % 7 < (4 if i % 2 else 1)), ("NL", "FR", None)[i % 3]) for i in range(900)]
+        with connection.cursor() as cursor:
+            cursor.executemany("INSERT INTO padded VALUES (%s, %s, %s)", values)
+        sketch = mcnet.scan(connection, table="padded", **columns)
+        assert set(sketch.contexts.values[0]) == {"NL", "FR", None}
+        query = mcnet.sketch_query("padded", dialect="postgresql", **columns)
+        with connection.cursor() as cursor, cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT csv, HEADER)") as copied:
+            (tmp_path / "result.csv").write_bytes(b"".join(copied))
+        assert mcnet.Sketch.from_table(tmp_path / "result.csv") == sketch
+        fitted = mcnet.PlattField().fit_sketch(sketch).model_
+        text = sql_text(fitted, dialect="postgresql", form=form, source="padded", tables="padded_model")
+        *before, select = text.strip().removesuffix(";").split(";\n")
+        for statement in before:
+            connection.execute(statement)
+        for row in connection.execute(select).fetchall()[:9]:
+            value = None if row[2] is None else row[2].rstrip()
+            assert row[-1] == fitted.predict([row[0]], [value])[0], row
+            assert value is None or row[-1] != fitted.predict([row[0]], ["unseen"])[0]

@@ -38,6 +38,8 @@ class ColumnTypes:
     """The string that is cast to the largest double of all."""
     decimal_string: str | None = None
     """All digits of a decimal without an exponent, where a cast to a string may write one."""
+    padded: str | None = None
+    """Whether values are fetched with blanks that fill them up, which a cast to a string leaves out."""
 
     def marks(self, column: str) -> list[tuple[str, str]]:
         """Return conditions on a column, and the letter that each one stands for in the result of a sketch query."""
@@ -48,6 +50,7 @@ class ColumnTypes:
             "s": self.single,
             "t": self.timestamp,
             "z": self.zoned_timestamp,
+            "c": self.padded,
         }
         return [(found.format(column), mark) for mark, found in conditions.items() if found is not None]
 
@@ -150,6 +153,8 @@ COLUMN_TYPES = {
         timestamp_string=_PG_TIMESTAMP.format("CAST(TO_JSONB({}) #>> '{{}}' AS TIMESTAMP)"),
         utc_string=_PG_TIMESTAMP.format("CAST(TO_JSONB({}) #>> '{{}}' AS TIMESTAMPTZ) AT TIME ZONE 'UTC'"),
         failure="CAST(CAST({} AS INTEGER) AS TEXT)",
+        padded="(pg_typeof({0}) = 'bpchar'::regtype OR EXISTS (SELECT 1 FROM pg_catalog.pg_type AS k"
+        " WHERE k.oid = pg_typeof({0}) AND k.typbasetype = 'bpchar'::regtype))",
     ),
     "bigquery": ColumnTypes(
         # BigQuery names no type, but writes a value as a literal that shows it: NUMERIC "1.5", 1.5, "text".

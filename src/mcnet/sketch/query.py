@@ -379,7 +379,7 @@ def _marked_value(name: str, value: Any, mark: str) -> Any:
     if mark == MISSING_MARK:
         return None
     if value is None or value != value:
-        if mark == PLAIN_MARK:
+        if mark in (PLAIN_MARK, "c"):
             raise InputError(
                 f"field {name!r} has missing values in the result where the engine has strings: a client took them for "
                 "missing; save the result as Parquet, or read it with keep_default_na=False"
@@ -394,6 +394,8 @@ def _marked_value(name: str, value: Any, mark: str) -> Any:
         )
     if not isinstance(value, str):
         return value
+    if mark == "c":
+        return value.rstrip(" ")  # as exported SQL compares it
     try:
         if mark == "b":
             return {"t": True, "true": True, "1": True, "f": False, "false": False, "0": False}[value.lower()]
