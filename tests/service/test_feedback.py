@@ -201,6 +201,18 @@ def test_a_period_long_past_does_not_begin_a_journal_unless_it_is_allowed(tmp_pa
     taken.close()
 
 
+def test_feedback_is_taken_while_another_worker_makes_the_journal(tmp_path, monkeypatch):
+    (tmp_path / "journal").mkdir()  # its marker follows
+    (tmp_path / "journal" / ".journal.part").touch()
+    taken = Inbox(SimpleNamespace(journal=tmp_path / "journal", every="1h"), SimpleNamespace(add=lambda *_: None))
+    monkeypatch.setattr(taken, "_check", lambda *_: None)
+    score, label, country = rows(5, 40)
+    sketch = Sketch.from_rows(score, label, field={"country": country})
+    monkeypatch.setattr(taken, "_read", lambda asked, _: (sketch, dict(asked)))
+    assert taken._take({"key": "a", "period": PERIOD}, None)["rows"] == 40
+    taken.close()
+
+
 def test_what_is_sent_again_in_the_next_period_counts_once(tmp_path, monkeypatch):
     hours = iter([PERIOD, PERIOD.replace("T13", "T14")])
 

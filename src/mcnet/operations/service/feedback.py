@@ -15,6 +15,7 @@ from mcnet.errors import FileFormatError, InputError
 from mcnet.journal.additions import Added, OtherRowsError, check_first_period
 from mcnet.journal.entries import Entry, sketch_digest
 from mcnet.journal.journal import Journal
+from mcnet.journal.storage import is_journal
 from mcnet.operations.service.board import Numbers
 from mcnet.operations.service.calibrate import ARROW, check_rows, read_arrow
 from mcnet.operations.service.http import JSON_TYPES, RETRY, Problem, Request, ServiceSettings
@@ -190,7 +191,7 @@ class Inbox:
         self._check(sketch, served)
         known = self._known(source, sketch, about.get("age"))
         period = self._period(about.get("period")) if known is None else known.period
-        if "period" not in (about.get("allow") or ()) and not self._journal.entries():
+        if "period" not in (about.get("allow") or ()) and not self._entries():
             check_first_period(period_text(period), self._settings.every)
         try:
             added = self._journal.add(
@@ -211,13 +212,17 @@ class Inbox:
             raise Problem(503, detail, headers=RETRY) from None
         return self._told(added, key, _as_read(period_text(period), self._settings.every))
 
+    def _entries(self) -> list[Entry]:
+        """Return what the journal has; nothing while another worker is making its folder."""
+        assert self._journal is not None
+        return self._journal.entries() if is_journal(self._journal.path) else []
+
     def _known(self, source: str, sketch: Sketch, age: float | None) -> Entry | None:
         """Return what came under this key before, in whatever period; refuse other rows.
 
         A client that sends a request again may do so in the next period, and name that one.
         """
-        assert self._journal is not None
-        before = [entry for entry in self._journal.entries() if (entry.source, entry.age) == (source, age)]
+        before = [entry for entry in self._entries() if (entry.source, entry.age) == (source, age)]
         digest = sketch_digest(sketch) if before else ""
         same = next((entry for entry in before if entry.digest == digest), None)
         if before and same is None:
@@ -288,7 +293,7 @@ class Inbox:
             raise Problem(400, f"{found}; the served model needs {lacking[0]}, too", at="$.field")
         # The first rows decide on the fields of a journal; more than those of the model are no slip if it has them.
         more = [name for name in given if name not in (needed or served.model.balanced_by)]
-        if more and not self._journal.entries():
+        if more and not self._entries():
             raise Problem(400, f"{found}; the served model does not have {more[0]}", at="$.field")
 
 
