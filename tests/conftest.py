@@ -2,9 +2,10 @@
 
 import os
 import re
+import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 NEEDS_NETWORKS = "torch or safetensors is not installed: pip install '.[networks]'"
+PACKAGES = {"c++": "g++"}
+"""The Debian packages of programs that have another name."""
 NOTHING_MAY_BE_SKIPPED = os.environ.get("MCNET_SKIP_NOTHING") == "1"
 RECORD_PASSED = os.environ.get("MCNET_RECORD_PASSED")
 """A file to which the names of the tests that passed are added."""
@@ -30,6 +33,18 @@ DEPENDS_ON_INSTALLED = re.compile(r"sys\.modules|find_spec|importorskip|shutil\.
 # How long an example takes depends on the machine and its load, and is no failure.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+
+@pytest.fixture
+def program() -> Callable[[str], str]:
+    """Return a function that leaves a test out where a program is not installed."""
+
+    def require(name: str) -> str:
+        if shutil.which(name) is None:
+            pytest.skip(f"{name} is not installed: apt-get install {PACKAGES.get(name, name)}")
+        return name
+
+    return require
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -132,8 +132,12 @@ def _same_word(shown, printed):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_page_does_what_it_shows(page, tmp_path, monkeypatch):
+def test_the_page_does_what_it_shows(page, tmp_path, monkeypatch, program):
     monkeypatch.chdir(tmp_path)
+    commands = "".join(block.body for block in blocks(page.read_text(encoding="utf-8")) if block.language == "sh")
+    for name in ("c++", "curl"):
+        if re.search(rf"^ *{re.escape(name)} ", commands, flags=re.MULTILINE):
+            program(name)
     run_page(page, tmp_path)
 
 

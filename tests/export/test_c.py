@@ -140,11 +140,11 @@ def test_a_compiler_told_to_ignore_nan_still_reads_inside_the_tables(tmp_path, t
     assert len(library.many(strange, np.full(8, len(two_field_model.contexts) - 1))) == 8
 
 
-def test_the_header_is_clean_c_plus_plus(tmp_path, two_field_model):
+def test_the_header_is_clean_c_plus_plus(tmp_path, two_field_model, program):
     export_c(two_field_model, tmp_path / "model.h")
     (tmp_path / "use.cpp").write_text('#include "model.h"\n#include "model.h"\n')
     flags = ("-Wall", "-Wextra", "-Werror", "-pedantic", "-std=c++11")
-    _compile("g++", *flags, "-c", "-o", str(tmp_path / "use.o"), str(tmp_path / "use.cpp"))
+    _compile(program("g++"), *flags, "-c", "-o", str(tmp_path / "use.o"), str(tmp_path / "use.cpp"))
 
 
 def test_nothing_is_writable_and_nothing_is_called_but_memory_functions(tmp_path):

@@ -89,7 +89,7 @@ def test_the_job_runs_at_the_start_and_at_the_end_of_every_period(monkeypatch, t
         ("2026-11-16", "1mo", "lies in the period 2026-11-01"),
         ("2026-11-16T13:20", "1h", "lies in the period 2026-11-16T13:00"),
         ("2026-11-16T13", "1d", "lies in the period 2026-11-16"),
-        ("2026-11-16T14", "1h", "has not begun: it is 2026-11-16T13:25 UTC"),
+        ("2026-11-16T14", "1h", "has not begun: it is 2026-11-16T13:25:00 UTC"),
         ("2062-11-16", "1d", "has not begun"),
         ("0001-01-01", "1d", "named by the moment they begin"),
         ("1970-01-01", "1h", "named by the moment they begin"),

@@ -29,11 +29,11 @@ def _free_port() -> int:
 def postgresql() -> Iterator[str]:
     """Start a server with an empty database; give the address of it."""
     initdb, server = _program("initdb"), _program("pg_ctl")
-    if initdb is None or server is None:
-        pytest.skip(NO_POSTGRESQL)
-    folder = Path(tempfile.mkdtemp(prefix="mcnet-postgresql-"))
     # The server refuses to run as root, as tests in a container often do.
     as_other = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    if initdb is None or server is None or (as_other and shutil.which("runuser") is None):
+        pytest.skip(NO_POSTGRESQL)
+    folder = Path(tempfile.mkdtemp(prefix="mcnet-postgresql-"))
     if as_other:
         shutil.chown(folder, "postgres")
     data = folder / "data"

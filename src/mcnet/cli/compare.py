@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mcnet.cli import options
-from mcnet.cli.run import Printer
+from mcnet.cli.run import THRESHOLD_NOT_MET, Printer, unseen_note
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,10 +73,8 @@ def compare(
           --save-best model.json
     """
     from mcnet.cli.options import printer_of
-    from mcnet.cli.run import THRESHOLD_NOT_MET
     from mcnet.cli.sources import check_output, source_of
     from mcnet.cli.thresholds import Figures, broken_thresholds, parse_thresholds
-    from mcnet.errors import InputError
     from mcnet.rows.periods import AutomaticPeriod
     from mcnet.selection import select
 
@@ -167,7 +165,6 @@ def _warn_of_texts(printer: Printer, sketch: "Sketch", time: str) -> None:
     """Warn of a column of time whose values are neither timestamps nor numbers."""
     import polars as pl
 
-    from mcnet.errors import InputError
     from mcnet.rows.periods import cut_to_periods
 
     values = sketch.only(time).contexts.values[0]
@@ -359,10 +356,8 @@ def evaluate(
           --fail-if 'field.pcoc.low>1.5 where positives>100'
     """
     from mcnet.cli.options import printer_of
-    from mcnet.cli.run import THRESHOLD_NOT_MET, unseen_note
     from mcnet.cli.sources import check_output, load_model, remembered, score_type, source_of
     from mcnet.cli.thresholds import UNSEEN, Figures, broken_thresholds, parse_thresholds, threshold_names
-    from mcnet.errors import InputError
     from mcnet.metrics.evaluation import evaluate_cells, predict_cells
     from mcnet.metrics.judged_rows import MetricSettings
     from mcnet.model.apply import UnseenValues

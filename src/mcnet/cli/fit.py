@@ -7,7 +7,7 @@ import typer
 
 from mcnet._shared.messages import counted, figure
 from mcnet.cli import options
-from mcnet.cli.run import Printer, table
+from mcnet.cli.run import THRESHOLD_NOT_MET, Printer, plain_interrupts, table, unseen_note
 
 if TYPE_CHECKING:
     from mcnet.rows.locations import Location
@@ -137,7 +137,6 @@ def apply(
     import time
 
     from mcnet.cli.options import printer_of
-    from mcnet.cli.run import THRESHOLD_NOT_MET, plain_interrupts, unseen_note
     from mcnet.cli.sources import (
         STANDARD_OUTPUT,
         check_output,

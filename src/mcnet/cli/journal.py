@@ -8,7 +8,7 @@ import typer
 
 from mcnet._shared.messages import count, counted
 from mcnet.cli import options
-from mcnet.cli.run import Printer, table
+from mcnet.cli.run import THRESHOLD_NOT_MET, Printer, plain_interrupts, table
 
 if TYPE_CHECKING:
     from mcnet.journal.additions import Added
@@ -78,7 +78,6 @@ def add(
       mcnet journal add hourly part0.parquet --period 2026-11-16T13
     """
     from mcnet.cli.options import printer_of
-    from mcnet.cli.run import plain_interrupts
     from mcnet.cli.sources import source_of
     from mcnet.errors import InputError
     from mcnet.journal.journal import Journal
@@ -186,7 +185,6 @@ def verify(folder: Folder, json: options.Json = False, quiet: options.Quiet = Fa
     Example:
       mcnet journal verify history
     """
-    from mcnet.cli.run import THRESHOLD_NOT_MET
     from mcnet.cli.sources import open_journal
 
     problems = open_journal(folder).verify()
@@ -333,7 +331,6 @@ def backtest(
     from pathlib import Path
 
     from mcnet.cli.options import from_config, printer_of
-    from mcnet.cli.run import plain_interrupts, table
     from mcnet.cli.sources import check_output, source_of
     from mcnet.errors import InputError
     from mcnet.tracking.backtest import backtest as run_backtest

@@ -10,7 +10,7 @@ import typer
 
 from mcnet._shared.messages import counted
 from mcnet.cli import options
-from mcnet.cli.run import Printer, table
+from mcnet.cli.run import THRESHOLD_NOT_MET, Printer, table
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -159,9 +159,7 @@ def monitor(
       mcnet monitor history --model model.json --fail-if alarm
     """
     from mcnet.cli.options import printer_of
-    from mcnet.cli.run import THRESHOLD_NOT_MET
     from mcnet.cli.sources import check_output, load_model, open_journal
-    from mcnet.errors import InputError
     from mcnet.journal.journal import JournalSnapshot
     from mcnet.rows.periods import periods_between
     from mcnet.tracking.replay import warn_of_merged_periods

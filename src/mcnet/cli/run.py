@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from mcnet._shared.files import finite, is_disk_full
+from mcnet._shared.files import finite, is_disk_full, remove_unfinished_files
 from mcnet._shared.messages import one_line, safe_text
 from mcnet.rows.locations import read_options
 
@@ -99,8 +99,6 @@ def _end_later(reader: int, number: int) -> None:
     while select.select([reader], [], [], _GRACE_SECONDS)[0]:
         if not os.read(reader, 1):
             return
-    from mcnet._shared.files import remove_unfinished_files
-
     remove_unfinished_files()
     os._exit(128 + number)
 

@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcnet._shared.files import output_file
+from mcnet._shared.files import is_url, local_path, output_file
 from mcnet.cli.options import SHARED_KEYS, from_config, refuse_read_options
-from mcnet.cli.run import Printer
-from mcnet.errors import InputError
+from mcnet.cli.run import Printer, plain_interrupts
+from mcnet.errors import FileFormatError, InputError
 
 if TYPE_CHECKING:
     from mcnet._shared.arrays import ScoreType
@@ -97,8 +97,6 @@ def check_output(
     endings : the endings that its name may have; any if there are none.
     elsewhere : whether the command writes to object stores, too.
     """
-    from mcnet._shared.files import is_url, local_path
-
     target = Path(local_path(path))
     if is_url(path):
         if not elsewhere or path.startswith(("http:", "https:", "hf:")):
@@ -141,7 +139,6 @@ def by_period(sketch: "Sketch", time: str) -> "dict[str, Sketch]":
 
 def load_model(path: str) -> "CalibrationModel":
     """Load a model; say what a file is that is none."""
-    from mcnet.errors import FileFormatError
     from mcnet.model.model_file import load
     from mcnet.rows.logs import file_format
     from mcnet.sketch.sketch_file import is_sketch_file
@@ -270,7 +267,6 @@ class RowSource:
         title : what the bar is called.
         columns : how logs are read, and which periods of a journal.
         """
-        from mcnet.cli.run import plain_interrupts
         from mcnet.sketch.scan import sketch_files
 
         plain_interrupts()

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mcnet._shared.messages import counted
+from mcnet._shared.messages import counted, need_serve
 from mcnet.cli import options
 
 if TYPE_CHECKING:
@@ -261,8 +261,6 @@ def serve(
       mcnet serve registry --port 8080 --workers 2
     """
     from pathlib import Path
-
-    from mcnet._shared.messages import need_serve
 
     need_serve()
 

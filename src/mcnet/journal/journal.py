@@ -23,6 +23,7 @@ from mcnet.journal.entries import Entry, EntryBatch, age_when_counted, check_rec
 from mcnet.journal.storage import (
     ReaderLock,
     batch_folders,
+    compact,
     journal_problems,
     locked,
     period_factors,
@@ -353,8 +354,6 @@ class Journal:
         -------
         int : how many files fewer there are.
         """
-        from mcnet.journal.storage import compact
-
         require_journal(self.path, create=False)
         with locked(self.path):
             remove_leftovers(self.path)

@@ -9,7 +9,7 @@ from mcnet._shared.arrays import FloatArray, logit, sigmoid
 from mcnet._shared.messages import count, counted, figure, percent
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.plots.figures import Line, draw_curves
-from mcnet.plots.style import as_plotly
+from mcnet.plots.style import as_plotly, card
 from mcnet.plots.svg import small_curves
 from mcnet.rows.contexts import ANY, Contexts
 from mcnet.rows.fields import field_columns
@@ -126,8 +126,6 @@ def _band(calibrator: Any, scores: FloatArray, field: Any) -> tuple[FloatArray |
 
 def model_card(model: "CalibrationModel") -> str:
     """Return a model and its curves as a small HTML table, for a notebook."""
-    from mcnet.plots.style import card
-
     return card(f"Calibration model: {model.method}", [], model_facts(model), picture=inline_lines(model))
 
 

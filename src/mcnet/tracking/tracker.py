@@ -12,7 +12,7 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray, ScoreType, sums_by
 from mcnet.errors import CalibrationWarning, InputError, NotFittedError
 from mcnet.model.model import CalibrationModel
-from mcnet.plots.style import as_plotly
+from mcnet.plots.style import as_plotly, card
 from mcnet.plots.timeline import MemoryWeights, draw_memory_weights
 from mcnet.rows.columns import as_array, scores_column
 from mcnet.rows.fields import field_columns
@@ -116,8 +116,6 @@ class TrackerExplanation:
         return sorted(changes, key=lambda change: -abs(change[1]))[:LARGEST_CHANGES_SHOWN]
 
     def _repr_html_(self) -> str:
-        from mcnet.plots.style import card
-
         rows = [line.partition(": ")[::2] for line in str(self).splitlines()[1:]]
         return card(f"Tracker: {str(self).splitlines()[0]}", [], rows)
 
@@ -247,8 +245,6 @@ class Tracker:
     def _repr_html_(self) -> str:
         if self._learner.clock.ticks:
             return self.explain()._repr_html_()
-        from mcnet.plots.style import card
-
         return card("Tracker: no period yet", [], [])
 
     # -- learning -----------------------------------------------------------------------------------------------------
