@@ -496,7 +496,7 @@ def timed_log(path, times, weight=1.0, score=0.1):
 
 def test_a_stray_row_of_a_log_is_refused_and_a_long_past_without_a_gap_is_not(journal, tmp_path):
     columns = {"score": "score", "label": "label", "weight": "w", "time": "ts", "every": "1h"}
-    hours = pl.datetime_range(datetime(2026, 1, 1), datetime(2026, 11, 16), "1h", eager=True).to_list()
+    hours = pl.datetime_range(datetime(2026, 10, 20), datetime(2026, 11, 16), "1h", eager=True).to_list()
     stray = timed_log(tmp_path / "stray.parquet", [datetime(1971, 1, 1), *hours[-30:]], score=0.2)
     for _ in range(2):
         with pytest.raises(InputError, match=r"the period 1971-01-01 lies .* periods before 2026-11-14T19:00"):
