@@ -1,6 +1,7 @@
 import subprocess
 import sys
 
+import polars as pl
 import pytest
 
 import mcnet as library
@@ -204,3 +205,15 @@ def test_a_reader_that_stops_early_is_no_error(tmp_path):
         done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("said", "code"), [("KeyboardInterrupt: ", 130), ("Terminated: 15", 143), ("no bytes", 2)])
+def test_a_signal_that_polars_turned_into_an_error_has_its_exit_code(mcnet, monkeypatch, said, code):
+    def interrupted(path):
+        try:
+            raise pl.exceptions.ComputeError(said)
+        except pl.exceptions.ComputeError:
+            raise library.FileFormatError(f"{path} cannot be read") from None
+
+    monkeypatch.setattr("mcnet.cli.sources.load_model", interrupted)
+    assert mcnet("show", "model.json").code == code

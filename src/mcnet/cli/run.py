@@ -380,7 +380,21 @@ def run(arguments: Sequence[str] | None = None, *, application: Any = None, name
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # a panic of Polars
             raise
-        return _failed(error, debug="--debug" in words)
+        code = _code_of_signal_behind(error)
+        return code if code is not None else _failed(error, debug="--debug" in words)
+
+
+def _code_of_signal_behind(error: BaseException | None) -> int | None:
+    """Return the exit code of a signal that reached our code inside a call of Polars, which made an error of it."""
+    while error is not None:
+        if isinstance(error, Terminated):
+            return error.exit_code
+        if terminated := re.search(r"\bTerminated: (\d+)", str(error)):
+            return 128 + int(terminated[1])
+        if isinstance(error, KeyboardInterrupt) or "KeyboardInterrupt" in str(error):
+            return INTERRUPTED
+        error = error.__context__
+    return None
 
 
 def _options_first(words: list[str]) -> list[str]:
