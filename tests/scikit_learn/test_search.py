@@ -41,3 +41,8 @@ def test_fields_and_weights_are_routed_to_fit_and_score(rows):
         search = GridSearchCV(candidate, {"shrinkage": [0.0, 1e9]}, cv=3)
         search.fit(scores, labels, field=field, weight=np.ones(5000))
     assert search.best_params_ == {"shrinkage": 0.0}
+
+
+def test_an_argument_that_is_not_there_cannot_be_routed():
+    with pytest.raises(mcnet.InputError, match="fit of Platt has no argument 'feild'; it has field, weight"):
+        mcnet.Platt().set_fit_request(feild=True)

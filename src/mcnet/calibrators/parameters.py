@@ -127,12 +127,24 @@ class Estimator:
 
         if not hasattr(self, "_metadata_request"):  # the name under which scikit-learn's clone looks for it
             self._metadata_request = MetadataRequest(owner=type(self).__name__)
-            for method, columns in (("fit", 2), ("predict", 1), ("score", 2)):
-                for name in list(inspect.signature(getattr(self, method)).parameters)[columns:]:
+            for method in ("fit", "predict", "score"):
+                for name in self._routed(method):
                     getattr(self._metadata_request, method).add_request(param=name, alias=None)
         return copy.deepcopy(self._metadata_request)
 
+    def _routed(self, method: str) -> list[str]:
+        """Return the arguments of a method that can be routed: all but the scores and the labels."""
+        parameters = inspect.signature(getattr(self, method)).parameters.values()
+        named = [given.name for given in parameters if given.kind is not inspect.Parameter.VAR_POSITIONAL]
+        return named[1 if method == "predict" else 2 :]
+
     def _request(self, method: str, requests: dict[str, bool | str | None]) -> Self:
+        known = self._routed(method)
+        for name in requests:
+            if name not in known:
+                raise InputError(
+                    f"{method} of {type(self).__name__} has no argument {name!r}; it has {', '.join(known)}"
+                )
         routing = self.get_metadata_routing()
         for name, alias in requests.items():
             getattr(routing, method).add_request(param=name, alias=alias)

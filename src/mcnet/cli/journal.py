@@ -256,7 +256,7 @@ def backtest(
     logs: Annotated[
         list[str],
         typer.Argument(
-            metavar="LOG", help="Parquet, CSV or Arrow files, globs or folders; or the folder of a journal."
+            metavar="LOG", help="Parquet, CSV, JSONL or Arrow files, globs or folders; or the folder of a journal."
         ),
     ],
     score: options.Score = None,

@@ -176,7 +176,7 @@ class Journal:
 
         Parameters
         ----------
-        files : Parquet, CSV or Arrow files, globs or folders.
+        files : Parquet, CSV, JSONL or Arrow files, globs or folders.
         score, label, field, weight, score_type, negatives_kept, resolution, progress : as in `mcnet.scan`.
         time : the column of moments.
         every : the length of a period, such as "1h" or "1d".

@@ -455,7 +455,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True)
 class Route:
-    """One method and path, such as `GET /versions/{version}`, and what answers it."""
+    """One method and path, such as `POST /versions/{version}/promote`, and what answers it."""
 
     method: str
     path: str
