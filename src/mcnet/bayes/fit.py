@@ -27,7 +27,7 @@ from mcnet.bayes.prior import (
     Strengths,
     default_strengths,
 )
-from mcnet.bayes.rare_values import without_rare
+from mcnet.bayes.rare_values import LEAST_INFORMATION, without_rare
 from mcnet.bayes.solver import Arrow, Information, joint_information
 from mcnet.bayes.sparse_table import SparseTable, make_sparse_table
 from mcnet.bayes.structure import (
@@ -87,9 +87,6 @@ DECREMENT = 1e-5
 RELATIVE_DECREMENT = 1e-11
 # Coefficients of several fields up to which their joint covariance is computed, which takes a fifth of a second.
 LARGEST_JOINT_COVARIANCE = 1_000
-# Where there are very many combinations of two fields, those about whose offset the rows know less than this share of
-# what its prior says get no deviation of their own: it would be shrunken to that share.
-LEAST_INFORMATION = 0.05
 # Up to this many contexts, tables of contexts × panels are fast; with more they would be mostly empty.
 MOST_DENSE_CONTEXTS = 2_000
 # Variances of the priors to five per cent: the evidence is flat around its maximum.

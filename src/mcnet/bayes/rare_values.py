@@ -12,14 +12,15 @@ from mcnet.bayes.prior import EXPECTED, LARGEST
 from mcnet.rows.contexts import ANY, Contexts
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["common_first", "served_contexts", "without_rare"]
+__all__ = ["LEAST_INFORMATION", "common_first", "served_contexts", "without_rare"]
 
 VALUES_KEPT_WHOLE = 2_000
 """A field with no more values than this gives each of them its own curve."""
 MOST_VALUES = 50_000
 """Values of a field that have their own curve, at most: those about which the rows know most."""
 LEAST_INFORMATION = 0.05
-"""A value whose rows know less of its offset than this share of what the prior says is pooled."""
+"""A value whose rows know less of its offset than this share of what the prior says is pooled. Likewise a combination
+of two fields, where there are very many: its deviation would be shrunken to that share."""
 SCORE_BINS = 64
 """Ranges of the score whose positive rates say what to expect of a value's rows."""
 
