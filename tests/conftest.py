@@ -30,8 +30,12 @@ PASSED_BEFORE = os.environ.get("MCNET_PASSED_BEFORE")
 DEPENDS_ON_INSTALLED = re.compile(r"sys\.modules|find_spec|importorskip|shutil\.which|iter_modules")
 """A test file with one of these may behave differently where more is installed."""
 
-# How long an example takes depends on the machine and its load, and is no failure.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes depends on the machine and its load, and is no failure. Examples are drawn from the test's
+# own text, so that a change is judged by what it changes; `make soak` draws new ones.
+NEW_EXAMPLES = os.environ.get("MCNET_NEW_EXAMPLES") == "1"
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not NEW_EXAMPLES
+)
 settings.load_profile("any machine")
 
 
