@@ -97,7 +97,7 @@ def update(
     """Learn new rows and publish the next model.
 
     Add the rows to the journal, let the tracker learn them, and publish its model for the coming period if the gate
-    accepts it. Run it after every period. It may be killed at any moment, run again, and run twice at once. The folder
+    accepts it. Run it after every period. It may be killed at any time, run again, and run twice at once. The folder
     "loop" of the registry has a status page, a history with a line per run, and the state between runs.
 
     A new model is published if it is valid, is not worse than the current one on periods that neither was fitted on,

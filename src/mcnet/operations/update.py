@@ -116,14 +116,14 @@ def add_rows(
     A file that changes while it is read, or that has other rows than when it was added, is left out with a warning.
     """
     memory = folder.path / "files.json"
-    known = _remembered(memory)
+    known = _read_known_files(memory)
     sources = _sources(journal) if known else set()
     rows, unchanged = 0, 0
     periods: list[str] = []
     left_out: list[str] = []
     for path in paths:
-        name, look = reading.source or fspath(path), _look(path, reading)
-        if known.get(name) == look and name in sources:
+        name, state = reading.source or fspath(path), _state_of(path, reading)
+        if known.get(name) == state and name in sources:
             unchanged += 1
             continue
         try:
@@ -134,9 +134,9 @@ def add_rows(
             continue
         rows += added.rows
         periods += added.periods
-        known[name] = look
+        known[name] = state
     if unchanged < len(paths):
-        _remember(memory, known)
+        write_json(memory, known)
     if left_out:
         require_journal(
             journal.path, create=True
@@ -174,7 +174,7 @@ def _add(journal: Journal, path: Location, reading: Reading, progress: Callable[
     return journal.add_files([path], **reading.columns, **cut, **source_options, progress=progress)
 
 
-def _look(path: Location, reading: Reading) -> list[Any]:
+def _state_of(path: Location, reading: Reading) -> list[Any]:
     """Return what tells whether a file is as it was."""
     if not isinstance(path, Path):
         return [fingerprint(path), reading.digest]  # read each time; the journal knows rows that it has
@@ -188,16 +188,12 @@ def _sources(journal: Journal) -> set[str]:
     return merged | {entry.source for entry in counted_entries(batches).values()}
 
 
-def _remembered(memory: Path) -> dict[str, list[Any]]:
+def _read_known_files(memory: Path) -> dict[str, list[Any]]:
     try:
-        found = json.loads(memory.read_text(encoding="utf-8"))
+        known = json.loads(memory.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}  # all files are read again, which changes nothing
-    return found if isinstance(found, dict) else {}
-
-
-def _remember(memory: Path, known: dict[str, list[Any]]) -> None:
-    write_json(memory, known)
+    return known if isinstance(known, dict) else {}
 
 
 # What one run of the update job did.
@@ -228,7 +224,7 @@ class Update:
     until: str | None = None
     """The last period that it has learnt."""
     verdict: Verdict | None = None
-    """What the gate found, if it was asked."""
+    """The verdict of the gate, if it was asked."""
     alarms: tuple[Alarm, ...] = ()
     """Alarms of the monitor that no earlier run has reported."""
     held: str | None = None
@@ -291,7 +287,7 @@ def add_run(folder: LoopFolder, done: Update, started: float, note: str, **more:
     folder.add_run(finite({"time": now(), "seconds": seconds, **done.to_dict(), "note": note, **more}))
 
 
-# The job: add the new rows, update the tracker, gate, publish, monitor and report; safe to retry at any moment.
+# The job: add the new rows, update the tracker, gate, publish, monitor and report; safe to retry at any time.
 
 
 def update(
@@ -329,7 +325,7 @@ def update(
 ) -> Update:
     """Run the loop once: add new rows, learn them, and publish the model for the coming period if the gate lets it.
 
-    Run it after every period, by whatever schedules jobs. It may be killed at any moment and run again, also twice at
+    Run it after every period, by whatever schedules jobs. It may be killed at any time and run again, also twice at
     once: rows count once, the served version is always a whole one, and a run that was cut off is completed by the
     next. A version that somebody went back to is held: nothing takes its place until it is released.
 
@@ -340,7 +336,7 @@ def update(
         the status page, the history of runs, the monitor and the saved tracker.
     logs : files to add to the journal first; none, if others add to it.
     score, label, field, weight, score_type, negatives_kept, resolution : of logs, as in `mcnet.scan`.
-    time, every : of logs: the column of moments and the length of a period, such as "1h".
+    time, every : of logs: the column of timestamps and the length of a period, such as "1h".
     period : instead of `time`: the one period of all rows; for saved sketches, too.
     source, age, counted, replace, allow : as in `Journal.add_files`.
     until : learn no period after this one, such as one that has not ended yet.
@@ -350,7 +346,7 @@ def update(
     tolerance : the log-loss per row by which a new model may be worse than the current one.
     min_periods : so many periods must have been predicted and judged before a model is published.
     alpha : the monitor's chance of ever raising a false alarm.
-    force : publish whatever the gate says, also in the place of a version that is held; the history tells.
+    force : publish whatever the gate says, also instead of a version that is held; the history says so.
     note : goes into the history.
     wait_seconds : how long to wait for another run that is at work.
     reading, progress : functions that are called with the rows of each batch read, and with the periods done and to do.
@@ -400,7 +396,8 @@ def update(
             late = delay_in_periods(delay, past.periods, every)
             last = None if until is None else period_text(until)
             learnt = learn_journal(past, folder.checkpoints, method=method, delay=late, until=last, progress=progress)
-            return _Run(past, versions, folder, gate, late, alpha, force, note, started).ended(learnt, added)
+            run = _Run(past, versions, folder, gate, late, alpha, force, note, started)
+            return run.publish_and_record(learnt, added)
         except Exception as error:
             reason = str(error) if isinstance(error, McnetError) else f"{type(error).__name__}: {error}"
             add_failed_run(versions, reason, note, started)
@@ -421,15 +418,15 @@ class _Run:
     note: str
     started: float
 
-    def ended(self, learnt: Learnt | None, added: NewRows) -> Update:
-        """Publish, watch and tell."""
+    def publish_and_record(self, learnt: Learnt | None, added: NewRows) -> Update:
+        """Publish the new model if it may be, update the monitor, and write the line of the run."""
         earlier = self.folder.last_runs(1)
         last = earlier[0] if earlier else {}
         promoted = self.registry.promoted
         before = promoted[-1] if promoted else None
         if learnt is None:
             why = "the journal has no period to learn yet"
-            return self._told(Update("nothing new", why, _name(before), added=added), None, None, last)
+            return self._record(Update("nothing new", why, _name(before), added=added), None, None, last)
         until = learnt.learner.clock.last
         assert until is not None
         seconds = learnt.learner.clock.period_seconds
@@ -448,7 +445,7 @@ class _Run:
             why = f"version {before.name} was fitted until {fitted}, later than {read}"
             done = Update("nothing new", why, before.name, **facts)
         else:
-            done = self._decided(learnt, before, facts)
+            done = self._decide(learnt, before, facts)
         watched = watch(
             self.journal,
             self.registry,
@@ -461,7 +458,7 @@ class _Run:
         )
         told_before = {tuple(alarm) for alarm in last.get("alarms_told", [])}
         new = [alarm for alarm in watched.monitor.alarms if (alarm.what, alarm.raised) not in told_before]
-        return self._told(dataclasses.replace(done, alarms=tuple(new)), learnt, watched, last)
+        return self._record(dataclasses.replace(done, alarms=tuple(new)), learnt, watched, last)
 
     def _was_decided(self, last: dict[str, Any], digest: str, made_current: bool) -> bool:
         """Tell whether the last run has decided about these very rows, under these limits."""
@@ -473,7 +470,7 @@ class _Run:
         released = decided["outcome"] == "held" and self.registry.held is None
         return not (self.force or released or decided["gate"] != asdict(self.gate))
 
-    def _decided(self, learnt: Learnt, before: Version | None, facts: dict[str, Any]) -> Update:
+    def _decide(self, learnt: Learnt, before: Version | None, facts: dict[str, Any]) -> Update:
         """Ask the gate, and publish the candidate if it may be."""
         candidate = learnt.model(self.journal.periods[0])
         current = None if before is None else Current(before, self.registry.load(before.number))
@@ -481,26 +478,26 @@ class _Run:
             candidate, current, learnt.judged, self.journal, delay=self.delay, until=learnt.learner.clock.last
         )
         name = _name(before)
-        kept = self._kept(learnt.digest)
-        if self.force or (verdict.passed and not kept):
+        obstacle = self._reason_not_to_publish(learnt.digest)
+        if self.force or (verdict.passed and not obstacle):
             against = [] if verdict.passed else [verdict.reason]
-            against += [kept] if kept else []
+            against += [obstacle] if obstacle else []
             why = f"forced, although: {'; '.join(against)}" if against else verdict.reason
-            kept = self._publish(candidate, learnt.digest, before, f"{self.note}: {why}" if self.note else why)
-            if not kept:
+            obstacle = self._publish(candidate, learnt.digest, before, f"{self.note}: {why}" if self.note else why)
+            if not obstacle:
                 version = self.registry.current.name
                 return Update("published", why, version, name, bool(against), verdict=verdict, **facts)
-        if kept:
-            return Update("held", kept, self.registry.current.name, verdict=verdict, **facts)
+        if obstacle:
+            return Update("held", obstacle, self.registry.current.name, verdict=verdict, **facts)
         if verdict.waiting:
             return Update("waiting", verdict.waiting, name, verdict=verdict, **facts)
         save_model(candidate, self.folder.refused_model)
         self.registry.record("refused", reason=verdict.reason, until=facts["until"])
         return Update("refused", verdict.reason, name, verdict=verdict, **facts)
 
-    def _kept(self, digest: str) -> str:
+    def _reason_not_to_publish(self, digest: str) -> str:
         """Return why nothing may be published, whatever the gate says: somebody wants what is current now."""
-        held, made = self.registry.held, self._made_of(digest)
+        held, made = self.registry.held, self._version_made_of(digest)
         if held is not None:
             release = f"mcnet versions release {self.registry.path}"
             return f"version {self.registry.current.name} is {held}; `{release}` lets updates publish again"
@@ -510,19 +507,22 @@ class _Run:
 
     def _publish(self, candidate: CalibrationModel, digest: str, before: Version | None, note: str) -> str:
         """Add the candidate, unless a run that was cut off has added it, and point to it; return why not."""
-        added = self._made_of(digest) or self.registry.add(candidate, note)
+        added = self._version_made_of(digest) or self.registry.add(candidate, note)
         if self.force:
             self.registry.promote(added.number, note)
         elif not self.registry.publish(added, note, after=before) and self.registry.current != added:
-            return self._kept(digest) or f"version {self.registry.current.name} was promoted while this run was at work"
+            return (
+                self._reason_not_to_publish(digest)
+                or f"version {self.registry.current.name} was promoted while this run was at work"
+            )
         return ""
 
-    def _made_of(self, digest: str) -> Version | None:
+    def _version_made_of(self, digest: str) -> Version | None:
         """Return the newest version, if it was made of these rows."""
         newest = self.registry.newest(1)
         return newest[0] if newest and newest[0].rows_digest == digest else None
 
-    def _told(self, done: Update, learnt: Learnt | None, watched: Watched | None, last: dict[str, Any]) -> Update:
+    def _record(self, done: Update, learnt: Learnt | None, watched: Watched | None, last: dict[str, Any]) -> Update:
         """Write the line of the run, and then the status."""
         held = self.registry.held
         done = dataclasses.replace(done, status=self.folder.status_page, held=None if held is None else str(held))
