@@ -70,6 +70,13 @@ def test_an_interrupted_save_leaves_the_tracker_before(world, tmp_path, monkeypa
     np.testing.assert_array_equal(mcnet.Tracker.load(tmp_path / "state").predict(SCORES, FIELD), before)
 
 
+def test_candidates_are_saved_by_name(world, tmp_path):
+    learn(mcnet.Tracker(), world, range(2)).save(tmp_path / "state")
+    document = json.loads((tmp_path / "state" / "tracker.json").read_text())
+    for named in (document["belief"], document["forecasts"][0]["candidates"], document["judgement"]["losses"]):
+        assert {"everything", "stack", "memory 0.5", "level 2"} <= set(named)
+
+
 def test_altered_files_are_refused(world, tmp_path):
     folder = tmp_path / "state"
     tracker = learn(mcnet.Tracker(), world, range(2))

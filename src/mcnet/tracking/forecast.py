@@ -1,6 +1,6 @@
 """Forecasts: belief in each candidate, learnt by tempered likelihood, as one rising function per context."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -24,12 +24,11 @@ __all__ = [
     "Forecast",
     "Stack",
     "balanced_level",
-    "candidate_names",
     "coefficients",
     "compiled_forecast",
-    "first_belief",
-    "insert_memory",
     "learnt_belief",
+    "prior_belief",
+    "widened_belief",
 ]
 
 # The stack: weights of experts, none negative, learnt from how well they forecast the periods so far.
@@ -152,31 +151,35 @@ SWITCH_CHANCE = 0.005
 """The chance per period that another candidate becomes the right one."""
 PRIOR_EVERYTHING, PRIOR_STACK, PRIOR_CAREFUL, PRIOR_OTHERS = 0.65, 0.10, 0.15, 0.10
 """The prior belief in everything, in the stack, in the careful stack, and in all other candidates together."""
-BEFORE_MEMORIES = 4
-"""Everything, both stacks and the base scores come before the candidates that are one memory each."""
+NEW_CANDIDATE = 1e-6
+"""The belief in a candidate that comes with a new memory."""
 
 
-def candidate_names(half_lives: list[float], levels: int) -> list[str]:
-    """Return the names of the candidates, in their order; `half_lives` are those of the memories that forget."""
-    return [
-        "everything",
-        "stack",
-        "careful stack",
+def prior_belief(half_lives: Sequence[float], levels: int) -> dict[str, float]:
+    """Return the table of candidates: their names, in the order in which they are shown, and the prior belief in each.
+
+    Parameters
+    ----------
+    half_lives : of the memories that forget.
+    levels : how many of these the level alone follows as well.
+    """
+    others = [
         "base scores",
         *(f"memory {half_life:g}" for half_life in half_lives),
         *(f"level {half_life:g}" for half_life in half_lives[:levels]),
     ]
-
-
-def first_belief(memories: int, levels: int) -> FloatArray:
-    """Return the prior belief, given the numbers of memories and of levels that follow one."""
-    others = 1 + memories + levels
-    return np.array([PRIOR_EVERYTHING, PRIOR_STACK, PRIOR_CAREFUL, *[PRIOR_OTHERS / others] * others])
+    first = {"everything": PRIOR_EVERYTHING, "stack": PRIOR_STACK, "careful stack": PRIOR_CAREFUL}
+    return first | dict.fromkeys(others, PRIOR_OTHERS / len(others))
 
 
 def learnt_belief(
-    belief: FloatArray, losses: FloatArray, prior: FloatArray, *, overdispersion: float, elapsed: float
-) -> FloatArray:
+    belief: Mapping[str, float],
+    losses: Mapping[str, float],
+    prior: Mapping[str, float],
+    *,
+    overdispersion: float,
+    elapsed: float,
+) -> dict[str, float]:
     """Return the belief after a period: Bayes' rule with the evidence tempered, then a share back to the prior.
 
     Parameters
@@ -187,16 +190,18 @@ def learnt_belief(
     overdispersion : rows per independent row, by which the losses are divided.
     elapsed : periods since the last one.
     """
-    posterior = np.log(belief) - losses / overdispersion
+    posterior = np.array([np.log(belief[name]) - losses[name] / overdispersion for name in prior])
     posterior = np.exp(posterior - posterior.max())
     stays = (1.0 - SWITCH_CHANCE) ** elapsed
-    return np.asarray(stays * posterior / posterior.sum() + (1.0 - stays) * prior)
+    learnt = stays * posterior / posterior.sum() + (1.0 - stays) * np.array(list(prior.values()))
+    return dict(zip(prior, learnt.tolist(), strict=True))
 
 
-def insert_memory(belief: FloatArray, memory: int) -> FloatArray:
-    """Return the belief with one more memory, believed in hardly at all; the share brings it to its prior."""
-    longer = np.insert(belief, BEFORE_MEMORIES + memory, 1e-6)
-    return np.asarray(longer / longer.sum())
+def widened_belief(belief: Mapping[str, float], prior: Mapping[str, float]) -> dict[str, float]:
+    """Return the belief for a longer table: new candidates hardly count; the share brings them to their prior."""
+    longer = {name: belief.get(name, NEW_CANDIDATE) for name in prior}
+    whole = sum(longer.values())
+    return {name: share / whole for name, share in longer.items()}
 
 
 # Forecasts: the belief of a tracker about the coming period, as one rising function per context.
@@ -204,7 +209,7 @@ def insert_memory(belief: FloatArray, memory: int) -> FloatArray:
 _EVEN_KNOTS = np.arange(-16.0, 16.5, 0.5)
 """Knots besides those of the experts, for where these are cut off: what few rows cannot tell from 0 or 1."""
 
-_ARRAYS = ("candidates", "belief", "stack", "seasonal")
+_ARRAYS = ("stack", "seasonal")
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,8 +222,8 @@ class Forecast:
     """
 
     experts: tuple[Expert | None, ...]
-    candidates: FloatArray
-    belief: FloatArray
+    candidates: Mapping[str, FloatArray]
+    belief: Mapping[str, float]
     stack: FloatArray
     centre: float
     seasonal: FloatArray
@@ -229,7 +234,8 @@ class Forecast:
     @property
     def served(self) -> FloatArray:
         """The coefficients of what is served: the mean over candidates."""
-        return np.asarray(self.belief @ self.candidates)
+        belief = np.array([self.belief[name] for name in self.candidates])
+        return np.asarray(belief @ np.vstack(list(self.candidates.values())))
 
     def features(self, contexts: Contexts, which: IndexArray, raw: FloatArray) -> FloatArray:
         """Return the experts' logits, the raw logit and a one: `[rows, experts + 2]`."""
@@ -244,35 +250,42 @@ class Forecast:
         """Return the features of the cells of a sketch."""
         return self.features(sketch.contexts, sketch.context, sketch.logit)
 
-    def with_memory(self, place: int) -> "Forecast":
+    def logits(self, features: FloatArray) -> dict[str, FloatArray]:
+        """Return the logit that each candidate gives to rows, given their features."""
+        every = features @ np.vstack(list(self.candidates.values())).T
+        return dict(zip(self.candidates, every.T, strict=True))
+
+    def with_memory(self, index: int, name: str) -> "Forecast":
         """Return the same forecast for a tracker with one more memory, which so far is the same as everything."""
-        candidates = np.insert(self.candidates, place, 0.0, axis=1)
+        wider = {other: np.insert(weights, index, 0.0) for other, weights in self.candidates.items()}
         return replace(
             self,
-            experts=(*self.experts[:place], self.experts[place], *self.experts[place:]),
-            candidates=np.insert(candidates, BEFORE_MEMORIES + place, candidates[0], axis=0),
-            belief=np.insert(self.belief, BEFORE_MEMORIES + place, 0.0),
-            stack=np.insert(self.stack, place, 0.0),
+            experts=(*self.experts[:index], self.experts[index], *self.experts[index:]),
+            candidates={**wider, name: wider["everything"]},
+            belief={**self.belief, name: 0.0},
+            stack=np.insert(self.stack, index, 0.0),
         )
 
     def state(self, experts: list[Expert | None]) -> dict[str, Any]:
         """Return the forecast as JSON-able values; experts are named by their places in a list."""
         places = {id(expert): place for place, expert in enumerate(experts)}
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
         return {
             "experts": [None if expert is None else places[id(expert)] for expert in self.experts],
             "centre": self.centre,
             "position": self.position,
-            **{name: array.tolist() for name, array in arrays.items()},
+            "candidates": {name: weights.tolist() for name, weights in self.candidates.items()},
+            "belief": dict(self.belief),
+            **{name: getattr(self, name).tolist() for name in _ARRAYS},
         }
 
     @staticmethod
     def restored(state: dict[str, Any], experts: list[Expert]) -> "Forecast":
         """Return the forecast that `state` described."""
-        candidates, belief, stack, seasonal = (np.array(state[name], float) for name in _ARRAYS)
+        stack, seasonal = (np.array(state[name], float) for name in _ARRAYS)
         chosen = tuple(None if place is None else experts[place] for place in state["experts"])
+        candidates = {name: np.array(weights, float) for name, weights in state["candidates"].items()}
         centre, position = float(state["centre"]), float(state["position"])
-        return Forecast(chosen, candidates, belief, stack, centre, seasonal, position)
+        return Forecast(chosen, candidates, state["belief"], stack, centre, seasonal, position)
 
 
 def compiled_forecast(forecast: Forecast, contexts: Contexts, limit: float) -> Curves:

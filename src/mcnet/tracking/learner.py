@@ -27,9 +27,9 @@ from mcnet.tracking.forecast import (
     balanced_level,
     coefficients,
     compiled_forecast,
-    first_belief,
-    insert_memory,
     learnt_belief,
+    prior_belief,
+    widened_belief,
 )
 from mcnet.tracking.memories import Memory, Seasons, coarse, season_lengths
 from mcnet.version import __version__
@@ -193,6 +193,8 @@ LEVEL_VARIANCE = 1.0
 """The prior variance of the level alone, in squared logits: one positive and its negatives weigh as much."""
 LARGEST_SURPRISE = 9.0
 """A period's squared residual counts at most this many times what was expected, lest a jump hides itself."""
+SERVED = "served"
+"""The name of what is served, among the names of candidates."""
 
 
 @dataclass
@@ -200,14 +202,14 @@ class Judgement:
     """How the last period came out beside its forecast."""
 
     overdispersion: float
-    losses: FloatArray
+    losses: dict[str, float]
     """The mean log-loss of each candidate."""
     served_loss: float
     rows: float
 
     def state(self) -> dict[str, Any]:
         """Return the state as JSON-able values."""
-        return {**vars(self), "losses": self.losses.tolist()}
+        return asdict(self)
 
 
 @dataclass
@@ -219,7 +221,8 @@ class Learner:
     delay: int
     memories: list[Memory] = field(default_factory=list)
     stack: Stack = field(init=False)
-    belief: FloatArray = field(init=False)
+    belief: dict[str, float] = field(init=False)
+    """In each candidate, by its name."""
     seasons: Seasons = field(default_factory=Seasons.none)
     clock: Clock = field(default_factory=Clock)
     position: float = 0.0
@@ -262,9 +265,9 @@ class Learner:
         """All contexts seen."""
         return Contexts.none() if self.everything.sketch is None else self.everything.sketch.contexts
 
-    def prior_belief(self) -> FloatArray:
-        """Return the prior belief in the candidates."""
-        return first_belief(len(self.memories) - 1, self.levels)
+    def prior_belief(self) -> dict[str, float]:
+        """Return the candidates by name, with the prior belief in each."""
+        return prior_belief([memory.half_life for memory in self.memories[:-1]], self.levels)
 
     def copied(self) -> "Learner":
         """Return a copy that can learn without changing this one, so that a period is learnt whole or not at all."""
@@ -355,13 +358,12 @@ class Learner:
         self.value_spread.add(by_value - of_value * effect / np.maximum(whole, 1e-300), of_value)
         overdispersion = self.level_effect.overdispersion(float(whole[0]))
 
-        logits = np.column_stack([features @ forecast.candidates.T, served])
-        losses = weight @ np.logaddexp(0.0, logits) - positives @ logits
-        self.judgement = Judgement(
-            overdispersion, losses[:-1] / new.total_weight, float(losses[-1]) / new.total_weight, new.total_weight
-        )
+        logits = {**forecast.logits(features), SERVED: served}
+        losses = {name: float(weight @ np.logaddexp(0.0, z) - positives @ z) for name, z in logits.items()}
+        means = {name: loss / new.total_weight for name, loss in losses.items()}
+        self.judgement = Judgement(overdispersion, means, means.pop(SERVED), new.total_weight)
         self.belief = learnt_belief(
-            self.belief, losses[:-1], self.prior_belief(), overdispersion=overdispersion, elapsed=elapsed
+            self.belief, losses, self.prior_belief(), overdispersion=overdispersion, elapsed=elapsed
         )
         self.stack.learn(
             features[:, :-1],
@@ -380,12 +382,14 @@ class Learner:
     def _lengthen(self) -> None:
         """Add a longer memory, so far the same as everything, with the same evidence."""
         last = len(self.memories) - 1
-        self.memories.insert(last, self.everything.copied(self.memories[-2].half_life * MEMORY_RATIO))
+        half_life = self.memories[-2].half_life * MEMORY_RATIO
+        self.memories.insert(last, self.everything.copied(half_life))
         self.stack = self.stack.doubled(last)
-        self.belief = insert_memory(self.belief, last)
-        self.forecasts = [forecast.with_memory(last) for forecast in self.forecasts]
+        self.belief = widened_belief(self.belief, self.prior_belief())
+        name = f"memory {half_life:g}"
+        self.forecasts = [forecast.with_memory(last, name) for forecast in self.forecasts]
         if self.previous is not None:
-            self.previous = self.previous.with_memory(last)
+            self.previous = self.previous.with_memory(last, name)
 
     def _forecast(self, position: float) -> Forecast:
         experts = [memory.expert for memory in self.memories]
@@ -394,14 +398,21 @@ class Learner:
         number = len(experts)
         unit = np.eye(number + 2)
         everything = unit[number - 1]
-        levels = [everything + unit[-1] * self._level(memory) for memory in self.memories[: self.levels]]
         rows = self.everything.sketch
         assert rows is not None
         rate = (rows.total_positives + 0.5) / (rows.total_weight + 1.0)
         centre = float(np.log(rate) - np.log1p(-rate))
         seasonal = self.seasons.offsets(position + 1.0 + self.delay)
-        stacks = [coefficients(weights, centre, seasonal) for weights in (self.stack.weights, self.stack.careful)]
-        candidates = np.vstack([everything, *stacks, unit[number], unit[: number - 1], *levels])
+        candidates = {
+            "everything": everything,
+            "stack": coefficients(self.stack.weights, centre, seasonal),
+            "careful stack": coefficients(self.stack.careful, centre, seasonal),
+            "base scores": unit[number],
+        }
+        for index, memory in enumerate(self.memories[:-1]):
+            candidates[f"memory {memory.half_life:g}"] = unit[index]
+        for memory in self.memories[: self.levels]:
+            candidates[f"level {memory.half_life:g}"] = everything + unit[-1] * self._level(memory)
         return Forecast(tuple(experts), candidates, self.belief, self.stack.weights, centre, seasonal, position)
 
     def _level(self, memory: Memory) -> float:

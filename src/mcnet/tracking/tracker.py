@@ -17,8 +17,8 @@ from mcnet.plots.timeline import MemoryWeights, draw_memory_weights
 from mcnet.rows.columns import as_array, scores_column
 from mcnet.rows.fields import field_columns
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.forecast import Forecast, candidate_names
-from mcnet.tracking.learner import Learner
+from mcnet.tracking.forecast import Forecast
+from mcnet.tracking.learner import SERVED, Learner
 from mcnet.tracking.memories import BAYES, RESOLUTION, check_method
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def explained(learner: Learner) -> TrackerExplanation:
 
     latest, previous = learner.forecasts[-1], learner.previous
     half_lives = [memory.half_life for memory in learner.memories[:-1]]
-    candidates = candidate_names(half_lives, learner.levels)
+    candidates = list(learner.prior_belief())
     memories = [*(f"memory {half_life:g}" for half_life in half_lives), "everything", "base scores"]
     rows: list[tuple[str, str, float, float | None]] = []
 
@@ -134,14 +134,15 @@ def explained(learner: Learner) -> TrackerExplanation:
         old = [None] * len(names) if before is None else before.tolist()
         rows.extend((part, name, value, was) for name, value, was in zip(names, now.tolist(), old, strict=True))
 
-    of_curves, of_level = _weights(latest, learner.levels)
-    was_curves, was_level = (None, None) if previous is None else _weights(previous, learner.levels)
+    of_curves, of_level = _weights(latest, half_lives)
+    was_curves, was_level = (None, None) if previous is None else _weights(previous, half_lives)
     ages = np.array([memory.age for memory in learner.memories])
     mean_ages = [_mean_age(weights, ages) for weights in (of_level, of_curves)]
     add("memory", ["level", "slope and shape"], np.array(mean_ages))
     add("weight of curves", memories, of_curves, was_curves)
     add("weight of level", memories, of_level, was_level)
-    add("belief", candidates, latest.belief, None if previous is None else previous.belief)
+    belief, before = ([f.belief.get(name, 0.0) for name in candidates] for f in (latest, previous or latest))
+    add("belief", candidates, np.array(belief), None if previous is None else np.array(before))
     number = len(memories)
     add("stack", memories, latest.stack[:number], None if previous is None else previous.stack[:number])
     seasons = [f"season of {length} periods" for length in learner.seasons.lengths if length]
@@ -155,22 +156,23 @@ def explained(learner: Learner) -> TrackerExplanation:
     if judged is not None:
         effects["rows per independent row"] = judged.overdispersion
     add("period effects", list(effects), np.array(list(effects.values())))
-    if judged is not None and len(judged.losses) == len(candidates):
-        losses = np.append(judged.served_loss, judged.losses)
-        add("loss of the last period", ["served", *candidates], losses)
+    if judged is not None:
+        losses = {SERVED: judged.served_loss, **judged.losses}
+        add("loss of the last period", list(losses), np.array(list(losses.values())))
     add("change", *_changes(learner, latest, previous))
     schema = {"part": pl.String, "name": pl.String, "value": pl.Float64, "before": pl.Float64}
     table = pl.DataFrame(rows, schema=schema, orient="row")
     return TrackerExplanation(learner.clock.ticks, learner.clock.last, learner.clock.described(), table)
 
 
-def _weights(forecast: Forecast, levels: int) -> tuple[FloatArray, FloatArray]:
+def _weights(forecast: Forecast, half_lives: list[float]) -> tuple[FloatArray, FloatArray]:
     """Return the weight of each memory, then of the base scores: in the curves, and in the level."""
     curves = forecast.served[:-1]
     level = curves.copy()
-    moved = forecast.belief[len(forecast.belief) - levels :]
-    level[len(forecast.experts) - 1] -= moved.sum()
-    level[:levels] += moved
+    for index, half_life in enumerate(half_lives):
+        moved = forecast.belief.get(f"level {half_life:g}", 0.0)
+        level[len(half_lives)] -= moved
+        level[index] += moved
     return curves, level
 
 

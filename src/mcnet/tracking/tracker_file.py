@@ -25,7 +25,8 @@ __all__ = ["load_tracker", "save_tracker"]
 
 DOCUMENT = "tracker.json"
 _FORMAT = "mcnet tracker"
-_VERSION = 1
+_VERSION = 2
+"""1: candidates by their order. 2: by their names."""
 _EFFECTS = ("level_effect", "level_spread", "value_spread")
 
 
@@ -77,7 +78,7 @@ def _document(learner: Learner, files: list[str | None]) -> dict[str, Any]:
         ],
         "stack": learner.stack.state(),
         "seasons": learner.seasons.state(),
-        "belief": learner.belief.tolist(),
+        "belief": learner.belief,
         "clock": learner.clock.state(),
         "position": learner.position,
         "learnt": learner.learnt,
@@ -131,19 +132,32 @@ def _learner(document: Mapping[str, Any], folder: Path) -> Learner:
     )
     learner.stack = Stack.restored(document["stack"])
     learner.seasons = Seasons.restored(document["seasons"])
-    learner.belief = np.array(document["belief"], dtype=np.float64)
+    names = list(learner.prior_belief())
+    learner.belief = _named(document["belief"], names)
     learner.clock = Clock.restored(document["clock"])
     learner.position, learner.learnt = float(document["position"]), int(document["learnt"])
-    learner.forecasts = [Forecast.restored(state, experts) for state in document["forecasts"]]
+    learner.forecasts = [_forecast(state, names, experts) for state in document["forecasts"]]
     if document["previous"] is not None:
-        learner.previous = Forecast.restored(document["previous"], experts)
-    if document["judgement"] is not None:
-        state = dict(document["judgement"])
-        learner.judgement = Judgement(**{**state, "losses": np.array(state["losses"])})
+        learner.previous = _forecast(document["previous"], names, experts)
+    judged = document["judgement"]
+    if judged is not None:
+        learner.judgement = Judgement(**{**judged, "losses": _named(judged["losses"], names)})
     learner.journal_digest = document["journal_digest"]
     for name in _EFFECTS:
         setattr(learner, name, EffectVariance(**document[name]))
     return learner
+
+
+def _forecast(state: Mapping[str, Any], names: list[str], experts: list[Expert]) -> Forecast:
+    return Forecast.restored({**state, **{key: _named(state[key], names) for key in ("candidates", "belief")}}, experts)
+
+
+def _named(states: Any, names: list[str]) -> dict[str, Any]:
+    """Return what is known of each candidate by its name; files of version 1 have them in the order of the table."""
+    if isinstance(states, Mapping):
+        return dict(states)
+    # What was judged before a memory was added, which is for the explanation alone, had another table.
+    return dict(zip(names, states, strict=True)) if len(states) == len(names) else {}
 
 
 def _memory(state: Mapping[str, Any], folder: Path, experts: list[Expert]) -> Memory:
