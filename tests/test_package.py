@@ -212,7 +212,9 @@ def held_back_losses(name, period, **settings):
     return losses
 
 
-@pytest.mark.parametrize("name", ["base", "platt", "temperature", "beta", "gaussian", "gamma", "platt-field"])
+@pytest.mark.parametrize(
+    "name", ["base", "offset", "platt", "temperature", "beta", "gaussian", "gamma", "offset-field", "platt-field"]
+)
 def test_smooth_methods_lose_nothing_by_the_sketch(name, period):
     sketch, rows = held_back_losses(name, period)
     assert sketch == pytest.approx(rows, rel=1e-5)

@@ -9,8 +9,8 @@ from mcnet.bayes.estimator import BayesMCNet
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.binning import SIR, Histogram, Isotonic
 from mcnet.calibrators.methods import calibrator, methods
-from mcnet.calibrators.parametric import Beta, GammaScaling, GaussianScaling, Identity, Platt, Temperature
-from mcnet.calibrators.per_field import PerField, PlattField
+from mcnet.calibrators.parametric import Beta, GammaScaling, GaussianScaling, Identity, Offset, Platt, Temperature
+from mcnet.calibrators.per_field import OffsetField, PerField, PlattField
 from mcnet.datasets.simulator import simulate
 from mcnet.difference import ModelDifference, diff
 from mcnet.errors import (
@@ -76,6 +76,8 @@ __all__ = [
     "NeuCalib",
     "NotFittedError",
     "NotSupportedError",
+    "Offset",
+    "OffsetField",
     "PerField",
     "Platt",
     "PlattField",

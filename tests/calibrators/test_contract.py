@@ -402,7 +402,7 @@ class TestDegenerateData:
 
 
 def test_a_method_that_does_not_exist_is_refused_with_the_list():
-    with pytest.raises(mcnet.InputError, match="no method 'magic'; the methods are base, histogram"):
+    with pytest.raises(mcnet.InputError, match="no method 'magic'; the methods are base, offset"):
         mcnet.calibrator("magic")
 
 

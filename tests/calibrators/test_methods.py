@@ -32,7 +32,7 @@ def new_method(monkeypatch):
 
 
 def test_a_method_of_ones_own_can_be_named_everywhere(new_method):
-    assert mcnet.methods()[:3] == ["base", "rate", "histogram"]
+    assert mcnet.methods()[:3] == ["base", "rate", "offset"]
     fitted = mcnet.calibrator("rate").fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 0])
     assert fitted.predict_one(0.7) == 0.25
     assert registry.default_parameters("rate") == {}

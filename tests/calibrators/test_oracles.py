@@ -3,14 +3,16 @@
 import numpy as np
 import pytest
 from betacal import BetaCalibration
-from scipy.optimize import minimize
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import brentq, minimize
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 import mcnet
 from mcnet._shared.arrays import logit, sigmoid
 from mcnet.calibrators.parametric import fit_logistic
-from mcnet.calibrators.per_field import fit_shrunken_lines, mixed_curve
+from mcnet.calibrators.per_field import fit_shrunken_lines, fit_shrunken_offsets, mixed_curve
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
 
@@ -289,6 +291,103 @@ def test_shrunken_lines_are_the_posterior_mode_at_their_variances():
     ours = np.concatenate([lines.shared, lines.deviation.ravel()])
     assert value(ours) <= best.fun + 1e-3  # the variances moved by < 1e-3 since the last Newton step
     np.testing.assert_allclose(lines.shared + lines.deviation, best.x[:2] + best.x[2:].reshape(number, 2), atol=2e-3)
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(-4.0, 4.0), st.integers(2, 400))
+def test_offset_expects_as_many_positives_as_there_are_and_never_falls(seed, shift, number):
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(-1.0, 1.5, number)
+    labels, weight = (rng.random(number) < sigmoid(logits + shift)).astype(float), rng.integers(1, 4, number)
+    labels[:2] = 0.0, 1.0
+    fitted = mcnet.Offset().fit(sigmoid(logits), labels, weight=weight, resolution="exact")
+    best = brentq(lambda b: weight @ (sigmoid(logits + b) - labels), -40.0, 40.0)
+    assert fitted.coefficients_["offset"] == pytest.approx(best, abs=1e-6)
+    at = np.linspace(0.0, 1.0, 500)
+    found = fitted.predict(at)
+    assert (np.diff(found) >= 0.0).all()
+    low, high = fitted.interval(at)
+    assert (low <= found).all()
+    assert (found <= high).all()
+    # Parts that are added up give the offset of the whole.
+    half = number // 2
+    parts = [(sigmoid(logits[rows]), labels[rows], weight[rows]) for rows in (slice(half), slice(half, None))]
+    sketches = [mcnet.Sketch.from_rows(s, y, weight=w, resolution="exact") for s, y, w in parts]
+    merged = mcnet.Offset().fit_sketch(sketches[0] + sketches[1])
+    np.testing.assert_allclose(merged.predict(at), found, rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_shrunken_offsets_are_the_mode_at_the_variance_of_the_largest_evidence(seed):
+    rng = np.random.default_rng(seed)
+    number, cells = 12, 400
+    context = rng.integers(0, number, cells).astype(np.int32)
+    x, weight = rng.normal(-2.0, 1.0, cells), rng.integers(1, 30, cells).astype(float)
+    truth = x + (0.6 * rng.normal(size=number))[context] - 0.5
+    positives = rng.binomial(weight.astype(int), sigmoid(truth)).astype(float)
+    fit = fit_shrunken_offsets(x, context, number, weight, positives)
+
+    def mode_and_evidence(variance):
+        def value(t):
+            f = x + t[0] + t[1:][context]
+            return float(weight @ np.logaddexp(0, f) - positives @ f + 0.5 * (t[1:] @ t[1:]) / variance)
+
+        def slope(t):
+            by = weight * sigmoid(x + t[0] + t[1:][context]) - positives
+            return np.concatenate([[by.sum()], np.bincount(context, by, number) + t[1:] / variance])
+
+        best = minimize(value, np.zeros(1 + number), jac=slope, method="BFGS", options={"gtol": 1e-9})
+        p = sigmoid(x + best.x[0] + best.x[1:][context])
+        known = np.bincount(context, weight * p * (1 - p), number)
+        curvature = np.diag(np.concatenate([[known.sum()], known + 1.0 / variance]))
+        curvature[0, 1:] = curvature[1:, 0] = known
+        errors = np.linalg.inv(curvature)
+        own = errors[0, 0] + 2 * errors[0, 1:] + np.diag(errors)[1:]
+        return best.x, own, -best.fun - 0.5 * number * np.log(variance) - 0.5 * np.linalg.slogdet(curvature)[1]
+
+    best, errors, evidence = mode_and_evidence(fit.variance)
+    np.testing.assert_allclose(fit.shared + fit.deviation, best[0] + best[1:], atol=1e-4)
+    np.testing.assert_allclose(fit.errors, errors, rtol=1e-3)
+    # The fixed point leaves out how the curvature changes with the mode, which moves the maximum a little.
+    for factor in (0.6, 1.6):
+        assert mode_and_evidence(factor * fit.variance)[2] < evidence
+
+
+def test_offset_field_of_alike_contexts_is_the_common_offset_and_of_large_ones_their_own():
+    rng = np.random.default_rng(4)
+    scores, context = rng.uniform(0.02, 0.3, 60_000), rng.integers(0, 3, 60_000)
+    at = np.linspace(0.02, 0.3, 9)
+    alike = rng.random(60_000) < sigmoid(logit(scores) - 0.7)
+    found = mcnet.OffsetField().fit(scores, alike, field=context).predict(at, field=[1] * 9)
+    np.testing.assert_allclose(found, mcnet.Offset().fit(scores, alike).predict(at), rtol=0.02)
+    apart = rng.random(60_000) < sigmoid(logit(scores) + np.array([-1.0, 0.0, 1.0])[context])
+    fitted = mcnet.OffsetField().fit(scores, apart, field=context)
+    for value in range(3):
+        alone = mcnet.Offset().fit(scores[context == value], apart[context == value])
+        np.testing.assert_allclose(fitted.predict(at, field=[value] * 9), alone.predict(at), rtol=0.01)
+
+
+@pytest.mark.parametrize("name", ["offset", "offset-field"])
+def test_intervals_of_offsets_cover_and_are_those_of_the_loaded_model(name, tmp_path):
+    covered = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        own = rng.normal(0.0, 0.5 if name == "offset-field" else 0.0, 20)
+        scores, context = rng.uniform(0.02, 0.2, 4_000), rng.integers(0, 20, 4_000)
+        labels = rng.random(4_000) < sigmoid(logit(scores) - 0.5 + own[context])
+        field = {} if name == "offset" else {"field": context}
+        fitted = mcnet.calibrator(name).fit(scores, labels, **field)
+        at = {} if name == "offset" else {"field": np.arange(20)}
+        low, high = fitted.interval(np.full(20, 0.1), **at)
+        covered.append(np.mean((low <= (truth := sigmoid(logit(0.1) - 0.5 + own))) & (truth <= high)))
+    assert 0.82 < np.mean(covered) < 0.97
+    fitted.save(tmp_path / "model.json")
+    for ours, theirs in zip(
+        fitted.interval(scores, **field), mcnet.load(tmp_path / "model.json").interval(scores, **field), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+    if name == "offset-field":  # an unseen value may be anywhere among those that were seen
+        unseen = np.diff(fitted.interval([0.1], ["never seen"]), axis=0)
+        assert unseen > np.mean(high - low)
 
 
 def test_platt_field_of_large_contexts_is_platt_in_each():

@@ -150,28 +150,6 @@ class BayesMCNet(Calibrator):
             return super().predict(scores, field, codes=codes, score_type=score_type)
         return predict_exactly(self._fitted(), self._posterior_mode, scores, field, codes, score_type)
 
-    def interval(
-        self, scores: Any, field: Any = None, *, level: float = 0.9, score_type: ScoreType | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return a credible interval of the true probability at each score: (low, high).
-
-        It is the uncertainty of the curve, not of a single click. An unseen field value adds the spread that the values
-        of its field have. A loaded model has the same intervals.
-
-        Parameters
-        ----------
-        scores, field, score_type : as in `predict`.
-        level : the probability that the interval includes the truth.
-
-        Returns
-        -------
-        tuple[array, array] : the lower and the upper end at each score.
-        """
-        if hasattr(self, "constant_because_"):
-            self.predict(scores, field, score_type=score_type)  # what is wrong with the rows comes first
-            raise NotSupportedError(f"this fit is a constant ({self.constant_because_}): its uncertainty is not known")
-        return self._fitted().interval(scores, field, level, score_type=score_type)
-
     def save(self, path: str | PathLike[str], *, training_state: bool = False) -> None:
         """Save the fitted model as JSON; `mcnet.load` restores it for serving.
 

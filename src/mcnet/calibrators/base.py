@@ -296,6 +296,29 @@ class Calibrator(Estimator):
         """
         return self._fitted().predict_one(score, field, score_type=score_type)
 
+    def interval(
+        self, scores: Any, field: Any = None, *, level: float = 0.9, score_type: ScoreType | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return a credible interval of the true probability at each score: (low, high).
+
+        It is the uncertainty of the curve, not of a single click. An unseen field value adds the spread that the values
+        of its field have. A loaded model has the same intervals. The methods mcnet-bayes, offset and offset-field have
+        intervals.
+
+        Parameters
+        ----------
+        scores, field, score_type : as in `predict`.
+        level : the probability that the interval includes the truth.
+
+        Returns
+        -------
+        tuple[array, array] : the lower and the upper end at each score.
+        """
+        if hasattr(self, "constant_because_"):
+            self.predict(scores, field, score_type=score_type)  # what is wrong with the rows comes first
+            raise NotSupportedError(f"this fit is a constant ({self.constant_because_}): its uncertainty is not known")
+        return self._fitted().interval(scores, field, level, score_type=score_type)
+
     def score(self, scores: Any, labels: Any, *, field: Any = None, weight: Any = None) -> float:
         """Return the negative log-loss on these rows: what scikit-learn's searches maximise.
 

@@ -27,6 +27,7 @@ class _Entry:
 
 _METHODS = {
     "base": _Entry(0, "mcnet.calibrators.parametric", "Identity"),
+    "offset": _Entry(8, "mcnet.calibrators.parametric", "Offset"),
     "histogram": _Entry(10, "mcnet.calibrators.binning", "Histogram"),
     "isotonic": _Entry(20, "mcnet.calibrators.binning", "Isotonic"),
     "platt": _Entry(30, "mcnet.calibrators.parametric", "Platt"),
@@ -35,6 +36,7 @@ _METHODS = {
     "gaussian": _Entry(60, "mcnet.calibrators.parametric", "GaussianScaling"),
     "gamma": _Entry(70, "mcnet.calibrators.parametric", "GammaScaling"),
     "sir": _Entry(80, "mcnet.calibrators.binning", "SIR"),
+    "offset-field": _Entry(85, "mcnet.calibrators.per_field", "OffsetField"),
     "platt-field": _Entry(90, "mcnet.calibrators.per_field", "PlattField"),
     "per-field": _Entry(100, "mcnet.calibrators.per_field", "PerField"),
     "neucalib": _Entry(110, "mcnet.networks.baselines", "NeuCalib"),

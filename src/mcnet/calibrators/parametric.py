@@ -1,4 +1,4 @@
-"""Parametric methods: identity, Platt and temperature scaling, beta, Gaussian and gamma scaling."""
+"""Parametric methods: identity, offset, Platt and temperature scaling, beta, Gaussian and gamma scaling."""
 
 from collections.abc import Callable
 
@@ -10,6 +10,8 @@ from mcnet.calibrators.base import Calibrator, Fitted
 from mcnet.curves.compile import compile_functions
 from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
+from mcnet.model.bands import CurveDeviations
+from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
 
 __all__ = [
@@ -17,9 +19,11 @@ __all__ = [
     "GammaScaling",
     "GaussianScaling",
     "Identity",
+    "Offset",
     "Platt",
     "Temperature",
     "fit_logistic",
+    "fit_offset",
     "log_loss_sum",
 ]
 
@@ -162,6 +166,49 @@ class SmoothCalibrator(Calibrator):
     ) -> tuple[dict[str, float], Callable[[FloatArray], FloatArray], FloatArray | None]:
         """Return the coefficients by name, the function of the logit, and where it has kinks (as scores)."""
         raise NotImplementedError
+
+
+# Offset: one number added to every logit.
+
+
+def fit_offset(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> tuple[float, float]:
+    """Return the b that minimises the log-loss of σ(l + b), so that Σσ(l + b) = Σy, and the variance of b."""
+    start = fit_logistic(np.ones((len(logits), 1)), weight, positives, offset=logits)
+    p = expit(logits + start[0])
+    return float(start[0]), 1.0 / max(float(weight @ (p * (1.0 - p))), np.finfo(np.float64).tiny)
+
+
+class Offset(Calibrator):
+    """One number added to the logit: p = σ(l + b), with as many positives expected as there are.
+
+    It corrects a wrong level and nothing else. With fewer than some 250 positives there is little else to learn.
+
+    >>> fitted = Offset().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1])
+    >>> round(float(fitted.predict([0.1, 0.2, 0.3, 0.4]).sum()), 3)
+    2.0
+    """
+
+    method = "offset"
+    complexity = 8
+
+    coefficients_: dict[str, float]
+
+    def _fit(self, sketch: Sketch) -> Fitted:
+        sketch = sketch.unfolded()
+        offset, variance = fit_offset(sketch.logit, sketch.weight, sketch.positives)
+        self.coefficients_ = {"offset": offset}
+        curves = compile_functions(lambda which, logits: (logits + offset)[None, :], 1)
+        return Fitted(
+            curves,
+            uncertainty=level_uncertainty(curves, Contexts.none(), np.array([variance])),
+            history={"coefficients": self.coefficients_},
+        )
+
+
+def level_uncertainty(curves: Curves, contexts: Contexts, variance: FloatArray) -> CurveDeviations:
+    """Return the uncertainty of curves whose level alone is uncertain: the variance of the logit of every curve."""
+    ends = np.array([-1.0, 1.0])  # constant between them and beyond
+    return CurveDeviations(curves.bounded(), contexts, ends, np.sqrt(np.column_stack([variance, variance]))).rounded()
 
 
 # Platt scaling and temperature scaling: a straight line in logit space.

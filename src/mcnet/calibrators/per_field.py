@@ -1,4 +1,4 @@
-"""Methods with a curve per context: Platt scaling with shrunken offsets, and any method per context."""
+"""Methods with a curve per context: shrunken offsets, Platt scaling with shrunken lines, and any method per context."""
 
 import warnings
 from dataclasses import dataclass
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from mcnet._shared.arrays import CodeArray, FloatArray, logit, sigmoid, sums_by
-from mcnet.calibrators.base import Calibrator
+from mcnet.calibrators.base import Calibrator, Fitted
 from mcnet.calibrators.methods import calibrator
 from mcnet.calibrators.parameters import clone
-from mcnet.calibrators.parametric import fit_logistic, log_loss_sum
+from mcnet.calibrators.parametric import fit_logistic, fit_offset, level_uncertainty, log_loss_sum
 from mcnet.curves.compile import compile_functions
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
 from mcnet.errors import CalibrationWarning, InputError, NotSupportedError
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["PerField", "PlattField", "fit_shrunken_lines", "mixed_curve"]
+__all__ = ["OffsetField", "PerField", "PlattField", "fit_shrunken_lines", "fit_shrunken_offsets", "mixed_curve"]
 
 # Any context-free method fitted per context and shrunk to the pooled curve.
 
@@ -145,6 +145,95 @@ def _share(events: float, shrinkage: float) -> float:
     if events <= 0.0 or shrinkage == np.inf:
         return 0.0
     return events / (events + shrinkage)
+
+
+# An offset per context, shrunk to the common one.
+
+_LEAST_VARIANCE = 1e-8
+"""Offsets that vary less than this are one offset."""
+
+
+@dataclass(frozen=True)
+class ShrunkenOffsets:
+    """The common offset, each context's deviation, the variance of deviations, and how uncertain the sums are."""
+
+    shared: float
+    deviation: FloatArray
+    variance: float
+    shared_error: float
+    """The posterior variance of the common offset."""
+    errors: FloatArray
+    """The posterior variance of each context's offset."""
+
+
+def fit_shrunken_offsets(
+    x: FloatArray, context: CodeArray, number: int, weight: FloatArray, positives: FloatArray, *, rounds: int = 200
+) -> ShrunkenOffsets:
+    """Fit logit p = x + b + β_c with β_c ~ N(0, τ²) and the τ that maximises the Laplace evidence.
+
+    Newton steps on the posterior mode (the contexts are eliminated first) alternate with the fixed-point step
+    τ² ← Σβ² / γ, where γ = Σ(1 − V_c / τ²) counts the contexts whose deviations the data determine.
+    """
+    shared, _ = fit_offset(x, weight, positives)
+    deviation, variance = np.zeros(number), 0.1
+
+    def value(common: float, own: FloatArray) -> float:
+        return log_loss_sum(x + common + own[context], weight, positives) + 0.5 * float(own @ own) / variance
+
+    for _ in range(rounds):
+        p = sigmoid(x + shared + deviation[context])
+        gradient = sums_by(context, weight * p - positives, number)
+        information = sums_by(context, weight * p * (1.0 - p), number)
+        inverse = 1.0 / (information + 1.0 / variance)
+        pulled = information * inverse
+        left = max(float(pulled.sum()) / variance, np.finfo(np.float64).tiny)  # what is known of b
+        own_gradient = gradient + deviation / variance
+        common_step = (float(pulled @ own_gradient) - float(gradient.sum())) / left
+        own_step = -inverse * (own_gradient + information * common_step)
+        length, before = 1.0, value(shared, deviation)
+        while length > 1e-6 and value(shared + length * common_step, deviation + length * own_step) > before:
+            length *= 0.5
+        shared, deviation = shared + length * common_step, deviation + length * own_step
+        determined = number - float(np.sum(inverse + pulled**2 / left)) / variance
+        updated = max(float(deviation @ deviation) / max(determined, 1e-3), _LEAST_VARIANCE)
+        settled = abs(np.log(updated / variance)) < 1e-4 and length * abs(common_step) < 1e-6
+        variance = updated
+        if settled:
+            break
+    errors = inverse + (1.0 - pulled) ** 2 / left
+    return ShrunkenOffsets(shared, deviation, variance, 1.0 / left, errors)
+
+
+class OffsetField(Calibrator):
+    """An offset per context, shrunk towards the common one: p = σ(l + b + β_c).
+
+    How much contexts may differ is learnt from the data (empirical Bayes): with few rows a context has the common
+    offset, with many its own. With several fields, each combination of values is a context. Unseen contexts get the
+    offset fitted to all rows together.
+
+    >>> fitted = OffsetField().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1], field=["a", "a", "b", "b"])
+    >>> fitted.predict([0.2, 0.2], field=["a", "never seen"]).shape
+    (2,)
+    """
+
+    method = "offset-field"
+    complexity = 85
+    field_use = "required"
+
+    def _learns_from_one_score(self, has_fields: bool) -> bool:
+        return True
+
+    def _fit(self, sketch: Sketch) -> Fitted:
+        sketch = sketch.unfolded()
+        number = len(sketch.contexts)
+        fit = fit_shrunken_offsets(sketch.logit, sketch.context, number, sketch.weight, sketch.positives)
+        pooled, error = fit_offset(sketch.logit, sketch.weight, sketch.positives)
+        offsets = np.concatenate([[pooled], fit.shared + fit.deviation])
+        self.variance_ = {"offset": fit.variance}
+        curves = compile_functions(lambda which, l: l + offsets[which], number + 1)
+        # An unseen context may be as far from the common offset as those that were seen.
+        variances = np.concatenate([[max(error, fit.shared_error) + fit.variance], fit.errors])
+        return Fitted(curves, uncertainty=level_uncertainty(curves, sketch.contexts, variances))
 
 
 # Platt scaling with shrunken offsets and slopes per context.
