@@ -65,6 +65,15 @@ def test_intervals_are_given_on_request(shared, models):
     assert (one["low"], one["high"]) == (low[0], high[0])
 
 
+def test_a_problem_has_the_column_and_the_row_and_advice_for_clients(shared):
+    answer = shared.post("/calibrate", {"score": [0.1, 1.2], "field": {"country": ["NL", "NL"]}})
+    assert (answer.document["column"], answer.document["row"]) == ("score", 1)
+    assert answer.document["detail"] == (
+        'score has 1 value outside [0, 1] (first: row 1, 1.2); send logits with "score_type": "logit", percentages '
+        "divided by 100"
+    )
+
+
 def test_no_rows_are_no_mistake(shared):
     assert shared.calibrate([], {"country": []})["calibrated"] == []
     assert shared.post("/calibrate", []).document["calibrated"] == []

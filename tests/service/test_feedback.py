@@ -191,7 +191,7 @@ def test_a_period_long_past_does_not_begin_a_journal_unless_it_is_allowed(tmp_pa
     for asked in (old, {"key": "a", "period": "1971-11-18T05"}):
         with pytest.raises(ImplausibleError, match=r"periods before now, and the journal has no rows yet") as refused:
             taken._take(asked, None)
-        assert refused.value.guard == "period"
+        assert refused.value.column == "period"
     assert Journal(tmp_path / "journal").entries() == []
     assert taken._take(first, None)["rows"] == 40
     assert taken._take(old | {"key": "b"}, None)["rows"] == 40, "26 hours before the first one"

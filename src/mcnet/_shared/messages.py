@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from math import isfinite, isnan
 
-from mcnet.errors import CalibrationWarning, NotSupportedError
+from mcnet.errors import Advice, CalibrationWarning, NotSupportedError
 
 __all__ = [
     "Figure",
@@ -39,12 +39,12 @@ __all__ = [
 # Warn the caller, at the line that called into mcnet.
 
 
-def warn(message: str) -> None:
+def warn(message: str, advice: Advice | None = None) -> None:
     """Raise a CalibrationWarning that points to the first line outside mcnet."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("mcnet."):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, CalibrationWarning, stacklevel=level)
+    warnings.warn(CalibrationWarning(message, advice=advice), stacklevel=level)
 
 
 # Libraries that only some parts of mcnet need: one clear message where they are missing.

@@ -23,7 +23,7 @@ from mcnet.calibrators.period_effects import (
 )
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily
-from mcnet.errors import InputError, NotFittedError, NotSupportedError
+from mcnet.errors import Advice, InputError, NotFittedError, NotSupportedError
 from mcnet.model.bands import Uncertainty
 from mcnet.model.model import CalibrationModel
 from mcnet.rows.columns import check_lengths, labels_column, weights_column
@@ -435,10 +435,14 @@ class Calibrator(Estimator):
 
     def _check_field_use(self, given: bool) -> None:
         if not given and self.field_use == "required":
-            advice = "pass field=, or use a method without one"
+            advice = Advice("pass {field}, or use a method without one", field=None)
             if getattr(self, "alpha_balance", 0.0):
-                advice = "alpha_balance > 0 compares field values. Pass field=, or set alpha_balance=0"
-            raise NotSupportedError(f"{self.method} needs a field; {advice}")
+                why = "alpha_balance > 0 compares field values"
+                advice = Advice(
+                    f"{why}. Pass field=, or set alpha_balance=0",
+                    shell=f"{why}. Pass --field, or --set alpha_balance=0",
+                )
+            raise NotSupportedError(f"{self.method} needs a field", advice=advice)
 
     def _nothing_to_learn(self, sketch: Sketch) -> str | None:
         """Return why there is nothing to learn from (one class, or one distinct score); None if there is something."""

@@ -16,7 +16,7 @@ from mcnet._shared.files import whole_file
 from mcnet._shared.messages import need_networks
 from mcnet.calibrators.base import Calibrator
 from mcnet.errors import FileFormatError, InputError, NotSupportedError
-from mcnet.model.model import CalibrationModel
+from mcnet.model.model import FIELD_ADVICE, CalibrationModel
 from mcnet.model.model_file import read_model
 from mcnet.rows.columns import check_lengths, scores_column
 from mcnet.rows.contexts import Contexts
@@ -175,7 +175,7 @@ def _field_codes(model: CalibrationModel, field: Any, rows: int) -> IntArray:
     if model.balanced_by:
         field = None  # it weighed in the balance term and changes no curve
     if field is None and contexts.names:
-        raise InputError(f"this {model.method} model needs the field {', '.join(contexts.names)}; pass field=")
+        raise InputError(f"this {model.method} model needs the field {', '.join(contexts.names)}", advice=FIELD_ADVICE)
     if field is None:
         return np.zeros((rows, 0), dtype=np.int64)
     if not contexts.names:

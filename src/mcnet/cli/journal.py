@@ -82,6 +82,7 @@ def add(
     from mcnet.errors import InputError
     from mcnet.journal.journal import Journal
     from mcnet.operations.update import add_one_period
+    from mcnet.sketch.scan import unnamed_column
 
     printer = printer_of(context, json, quiet)
     given = source_of(logs)
@@ -106,7 +107,7 @@ def add(
         else:
             for name in ("score", "label"):
                 if columns[name] is None:
-                    raise InputError(f"{logs[0]} is a log: name its column of {name}s")
+                    raise unnamed_column(logs[0], name)
             source_options |= {"time": time, "every": str(every), "counted": counted}
             found = opened.add_files(given.paths, **columns, **source_options, progress=advance)
     printer.note(_what_changed(found, folder))

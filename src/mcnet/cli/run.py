@@ -444,58 +444,34 @@ _LONGEST_LINE = 500
 
 def _reason(error: BaseException) -> str | None:
     """Return one line about an error that a person can do something about, None for a fault of ours."""
-    from mcnet.errors import McnetError
+    from mcnet.errors import McnetError, in_words
 
     if isinstance(error, McnetError):
-        text = str(error)
+        reason = in_words(error, "shell")
     elif isinstance(error, OSError):
-        text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        reason = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         if not error.filename and is_disk_full(error):
-            text = "no space left on a disk: make room where files are written, temporary ones too"
+            reason = "no space left on a disk: make room where files are written, temporary ones too"
     elif isinstance(error, MemoryError):
-        text = "there is not enough memory for this"
+        reason = "there is not enough memory for this"
     elif hasattr(error, "format_message"):  # what Typer raises for words it does not understand
-        text = error.format_message()
+        reason = error.format_message()
     else:
         return None
-    return _in_words_of_the_shell(text)
-
-
-def _in_words_of_the_shell(text: str) -> str:
-    """Return a message on one line, with its advice as the command line has it."""
-    for python, shell in _IN_WORDS_OF_THE_SHELL.items():
-        text = text.replace(python, shell)
-    return " ".join(text.split())
-
-
-_IN_WORDS_OF_THE_SHELL = {
-    "with score_type='logit'": "with --logits",
-    "score_type='probability' if": "--probabilities if",
-    "score_type='logit' if": "--logits if",
-    "pass field=": "pass --field",
-    "pass replace=True": "pass --replace",
-    "with mcnet.scan(..., drop_missing=True)": "with --drop-missing",
-    "(source='orders')": "(--source orders)",
-    "pass separator=": "pass --separator ",
-    "pass allow='weight'": "pass --allow weight",
-    "pass allow='period'": "pass --allow period",
-    "make one with mcnet.scan": "make one with mcnet sketch",
-    "name its column of scores": "name its column of scores with --score",
-    "name its column of labels": "name its column of labels with --label",
-    "pass to=: ": "pass --to: ",
-}
-"""What other packages advise to callers of functions, as the command line has it."""
+    return " ".join(reason.split())
 
 
 def _warnings_once() -> Callable[..., None]:
     """Return a function that prints each warning once, on one line of stderr."""
+    from mcnet.errors import in_words
+
     seen: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        text = _in_words_of_the_shell(str(message))
-        if text not in seen:
-            seen.add(text)
-            _say(f"warning: {text}")
+        line = " ".join((message if isinstance(message, str) else in_words(message, "shell")).split())
+        if line not in seen:
+            seen.add(line)
+            _say(f"warning: {line}")
 
     return show
 

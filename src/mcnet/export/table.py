@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from mcnet._shared.files import whole_file
-from mcnet.errors import CalibrationWarning, InputError
+from mcnet.errors import Advice, CalibrationWarning, InputError
 from mcnet.export.pieces import Exported, free_name, stamp, stamp_line, warn_of_size
 from mcnet.export.targets import Target
 from mcnet.model.model import CalibrationModel
@@ -77,7 +77,8 @@ def export_table(
         raise InputError(f"format is {format!r}; it must be 'parquet' or 'csv'")
     chosen = format or Path(path).suffix.removeprefix(".").lower()
     if chosen not in _FORMATS:
-        raise InputError(f"a table is written as parquet or csv; {str(path)!r} ends in neither, so pass format=")
+        advice = Advice("pass {format}", shell="pass --set format=csv", format=None)
+        raise InputError(f"a table is written as parquet or csv, and {str(path)!r} ends in neither", advice=advice)
     exported = Exported.of(model)
     origin = stamp(model, exported, "probability")
     knots = len(exported.curves.probabilities)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import mcnet.export
-from mcnet.errors import InputError
+from mcnet.errors import Advice, InputError
 from mcnet.model.model_file import as_model
 
 __all__ = ["Target", "default_path", "export_model", "export_options", "option_from_text", "target_of", "targets"]
@@ -149,7 +149,8 @@ def target_of(path: str | PathLike[str], to: str | None = None) -> str:
         suffix = Path(path).suffix.lower()
         to = next((name for name, target in known.items() if suffix in target.suffixes), None)
         if to is None:
-            raise InputError(f"the ending of {str(path)!r} does not name an export target; pass to=: {_listed()}")
+            problem = f"the ending of {str(path)!r} does not name an export target"
+            raise InputError(problem, advice=Advice(f"pass {{to}}: {_listed()}", to=None))
     if to not in known:
         raise InputError(f"to is {to!r}; it must be {_listed()}")
     return to

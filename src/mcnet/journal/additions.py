@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from mcnet._shared.messages import warn
-from mcnet.errors import CalibrationWarning, InputError
+from mcnet.errors import Advice, CalibrationWarning, InputError
 from mcnet.journal.entries import COMPACTED, Entry, EntryBatch, counted_entries, entry_key, sketch_digest
 from mcnet.journal.storage import commit_batch, file_name, retire_batch
 from mcnet.rows.columns import check_total_weight
@@ -147,9 +147,15 @@ class OtherRowsError(InputError):
 class ImplausibleError(InputError):
     """A weight or a period is so far from all others that a wrong unit or a wrong clock is likely."""
 
-    def __init__(self, guard: str, problem: str, advice: str) -> None:
-        super().__init__(f"{problem}; {advice}, or allow it by name: pass allow={guard!r}")
-        self.guard = guard
+    @staticmethod
+    def of(guard: str, problem: str, advice: str) -> "ImplausibleError":
+        """Return the error about a weight or a period, which advises to allow it by name, too."""
+        by_name = Advice(
+            f"{advice}, or allow it by name: pass {{allow}}",
+            service=f'{advice}, or allow it by name: send "allow": ["{guard}"]',
+            allow=guard,
+        )
+        return ImplausibleError(problem, advice=by_name, column=guard)
 
 
 @dataclass(frozen=True)
@@ -207,10 +213,9 @@ def add_apart(files: Sequence[Location], add: Callable[[Location], Added]) -> Ad
             left_out.append(found)
     if left_out and not changes:
         raise left_out[0]
-    reasons = [str(error) for error in left_out]
-    for reason in reasons:
-        warn(f"a file is left out: {reason}")
-    return Added.of_files(changes, reasons)
+    for error in left_out:
+        warn(f"a file is left out: {error.what}", error.advice)
+    return Added.of_files(changes, [str(error) for error in left_out])
 
 
 def entry_of(
@@ -282,10 +287,9 @@ def commit_parts(
                 "cannot be replaced; add the rows under another source, or rebuild the journal"
             )
         if before is not None and not replace:
-            raise OtherRowsError(
-                f"{entry.source} gave {there[key].rows:,} other rows for {entry.period} before; pass "
-                "replace=True to replace them, or give late rows another source"
-            )
+            advice = Advice("pass {replace} to replace them, or give late rows another source", replace=True)
+            problem = f"{entry.source} gave {there[key].rows:,} other rows for {entry.period} before"
+            raise OtherRowsError(problem, advice=advice, file=entry.source)
         fresh.append(entry)
         other = rows_of.get((entry.period, entry.digest), entry.source)
         if other != entry.source:
@@ -314,7 +318,7 @@ def _check_weights(fresh: Iterable[Entry], there: Collection[Entry]) -> None:
                 else f"{_MOST_TIMES_LARGEST:,.0f} times the largest so far ({largest:.6g})"
             )
             problem = f"{entry.source} has a row of weight {entry.heaviest:.6g} for {entry.period}, above {than}"
-            raise ImplausibleError("weight", problem, "correct the weight")
+            raise ImplausibleError.of("weight", problem, "correct the weight")
 
 
 def _check_periods(fresh: Sequence[str], there: Sequence[str], every: str | None) -> None:
@@ -332,7 +336,7 @@ def _check_periods(fresh: Sequence[str], there: Sequence[str], every: str | None
         latest, text = max(new)
         if latest > now + _MOST_PERIODS_AWAY * length:
             problem = f"the period {text} lies more than {_MOST_PERIODS_AWAY} periods after now"
-            raise ImplausibleError("period", problem, "correct the clock or the unit of the timestamps")
+            raise ImplausibleError.of("period", problem, "correct the clock or the unit of the timestamps")
     gap = _MOST_PERIODS_AWAY * length
     if known:
         first, name = min((period_position(text) or 0.0, text) for text in known)
@@ -343,7 +347,7 @@ def _check_periods(fresh: Sequence[str], there: Sequence[str], every: str | None
         if position < first - gap:
             number = round((first - position) / length)
             problem = f"the period {text} lies {number:,} periods before {name}, the first one after it"
-            raise ImplausibleError("period", problem, "correct the clock or the unit of the timestamps")
+            raise ImplausibleError.of("period", problem, "correct the clock or the unit of the timestamps")
         if position < first:
             first, name = position, text
 
@@ -369,7 +373,7 @@ def check_first_period(period: str, every: str | None) -> None:
     number = round((datetime.now(UTC).timestamp() - position) / length)
     if number > _MOST_PERIODS_AWAY:
         problem = f"the period {period} lies {number:,} periods before now, and the journal has no rows yet"
-        raise ImplausibleError("period", problem, "correct the clock or the unit of the timestamps")
+        raise ImplausibleError.of("period", problem, "correct the clock or the unit of the timestamps")
 
 
 def _given(there: Iterable[Entry], batches: Sequence[EntryBatch]) -> Iterator[tuple[str, str, str]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mcnet.errors import InputError
+from mcnet.errors import Advice, InputError
 from mcnet.rows.periods import parse_every, period_position, period_text
 from mcnet.sketch.sketch import Sketch
 
@@ -138,9 +138,9 @@ def check_recount(source: str | None, age: float | None, counted: Any = None) ->
         raise InputError("age and counted both give the time of counting; give one of them")
     if (age is not None or counted is not None) and source is None:
         raise InputError(
-            f"{'age' if counted is None else 'counted'} was given without a source; a count of a later age takes the "
-            "place of the earlier ones of the same source, so name the source alike for every count "
-            "(source='orders'), or all counts add up"
+            f"{'age' if counted is None else 'counted'} was given without a source; a count of a later age replaces "
+            "the earlier ones of the same source",
+            advice=Advice("name the source alike for every count ({source}), or all counts add up", source="orders"),
         )
 
 

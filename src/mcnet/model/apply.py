@@ -13,7 +13,7 @@ import polars as pl
 
 from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, sums_by
 from mcnet._shared.files import is_url, local_path, whole_file
-from mcnet.errors import InputError
+from mcnet.errors import Advice, InputError
 from mcnet.model.model import CalibrationModel, refuse_probabilities_read_as_logits
 from mcnet.rows.columns import DescribeRow, as_floats, scores_column
 from mcnet.rows.contexts import ANY
@@ -228,7 +228,8 @@ def _check_new_column(read: Sequence[str], known: Sequence[str], source: str, co
     if column in read:
         raise InputError(f"the new column cannot be {column!r}: the model reads that one")
     if column in known and not replace:
-        raise InputError(f"{source} has a column {column!r} already; name another, or pass replace=True")
+        advice = Advice("name another, or pass {replace}", replace=True)
+        raise InputError(f"{source} has a column {column!r} already", advice=advice, column=column, file=source)
 
 
 def _unused_name(taken: Collection[str]) -> str:

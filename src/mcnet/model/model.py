@@ -17,7 +17,7 @@ from mcnet._shared.messages import counted
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
 from mcnet.curves.family import CurveFamily, FamilyEvaluator, family_problem
-from mcnet.errors import InputError, NotSupportedError
+from mcnet.errors import Advice, InputError, NotSupportedError
 from mcnet.model.bands import Bands, Uncertainty, check_level
 from mcnet.model.small_batches import SmallBatches
 from mcnet.rows.columns import as_array, as_floats, check_lengths, scores_column, warn_of_other_order
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FEWEST_ROWS_TO_JUDGE",
+    "FIELD_ADVICE",
     "CalibrationModel",
     "calibrated_batch",
     "packed_model",
@@ -40,6 +41,9 @@ __all__ = [
 
 FEWEST_ROWS_TO_JUDGE = 32
 """Fewer logits than this may all lie in [0, 1] by chance; more are taken for probabilities."""
+
+
+FIELD_ADVICE = Advice("pass {field}", service="send it under `field`", field=None)
 
 
 def as_probabilities(scores: Any, own: ScoreType, given: ScoreType | None) -> FloatArray:
@@ -64,8 +68,13 @@ def refuse_probabilities(lowest: float, highest: float, rows: int, *, name: str 
     """Raise if so many values from `lowest` to `highest` cannot be the logits that a model was fitted on."""
     if rows >= FEWEST_ROWS_TO_JUDGE and lowest >= 0.0 and highest <= 1.0:
         raise InputError(
-            f"{name} has {rows:,} values, all in [0, 1], but the model was fitted on logits; pass "
-            "score_type='probability' if they are probabilities, score_type='logit' if they are logits"
+            f"{name} has {rows:,} values, all in [0, 1], but the model was fitted on logits",
+            advice=Advice(
+                "pass score_type='probability' if they are probabilities, score_type='logit' if they are logits",
+                shell="pass --probabilities if they are probabilities, --logits if they are logits",
+                service='send "score_type": "probability" if they are probabilities, "score_type": "logit" if logits',
+            ),
+            column=name,
         )
 
 
@@ -328,7 +337,7 @@ class CalibrationModel:
 
     def _looked_up(self, field: Any) -> CodeArray | None:
         if field is None and self.fields:
-            raise InputError(f"this {self.method} model needs the field {', '.join(self.fields)}; pass field=")
+            raise InputError(f"this {self.method} model needs the field {', '.join(self.fields)}", advice=FIELD_ADVICE)
         if field is None:
             return None
         if self.balanced_by:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from mcnet._shared.arrays import ScoreType
 from mcnet._shared.files import finite, write_json
 from mcnet._shared.messages import warn
-from mcnet.errors import BusyError, InputError, McnetError
+from mcnet.errors import Advice, BusyError, InputError, McnetError
 from mcnet.journal.additions import Added, OtherRowsError, add_apart
 from mcnet.journal.entries import check_recount, counted_entries
 from mcnet.journal.journal import Journal, JournalSnapshot
@@ -31,7 +31,7 @@ from mcnet.rows.locations import Location, Locations, file_state, fingerprint
 from mcnet.rows.logs import ChangedFileError, expand_paths
 from mcnet.rows.periods import delay_in_periods, period_text, shown_periods
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
-from mcnet.sketch.scan import are_sketches, sketch_files
+from mcnet.sketch.scan import are_sketches, sketch_files, unnamed_column
 from mcnet.tracking.memories import BAYES, check_method
 from mcnet.tracking.monitor import Alarm
 
@@ -85,20 +85,24 @@ def files_to_add(logs: Any, reading: Reading) -> Locations:
     paths = expand_paths(named)
     finished = are_sketches(paths)
     if finished and (reading.time is not None or reading.every is not None):
-        raise InputError(f"{named[0]} is a sketch and has no rows to split by time; name its period with period=")
+        advice = Advice("name its period with {period}", period=None)
+        raise InputError(f"{named[0]} is a sketch and has no rows to split by time", advice=advice)
     if (reading.time is None) == (reading.period is None) or (reading.time is None) != (reading.every is None):
         raise InputError(
-            "name the column of time and the length of a period (time and every), or one period of all rows (period)"
+            "the period of the rows is not known",
+            advice=Advice(
+                "name the column of time and the length of a period (time, every), or one period of all rows (period)",
+                shell="name the column of time and the length of a period (--time, --every), or one period (--period)",
+            ),
         )
     if not finished:
         for name in ("score", "label"):
             if reading.columns[name] is None:
-                raise InputError(f"{named[0]} is a log: name its column of {name}s")
+                raise unnamed_column(named[0], name)
     check_recount(reading.source, reading.age, reading.counted)
     if reading.counted is not None and reading.time is None:
-        raise InputError(
-            "counted gives the age of each period of a column of time; give the age of one period with age"
-        )
+        advice = Advice("give the age of one period with age", shell="give the age of one period with --age")
+        raise InputError("counted gives the age of each period of a column of time", advice=advice)
     if reading.source is not None and len(paths) > 1:
         raise InputError(f"source names one file, but {len(paths)} were given; leave it out, or add one at a time")
     return paths
@@ -130,7 +134,7 @@ def add_rows(
             added = _add(journal, path, reading, progress)
         except (ChangedFileError, OtherRowsError) as error:
             left_out.append(str(error))
-            warn(f"a file is left out: {error}")
+            warn(f"a file is left out: {error.what}", error.advice)
             continue
         rows += added.rows
         periods += added.periods

@@ -8,11 +8,13 @@ from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray, ScoreType, clip_scores, inside_unit, sigmoid
 from mcnet._shared.messages import warn
-from mcnet.errors import InputError
+from mcnet.errors import Advice, InputError
 from mcnet.rows.fields import FieldColumn, field_columns, refuse_lazy
 
 __all__ = [
+    "LOGITS_ADVICE",
     "DescribeRow",
+    "RowName",
     "as_array",
     "as_floats",
     "check_lengths",
@@ -32,16 +34,36 @@ __all__ = [
 
 # Validated columns: scores, labels and weights of any array-like as plain float64 arrays.
 
-DescribeRow = Callable[[int], str]
-"""Names a row for messages, given its number in all rows: "row 3", or "row 3 of b.parquet"."""
+
+class RowName(str):
+    """A row as messages call it, "row 3" or "row 3 of b.parquet", and its index there."""
+
+    row: int
+    file: str | None
+
+    def __new__(cls, words: str, row: int, file: str | None = None) -> "RowName":
+        """Return the words, with the row's index and, of several files, its file."""
+        name = super().__new__(cls, words)
+        name.row, name.file = row, file
+        return name
+
+
+DescribeRow = Callable[[int], RowName]
+"""Names a row for messages, given its index in all rows."""
+
+LOGITS_ADVICE = Advice(
+    "pass logits with {score_type}, percentages divided by 100",
+    service="send logits with {score_type}, percentages divided by 100",
+    score_type="logit",
+)
 
 _WIDE_INTEGERS = ("Int128", "UInt128")
 """Types of Polars that NumPy does not have."""
 
 
-def describe_row(row: int) -> str:
+def describe_row(row: int) -> RowName:
     """Name a row of columns in memory."""
-    return f"row {row}"
+    return RowName(f"row {row}", row)
 
 
 def as_array(values: Any, name: str) -> NDArray[Any]:
@@ -150,11 +172,13 @@ def _number(value: Any, name: str, row: int, describe_row: DescribeRow) -> float
             raise ValueError
         return float(value)
     except (TypeError, ValueError):
-        problem = f"{name} is not a number in {describe_row(row)}: {value!r}; convert the column first"
-        raise InputError(problem) from None
+        where = describe_row(row)
+        problem = f"{name} is not a number in {where}: {value!r}; convert the column first"
+        raise InputError(problem, column=name, row=where.row, file=where.file, found=value) from None
     except OverflowError:
-        problem = f"{name} is a number beyond the largest float in {describe_row(row)}; check the column"
-        raise InputError(problem) from None
+        where = describe_row(row)
+        problem = f"{name} is a number beyond the largest float in {where}; check the column"
+        raise InputError(problem, column=name, row=where.row, file=where.file) from None
 
 
 def _refuse(
@@ -162,7 +186,7 @@ def _refuse(
     bad: NDArray[np.bool_],
     values: FloatArray,
     what: str,
-    advice: str,
+    advice: Advice | str,
     first_row: int,
     describe_row: DescribeRow,
 ) -> None:
@@ -170,8 +194,9 @@ def _refuse(
         rows = np.flatnonzero(bad)
         count = f"{len(rows):,} value{'s' if len(rows) > 1 else ''}"
         # All digits: 1.0000001 must not read as 1.
-        first = f"{describe_row(first_row + int(rows[0]))}, {repr(float(values[rows[0]])).removesuffix('.0')}"
-        raise InputError(f"{name} has {count} {what} (first: {first}); {advice}")
+        where, value = describe_row(first_row + int(rows[0])), float(values[rows[0]])
+        problem = f"{name} has {count} {what} (first: {where}, {repr(value).removesuffix('.0')})"
+        raise InputError(problem, advice=advice, column=name, row=where.row, file=where.file, found=value)
 
 
 def _require_rows(name: str, values: FloatArray) -> None:
@@ -226,7 +251,7 @@ def scores_column(
             outside,
             scores,
             "outside [0, 1]",
-            "pass logits with score_type='logit', percentages divided by 100",
+            LOGITS_ADVICE,
             first_row,
             describe_row,
         )

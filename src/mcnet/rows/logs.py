@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.files import is_disk_full, is_url, local_path
 from mcnet._shared.messages import warn
-from mcnet.errors import FileFormatError, InputError, McnetError
+from mcnet.errors import Advice, FileFormatError, InputError, McnetError
+from mcnet.rows.columns import DescribeRow, RowName
 from mcnet.rows.formats import (
     Columns,
     ShortRows,
@@ -346,16 +347,14 @@ def require_columns(frame: "pl.LazyFrame", columns: Sequence[str], *, source: st
         known = frame.collect_schema().names()
     for column in columns:
         if column not in known:
-            hint = _other_separator(known)
-            raise InputError(f"{source} has no column {column!r}; it has {', '.join(known)}{hint}")
+            problem = f"{source} has no column {column!r}; it has {', '.join(known)}"
+            raise InputError(problem, advice=_other_separator(known), column=column, file=source)
 
 
-def _other_separator(names: Sequence[str]) -> str:
-    """Return a hint if the names look like those of a CSV file that was cut at the wrong character."""
-    if len(names) != 1:
-        return ""
-    found = next((mark for mark in (";", "\t", "|", ",") if mark in names[0]), None)
-    return "" if found is None else f" (if {found!r} separates its columns, pass separator={found!r})"
+def _other_separator(names: Sequence[str]) -> Advice | None:
+    """Return advice if the names look like those of a CSV file that was cut at the wrong character."""
+    marks = [mark for mark in (";", "\t", "|", ",") if mark in names[0]] if len(names) == 1 else []
+    return Advice(f"if {marks[0]!r} separates its columns, pass {{separator}}", separator=marks[0]) if marks else None
 
 
 def batches(
@@ -383,7 +382,7 @@ def short_rows_of(paths: Sequence[Location]) -> ShortRows:
     return ShortRows(paths if kind in ("csv", "tsv") else (), csv_separator(kind))
 
 
-def describe_row_in(files: FilePaths) -> Callable[[int], str]:
+def describe_row_in(files: FilePaths) -> DescribeRow:
     """Return a function that names a row for messages: of several files, the file and the row in it.
 
     The rows of the files are counted only when a row has to be named. Where a condition leaves out rows, those are
@@ -399,9 +398,9 @@ def describe_row_in(files: FilePaths) -> Callable[[int], str]:
         with read_with(separator=options.separator):
             return " (an empty line)" if is_empty_line(path, csv_separator(kind), row) else ""
 
-    def describe(row: int) -> str:
+    def describe(row: int) -> RowName:
         if len(paths) == 1:
-            return f"row {row}{counted}{empty(paths[0], row)}"
+            return RowName(f"row {row}{counted}{empty(paths[0], row)}", row, os.fspath(paths[0]))
         import polars as pl
 
         left = row
@@ -410,11 +409,12 @@ def describe_row_in(files: FilePaths) -> Callable[[int], str]:
                 for path in paths:
                     number = int(open_log(path).select(pl.len()).collect().item())
                     if left < number:
-                        return f"row {left}{counted} of {os.fspath(path)}{empty(path, left)}"
+                        file = os.fspath(path)
+                        return RowName(f"row {left}{counted} of {file}{empty(path, left)}", left, file)
                     left -= number
         except McnetError:
             pass  # a single file may be read differently from all files together; the error about the row matters more
-        return f"row {row}{counted} of all files"
+        return RowName(f"row {row}{counted} of all files", row)
 
     return describe
 

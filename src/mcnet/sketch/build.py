@@ -3,13 +3,14 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, IntArray, ScoreType
 from mcnet._shared.messages import warn
-from mcnet.errors import InputError
+from mcnet.errors import Advice, InputError
 from mcnet.rows.columns import (
     DescribeRow,
     as_array,
@@ -253,14 +254,20 @@ def sketch_parts(
         raise InputError(f"every row of {names.source} has weight 0; at least one row with a weight above 0 is needed")
 
 
+_LEAVE_OUT = Advice(
+    "leave them out with mcnet.scan(..., {drop_missing})", shell="leave them out with {drop_missing}", drop_missing=True
+)
+
+
 def _added(accumulator: Accumulator, batch: Batch, names: ColumnNames, reading: RowReading) -> int:
     """Add one batch; what is said of missing values names the option that leaves them out."""
     try:
         return _add(accumulator, batch, names, reading)
     except InputError as error:
-        if not any(words in str(error) for words in (" missing, NaN", " missing or NaN")):
-            raise
-        raise InputError(f"{error}, or leave them out with mcnet.scan(..., drop_missing=True)") from None
+        if isinstance(error.found, float) and error.advice is not None and not isfinite(error.found):
+            where: dict[str, Any] = {"column": error.column, "row": error.row, "file": error.file}
+            raise InputError(error.what, advice=error.advice | _LEAVE_OUT, found=error.found, **where) from None
+        raise
 
 
 def _add(accumulator: Accumulator, batch: Batch, names: ColumnNames, reading: RowReading) -> int:

@@ -48,7 +48,8 @@ def folds_column(
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         where = describe_row(first_row + row)
-        raise InputError(f"{name} is {numbers[row]:g} in {where}; fold numbers are whole, from 0 to {MOST_FOLDS - 1}")
+        problem = f"{name} is {numbers[row]:g} in {where}; fold numbers are whole, from 0 to {MOST_FOLDS - 1}"
+        raise InputError(problem, column=name, row=where.row, file=where.file, found=float(numbers[row]))
     return numbers.astype(np.int16)
 
 

@@ -300,7 +300,7 @@ def _check_rows(about: About, cell: FloatArray, rows: FloatArray, *, drop_missin
         elif number:
             column = about.columns.get(problem.column, problem.column)
             count = f"{number:,} value{'s' if number > 1 else ''}"
-            raise InputError(f"{column} has {count} {problem.what}; {problem.advice}")
+            raise InputError(f"{column} has {count} {problem.what}", advice=problem.advice, column=column)
     return dropped
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mcnet._shared.arrays import ScoreType
-from mcnet.errors import FileFormatError, InputError
+from mcnet.errors import Advice, FileFormatError, InputError
+from mcnet.rows.columns import LOGITS_ADVICE
 from mcnet.rows.dialects import Dialect, name_parts
 from mcnet.rows.periods import truncation_unit
 from mcnet.sketch.folds import MOST_FOLDS
@@ -64,7 +65,7 @@ class RowProblem:
     number: int
     column: str
     what: str
-    advice: str
+    advice: Advice | str
     missing: bool
 
 
@@ -84,7 +85,7 @@ PROBLEMS = (
         -1_000_006,
         "score",
         "outside [0, 1]",
-        "pass logits with score_type='logit', percentages divided by 100",
+        LOGITS_ADVICE,
         False,
     ),
     RowProblem(-1_000_007, "folds", "missing, or no whole number from 0 to 99", "give them a fold", False),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.arrays import ScoreType
 from mcnet._shared.messages import warn
-from mcnet.errors import InputError
+from mcnet.errors import Advice, InputError
 from mcnet.rows.columns import DescribeRow, describe_row
 from mcnet.rows.fields import FieldColumn, column_names, field_columns, is_lazy, is_table
 from mcnet.rows.locations import Location, Locations, read_options, read_with
@@ -356,6 +356,12 @@ def has_column(paths: Locations, name: str) -> bool:
         return name in open_log(paths).collect_schema()
 
 
+def unnamed_column(path: Any, column: str) -> InputError:
+    """Return the error of a log whose column of scores or labels was not named."""
+    advice = Advice(f"name its column of {column}s", shell=f"name its column of {column}s with --{column}")
+    return InputError(f"{path} is a log", advice=advice, column=column, file=str(path))
+
+
 def sketch_files(
     paths: Locations,
     *,
@@ -381,7 +387,7 @@ def sketch_files(
         if score is None or label is None:
             file_format(paths[0])  # refuse a file that is not a log before asking for its columns
             lacking = "score" if score is None else "label"
-            raise InputError(f"{paths[0]} is a log: name its column of {lacking}s")
+            raise unnamed_column(paths[0], lacking)
         return scan_files(
             paths,
             score=score,

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from mcnet._shared.files import disk_path, is_url, local_path, whole_file
-from mcnet.errors import FileFormatError, InputError
+from mcnet.errors import Advice, FileFormatError, InputError
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import field_columns
 from mcnet.rows.locations import RemoteFile, read_options
@@ -131,7 +131,8 @@ def load_sketch(path: str | PathLike[str]) -> Sketch:
     if not (content.startswith(_PARQUET_MAGIC) and content.endswith(_PARQUET_MAGIC)):
         raise FileFormatError(f"{path} cannot be read as Parquet: it is another kind of file, or damaged")
     if _METADATA_START.search(content) is None:
-        raise FileFormatError(f"{path} is a Parquet file but not a sketch; make one with mcnet.scan")
+        advice = Advice("make one with mcnet.scan", shell="make one with mcnet sketch")
+        raise FileFormatError(f"{path} is a Parquet file but not a sketch", advice=advice, file=str(path))
     try:
         _check_integrity(content)
         frame = pl.read_parquet(io.BytesIO(content))

@@ -13,7 +13,7 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.methods import calibrator, calibrator_class
-from mcnet.errors import InputError, McnetError
+from mcnet.errors import Advice, InputError, McnetError
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.memories import SMALLEST_FADING
@@ -155,7 +155,8 @@ class MethodForecaster:
                 f"{method} needs features of each row, which sketches of periods do not have; leave it out"
             )
         if found.field_use == "required" and not has_fields:
-            raise InputError(f"{method} needs a field, and there is none; pass field= or leave the method out")
+            advice = Advice("pass {field} or leave the method out", field=None)
+            raise InputError(f"{method} needs a field, and there is none", advice=advice)
         self.method, self.memory = method, memory
         self.failures = 0
         """How many fits have failed; the fit before, or the base scores, stood in."""

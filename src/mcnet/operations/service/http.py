@@ -21,8 +21,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from mcnet._shared.files import is_disk_full
-from mcnet.errors import FileFormatError, InputError, McnetError
-from mcnet.journal.additions import ImplausibleError
+from mcnet.errors import FileFormatError, InputError, McnetError, in_words
 
 __all__ = [
     "HTML",
@@ -156,17 +155,6 @@ PROBLEM_TYPE = "application/problem+json"
 RETRY = (("retry-after", "30"),)
 """A header for answers of 503: somebody has to make room on the disk first."""
 
-_FIRST_ROW = re.compile(r"\b(score|label|weight) has .*\(first: row (\d+),")
-_FOR_CALLERS = (
-    ("; pass field=", "; send it under `field`"),
-    ("pass logits with score_type='logit'", 'send logits with "score_type": "logit"'),
-    ("pass score_type='probability' if", 'send "score_type": "probability" if'),
-    (", score_type='logit' if", ', "score_type": "logit" if'),
-    ("pass allow='weight'", 'send "allow": ["weight"]'),
-    ("pass allow='period'", 'send "allow": ["period"]'),
-)  # fmt: skip
-"""What other packages advise to callers of functions, as a client of the service has it."""
-
 
 class Problem(Exception):
     """An answer that is not the one asked for.
@@ -224,13 +212,11 @@ def problem_of(error: Exception) -> Problem | None:
             503, f"the disk of the service is full ({reason}); make room, and send this again", headers=RETRY
         )
     if isinstance(error, McnetError):
-        detail = str(error)
-        for ours, meant in _FOR_CALLERS:
-            detail = detail.replace(ours, meant)
-        if isinstance(error, ImplausibleError):
-            return Problem(400, detail, at=f"$.{error.guard}")
-        first = _FIRST_ROW.search(detail)
-        return Problem(400, detail, at=f"$.{first[1]}[{first[2]}]" if first else None)
+        parts: dict[str, Any] = {
+            name: part for name, part in (("column", error.column), ("row", error.row)) if part is not None
+        }
+        at = None if error.column is None else f"$.{error.column}" + ("" if error.row is None else f"[{error.row}]")
+        return Problem(400, in_words(error, "service"), at=at, **parts)
     return None
 
 
