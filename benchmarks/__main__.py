@@ -15,6 +15,7 @@ PARTS = {
     "real": ("real data against the peers", True),
     "quality": ("distance to the known truth against the peers", True),
     "which_method": ("the distance to the known truth by positives and field values", True),
+    "few_positives": ("log-loss over the raw scores with few positives", True),
     "bayes_shapes": ("BayesMCNet's shapes, and the networks, against the known truth", True),
     "speed": ("time and memory against the peers", True),
     "literal": ("the paper taken literally against the default fit", True),
