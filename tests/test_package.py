@@ -46,6 +46,43 @@ def test_importing_mcnet_loads_nothing_heavy():
     assert loaded == "[]"
 
 
+@pytest.mark.parametrize("name", ["BayesMCNet", "PlattField", "Isotonic", "CalibrationModel", "Sketch", "load"])
+def test_a_class_is_there_before_scipy_and_tables_are_loaded(name):
+    code = """
+    import sys, mcnet
+    getattr(mcnet, NAME)
+    print([m for m in NAMES if m in sys.modules])
+    """
+    loads_later = (*HEAVY, "numba", "scipy.special", "scipy.linalg", "scipy.optimize", "scipy.interpolate", "rich")
+    assert run(code, NAME=name, NAMES=loads_later) == "[]"
+
+
+def test_a_fit_on_the_command_line_loads_only_what_it_uses(tmp_path):
+    rng = np.random.default_rng(0)
+    score = rng.random(1_000)
+    rows = np.column_stack([score, rng.random(1_000) < score, rng.integers(0, 3, 1_000)])
+    log = tmp_path / "log.csv"
+    np.savetxt(log, rows, fmt=["%.6f", "%d", "%d"], delimiter=",", header="score,label,land", comments="")
+    code = """
+    import sys
+    from mcnet.cli.run import run
+    assert run(["fit", LOG, "--score", "score", "--label", "label", "--field", "land", "-o", LOG + ".json", "-q"]) == 0
+    print([m for m in NAMES if m in sys.modules])
+    """
+    unused = (
+        "torch",
+        "sklearn",
+        "pandas",
+        "pyarrow",
+        "numba",
+        "plotly",
+        "scipy.stats",
+        "mcnet.networks",
+        "mcnet.metrics",
+    )
+    assert run(code, LOG=str(log), NAMES=unused) == "[]"
+
+
 def test_a_numba_that_cannot_be_imported_is_skipped_with_one_warning(tmp_path):
     (tmp_path / "numba").mkdir()
     (tmp_path / "numba" / "__init__.py").write_text("raise ImportError('Numba needs NumPy 2.3 or less')")

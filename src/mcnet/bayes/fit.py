@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 from threadpoolctl import ThreadpoolController
 
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray, sums_by
@@ -193,7 +193,7 @@ def _lifted(model: BayesFit, calibrated: FloatArray, weight: FloatArray, expecte
     for _ in range(3):
         slope, excess = 0.0, -expected
         for piece in pieces:
-            chance = expit(calibrated[piece] + offset)
+            chance = scipy.special.expit(calibrated[piece] + offset)
             excess += float(weight[piece] @ chance)
             slope += float(weight[piece] @ (chance * (1.0 - chance)))
         offset -= excess / max(slope, 1e-300)
@@ -377,7 +377,7 @@ def _first_fit(
     """Return a fit without pairs, ready for those that it asks for, and these pairs."""
     first = fit_bayes(*cells, codes, sizes, **given)
     logits, context, weight, positives = cells
-    p = expit(first.calibrate_contexts(codes, context.astype(np.int64), logits))
+    p = scipy.special.expit(first.calibrate_contexts(codes, context.astype(np.int64), logits))
     residual = sums_by(context, positives - weight * p, len(codes))
     variance = sums_by(context, weight * p * (1.0 - p), len(codes))
     pairs = interacting_pairs(codes, sizes, residual, variance)

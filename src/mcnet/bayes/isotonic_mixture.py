@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray
 from mcnet.calibrators.binning import isotonic_curve
@@ -100,7 +100,7 @@ def _held_back(sketch: Sketch, curves: Curves, contexts: Contexts) -> _Held:
         left = whole.weight - weight
         used = left > 0.0
         rates = (whole.positives - positives)[used] / left[used]
-        fitted = isotonic_regression(rates + storey[used], weights=left[used]).x - storey[used]
+        fitted = scipy.optimize.isotonic_regression(rates + storey[used], weights=left[used]).x - storey[used]
         own = _at_every_cell(np.clip(fitted, SCORE_FLOOR, 1.0 - SCORE_FLOOR), used, whole.context, smooth)
         there = weight > 0.0
         parts.append((positives[there], (weight - positives)[there], smooth[there], (own - smooth)[there]))

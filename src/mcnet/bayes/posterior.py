@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray
 from mcnet.bayes.prior import PSEUDO_COUNT_SHARED, PSEUDO_COUNTS, Strengths, default_strengths
@@ -181,7 +181,7 @@ class BayesFit:
 
     def curve(self, codes: ArrayLike, logits: ArrayLike) -> FloatArray:
         """Return probabilities at the posterior mode: `codes` `[rows, fields]` (or one row for all), raw `logits`."""
-        return np.asarray(expit(self.calibrate(codes, logits)))
+        return np.asarray(scipy.special.expit(self.calibrate(codes, logits)))
 
     def deviation_of_logits(self, codes: ArrayLike, logits: ArrayLike) -> FloatArray:
         """Return the posterior standard deviation of `calibrate`, row by row."""

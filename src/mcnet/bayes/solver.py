@@ -7,8 +7,7 @@ from functools import cache, cached_property
 from typing import Any, Protocol
 
 import numpy as np
-import scipy.sparse
-from scipy.linalg import cho_factor, cho_solve
+import scipy
 
 from mcnet._shared.arrays import FloatArray, IntArray
 from mcnet._shared.loops import compiled, numba_installed
@@ -287,7 +286,7 @@ class Arrow:
         residual = state.shared.copy()
         for coupling, numbers in zip(self.coupling, state.values, strict=True):
             residual -= numbers.reshape(-1) @ coupling.reshape(-1, size)
-        shared = cho_solve(self._factor, residual)
+        shared = scipy.linalg.cho_solve(self._factor, residual)
         values = [
             np.einsum("vpq,vq->vp", inverse, numbers) - coupling @ shared
             for inverse, coupling, numbers in zip(self.inverse, self.coupling, state.values, strict=True)
@@ -301,7 +300,7 @@ class Arrow:
     def shared_covariance(self) -> FloatArray:
         """Return the shared block of the inverse."""
         size = self._factor[0].shape[0]
-        return np.asarray(cho_solve(self._factor, np.eye(size)))
+        return np.asarray(scipy.linalg.cho_solve(self._factor, np.eye(size)))
 
     def value_variances(self, shared_covariance: FloatArray) -> list[FloatArray]:
         """Return the diagonal of the inverse at every value's coefficients: `[values, P]` for each field."""
@@ -324,14 +323,14 @@ def _factor(matrix: FloatArray, *, strict: bool) -> tuple[FloatArray, bool]:
     diagonal = np.diag_indices_from(matrix)
     raised[diagonal] += 1e-10 * np.maximum(matrix[diagonal], 1e-10 * float(np.trace(matrix)) / len(matrix))
     try:
-        factor: tuple[FloatArray, bool] = cho_factor(raised)
+        factor: tuple[FloatArray, bool] = scipy.linalg.cho_factor(raised)
         return factor
     except np.linalg.LinAlgError:
         if strict:
             raise
     values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
     values = np.maximum(values, 1e-8 * max(float(values[-1]), np.finfo(np.float64).tiny))
-    nearest: tuple[FloatArray, bool] = cho_factor((vectors * values) @ vectors.T)
+    nearest: tuple[FloatArray, bool] = scipy.linalg.cho_factor((vectors * values) @ vectors.T)
     return nearest
 
 
@@ -380,13 +379,15 @@ class JointMatrix:
         numbers = zip(information.precision, information.incidence.sizes, strict=True)
         diagonal = np.arange(size, len(matrix))
         matrix[diagonal, diagonal] += np.concatenate([np.tile(part, values) for part, values in numbers])
-        self._under = cho_factor(matrix)
+        self._under = scipy.linalg.cho_factor(matrix)
         return self
 
     def solve(self, state: State) -> State:
         """Return the solution for one right-hand side."""
         assert self._under is not None, "under which priors?"
-        solved = cho_solve(self._under, np.concatenate([state.shared, *(part.reshape(-1) for part in state.values)]))
+        solved = scipy.linalg.cho_solve(
+            self._under, np.concatenate([state.shared, *(part.reshape(-1) for part in state.values)])
+        )
         ends = np.append(self._starts[1:], len(solved)) if state.values else np.empty(0, dtype=np.int64)
         parts = zip(state.values, self._starts, ends, strict=True)
         values = [solved[first:last].reshape(part.shape) for part, first, last in parts]

@@ -9,9 +9,7 @@ from itertools import combinations, pairwise
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse
-from scipy.interpolate import BSpline
-from scipy.linalg import eigh
+import scipy
 
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray, sums_by
 from mcnet._shared.loops import compiled, numba_installed
@@ -179,7 +177,7 @@ def shape_basis(panels: Panels, shape: Shape, functions: int | None = None) -> F
             basis = np.column_stack([np.ones(inner), units])
         else:
             padded = np.concatenate([np.repeat(knots[0], degree), knots, np.repeat(knots[-1], degree)])
-            basis = BSpline.design_matrix(middles, padded, degree).toarray()
+            basis = scipy.interpolate.BSpline.design_matrix(middles, padded, degree).toarray()
     average = panels.mass[1:-1] @ basis
     return np.vstack([average, basis, average])
 
@@ -249,7 +247,7 @@ def make_shapes(panels: Panels, basis: FloatArray, deviations: int) -> Shapes:
     # A little even mass keeps the eigenproblem well posed where panels are empty.
     mass = 0.99 * panels.mass[1:-1] + 0.01 / len(inner)
     gram = inner.T @ (mass[:, None] * inner)
-    rough, vectors = eigh(slowness, gram)
+    rough, vectors = scipy.linalg.eigh(slowness, gram)
     bends = min(deviations, functions - 1)
     constant = np.linalg.lstsq(inner, np.ones(len(inner)))[0]
     level = gram @ constant

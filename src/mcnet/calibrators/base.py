@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from scipy.special import xlog1py, xlogy
+import scipy
 
 from mcnet._shared.arrays import FloatArray, ScoreType
 from mcnet._shared.messages import counted, warn
@@ -334,7 +334,7 @@ class Calibrator(Estimator):
         y = labels_column(labels)
         w = None if weight is None else weights_column(weight)
         check_lengths(score=p, label=y, weight=w)
-        return float(np.average(xlogy(y, p) + xlog1py(1.0 - y, -p), weights=w))
+        return float(np.average(scipy.special.xlogy(y, p) + scipy.special.xlog1py(1.0 - y, -p), weights=w))
 
     def codes(self, field: Any) -> Any:
         """Return each row's context as a number to pass to `predict(codes=…)`, -1 where unseen.

@@ -3,7 +3,7 @@
 from typing import Literal, get_args
 
 import numpy as np
-from scipy.optimize import isotonic_regression
+import scipy
 
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, sums_by
 from mcnet.calibrators.base import Calibrator
@@ -69,7 +69,7 @@ class Histogram(Calibrator):
 
 def isotonic_blocks(rates: FloatArray, weights: FloatArray) -> FloatArray:
     """Return the non-decreasing values closest to the rates in weighted least squares (pool adjacent violators)."""
-    fitted: FloatArray = isotonic_regression(rates, weights=weights).x
+    fitted: FloatArray = scipy.optimize.isotonic_regression(rates, weights=weights).x
     # The blocks' means are rounded one by one; the running maximum only ever corrects the last bit.
     return np.maximum.accumulate(fitted)
 

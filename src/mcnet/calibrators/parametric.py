@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import expit
+import scipy
 
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, MaskArray, sigmoid
 from mcnet.calibrators.base import Calibrator, Fitted
@@ -97,7 +97,7 @@ def fit_logistic(
         if objective(proposed) < value:
             theta, value = proposed, objective(proposed)
     for _ in range(steps):
-        probability = expit(design @ theta + offset)
+        probability = scipy.special.expit(design @ theta + offset)
         gradient = design.T @ (weight * probability - positives) + ridge * theta
         # Steps that end ever closer to a bound without reaching it would go on for ever: close by counts as there.
         near = theta - floor < _NEAR_BOUND
