@@ -33,9 +33,10 @@ def test_a_large_export_is_said_to_be_large(mcnet, model, tmp_path, monkeypatch)
     done = mcnet("export", model, "-o", tmp_path / "small.h")
     assert "warning" not in done.err
     assert "kB)" in done.err
-    monkeypatch.setattr("mcnet.cli.show.LARGE_EXPORT_BYTES", 100)
+    monkeypatch.setattr("mcnet.export.pieces.LARGE_BYTES", 100)
     done = mcnet("export", model, "-o", tmp_path / "large.h", "--quiet")
-    assert done.err.startswith("warning: ")
+    assert done.err.startswith("warning: the C header will have about ")
+    assert done.err.count("\n") == 1  # said once, and with one opinion of which export is the smallest
 
 
 def test_neither_a_kind_nor_a_file_is_refused(mcnet, model):

@@ -218,3 +218,17 @@ def test_a_large_export_is_announced_with_its_size(nasty, tmp_path, monkeypatch,
     monkeypatch.setattr("mcnet.export.pieces.LARGE_BYTES", 1000)
     with pytest.warns(mcnet.CalibrationWarning, match="will have about"):
         export_model(nasty, tmp_path / name)
+
+
+def test_the_smallest_exports_are_those_that_the_warning_names(tmp_path, monkeypatch):
+    monkeypatch.setattr("mcnet.export.pieces.LARGE_BYTES", 1000)
+    score = np.linspace(0.01, 0.5, 40_000)
+    many = mcnet.PlattField().fit(score, np.arange(40_000) % 3 == 0, field=np.arange(40_000) % 400)
+    with pytest.warns(mcnet.CalibrationWarning, match="a Parquet table is the smallest export, ONNX the next"):
+        sizes = {name: _size_of(many, tmp_path / name) for name in ("m.h", "m.sql", "m.onnx", "m.parquet", "m.csv")}
+    assert sorted(sizes, key=sizes.get)[:2] == ["m.parquet", "m.onnx"]
+
+
+def _size_of(model, path):
+    export_model(model, path)
+    return path.stat().st_size

@@ -104,9 +104,6 @@ def _largest_first(model: "CalibrationModel", number: int) -> list[int]:
 
 # `mcnet export`: write a model in the language of the system that serves it.
 
-LARGE_EXPORT_BYTES = 50_000_000
-"""A larger file is worth a warning: compilers, warehouses and reviewers have trouble with it."""
-
 
 def export(
     model: options.ModelFile,
@@ -163,9 +160,4 @@ def export(
     export_model(loaded, output, to=to, **chosen)
     size = os.path.getsize(output)
     printer.note(f"{loaded} → {output} ({file_size(size)})")
-    if size > LARGE_EXPORT_BYTES:
-        printer.warn(
-            f"{output} has {file_size(size)}, for {len(loaded.curves):,} curves; --to table is the smallest form, and "
-            "a model with fewer field values is smaller"
-        )
     printer.result({"output": output, "to": to, "method": loaded.method, "bytes": size})

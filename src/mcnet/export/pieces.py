@@ -270,7 +270,7 @@ def warn_of_size(what: str, size: float, pieces: int) -> None:
     if size > LARGE_BYTES:
         warnings.warn(
             f"the {what} will have about {size / 1e6:,.0f} MB, since the curves have {pieces:,} pieces; "
-            "ONNX and Parquet are the smallest exports, and fewer field values make each smaller",
+            "a Parquet table is the smallest export, ONNX the next, and fewer field values make each smaller",
             CalibrationWarning,
             stacklevel=3,
         )
