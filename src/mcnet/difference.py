@@ -17,8 +17,6 @@ from mcnet.sketch.sketch import Sketch
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["ModelDifference", "diff"]
-
 _SCORES = 200
 """Scores at which two models are compared where no rows say which scores occur."""
 _BANDS = 10

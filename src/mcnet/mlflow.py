@@ -20,8 +20,6 @@ from mcnet.version import __version__
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PyfuncCalibrator", "load_model", "log_model", "save_model"]
-
 OUTPUT = "calibrated"
 _FILE = "model.json"
 _EXAMPLE_SCORES = (0.01, 0.1, 0.5)

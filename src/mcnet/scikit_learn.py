@@ -22,8 +22,6 @@ from mcnet.calibrators.methods import calibrator
 from mcnet.errors import InputError, McnetError, NotSupportedError
 from mcnet.rows.columns import check_lengths, weights_column
 
-__all__ = ["CalibratedClassifier"]
-
 # Columns of the X that scikit-learn passes around: tables, arrays and sparse matrices.
 
 

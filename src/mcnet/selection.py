@@ -23,8 +23,6 @@ from mcnet.metrics.scores import Difference, log_loss, log_loss_difference
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import held_back_parts
 
-__all__ = ["MethodResult", "Selection", "default_candidates", "demo_log", "demonstrate", "difference_words", "select"]
-
 # The methods to compare if none is named: all of them, and the published MCNet also without the field.
 
 

@@ -15,8 +15,6 @@ from mcnet.cli.sketch import merge, sketch
 from mcnet.cli.update import serve, update
 from mcnet.cli.versions import diff, versions
 
-__all__ = ["app"]
-
 app = options.Commands(
     name="mcnet",
     pretty_exceptions_enable=False,

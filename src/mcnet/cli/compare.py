@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from mcnet.rows.periods import AutomaticPeriod
     from mcnet.sketch.sketch import Sketch
 
-__all__ = ["compare", "evaluate"]
-
 # `mcnet compare`: judge every method on rows it has not seen, and choose one.
 
 

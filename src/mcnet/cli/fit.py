@@ -12,8 +12,6 @@ from mcnet.cli.run import THRESHOLD_NOT_MET, Printer, plain_interrupts, table, u
 if TYPE_CHECKING:
     from mcnet.rows.locations import Location
 
-__all__ = ["apply", "demo", "fit", "methods"]
-
 # `mcnet fit`: logs to a saved model.
 
 

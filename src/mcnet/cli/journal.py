@@ -13,8 +13,6 @@ from mcnet.cli.run import THRESHOLD_NOT_MET, Printer, plain_interrupts, table
 if TYPE_CHECKING:
     from mcnet.journal.additions import Added
 
-__all__ = ["backtest", "journal"]
-
 # `mcnet journal`: the past as a folder of sketches by period.
 
 journal = options.Commands(name="journal", no_args_is_help=True)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from mcnet.model.model import CalibrationModel
     from mcnet.tracking.monitor import Alarm, Monitor
 
-__all__ = ["monitor"]
-
 # The state of `mcnet monitor`: the evidence, its model and its options in one file, which `Monitor.load` can read.
 
 _KEY = "watch"

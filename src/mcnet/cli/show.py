@@ -12,8 +12,6 @@ from mcnet.cli.run import Printer, file_size, table
 if TYPE_CHECKING:
     from mcnet.model.model import CalibrationModel
 
-__all__ = ["export", "show"]
-
 # `mcnet show`: describe and draw a saved model in the terminal.
 
 _PLACES = 5

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from mcnet.cli.sources import RowSource
     from mcnet.sketch.sketch import Sketch
 
-__all__ = ["merge", "sketch"]
-
 
 def sketch(
     context: typer.Context,

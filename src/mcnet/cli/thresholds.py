@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mcnet.metrics.evaluation import Evaluation
     from mcnet.metrics.field_values import FieldTable
 
-__all__ = ["MISSING", "UNSEEN", "Figures", "Threshold", "broken_thresholds", "parse_thresholds", "threshold_names"]
-
 UNSEEN = "unseen"
 """The share of rows with a field value that the model has not seen in its fit."""
 

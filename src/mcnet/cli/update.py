@@ -10,8 +10,6 @@ from mcnet.cli import options
 if TYPE_CHECKING:
     from mcnet.operations.update import Update
 
-__all__ = ["serve", "update"]
-
 # `mcnet update`: the loop, run once: add rows, learn, gate, publish, monitor.
 
 REFUSED = 1

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from mcnet.operations.registry import Registry
     from mcnet.operations.versions import Version
 
-__all__ = ["diff", "versions"]
-
 _NOTE_WIDTH = 70
 """Characters of a note in the list of versions; `show` has all of it."""
 

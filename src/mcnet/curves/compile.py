@@ -22,21 +22,6 @@ from mcnet._shared.arrays import (
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily, Lines
 
-__all__ = [
-    "DENSE_PER_LOGIT",
-    "LOGIT_EDGE",
-    "Projection",
-    "compile_functions",
-    "compile_lines",
-    "compile_table",
-    "dense_scores",
-    "family_curves",
-    "place_knots",
-    "project_monotone",
-    "short",
-    "tolerated",
-]
-
 # Place the knots of curves that are piecewise linear in logit space: more where a curve bends more.
 #
 # A line of slope β takes the score s = σ(x) to p = σ(α + βx). A chord between two knots misses p by the square of

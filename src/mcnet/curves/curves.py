@@ -13,8 +13,6 @@ from mcnet._shared.arrays import PROBABILITY_FLOOR, FloatArray, IntArray
 from mcnet.curves.family import CurveFamily, round_to_digits
 from mcnet.errors import InputError
 
-__all__ = ["CurveUncertainty", "Curves", "interpolated", "kept_places"]
-
 # Curves: the one representation of every fitted calibrator.
 
 

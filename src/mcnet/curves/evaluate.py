@@ -13,8 +13,6 @@ from mcnet._shared.loops import BLOCK, bucket_starts, clip_into_buckets, clipped
 from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
 
-__all__ = ["Evaluator", "evaluate_guided", "evaluate_numpy", "lookup_tables"]
-
 # Lookup tables: the bits of a score give the place in its curve to start searching from.
 
 CROWD = 16

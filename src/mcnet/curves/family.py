@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from mcnet._shared.arrays import PROBABILITY_FLOOR, FloatArray, IntArray, clip_scores, logit, sigmoid
 
-__all__ = ["Combination", "CurveFamily", "FamilyEvaluator", "Lines", "believable", "family_problem", "round_to_digits"]
-
 # A family of curves: every combination of field values has one, made from a few numbers for each value.
 
 _EXACT_POWER = 22

@@ -15,8 +15,6 @@ from mcnet.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["hold_back_groups", "hold_back_rows", "read_flights", "split_by_time"]
-
 # Splits of rows into a part to learn from and a part held back: by row, by group, by time.
 
 

@@ -16,8 +16,6 @@ from mcnet._shared.arrays import CodeArray, FloatArray
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["SimulatedField", "SimulatedLog", "simulate"]
-
 # Simulated rows: the fields they are drawn with, and the log with its true probabilities.
 
 # Rows of the four field values of AliExpress (training and validation period together).

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import FloatArray, sigmoid
 from mcnet.errors import InputError
 
-__all__ = ["WORLDS", "DelayedWorld", "World", "WorldName", "WorldPeriod", "make_world"]
-
 # Simulated worlds that change: streams of periods whose true probabilities are known.
 #
 # In period t a row with raw logit x and field value c has the probability p with

@@ -27,8 +27,6 @@ from mcnet.export.pieces import (
 from mcnet.export.targets import Target
 from mcnet.model.model import CalibrationModel
 
-__all__ = ["Guide", "export_c"]
-
 # A guide table: from the bits of a score to the few pieces it can fall into.
 
 _MANTISSA_BITS = 52

@@ -31,8 +31,6 @@ from mcnet.version import __version__
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto
 
-__all__ = ["ML_OPSET", "OPSET", "export_onnx"]
-
 # A small builder of ONNX graphs: nodes, tables and names that never collide.
 
 

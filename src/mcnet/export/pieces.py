@@ -19,20 +19,6 @@ from mcnet.model.model_file import model_document
 from mcnet.rows.contexts import Contexts
 from mcnet.version import __version__
 
-__all__ = [
-    "HIGHEST_SCORE",
-    "LOWEST_SCORE",
-    "MOST_COMBINATIONS",
-    "ContextMap",
-    "Exported",
-    "Pieces",
-    "checked_score_type",
-    "free_name",
-    "stamp",
-    "stamp_line",
-    "warn_of_size",
-]
-
 # Curves as straight pieces: the one form from which every export computes the bits that predict computes.
 
 LOWEST_SCORE = SCORE_FLOOR

@@ -30,8 +30,6 @@ from mcnet.rows.column_types import COLUMN_TYPES
 from mcnet.rows.dialects import Dialect, dialect_named, name_parts
 from mcnet.rows.fields import field_text
 
-__all__ = ["MOST_CASES", "export_sql", "sigmoid_expression", "sql_text"]
-
 _DECIMAL = re.compile("-?([0-9]{1,1000}([.][0-9]{1,1000})?(e-[0-9]{2,4})?|inf)")
 
 # The SELECT form: the whole model as one expression of nested CASEs.

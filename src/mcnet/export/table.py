@@ -19,8 +19,6 @@ from mcnet.rows.contexts import ANY
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["export_table", "knot_table"]
-
 _FORMATS = ("parquet", "csv")
 _BYTES_PER_KNOT = {"parquet": 18, "csv": 60}
 _NUMBERS = ("curve", "knot", "score", "probability")

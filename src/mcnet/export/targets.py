@@ -14,8 +14,6 @@ import mcnet.export
 from mcnet.errors import Advice, InputError
 from mcnet.model.model_file import as_model
 
-__all__ = ["Target", "default_path", "export_model", "export_options", "option_from_text", "target_of", "targets"]
-
 # The targets of exports: each is one module of this package with a `TARGET`, found here.
 
 

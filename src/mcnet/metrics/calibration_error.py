@@ -12,25 +12,6 @@ from mcnet.errors import InputError
 from mcnet.metrics.intervals import Estimate, error_interval, expected_absolute, expected_relative, two_sided, wilson
 from mcnet.metrics.sums import GroupSums, columns, group_sums, joined_sums, order_by_probability
 
-__all__ = [
-    "Reliability",
-    "cal_n",
-    "equal_mass_bins",
-    "equal_width_bins",
-    "f_ece",
-    "f_rce",
-    "group_pcoc",
-    "mean_mvce",
-    "mf_rce",
-    "mvce",
-    "pcoc",
-    "pcoc_std",
-    "prob_ece",
-    "prob_ece_width",
-    "reliability",
-    "reliability_of_bins",
-]
-
 # Calibration by field value: PCOC with its interval and spread, F-RCE, F-ECE, MF-RCE.
 
 

@@ -45,18 +45,6 @@ from mcnet.sketch.sketch import Sketch
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "Evaluation",
-    "PeriodEvaluations",
-    "Predictor",
-    "evaluate",
-    "evaluate_cells",
-    "evaluate_columns",
-    "evaluate_periods",
-    "evaluate_sketch",
-    "predict_cells",
-]
-
 # The evaluation of probabilities against labels: every metric at once, with intervals.
 
 

@@ -16,17 +16,6 @@ from mcnet.metrics.metric import METRICS, field_metrics, find_metric
 from mcnet.metrics.sums import GroupSums, group_sums
 from mcnet.plots.figures import beyond_noise
 
-__all__ = [
-    "CodedField",
-    "Estimates",
-    "FieldEvaluation",
-    "FieldTable",
-    "FoldSums",
-    "combine",
-    "compact",
-    "evaluate_field",
-]
-
 # The estimates of an evaluation, each computed when it is first asked for.
 
 

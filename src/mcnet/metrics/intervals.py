@@ -12,18 +12,6 @@ from mcnet._shared.arrays import FloatArray
 from mcnet.errors import InputError
 from mcnet.metrics.sums import GroupSums, columns
 
-__all__ = [
-    "Estimate",
-    "error_interval",
-    "expected_absolute",
-    "expected_relative",
-    "noise_aware_interval",
-    "normal_interval",
-    "poisson_bootstrap",
-    "two_sided",
-    "wilson",
-]
-
 # A measured figure with its confidence interval and, where noise alone produces an error, its floor.
 
 

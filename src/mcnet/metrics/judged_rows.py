@@ -12,8 +12,6 @@ from mcnet.metrics.intervals import Estimate
 from mcnet.metrics.scores import CLIP, auc, gauc, mean_auc
 from mcnet.metrics.sums import GroupSums, group_sums, joined_sums
 
-__all__ = ["JudgedRows", "JudgedSums", "MetricSettings"]
-
 # The settings of an evaluation.
 
 

@@ -14,8 +14,6 @@ from mcnet.metrics.judged_rows import JudgedRows, JudgedSums, MetricSettings
 from mcnet.metrics.scores import brier, excess_log_loss, kl_to_truth, log_loss
 from mcnet.metrics.smooth_error import mean_smooth_ece
 
-__all__ = ["METRICS", "Metric", "add_metric", "field_metrics", "find_metric"]
-
 
 @dataclass(frozen=True)
 class Metric:

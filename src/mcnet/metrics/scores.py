@@ -11,18 +11,6 @@ from mcnet.errors import InputError
 from mcnet.metrics.intervals import Estimate, normal_interval, two_sided
 from mcnet.metrics.sums import columns, order_by_probability
 
-__all__ = [
-    "Difference",
-    "auc",
-    "brier",
-    "excess_log_loss",
-    "gauc",
-    "kl_to_truth",
-    "log_loss",
-    "log_loss_difference",
-    "mean_auc",
-]
-
 # Proper scores, their differences, and the distance to a known truth.
 
 CLIP = 1e-15

@@ -11,8 +11,6 @@ from mcnet._shared.arrays import FloatArray
 from mcnet.metrics.intervals import Estimate, noise_aware_interval
 from mcnet.metrics.sums import columns
 
-__all__ = ["mean_smooth_ece", "smooth_ece", "smooth_ece_at"]
-
 _COARSEST, _FINEST = 2**12, 2**20
 _POINTS_PER_WIDTH = 10
 _DRAWS = 200

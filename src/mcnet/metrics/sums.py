@@ -10,8 +10,6 @@ from mcnet._shared.arrays import FloatArray, IndexArray, MaskArray
 from mcnet.errors import InputError
 from mcnet.rows.columns import without_mask
 
-__all__ = ["GroupSums", "columns", "group_sums", "is_whole", "joined_sums", "order_by_probability"]
-
 # The columns every metric works on: probability, label (a fraction when rows are aggregated), weight.
 
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from mcnet.metrics.evaluation import Evaluation
     from mcnet.metrics.field_values import FieldEvaluation
 
-__all__ = ["INTERVAL_OF", "compare", "describe", "field_lines", "heading", "metric_lines", "summary"]
-
 INTERVAL_OF = "the true value: noise is part of an error's value, but not of its interval"
 _MOST_VALUES_SHOWN = 12
 _MARKS = "¹²³⁴⁵⁶⁷⁸⁹"

@@ -36,8 +36,6 @@ from mcnet.rows.logs import (
 if TYPE_CHECKING:
     from mcnet.sketch.sketch import Sketch
 
-__all__ = ["Applied", "UnseenValues", "apply_to_files"]
-
 # Rows whose field values a model has not seen in its fit: how many there are, by field and altogether.
 
 

@@ -16,8 +16,6 @@ from mcnet.curves.family import round_to_digits
 from mcnet.errors import InputError
 from mcnet.rows.contexts import Contexts
 
-__all__ = ["Bands", "CurveDeviations", "Uncertainty", "check_level"]
-
 # Credible intervals of a model's probabilities: the band of its uncertainty, made to rise with the score.
 
 _POINTS_PER_LOGIT = 16

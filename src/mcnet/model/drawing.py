@@ -18,8 +18,6 @@ from mcnet.rows.periods import shown_periods
 if TYPE_CHECKING:
     from mcnet.model.model import CalibrationModel
 
-__all__ = ["fitted_model", "largest_lines", "model_card", "model_facts", "plot_lines", "prepare_lines", "score_range"]
-
 POOLED = "pooled"
 _LINE_POINTS = 160
 _MOST_CURVES = 7

@@ -27,16 +27,6 @@ from mcnet.rows.fields import FieldColumn, field_columns
 if TYPE_CHECKING:
     from mcnet.sketch.sketch import Sketch
 
-__all__ = [
-    "FEWEST_ROWS_TO_JUDGE",
-    "FIELD_ADVICE",
-    "CalibrationModel",
-    "calibrated_batch",
-    "packed_model",
-    "refuse_probabilities_read_as_logits",
-    "unpacked_model",
-]
-
 # Which scores a model is given: its own type, the type that the caller names, and data that show another one.
 
 FEWEST_ROWS_TO_JUDGE = 32

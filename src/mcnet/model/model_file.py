@@ -19,8 +19,6 @@ from mcnet.model.bands import CurveDeviations, Uncertainty
 from mcnet.model.model import CalibrationModel
 from mcnet.rows.contexts import ANY, Contexts
 
-__all__ = ["as_model", "load", "model_document", "model_of", "parse_model", "read_model", "save_model", "upgraded"]
-
 # The schema of a model file: which keys it has, and of what types. What a file asks for is bounded here, too.
 
 EVERY_VALUE: Literal["every value"] = "every value"

@@ -15,8 +15,6 @@ from mcnet.curves.family import FamilyEvaluator
 from mcnet.rows.contexts import ANY, Contexts
 from mcnet.rows.fields import FieldColumn
 
-__all__ = ["MOST_ROWS", "SmallBatches"]
-
 MOST_ROWS = 8
 """With more rows than this, arrays are faster."""
 

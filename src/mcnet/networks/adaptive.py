@@ -26,16 +26,6 @@ from mcnet.networks.optimise import Descent, Progress, Schedule, Step, descend
 from mcnet.networks.training import RowFunction
 from mcnet.networks.training_points import TrainingCells, as_codes, pad_cells, with_unseen
 
-__all__ = [
-    "AdaptiveConfig",
-    "AdaptiveFit",
-    "FixedFunction",
-    "fit_adaptive",
-    "restore_adaptive",
-    "row_function",
-    "with_function",
-]
-
 # What AdaCalib observes at its knots: where they lie, how many rows and positives are around them.
 
 # Knots closer than this, in logits, would make the function a cliff.

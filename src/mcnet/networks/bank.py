@@ -19,19 +19,6 @@ from mcnet.networks.objective import BankObjective, Penalties, Priors, order_los
 from mcnet.networks.optimise import Descent, Progress, Schedule, descend
 from mcnet.networks.training_points import TrainingCells, as_codes, midpoint_edges, pad_cells, with_unseen
 
-__all__ = [
-    "MANY_BINS",
-    "BankConfig",
-    "BankFit",
-    "LineFunction",
-    "affordable_bins",
-    "fit_bank",
-    "interpolate",
-    "order_violation",
-    "place_bins",
-    "restore_bank",
-]
-
 # Piecewise linear functions of the logit in torch: NeuCalib's line plot trained on rows, and lines per context.
 
 

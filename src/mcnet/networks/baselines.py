@@ -16,8 +16,6 @@ from mcnet.networks.calibrator import NetworkCalibrator, training_cells
 from mcnet.networks.training_points import TrainedFunction, check_device, check_seed, midpoint_edges
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["AdaCalib", "LinePlot", "LinePlotProblem", "NeuCalib", "fit_line_plot", "line_knots"]
-
 # NeuCalib's isotonic line plot: one piecewise linear function of the logit, free at knots of equal mass.
 #
 # η(l) = b_k + (l − a_k)(b_{k+1} − b_k)/(a_{k+1} − a_k) between the knots a, continued with its end slopes, and a

@@ -23,8 +23,6 @@ from mcnet.rows.features import EncodedFeatures, FeatureEncoding
 from mcnet.rows.fields import FieldColumn, field_columns
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["FeatureModel", "FitRows", "NetworkCalibrator", "training_cells"]
-
 # The cells of a sketch as the networks take them.
 
 

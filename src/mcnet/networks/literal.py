@@ -20,8 +20,6 @@ from mcnet.networks.optimise import Descent, Progress
 from mcnet.networks.training import RowFunction, Rows, RowSchedule, descend_on_rows
 from mcnet.networks.training_points import TrainingCells, as_codes
 
-__all__ = ["BankOnRows", "BankOnSharedNodes", "fit_bank_on_rows", "paper_config"]
-
 # A bank on rows whose integrals share their nodes: many rows, one evaluation of the networks per bin and context.
 #
 # The published training evaluates f₁ at T + 1 nodes for every row. But f₁ of a bin depends on the node and the context

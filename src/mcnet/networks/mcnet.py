@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from mcnet.networks.bank import BankConfig, BankFit
     from mcnet.networks.training import RowSchedule
 
-__all__ = ["MCNet"]
-
 # The settings of MCNet's networks, checked: their shape, their training, where they are trained.
 
 _CHOICES = ("derivative", "space", "lower", "training")

@@ -39,8 +39,6 @@ from mcnet.rows.fields import UNNAMED
 from mcnet.sketch.sketch import Sketch
 from mcnet.version import __version__
 
-__all__ = ["MonotonicCalibration"]
-
 # Checks of the rows given to a module: what their tensors are, and their values.
 #
 # A batch costs one look at the least and the largest value of each tensor; which row is wrong is found only after that.

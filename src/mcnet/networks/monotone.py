@@ -14,18 +14,6 @@ from torch.nn import functional
 
 from mcnet.errors import InputError
 
-__all__ = [
-    "BankOfContexts",
-    "BankShape",
-    "MonotoneBank",
-    "Ranges",
-    "clenshaw_curtis",
-    "cumulative_rule",
-    "integrate",
-    "integrate_lean",
-    "panel_nodes",
-]
-
 # Integrals of a function up to many points: by plain Clenshaw–Curtis, with little memory, or shared.
 #
 # Three ways to the same number, and when each one pays:

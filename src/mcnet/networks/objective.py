@@ -14,16 +14,6 @@ from mcnet.networks.monotone import MonotoneBank
 from mcnet.networks.optimise import Step, newton
 from mcnet.networks.training_points import PaddedCells, TrainingCells, shared_codes
 
-__all__ = [
-    "BankObjective",
-    "Penalties",
-    "Priors",
-    "balance_loss",
-    "log_loss_from_logits",
-    "log_loss_from_probabilities",
-    "order_loss",
-]
-
 # The three terms of the training objective: log-loss, order between bins, balance between fields.
 #
 # Each is a small pure function of tensors. `weight` counts rows, `positives` the rows with label 1 among them,

@@ -11,20 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
-__all__ = [
-    "Descent",
-    "FlatAdam",
-    "Progress",
-    "Schedule",
-    "Step",
-    "cuda_available",
-    "descend",
-    "flush_denormals",
-    "newton",
-    "one_thread",
-    "threads_for",
-]
-
 # Which devices torch can use here.
 
 

@@ -16,17 +16,6 @@ from mcnet.errors import InputError
 from mcnet.networks.objective import Penalties, balance_loss, log_loss_from_logits, log_loss_from_probabilities
 from mcnet.networks.optimise import Descent, FlatAdam, Progress, flush_denormals, threads_for
 
-__all__ = [
-    "AuxiliaryFit",
-    "AuxiliaryNetwork",
-    "RowFunction",
-    "RowSchedule",
-    "Rows",
-    "descend_on_rows",
-    "fit_with_auxiliary",
-    "restore_auxiliary",
-]
-
 # Training on rows in mini-batches: as the paper does it, and for whatever needs the features of a row.
 
 

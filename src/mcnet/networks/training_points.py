@@ -17,25 +17,6 @@ from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import equal_mass_cuts
 
-__all__ = [
-    "PaddedCells",
-    "TrainedFunction",
-    "TrainingCells",
-    "as_codes",
-    "check_choices",
-    "check_count",
-    "check_device",
-    "check_rate",
-    "check_seed",
-    "check_switch",
-    "check_widths",
-    "compiled_curves",
-    "midpoint_edges",
-    "pad_cells",
-    "shared_codes",
-    "with_unseen",
-]
-
 # Checks of the settings of networks, in words: choices, counts, rates, widths, where they are trained.
 
 _CHOICES = {

@@ -27,8 +27,6 @@ from mcnet.sketch.sketch import Sketch
 if TYPE_CHECKING:
     from mcnet.networks.training import AuxiliaryNetwork, RowFunction, RowSchedule
 
-__all__ = ["WithFeatures"]
-
 # What an auxiliary network gained on rows that it was not trained on.
 
 

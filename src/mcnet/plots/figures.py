@@ -30,23 +30,6 @@ from mcnet.plots.style import (
 )
 from mcnet.plots.style import translucent as faded
 
-__all__ = [
-    "Forest",
-    "Line",
-    "Masses",
-    "PcocTable",
-    "Points",
-    "ReliabilityTable",
-    "beyond_noise",
-    "draw_curves",
-    "draw_forest",
-    "draw_histogram",
-    "draw_reliability",
-    "prepare_forest",
-    "prepare_histogram",
-    "worst_first",
-]
-
 # Calibration curves over the score, with their bands and the rows they were fitted on.
 
 

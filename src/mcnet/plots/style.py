@@ -9,33 +9,6 @@ from numpy.typing import ArrayLike
 
 from mcnet._shared.arrays import FloatArray
 
-__all__ = [
-    "AFTER",
-    "BEFORE",
-    "COUNT_DIGITS",
-    "INK",
-    "LINES",
-    "QUIET",
-    "Difference",
-    "Rows",
-    "Spec",
-    "ThereAndBack",
-    "as_plotly",
-    "axis",
-    "card",
-    "error_bars",
-    "layout",
-    "looks_logarithmic",
-    "numbers",
-    "ratio_axis",
-    "ratio_reach",
-    "ratio_ticks",
-    "reference_line",
-    "span",
-    "terminal_plot",
-    "translucent",
-]
-
 # Small HTML tables that notebooks show for our objects.
 
 _HEAD = "text-align:{};font-weight:600;padding:2px 10px 2px 0;border-bottom:1px solid rgba(128,128,128,.4)"

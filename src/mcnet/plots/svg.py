@@ -10,8 +10,6 @@ from mcnet._shared.arrays import FloatArray
 from mcnet.plots.figures import Line
 from mcnet.plots.style import AFTER, BEFORE, LINES, looks_logarithmic, ratio_ticks
 
-__all__ = ["Whiskers", "small_curves", "small_drift"]
-
 _WIDTH, _HEIGHT = 320, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 8, 8, 30
 """On the left a number such as 6.6e-05 has its place; of 11 pixels in height, a digit is about 7 wide."""

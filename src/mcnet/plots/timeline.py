@@ -26,8 +26,6 @@ from mcnet.plots.style import (
     translucent,
 )
 
-__all__ = ["Drift", "MemoryWeights", "Timeline", "draw_drift", "draw_memory_weights", "draw_shares", "draw_timeline"]
-
 # Calibration over time: PCOC with its interval per period.
 
 _DATE = re.compile(r"\d{4}-\d\d(-\d\d([ T]\d\d:\d\d(:\d\d)?)?)?")

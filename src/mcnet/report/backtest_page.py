@@ -23,8 +23,6 @@ from mcnet.tracking.backtest_result import Backtest
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["pcoc_figure", "regret_figure", "shown_forecasters", "weights_figure", "write_backtest_report"]
-
 # Figures of a backtest: regret, PCOC, memory and weights over time, PCOC of each field value.
 
 MOST_POINTS = 200

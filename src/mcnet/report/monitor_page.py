@@ -27,8 +27,6 @@ from mcnet.selection import UNIT_OF_DIFFERENCES, signed_differences
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.monitor import Monitor
 
-__all__ = ["write_difference_page", "write_monitor_page", "write_status_page"]
-
 # The page of a monitor: what is watched, the alarms, and PCOC over periods with the alarms marked.
 
 _MOST_LINES = 40

@@ -27,8 +27,6 @@ from mcnet.report.page_figures import MethodFigures, Order, ReportRows, View, pr
 from mcnet.selection import MethodResult, Selection, difference_words
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["packed_data", "packed_plotly", "read_asset", "template", "write_evaluation", "write_report"]
-
 # The parts that are embedded in the page: Plotly's library, style, script, and compressed data.
 
 _SHORTEST_COLUMN = 8

@@ -34,25 +34,6 @@ from mcnet.rows.fields import MISSING_LABEL, field_columns
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import in_field_order
 
-__all__ = [
-    "MethodFigures",
-    "Order",
-    "ReportRows",
-    "View",
-    "plot_curves",
-    "plot_drift",
-    "plot_forest",
-    "plot_histogram",
-    "plot_reliability",
-    "prepare_drift",
-    "prepare_order",
-    "prepare_points",
-    "prepare_reliability",
-    "prepare_views",
-    "score_span",
-    "unite",
-]
-
 # What the figures show of a sketch, computed as plain numbers.
 
 _WEIGHT_OUTSIDE = 0.0005

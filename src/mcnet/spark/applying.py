@@ -22,8 +22,6 @@ from mcnet.model.model_file import as_model
 from mcnet.rows.dialects import dialect_named
 from mcnet.spark.sketching import column_named, number_column, require_columns, unused_name
 
-__all__ = ["apply"]
-
 # The pieces of curves as arrays: a logarithm proposes the piece of a score, comparisons decide.
 
 _RESOLUTIONS = (64, 512)

@@ -20,8 +20,6 @@ from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import sketches_by
 from mcnet.spark.sketching import column_named, names_of, require_columns, sketch
 
-__all__ = ["journal_writer", "sketches_per_period"]
-
 # A sketch per period: moments of any kind are cut to periods in Spark, and written as text as everywhere else.
 
 _DAY_SECONDS = 86_400

@@ -31,8 +31,6 @@ from mcnet.model.model_file import model_document, parse_model
 from mcnet.spark.applying import apply
 from mcnet.spark.sketching import sketch
 
-__all__ = ["CalibrationEstimator", "CalibrationEstimatorModel", "CalibrationEvaluator", "evaluate"]
-
 # The parameters that the estimator and its model share, in the manner of `pyspark.ml`.
 
 

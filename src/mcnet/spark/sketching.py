@@ -18,8 +18,6 @@ from mcnet.sketch.query_cells import EdgeList
 from mcnet.sketch.query_rows import ABOUT, MARKS
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["column_named", "names_of", "number_column", "require_columns", "sketch", "unused_name"]
-
 # What is asked of a Spark table before it is read: its columns, and numbers that a vector of Spark ML holds.
 
 
