@@ -174,7 +174,7 @@ class SmoothCalibrator(Calibrator):
 def fit_offset(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> tuple[float, float]:
     """Return the b that minimises the log-loss of σ(l + b), so that Σσ(l + b) = Σy, and the variance of b."""
     start = fit_logistic(np.ones((len(logits), 1)), weight, positives, offset=logits)
-    p = expit(logits + start[0])
+    p = scipy.special.expit(logits + start[0])
     return float(start[0]), 1.0 / max(float(weight @ (p * (1.0 - p))), np.finfo(np.float64).tiny)
 
 
