@@ -10,7 +10,8 @@ from tests.service.running import TOKEN, running
 
 import mcnet
 from mcnet.operations.registry import Registry
-from mcnet.operations.service.http import BodyReader, Limits
+from mcnet.operations.service.http import BodyReader
+from mcnet.operations.service.settings import Limits
 
 
 def test_columns_records_and_one_row_are_answered_with_what_the_model_predicts(shared, models):

@@ -10,9 +10,9 @@ import pytest
 
 from mcnet.operations.service import calibrate
 from mcnet.operations.service.board import ROUTES, Board, Numbers
-from mcnet.operations.service.http import ServiceSettings
 from mcnet.operations.service.served import load_served
 from mcnet.operations.service.service import Service
+from mcnet.operations.service.settings import ServiceSettings
 from mcnet.rows.fields import field_columns
 
 CALIBRATE = ROUTES.index("calibrate")

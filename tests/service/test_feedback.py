@@ -193,11 +193,11 @@ def test_a_period_long_past_does_not_begin_a_journal_unless_it_is_allowed(tmp_pa
             taken._take(asked, None)
         assert refused.value.column == "period"
     assert Journal(tmp_path / "journal").entries() == []
-    assert taken._take(first, None)["rows"] == 40
-    assert taken._take(old | {"key": "b"}, None)["rows"] == 40, "26 hours before the first one"
+    assert taken._take(first, None).rows == 40
+    assert taken._take(old | {"key": "b"}, None).rows == 40, "26 hours before the first one"
     for source in ("feedback a", "feedback b"):
         Journal(tmp_path / "journal").remove(source)
-    assert taken._take({"key": "a", "period": "1971-11-18T05", "allow": ["period"]}, None)["rows"] == 40
+    assert taken._take({"key": "a", "period": "1971-11-18T05", "allow": ["period"]}, None).rows == 40
     taken.close()
 
 
@@ -209,7 +209,7 @@ def test_feedback_is_taken_while_another_worker_makes_the_journal(tmp_path, monk
     score, label, country = rows(5, 40)
     sketch = Sketch.from_rows(score, label, field={"country": country})
     monkeypatch.setattr(taken, "_read", lambda asked, _: (sketch, dict(asked)))
-    assert taken._take({"key": "a", "period": PERIOD}, None)["rows"] == 40
+    assert taken._take({"key": "a", "period": PERIOD}, None).rows == 40
     taken.close()
 
 
@@ -231,14 +231,14 @@ def test_what_is_sent_again_in_the_next_period_counts_once(tmp_path, monkeypatch
     first, again = (taken._take("a", None) for _ in range(2))
     asked["period"] = PERIOD.replace("T13", "T09")
     named = taken._take("a", None)
-    assert (first["period"], first["known"]) == (PERIOD, False)
+    assert (first.period, first.known) == (PERIOD, False)
     for found in (again, named):
-        assert (found["period"], found["known"]) == (PERIOD, True)
+        assert (found.period, found.known) == (PERIOD, True)
     with pytest.raises(Problem) as refused:
         taken._take("b", None)
     assert refused.value.status == 409
     asked["key"] = "another"
-    assert taken._take("b", None)["period"] == PERIOD.replace("T13", "T09")
+    assert taken._take("b", None).period == PERIOD.replace("T13", "T09")
     assert Journal(tmp_path / "journal").sketch().rows == 80
     taken.close()
 
@@ -252,7 +252,7 @@ def test_the_first_hour_of_a_day_is_answered_with_its_time(tmp_path, monkeypatch
     day = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
     monkeypatch.setattr(taken, "_check", lambda *_: None)
     monkeypatch.setattr(taken, "_read", lambda *_: (sent, {"key": "a", "period": f"{day}T00"}))
-    assert taken._take(None, None)["period"] == f"{day}{shown}"
+    assert taken._take(None, None).period == f"{day}{shown}"
     assert Journal(tmp_path / "journal").periods == [day]
     with pytest.raises(InputError, match=f"lies in the period {day}{shown}$"):
         named_period(f"{day}T00:20", every)

@@ -12,8 +12,8 @@ from tests.service.running import running
 from mcnet.errors import InputError
 from mcnet.journal.journal import Journal
 from mcnet.operations.service.feedback import Present, named_period, present
-from mcnet.operations.service.http import ServiceSettings
-from mcnet.operations.service.service import Learning
+from mcnet.operations.service.learning import Learning
+from mcnet.operations.service.settings import ServiceSettings
 from mcnet.operations.status import LoopFolder
 from mcnet.operations.update import record_failed_run
 from mcnet.sketch.sketch import Sketch
@@ -67,7 +67,7 @@ def test_the_job_runs_at_the_start_and_at_the_end_of_every_period(monkeypatch, t
         return Present(str(number), str(number - 1), begin + (number + 1) * length)
 
     jobs = queue.Queue()
-    monkeypatch.setattr("mcnet.operations.service.service.present", quick)
+    monkeypatch.setattr("mcnet.operations.service.learning.present", quick)
     monkeypatch.setattr(Learning, "_update", lambda self, until: jobs.put(int(until)) or True)
     learning = Learning(ServiceSettings(tmp_path, tmp_path, every="1m", learn=True, learn_after_seconds=0.0))
     learning.start()
@@ -115,7 +115,7 @@ def test_an_update_that_fails_is_told_and_tried_again(registry, tmp_path, monkey
     assert "mcnet.toml" in LoopFolder(registry.path).runs()[-1]["reason"]
     (tmp_path / "mcnet.toml").unlink()
     assert learning._update("2024-05-01")
-    monkeypatch.setattr("mcnet.operations.service.service._LONGEST_SLEEP_SECONDS", 0.01)
+    monkeypatch.setattr("mcnet.operations.service.learning._LONGEST_SLEEP_SECONDS", 0.01)
     tried = []
     monkeypatch.setattr(Learning, "_update", lambda self, until: (tried.append(until), len(tried) > 2)[1])
     learning = Learning(ServiceSettings(registry.path, journal.path, every="1y", learn=True))

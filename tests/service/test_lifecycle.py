@@ -15,7 +15,7 @@ import pytest
 from tests.service.running import TOKEN, free_port, is_ready, running
 
 from mcnet.cli.run import run
-from mcnet.operations.service.http import read_token
+from mcnet.operations.service.settings import read_token
 
 ONE = {"score": [0.1], "field": {"country": ["NL"]}}
 

@@ -262,8 +262,8 @@ def serve(
 
     need_serve()
 
-    from mcnet.operations.service.http import Limits, ServiceSettings, read_token
     from mcnet.operations.service.service import run_service
+    from mcnet.operations.service.settings import Limits, ServiceSettings, read_token
 
     run_service(
         ServiceSettings(

@@ -1,7 +1,8 @@
 """The service: calibrate over HTTP, follow the registry, take in feedback.
 
-- `service`: workers, and the update job after each period. `http`: settings, requests, answers, errors, tokens, logs.
-- `handlers`: what answers each route. `calibrate` (JSON and Arrow), `inference` (Open Inference Protocol), `feedback`.
+- `service`: workers. `settings`: folders, limits, token, log. `http`: requests, answers, errors, the route table.
+- `handlers`: what answers each route. `calibrate`, `arrow`, `inference` (Open Inference Protocol), `feedback`.
 - `served`: the current version, swapped as a whole. `board`: numbers shared by the workers. `state`: what the dashboard
-  and Prometheus show. `openapi`: the description of the service, and its pages.
+  and Prometheus show. `openapi`: the description of the service, made of its routes, and its pages.
+- `learning`: the update job after each period.
 """

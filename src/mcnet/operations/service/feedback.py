@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -16,15 +16,16 @@ from mcnet.journal.additions import Added, OtherRowsError, check_first_period
 from mcnet.journal.entries import Entry, sketch_digest
 from mcnet.journal.journal import Journal
 from mcnet.journal.storage import is_journal
+from mcnet.operations.service.arrow import ARROW, check_rows, read_arrow
 from mcnet.operations.service.board import Numbers
-from mcnet.operations.service.calibrate import ARROW, check_rows, read_arrow
-from mcnet.operations.service.http import JSON_TYPES, RETRY, Problem, Request, ServiceSettings
+from mcnet.operations.service.http import JSON_TYPES, RETRY, Problem, Request
 from mcnet.operations.service.served import Served
+from mcnet.operations.service.settings import ServiceSettings
 from mcnet.rows.columns import weights_column
 from mcnet.rows.periods import cut_to_periods, duration_seconds, parse_every, period_text, shown_periods
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["SKETCH", "Inbox", "Present", "named_period", "present"]
+__all__ = ["FEEDBACK_QUERY", "SKETCH", "Feedback", "Inbox", "Present", "Taken", "named_period", "present"]
 
 # Which period it is now, and when it ends.
 
@@ -124,6 +125,8 @@ def named_period(period: str | int, every: str, now: datetime | None = None) -> 
 # `POST /feedback`: labelled rows, or a sketch of them, into the journal; answered when they are on disk.
 
 SKETCH = "application/vnd.apache.parquet"
+FEEDBACK_QUERY = ("period", "key", "age", "score_type", "allow")
+"""What is behind the question mark where the body is no JSON."""
 _LONGEST_KEY, _LONGEST_PERIOD = 200, 60
 
 Value = str | int | float | bool | None
@@ -137,10 +140,19 @@ class Feedback(msgspec.Struct, forbid_unknown_fields=True):
     field: dict[str, list[Value]] | None = None
     weight: list[float] | None = None
     period: str | int | None = None
-    key: str | None = None
-    age: float | None = None
+    key: Annotated[str, msgspec.Meta(extra_json_schema={"maxLength": _LONGEST_KEY})] | None = None
+    age: Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0})] | None = None
     score_type: Literal["probability", "logit"] | None = None
     allow: list[Literal["weight", "period"]] | None = None
+
+
+class Taken(msgspec.Struct):
+    """What came of feedback: the rows are in the journal, now or since before."""
+
+    rows: int
+    period: str
+    key: str
+    known: bool
 
 
 _decoder = msgspec.json.Decoder(Feedback)
@@ -170,13 +182,13 @@ class Inbox:
         """Finish what was taken in."""
         self._thread.shutdown()
 
-    async def take(self, request: Request, served: Served) -> dict[str, Any]:
+    async def take(self, request: Request, served: Served) -> Taken:
         """Add the rows of a request to the journal; return what changed, once it is on disk."""
         if self._journal is None:
             raise Problem(404, "this service was started without a journal; start it with --journal FOLDER")
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._take, request, served)
 
-    def _take(self, request: Request, served: Served) -> dict[str, Any]:
+    def _take(self, request: Request, served: Served) -> Taken:
         assert self._journal is not None
         sketch, about = self._read(request, served)
         key = about.get("key") or request.header("idempotency-key")
@@ -210,7 +222,7 @@ class Inbox:
         except OSError as error:
             detail = f"the journal cannot be written ({error.strerror}); nothing was added"
             raise Problem(503, detail, headers=RETRY) from None
-        return self._told(added, key, _as_read(period_text(period), self._settings.every))
+        return self._count(added, key, _as_read(period_text(period), self._settings.every))
 
     def _entries(self) -> list[Entry]:
         """Return what the journal has; nothing while another worker is making its folder."""
@@ -246,12 +258,13 @@ class Inbox:
         except InputError as error:
             raise Problem(400, str(error), at="$.period") from None
 
-    def _told(self, added: Added, key: str, period: str) -> dict[str, Any]:
+    def _count(self, added: Added, key: str, period: str) -> Taken:
+        """Count what was added, and return the answer."""
         known = not added.rows
         self._numbers.add("feedback_rows", added.rows)
         if known:
             self._numbers.add("feedback_known")
-        return {"rows": added.rows, "period": period, "key": key, "known": known}
+        return Taken(added.rows, period, key, known)
 
     def _read(self, request: Request, served: Served) -> tuple[Sketch, dict[str, Any]]:
         kind = request.media_type
@@ -313,7 +326,7 @@ def _columns(body: bytes) -> Feedback:
 
 
 def _query(request: Request) -> dict[str, Any]:
-    about: dict[str, Any] = dict(request.query("period", "key", "age", "score_type", "allow"))
+    about: dict[str, Any] = dict(request.query(*FEEDBACK_QUERY))
     if "allow" in about:
         about["allow"] = about["allow"].split(",")
     if "age" in about:

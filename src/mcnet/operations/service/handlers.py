@@ -6,10 +6,13 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
+
 from mcnet.errors import FileFormatError, InputError
+from mcnet.operations.service.arrow import ARROW
 from mcnet.operations.service.board import Board
-from mcnet.operations.service.calibrate import ARROW, answer_arrow, answer_json
-from mcnet.operations.service.feedback import Inbox
+from mcnet.operations.service.calibrate import Answer, Question, Record, answer_arrow, answer_json
+from mcnet.operations.service.feedback import FEEDBACK_QUERY, SKETCH, Feedback, Inbox, Taken
 from mcnet.operations.service.http import (
     JSON,
     JSON_TYPES,
@@ -19,12 +22,17 @@ from mcnet.operations.service.http import (
     Request,
     Response,
     Route,
-    ServiceSettings,
-    log_event,
 )
-from mcnet.operations.service.inference import BINARY_HEADER, answer_inference, model_metadata, server_metadata
+from mcnet.operations.service.inference import (
+    BINARY_HEADER,
+    Inference,
+    answer_inference,
+    model_metadata,
+    server_metadata,
+)
 from mcnet.operations.service.openapi import dashboard, describe, docs
 from mcnet.operations.service.served import Served, ServedVersions
+from mcnet.operations.service.settings import ServiceSettings, log_event
 from mcnet.operations.service.state import METRICS_TYPE, LoopStatus, ServiceState, curves_document, metrics_text
 from mcnet.operations.versions import DamagedVersion, Version
 from mcnet.version import __version__
@@ -33,8 +41,30 @@ __all__ = ["Handlers"]
 
 T = TypeVar("T")
 
+BYTES = "application/octet-stream"
+_ROWS_QUERY = ("interval", "score_type")
+
 _EVERYWHERE_SECONDS = 10.0
 """How long a change waits for the other workers to serve it."""
+
+
+class Moved(msgspec.Struct, omit_defaults=True):
+    """What each worker serves after a change; `late` ones have not looked at the registry yet."""
+
+    version: str
+    workers: list[str]
+    held: bool
+    late: int = 0
+
+
+class Versions(msgspec.Struct):
+    """The versions of the registry, and those that cannot be read."""
+
+    current: str | None
+    served: str
+    held: dict[str, Any] | None
+    versions: list[dict[str, Any]]
+    damaged: list[dict[str, Any]]
 
 
 class Handlers:
@@ -47,47 +77,67 @@ class Handlers:
         self.inbox = Inbox(settings, board.own)
         self.status = LoopStatus(settings.registry)
         self.state = ServiceState(settings, board, versions, self.status)
+        self._description = describe(self.routes())
+        self._docs = docs(self._description)
 
     def close(self) -> None:
         """Finish what was taken in."""
         self.inbox.close()
 
     def routes(self) -> list[Route]:
-        """Return the route table."""
+        """Return the route table; the description of the service is made of it."""
+        moved = {200: Moved, 202: Moved}
+        change: dict[str, Any] = {"changes": True, "answers": moved, "parameters": ("note",)}
+        rows = """-d '{"score": [0.1], "field": {"country": ["NL"]}}'"""
+        infer: dict[str, Any] = {"body": (Inference, BYTES), "answers": {200: (dict, BYTES)}}
         return [
-            Route("POST", "/calibrate", "calibrate", self.calibrate),
-            Route("POST", "/feedback", "feedback", self.feedback, changes=True),
-            Route("GET", "/versions", "versions", self.list_versions),
-            Route("POST", "/versions/{version}/promote", "versions", self.promote, changes=True),
-            Route("POST", "/rollback", "versions", self.rollback, changes=True),
-            Route("POST", "/hold", "versions", self.hold, changes=True),
-            Route("POST", "/release", "versions", self.release, changes=True),
-            Route("POST", "/reload", "versions", self.reload, changes=True),
-            Route("GET", "/", "dashboard", self.dashboard),
-            Route("GET", "/docs", "dashboard", self.docs),
+            Route(
+                "POST", "/calibrate", "calibrate", self.calibrate,
+                body=(Question, Record, list[Record], ARROW), answers={200: (Answer, ARROW)}, parameters=_ROWS_QUERY,
+                example=rows,
+            ),
+            Route(
+                "POST", "/feedback", "feedback", self.feedback, changes=True,
+                body=(Feedback, ARROW, SKETCH), answers={201: Taken, 200: Taken},
+                parameters=(*FEEDBACK_QUERY, "Idempotency-Key"), example="-d @rows.json",
+            ),
+            Route("GET", "/versions", "versions", self.list_versions, answers={200: Versions}),
+            Route("POST", "/versions/{version}/promote", "versions", self.promote, **change),
+            Route("POST", "/rollback", "versions", self.rollback, **change),
+            Route("POST", "/hold", "versions", self.hold, **change),
+            Route("POST", "/release", "versions", self.release, **change),
+            Route("POST", "/reload", "versions", self.reload, changes=True, answers=moved),
+            Route("GET", "/", "dashboard", self.dashboard, answers={200: "text/html"}),
+            Route("GET", "/docs", "dashboard", self.docs, answers={200: "text/html"}),
             Route("GET", "/openapi.json", "dashboard", self.openapi),
             Route("GET", "/status", "dashboard", self.show_state),
             Route("GET", "/curves", "dashboard", self.curves),
-            Route("GET", "/metrics", "metrics", self.metrics),
+            Route("GET", "/metrics", "metrics", self.metrics, answers={200: "text/plain"}),
             Route("GET", "/v2", "health", self.server),
             Route("GET", "/v2/health/live", "health", self.live),
             Route("GET", "/v2/health/ready", "health", self.ready),
             Route("GET", "/v2/models/{name}", "health", self.model),
             Route("GET", "/v2/models/{name}/ready", "health", self.model_ready),
-            Route("POST", "/v2/models/{name}/infer", "infer", self.infer),
+            Route("POST", "/v2/models/{name}/infer", "infer", self.infer, **infer),
             Route("GET", "/v2/models/{name}/versions/{version}", "health", self.model),
             Route("GET", "/v2/models/{name}/versions/{version}/ready", "health", self.model_ready),
-            Route("POST", "/v2/models/{name}/versions/{version}/infer", "infer", self.infer),
-        ]
+            Route("POST", "/v2/models/{name}/versions/{version}/infer", "infer", self.infer, **infer),
+        ]  # fmt: skip
 
     # -- predictions ----------------------------------------------------------------------------------------------
 
     async def calibrate(self, request: Request) -> Response:
-        """Answer rows that are not a short JSON document: a long one, or Arrow."""
+        """Calibrate scores.
+
+        Columns of rows, one row, a record, or a list of records; or an Arrow IPC stream with the columns score and one
+        per field. A record has the score and every field of the model under its name; other keys are ignored and
+        counted. All rows of an answer are from one version.
+        """
+        # A short JSON document, the usual request, is answered by the service itself, and not here.
         served, most = self.versions.current, self.settings.limits.rows
         kind = request.media_type
         if kind == ARROW:
-            query = request.query("interval", "score_type")
+            query = request.query(*_ROWS_QUERY)
             work = partial(answer_arrow, score_type=_score_type(query), interval=_interval(query))
             body = await asyncio.to_thread(work, served, request.body, most, self.board.own)
             return Response(200, [("content-type", ARROW), ("mcnet-version", served.name)], body)
@@ -98,7 +148,11 @@ class Handlers:
         return Response(200, JSON, body)
 
     async def infer(self, request: Request) -> Response:
-        """Answer an inference request of the Open Inference Protocol."""
+        """Infer.
+
+        Open Inference Protocol, with its binary tensors. Inputs are score and one per field; outputs are calibrated,
+        and low and high if they are asked for.
+        """
         served = await self._served(request)
         work = (served, self.settings.name, request.body, request.header(BINARY_HEADER), self.settings.limits.rows)
         if len(request.body) > LARGE_BODY:
@@ -110,20 +164,27 @@ class Handlers:
     # -- feedback -------------------------------------------------------------------------------------------------
 
     async def feedback(self, request: Request) -> Response:
-        """Take labelled rows into the journal."""
-        found = await self.inbox.take(request, self.versions.current)
-        return Response.json(found, 200 if found["known"] else 201)
+        """Send labelled rows.
+
+        Rows with labels, or a saved sketch of them, for the journal. Answered when they are on disk; the same key and
+        rows again change nothing.
+        """
+        taken = await self.inbox.take(request, self.versions.current)
+        return Response.json(taken, 200 if taken.known else 201)
 
     # -- versions -------------------------------------------------------------------------------------------------
 
     async def list_versions(self, request: Request) -> Response:
-        """List the versions of the registry."""
+        """List the versions.
+
+        Those of the registry, oldest first.
+        """
         request.query()
         return Response.json(await asyncio.to_thread(self._versions))
 
-    def _versions(self) -> dict[str, object]:
+    def _versions(self) -> Versions:
         registry = self.versions.registry
-        served, found = self.versions.current.name, registry.looked_at()
+        served, known = self.versions.current.name, registry.looked_at()
         listed = [
             {
                 "version": version.name,
@@ -134,24 +195,22 @@ class Handlers:
                 "note": version.note,
                 "digest": version.digest,
             }
-            for version in found
+            for version in known
             if isinstance(version, Version)
         ]
-        damaged = [{"version": v.name, "reason": v.reason} for v in found if isinstance(v, DamagedVersion)]
-        held, current = registry.held, registry.current_number
-        shown: dict[str, object] = self.settings.public(
-            {
-                "current": None if current is None else str(current),
-                "served": served,
-                "held": None if held is None else asdict(held),
-                "versions": listed,
-                "damaged": damaged,
-            }
+        damaged = [{"version": v.name, "reason": v.reason} for v in known if isinstance(v, DamagedVersion)]
+        current, held = registry.current_number, None if registry.held is None else asdict(registry.held)
+        public = self.settings.public
+        return Versions(
+            None if current is None else str(current), served, public(held), public(listed), public(damaged)
         )
-        return shown
 
     async def promote(self, request: Request) -> Response:
-        """Make a version the current one, everywhere."""
+        """Serve another version.
+
+        Make a version the current one. Answered when every worker serves it. A version that is not the latest is held,
+        as after a rollback.
+        """
         name = request.matched["version"]
         note = _note(request)
         await self._known(name)
@@ -160,7 +219,11 @@ class Handlers:
         return await self._moved(chosen.name)
 
     async def rollback(self, request: Request) -> Response:
-        """Go back to the version that was current before."""
+        """Go back.
+
+        Make the version current that was current before, and hold it: updates publish nothing until it is released, or
+        the latest version is promoted.
+        """
         note = _note(request)
         try:
             chosen = await self._change(self.versions.registry.rollback, note)
@@ -170,14 +233,21 @@ class Handlers:
         return await self._moved(chosen.name)
 
     async def hold(self, request: Request) -> Response:
-        """Keep the current version, whatever updates find."""
+        """Keep the current version.
+
+        Updates learn and judge, but publish nothing until it is released, or the latest version is promoted.
+        """
         note = _note(request)
         await self._change(self.versions.registry.hold, note)
         log_event("held", note=note)
         return await self._moved(None)
 
     async def release(self, request: Request) -> Response:
-        """Let updates publish again."""
+        """Let updates publish again.
+
+        End the hold that a rollback, or the promotion of an older version, has set. The current version stays until an
+        update publishes another one.
+        """
         note = _note(request)
         await self._change(self.versions.registry.release, note)
         log_event("released", note=note)
@@ -210,7 +280,10 @@ class Handlers:
             raise Problem(404, str(error)) from None
 
     async def reload(self, request: Request) -> Response:
-        """Look at the registry now, in every worker."""
+        """Look at the registry now.
+
+        Every worker looks at the pointer of the registry, instead of waiting for its next poll.
+        """
         request.query()
         return await self._moved(None)
 
@@ -221,30 +294,46 @@ class Handlers:
             reason = f"the current version of the registry was refused, and {self.versions.current.name} serves on: "
             raise Problem(409, reason + refused["reason"])
         held = await asyncio.to_thread(lambda: self.versions.registry.held is not None)
-        found = {"version": wanted or self.versions.current.name, "workers": served, "held": held}
-        return Response.json(found | ({"late": late} if late else {}), 202 if late else 200)
+        moved = Moved(wanted or self.versions.current.name, served, held, late)
+        return Response.json(moved, 202 if late else 200)
 
     # -- for people -----------------------------------------------------------------------------------------------
 
     async def dashboard(self, request: Request) -> Response:
-        """Show the dashboard."""
+        """Show the dashboard.
+
+        A page for people: what is served, how well it is calibrated, the versions, and buttons that change them.
+        """
         return dashboard()
 
     async def docs(self, request: Request) -> Response:
-        """Show the list of requests."""
-        return docs()
+        """Show the list of requests.
+
+        This page.
+        """
+        return self._docs
 
     async def openapi(self, request: Request) -> Response:
-        """Describe the service for programs."""
-        return Response.json(describe())
+        """Describe the service for programs.
+
+        OpenAPI 3.1.
+        """
+        return Response.json(self._description)
 
     async def show_state(self, request: Request) -> Response:
-        """Tell what the dashboard shows."""
+        """Tell the state of the service.
+
+        What the dashboard shows.
+        """
         request.query()
         return Response.json(await asyncio.to_thread(self.state.document))
 
     async def curves(self, request: Request) -> Response:
-        """Tell the curves that are served."""
+        """Tell the curves that are served.
+
+        The pooled curve and those of the largest contexts, as points; with the name and value of every field in the
+        query, the curve of that context with its 95 % interval.
+        """
         served = self.versions.current
         asked = request.query(*served.fields)
         return Response.json(await asyncio.to_thread(curves_document, served, asked))
@@ -252,23 +341,35 @@ class Handlers:
     # -- health ---------------------------------------------------------------------------------------------------
 
     async def metrics(self, request: Request) -> Response:
-        """Tell Prometheus what all workers counted."""
-        text = metrics_text(self.board, self.versions, self.status.read())
-        return Response(200, [("content-type", METRICS_TYPE)], text.encode())
+        """Tell metrics for Prometheus.
+
+        Summed over all workers.
+        """
+        metrics = metrics_text(self.board, self.versions, self.status.read())
+        return Response(200, [("content-type", METRICS_TYPE)], metrics.encode())
 
     async def server(self, request: Request) -> Response:
-        """Tell what this server is."""
+        """Tell what this server is.
+
+        Open Inference Protocol.
+        """
         return Response.json(server_metadata(__version__))
 
     async def model(self, request: Request) -> Response:
-        """Tell what the model takes and gives."""
+        """Tell what the model takes and gives.
+
+        Open Inference Protocol.
+        """
         served = await self._served(request)
         numbers = await asyncio.to_thread(lambda: self.versions.registry.numbers)
         versions = [str(number) for number in numbers]
         return Response.json(model_metadata(served, self.settings.name, versions))
 
     async def model_ready(self, request: Request) -> Response:
-        """Say that a version can be served."""
+        """Say that the model, or a version of it, is ready.
+
+        Open Inference Protocol.
+        """
         served = await self._served(request)
         return Response.json({"name": self.settings.name, "version": served.name, "ready": True})
 
@@ -283,11 +384,17 @@ class Handlers:
         return await self.versions.version(version)
 
     async def live(self, request: Request) -> Response:
-        """Say that this process answers."""
+        """Say that this process lives.
+
+        Open Inference Protocol.
+        """
         return Response.json({"live": True})
 
     async def ready(self, request: Request) -> Response:
-        """Say that a version is served."""
+        """Say that the service is ready.
+
+        Open Inference Protocol.
+        """
         return Response.json({"ready": True})
 
 

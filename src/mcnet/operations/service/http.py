@@ -1,19 +1,12 @@
-"""HTTP: settings, requests, answers, the route table, the token, problems as documents, logs."""
+"""HTTP: requests and their bodies, answers, problems as documents, the route table, the check of the token."""
 
 import asyncio
 import hashlib
 import hmac
-import logging
-import os
 import re
-import stat
-import sys
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from http import HTTPStatus
-from pathlib import Path
 from time import monotonic
 from typing import Any
 from urllib.parse import parse_qsl
@@ -21,132 +14,28 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from mcnet._shared.files import is_disk_full
-from mcnet.errors import FileFormatError, InputError, McnetError, in_words
+from mcnet.errors import FileFormatError, McnetError, in_words
+from mcnet.operations.service.settings import TOKEN_VARIABLE, Limits
 
 __all__ = [
     "HTML",
     "JSON",
     "JSON_TYPES",
     "LARGE_BODY",
-    "LOGGING",
     "PROBLEM_TYPE",
     "RETRY",
-    "TOKEN_VARIABLE",
     "BodyReader",
     "ClientGone",
     "Headers",
-    "Limits",
     "Problem",
+    "ProblemDetails",
     "Request",
     "Response",
     "Route",
     "RouteTable",
-    "ServiceSettings",
     "check_token",
-    "log_event",
     "problem_of",
-    "read_token",
 ]
-
-# Structured logs: one JSON object per line on stderr.
-
-_encode = msgspec.json.Encoder().encode
-
-
-def log_event(event: str, level: str = "info", **details: Any) -> None:
-    """Write what happened, when, in which process, and its details."""
-    moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    line = {"time": moment, "level": level, "event": event, "pid": os.getpid(), **details}
-    with suppress(OSError):  # a full disk under the log is no reason to refuse a request
-        # One write per line, so that the lines of several workers do not mix.
-        sys.stderr.write(_encode(line).decode() + "\n")
-        sys.stderr.flush()
-
-
-class EventHandler(logging.Handler):
-    """Writes what libraries log in the same form."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one line."""
-        log_event(record.getMessage(), record.levelname.lower(), logger=record.name.strip("_"))
-
-
-LOGGING: dict[str, Any] = {
-    "handlers": {
-        "console": {"()": "mcnet.operations.service.http.EventHandler"},
-        "access": {"()": "mcnet.operations.service.http.EventHandler"},
-    },
-    "formatters": {},
-}
-"""How the server logs, as `logging.config.dictConfig` takes it."""
-
-
-# The settings of a service: its folders, its limits, and the token for changes.
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one request may ask for."""
-
-    body_bytes: int = 64_000_000
-    rows: int = 2_000_000
-    body_seconds: float = 30.0
-    """How long a client may take to send its body."""
-    short_body_seconds: float = 5.0
-    """How long it may take for a body of a few bytes."""
-    body_bytes_per_second: float = 20_000.0
-    """How much longer a larger body may take, up to `body_seconds`."""
-    header_seconds: float = 5.0
-    """How long a client may take to send the head of a request; as long a connection may stay unused."""
-    header_bytes: int = 65_536
-    bytes_at_once: int = 512_000_000
-    """Of all large bodies that a worker has in memory at the same time; further ones are to be sent again."""
-    connections: int = 8_192
-    """Connections of a worker at the same time; further ones wait in the queue of the system."""
-
-    def seconds_for(self, body_bytes: int) -> float:
-        """Return how long a client may take to send a body of this size.
-
-        >>> Limits().seconds_for(100), Limits().seconds_for(100_000), Limits().seconds_for(10_000_000)
-        (5.005, 10.0, 30.0)
-        """
-        return min(self.body_seconds, self.short_body_seconds + body_bytes / self.body_bytes_per_second)
-
-
-@dataclass(frozen=True)
-class ServiceSettings:
-    """Everything a worker needs to know; it is sent to each of them."""
-
-    registry: Path
-    journal: Path | None = None
-    name: str = "calibration"
-    host: str = "127.0.0.1"
-    port: int = 8080
-    workers: int = 1
-    every: str | None = None
-    """The length of a period, such as "1h": rows of feedback without a period belong to the present one."""
-    learn: bool = False
-    """Whether the update job is run at the end of every period."""
-    learn_after_seconds: float = 60.0
-    """How long after the end of a period its rows may arrive."""
-    poll_seconds: float = 0.5
-    token_digest: bytes | None = field(default=None, repr=False)
-    """SHA-256 of the token that changes of state need; without one nothing can be changed."""
-    limits: Limits = Limits()
-    board: Path = Path()
-    """The folder in which the workers count what they do."""
-
-    def public(self, value: Any) -> Any:
-        """Return texts, in whatever lists and documents, without the paths of this machine's folders."""
-        if isinstance(value, str):
-            folders = {str(self.registry): "the registry", str(self.journal or ""): "the journal"}
-            for folder in sorted(filter(None, folders), key=len, reverse=True):  # one may lie inside the other
-                value = value.replace(folder, folders[folder])
-            return value
-        if isinstance(value, dict):
-            return {name: self.public(entry) for name, entry in value.items()}
-        return [self.public(entry) for entry in value] if isinstance(value, list | tuple) else value
-
 
 # Problems: errors as RFC 9457 problem details, which say what was found, where, and what to do.
 
@@ -156,6 +45,22 @@ RETRY = (("retry-after", "30"),)
 """A header for answers of 503: somebody has to make room on the disk first."""
 
 
+class ProblemDetails(msgspec.Struct, omit_defaults=True):
+    """What is wrong, where, and what to do (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    error: str
+    """The detail again, where clients of the Open Inference Protocol look for it."""
+    at: str | None = None
+    """Where in the request, as a JSON path."""
+    column: str | None = None
+    row: int | None = None
+    limit: int | None = None
+
+
 class Problem(Exception):
     """An answer that is not the one asked for.
 
@@ -163,32 +68,21 @@ class Problem(Exception):
     ----------
     status : of HTTP.
     detail : what was found, where, and what to do.
-    at : the place in the request, as a JSON path.
     headers : more headers of the answer.
-    more : further members of the document.
+    where : further members of the document: `at`, `column`, `row`, `limit`.
     """
 
-    def __init__(
-        self, status: int, detail: str, *, at: str | None = None, headers: tuple[tuple[str, str], ...] = (), **more: Any
-    ) -> None:
+    def __init__(self, status: int, detail: str, *, headers: tuple[tuple[str, str], ...] = (), **where: Any) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
-        self.at = at
         self.headers = headers
-        self.more = more
+        self.where = where
 
-    def document(self) -> dict[str, Any]:
-        """Return the problem details; `error` repeats them for clients of the Open Inference Protocol."""
-        found: dict[str, Any] = {
-            "type": "about:blank",
-            "title": HTTPStatus(self.status).phrase,
-            "status": self.status,
-            "detail": self.detail,
-        }
-        if self.at is not None:
-            found["at"] = self.at
-        return found | self.more | {"error": self.detail}
+    def document(self) -> ProblemDetails:
+        """Return the problem details."""
+        title = HTTPStatus(self.status).phrase
+        return ProblemDetails("about:blank", title, self.status, self.detail, self.detail, **self.where)
 
 
 def problem_of(error: Exception) -> Problem | None:
@@ -212,11 +106,8 @@ def problem_of(error: Exception) -> Problem | None:
             503, f"the disk of the service is full ({reason}); make room, and send this again", headers=RETRY
         )
     if isinstance(error, McnetError):
-        parts: dict[str, Any] = {
-            name: part for name, part in (("column", error.column), ("row", error.row)) if part is not None
-        }
         at = None if error.column is None else f"$.{error.column}" + ("" if error.row is None else f"[{error.row}]")
-        return Problem(400, in_words(error, "service"), at=at, **parts)
+        return Problem(400, in_words(error, "service"), at=at, column=error.column, row=error.row)
     return None
 
 
@@ -243,10 +134,10 @@ def _plain(detail: str) -> str:
     if unknown is not None:
         name = unknown[1][:80]
         return f'unknown field `{name}`; the column of a field of the model belongs under "field": {{"{name}": [...]}}'
-    found = _EXPECTED.fullmatch(detail)
-    if found is None:
+    expected = _EXPECTED.fullmatch(detail)
+    if expected is None:
         return detail[:1].lower() + detail[1:]
-    wanted, got = ([_KINDS.get(kind, kind) for kind in side.split(" | ")] for side in found.groups())
+    wanted, got = ([_KINDS.get(kind, kind) for kind in side.split(" | ")] for side in expected.groups())
     return f"expected {' or '.join(wanted)}, found {' or '.join(got)}"
 
 
@@ -281,7 +172,7 @@ class Request:
     """The parts of the path that its route leaves open."""
 
     def header(self, name: str) -> str:
-        """Return a header in lower case, without spaces around it; an empty text if there is none."""
+        """Return a header in lower case, without spaces around it; an empty string if there is none."""
         return str(self.headers.get(name) or "").strip()
 
     @property
@@ -292,13 +183,13 @@ class Request:
     def query(self, *known: str) -> dict[str, str]:
         """Return the parameters behind the question mark; refuse unknown ones."""
         try:
-            found = dict(parse_qsl(self.query_string, keep_blank_values=True, max_num_fields=20))
+            given = dict(parse_qsl(self.query_string, keep_blank_values=True, max_num_fields=20))
         except ValueError as error:
             raise Problem(400, f"the query cannot be read: {error}") from None
-        for name in found:
+        for name in given:
             if name not in known:
                 raise Problem(400, f"the query has {name!r}; known: {', '.join(known) or 'none'}")
-        return found
+        return given
 
 
 @dataclass(frozen=True)
@@ -448,8 +339,17 @@ class Route:
     counted: str
     """The group of routes that it is counted in."""
     handler: Handler
+    """What answers it; its docstring describes the route to clients."""
     changes: bool = False
     """Whether it changes state, and so needs the token."""
+    body: tuple[Any, ...] = ()
+    """What the body may be: types, sent as JSON, and names of other media types."""
+    answers: Mapping[int, Any] = field(default_factory=lambda: {200: dict})
+    """What is answered, by status: types, sent as JSON, or names of other media types (several in a tuple)."""
+    parameters: tuple[str, ...] = ()
+    """The parameters behind the question mark, and headers."""
+    example: str = ""
+    """What curl is given besides the address and the token."""
 
 
 class RouteTable:
@@ -472,8 +372,8 @@ class RouteTable:
             return exact, {}
         parts = path.split("/")
         for route, pattern in self._open:
-            if route.method == asked and (found := _matched(pattern, parts)) is not None:
-                return route, found
+            if route.method == asked and (matched := _matched(pattern, parts)) is not None:
+                return route, matched
         allowed = {m for m, p in self._exact if p == path}
         allowed |= {route.method for route, pattern in self._open if _matched(pattern, parts) is not None}
         if allowed:
@@ -487,46 +387,16 @@ class RouteTable:
 def _matched(pattern: list[str], parts: list[str]) -> dict[str, str] | None:
     if len(pattern) != len(parts):
         return None
-    found = {}
+    matched = {}
     for wanted, part in zip(pattern, parts, strict=True):
         if wanted.startswith("{"):
-            found[wanted[1:-1]] = part
+            matched[wanted[1:-1]] = part
         elif wanted != part:
             return None
-    return found
+    return matched
 
 
-# The bearer token that is needed to change anything.
-
-TOKEN_VARIABLE = "MCNET_TOKEN"
-_FEWEST_CHARACTERS = 16
-
-
-def read_token(file: Path | None) -> bytes | None:
-    """Return the SHA-256 of the token in a file, or in the environment; None if there is none.
-
-    A worker needs to compare tokens and never to know one, so only the digest is kept.
-    """
-    if file is not None:
-        try:
-            text = file.read_text(encoding="utf-8").strip()
-            mode = stat.S_IMODE(file.stat().st_mode)
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"the token file {file} cannot be read ({error})") from None
-        where = f"the file {file}"
-        if mode & (stat.S_IRWXG | stat.S_IRWXO):
-            reason = f"{file} has mode {mode:03o}: other users of this machine can read or change the token"
-            log_event("token file open to others", "warning", reason=reason, advice=f"chmod 600 {file}")
-    else:
-        text, where = os.environ.get(TOKEN_VARIABLE, "").strip(), f"the variable {TOKEN_VARIABLE}"
-        if not text:
-            return None
-    if len(text) < _FEWEST_CHARACTERS or not text.isascii() or not text.isprintable() or " " in text:
-        raise InputError(
-            f"the token in {where} is not at least {_FEWEST_CHARACTERS} printable ASCII characters without spaces; "
-            "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
-        )
-    return hashlib.sha256(text.encode()).digest()
+# Changes need the bearer token.
 
 
 def check_token(request: Request, digest: bytes | None) -> None:

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray
+from mcnet.operations.service.arrow import check_rows
 from mcnet.operations.service.board import Numbers
-from mcnet.operations.service.calibrate import Calibrated, calibrate_rows, check_fields, check_rows
+from mcnet.operations.service.calibrate import Calibrated, calibrate_rows, check_fields
 from mcnet.operations.service.http import Headers, Problem
 from mcnet.operations.service.served import Served
 
-__all__ = ["BINARY_HEADER", "answer_inference", "model_metadata", "server_metadata"]
+__all__ = ["BINARY_HEADER", "Inference", "answer_inference", "model_metadata", "server_metadata"]
 
 BINARY_HEADER = "inference-header-content-length"
 _INTERVAL = 0.9

@@ -1,17 +1,18 @@
-"""The description of the service as OpenAPI 3.1, and the pages for people: the dashboard and the list of requests."""
+"""The description of the service as OpenAPI 3.1, made of its routes, and the pages: dashboard and list of requests."""
 
 import base64
 import hashlib
+import inspect
+import re
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 from jinja2 import Environment, StrictUndefined
 
-from mcnet.operations.service.calibrate import ARROW
-from mcnet.operations.service.feedback import SKETCH
-from mcnet.operations.service.http import HTML, PROBLEM_TYPE, Response
-from mcnet.operations.service.state import METRICS_TYPE
+from mcnet.operations.service.http import HTML, PROBLEM_TYPE, ProblemDetails, Response, Route
 from mcnet.report.page import read_asset
 from mcnet.version import __version__
 
@@ -21,306 +22,32 @@ __all__ = ["dashboard", "describe", "docs"]
 
 Schema = dict[str, Any]
 
-_NUMBER: Schema = {"type": "number"}
-_NUMBERS: Schema = {"type": "array", "items": _NUMBER}
-_ONE_OR_MANY: Schema = {"oneOf": [_NUMBER, _NUMBERS]}
-_VALUE: Schema = {"type": ["string", "number", "boolean", "null"]}
-_VALUES: Schema = {"type": "array", "items": _VALUE}
-_SCORE_TYPE: Schema = {"type": "string", "enum": ["probability", "logit"]}
-_BYTES: Schema = {"type": "string", "format": "binary"}
+_TOKEN = "-H 'Authorization: Bearer TOKEN'"
 
-
-def _object(required: list[str], closed: bool = True, **properties: Schema) -> Schema:
-    found: Schema = {"type": "object", "properties": properties, "required": required}
-    return found | ({"additionalProperties": False} if closed else {})
-
-
-_SCHEMAS: dict[str, Schema] = {
-    "Columns": _object(
-        ["score"],
-        score=_ONE_OR_MANY,
-        field={"type": ["object", "null"], "additionalProperties": {"anyOf": [_VALUE, _VALUES]}},
-        score_type={"type": ["string", "null"], "enum": ["probability", "logit", None]},
-        interval={"type": ["number", "null"], "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-    ),
-    "Record": {"type": "object", "properties": {"score": _NUMBER}, "required": ["score"]},
-    "Records": {"type": "array", "items": {"$ref": "#/components/schemas/Record"}},
-    "Calibrated": _object(
-        ["calibrated", "version"],
-        calibrated=_ONE_OR_MANY,
-        version={"type": "string"},
-        low=_ONE_OR_MANY,
-        high=_ONE_OR_MANY,
-    ),
-    "Feedback": _object(
-        ["score", "label", "period", "key"],
-        score=_NUMBERS,
-        label={"type": "array", "items": {"type": ["number", "boolean"]}},
-        field={"type": ["object", "null"], "additionalProperties": _VALUES},
-        weight={"oneOf": [_NUMBERS, {"type": "null"}]},
-        period={"type": ["string", "integer", "null"]},
-        key={"type": ["string", "null"], "maxLength": 200},
-        age={"type": ["number", "null"], "minimum": 0},
-        score_type={"type": ["string", "null"], "enum": ["probability", "logit", None]},
-        allow={"oneOf": [{"type": "array", "items": {"enum": ["weight", "period"]}}, {"type": "null"}]},
-    ),
-    "Added": _object(
-        ["rows", "period", "key", "known"],
-        rows={"type": "integer"},
-        period={"type": "string"},
-        key={"type": "string"},
-        known={"type": "boolean"},
-    ),
-    "Moved": _object(
-        ["version", "workers", "held"],
-        version={"type": "string"},
-        workers={"type": "array", "items": {"type": "string"}},
-        held={"type": "boolean"},
-        late={"type": "integer", "description": "Workers that have not looked at the registry yet."},
-    ),
-    "Versions": _object(
-        ["current", "served", "held", "versions", "damaged"],
-        current={"type": ["string", "null"]},
-        served={"type": "string"},
-        held={"type": ["object", "null"]},
-        versions={"type": "array", "items": {"type": "object"}},
-        damaged={"type": "array", "items": {"type": "object"}},
-    ),
-    "Inference": _object(
-        ["inputs"],
-        closed=False,
-        id={"type": ["string", "null"]},
-        parameters={"type": "object"},
-        inputs={
-            "type": "array",
-            "items": _object(
-                ["name", "shape", "datatype"],
-                closed=False,
-                name={"type": "string"},
-                shape={"type": "array", "items": {"type": "integer"}},
-                datatype={"type": "string"},
-                parameters={"type": "object"},
-                data={"type": "array"},
-            ),
-        },
-        outputs={"type": "array", "items": _object(["name"], closed=False, name={"type": "string"})},
-    ),
-    "Problem": _object(
-        ["type", "title", "status", "detail"],
-        closed=False,
-        type={"type": "string"},
-        title={"type": "string"},
-        status={"type": "integer"},
-        detail={"type": "string"},
-        at={"type": "string"},
-    ),
+_PARAMETERS: dict[str, tuple[str, str, Any]] = {
+    "version": ("path", "The number of a version.", str),
+    "name": ("path", "What the model is called (--name).", str),
+    "note": ("query", "Why; goes into the history.", Annotated[str, msgspec.Meta(max_length=1000)]),
+    "interval": ("query", "Arrow only: the level of the interval to add, as 0.9.", float),
+    "score_type": ("query", "Arrow and sketches: what the scores are.", Literal["probability", "logit"]),
+    "period": ("query", "Arrow and sketches: the period of the rows.", str),
+    "key": ("query", "Arrow and sketches: the key.", str),
+    "age": ("query", "Arrow and sketches: how many periods later the labels were counted.", float),
+    "allow": ("query", "Arrow and sketches: implausible rows to add: weight, period.", str),
+    "Idempotency-Key": ("header", "The key, instead of `key`.", Annotated[str, msgspec.Meta(max_length=200)]),
 }
+"""Where a parameter is, what it is, and its type."""
 
 
-def _schema(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _body(content: dict[str, Schema]) -> Schema:
-    return {"required": True, "content": {kind: {"schema": schema} for kind, schema in content.items()}}
-
-
-def _parameter(name: str, place: str, text: str, schema: Schema) -> Schema:
-    return {"name": name, "in": place, "description": text, "required": place == "path", "schema": schema}
-
-
-def _route(
-    summary: str,
-    description: str,
-    answers: dict[str, tuple[str, dict[str, Schema]]],
-    *,
-    body: Schema | None = None,
-    parameters: tuple[Schema, ...] = (),
-    changes: bool = False,
-    example: str = "",
-) -> Schema:
-    responses = {
-        status: {"description": text, "content": {kind: {"schema": schema} for kind, schema in content.items()}}
-        for status, (text, content) in answers.items()
-    }
-    responses["default"] = {
-        "description": "What is wrong, where, and what to do.",
-        "content": {PROBLEM_TYPE: {"schema": _schema("Problem")}},
-    }
-    found: Schema = {"summary": summary, "description": description, "responses": responses}
-    if body is not None:
-        found["requestBody"] = body
-    if parameters:
-        found["parameters"] = list(parameters)
-    if changes:
-        found["security"] = [{"token": []}]
-    if example:
-        found["x-example"] = example
-    return found
-
-
-def _answer(text: str, name: str | None = None) -> dict[str, tuple[str, dict[str, Schema]]]:
-    return {"200": (text, {"application/json": _schema(name) if name else {"type": "object"}})}
-
-
-_MOVED = {
-    "200": ("What each worker serves.", {"application/json": _schema("Moved")}),
-    "202": ("The pointer has moved; `late` workers follow when they answer again.",
-            {"application/json": _schema("Moved")}),
-}  # fmt: skip
-_VERSION = _parameter("version", "path", "The number of a version.", {"type": "string"})
-_NAME = _parameter("name", "path", "What the model is called (--name).", {"type": "string"})
-_NOTE = _parameter("note", "query", "Why; goes into the history.", {"type": "string", "maxLength": 1000})
-_INFER = {
-    "body": _body({"application/json": _schema("Inference"), "application/octet-stream": _BYTES}),
-    "answers": _answer("The probabilities, as tensors."),
-}
-_ROWS_IN_QUERY = (
-    _parameter("interval", "query", "Arrow only: the level of the interval to add, as 0.9.", _NUMBER),
-    _parameter("score_type", "query", "Arrow only: what the scores are.", _SCORE_TYPE),
-)
-_FEEDBACK_IN_QUERY = (
-    _parameter("period", "query", "Streams and sketches: the period of the rows.", {"type": "string"}),
-    _parameter("key", "query", "Streams and sketches: the key.", {"type": "string"}),
-    _parameter("age", "query", "Streams and sketches: how many periods later the labels were counted.", _NUMBER),
-    _parameter("score_type", "query", "Streams and sketches: what the scores are.", _SCORE_TYPE),
-    _parameter("allow", "query", "Streams and sketches: implausible rows to add: weight, period.", {"type": "string"}),
-    _parameter("Idempotency-Key", "header", "The key, instead of `key`.", {"type": "string", "maxLength": 200}),
-)
-
-
-def describe() -> Schema:
-    """Return the description of every route."""
-    paths: dict[str, Schema] = {
-        "/calibrate": {
-            "post": _route(
-                "Calibrate scores",
-                "Columns of rows, one row, a record, or a list of records; or an Arrow IPC stream with the columns "
-                "score and one per field. A record has the score and every field of the model under its name; other "
-                "keys are ignored and counted. All rows of an answer are from one version.",
-                {
-                    "200": (
-                        "The probabilities, in the order of the rows.",
-                        {"application/json": _schema("Calibrated"), ARROW: _BYTES},
-                    )
-                },
-                body=_body(
-                    {
-                        "application/json": {"anyOf": [_schema(n) for n in ("Columns", "Record", "Records")]},
-                        ARROW: _BYTES,
-                    }
-                ),
-                parameters=_ROWS_IN_QUERY,
-                example="""curl -d '{"score": [0.1], "field": {"country": ["NL"]}}' URL/calibrate""",
-            )
-        },
-        "/feedback": {
-            "post": _route(
-                "Send labelled rows",
-                "Rows with labels, or a saved sketch of them, for the journal. Answered when they are on disk; "
-                "the same key and rows again change nothing.",
-                {
-                    "201": ("The rows were added.", {"application/json": _schema("Added")}),
-                    "200": ("They were there already.", {"application/json": _schema("Added")}),
-                },
-                body=_body({"application/json": _schema("Feedback"), ARROW: _BYTES, SKETCH: _BYTES}),
-                parameters=_FEEDBACK_IN_QUERY,
-                changes=True,
-                example="curl -H 'Authorization: Bearer TOKEN' -d @rows.json URL/feedback",
-            )
-        },
-        "/versions": {"get": _route("List the versions", "Oldest first.", _answer("The versions.", "Versions"))},
-        "/versions/{version}/promote": {
-            "post": _route(
-                "Serve another version",
-                "Make a version the current one. Answered when every worker serves it. A version that is not the "
-                "latest is held, as after a rollback.",
-                _MOVED,
-                parameters=(_VERSION, _NOTE),
-                changes=True,
-                example="curl -X POST -H 'Authorization: Bearer TOKEN' URL/versions/3/promote",
-            )
-        },
-        "/rollback": {
-            "post": _route(
-                "Go back",
-                "Make the version current that was current before, and hold it: updates publish nothing until it is "
-                "released, or the latest version is promoted.",
-                _MOVED,
-                parameters=(_NOTE,),
-                changes=True,
-                example="curl -X POST -H 'Authorization: Bearer TOKEN' URL/rollback",
-            )
-        },
-        "/hold": {
-            "post": _route(
-                "Keep the current version",
-                "Updates learn and judge, but publish nothing until it is released, or the latest version is promoted.",
-                _MOVED,
-                parameters=(_NOTE,),
-                changes=True,
-                example="curl -X POST -H 'Authorization: Bearer TOKEN' URL/hold",
-            )
-        },
-        "/release": {
-            "post": _route(
-                "Let updates publish again",
-                "End the hold that a rollback, or the promotion of an older version, has set. The current version "
-                "stays until an update publishes another one.",
-                _MOVED,
-                parameters=(_NOTE,),
-                changes=True,
-                example="curl -X POST -H 'Authorization: Bearer TOKEN' URL/release",
-            )
-        },
-        "/reload": {
-            "post": _route(
-                "Look at the registry now",
-                "Every worker looks at the pointer of the registry, instead of waiting for its next poll.",
-                _MOVED,
-                changes=True,
-            )
-        },
-        "/status": {"get": _route("The state of the service", "What the dashboard shows.", _answer("The state."))},
-        "/curves": {
-            "get": _route(
-                "The curves that are served",
-                "The pooled curve and those of the largest contexts; with the name and value of every field in the "
-                "query, the curve of that context with its 95 % interval.",
-                _answer("The curves, as points."),
-            )
-        },
-        "/metrics": {
-            "get": _route(
-                "Metrics for Prometheus",
-                "Summed over all workers.",
-                {"200": ("The metrics.", {METRICS_TYPE.partition(";")[0]: {"type": "string"}})},
-            )
-        },
-        "/v2": {"get": _route("The server", "Open Inference Protocol.", _answer("Name, version, extensions."))},
-        "/v2/health/live": {"get": _route("Does it live?", "Open Inference Protocol.", _answer("It does."))},
-        "/v2/health/ready": {"get": _route("Is it ready?", "Open Inference Protocol.", _answer("It is."))},
-    }
-    for version in (False, True):
-        path = "/v2/models/{name}" + ("/versions/{version}" if version else "")
-        parts = (_NAME, _VERSION) if version else (_NAME,)
-        what = "A version" if version else "The model"
-        paths[path] = {
-            "get": _route(what, "Open Inference Protocol.", _answer("Inputs and outputs."), parameters=parts)
-        }
-        paths[f"{path}/ready"] = {
-            "get": _route(f"{what}: ready?", "Open Inference Protocol.", _answer("It is."), parameters=parts)
-        }
-        paths[f"{path}/infer"] = {
-            "post": _route(
-                f"{what}: infer",
-                "Open Inference Protocol, with its binary tensors. Inputs are score and one per field; outputs are "
-                "calibrated, and low and high if they are asked for.",
-                _INFER["answers"],
-                body=_INFER["body"],
-                parameters=parts,
-            )
-        }
+def describe(routes: Sequence[Route]) -> Schema:
+    """Return the description of every route: its words are those of its handler, its forms those of the types."""
+    named = {kind for route in routes for what in (*route.body, *route.answers.values()) for kind in _types(what)}
+    kinds = sorted(named | {ProblemDetails}, key=str)
+    made, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    schemas = dict(zip(kinds, made, strict=True))
+    paths: dict[str, Schema] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _described(route, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -330,10 +57,57 @@ def describe() -> Schema:
         },
         "paths": paths,
         "components": {
-            "schemas": _SCHEMAS,
+            "schemas": components,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _described(route: Route, schemas: dict[Any, Schema]) -> Schema:
+    summary, _, more = (inspect.getdoc(route.handler) or "").partition("\n\n")
+    if not summary or not more:
+        raise ValueError(f"{route.method} {route.path} is not described: its handler needs a docstring of two parts")
+    responses = {
+        str(status): {"description": "What was asked for.", "content": _content(what, schemas)}
+        for status, what in route.answers.items()
+    }
+    problem = {PROBLEM_TYPE: {"schema": schemas[ProblemDetails]}}
+    responses["default"] = {"description": inspect.getdoc(ProblemDetails) or "", "content": problem}
+    method = "" if route.method == "GET" else "-X POST" if not route.body else ""
+    words = ("curl", method, _TOKEN if route.changes else "", route.example, f"URL{route.path}")
+    described: Schema = {
+        "summary": summary.rstrip("."),
+        "description": " ".join(more.split()),
+        "responses": responses,
+        "x-example": " ".join(filter(None, words)),
+    }
+    if route.body:
+        described["requestBody"] = {"required": True, "content": _content(route.body, schemas)}
+    if names := [*re.findall(r"{(\w+)}", route.path), *route.parameters]:
+        described["parameters"] = [_parameter(name) for name in names]
+    if route.changes:
+        described["security"] = [{"token": []}]
+    return described
+
+
+def _types(what: Any) -> list[Any]:
+    """Return the types among what a body or an answer may be; the others are names of media types."""
+    return [kind for kind in (what if isinstance(what, tuple) else (what,)) if not isinstance(kind, str)]
+
+
+def _content(what: Any, schemas: dict[Any, Schema]) -> Schema:
+    forms = [schemas[kind] for kind in _types(what)]
+    content = {"application/json": {"schema": forms[0] if len(forms) == 1 else {"anyOf": forms}}} if forms else {}
+    for kind in what if isinstance(what, tuple) else (what,):
+        if isinstance(kind, str):
+            content[kind] = {"schema": {"type": "string"} | ({} if kind.startswith("text/") else {"format": "binary"})}
+    return content
+
+
+def _parameter(name: str) -> Schema:
+    where, description, kind = _PARAMETERS[name]
+    schema = msgspec.json.schema(kind)
+    return {"name": name, "in": where, "description": description, "required": where == "path", "schema": schema}
 
 
 # The pages for people: the dashboard at `/`, and the list of requests at `/docs`. Both load nothing from elsewhere.
@@ -369,11 +143,9 @@ def dashboard() -> Response:
     return _page(page, style, script)
 
 
-@cache
-def docs() -> Response:
-    """Return the list of requests, made from the same description as openapi.json."""
+def docs(described: Schema) -> Response:
+    """Return the list of requests, made from the description of the service."""
     style = read_asset("page.css") + _DOCS_STYLE
-    described = describe()
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(_asset("docs.html.j2"))
     page = template.render(
         info=described["info"], paths=described["paths"], schemas=described["components"]["schemas"], style=style

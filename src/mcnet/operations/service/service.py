@@ -1,31 +1,25 @@
-"""Run a service: its workers, what each does with a request, and the update job beside them."""
+"""Run a service: its workers, and what each does with a request."""
 
 import asyncio
-import json
 import multiprocessing
 import os
 import re
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from mcnet.errors import InputError, McnetError
-from mcnet.journal.storage import is_journal, require_journal
+from mcnet.errors import InputError
+from mcnet.journal.storage import require_journal
 from mcnet.operations.registry import Registry
 from mcnet.operations.service.board import BOARD_PREFIX, ROUTES, Board, has_served, remove_abandoned_boards
 from mcnet.operations.service.calibrate import answer_json
@@ -34,24 +28,20 @@ from mcnet.operations.service.handlers import Handlers
 from mcnet.operations.service.http import (
     JSON,
     LARGE_BODY,
-    LOGGING,
-    TOKEN_VARIABLE,
     BodyReader,
     ClientGone,
     Problem,
     Request,
     Response,
     RouteTable,
-    ServiceSettings,
     check_token,
-    log_event,
     problem_of,
 )
+from mcnet.operations.service.learning import Learning
 from mcnet.operations.service.served import ServedVersions
-from mcnet.operations.status import LoopFolder
-from mcnet.operations.update import record_failed_run
+from mcnet.operations.service.settings import LOGGING, TOKEN_VARIABLE, ServiceSettings, log_event
 
-__all__ = ["Learning", "Service", "run_service"]
+__all__ = ["Service", "run_service"]
 
 # The service of one worker: reads a request, has it answered, and counts it.
 
@@ -184,103 +174,6 @@ _INCOMPLETE = Response.problem(
 
 _JSON = frozenset(("application/json", "application/json; charset=utf-8", None, "application/x-www-form-urlencoded"))
 """How most clients name JSON; the others go through the handler, which reads the type more closely."""
-
-
-# `--learn`: the update job at the end of every period, in a separate process, so that answers do not wait for it.
-
-_BUSY = 75
-"""The exit code of an update that found another one at work."""
-
-_LONGEST_SLEEP_SECONDS = 60.0
-"""The clock of a machine may be set; it is looked at this often."""
-
-
-class Learning:
-    """Runs `mcnet update` when the service starts, and after the end of every period.
-
-    The job may be killed at any moment and run twice at once, so nothing else is needed here: what it publishes, the
-    workers find in the registry.
-
-    Parameters
-    ----------
-    settings : the journal, the registry, the length of a period, and how long to wait for late rows.
-    """
-
-    def __init__(self, settings: ServiceSettings) -> None:
-        self._settings = settings
-        self._stop = threading.Event()
-        self._job: subprocess.Popen[str] | None = None
-        self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="learning", daemon=True)
-
-    def start(self) -> None:
-        """Begin, in a thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End a job that runs, and run no more."""
-        self._stop.set()
-        with self._lock:
-            if self._job is not None and self._job.poll() is None:
-                self._job.terminate()
-        self._thread.join(10.0)
-
-    def _run(self) -> None:
-        assert self._settings.every is not None
-        wait = timedelta(seconds=self._settings.learn_after_seconds)
-        while not self._stop.is_set():
-            now = datetime.now(UTC).replace(tzinfo=None)
-            at = present(self._settings.every, now - wait)
-            done = self._update(at.previous)
-            while not self._stop.is_set():
-                left = (at.end + wait - datetime.now(UTC).replace(tzinfo=None)).total_seconds()
-                if left <= 0.0:
-                    break
-                self._stop.wait(min(left, _LONGEST_SLEEP_SECONDS))
-                if not done and not self._stop.is_set():
-                    done = self._update(at.previous)  # a disk that was full, or another run that was at work
-
-    def _update(self, until: str) -> bool:
-        """Run the job once, over all periods that have ended; tell whether it need not be tried again."""
-        journal = self._settings.journal
-        if journal is None or not is_journal(journal):
-            return True  # no feedback yet
-        folder = LoopFolder(self._settings.registry)
-        before = folder.last_runs(1)
-        words = ["update", str(journal), "--registry", str(self._settings.registry), "--until", until, "--json"]
-        with self._lock:
-            if self._stop.is_set():
-                return True
-            self._job = subprocess.Popen(
-                [sys.executable, "-m", "mcnet", *words],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        out, errors = self._job.communicate()
-        if self._stop.is_set():
-            return True
-        done = _document(out)
-        if done is None:
-            code, reason = self._job.returncode, errors.strip()[-1000:]
-            log_event("update failed", "error", until=until, code=code, reason=reason)
-            if code != _BUSY and folder.last_runs(1) == before:  # it could not write its line
-                why = f"the update was ended by signal {-code}" if code < 0 else reason
-                with suppress(McnetError, OSError):
-                    record_failed_run(self._settings.registry, why)
-            return False
-        summary = {name: done.get(name) for name in ("outcome", "reason", "version", "replaced")}
-        alarms = [alarm.get("what") for alarm in done.get("alarms") or []]
-        log_event("update finished", "warning" if alarms else "info", until=until, **summary, alarms=alarms)
-        return True
-
-
-def _document(text: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 # Start a service: check what it needs, then run its workers until a signal ends them.

@@ -20,8 +20,9 @@ from mcnet.journal.entries import Entry
 from mcnet.journal.journal import Journal
 from mcnet.model.drawing import largest_lines, prepare_lines, score_range
 from mcnet.operations.service.board import BUCKETS, ROUTES, STATUSES, Board, Numbers
-from mcnet.operations.service.http import Problem, ServiceSettings
+from mcnet.operations.service.http import Problem
 from mcnet.operations.service.served import Served, ServedVersions
+from mcnet.operations.service.settings import ServiceSettings
 from mcnet.operations.versions import DamagedVersion, Version
 from mcnet.plots.figures import Line
 from mcnet.plots.style import numbers

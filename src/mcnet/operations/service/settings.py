@@ -1,0 +1,150 @@
+"""The settings of a service: its folders, its limits, the token for changes, and its log."""
+
+import hashlib
+import logging
+import os
+import stat
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mcnet.errors import InputError
+
+__all__ = ["LOGGING", "TOKEN_VARIABLE", "Limits", "ServiceSettings", "log_event", "read_token"]
+
+# The settings of a service: its folders, its limits, and the token for changes.
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may ask for."""
+
+    body_bytes: int = 64_000_000
+    rows: int = 2_000_000
+    body_seconds: float = 30.0
+    """How long a client may take to send its body."""
+    short_body_seconds: float = 5.0
+    """How long it may take for a body of a few bytes."""
+    body_bytes_per_second: float = 20_000.0
+    """How much longer a larger body may take, up to `body_seconds`."""
+    header_seconds: float = 5.0
+    """How long a client may take to send the head of a request; as long a connection may stay unused."""
+    header_bytes: int = 65_536
+    bytes_at_once: int = 512_000_000
+    """Of all large bodies that a worker has in memory at the same time; further ones are to be sent again."""
+    connections: int = 8_192
+    """Connections of a worker at the same time; further ones wait in the queue of the system."""
+
+    def seconds_for(self, body_bytes: int) -> float:
+        """Return how long a client may take to send a body of this size.
+
+        >>> Limits().seconds_for(100), Limits().seconds_for(100_000), Limits().seconds_for(10_000_000)
+        (5.005, 10.0, 30.0)
+        """
+        return min(self.body_seconds, self.short_body_seconds + body_bytes / self.body_bytes_per_second)
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """Everything a worker needs to know; it is sent to each of them."""
+
+    registry: Path
+    journal: Path | None = None
+    name: str = "calibration"
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 1
+    every: str | None = None
+    """The length of a period, such as "1h": rows of feedback without a period belong to the present one."""
+    learn: bool = False
+    """Whether the update job is run at the end of every period."""
+    learn_after_seconds: float = 60.0
+    """How long after the end of a period its rows may arrive."""
+    poll_seconds: float = 0.5
+    token_digest: bytes | None = field(default=None, repr=False)
+    """SHA-256 of the token that changes of state need; without one nothing can be changed."""
+    limits: Limits = Limits()
+    board: Path = Path()
+    """The folder in which the workers count what they do."""
+
+    def public(self, value: Any) -> Any:
+        """Return strings, in whatever lists and documents, without the paths of this machine's folders."""
+        if isinstance(value, str):
+            folders = {str(self.registry): "the registry", str(self.journal or ""): "the journal"}
+            for folder in sorted(filter(None, folders), key=len, reverse=True):  # one may lie inside the other
+                value = value.replace(folder, folders[folder])
+            return value
+        if isinstance(value, dict):
+            return {name: self.public(entry) for name, entry in value.items()}
+        return [self.public(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+# The bearer token that is needed to change anything.
+
+TOKEN_VARIABLE = "MCNET_TOKEN"
+_FEWEST_CHARACTERS = 16
+
+
+def read_token(file: Path | None) -> bytes | None:
+    """Return the SHA-256 of the token in a file, or in the environment; None if there is none.
+
+    A worker needs to compare tokens and never to know one, so only the digest is kept.
+    """
+    if file is not None:
+        try:
+            token = file.read_text(encoding="utf-8").strip()
+            mode = stat.S_IMODE(file.stat().st_mode)
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"the token file {file} cannot be read ({error})") from None
+        where = f"the file {file}"
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            reason = f"{file} has mode {mode:03o}: other users of this machine can read or change the token"
+            log_event("token file open to others", "warning", reason=reason, advice=f"chmod 600 {file}")
+    else:
+        token, where = os.environ.get(TOKEN_VARIABLE, "").strip(), f"the variable {TOKEN_VARIABLE}"
+        if not token:
+            return None
+    if len(token) < _FEWEST_CHARACTERS or not token.isascii() or not token.isprintable() or " " in token:
+        raise InputError(
+            f"the token in {where} is not at least {_FEWEST_CHARACTERS} printable ASCII characters without spaces; "
+            "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
+        )
+    return hashlib.sha256(token.encode()).digest()
+
+
+# Structured logs: one JSON object per line on stderr.
+
+_encode = msgspec.json.Encoder().encode
+
+
+def log_event(event: str, level: str = "info", **details: Any) -> None:
+    """Write what happened, when, in which process, and its details."""
+    timestamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    line = {"time": timestamp, "level": level, "event": event, "pid": os.getpid(), **details}
+    with suppress(OSError):  # a full disk under the log is no reason to refuse a request
+        # One write per line, so that the lines of several workers do not mix.
+        sys.stderr.write(_encode(line).decode() + "\n")
+        sys.stderr.flush()
+
+
+class EventHandler(logging.Handler):
+    """Writes what libraries log in the same form."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        log_event(record.getMessage(), record.levelname.lower(), logger=record.name.strip("_"))
+
+
+LOGGING: dict[str, Any] = {
+    "handlers": {
+        "console": {"()": "mcnet.operations.service.settings.EventHandler"},
+        "access": {"()": "mcnet.operations.service.settings.EventHandler"},
+    },
+    "formatters": {},
+}
+"""How the server logs, as `logging.config.dictConfig` takes it."""
