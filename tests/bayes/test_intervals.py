@@ -1,6 +1,8 @@
 """Intervals as a user asks for them: with fields, with values never seen, at any level, of a resumed calibrator."""
 
 import json
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, logit, ndtri
 
 import mcnet
+from mcnet.bayes.misfit import LENGTHS, SIZES
 from mcnet.datasets.simulator import SimulatedField, simulate
 from mcnet.errors import CalibrationWarning, FileFormatError, InputError, NotSupportedError
 from mcnet.model.model_file import checksum
@@ -115,16 +118,99 @@ def test_most_truths_of_field_values_are_inside():
     assert 0.8 < np.mean(covered) < 0.97
 
 
+def with_step(rows, seed, jump=1.5, slope=0.0):
+    """Four values whose true curves jump at one score: scores, labels, field, truth."""
+    draw = np.random.default_rng(seed)
+    value, x = draw.choice(4, rows, p=np.array([12, 6, 4, 3]) / 25.0), draw.normal(-3.0, 1.2, rows)
+    level, at = draw.normal(-3.0, 0.3, 4), draw.uniform(-4.0, -2.0)
+    truth = expit(level[value] + slope * (x + 3.0) + jump * ((x > at) - 0.5))
+    return expit(x), draw.random(rows) < truth, value, truth
+
+
+def without_misfit(fitted):
+    """Return the model whose intervals know the posterior alone."""
+    return replace(fitted.model_, uncertainty=replace(fitted.model_.uncertainty, misfit=None))
+
+
+@pytest.mark.parametrize("rows", [5_000, 25_000])
+def test_intervals_widen_where_residuals_say_that_a_step_is_missed(rows):
+    covered = []
+    for seed in range(8):
+        scores, labels, field, truth = with_step(rows, seed)
+        fitted = mcnet.BayesMCNet().fit(scores, labels, field=field)
+        ends = [model.interval(scores, field) for model in (fitted.model_, without_misfit(fitted))]
+        covered.append([np.mean((low <= truth) & (truth <= high)) for low, high in ends])
+    now, before = np.mean(covered, axis=0)
+    assert before < 0.75
+    assert 0.82 < now < 0.98
+
+
+def test_intervals_of_a_smooth_truth_hardly_widen():
+    ratios = []
+    for seed in range(8):
+        log = simulate(10_000, rate=0.05, seed=seed)
+        fitted = fit(log)
+        wide, narrow = (
+            np.subtract(*(logit(end) for end in model.interval(log.score, log.text("field"))[::-1])).mean()
+            for model in (fitted.model_, without_misfit(fitted))
+        )
+        assert wide >= narrow
+        ratios.append(wide / narrow)
+    assert np.mean(ratios) < 1.05
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 1_000), jump=st.floats(0.0, 4.0), parts=st.integers(2, 5))
+def test_intervals_of_steps_hold_the_curve_and_do_not_depend_on_the_order_of_rows(seed, jump, parts):
+    scores, labels, field, _ = with_step(2_000, seed, jump)
+    order = np.random.default_rng(seed).permutation(2_000)
+    split = np.array_split(order, parts)
+    pieces = [mcnet.Sketch.from_rows(scores[part], labels[part], field=field[part]) for part in split]
+    first = mcnet.BayesMCNet().fit(scores, labels, field=field)
+    merged = mcnet.BayesMCNet().fit_sketch(mcnet.Sketch.merged(pieces))
+    for value in (0, 3, 99):
+        low, high = first.interval(SCORES, [value] * len(SCORES))
+        served = first.predict(SCORES, [value] * len(SCORES))
+        assert np.all((low > 0.0) & (low <= served) & (served <= high) & (high < 1.0))
+        assert np.all(np.diff(low) >= 0.0)
+        assert np.all(np.diff(high) >= 0.0)
+        np.testing.assert_allclose(np.array(merged.interval(SCORES, [value] * len(SCORES))), [low, high], rtol=2e-3)
+
+
+def test_a_misfit_is_that_of_a_second_process_beside_the_smooth_curve():
+    """The evidence and the mean square, against the joint normal distribution of the curve and its misfit."""
+    scores, labels, _, _ = with_step(3_000, 1)
+    fitted = mcnet.BayesMCNet().fit(scores, labels)
+    misfit = fitted.model_.uncertainty.misfit.__self__
+    panels, size = misfit.common, len(misfit.common.logits)
+    root = np.random.default_rng(0).normal(size=(size, size)) / 20.0
+    prior, information = np.linalg.inv(root @ root.T + 1e-3 * np.eye(size)), np.diag(panels.information)
+    smooth = np.linalg.inv(prior + information)
+    evidence, squares = misfit._hypotheses(panels, smooth)
+    apart = np.abs(np.subtract.outer(panels.logits, panels.logits)) / fitted.posterior_.panels.scale
+    for index, (length, deviation) in enumerate(product(LENGTHS, SIZES)):
+        process = deviation**2 * np.exp(-apart / length)
+        # Rows measure the sum of both; at the mode of the smooth one alone, only the misfit has a gradient.
+        joint = np.block([[prior + information, information], [information, np.linalg.inv(process) + information]])
+        covariance, gradient = np.linalg.inv(joint), np.concatenate([np.zeros(size), panels.residual])
+        total = np.hstack([np.eye(size), np.eye(size)])
+        expected = (total @ covariance @ gradient) ** 2 + np.diag(total @ covariance @ total.T - smooth)
+        np.testing.assert_allclose(squares[index], expected, rtol=1e-4, atol=1e-6)
+        log_evidence = gradient @ covariance @ gradient - np.linalg.slogdet(joint)[1] - np.linalg.slogdet(process)[1]
+        log_evidence += np.linalg.slogdet(prior + information)[1]
+        np.testing.assert_allclose(evidence[index], 0.5 * log_evidence, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.filterwarnings("ignore:mcnet-bayes. no")  # nine of each row make a chance gap look like a real one
 def test_a_weight_counts_as_so_many_rows():
     log = simulate(3_000, rate=0.3, seed=0)
     field = log.text("field")
-    once, weighted = (
-        mcnet.BayesMCNet().fit(log.score, log.label, field=field, weight=[w] * len(log)) for w in (1.0, 9.0)
+    quarter, once, weighted = (
+        mcnet.BayesMCNet().fit(log.score, log.label, field=field, weight=[w] * len(log)) for w in (0.25, 1.0, 9.0)
     )
     repeated = mcnet.BayesMCNet().fit(np.tile(log.score, 9), np.tile(log.label, 9), field=np.tile(field, 9))
     usual = np.quantile(log.score, np.linspace(0.4, 0.9, 6))
-    assert widths(weighted, usual, field="0").mean() < 0.75 * widths(once, usual, field="0").mean()
+    assert widths(once, usual, field="0").mean() < 0.75 * widths(quarter, usual, field="0").mean()
     np.testing.assert_allclose(widths(weighted, usual, field="0"), widths(repeated, usual, field="0"), rtol=1e-3)
 
 

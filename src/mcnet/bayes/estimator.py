@@ -10,6 +10,7 @@ from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, sigmoid
 from mcnet._shared.messages import warn
 from mcnet.bayes.fit import belief_limit, family_of, fit_bayes_sketch, fit_one_curve, fit_quickly
 from mcnet.bayes.isotonic_mixture import earned_share, mixed_with_isotonic
+from mcnet.bayes.misfit import Misfit
 from mcnet.bayes.posterior import BayesFit, FitUncertainty
 from mcnet.bayes.prior import Prior
 from mcnet.bayes.rare_values import common_first, served_contexts
@@ -260,6 +261,8 @@ class BayesMCNet(Calibrator):
             self.posterior_ = self.posterior_.shifted(shift)
             level_error = float(np.sqrt(variance.total))
             self._learnt = {"tempering": evidence.tempering, "level_error": level_error, "level_shift": shift}
+        seen = tempered if self.field_aware else tempered.pooled()
+        misfit = Misfit.of(self.posterior_, cells_of(seen, seen.contexts), seen.contexts.table.astype(np.int64))
         family = family_of(self.posterior_, belief_limit(sketch.total_weight)).rounded()
         contexts = (
             served_contexts(sketch.contexts, kept, MOST_COMPILED_COMBINATIONS) if self.field_aware else Contexts.none()
@@ -279,7 +282,7 @@ class BayesMCNet(Calibrator):
             isotonic_share=self.isotonic_share_,
             balanced_by=() if self.field_aware else sketch.contexts.names,
             # The level of the time to come differs from the fitted one by the same variance again.
-            uncertainty=FitUncertainty(self.posterior_, family, coming),
+            uncertainty=FitUncertainty(self.posterior_, family, coming, misfit.variance),
             history={"pooled_values": self.pooled_values_} if self.field_aware and self.pooled_values_ else {},
         )
 

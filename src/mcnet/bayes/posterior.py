@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -193,8 +193,8 @@ class BayesFit:
 
     def _deviation(self, context: IntArray, logits: FloatArray) -> FloatArray:
         """Return the posterior standard deviation of one context's calibrated logits."""
-        directions = self._directions(context, logits)
-        variance = np.einsum("rk,kl,rl->r", directions, self._context_covariance(context), directions)
+        directions = self.directions(context, logits)
+        variance = np.einsum("rk,kl,rl->r", directions, self.context_covariance(context), directions)
         return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
 
     def _rows_by_context(self, codes: ArrayLike, rows: int) -> Iterator[tuple[IntArray, IntArray]]:
@@ -214,7 +214,7 @@ class BayesFit:
             raise NotFittedError("the model was fitted without its covariance; fit with covariance=True")
         return self.covariance
 
-    def _directions(self, context: IntArray, logits: FloatArray) -> FloatArray:
+    def directions(self, context: IntArray, logits: FloatArray) -> FloatArray:
         """Return the derivative of the calibrated logit by a context's coefficients: `[rows, 1 + functions]`."""
         _, slopes = self._pieces(context[None, : self.fields])
         panel, place = self.panels.locate(logits)
@@ -223,7 +223,8 @@ class BayesFit:
         by_slope[np.arange(len(panel)), panel] += place
         return np.column_stack([np.ones(len(panel)), (by_slope * slopes[0]) @ self.shapes.basis])
 
-    def _context_covariance(self, context: IntArray) -> FloatArray:
+    def context_covariance(self, context: IntArray) -> FloatArray:
+        """Return the posterior covariance of a context's coefficients."""
         covariance = self.required_covariance()
         deviation = self.shapes.deviation
         link = np.eye(len(deviation))
@@ -343,14 +344,15 @@ class FitUncertainty:
     family: CurveFamily
     level_variance: float = 0.0
     """What the common level is less certain than the rows alone say, since periods differ."""
+    misfit: Callable[[FloatArray], FloatArray] | None = None
+    """What the curves are less certain at raw logits, since they may miss the truth there."""
 
     @cached_property
     def computed(self) -> CurveUncertainty:
         """The variances."""
-        found = uncertainty_of(self.fit, self.family)
-        if self.level_variance == 0.0:
-            return found
-        return replace(found, common=found.common + self.level_variance).rounded()
+        variances = uncertainty_of(self.fit, self.family)
+        missed = 0.0 if self.misfit is None else self.misfit(variances.places)
+        return replace(variances, common=variances.common + self.level_variance + missed).rounded()
 
     def band(self, logits: FloatArray, codes: NDArray[Any], level: float) -> tuple[FloatArray, FloatArray]:
         """Return the credible interval of each row's calibrated logit, as CurveUncertainty does."""
