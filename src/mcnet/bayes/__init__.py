@@ -5,5 +5,6 @@
   contexts, `sparse_table`; `prior` (put your own beside it), `balance`.
 - The solver: `newton` (log-posterior and damped Newton steps), `solver` (its linear system).
 - `rare_values`: which values share the common curve. `tempering`: how much rows that come in periods are worth.
-- After the fit: `posterior` (covariance, variances for intervals), `isotonic_mixture` (steps where they help).
+- After the fit: `posterior` (covariance, variances for intervals), `misfit` (wider intervals where the curve misses),
+  `isotonic_mixture` (steps where they help).
 """
