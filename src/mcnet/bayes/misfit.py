@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-from scipy.special import ndtr
+import scipy
 
 from mcnet._shared.arrays import FloatArray, IntArray, sigmoid, sums_by
 from mcnet.bayes.posterior import BayesFit
@@ -132,7 +132,7 @@ def _matching_variance(weights: FloatArray, smooth: FloatArray, added: FloatArra
     low, high = np.zeros(len(smooth)), 10.0 * deviations.max(axis=0)
     for _ in range(40):
         middle = 0.5 * (low + high)
-        inside = weights @ (2.0 * ndtr(middle / deviations) - 1.0)
+        inside = weights @ (2.0 * scipy.special.ndtr(middle / deviations) - 1.0)
         low, high = np.where(inside < LEVEL, middle, low), np.where(inside < LEVEL, high, middle)
     z = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL)
     return np.asarray(np.maximum((high / z) ** 2 - smooth, 0.0))
