@@ -14,11 +14,12 @@ import json, sys
 import numpy as np, pyarrow as pa
 import mcnet
 from benchmarks.measure import peak_memory
-from mcnet.sketch.query import describe_rows
-from mcnet.sketch.query_rows import ABOUT, CELL, POSITION, POSITIVES, ROWS, WEIGHT
+from mcnet.rows.spec import RowSpec
+from mcnet.sketch.query import query_spec
+from mcnet.sketch.query_rows import ABOUT, CELL, POSITION, POSITIVES, ROWS, WEIGHT, spec_text
 
 cells, per_value = int(sys.argv[1]), int(sys.argv[2])
-about = describe_rows(score="score", label="label", field="country").text()
+about = spec_text(query_spec(RowSpec("score", "label", ("country",))))
 
 def result(cells):
     number = np.arange(cells)

@@ -15,7 +15,7 @@ import pytest
 import mcnet
 from mcnet.calibrators.methods import calibrator_class
 from mcnet.datasets.simulator import SimulatedField, simulate
-from mcnet.sketch.grid import DEFAULT_RESOLUTION
+from mcnet.rows.spec import DEFAULT_RESOLUTION
 
 HEAVY = ("torch", "sklearn", "polars", "pandas", "pyarrow")
 

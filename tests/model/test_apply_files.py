@@ -4,7 +4,7 @@ import pytest
 
 import mcnet
 from mcnet.errors import FileFormatError, InputError
-from mcnet.model.apply import apply_to_files
+from mcnet.model.apply import NewColumn, apply_to_files
 
 
 @pytest.fixture(scope="module")
@@ -134,8 +134,8 @@ def test_a_model_without_fields_reads_only_the_score(tmp_path):
     ("change", "said"),
     [
         ({"score": "nowhere"}, "no column 'nowhere'"),
-        ({"column": "id"}, "'id' already"),
-        ({"column": "s", "replace": True}, "the model reads"),
+        ({"column": NewColumn("id")}, "'id' already"),
+        ({"column": NewColumn("s", replace=True)}, "the model reads"),
         ({"output": "out.json"}, "no known format"),
         ({"output": "log.parquet"}, "one of the files to read"),
         ({"output": "nowhere/out.parquet"}, "does not exist"),

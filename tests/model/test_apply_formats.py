@@ -8,7 +8,7 @@ import pytest
 
 import mcnet
 from mcnet.metrics.evaluation import predict_cells
-from mcnet.model.apply import apply_to_files
+from mcnet.model.apply import NewColumn, apply_to_files
 from mcnet.rows.logs import open_log
 from mcnet.sketch.scan import scan
 
@@ -168,7 +168,9 @@ def test_any_name_may_be_the_new_column_the_field_the_score_or_another_column(tm
         sketch = scan(log, score=names["s"], label=names["y"], field=names["zone"])
         assert sketch.contexts.names == (names["zone"],)
         model = mcnet.PerField(mcnet.Platt()).fit_sketch(sketch).model_
-        assert apply_to_files(model, log, output, score=names["s"], column=names["calibrated"]).rows == len(frame)
+        assert apply_to_files(model, log, output, score=names["s"], column=NewColumn(names["calibrated"])).rows == len(
+            frame
+        )
         found = read(output)
         assert found.columns == [*(names.get(known, known) for known in frame.columns), names["calibrated"]]
         before = read(log).to_dict(as_series=False)
@@ -183,7 +185,7 @@ def test_columns_that_have_the_internal_name_stay(tmp_path):
     model = mcnet.Platt().fit(frame["s"], frame["y"]).model_
     for column in ("row number__", "row number"):
         apply_to_files(
-            model, tmp_path / "log.parquet", tmp_path / "out.parquet", score="s", column=column, replace=True
+            model, tmp_path / "log.parquet", tmp_path / "out.parquet", score="s", column=NewColumn(column, replace=True)
         )
         found = read(tmp_path / "out.parquet")
         np.testing.assert_array_equal(found[column], model.predict(frame["s"]))
@@ -292,4 +294,6 @@ def test_the_fields_of_a_model_may_have_other_names_in_the_files(tmp_path):
     with pytest.raises(mcnet.InputError, match="has no column 'nothing'"):
         applied("geo", "nothing")
     with pytest.raises(mcnet.InputError, match="the new column cannot be 'geo'"):
-        apply_to_files(model, tmp_path / "log.csv", tmp_path / "o.csv", score="s", field=["geo", "kind"], column="geo")
+        apply_to_files(
+            model, tmp_path / "log.csv", tmp_path / "o.csv", score="s", field=["geo", "kind"], column=NewColumn("geo")
+        )

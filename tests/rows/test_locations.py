@@ -22,6 +22,7 @@ import mcnet
 from mcnet.model.apply import apply_to_files
 from mcnet.rows.locations import LakeTable, RemoteFile, read_with, standard_input
 from mcnet.rows.logs import expand_paths, open_log
+from mcnet.rows.spec import RowSpec
 from mcnet.sketch.scan import sketch_files
 
 
@@ -75,7 +76,7 @@ def test_what_is_kept_on_a_disk_is_refused_in_an_object_store(s3, tmp_path, monk
     client.put_object(Bucket="logs", Key="sketch.parquet", Body=(tmp_path / "sketch.parquet").read_bytes())
     address = "s3://logs/sketch.parquet"
     with read_with(storage_options=settings), pytest.raises(mcnet.InputError, match="a saved sketch is kept on a disk"):
-        sketch_files(expand_paths(address))
+        sketch_files(expand_paths(address), RowSpec())
     model = mcnet.calibrator("platt").fit_sketch(EXPECTED.pooled()).model_
     for use in (
         lambda: mcnet.Sketch.load(address),

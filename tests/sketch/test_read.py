@@ -7,11 +7,12 @@ import pytest
 from mcnet.errors import InputError
 from mcnet.rows.logs import expand_paths
 from mcnet.rows.periods import AutomaticPeriod
+from mcnet.rows.spec import RowSpec, field_names
 from mcnet.sketch.scan import are_sketches, scan, sketch_files
 
 
-def sketch_of(files, **options):
-    return sketch_files(expand_paths(files), **options)
+def sketch_of(files, *, field=None, **options):
+    return sketch_files(expand_paths(files), RowSpec(fields=field_names(field), **options))
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from mcnet.model.bands import Uncertainty
 from mcnet.model.model import CalibrationModel
 from mcnet.rows.columns import check_lengths, labels_column, weights_column
 from mcnet.rows.contexts import Contexts
-from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
+from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
 
 __all__ = ["MOST_WEIGHT", "Calibrator", "FieldUse", "Fitted"]

@@ -229,7 +229,7 @@ def fit_history(sketch: Sketch) -> dict[str, Any]:
         "highest_score": float(sketch.score.max()),
         "resolution": sketch.resolution,
         "base_pcoc": _ratio(float(sketch.weight @ sketch.score), sketch.total_positives),
-        "columns": {**sketch.columns, **_reading(sketch)},
+        "columns": {**sketch.columns, **sketch.reading},
         "largest_contexts": largest_contexts(sketch),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "library": f"mcnet {__version__}",
@@ -249,12 +249,6 @@ def largest_contexts(sketch: Sketch, number: int = MOST_LARGEST_CONTEXTS) -> lis
     return [
         [values[code] for values, code in zip(contexts.values, contexts.table[place], strict=True)] for place in largest
     ]
-
-
-def _reading(sketch: Sketch) -> dict[str, Any]:
-    """Return how the rows were read, as far as it is known of all of them."""
-    kept = sketch.negatives_kept
-    return {"score_type": sketch.score_type} | ({} if kept is None else {"negatives_kept": kept})
 
 
 def _ratio(above: float, below: float) -> float | None:

@@ -1,6 +1,7 @@
 """`mcnet compare` and `mcnet evaluate`: how good are methods, scores, or the probabilities of a model?"""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from mcnet.metrics.judged_rows import MetricSettings
     from mcnet.model.model import CalibrationModel
     from mcnet.rows.periods import AutomaticPeriod
+    from mcnet.rows.spec import RowSpec
     from mcnet.sketch.sketch import Sketch
 
 # `mcnet compare`: judge every method on rows it has not seen, and choose one.
@@ -93,16 +95,16 @@ def compare(
             check_output(path, sources, force=force, endings=endings)
     if judged is not None:
         _warn_of_common_files(printer, source, judged)
-    columns = source.columns(context)
+    spec = source.spec(context)
     # Without --every, the period is found while the rows are read.
     found = AutomaticPeriod()
-    timed = source.read(printer, **source.with_time(columns, time, every or found), folds=1 if test else folds)
+    timed = source.read(printer, replace(source.with_time(spec, time, every or found), folds=1 if test else folds))
     if time is not None:
         _warn_of_texts(printer, timed, time)
     timed_test = None
     if judged is not None:
         before = every or found.every
-        timed_test = _read_test(printer, judged, columns, timed, time, before or found)
+        timed_test = _read_test(printer, judged, spec, timed, time, before or found)
         if time is not None and before is None and found.every is not None:
             timed = timed.in_periods(time, found.every)
     if time is not None and found.every is not None:
@@ -186,28 +188,28 @@ def _say_period(printer: Printer, time: str, period: str) -> None:
 def _read_test(
     printer: Printer,
     test: "RowSource",
-    columns: dict[str, Any],
+    spec: "RowSpec",
     fitted: "Sketch",
     time: str | None,
     period: "str | AutomaticPeriod",
 ) -> "Sketch":
     """Return the test rows, read as the fitted ones were; with their time, if they have one."""
+    from mcnet.rows.spec import RowSpec
     from mcnet.sketch.scan import has_column
 
     has_time = time is not None and has_column(test.paths, time)
     if time is not None and not has_time:
         printer.note(f"the test rows have no column {time}: the report shows the drift of the fitted rows alone")
     if test.finished:
-        words = {"field": columns["field"]}  # the rest was settled when it was made
+        spec = RowSpec(fields=spec.fields)  # the rest was settled when it was made
     else:
         # Where the fitted rows were a sketch, it tells which columns are meant.
-        given = {name: column for name, column in columns.items() if name in ("score", "label") and column is not None}
-        kept = fitted.negatives_kept
-        reading = {"score_type": fitted.score_type} | ({} if kept is None else {"negatives_kept": kept})
-        words = {**columns, **fitted.columns, **reading, **given}
-        words["field"] = [name for name in fitted.contexts.names if name != time]
-    timed = test.with_time(words, time if has_time else None, period)
-    return test.read(printer, title="reading the test rows", **timed)
+        given = {name: column for name, column in spec.columns.items() if name != "weight"}
+        fields = tuple(name for name in fitted.contexts.names if name != time)
+        read_before: dict[str, Any] = {**fitted.columns, **given, **fitted.reading}
+        spec = replace(spec, **read_before, fields=fields)
+    timed = test.with_time(spec, time if has_time else None, period)
+    return test.read(printer, timed, title="reading the test rows")
 
 
 def _without(sketch: "Sketch", time: str | None) -> "Sketch":
@@ -388,14 +390,12 @@ def evaluate(
                 f"negatives count {1.0 / negatives_kept:.6g} times, as in the fit of the model; "
                 "pass --negatives-kept 1 if this log has them all"
             )
-    columns = source.columns(
-        context, score=score, label=label, weight=weight, logits=logits, negatives_kept=negatives_kept
-    )
-    inside = columns["field"] or None
+    spec = source.spec(context, score=score, label=label, weight=weight, logits=logits, negatives_kept=negatives_kept)
+    inside = list(spec.fields) or None
     needed = loaded.fields if loaded is not None else ()
-    columns["field"] = list(dict.fromkeys([*(inside or ()), *needed]))
+    spec = replace(spec, fields=tuple(dict.fromkeys([*spec.fields, *needed])))
     chosen = source.chosen_periods(since=since, until=until)
-    timed = source.read(printer, **source.with_time(columns, time, every), **chosen)
+    timed = source.read(printer, source.with_time(spec, time, every), **chosen)
     sketch = timed if time is None else timed.only(*(name for name in timed.contexts.names if name != time))
     if judged:
         refuse_probabilities_read_as_logits(sketch.score, sketch.rows, name=str(score))

@@ -59,10 +59,10 @@ def fit(
     chosen = calibrator(method, **parse_parameters(parameters))
     if every is not None and time is None:
         raise InputError("--every cuts a column of time to periods; pass --time too")
-    columns = source.with_time(source.columns(context), time, every)
+    spec = source.with_time(source.spec(context), time, every)
     chosen_periods = source.chosen_periods(since=since, until=until, half_life=half_life)
-    sketch = source.read(printer, **columns, **chosen_periods)
-    parts = source.periods(columns["field"], since, until) if time is None else by_period(sketch, time)
+    sketch = source.read(printer, spec, **chosen_periods)
+    parts = source.periods(spec.fields, since, until) if time is None else by_period(sketch, time)
     with printer.steps(f"fitting {chosen.method}"):
         # Rows that count less with age are no blocks of independent rows: they are fitted as their sum.
         alike = parts is None or half_life is not None
@@ -146,7 +146,7 @@ def apply(
     )
     from mcnet.cli.thresholds import MISSING, UNSEEN, Figures, broken_thresholds, parse_thresholds
     from mcnet.errors import InputError
-    from mcnet.model.apply import Applied, UnseenValues, apply_to_files
+    from mcnet.model.apply import Applied, NewColumn, UnseenValues, apply_to_files
 
     printer = printer_of(context, json, quiet)
     thresholds = parse_thresholds(fail_if, [UNSEEN, MISSING])
@@ -169,10 +169,8 @@ def apply(
             target,
             score=remembered(loaded, "score", score),
             field=field_columns or None,
-            column=column,
-            replace=replace,
+            column=NewColumn(column, replace, interval),
             score_type=None if logits is None else score_type(loaded, logits),
-            interval=interval,
             progress=advance,
             unseen=unseen,
         )

@@ -78,8 +78,8 @@ def add(
     from mcnet.cli.options import printer_of
     from mcnet.cli.sources import source_of
     from mcnet.errors import InputError
+    from mcnet.journal.entries import Addition
     from mcnet.journal.journal import Journal
-    from mcnet.operations.update import add_one_period
     from mcnet.sketch.scan import unnamed_column
 
     printer = printer_of(context, json, quiet)
@@ -92,32 +92,26 @@ def add(
         raise InputError("name the column of time with --time and --every, or one period of all rows with --period")
     if counted is not None and time is None:
         raise InputError("--counted gives the age of each period of --time; give the age of one period with --age")
-    columns = given.columns(context)
+    spec = given.spec(context)
+    if time is not None:
+        for name in ("score", "label"):
+            if getattr(spec, name) is None:
+                raise unnamed_column(logs[0], name)
+        spec = spec.with_time(time, every)
     plain_interrupts()
-    opened = Journal(folder)
-    source_options: dict[str, Any] = {"source": source, "age": age, "replace": replace, "allow": allow or ()}
-    total = given.row_count if printer.lively else None
-    with printer.progress("reading", total) as advance:
-        if time is None:
-            if source is not None and len(given.paths) > 1:
-                raise InputError(f"--source names one file, but {len(given.paths)} were given; add one at a time")
-            found = add_one_period(opened, list(given.paths), str(period), columns, source_options, advance)
-        else:
-            for name in ("score", "label"):
-                if columns[name] is None:
-                    raise unnamed_column(logs[0], name)
-            source_options |= {"time": time, "every": str(every), "counted": counted}
-            found = opened.add_files(given.paths, **columns, **source_options, progress=advance)
-    printer.note(_what_changed(found, folder))
-    document = {"journal": folder, "rows": found.rows, "periods": found.periods, "known": found.known}
-    printer.result({**document, "left_out": found.left_out})
+    how = Addition(source, age, counted, replace, allow or ())
+    with printer.progress("reading", given.row_count if printer.lively else None) as advance:
+        added = Journal(folder).add_paths(given.paths, spec, how, advance, period=period)
+    printer.note(_what_changed(added, folder))
+    document = {"journal": folder, "rows": added.rows, "periods": added.periods, "known": added.known}
+    printer.result({**document, "left_out": added.left_out})
 
 
-def _what_changed(found: "Added", folder: str) -> str:
-    if not found.rows:
-        return f"nothing changed: {folder} has these rows already ({_periods(found.known)})"
-    also = f"; {_periods(found.known)} had their rows already" if found.known else ""
-    return f"{found.rows:,} rows of {_periods(found.periods)} → {folder}{also}"
+def _what_changed(added: "Added", folder: str) -> str:
+    if not added.rows:
+        return f"nothing changed: {folder} has these rows already ({_periods(added.known)})"
+    also = f"; {_periods(added.known)} had their rows already" if added.known else ""
+    return f"{added.rows:,} rows of {_periods(added.periods)} → {folder}{also}"
 
 
 def _periods(names: tuple[str, ...]) -> str:

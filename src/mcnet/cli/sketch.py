@@ -1,6 +1,7 @@
 """`mcnet sketch` and `mcnet merge`: make small tables of logs, and add them up."""
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -79,8 +80,10 @@ def sketch(
         check_output(output, [source], force=force, endings=[".parquet"])
     made = _of_query_result(source)
     if made is None:
-        columns = source.columns(context) | {"resolution": _resolution(resolution)}
-        made = source.read(printer, **source.with_time(columns, time, every), folds=folds)
+        if resolution is not None and source.finished:
+            raise InputError(f"{logs[0]} was sketched before, at the resolution it has; leave out --resolution")
+        spec = replace(source.spec(context), resolution=_resolution(resolution), folds=folds)
+        made = source.read(printer, source.with_time(spec, time, every))
     if output == STANDARD_OUTPUT:
         write_to_standard_output(made.save, ".parquet")
     else:
@@ -88,8 +91,12 @@ def sketch(
     _report(printer, made, output)
 
 
-def _resolution(typed: str | None) -> "int | str | None":
-    return int(typed) if typed is not None and typed.isdecimal() else typed
+def _resolution(typed: str | None) -> Any:
+    from mcnet.rows.spec import DEFAULT_RESOLUTION
+
+    if typed is None:
+        return DEFAULT_RESOLUTION
+    return int(typed) if typed.isdecimal() else typed
 
 
 def _of_query_result(source: "RowSource") -> "Sketch | None":
@@ -116,7 +123,6 @@ def _print_query(
     """Print the query that makes the sketch where the rows are."""
     from mcnet.errors import InputError
     from mcnet.rows.locations import read_options
-    from mcnet.sketch.grid import DEFAULT_RESOLUTION
     from mcnet.sketch.query import sketch_query
 
     if dialect is None or table is None:
@@ -138,7 +144,7 @@ def _print_query(
         field=fields,
         weight=given["weight"],
         folds=given["folds"],
-        resolution=DEFAULT_RESOLUTION if resolution is None else _resolution(resolution),  # type: ignore[arg-type]
+        resolution=_resolution(resolution),
         score_type="logit" if given["logits"] else "probability",
         negatives_kept=given["negatives_kept"],
         every=every,

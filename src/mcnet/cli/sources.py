@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mcnet.model.model import CalibrationModel
     from mcnet.rows.locations import Locations
     from mcnet.rows.periods import AutomaticPeriod
+    from mcnet.rows.spec import RowSpec
     from mcnet.sketch.sketch import Sketch
 
 __all__ = [
@@ -126,7 +127,7 @@ def check_output(
 
 
 def by_period(sketch: "Sketch", time: str) -> "dict[str, Sketch]":
-    """Return the sketch of each period; rows without a moment are refused."""
+    """Return the sketch of each period; rows without a timestamp are refused."""
     from mcnet.rows.fields import MISSING_LABEL
     from mcnet.sketch.views import sketches_by
 
@@ -210,38 +211,40 @@ class RowSource:
         with readable(source_name(self.names)):
             return int(open_log(self.paths).select(pl.len()).collect().item())
 
-    def columns(self, context: Any, **found: Any) -> dict[str, Any]:
-        """Return the options that say how logs are read, under the names that `read` takes.
+    def spec(self, context: Any, **known: Any) -> "RowSpec":
+        """Return how the rows are read, by the options of a command.
 
         A saved sketch or a journal knows how its logs were read: what the configuration file says of logs is ignored.
 
         Parameters
         ----------
         context : the context of the command, which has its options.
-        found : options that the command itself has found out, instead of those that were given.
+        known : options that the command itself has found out, instead of those that were given.
         """
-        options = {name: context.params[name] for name in SHARED_KEYS} | found
-        if self.finished:
-            options = {name: None if from_config(context, name) else value for name, value in options.items()}
-        logits, negatives_kept = options.pop("logits", None), options.pop("negatives_kept", None)
-        return {
-            **options,
-            "score_type": "logit" if logits else "probability",
-            "negatives_kept": 1.0 if negatives_kept is None else negatives_kept,
-        }
+        from mcnet.rows.spec import RowSpec, field_names
 
-    def with_time(
-        self, columns: dict[str, Any], time: str | None, every: "str | AutomaticPeriod | None"
-    ) -> dict[str, Any]:
-        """Return the options of `read` with a column of time, if any, as a further field, cut to periods (days)."""
+        given = {name: context.params[name] for name in SHARED_KEYS} | known
+        if self.finished:
+            given = {name: None if from_config(context, name) else value for name, value in given.items()}
+        negatives_kept = given["negatives_kept"]
+        return RowSpec(
+            given["score"],
+            given["label"],
+            field_names(given["field"]),
+            given["weight"],
+            score_type="logit" if given["logits"] else "probability",
+            negatives_kept=1.0 if negatives_kept is None else negatives_kept,
+        )
+
+    def with_time(self, spec: "RowSpec", time: str | None, every: "str | AutomaticPeriod | None") -> "RowSpec":
+        """Return the spec with a column of time, if any, as a further field, cut to periods (days)."""
         if time is None:
-            return columns
-        fields = list(columns.get("field") or [])
-        if time in fields:
+            return spec
+        if time in spec.fields:
             raise InputError(f"{time} is the column of time and a field; name it once, with --time")
-        cut = {} if every is None and self.finished else {time: every or DEFAULT_PERIOD}
+        timed = spec.with_time(time, every if self.finished else every or DEFAULT_PERIOD)
         # A saved sketch keeps all its fields unless some are named.
-        return {**columns, "field": [*fields, time] if fields or not self.finished else None, "every": cut}
+        return timed if spec.fields or not self.finished else replace(timed, fields=())
 
     def refuse_time(self, time: str | None) -> None:
         """Refuse a column of time for a journal."""
@@ -258,22 +261,23 @@ class RowSource:
             )
         return given
 
-    def read(self, printer: Printer, *, title: str = "reading", **columns: Any) -> "Sketch":
+    def read(self, printer: Printer, spec: "RowSpec", *, title: str = "reading", **chosen_periods: Any) -> "Sketch":
         """Sketch logs, or add up saved sketches or the periods of a journal, with a progress bar.
 
         Parameters
         ----------
         printer : draws the progress bar.
+        spec : how logs are read.
         title : what the bar is called.
-        columns : how logs are read, and which periods of a journal.
+        chosen_periods : since, until and half-life of a journal.
         """
         from mcnet.sketch.scan import sketch_files
 
         plain_interrupts()
         if self.journal is not None:
-            return _sum_of_periods(self.journal, **columns)
+            return _sum_of_periods(self.journal, spec, **chosen_periods)
         with printer.progress(title, self.row_count if printer.lively else None) as advance:
-            return sketch_files(self.paths, sketched=self.sketched, **columns, progress=advance)
+            return sketch_files(self.paths, spec, sketched=self.sketched, progress=advance)
 
     def periods(
         self, field: Sequence[str] | None, since: str | None = None, until: str | None = None
@@ -281,8 +285,8 @@ class RowSource:
         """Return the sketch of each period of a journal, with these fields alone if any are named; None for logs."""
         if self.journal is None:
             return None
-        found = self.journal.sketches(since, until)
-        return {period: sketch.only(*field) if field else sketch for period, sketch in found}
+        sketches = self.journal.sketches(since, until)
+        return {period: sketch.only(*field) if field else sketch for period, sketch in sketches}
 
 
 def source_of(names: Sequence[str], *, alone: bool = True) -> RowSource:
@@ -323,40 +327,17 @@ def open_journal(path: str) -> "Journal":
     return Journal(path)
 
 
-def _sum_of_periods(
-    journal: "Journal",
-    *,
-    field: Sequence[str] | None = None,
-    folds: int = 1,
-    since: str | None = None,
-    until: str | None = None,
-    half_life: float | None = None,
-    **settled: Any,
-) -> "Sketch":
-    """Return one sketch of a journal's periods; `settled` are options that say how logs are read."""
-    _refuse_settled(journal, **settled)
-    total = journal.sketch(since, until, half_life=half_life)
-    if field:
-        total = total.only(*field)
-    return total.with_folds(folds) if folds > 1 else total
-
-
-def _refuse_settled(
-    journal: "Journal",
-    *,
-    score: str | None = None,
-    label: str | None = None,
-    weight: str | None = None,
-    score_type: str = "probability",
-    negatives_kept: float = 1.0,
-    resolution: Any = None,
-) -> None:
-    """Refuse options that say how logs are read: that was settled when the rows were added."""
-    if weight is not None or score_type != "probability" or negatives_kept != 1.0 or resolution is not None:
+def _sum_of_periods(journal: "Journal", spec: "RowSpec", **chosen: Any) -> "Sketch":
+    """Return one sketch of a journal's periods; refuse options that say how logs are read."""
+    if not spec.only_names:
         raise InputError(
             f"{journal.path} is a journal: weight, logits, sampling and resolution were settled when its rows were "
             "added; leave them out"
         )
+    total = journal.sketch(**chosen)
+    if spec.fields:
+        total = total.only(*spec.fields)
+    return total.with_folds(spec.folds) if isinstance(spec.folds, int) and spec.folds > 1 else total
 
 
 def remember_periods(model: "CalibrationModel", periods: Sequence[str]) -> "CalibrationModel":

@@ -124,17 +124,8 @@ def update(
     given = source_of(logs) if logs else None
     if given is None:
         options.refuse_read_options("no logs are named")
-    columns = {}  # without logs, those of the configuration file concern nobody
-    if given is not None:
-        columns = given.columns(
-            context,
-            score=score,
-            label=label,
-            field=field,
-            weight=weight,
-            logits=logits,
-            negatives_kept=negatives_kept,
-        )
+    # Without logs, columns that the configuration file names concern nobody.
+    columns = {} if given is None else given.spec(context).arguments()
     plain_interrupts()
     total = given.row_count if given is not None and printer.lively else None
     with printer.progress("reading", total) as advance:

@@ -235,11 +235,12 @@ def diff(
     sketch = None
     if log:
         from mcnet.cli.sources import source_of
+        from mcnet.rows.spec import RowSpec
 
         known: dict[str, Any] = before.provenance.get("columns") or after.provenance.get("columns", {})
-        columns: dict[str, Any] = {"score": score or known.get("score"), "label": label or known.get("label")}
-        fields = list(dict.fromkeys([*before.fields, *after.fields]))
-        sketch = source_of(log).read(printer, field=fields or None, **columns)
+        fields = tuple(dict.fromkeys([*before.fields, *after.fields]))
+        spec = RowSpec(score or known.get("score"), label or known.get("label"), fields)
+        sketch = source_of(log).read(printer, spec)
     found = compare_models(before, after, sketch)
     shown = found.table.head(contexts)
     rows = [

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from math import isfinite
 from os import PathLike
-from typing import Literal
+from typing import Any, Literal
 
 from mcnet._shared.arrays import ScoreType
 from mcnet._shared.files import whole_file
@@ -375,31 +375,9 @@ _MANY_CASES = 5_000
 """A SELECT of more pieces than this is written with a warning."""
 
 
-def export_sql(
-    model: CalibrationModel,
-    path: str | PathLike[str],
-    *,
-    dialect: str = "duckdb",
-    source: str | Sequence[str] = "impressions",
-    score: str | None = None,
-    fields: Mapping[str, str] | None = None,
-    output: str = "calibrated",
-    form: Literal["auto", "case", "tables"] = "auto",
-    tables: str | Sequence[str] = "mcnet",
-    score_type: ScoreType | None = None,
-) -> None:
-    """Write the model as SQL; see sql_text for the parameters."""
-    text = sql_text(
-        model,
-        dialect=dialect,
-        source=source,
-        score=score,
-        fields=fields,
-        output=output,
-        form=form,
-        tables=tables,
-        score_type=score_type,
-    )
+def export_sql(model: CalibrationModel, path: str | PathLike[str], **options: Any) -> None:
+    """Write the model as SQL; the options are those of `sql_text`."""
+    text = sql_text(model, **options)
     with whole_file(path) as part:
         part.write_text(text, encoding="utf-8", newline="\n")
 
@@ -493,4 +471,4 @@ def _script(statements: list[str], dialect: Dialect) -> str:
     return text
 
 
-TARGET = Target("sql", (".sql",), export_sql)
+TARGET = Target("sql", (".sql",), export_sql, sql_text)

@@ -27,11 +27,13 @@ class Target:
     """The endings of file names that mean this target, the usual one first."""
     write: Callable[..., None]
     """Takes the model, the path, and the target's own options as keywords."""
+    described_by: Callable[..., Any] | None = None
+    """The function that `write` passes its options on to, if it does."""
 
     @property
     def options(self) -> dict[str, Any]:
         """Return the options of the target and their defaults."""
-        parameters = inspect.signature(self.write).parameters.values()
+        parameters = inspect.signature(self.described_by or self.write).parameters.values()
         return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
 

@@ -1,7 +1,7 @@
 """Entries of a journal: the rules by which they count, and their ages."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,10 +15,10 @@ from mcnet.sketch.sketch import Sketch
 
 __all__ = [
     "COMPACTED",
+    "Addition",
     "Entry",
     "EntryBatch",
     "age_when_counted",
-    "check_recount",
     "counted_entries",
     "counted_files",
     "entry_key",
@@ -132,16 +132,33 @@ def counted_files(batches: Sequence[EntryBatch]) -> dict[Path, Entry]:
 # The age of a count: how many periods after the end of a period its positives were counted.
 
 
-def check_recount(source: str | None, age: float | None, counted: Any = None) -> None:
-    """Refuse an age without the name of a source: counts of one source at several ages replace one another."""
-    if age is not None and counted is not None:
-        raise InputError("age and counted both give the time of counting; give one of them")
-    if (age is not None or counted is not None) and source is None:
-        raise InputError(
-            f"{'age' if counted is None else 'counted'} was given without a source; a count of a later age replaces "
-            "the earlier ones of the same source",
-            advice=Advice("name the source alike for every count ({source}), or all counts add up", source="orders"),
-        )
+@dataclass(frozen=True)
+class Addition:
+    """How rows are added to a journal: see `Journal.add_files` for what its parts mean."""
+
+    source: str | None = None
+    age: float | None = None
+    counted: Any = None
+    replace: bool = False
+    allow: str | Collection[str] = ()
+
+    def check(self, files: int = 1) -> None:
+        """Refuse an age without the name of a source, and one source for several files.
+
+        Counts of one source at several ages replace one another.
+        """
+        if self.age is not None and self.counted is not None:
+            raise InputError("age and counted both give the time of counting; give one of them")
+        if (self.age is not None or self.counted is not None) and self.source is None:
+            raise InputError(
+                f"{'age' if self.counted is None else 'counted'} was given without a source; a count of a later age "
+                "replaces the earlier ones of the same source",
+                advice=Advice(
+                    "name the source alike for every count ({source}), or all counts add up", source="orders"
+                ),
+            )
+        if self.source is not None and files > 1:
+            raise InputError(f"source names one file, but {files} were given; leave it out, or add one at a time")
 
 
 def age_when_counted(period: str, every: str, counted: Any) -> float:

@@ -1,7 +1,6 @@
 """The journal: the past as a folder of sketches, one per period and source."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,14 +11,13 @@ from mcnet.errors import InputError
 from mcnet.journal.additions import (
     MOST_CELLS_IN_MEMORY,
     Added,
-    PeriodParts,
     add_apart,
     commit_parts,
     entry_of,
     period_parts,
     remove_source,
 )
-from mcnet.journal.entries import Entry, EntryBatch, age_when_counted, check_recount, counted_entries, latest_entries
+from mcnet.journal.entries import Addition, Entry, EntryBatch, age_when_counted, counted_entries, latest_entries
 from mcnet.journal.storage import (
     ReaderLock,
     batch_folders,
@@ -37,9 +35,9 @@ from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.locations import Location, Locations
 from mcnet.rows.logs import FilePaths, expand_paths
 from mcnet.rows.periods import period_text, periods_between, sorted_periods
+from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
 from mcnet.sketch.build import LargestWeight
-from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
-from mcnet.sketch.scan import scan_in_parts
+from mcnet.sketch.scan import scan_in_parts, sketch_files
 from mcnet.sketch.sketch import Sketch
 
 if TYPE_CHECKING:
@@ -124,7 +122,7 @@ class Journal:
             raise InputError(f"add was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
         if len(sketch) == 0:
             raise InputError("the sketch has no rows; at least one row is needed")
-        check_recount(source, age)
+        Addition(source, age).check()
         described = entry_of(sketch, period_text(period), source, age, largest_weight)
         return self._commit(lambda: [described], replace=replace, every=every, allow=allow)
 
@@ -188,36 +186,69 @@ class Journal:
         -------
         Added : what changed, over all files.
         """
-        check_recount(source, age, counted)
-        fields = [] if field is None else [field] if isinstance(field, str) else list(field)
-        paths = expand_paths(files)
-        if source is not None and len(paths) > 1:
-            raise InputError(f"source names one file, but {len(paths)} were given; leave it out, or add one at a time")
+        how = Addition(source, age, counted, replace, allow)
+        how.check()
+        spec = RowSpec(
+            score,
+            label,
+            field_names(field),
+            weight,
+            resolution=resolution,
+            score_type=score_type,
+            negatives_kept=negatives_kept,
+        ).with_time(time, every)
+        return self.add_paths(expand_paths(files), spec, how, progress)
+
+    def add_paths(
+        self,
+        paths: Locations,
+        spec: RowSpec,
+        how: Addition,
+        progress: Callable[[int], Any] | None = None,
+        *,
+        period: str | None = None,
+    ) -> Added:
+        """Add files whose names were expanded before.
+
+        Parameters
+        ----------
+        paths : log files, or saved sketches if `period` is given.
+        spec : how their rows are read; its column of time divides them into periods.
+        how, progress : as in `add_files`.
+        period : the one period of all rows; None if there is a column of time.
+
+        Returns
+        -------
+        Added : what changed, over all files.
+        """
+        how.check(len(paths))
 
         def add(path: Location) -> Added:
-            largest = LargestWeight()
-            read = scan_in_parts(
-                Locations([path]),
-                score=score,
-                label=label,
-                field=[*fields, time],
-                weight=weight,
-                score_type=score_type,
-                negatives_kept=negatives_kept,
-                resolution=resolution,
-                every={time: every},
-                progress=progress,
-                most_cells=MOST_CELLS_IN_MEMORY,
-                largest_weight=largest,
-            )
-            with period_parts(read, time) as parts:
-                if MISSING_LABEL in parts.cells:
-                    raise InputError(f"{path} has rows without a timestamp in {time}; drop them, or give them one")
-                ages = age if counted is None else partial(age_when_counted, every=every, counted=counted)
-                described = partial(_described, parts, source or fspath(path), ages, largest.value)
-                return self._commit(described, replace=replace, every=every, allow=allow)
+            if period is None:
+                return self._add_log(path, spec, how, progress)
+            sketch = sketch_files(Locations([path]), spec, progress=progress)
+            source = how.source or fspath(path)
+            return self.add(sketch, period, source=source, age=how.age, replace=how.replace, allow=how.allow)
 
         return add_apart(paths, add)
+
+    def _add_log(self, path: Location, spec: RowSpec, how: Addition, progress: Callable[[int], Any] | None) -> Added:
+        time, largest = str(spec.time), LargestWeight()
+        every = str(spec.every[time])
+        read = scan_in_parts(
+            Locations([path]), spec, most_cells=MOST_CELLS_IN_MEMORY, largest_weight=largest, progress=progress
+        )
+        with period_parts(read, time) as parts:
+            if MISSING_LABEL in parts.cells:
+                raise InputError(f"{path} has rows without a timestamp in {time}; drop them, or give them one")
+
+            def described() -> Iterator[tuple[Entry, Sketch]]:
+                for written, sketch in parts.sketches():
+                    period = period_text(written)
+                    age = how.age if how.counted is None else age_when_counted(period, every, how.counted)
+                    yield entry_of(sketch, period, how.source or fspath(path), age, largest.value)
+
+            return self._commit(described, replace=how.replace, every=every, allow=how.allow)
 
     def _commit(self, parts: Callable[[], Iterable[tuple[Entry, Sketch]]], **options: Any) -> Added:
         require_journal(self.path, create=True)
@@ -265,7 +296,7 @@ class Journal:
         """Return a tidy table: period, source, age, rows, weight, positives."""
         import polars as pl
 
-        order = {period: place for place, period in enumerate(self.periods)}
+        order = {period: index for index, period in enumerate(self.periods)}
         entries = sorted(self.entries(), key=lambda entry: (order[entry.period], entry.source))
         columns = ("period", "source", "age", "rows", "weight", "positives")
         types = dict(zip(columns, (pl.String, pl.String, pl.Float64, pl.Int64, pl.Float64, pl.Float64), strict=True))
@@ -332,8 +363,8 @@ class Journal:
         # Batches never change, so each is read once. A listing during which one vanished may lack what replaced it.
         folders: list[Path] = []
         while folders != (folders := batch_folders(self.path)):
-            found = {folder: self._read.get(folder) or read_batch(folder) for folder in folders}
-            self._read = {folder: batch for folder, batch in found.items() if batch is not None}
+            read = {folder: self._read.get(folder) or read_batch(folder) for folder in folders}
+            self._read = {folder: batch for folder, batch in read.items() if batch is not None}
         return list(self._read.values()) if folders else []
 
     # -- upkeep ---------------------------------------------------------------------------------------------------
@@ -370,15 +401,7 @@ class Journal:
         return journal_problems(self.path)
 
 
-def _described(
-    parts: PeriodParts, source: str, age: Callable[[str], float] | float | None, largest_weight: float
-) -> Iterator[tuple[Entry, Sketch]]:
-    for text, sketch in parts.sketches():
-        period = period_text(text)
-        yield entry_of(sketch, period, source, age(period) if callable(age) else age, largest_weight)
-
-
-# A journal as it was at one moment, while other processes add to it.
+# A journal as it was at one time, while other processes add to it.
 
 
 class JournalSnapshot(Journal):

@@ -107,6 +107,37 @@ class Applied:
         return self.missing / self.rows if self.rows else 0.0
 
 
+@dataclass(frozen=True)
+class NewColumn:
+    """The column of calibrated probabilities that is added to rows.
+
+    Attributes
+    ----------
+    name : what it is called.
+    replace : whether it takes the place of a column of this name; otherwise such a column is refused.
+    interval : the level of a credible interval, such as 0.9: its bounds are two more columns, named like the first one
+        with `_low` and `_high` added. The model must have intervals.
+    """
+
+    name: str = "calibrated"
+    replace: bool = False
+    interval: float | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all columns that are added."""
+        return [self.name] if self.interval is None else [self.name, f"{self.name}_low", f"{self.name}_high"]
+
+    def check(self, read: Sequence[str], known: Sequence[str], source: str) -> None:
+        """Refuse the names of columns that the model reads, or that the rows have already."""
+        for name in self.names:
+            if name in read:
+                raise InputError(f"the new column cannot be {name!r}: the model reads that one")
+            if name in known and not self.replace:
+                advice = Advice("name another, or pass {replace}", replace=True)
+                raise InputError(f"{source} has a column {name!r} already", advice=advice, column=name, file=source)
+
+
 def apply_to_files(
     model: CalibrationModel,
     files: FilePaths,
@@ -114,10 +145,8 @@ def apply_to_files(
     *,
     score: str,
     field: Sequence[str] | None = None,
-    column: str = "calibrated",
-    replace: bool = False,
+    column: NewColumn = NewColumn(),  # noqa: B008
     score_type: ScoreType | None = None,
-    interval: float | None = None,
     progress: Callable[[int], Any] | None = None,
     unseen: UnseenValues | None = None,
 ) -> Applied:
@@ -136,10 +165,8 @@ def apply_to_files(
     output : the file to write.
     score : the column of scores.
     field : the columns of the model's fields, in their order, if they have other names in the files.
-    column : the name of the new column; one that exists is refused unless `replace` is set.
+    column : the column to add.
     score_type : "probability" or "logit"; by default what the model was fitted on.
-    interval : the level of a credible interval, such as 0.9: its bounds are two more columns, named like the first one
-        with `_low` and `_high` added. The model must have intervals.
     progress : a function that is called with the number of rows of each batch, from any thread.
     unseen : counts the rows with field values that the model has not seen, if it is given.
 
@@ -161,21 +188,22 @@ def apply_to_files(
             "(drop_missing)"
         )
     fields = _columns_of_fields(model.fields, field)
-    repeated = next((name for place, name in enumerate(fields) if name in (score, *fields[:place])), None)
+    repeated = next((name for index, name in enumerate(fields) if name in (score, *fields[:index])), None)
     if repeated is not None:
         raise InputError(f"the column {repeated!r} is named twice, as a field and as another field or the score")
     with _whole_output(target) as part, unchanged.reading():
-        log = open_log(files, texts=fields, typed=False, all_kept=True)
+        log = open_log(paths, texts=fields, typed=False, all_kept=True)
         require_columns(log, (score, *fields), source=source)
         known = log.collect_schema().names()
-        if interval is not None:
-            model.interval([], None, interval)  # refused now, and not in the middle of the work
-        added = [column] if interval is None else [column, f"{column}_low", f"{column}_high"]
-        for new in added:
-            _check_new_column((score, *fields), known, source, new, replace)
+        if column.interval is not None:
+            model.interval([], None, column.interval)  # refused now, and not in the middle of the work
+        added = column.names
+        column.check((score, *fields), known, source)
         index = _unused_name({*known, *added})
         frame, names = log.with_row_index(index), [index, *known]
-        work = _Work(model, score, score_type or model.score_type, describe_row_in(paths), progress, unseen, interval)
+        work = _Work(
+            model, score, score_type or model.score_type, describe_row_in(paths), progress, unseen, column.interval
+        )
         work.short_rows = short_rows_of(paths)
         inputs = _inputs(names, index, score, fields, canonical=read_kind in _CSV)
         result = _with_added(frame, inputs, work, added)
@@ -220,14 +248,6 @@ def _columns_of_fields(needed: Sequence[str], given: Sequence[str] | None) -> Se
                 f"the columns in the order {', '.join(needed)}"
             )
     return given
-
-
-def _check_new_column(read: Sequence[str], known: Sequence[str], source: str, column: str, replace: bool) -> None:
-    if column in read:
-        raise InputError(f"the new column cannot be {column!r}: the model reads that one")
-    if column in known and not replace:
-        advice = Advice("name another, or pass {replace}", replace=True)
-        raise InputError(f"{source} has a column {column!r} already", advice=advice, column=column, file=source)
 
 
 def _unused_name(taken: Collection[str]) -> str:

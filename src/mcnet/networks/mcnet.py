@@ -25,7 +25,7 @@ from mcnet.networks.training_points import (
     check_widths,
 )
 from mcnet.rows.contexts import Contexts
-from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
+from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
 
 if TYPE_CHECKING:

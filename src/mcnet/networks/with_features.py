@@ -21,7 +21,7 @@ from mcnet.networks.baselines import LinePlot
 from mcnet.networks.calibrator import FeatureModel, FitRows, NetworkCalibrator
 from mcnet.networks.training_points import TrainedFunction, as_codes, check_device, check_seed, compiled_curves
 from mcnet.rows.columns import as_array, check_lengths, refuse_overlap
-from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
+from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from mcnet._shared.arrays import ScoreType
 from mcnet._shared.files import finite, write_json
 from mcnet._shared.messages import warn
 from mcnet.errors import Advice, BusyError, InputError, McnetError
-from mcnet.journal.additions import Added, OtherRowsError, add_apart
-from mcnet.journal.entries import check_recount, counted_entries
+from mcnet.journal.additions import OtherRowsError
+from mcnet.journal.entries import Addition, counted_entries
 from mcnet.journal.journal import Journal, JournalSnapshot
 from mcnet.journal.storage import require_journal
 from mcnet.model.model import CalibrationModel
@@ -30,12 +30,12 @@ from mcnet.operations.versions import Version, now
 from mcnet.rows.locations import Location, Locations, file_state, fingerprint
 from mcnet.rows.logs import ChangedFileError, expand_paths
 from mcnet.rows.periods import delay_in_periods, period_text, shown_periods
-from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
-from mcnet.sketch.scan import are_sketches, sketch_files, unnamed_column
+from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
+from mcnet.sketch.scan import are_sketches, unnamed_column
 from mcnet.tracking.memories import BAYES, check_method
 from mcnet.tracking.monitor import Alarm
 
-__all__ = ["Update", "add_one_period", "record_failed_run", "update"]
+__all__ = ["Update", "record_failed_run", "update"]
 
 # The new rows of a run: log files or sketches that go into the journal; files known from earlier runs are not read.
 
@@ -55,64 +55,52 @@ class NewRows:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How logs are read."""
+class NewFiles:
+    """The files that a run is to add, and how."""
 
-    columns: dict[str, Any]
-    """The arguments of `mcnet.scan`: score, label, field, weight …"""
-    time: str | None
-    every: str | None
+    paths: Locations
+    spec: RowSpec
+    how: Addition
     period: str | None
-    source: str | None
-    age: float | None
-    counted: Any
-    replace: bool
-    allow: tuple[str, ...] = ()
-    """What is added although it is implausible."""
+    """The one period of all rows, if there is no column of time."""
 
-    @property
-    def digest(self) -> str:
-        """A digest of everything that says what becomes of a file."""
-        options = (sorted(self.columns.items()), self.time, self.every, self.period, self.age, self.counted)
-        return hashlib.sha256(repr(options).encode()).hexdigest()[:16]
-
-
-def files_to_add(logs: Any, reading: Reading) -> Locations:
-    """Return the files that were named; refuse options that do not fit them."""
-    named = [logs] if isinstance(logs, str | PathLike) else list(logs)
-    if not named:
-        return Locations()
-    paths = expand_paths(named)
-    finished = are_sketches(paths)
-    if finished and (reading.time is not None or reading.every is not None):
-        advice = Advice("name its period with {period}", period=None)
-        raise InputError(f"{named[0]} is a sketch and has no rows to split by time", advice=advice)
-    if (reading.time is None) == (reading.period is None) or (reading.time is None) != (reading.every is None):
-        raise InputError(
-            "the period of the rows is not known",
-            advice=Advice(
-                "name the column of time and the length of a period (time, every), or one period of all rows (period)",
-                shell="name the column of time and the length of a period (--time, --every), or one period (--period)",
-            ),
-        )
-    if not finished:
-        for name in ("score", "label"):
-            if reading.columns[name] is None:
+    @staticmethod
+    def of(logs: Any, spec: RowSpec, how: Addition, period: str | None, every: str | None) -> "NewFiles":
+        """Expand the names of files; refuse options that do not fit them."""
+        named = [logs] if isinstance(logs, str | PathLike) else list(logs)
+        if not named:
+            return NewFiles(Locations(), spec, how, period)
+        paths = expand_paths(logs if isinstance(logs, Locations) else named)
+        sketched = are_sketches(paths)
+        if sketched and (spec.time is not None or every is not None):
+            advice = Advice("name its period with {period}", period=None)
+            raise InputError(f"{named[0]} is a sketch and has no rows to split by time", advice=advice)
+        if (spec.time is None) == (period is None) or (spec.time is None) != (every is None):
+            how_to = "name the column of time and the length of a period ({}), or one period of all rows ({})"
+            advice = Advice(how_to.format("time, every", "period"), shell=how_to.format("--time, --every", "--period"))
+            raise InputError("the period of the rows is not known", advice=advice)
+        for name in () if sketched else ("score", "label"):
+            if getattr(spec, name) is None:
                 raise unnamed_column(named[0], name)
-    check_recount(reading.source, reading.age, reading.counted)
-    if reading.counted is not None and reading.time is None:
-        advice = Advice("give the age of one period with age", shell="give the age of one period with --age")
-        raise InputError("counted gives the age of each period of a column of time", advice=advice)
-    if reading.source is not None and len(paths) > 1:
-        raise InputError(f"source names one file, but {len(paths)} were given; leave it out, or add one at a time")
-    return paths
+        how.check(len(paths))
+        if how.counted is not None and spec.time is None:
+            advice = Advice("give the age of one period with age", shell="give the age of one period with --age")
+            raise InputError("counted gives the age of each period of a column of time", advice=advice)
+        return NewFiles(paths, spec, how, period)
+
+    def state_of(self, path: Location) -> list[Any]:
+        """Return what tells whether a file, and what becomes of it, is as it was."""
+        time = self.spec.time
+        cut = (time, None if time is None else self.spec.every[time], self.period, self.how.age, self.how.counted)
+        digest = hashlib.sha256(repr((sorted(self.spec.arguments().items()), *cut)).encode()).hexdigest()[:16]
+        # What is not on disk is read each time; the journal knows rows that it has.
+        return [*(file_state(path) if isinstance(path, Path) else [fingerprint(path)]), digest]
 
 
 def add_rows(
     journal: Journal,
     folder: LoopFolder,
-    paths: Sequence[Location],
-    reading: Reading,
+    files: NewFiles,
     progress: Callable[[int], Any] | None,
 ) -> NewRows:
     """Add the rows of files to a journal; the files that it has already, and that are as they were, are not read.
@@ -125,13 +113,13 @@ def add_rows(
     rows, unchanged = 0, 0
     periods: list[str] = []
     left_out: list[str] = []
-    for path in paths:
-        name, state = reading.source or fspath(path), _state_of(path, reading)
+    for path in files.paths:
+        name, state = files.how.source or fspath(path), files.state_of(path)
         if known.get(name) == state and name in sources:
             unchanged += 1
             continue
         try:
-            added = _add(journal, path, reading, progress)
+            added = journal.add_paths(Locations([path]), files.spec, files.how, progress, period=files.period)
         except (ChangedFileError, OtherRowsError) as error:
             left_out.append(str(error))
             warn(f"a file is left out: {error.what}", error.advice)
@@ -139,50 +127,14 @@ def add_rows(
         rows += added.rows
         periods += added.periods
         known[name] = state
-    if unchanged < len(paths):
+    if unchanged < len(files.paths):
         write_json(memory, known)
     if left_out:
         require_journal(
             journal.path, create=True
         )  # where every file was left out, as in a first run, it is still empty
-    read = len(paths) - unchanged - len(left_out)
+    read = len(files.paths) - unchanged - len(left_out)
     return NewRows(rows, tuple(sorted(set(periods))), read, unchanged, tuple(left_out))
-
-
-def add_one_period(
-    journal: Journal,
-    paths: Sequence[Location],
-    period: str,
-    columns: dict[str, Any],
-    source_options: dict[str, Any],
-    progress: Any,
-) -> Added:
-    """Add logs or saved sketches, all rows of which lie in one period; each file is a source."""
-    check_recount(source_options["source"], source_options["age"])
-
-    def add(path: Location) -> Added:
-        made = sketch_files(Locations([path]), **columns, progress=progress)
-        source = source_options["source"] or fspath(path)
-        return journal.add(made, period, **{**source_options, "source": source})
-
-    return add_apart(paths, add)
-
-
-def _add(journal: Journal, path: Location, reading: Reading, progress: Callable[[int], Any] | None) -> Added:
-    source_options: dict[str, Any] = {"source": reading.source, "age": reading.age, "replace": reading.replace}
-    source_options |= {"allow": reading.allow}
-    if reading.period is not None:
-        return add_one_period(journal, [path], reading.period, reading.columns, source_options, progress)
-    cut: dict[str, Any] = {"time": str(reading.time), "every": str(reading.every)}
-    source_options |= {"counted": reading.counted}
-    return journal.add_files([path], **reading.columns, **cut, **source_options, progress=progress)
-
-
-def _state_of(path: Location, reading: Reading) -> list[Any]:
-    """Return what tells whether a file is as it was."""
-    if not isinstance(path, Path):
-        return [fingerprint(path), reading.digest]  # read each time; the journal knows rows that it has
-    return [*file_state(path), reading.digest]
 
 
 def _sources(journal: Journal) -> set[str]:
@@ -369,23 +321,21 @@ def update(
     check_method(method)
     opened = journal if isinstance(journal, Journal) else Journal(journal)
     versions = registry if isinstance(registry, Registry) else Registry(registry)
-    reads = Reading(
-        {"score": score, "label": label, "field": field, "weight": weight}
-        | {"score_type": score_type, "negatives_kept": negatives_kept}
-        | ({} if resolution == DEFAULT_RESOLUTION else {"resolution": resolution}),
-        time,
-        every,
-        None if period is None else period_text(period),
-        source,
-        age,
-        counted,
-        replace,
-        (allow,) if isinstance(allow, str) else tuple(allow),
+    spec = RowSpec(
+        score,
+        label,
+        field_names(field),
+        weight,
+        resolution=resolution,
+        score_type=score_type,
+        negatives_kept=negatives_kept,
     )
+    spec = spec if time is None else spec.with_time(time, every)
+    how = Addition(source, age, counted, replace, allow)
     folder = LoopFolder(versions.path)
     try:
-        paths = files_to_add(logs, reads)
-        if not paths:
+        files = NewFiles.of(logs, spec, how, None if period is None else period_text(period), every)
+        if not files.paths:
             require_journal(opened.path, create=False)
     except McnetError as error:
         if folder.path.exists():  # a loop that ran before tells of every run
@@ -395,7 +345,7 @@ def update(
     versions.create()
     with folder.locked(wait_seconds):
         try:
-            added = add_rows(opened, folder, paths, reads, reading)
+            added = add_rows(opened, folder, files, reading)
             past = JournalSnapshot(opened)
             late = delay_in_periods(delay, past.periods, every)
             last = None if until is None else period_text(until)

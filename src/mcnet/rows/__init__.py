@@ -1,7 +1,7 @@
 """Rows come in: validated columns, fields, contexts, log files, periods, SQL dialects.
 
-- `columns`: scores, labels and weights, checked. `fields`: values of any type as codes into canonical strings, made
-  fast by `distinct_values`. `contexts`: the combinations of field values that are known.
+- `spec`: `RowSpec`, how rows are read. `columns`: scores, labels and weights, checked. `fields`: values of any type as
+  codes into canonical strings, made fast by `distinct_values`. `contexts`: the known combinations of field values.
 - `logs`: paths, globs and folders as one lazy table. `locations`: what a name stands for (a store, a lake, standard
   input), and settings that hold while files are opened. `formats`: each format opened.
 - `periods`: timestamps cut to hours, days or steps, and the names of periods.

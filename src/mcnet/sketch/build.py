@@ -1,14 +1,14 @@
 """Rows to sketch: the one loop for all rows, from columns in memory and from log files."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray, IntArray, ScoreType
+from mcnet._shared.arrays import FloatArray, IntArray
 from mcnet._shared.messages import warn
 from mcnet.errors import Advice, InputError
 from mcnet.rows.columns import (
@@ -25,16 +25,16 @@ from mcnet.rows.columns import (
 )
 from mcnet.rows.fields import FieldColumn
 from mcnet.rows.locations import read_options
+from mcnet.rows.spec import RowSpec
 from mcnet.sketch.accumulate import Accumulator
 from mcnet.sketch.folds import MOST_FOLDS, assign_folds, check_folds, folds_column
-from mcnet.sketch.grid import Resolution, make_grid
+from mcnet.sketch.grid import make_grid
 from mcnet.sketch.sketch import Sketch
 
 __all__ = [
     "Batch",
-    "ColumnNames",
     "LargestWeight",
-    "RowReading",
+    "Origin",
     "sketch_batches",
     "sketch_columns",
     "sketch_parts",
@@ -57,17 +57,17 @@ _ROWS_WORTH_A_WARNING = 100
 """This many rows, at least, must be too light."""
 
 
-def warn_of_mistakes(sketch: Sketch, score: str, label: str, periods: Collection[str] = ()) -> None:
-    """Warn of columns that are probably not what they were taken for; `periods` are no fields but times."""
-    _warn_of_ids(sketch, periods)
-    _warn_of_swapped_columns(sketch, score, label)
+def warn_of_mistakes(sketch: Sketch, spec: RowSpec) -> None:
+    """Warn of columns that are probably not what they were taken for."""
+    _warn_of_ids(sketch, spec.every)
+    _warn_of_swapped_columns(sketch, spec.name_of("score"), spec.name_of("label"))
     _warn_of_light_rows(sketch)
 
 
 def _warn_of_ids(sketch: Sketch, periods: Collection[str]) -> None:
     """Warn of a field with a different value in most rows."""
     for name, values in zip(sketch.contexts.names, sketch.contexts.values, strict=True):
-        # Moments may be cut to periods later.
+        # Timestamps may be cut to periods later.
         if (
             name not in periods
             and len(values) > _VALUES_WORTH_A_WARNING
@@ -132,17 +132,21 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class ColumnNames:
-    """What messages call the columns, the rows and all of them together."""
+class Origin:
+    """Where rows come from.
 
-    score: str = "score"
-    label: str = "label"
-    weight: str = "weight"
-    folds: str = "folds"
+    Attributes
+    ----------
+    name : what messages call all of them together.
+    describe_row : what they call one.
+    where : the condition by which rows were chosen.
+    digests : short digests of the files; None for rows that are in none.
+    """
+
+    name: str = "the table"
     describe_row: DescribeRow = describe_row
-    source: str = "the table"
     where: str | None = None
-    """The condition by which rows were chosen."""
+    digests: tuple[str, ...] | None = None
 
 
 @dataclass
@@ -152,69 +156,37 @@ class LargestWeight:
     value: float = 0.0
 
 
-@dataclass(frozen=True)
-class RowReading:
-    """How rows are read: into how many folds (None for a column of folds), on which grid, as which kind of scores."""
-
-    folds: int | None
-    resolution: Resolution
-    score_type: ScoreType
-    negatives_kept: float
-    drop_missing: bool = False
-    largest_weight: "LargestWeight | None" = None
-    """Where the largest weight of a row is noted, if somebody asks for it."""
-
-    @property
-    def needs_no_change(self) -> bool:
-        """Whether scores and labels enter the sketch as they are."""
-        return self.score_type == "probability" and self.negatives_kept == 1.0
-
-
-def sketch_batches(
-    batches: Iterable[Batch],
-    names: ColumnNames,
-    reading: RowReading,
-    *,
-    columns: Mapping[str, str] | None = None,
-    sources: tuple[str, ...] | None = None,
-) -> Sketch:
-    """Validate batches of rows and add them up.
-
-    Parameters
-    ----------
-    batches : the rows, in their order.
-    names : what messages call the columns.
-    reading : how the rows are read.
-    columns : the names of the columns to remember in the sketch.
-    sources : short digests of what the rows come from; by default of the sketch itself.
-    """
-    (sketch,) = sketch_parts(batches, names, reading, columns=columns, sources=sources)
-    warn_of_mistakes(sketch, names.score, names.label)
+def sketch_batches(batches: Iterable[Batch], spec: RowSpec, origin: Origin) -> Sketch:
+    """Validate batches of rows, in their order, and add them up."""
+    (sketch,) = sketch_parts(batches, spec, origin)
+    warn_of_mistakes(sketch, spec)
     return sketch
 
 
 def sketch_parts(
     batches: Iterable[Batch],
-    names: ColumnNames,
-    reading: RowReading,
+    spec: RowSpec,
+    origin: Origin,
     *,
-    columns: Mapping[str, str] | None = None,
-    sources: tuple[str, ...] | None = None,
     most_cells: int | None = None,
+    largest_weight: LargestWeight | None = None,
 ) -> Iterator[Sketch]:
     """Validate batches of rows and add them up, in several sketches where one would have too many cells.
 
     Parameters
     ----------
-    batches, names, reading, columns, sources : as in `sketch_batches`.
+    batches : the rows, in their order.
+    spec : how they are read.
+    origin : where they come from.
     most_cells : a sketch that has grown beyond this many cells is yielded, and a new one begun; None for one sketch.
+    largest_weight : where the largest weight of a row is noted, if somebody asks for it.
 
     Yields
     ------
     Sketch : their sum has all rows; there is at least one.
     """
-    grid = make_grid(reading.resolution)
-    folds = MOST_FOLDS if reading.folds is None else check_folds(reading.folds)
+    grid = make_grid(spec.resolution)
+    folds = MOST_FOLDS if isinstance(spec.folds, str) else check_folds(spec.folds)
 
     def finished(accumulator: Accumulator) -> Sketch:
         contexts, cells = accumulator.finish()
@@ -222,12 +194,12 @@ def sketch_parts(
             contexts,
             cells,
             grid.resolution,
-            int(np.max(cells.fold)) + 1 if reading.folds is None else reading.folds,
+            int(np.max(cells.fold)) + 1 if isinstance(spec.folds, str) else folds,
             accumulator.rows,
-            columns=dict(columns or {}),
-            score_type=reading.score_type,
-            negatives_kept=float(reading.negatives_kept),
-            known_sources=sources,
+            columns=spec.columns,
+            score_type=spec.score_type,
+            negatives_kept=float(spec.negatives_kept),
+            known_sources=origin.digests,
             dropped_rows=dropped,
         )
 
@@ -235,7 +207,7 @@ def sketch_parts(
     for batch in batches:
         if len(batch) == 0:
             continue
-        missing = _added(accumulator, batch, names, reading)
+        missing = _added(accumulator, batch, spec, origin.describe_row, largest_weight)
         if missing:
             dropped += missing
             read_options().dropped_rows += missing
@@ -244,14 +216,14 @@ def sketch_parts(
             yield finished(accumulator)
             accumulator, parts, dropped = Accumulator(grid, folds), parts + 1, 0
     if rows == 0:
-        found = "has no rows" if names.where is None else f"has no row that meets the condition {names.where!r}"
-        raise InputError(f"{names.source} {found}; at least one row is needed")
+        lack = "has no rows" if origin.where is None else f"has no row that meets the condition {origin.where!r}"
+        raise InputError(f"{origin.name} {lack}; at least one row is needed")
     if accumulator.rows:
         yield finished(accumulator)
     elif dropped == rows:
-        raise InputError(f"a value is missing in each of the {rows:,} rows of {names.source}; check the columns")
+        raise InputError(f"a value is missing in each of the {rows:,} rows of {origin.name}; check the columns")
     elif parts == 0:
-        raise InputError(f"every row of {names.source} has weight 0; at least one row with a weight above 0 is needed")
+        raise InputError(f"every row of {origin.name} has weight 0; at least one row with a weight above 0 is needed")
 
 
 _LEAVE_OUT = Advice(
@@ -259,10 +231,16 @@ _LEAVE_OUT = Advice(
 )
 
 
-def _added(accumulator: Accumulator, batch: Batch, names: ColumnNames, reading: RowReading) -> int:
-    """Add one batch; what is said of missing values names the option that leaves them out."""
+def _added(
+    accumulator: Accumulator,
+    batch: Batch,
+    spec: RowSpec,
+    describe_row: DescribeRow,
+    largest_weight: LargestWeight | None,
+) -> int:
+    """Validate one batch and add it to the cells; return how many rows were dropped."""
     try:
-        return _add(accumulator, batch, names, reading)
+        return _add(accumulator, batch, spec, describe_row, largest_weight)
     except InputError as error:
         if isinstance(error.found, float) and error.advice is not None and not isfinite(error.found):
             where: dict[str, Any] = {"column": error.column, "row": error.row, "file": error.file}
@@ -270,56 +248,62 @@ def _added(accumulator: Accumulator, batch: Batch, names: ColumnNames, reading: 
         raise
 
 
-def _add(accumulator: Accumulator, batch: Batch, names: ColumnNames, reading: RowReading) -> int:
-    """Validate one batch and add it to the cells; return how many rows were dropped."""
+def _add(
+    accumulator: Accumulator,
+    batch: Batch,
+    spec: RowSpec,
+    describe_row: DescribeRow,
+    largest_weight: LargestWeight | None,
+) -> int:
     folds = None
-    if batch.folds is None and reading.folds is not None and reading.folds > 1:
-        folds = assign_folds(batch.first_row, len(batch), reading.folds)
+    if batch.folds is None and isinstance(spec.folds, int) and spec.folds > 1:
+        folds = assign_folds(batch.first_row, len(batch), spec.folds)
     dropped = 0
-    if reading.drop_missing:
-        kept = _complete_rows(batch, names, reading)
+    if spec.drop_missing:
+        kept = _complete_rows(batch, spec, describe_row)
         dropped = len(batch) - len(kept)
     if dropped:
         given, batch = batch, batch.take(kept)
         folds = None if folds is None else folds[kept]
-        names = replace(names, describe_row=_describe_kept(names.describe_row, given.first_row, kept))
+        describe_row = _describe_kept(describe_row, given.first_row, kept)
         if len(batch) == 0:
             return dropped
-    where: dict[str, Any] = {"first_row": batch.first_row, "describe_row": names.describe_row}
+    where: dict[str, Any] = {"first_row": batch.first_row, "describe_row": describe_row}
+    score, label = spec.name_of("score"), spec.name_of("label")
     weights: FloatArray | None = None
-    if batch.weight is None and reading.needs_no_change:
+    if batch.weight is None and spec.score_type == "probability" and spec.negatives_kept == 1.0:
         # The usual rows are validated by the loop that adds them; only if it refuses them is the reason found out.
-        labels = label_floats(batch.label, names.label, **where)
-        scores = as_floats(batch.score, names.score, **where)
+        labels = label_floats(batch.label, label, **where)
+        scores = as_floats(batch.score, score, **where)
     else:
-        labels = labels_column(batch.label, name=names.label, **where)
+        labels = labels_column(batch.label, name=label, **where)
         if batch.weight is not None:
-            weights = weights_column(batch.weight, name=names.weight, **where)
-        labels, weights = restore_negatives(labels, weights, reading.negatives_kept)
-        scores = scores_column(batch.score, score_type=reading.score_type, name=names.score, clip=False, **where)
-    if reading.largest_weight is not None and weights is not None:
-        reading.largest_weight.value = max(reading.largest_weight.value, float(weights.max(initial=0.0)))
+            weights = weights_column(batch.weight, name=spec.name_of("weight"), **where)
+        labels, weights = restore_negatives(labels, weights, spec.negatives_kept)
+        scores = scores_column(batch.score, score_type=spec.score_type, name=score, clip=False, **where)
+    if largest_weight is not None and weights is not None:
+        largest_weight.value = max(largest_weight.value, float(weights.max(initial=0.0)))
     if batch.folds is not None:
-        folds = folds_column(batch.folds, name=names.folds, **where)
+        folds = folds_column(batch.folds, name=spec.name_of("folds"), **where)
     if not accumulator.add(scores, labels, weights, batch.fields, folds):
-        labels_column(labels, name=names.label, **where)
-        scores_column(scores, name=names.score, **where)
+        labels_column(labels, name=label, **where)
+        scores_column(scores, name=score, **where)
     return dropped
 
 
-def _complete_rows(batch: Batch, names: ColumnNames, reading: RowReading) -> IntArray:
-    """Return the places of the rows that have a score, a label and a weight."""
-    where: dict[str, Any] = {"first_row": batch.first_row, "describe_row": names.describe_row}
-    score = as_floats(batch.score, names.score, **where)
-    complete = np.isfinite(score) if reading.score_type == "probability" else ~np.isnan(score)
-    complete &= np.isfinite(label_floats(batch.label, names.label, **where))
+def _complete_rows(batch: Batch, spec: RowSpec, describe_row: DescribeRow) -> IntArray:
+    """Return the indices of the rows that have a score, a label and a weight."""
+    where: dict[str, Any] = {"first_row": batch.first_row, "describe_row": describe_row}
+    score = as_floats(batch.score, spec.name_of("score"), **where)
+    complete = np.isfinite(score) if spec.score_type == "probability" else ~np.isnan(score)
+    complete &= np.isfinite(label_floats(batch.label, spec.name_of("label"), **where))
     if batch.weight is not None:
-        complete &= np.isfinite(as_floats(batch.weight, names.weight, **where))
+        complete &= np.isfinite(as_floats(batch.weight, spec.name_of("weight"), **where))
     return np.flatnonzero(complete)
 
 
 def _describe_kept(describe: DescribeRow, first_row: int, kept: IntArray) -> DescribeRow:
-    """Return a function that names a row by its place before rows were dropped."""
+    """Return a function that names a row by its number before rows were dropped."""
     return lambda row: describe(first_row + int(kept[row - first_row]))
 
 
@@ -330,27 +314,17 @@ ROWS_AT_A_TIME = 1 << 18
 
 
 def sketch_columns(
-    scores: Any,
-    labels: Any,
-    weight: Any,
-    fields: list[FieldColumn],
-    folds: Any,
-    names: ColumnNames,
-    *,
-    resolution: Resolution,
-    score_type: ScoreType,
-    negatives_kept: float,
-    drop_missing: bool = False,
-    columns: Mapping[str, str] | None = None,
+    scores: Any, labels: Any, weight: Any, fields: list[FieldColumn], folds: Any, spec: RowSpec
 ) -> Sketch:
-    """Sketch whole columns; see Sketch.from_rows for the parameters, `sketch_batches` for `names` and `columns`."""
-    score, label = _column(scores, names.score), _column(labels, names.label)
-    weights = None if weight is None else _column(weight, names.weight)
-    fold = None if isinstance(folds, int | np.integer) else folds_column(folds, name=names.folds)
-    lengths = {names.score: score, names.label: label, names.weight: weights, names.folds: fold}
+    """Sketch whole columns: scores, labels, weights and folds as `Sketch.from_rows` takes them."""
+    names = {role: spec.name_of(role) for role in ("score", "label", "weight", "folds")}
+    score, label = _column(scores, names["score"]), _column(labels, names["label"])
+    weights = None if weight is None else _column(weight, names["weight"])
+    fold = None if isinstance(folds, int | np.integer) else folds_column(folds, name=names["folds"])
+    lengths = dict(zip(names.values(), (score, label, weights, fold), strict=True))
     check_lengths(**lengths, **{f"field {column.name}": column for column in fields})
     if len(score) == 0:
-        raise InputError(f"{names.score} is empty; at least one row is needed")
+        raise InputError(f"{names['score']} is empty; at least one row is needed")
 
     def batches() -> Iterator[Batch]:
         for start in range(0, len(score), ROWS_AT_A_TIME):
@@ -365,11 +339,10 @@ def sketch_columns(
             )
 
     number = check_folds(folds) if fold is None else int(fold.max()) + 1
-    reading = RowReading(number, resolution, score_type, negatives_kept, drop_missing)
-    return sketch_batches(batches(), names, reading, columns=columns)
+    return sketch_batches(batches(), replace(spec, folds=number), Origin())
 
 
 def _column(values: Any, name: str) -> Any:
-    """Return a column as an array; texts and other objects as numbers at once, since slices of them are slow."""
+    """Return a column as an array; strings and other objects as numbers at once, since slices of them are slow."""
     array = as_array(values, name)
     return as_floats(values, name) if array.dtype == object and hasattr(values, "null_count") else array

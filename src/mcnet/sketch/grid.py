@@ -10,24 +10,21 @@ from numpy.typing import NDArray
 
 from mcnet._shared.arrays import SCORE_FLOOR, CodeArray, FloatArray, IndexArray, IntArray, MaskArray
 from mcnet.errors import InputError
+from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution
 
 __all__ = [
-    "DEFAULT_RESOLUTION",
     "POSITION_UNITS",
     "CellParts",
     "Cells",
     "ExactGrid",
     "Grid",
     "LogitGrid",
-    "Resolution",
     "make_grid",
     "scaled_cells",
 ]
 
 # The grid: which cell of the sketch a score falls into.
 
-Resolution = int | Literal["exact"]
-DEFAULT_RESOLUTION = 512
 EXACT: Literal["exact"] = "exact"
 
 POSITION_UNITS = 1 << 20

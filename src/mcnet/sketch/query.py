@@ -13,15 +13,15 @@ import numpy as np
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, IntArray, ScoreType
 from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.rows.column_types import COLUMN_TYPES
-from mcnet.rows.columns import as_floats, check_negatives_kept
+from mcnet.rows.columns import as_floats
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.dialects import DIALECTS, Dialect, dialect_named
 from mcnet.rows.fields import column_names, field_columns, is_lazy, is_table
 from mcnet.rows.logs import UnchangedFiles, expand_paths, open_log, readable, source_name
+from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
 from mcnet.sketch.build import warn_of_mistakes
-from mcnet.sketch.checks import check_columns
 from mcnet.sketch.folds import check_folds
-from mcnet.sketch.grid import DEFAULT_RESOLUTION, Cells, LogitGrid, Resolution, make_grid
+from mcnet.sketch.grid import Cells, LogitGrid, make_grid
 from mcnet.sketch.query_cells import CellSearch, EdgeList, root_lines
 from mcnet.sketch.query_rows import (
     ABOUT,
@@ -39,10 +39,11 @@ from mcnet.sketch.query_rows import (
     ROWS,
     WEIGHT,
     WITHOUT_WEIGHT,
-    About,
     LabelType,
     RowColumns,
     check_names,
+    read_spec,
+    spec_text,
 )
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import problem_of_cells
@@ -52,9 +53,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NoUsableRowsError",
-    "describe_rows",
     "grid_arrays",
     "is_connection",
+    "query_spec",
     "query_text",
     "scan_connection",
     "sketch_of_table",
@@ -108,62 +109,48 @@ def sketch_query(
     -------
     The text of the query, without a semicolon.
     """
-    about = describe_rows(
-        score=score,
-        label=label,
-        field=field,
-        weight=weight,
-        folds=folds,
-        resolution=resolution,
-        score_type=score_type,
-        negatives_kept=negatives_kept,
-        every=every,
+    spec = query_spec(
+        RowSpec(
+            score, label, field_names(field), weight, folds, resolution, score_type, negatives_kept, dict(every or {})
+        )
     )
     if label_type not in ("number", "boolean"):
         raise InputError(f"label_type is {label_type!r}; it must be 'number' or 'boolean'")
-    strangers = [name for name in zoned if name not in about.every]
+    strangers = [name for name in zoned if name not in spec.every]
     if strangers:
         raise InputError(f"zoned has {strangers[0]!r}, which is not in every; zoned names columns of every")
-    words = dialect_named(dialect)
-    check_names(about, folds if isinstance(folds, str) else None, table, where, words)
+    return _table_query(table, spec, dialect_named(dialect), where, label_type, zoned)
+
+
+def _table_query(
+    table: str | Sequence[str],
+    spec: RowSpec,
+    dialect: Dialect,
+    where: str | None,
+    label_type: LabelType,
+    zoned: Collection[str],
+) -> str:
+    check_names(spec, table, where, dialect)
     # The condition may end in a comment.
-    source = words.table(table) + ("" if where is None else f"\n  WHERE {where}\n")
-    return query_text(about, source, words, folds=folds, label_type=label_type, zoned=zoned)
+    source = dialect.table(table) + ("" if where is None else f"\n  WHERE {where}\n")
+    return query_text(spec, source, dialect, label_type=label_type, zoned=zoned)
 
 
-def describe_rows(
-    *,
-    score: str,
-    label: str,
-    field: str | Sequence[str] | None = None,
-    weight: str | None = None,
-    folds: int | str = 1,
-    resolution: Resolution = DEFAULT_RESOLUTION,
-    score_type: ScoreType = "probability",
-    negatives_kept: float = 1.0,
-    every: Mapping[str, str] | None = None,
-) -> About:
-    """Check how rows are to be read, and return it; see `sketch_query` for the parameters."""
-    fields = [] if field is None else [field] if isinstance(field, str) else list(field)
-    every = dict(every or {})
-    check_columns(score, label, weight, folds, fields, every)
-    check_negatives_kept(negatives_kept)
-    if score_type not in ("probability", "logit"):
-        raise InputError(f"score_type is {score_type!r}; it must be 'probability' or 'logit'")
-    for name in fields:
+def query_spec(spec: RowSpec) -> RowSpec:
+    """Check how rows are to be read by a query, and return it with all that a query says of itself."""
+    spec.check()
+    for name in spec.fields:
         if name.lower() in (CELL, FOLD, ROWS, WEIGHT, POSITIVES, POSITION, ABOUT, MARKS):
             raise InputError(f"the field {name!r} has the name of a column of the result; rename it in a view")
-    columns = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
-    number = None if isinstance(folds, str) else check_folds(folds)
-    return About(make_grid(resolution).resolution, columns, tuple(fields), number, score_type, negatives_kept, every)
+    folds = spec.folds if isinstance(spec.folds, str) else check_folds(spec.folds)
+    return replace(spec, folds=folds, resolution=make_grid(spec.resolution).resolution)
 
 
 def query_text(
-    about: About,
+    spec: RowSpec,
     source: str,
     dialect: Dialect,
     *,
-    folds: int | str = 1,
     label_type: LabelType = "number",
     zoned: Collection[str] = (),
     edge_list: EdgeList | None = None,
@@ -172,15 +159,15 @@ def query_text(
 
     Parameters
     ----------
-    about : how the rows are read.
+    spec : how the rows are read.
     source : what FROM takes.
     dialect : the words of the engine.
-    folds, label_type, zoned : as in `sketch_query`.
+    label_type, zoned : as in `sketch_query`.
     edge_list : the arrays of `grid_arrays`, if the engine has them; otherwise the query makes its own, and logarithms
         propose cells.
     """
-    grid = make_grid(about.resolution)
-    rows = RowColumns(dialect, about, folds if isinstance(folds, str) else None, label_type, zoned)
+    grid = make_grid(spec.resolution)
+    rows = RowColumns(dialect, spec, label_type, zoned)
     search = CellSearch(rows, grid if isinstance(grid, LogitGrid) else None, edge_list)
     tables = [*search.edges(), *rows.tables(source), *search.tables()]
     return (
@@ -205,13 +192,13 @@ def _results(rows: RowColumns, search: CellSearch) -> str:
         sums |= {WEIGHT: "COUNT(*)", POSITIVES: f"SUM({label})", POSITION: f"SUM({position})"}
     named = rows.dialect.column
     fetched = map(rows.dialect.fetched.format, rows.fields)
-    columns = [f"{value} AS {named(name)}" for value, name in zip(fetched, rows.about.fields, strict=True)]
+    columns = [f"{value} AS {named(name)}" for value, name in zip(fetched, rows.spec.fields, strict=True)]
     columns += [f"{search.cell} AS {named(CELL)}"]
     columns += [f"{fold} AS {named(FOLD)}" for fold in rows.fold]
     columns += [f"{total} AS {named(name)}" for name, total in sums.items()]
     if rows.fields:
         columns.append(f"{' || '.join(_mark(field, rows.dialect) for field in rows.fields)} AS {named(MARKS)}")
-    return ",\n  ".join([*columns, f"{rows.dialect.text(rows.about.text())} AS {named(ABOUT)}"])
+    return ",\n  ".join([*columns, f"{rows.dialect.text(spec_text(rows.spec))} AS {named(ABOUT)}"])
 
 
 def _mark(field: str, dialect: Dialect) -> str:
@@ -238,51 +225,51 @@ class NoUsableRowsError(InputError):
 def sketch_of_table(table: Any, *, drop_missing: bool = False) -> Sketch:
     """Return the sketch that the result of a query is; see Sketch.from_table."""
     columns = _Result(table)
-    about = columns.about()
+    spec = columns.spec()
     cell = as_floats(columns[CELL], CELL)
     rows = columns.numbers(ROWS)
-    dropped = _check_rows(about, cell, rows, drop_missing=drop_missing)
+    dropped = _check_rows(spec, cell, rows, drop_missing=drop_missing)
     ends = np.isin(cell, (LOWEST_SCORES, HIGHEST_SCORES))
-    used = ends | (cell > (0 if about.resolution == "exact" else WITHOUT_WEIGHT))
+    used = ends | (cell > (0 if spec.resolution == "exact" else WITHOUT_WEIGHT))
     if not used.any() and dropped == rows.sum():
         raise NoUsableRowsError(f"a value is missing in each of the {dropped:,} rows of the query; check the columns")
     if not used.any():
         raise NoUsableRowsError("every row of the query has weight 0; at least one row with a weight above 0 is needed")
-    fields = field_columns(columns.fields(about.fields)) if about.fields else []
+    fields = field_columns(columns.fields(spec.fields)) if spec.fields else []
     contexts, codes = Contexts.of([column[used] for column in fields], int(used.sum()))
-    folds = columns.numbers(FOLD)[used] if about.folds is None else np.zeros(int(used.sum()))
+    folds = columns.numbers(FOLD)[used] if spec.fold_column else np.zeros(int(used.sum()))
     sums = np.column_stack([columns.numbers(name)[used] for name in (WEIGHT, POSITIVES, POSITION)])
-    keys = _keys(about, cell[used], sums)
+    keys = _keys(spec, cell[used], sums)
     sketch = Sketch(
         contexts,
         Cells(codes, keys, folds.astype(np.int16), sums),
-        about.resolution,
+        spec.resolution,
         int(folds.max()) + 1,
         int(rows[used].sum()),
-        columns=dict(about.columns),
-        score_type=about.score_type,
-        negatives_kept=about.negatives_kept,
+        columns=spec.columns,
+        score_type=spec.score_type,
+        negatives_kept=spec.negatives_kept,
         dropped_rows=dropped,
     )
     problem = problem_of_cells(sketch)
     if problem:
         raise FileFormatError(f"the result of the query cannot be used: {problem}; run the query again")
     sketch = replace(sketch, cells=sketch.cells.added_up())
-    for name, every in about.every.items():
-        sketch = sketch.in_periods(name, every)
-    if about.folds is not None and about.folds > 1:
-        sketch = sketch.with_folds(about.folds)
-    warn_of_mistakes(sketch, about.columns["score"], about.columns["label"])
+    for name, every in spec.every.items():
+        sketch = sketch.in_periods(name, str(every))
+    if isinstance(spec.folds, int) and spec.folds > 1:
+        sketch = sketch.with_folds(spec.folds)
+    warn_of_mistakes(sketch, spec)
     return sketch
 
 
-def _keys(about: About, cell: FloatArray, sums: FloatArray) -> IntArray:
+def _keys(spec: RowSpec, cell: FloatArray, sums: FloatArray) -> IntArray:
     """Return the keys of cells: their numbers, or the bits of scores that are kept as they are.
 
     Scores at the ends of the grid have their own numbers; their positions are put into the sums.
     """
-    keys = cell.view(np.int64).copy() if about.resolution == "exact" else cell.astype(np.int64)
-    ends, positions = make_grid(about.resolution).locate(np.array([SCORE_FLOOR, 1.0 - SCORE_FLOOR]))
+    keys = cell.view(np.int64).copy() if spec.resolution == "exact" else cell.astype(np.int64)
+    ends, positions = make_grid(spec.resolution).locate(np.array([SCORE_FLOOR, 1.0 - SCORE_FLOOR]))
     for number, key, position in zip((LOWEST_SCORES, HIGHEST_SCORES), ends, positions, strict=True):
         there = cell == number
         keys[there] = key
@@ -290,7 +277,7 @@ def _keys(about: About, cell: FloatArray, sums: FloatArray) -> IntArray:
     return keys
 
 
-def _check_rows(about: About, cell: FloatArray, rows: FloatArray, *, drop_missing: bool) -> int:
+def _check_rows(spec: RowSpec, cell: FloatArray, rows: FloatArray, *, drop_missing: bool) -> int:
     """Refuse a result with rows that cannot be used; return how many were dropped, if that was asked for."""
     dropped = 0
     for problem in PROBLEMS:
@@ -298,7 +285,7 @@ def _check_rows(about: About, cell: FloatArray, rows: FloatArray, *, drop_missin
         if number and drop_missing and problem.missing:
             dropped += number
         elif number:
-            column = about.columns.get(problem.column, problem.column)
+            column = spec.columns.get(problem.column, problem.column)
             count = f"{number:,} value{'s' if number > 1 else ''}"
             raise InputError(f"{column} has {count} {problem.what}", advice=problem.advice, column=column)
     return dropped
@@ -342,15 +329,15 @@ class _Result:
                 columns[name] = _as_marked(name, columns[name], letters.tolist())
         return columns
 
-    def about(self) -> About:
-        """Return what the result says of itself, in every row the same."""
+    def spec(self) -> RowSpec:
+        """Return how the rows were read, which the result says in every row the same."""
         column = self[ABOUT]
         values = [] if len(column) == 0 else field_columns({ABOUT: column})[0].values
         if not values:
             raise InputError("the result of the query is empty; the table has no rows, or `where` keeps none")
         if len(values) > 1:
             raise InputError(f"the result mixes {len(values)} different queries; make a sketch of each and add them up")
-        return About.of(values[0] or "")
+        return read_spec(values[0] or "")
 
 
 def _as_marked(name: str, column: Any, marks: list[str]) -> Any:
@@ -520,55 +507,28 @@ def dialect_of(connection: Any) -> Dialect:
 
 
 def scan_connection(
-    connection: Any,
-    table: str | Sequence[str],
-    *,
-    dialect: str | None,
-    score: str,
-    label: str,
-    field: Sequence[str],
-    weight: str | None,
-    folds: int | str,
-    resolution: Resolution,
-    score_type: ScoreType,
-    negatives_kept: float,
-    every: Mapping[str, Any],
-    where: str | None,
-    drop_missing: bool,
+    connection: Any, table: str | Sequence[str], spec: RowSpec, *, dialect: str | None, where: str | None
 ) -> Sketch:
     """Run the sketch query over a connection and read its result; see `scan` for the parameters."""
     connection = _driver_connection(connection)
-    for name, period in every.items():
+    for name, period in spec.every.items():
         if not isinstance(period, str):
             raise InputError(f"the period of {name} is found while files are read; in a database, name it: '1h'")
     words = dialect_of(connection) if dialect is None else dialect_named(dialect)
+    spec = query_spec(spec)
 
     def query(types: Mapping[str, Any]) -> str:
-        boolean = not words.casts_booleans and _is_boolean(types[label], words)
-        return sketch_query(
-            table,
-            dialect=words.name,
-            score=score,
-            label=label,
-            field=field,
-            weight=weight,
-            folds=folds,
-            resolution=resolution,
-            score_type=score_type,
-            negatives_kept=negatives_kept,
-            every=every,
-            where=where,
-            label_type="boolean" if boolean else "number",
-            zoned=[name for name in every if _has_zone(types[name], words)],
-        )
+        boolean = not words.casts_booleans and _is_boolean(types[str(spec.label)], words)
+        zoned = [name for name in spec.every if _has_zone(types[name], words)]
+        return _table_query(table, spec, words, where, "boolean" if boolean else "number", zoned)
 
-    asked = list(dict.fromkeys((*([] if words.casts_booleans else [label]), *every)))
+    asked = list(dict.fromkeys((*([] if words.casts_booleans else [str(spec.label)]), *spec.every)))
     if type(connection).__module__.lstrip("_").startswith("duckdb"):
         # A cursor of DuckDB is its own connection, which sees neither temporary nor registered tables.
         with _refused_by(words):
             kinds = connection.sql(_bare_query(words, table, asked)).types if asked else []
-            found = connection.sql(query(dict(zip(asked, kinds, strict=True)))).to_arrow_table()
-        return Sketch.from_table(found, drop_missing=drop_missing)
+            result = connection.sql(query(dict(zip(asked, kinds, strict=True)))).to_arrow_table()
+        return Sketch.from_table(result, drop_missing=spec.drop_missing)
     with _refused_by(words), _usable_afterwards(connection, words), closing(_cursor(connection)) as cursor:
         types = {}
         if asked:
@@ -576,7 +536,7 @@ def scan_connection(
             types = {name: column[1] for name, column in zip(asked, cursor.description, strict=True)}
         cursor.execute(query(types))
         fetched = fetched_columns(cursor)
-    return Sketch.from_table(fetched, drop_missing=drop_missing)
+    return Sketch.from_table(fetched, drop_missing=spec.drop_missing)
 
 
 def _cursor(connection: Any) -> Any:

@@ -3,17 +3,16 @@
 import json
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from mcnet._shared.arrays import ScoreType
 from mcnet.errors import Advice, FileFormatError, InputError
 from mcnet.rows.columns import LOGITS_ADVICE
 from mcnet.rows.dialects import Dialect, name_parts
 from mcnet.rows.periods import truncation_unit
+from mcnet.rows.spec import RowSpec
 from mcnet.sketch.folds import MOST_FOLDS
-from mcnet.sketch.grid import Resolution
 
 __all__ = [
     "ABOUT",
@@ -31,10 +30,11 @@ __all__ = [
     "ROWS",
     "WEIGHT",
     "WITHOUT_WEIGHT",
-    "About",
     "LabelType",
     "RowColumns",
     "check_names",
+    "read_spec",
+    "spec_text",
 ]
 
 # What a sketch query returns: the names of its columns, what it says of itself, and the numbers of unusable rows.
@@ -92,46 +92,41 @@ PROBLEMS = (
 )
 
 
-@dataclass(frozen=True)
-class About:
-    """How the rows were read; a query writes it into every row of its result."""
+def spec_text(spec: RowSpec) -> str:
+    """Return how rows are read as a short string, usual values left out; a query writes it into every row."""
+    usual = RowSpec()
+    values = {
+        name: getattr(spec, name)
+        for name in ("fields", "folds", "score_type", "negatives_kept", "every")
+        if getattr(spec, name) != getattr(usual, name)
+    }
+    if spec.fold_column is not None:
+        values["folds"] = None
+    values |= {"version": _QUERY_VERSION, "resolution": spec.resolution, "columns": spec.columns}
+    return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
-    resolution: Resolution
-    columns: Mapping[str, str]
-    fields: tuple[str, ...] = ()
-    folds: int | None = 1
-    """Into how many folds to split the cells; None where the rows have a column of folds."""
-    score_type: ScoreType = "probability"
-    negatives_kept: float = 1.0
-    every: Mapping[str, str] = field(default_factory=dict)
 
-    def text(self) -> str:
-        """Return it as a short text, usual values left out."""
-        usual = About(self.resolution, self.columns)
-        values = {name: value for name, value in vars(self).items() if value != getattr(usual, name)}
-        values |= {"version": _QUERY_VERSION, "resolution": self.resolution, "columns": dict(self.columns)}
-        return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-    @staticmethod
-    def of(text: str) -> "About":
-        """Read the text; refuse that of another version."""
-        refusal = FileFormatError(
-            f"the column {ABOUT} has {str(text)[:60]!r}, which no query of mcnet writes; leave it as it is"
+def read_spec(written: str) -> RowSpec:
+    """Read what `spec_text` wrote; refuse that of another version."""
+    refusal = FileFormatError(
+        f"the column {ABOUT} has {str(written)[:60]!r}, which no query of mcnet writes; leave it as it is"
+    )
+    try:
+        values: dict[str, Any] = json.loads(written)
+        version = values.pop("version")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise refusal from None
+    if version != _QUERY_VERSION:
+        raise FileFormatError(
+            f"the table was made by a query of version {version}, and this mcnet reads {_QUERY_VERSION}: "
+            "run the query that mcnet.sketch_query writes now"
         )
-        try:
-            values: dict[str, Any] = json.loads(text)
-            version = values.pop("version")
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise refusal from None
-        if version != _QUERY_VERSION:
-            raise FileFormatError(
-                f"the table was made by a query of version {version}, and this mcnet reads {_QUERY_VERSION}: "
-                "run the query that mcnet.sketch_query writes now"
-            )
-        try:
-            return About(**{**values, "fields": tuple(values.get("fields", ()))})
-        except TypeError:
-            raise refusal from None
+    try:
+        columns, fields = values.pop("columns"), tuple(values.pop("fields", ()))
+        spec = RowSpec(**columns, fields=fields, **values)
+        return replace(spec, folds=FOLD) if spec.folds is None else spec
+    except (KeyError, TypeError):
+        raise refusal from None
 
 
 # Rows in a sketch query: their columns under names of the query's own, their weights, and why some cannot be used.
@@ -149,11 +144,9 @@ _LARGEST_LOGIT = 50.0
 """Logits beyond this are clipped, and some engines refuse the exponential of still larger ones."""
 
 
-def check_names(
-    about: About, folds: str | None, table: str | Sequence[str], where: str | None, dialect: Dialect
-) -> None:
+def check_names(spec: RowSpec, table: str | Sequence[str], where: str | None, dialect: Dialect) -> None:
     """Refuse names that the query uses itself, and names that the engine takes for one."""
-    columns = [*about.columns.values(), *about.fields, *([] if folds is None else [folds])]
+    columns = [*spec.numbers, *spec.fields]
     used = [name for name in (*columns, *name_parts(table)) if name.lower().startswith(OWN)]
     if where is not None and re.search(rf"\b{OWN}", where, re.IGNORECASE):
         used.append(where)
@@ -174,31 +167,30 @@ class RowColumns:
     """The columns of rows, in one dialect."""
 
     dialect: Dialect
-    about: About
-    folds: str | None
+    spec: RowSpec
     label_type: LabelType
     zoned: Collection[str] = ()
-    """The columns of moments that have a time zone."""
+    """The columns of timestamps that have a time zone."""
 
     @property
     def fields(self) -> list[str]:
         """Return the names of the fields in the query."""
-        return [f"{OWN}f{place}" for place in range(len(self.about.fields))]
+        return [f"{OWN}f{index}" for index in range(len(self.spec.fields))]
 
     @property
     def fold(self) -> list[str]:
         """Return the name of the column of folds in the query, if there is one."""
-        return [] if self.folds is None else [f"{OWN}fold"]
+        return [] if self.spec.fold_column is None else [f"{OWN}fold"]
 
     @property
     def weighted_by_column(self) -> bool:
         """Whether rows have their own weights."""
-        return "weight" in self.about.columns
+        return self.spec.weight is not None
 
     @property
     def weighted(self) -> bool:
         """Whether rows count other than once."""
-        return self.weighted_by_column or self.about.negatives_kept != 1.0
+        return self.weighted_by_column or self.spec.negatives_kept != 1.0
 
     @property
     def carried(self) -> list[str]:
@@ -224,24 +216,24 @@ class RowColumns:
         conditions = [by_row if self.dialect.goes_by_row else f"{y} >= 0 AND {y} <= 1"]
         if self.weighted_by_column:
             conditions.append(f"{w} > 0 AND {w} <= {self.dialect.number(sys.float_info.max)}")
-        return [*conditions, *([] if self.folds is None else [self._has_fold()])]
+        return [*conditions, *([] if self.spec.fold_column is None else [self._has_fold()])]
 
     def problems(self) -> list[tuple[str, RowProblem]]:
         """Return the conditions of rows that cannot be used, in the order in which they are reported."""
         s, y, w = (f"{OWN}{name}" for name in "syw")
-        found = {("label", True): self._missing(y), ("label", False): f"{y} < 0 OR {y} > 1"}
-        if self.about.score_type == "probability":
-            found |= {("score", True): self._missing(s), ("score", False): f"{s} < 0 OR {s} > 1"}
+        conditions = {("label", True): self._missing(y), ("label", False): f"{y} < 0 OR {y} > 1"}
+        if self.spec.score_type == "probability":
+            conditions |= {("score", True): self._missing(s), ("score", False): f"{s} < 0 OR {s} > 1"}
         else:
-            found |= {("score", True): f"{s} IS NULL OR {self.dialect.is_nan.format(s)}"}
+            conditions |= {("score", True): f"{s} IS NULL OR {self.dialect.is_nan.format(s)}"}
         if self.weighted_by_column:
-            found |= {("weight", True): self._missing(w), ("weight", False): f"{w} < 0"}
-        if self.folds is not None:
-            found["folds", False] = f"NOT ({self._has_fold()})"
+            conditions |= {("weight", True): self._missing(w), ("weight", False): f"{w} < 0"}
+        if self.spec.fold_column is not None:
+            conditions["folds", False] = f"NOT ({self._has_fold()})"
         return [
-            (found[problem.column, problem.missing], problem)
+            (conditions[problem.column, problem.missing], problem)
             for problem in PROBLEMS
-            if (problem.column, problem.missing) in found
+            if (problem.column, problem.missing) in conditions
         ]
 
     def _has_fold(self) -> str:
@@ -255,24 +247,27 @@ class RowColumns:
 
     def _columns(self) -> list[str]:
         """Return the columns of the rows under names of the query's own."""
-        quoted, double, names = self.dialect.column, self.dialect.double_column, self.about.columns
+        quoted, double, names = self.dialect.column, self.dialect.double_column, self.spec.columns
         label = quoted(names["label"])
         if self.label_type == "boolean":
             one, none = self.dialect.number(1.0), self.dialect.number(0.0)
             label = f"CASE WHEN {label} IS NULL THEN NULL WHEN {label} THEN {one} ELSE {none} END"
-        columns = [f"{self._field(name)} AS {own}" for name, own in zip(self.about.fields, self.fields, strict=True)]
+        columns = [f"{self._field(name)} AS {own}" for name, own in zip(self.spec.fields, self.fields, strict=True)]
         columns += [f"{double(quoted(names['score']))} AS {OWN}s", f"{double(label)} AS {OWN}y"]
-        columns += [f"{double(quoted(names['weight']))} AS {OWN}w"] if self.weighted_by_column else []
-        return [*columns, *([] if self.folds is None else [f"{double(quoted(self.folds))} AS {OWN}fold"])]
+        others = {"w": self.spec.weight, "fold": self.spec.fold_column}
+        return [
+            *columns,
+            *(f"{double(quoted(column))} AS {OWN}{own}" for own, column in others.items() if column is not None),
+        ]
 
     def _field(self, name: str) -> str:
-        """Return a field as it is, or a moment cut to a unit that the period is made of."""
+        """Return a field as it is, or a timestamp cut to a unit that the period is made of."""
         column = self.dialect.column(name)
-        if name not in self.about.every:
+        if name not in self.spec.every:
             return column
-        unit = truncation_unit(self.about.every[name])
+        step = str(self.spec.every[name])
+        unit = truncation_unit(step)
         if unit is None:
-            step = self.about.every[name]
             return f"FLOOR({self.dialect.as_double(column)} / {step}) * {step}"
         zoned = name in self.zoned
         moment = self.dialect.in_utc.format(column) if zoned else f"CAST({column} AS {self.dialect.moment_type})"
@@ -281,7 +276,7 @@ class RowColumns:
     def _probability(self) -> str:
         """Return the score as a probability."""
         s = f"{OWN}s"
-        if self.about.score_type == "probability":
+        if self.spec.score_type == "probability":
             return s
         number = self.dialect.number
         near = f"LEAST(GREATEST({s}, {number(-_LARGEST_LOGIT)}), {number(_LARGEST_LOGIT)})"
@@ -294,7 +289,7 @@ class RowColumns:
         if not self.weighted:
             return [f"{y} AS {label}"]
         number, counts = self.dialect.number, w if self.weighted_by_column else self.dialect.number(1.0)
-        if self.about.negatives_kept == 1.0:
+        if self.spec.negatives_kept == 1.0:
             return [f"{y} AS {label}", f"{w} AS {OWN}weight"]
-        restored = f"{counts} * ({y} + ({number(1.0)} - {y}) / {number(self.about.negatives_kept)})"
+        restored = f"{counts} * ({y} + ({number(1.0)} - {y}) / {number(self.spec.negatives_kept)})"
         return [f"{counts} * {y} / NULLIF({restored}, 0) AS {label}", f"{restored} AS {OWN}weight"]

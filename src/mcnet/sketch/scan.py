@@ -23,19 +23,18 @@ from mcnet.rows.logs import (
     source_name,
 )
 from mcnet.rows.periods import AutomaticPeriod, cut_to_periods
+from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
 from mcnet.sketch.build import (
     Batch,
-    ColumnNames,
     LargestWeight,
-    RowReading,
+    Origin,
     sketch_batches,
     sketch_columns,
     sketch_parts,
     warn_of_mistakes,
 )
-from mcnet.sketch.checks import check_columns, file_digests
+from mcnet.sketch.checks import file_digests
 from mcnet.sketch.folds import check_folds
-from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.query import is_connection, scan_connection
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import is_sketch_file, load_sketch
@@ -44,7 +43,7 @@ from mcnet.sketch.views import rename_values
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["are_sketches", "has_column", "scan", "scan_in_parts", "sketch_files"]
+__all__ = ["are_sketches", "has_column", "scan", "scan_in_parts", "scan_table", "sketch_files"]
 
 # Sketch log files of any size, tables in memory and lazy tables, in one pass and bounded memory.
 
@@ -97,27 +96,23 @@ def scan(
     -------
     The sketch of the rows.
     """
-    fields = [] if field is None else [field] if isinstance(field, str) else list(field)
-    check_columns(score, label, weight, folds, fields, every or {})
+    spec = RowSpec(
+        score,
+        label,
+        field_names(field),
+        weight,
+        folds if isinstance(folds, str) else check_folds(folds),
+        resolution,
+        score_type,
+        negatives_kept,
+        every or {},
+        drop_missing=drop_missing,
+    )
+    spec.check()
     if is_connection(rows):
         if table is None:
             raise InputError("scan was given a connection; name the table with table=")
-        return scan_connection(
-            rows,
-            table,
-            dialect=dialect,
-            score=score,
-            label=label,
-            field=fields,
-            weight=weight,
-            folds=folds,
-            resolution=resolution,
-            score_type=score_type,
-            negatives_kept=negatives_kept,
-            every=every or {},
-            where=where,
-            drop_missing=drop_missing,
-        )
+        return scan_connection(rows, table, spec, dialect=dialect, where=where)
     if hasattr(rows, "raw_connection"):
         raise InputError("scan was given an engine of SQLAlchemy; give its connection: engine.raw_connection()")
     if type(rows).__module__.startswith("sqlalchemy"):
@@ -131,71 +126,33 @@ def scan(
         )
     if where is not None and (is_table(rows) or is_lazy(rows)):
         raise InputError("where is for files and databases; filter the table before it is scanned")
-    chosen = _Columns(score, label, weight, folds if isinstance(folds, str) else None, fields, every or {})
-    number = None if isinstance(folds, str) else check_folds(folds)
-    reading = RowReading(number, resolution, score_type, negatives_kept, drop_missing or read_options().drop_missing)
     if is_table(rows):
-        return chosen.in_final_periods(_scan_table(rows, chosen, reading))
+        return scan_table(rows, spec)
     if is_lazy(rows):
-        names = replace(chosen.names, source="the lazy table")
-        found = chosen.batches(rows, names, progress)
-        return chosen.in_final_periods(sketch_batches(found, names, reading, columns=chosen.remembered))
+        origin, spec = Origin("the lazy table"), _with_options(spec)
+        return _in_final_periods(sketch_batches(_batches(rows, spec, origin, progress), spec, origin), spec)
     if not isinstance(rows, str | PathLike | Sequence):
         raise InputError(
             f"scan was given {type(rows).__name__}; give files or a table, or columns to mcnet.Sketch.from_rows"
         )
-    with read_with(storage_options=storage_options, separator=separator, where=where) as options:
-        return _scan_files(expand_paths(rows), source_name(rows), options.where, chosen, reading, progress)
-
-
-def scan_files(
-    paths: Locations,
-    *,
-    score: str,
-    label: str,
-    field: Sequence[str],
-    weight: str | None,
-    folds: int,
-    resolution: Resolution,
-    score_type: ScoreType,
-    negatives_kept: float,
-    every: Mapping[str, str | AutomaticPeriod],
-    progress: Callable[[int], Any] | None,
-) -> Sketch:
-    """Sketch log files whose names were expanded before; see `scan` for the parameters."""
-    fields = list(field)
-    check_columns(score, label, weight, folds, fields, every)
-    chosen = _Columns(score, label, weight, None, fields, every)
-    options = read_options()
-    reading = RowReading(check_folds(folds), resolution, score_type, negatives_kept, options.drop_missing)
-    return _scan_files(paths, source_name(paths), options.where, chosen, reading, progress)
+    with read_with(storage_options=storage_options, separator=separator, where=where):
+        return _scan_files(expand_paths(rows), spec, progress, source_name(rows))
 
 
 def _scan_files(
-    paths: Locations,
-    source: str,
-    where: str | None,
-    chosen: "_Columns",
-    reading: RowReading,
-    progress: Callable[[int], Any] | None,
+    paths: Locations, spec: RowSpec, progress: Callable[[int], Any] | None, source: str | None = None
 ) -> Sketch:
+    """Sketch log files whose names were expanded before; `source` is what messages call them."""
     with UnchangedFiles(paths).reading():
-        found, names, sources = chosen.file_batches(paths, source, where, progress)
-        sketch = sketch_batches(found, names, reading, columns=chosen.remembered, sources=sources)
-    return chosen.in_final_periods(sketch)
+        read, spec, origin = _file_batches(paths, spec, progress, source)
+        sketch = sketch_batches(read, spec, origin)
+    return _in_final_periods(sketch, spec)
 
 
 def scan_in_parts(
     paths: Locations,
+    spec: RowSpec,
     *,
-    score: str,
-    label: str,
-    field: Sequence[str],
-    weight: str | None,
-    resolution: Resolution,
-    score_type: ScoreType,
-    negatives_kept: float,
-    every: Mapping[str, str],
     most_cells: int,
     largest_weight: LargestWeight | None = None,
     progress: Callable[[int], Any] | None = None,
@@ -205,139 +162,110 @@ def scan_in_parts(
     Parameters
     ----------
     paths : the files, their names expanded.
-    score, label, field, weight, resolution, score_type, negatives_kept, every, progress : as in `scan`.
+    spec : how their rows are read.
     most_cells : a sketch that has grown beyond this many cells is yielded, and a new one begun.
     largest_weight : where the largest weight of a row is noted.
+    progress : as in `scan`.
 
     Yields
     ------
     Sketch : their sum is what `scan` returns. A file that changes meanwhile is refused after the last one.
     """
-    fields = list(field)
-    check_columns(score, label, weight, 1, fields, every)
-    chosen = _Columns(score, label, weight, None, fields, every)
-    options = read_options()
-    reading = RowReading(1, resolution, score_type, negatives_kept, options.drop_missing, largest_weight)
+    spec.check()
     with UnchangedFiles(paths).reading():
-        found, names, sources = chosen.file_batches(paths, source_name(paths), options.where, progress)
-        parts = sketch_parts(found, names, reading, columns=chosen.remembered, sources=sources, most_cells=most_cells)
+        read, spec, origin = _file_batches(paths, spec, progress)
+        parts = sketch_parts(read, spec, origin, most_cells=most_cells, largest_weight=largest_weight)
         for number, part in enumerate(parts):
             if number == 0:
-                warn_of_mistakes(part, score, label, periods=every)
+                warn_of_mistakes(part, spec)
             yield part
 
 
-class _Columns:
-    """The columns of a scan by name, and the batches of a lazy table that has them."""
-
-    def __init__(
-        self,
-        score: str,
-        label: str,
-        weight: str | None,
-        folds: str | None,
-        fields: list[str],
-        every: Mapping[str, str | AutomaticPeriod],
-    ) -> None:
-        self.score, self.label, self.weight, self.folds = score, label, weight, folds
-        self.fields, self.every = fields, every
-
-    @property
-    def names(self) -> ColumnNames:
-        """Return what messages call the columns."""
-        return ColumnNames(self.score, self.label, self.weight or "weight", self.folds or "folds")
-
-    @property
-    def remembered(self) -> dict[str, str]:
-        """Return the columns that the sketch remembers."""
-        return {"score": self.score, "label": self.label} | ({} if self.weight is None else {"weight": self.weight})
-
-    @property
-    def numbers(self) -> list[str]:
-        """Return the columns of numbers."""
-        return [name for name in (self.score, self.label, self.weight, self.folds) if name is not None]
-
-    def field_columns(
-        self, table: Any, first_row: int = 0, describe_row: DescribeRow = describe_row
-    ) -> list[FieldColumn]:
-        """Return the fields of a table, timestamps cut to their periods."""
-        if not self.fields:
-            return []
-        return field_columns({name: self._values(table, name, first_row, describe_row) for name in self.fields})
-
-    def _values(self, table: Any, name: str, first_row: int, describe_row: DescribeRow) -> Any:
-        if name not in self.every:
-            return table[name]
-        import polars as pl
-
-        column, every = pl.Series(name, table[name]), self.every[name]
-        if isinstance(every, AutomaticPeriod):
-            return every.cut(column)
-        return cut_to_periods(column, every, first_row=first_row, describe_row=describe_row)
-
-    def in_final_periods(self, sketch: Sketch) -> Sketch:
-        """Return the sketch with the periods that were found while reading."""
-        for name, every in self.every.items():
-            texts = every.final_texts() if isinstance(every, AutomaticPeriod) else None
-            if texts is not None:
-                sketch = rename_values(sketch, name, texts)
-        return sketch
-
-    def file_batches(
-        self, paths: Locations, source: str, where: str | None, progress: Callable[[int], Any] | None
-    ) -> tuple[Iterator[Batch], ColumnNames, tuple[str, ...] | None]:
-        """Return the rows of log files, what messages call them, and a digest of each file if all are on disk."""
-        sources = file_digests(paths, where)
-        unique = None if sources is None else tuple(dict.fromkeys(sources))
-        if sources is not None and unique is not None and len(unique) < len(sources):
-            warn(f"{len(sources) - len(unique):,} of the {len(sources):,} files are copies of others; all are read")
-        names = replace(self.names, source=source, describe_row=describe_row_in(paths), where=where)
-        frame = open_log(paths, numbers=self.numbers, texts=self.fields, periods=self.every)
-        return self.batches(frame, names, progress, paths), names, unique
-
-    def batches(
-        self,
-        frame: "pl.LazyFrame",
-        names: ColumnNames,
-        progress: Callable[[int], Any] | None,
-        paths: Sequence[Location] = (),
-    ) -> Iterator[Batch]:
-        """Yield the rows of a lazy table; of files, the one that cannot be read is named."""
-        first_row = 0
-        columns = [*self.numbers, *self.fields]
-        short_rows = short_rows_of(paths) if paths else None
-        for table in batches(frame, columns, source=names.source, paths=paths, progress=progress):
-            if short_rows is not None:
-                short_rows.check(table[name] for name in columns)
-            yield Batch(
-                first_row,
-                table[self.score],
-                table[self.label],
-                None if self.weight is None else table[self.weight],
-                None if self.folds is None else table[self.folds],
-                self.field_columns(table, first_row, names.describe_row),
-            )
-            first_row += len(table)
+def _file_batches(
+    paths: Locations, spec: RowSpec, progress: Callable[[int], Any] | None, source: str | None = None
+) -> tuple[Iterator[Batch], RowSpec, Origin]:
+    """Return the rows of log files, how they are read under the options that hold now, and where they come from."""
+    where = read_options().where
+    digests = file_digests(paths, where)
+    unique = None if digests is None else tuple(dict.fromkeys(digests))
+    if digests is not None and unique is not None and len(unique) < len(digests):
+        warn(f"{len(digests) - len(unique):,} of the {len(digests):,} files are copies of others; all are read")
+    spec = _with_options(spec)
+    origin = Origin(source or source_name(paths), describe_row_in(paths), where, unique)
+    frame = open_log(paths, numbers=spec.numbers, texts=spec.fields, periods=spec.every)
+    return _batches(frame, spec, origin, progress, paths), spec, origin
 
 
-def _scan_table(table: Any, chosen: _Columns, reading: RowReading) -> Sketch:
+def _with_options(spec: RowSpec) -> RowSpec:
+    """Return how rows are read under the options that hold now."""
+    return replace(spec, drop_missing=spec.drop_missing or read_options().drop_missing)
+
+
+def _batches(
+    frame: "pl.LazyFrame",
+    spec: RowSpec,
+    origin: Origin,
+    progress: Callable[[int], Any] | None,
+    paths: Sequence[Location] = (),
+) -> Iterator[Batch]:
+    """Yield the rows of a lazy table; of files, the one that cannot be read is named."""
+    first_row = 0
+    columns = [*spec.numbers, *spec.fields]
+    short_rows = short_rows_of(paths) if paths else None
+    for table in batches(frame, columns, source=origin.name, paths=paths, progress=progress):
+        if short_rows is not None:
+            short_rows.check(table[name] for name in columns)
+        score, label, weight, folds = _number_columns(table, spec)
+        fields = _field_columns(table, spec, first_row, origin.describe_row)
+        yield Batch(first_row, score, label, weight, folds, fields)
+        first_row += len(table)
+
+
+def scan_table(table: Any, spec: RowSpec) -> Sketch:
+    """Sketch a table in memory."""
+    spec.check()
     known = column_names(table)
-    for name in (*chosen.numbers, *chosen.fields):
+    for name in (*spec.numbers, *spec.fields):
         if name not in known:
             raise InputError(f"the table has no column {name!r}; it has {', '.join(known)}")
-    return sketch_columns(
-        table[chosen.score],
-        table[chosen.label],
-        None if chosen.weight is None else table[chosen.weight],
-        chosen.field_columns(table),
-        reading.folds if chosen.folds is None else table[chosen.folds],
-        chosen.names,
-        resolution=reading.resolution,
-        score_type=reading.score_type,
-        negatives_kept=reading.negatives_kept,
-        drop_missing=reading.drop_missing,
-        columns=chosen.remembered,
-    )
+    score, label, weight, folds = _number_columns(table, spec)
+    fields = _field_columns(table, spec)
+    sketch = sketch_columns(score, label, weight, fields, spec.folds if folds is None else folds, _with_options(spec))
+    return _in_final_periods(sketch, spec)
+
+
+def _number_columns(table: Any, spec: RowSpec) -> list[Any]:
+    """Return the columns of scores, labels, weights and folds; None where the rows have no such column."""
+    names = (spec.score, spec.label, spec.weight, spec.fold_column)
+    return [None if name is None else table[name] for name in names]
+
+
+def _field_columns(
+    table: Any, spec: RowSpec, first_row: int = 0, describe_row: DescribeRow = describe_row
+) -> list[FieldColumn]:
+    """Return the fields of a table, timestamps cut to their periods."""
+    if not spec.fields:
+        return []
+    values = {name: table[name] for name in spec.fields}
+    if spec.every:
+        import polars as pl
+
+        for name, every in spec.every.items():
+            column = pl.Series(name, table[name])
+            if isinstance(every, AutomaticPeriod):
+                values[name] = every.cut(column)
+            else:
+                values[name] = cut_to_periods(column, every, first_row=first_row, describe_row=describe_row)
+    return field_columns(values)
+
+
+def _in_final_periods(sketch: Sketch, spec: RowSpec) -> Sketch:
+    """Return the sketch with the periods that were found while reading."""
+    for name, every in spec.every.items():
+        periods = every.final_texts() if isinstance(every, AutomaticPeriod) else None
+        if periods is not None:
+            sketch = rename_values(sketch, name, periods)
+    return sketch
 
 
 # One sketch from log files, or from saved sketches.
@@ -364,56 +292,39 @@ def unnamed_column(path: Any, column: str) -> InputError:
 
 def sketch_files(
     paths: Locations,
+    spec: RowSpec,
     *,
     sketched: bool | None = None,
-    score: str | None = None,
-    label: str | None = None,
-    field: Sequence[str] | None = None,
-    weight: str | None = None,
-    folds: int = 1,
-    resolution: Resolution | None = None,
-    score_type: ScoreType = "probability",
-    negatives_kept: float = 1.0,
-    every: Mapping[str, str | AutomaticPeriod] | None = None,
     progress: Callable[[int], Any] | None = None,
 ) -> Sketch:
     """Return the sketch of log files (see `scan`), or the sum of files that are sketches already.
 
-    Saved sketches know their fields: with `field` they are reduced to those, without it they keep all. Whether any of
-    the files is a sketch is looked up unless `sketched` tells.
+    Saved sketches know their fields: with names of fields they are reduced to those, without they keep all. Whether any
+    of the files is a sketch is looked up unless `sketched` tells.
     """
     saved = [] if sketched is False else [path for path in paths if is_sketch_file(path)]
     if not saved:
-        if score is None or label is None:
+        if spec.score is None or spec.label is None:
             file_format(paths[0])  # refuse a file that is not a log before asking for its columns
-            lacking = "score" if score is None else "label"
+            lacking = "score" if spec.score is None else "label"
             raise unnamed_column(paths[0], lacking)
-        return scan_files(
-            paths,
-            score=score,
-            label=label,
-            field=field or [],
-            weight=weight,
-            folds=folds,
-            resolution=DEFAULT_RESOLUTION if resolution is None else resolution,
-            score_type=score_type,
-            negatives_kept=negatives_kept,
-            every=every or {},
-            progress=progress,
-        )
+        spec.check()
+        return _scan_files(paths, spec, progress)
     if len(saved) < len(paths):
         log = next(path for path in paths if path not in saved)
         raise InputError(f"{saved[0]} is a sketch and {log} a log; sketch the log first, or read them apart")
-    if negatives_kept != 1.0 or weight is not None or score_type != "probability" or resolution is not None:
+    if not spec.only_names:
         raise InputError(
             f"{saved[0]} is a saved sketch: weight, logits, sampling and resolution were settled when it was made"
         )
     total = Sketch.merged([load_sketch(path) for path in saved])
-    if field:
-        total = total.only(*field)
-    for name, period in (every or {}).items():
+    if spec.fields:
+        total = total.only(*spec.fields)
+    for name, period in spec.every.items():
         total = _in_periods(total, name, period)
-    return total.with_folds(folds) if folds > 1 and total.folds == 1 else total
+    if isinstance(spec.folds, int) and spec.folds > 1 and total.folds == 1:
+        total = total.with_folds(spec.folds)
+    return total
 
 
 def _in_periods(sketch: Sketch, name: str, period: str | AutomaticPeriod) -> Sketch:

@@ -16,9 +16,10 @@ from mcnet.plots.style import card
 from mcnet.rows.columns import warn_of_other_order
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import field_columns
+from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec
 from mcnet.sketch.checks import LEAST_ROWS_TO_RECOGNISE, content_digest
 from mcnet.sketch.folds import check_folds, split_cells
-from mcnet.sketch.grid import DEFAULT_RESOLUTION, Cells, Grid, Resolution, make_grid, scaled_cells
+from mcnet.sketch.grid import Cells, Grid, make_grid, scaled_cells
 
 __all__ = ["Sketch"]
 
@@ -62,6 +63,12 @@ class Sketch:
     known_sources: tuple[str, ...] | None = None
     dropped_rows: int = 0
 
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How scores and negatives were read, as far as it is known of all rows."""
+        kept = {} if self.negatives_kept is None else {"negatives_kept": self.negatives_kept}
+        return {"score_type": self.score_type, **kept}
+
     @cached_property
     def sources(self) -> tuple[str, ...]:
         """Return a short digest of each file that the rows come from; of rows in memory, one of what they add up to.
@@ -100,20 +107,11 @@ class Sketch:
         -------
         Sketch : what the rows add up to.
         """
-        from mcnet.sketch.build import ColumnNames, sketch_columns
+        from mcnet.sketch.build import sketch_columns
 
         warn_of_other_order(field, score=scores, label=labels, weight=weight, folds=folds)
-        return sketch_columns(
-            scores,
-            labels,
-            weight,
-            field_columns(field),
-            folds,
-            ColumnNames(),
-            resolution=resolution,
-            score_type=score_type,
-            negatives_kept=negatives_kept,
-        )
+        spec = RowSpec(resolution=resolution, score_type=score_type, negatives_kept=negatives_kept)
+        return sketch_columns(scores, labels, weight, field_columns(field), folds, spec)
 
     @staticmethod
     def from_table(table: Any, *, drop_missing: bool = False) -> "Sketch":

@@ -14,11 +14,11 @@ from mcnet.errors import InputError
 from mcnet.journal.journal import Journal
 from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import HOURS_IN_DIGITS, Every, cut_to_periods, duration_seconds, parse_every
-from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
+from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, field_names
 from mcnet.sketch.query import NoUsableRowsError
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import sketches_by
-from mcnet.spark.sketching import column_named, names_of, require_columns, sketch
+from mcnet.spark.sketching import column_named, require_columns, sketch
 
 # A sketch per period: moments of any kind are cut to periods in Spark, and written as text as everywhere else.
 
@@ -65,7 +65,7 @@ def sketches_per_period(
     -------
     The sketch of each period, in the order of the periods.
     """
-    fields = names_of(field)
+    fields = field_names(field)
     require_columns(df, [time])
     if time in fields:
         raise InputError(f"the column {time!r} is used twice; leave it out of the fields")

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from mcnet._shared.arrays import FloatArray, ScoreType
 from mcnet.errors import InputError
 from mcnet.rows.dialects import dialect_named
-from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
-from mcnet.sketch.query import describe_rows, grid_arrays, query_text
+from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
+from mcnet.sketch.query import grid_arrays, query_spec, query_text
 from mcnet.sketch.query_cells import EdgeList
-from mcnet.sketch.query_rows import ABOUT, MARKS
+from mcnet.sketch.query_rows import ABOUT, MARKS, spec_text
 from mcnet.sketch.sketch import Sketch
 
 # What is asked of a Spark table before it is read: its columns, and numbers that a vector of Spark ML holds.
@@ -40,11 +40,6 @@ def require_columns(df: DataFrame, columns: Iterable[str]) -> None:
         twins = [name for name in df.columns if name.lower() == column.lower() and name != column]
         if twins and df.sparkSession.conf.get("spark.sql.caseSensitive") != "true":
             raise InputError(f"Spark takes {column!r} and {twins[0]!r} for one column; give each its own name")
-
-
-def names_of(field: str | Sequence[str] | None) -> list[str]:
-    """Return the names of fields, given as one name, several, or None."""
-    return [] if field is None else [field] if isinstance(field, str) else list(field)
 
 
 def column_named(name: str) -> Column:
@@ -117,27 +112,18 @@ def sketch(
     -------
     The sketch of the rows.
     """
-    fields = names_of(field)
+    fields = field_names(field)
     given = [name for name in (weight, folds) if isinstance(name, str)]
     require_columns(df, (score, label, *fields, *given))
-    about = describe_rows(
-        score=score,
-        label=label,
-        field=fields,
-        weight=weight,
-        folds=folds,
-        resolution=resolution,
-        score_type=score_type,
-        negatives_kept=negatives_kept,
-    )
+    spec = query_spec(RowSpec(score, label, fields, weight, folds, resolution, score_type, negatives_kept))
     rows = df.withColumns({name: number_column(df, name) for name in (score, label, *given)})
-    arrays = grid_arrays(about.resolution)
+    arrays = grid_arrays(spec.resolution)
     with _view(rows) as view, _view(_edge_table(df, arrays)) as edges:
         known = EdgeList(edges, len(arrays["offsets"])) if arrays else None
-        query = query_text(about, view, dialect_named("spark"), folds=folds, edge_list=known)
+        query = query_text(spec, view, dialect_named("spark"), edge_list=known)
         # What the query says of itself is the same in every row, and Arrow has the types: neither need travel.
         cells = df.sparkSession.sql(query).drop(ABOUT, MARKS).toArrow()
-    description = pa.DictionaryArray.from_arrays(pa.nulls(len(cells), pa.int8()).fill_null(0), [about.text()])
+    description = pa.DictionaryArray.from_arrays(pa.nulls(len(cells), pa.int8()).fill_null(0), [spec_text(spec)])
     return Sketch.from_table(cells.append_column(ABOUT, description), drop_missing=drop_missing)
 
 

@@ -14,14 +14,15 @@ from mcnet._shared.arrays import ScoreType
 from mcnet._shared.files import named_if_full
 from mcnet.errors import InputError
 from mcnet.journal.additions import GUARDS
+from mcnet.journal.entries import Addition
 from mcnet.journal.journal import Journal, JournalSnapshot
 from mcnet.journal.storage import is_journal
 from mcnet.rows.fields import MISSING_LABEL, is_table
 from mcnet.rows.locations import fingerprint
 from mcnet.rows.logs import expand_paths
 from mcnet.rows.periods import delay_in_periods, period_text, periods_between
-from mcnet.sketch.grid import Resolution
-from mcnet.sketch.scan import scan
+from mcnet.rows.spec import Resolution, RowSpec, field_names
+from mcnet.sketch.scan import scan_table
 from mcnet.sketch.views import sketches_by
 from mcnet.tracking.backtest_forecasters import (
     DEFAULT_MEMORIES,
@@ -116,7 +117,7 @@ def backtest(
         if home.exists() and not home.is_dir():
             raise InputError(f"{home} is a file; the results of a backtest go to a folder")
         home.mkdir(parents=True, exist_ok=True)
-        fields = [field] if isinstance(field, str) else list(field or [])
+        fields = field_names(field)
         reads = {"score": score, "label": label, "time": time, "every": every}
         if isinstance(log, Journal) or is_journal(log):
             refused = [name for name, given in (reads | {"weight": weight, "journal": journal}).items() if given]
@@ -130,8 +131,16 @@ def backtest(
             if lacking:
                 raise InputError(f"{lacking[0]} was not given; a log needs score, label, time and every")
             past = Journal(home / "journal" if journal is None else journal)
-            more = {"weight": weight, "score_type": score_type, "negatives_kept": negatives_kept}
-            rows = _read(past, log, home, fields, {**reads, **more, "resolution": resolution}, reading)
+            spec = RowSpec(
+                score,
+                label,
+                fields,
+                weight,
+                resolution=resolution,
+                score_type=score_type,
+                negatives_kept=negatives_kept,
+            )
+            rows = _read(past, log, home, spec.with_time(str(time), every), reading)
         past = JournalSnapshot(past)  # others may add to it meanwhile
         warn_of_merged_periods(past)
         periods = past.periods
@@ -140,7 +149,7 @@ def backtest(
                 f"there are rows of {len(periods)} period(s); a backtest needs two or more: cut time finer"
             )
         known = next(past.sketches(periods[0], periods[0]))[1].contexts.names
-        used = tuple(fields) if fields else known
+        used = fields or known
         unknown = [name for name in used if name not in known]
         if unknown:
             raise InputError(f"the journal has no field {unknown[0]!r}; it has {', '.join(known) or 'none'}")
@@ -155,8 +164,8 @@ def backtest(
             rows=rows,
         )
         for method in plan.methods:  # refuse unknown ones before anything is fitted
-            for spec in parse_memories(plan.memories):
-                MethodForecaster(method, RunningMemory(spec), bool(used))
+            for memory in parse_memories(plan.memories):
+                MethodForecaster(method, RunningMemory(memory), bool(used))
         if tracker is None:
             run_plan(plan, past, home, lambda: _tracker(late), _loaded, progress)
         else:
@@ -181,22 +190,14 @@ def _loaded(folder: Path) -> "Tracker":
     return Tracker.load(folder)
 
 
-def _read(
-    journal: Journal,
-    log: Any,
-    home: Path,
-    fields: list[str],
-    words: dict[str, Any],
-    reading: Callable[[int], Any] | None,
-) -> str:
+def _read(journal: Journal, log: Any, home: Path, spec: RowSpec, reading: Callable[[int], Any] | None) -> str:
     """Read logs or a table into a journal, unless an earlier run has; return a digest of what was asked for."""
-    asked = repr(sorted((name, value) for name, value in words.items())) + repr(fields)
+    time = str(spec.time)
+    words = {**spec.arguments(), "resolution": spec.resolution, "time": time, "every": spec.every[time]}
+    fields = words.pop("field") or []
+    asked = repr(sorted(words.items())) + repr(fields)
     if is_table(log):
-        time = words["time"]
-        words = {name: value for name, value in words.items() if name not in ("time", "every")} | {
-            "every": {time: words["every"]}
-        }
-        parts = sketches_by(scan(log, field=[*fields, time], **words), time)
+        parts = sketches_by(scan_table(log, spec), time)
         if MISSING_LABEL in parts:
             raise InputError(f"the table has rows without a timestamp in {time}; drop these rows, or give them one")
         journal.add_parts(parts, source="table", allow=GUARDS)
@@ -206,7 +207,7 @@ def _read(
     digest = hashlib.sha256(asked.encode()).hexdigest()[:32]
     mark = home / "log-was-read"
     if not (mark.is_file() and mark.read_text(encoding="utf-8") == digest):
-        added = journal.add_files(files, field=fields, allow=GUARDS, progress=reading, **words)
+        added = journal.add_paths(files, spec, Addition(allow=GUARDS), reading)
         if added.left_out:
             raise InputError(added.left_out[0])  # a result of some of the files would be one of other rows
         with named_if_full(mark):

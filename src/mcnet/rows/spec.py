@@ -1,0 +1,119 @@
+"""How rows are read: which columns they have, what their scores are, and what becomes of their timestamps."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from mcnet._shared.arrays import ScoreType
+from mcnet.errors import InputError
+from mcnet.rows.columns import check_negatives_kept
+
+if TYPE_CHECKING:
+    from mcnet.rows.periods import AutomaticPeriod
+
+__all__ = ["DEFAULT_RESOLUTION", "Resolution", "RowSpec", "field_names"]
+
+Resolution = int | Literal["exact"]
+DEFAULT_RESOLUTION = 512
+
+
+def field_names(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of fields, given as one name or as several.
+
+    >>> field_names("country"), field_names(["country", "device"]), field_names(None)
+    (('country',), ('country', 'device'), ())
+    """
+    return (given,) if isinstance(given, str) else tuple(given or ())
+
+
+@dataclass(frozen=True)
+class RowSpec:
+    """How rows are read. Functions that users call take its parts as arguments and make it once.
+
+    Attributes
+    ----------
+    score, label, weight : names of columns; None for columns in memory, and for what was read before.
+    fields : names of columns; of rows that were sketched before, none means all.
+    folds : into how many folds to split the rows, or the name of a column of fold numbers.
+    resolution : cells per unit of logit, or "exact".
+    score_type : whether scores are probabilities or logits.
+    negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
+    every : fields of timestamps and the periods to cut them to.
+    time : that of these fields by which the rows are divided into periods, if there is one.
+    drop_missing : leave out rows whose score, label or weight is missing.
+
+    >>> spec = RowSpec("pctr", "click", ("country",)).with_time("ts", "1d")
+    >>> spec.fields, spec.every, spec.columns
+    (('country', 'ts'), {'ts': '1d'}, {'score': 'pctr', 'label': 'click'})
+    """
+
+    score: str | None = None
+    label: str | None = None
+    fields: tuple[str, ...] = ()
+    weight: str | None = None
+    folds: int | str = 1
+    resolution: Resolution = DEFAULT_RESOLUTION
+    score_type: ScoreType = "probability"
+    negatives_kept: float = 1.0
+    every: "Mapping[str, str | AutomaticPeriod]" = field(default_factory=dict)
+    time: str | None = None
+    drop_missing: bool = False
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that a sketch remembers."""
+        named = {"score": self.score, "label": self.label, "weight": self.weight}
+        return {role: column for role, column in named.items() if column is not None}
+
+    @property
+    def fold_column(self) -> str | None:
+        """The column of fold numbers, if there is one."""
+        return self.folds if isinstance(self.folds, str) else None
+
+    @property
+    def numbers(self) -> list[str]:
+        """The columns of numbers."""
+        return [*self.columns.values(), *([] if self.fold_column is None else [self.fold_column])]
+
+    @property
+    def only_names(self) -> bool:
+        """Whether it says no more than names, as it must where rows were sketched before: the rest is settled."""
+        usual = self.score_type == "probability" and self.negatives_kept == 1.0
+        return usual and self.weight is None and self.resolution == DEFAULT_RESOLUTION
+
+    def name_of(self, role: Literal["score", "label", "weight", "folds"]) -> str:
+        """Return what messages call a column: its name, or its role where it has none."""
+        column = getattr(self, role)
+        return column if isinstance(column, str) else role
+
+    def with_time(self, time: str, every: "str | AutomaticPeriod | None") -> "RowSpec":
+        """Return the spec with a column of timestamps as a further field, cut to periods unless they are there."""
+        cut = {} if every is None else {time: every}
+        return replace(self, fields=(*self.fields, time), every={**self.every, **cut}, time=time)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what functions that users call take it as: score, label, field …; time and folds aside."""
+        fields = [name for name in self.fields if name != self.time]
+        kinds = {"score_type": self.score_type, "negatives_kept": self.negatives_kept}
+        names = {"score": self.score, "label": self.label, "field": fields or None, "weight": self.weight}
+        return names | kinds | ({} if self.resolution == DEFAULT_RESOLUTION else {"resolution": self.resolution})
+
+    def check(self) -> None:
+        """Refuse names that are no names, or used twice, and kinds of scores that are none, before anything is read."""
+        for column in (self.score, self.label, *self.columns.values(), *self.fields):
+            if not isinstance(column, str):
+                raise InputError(
+                    f"scan takes names of columns, not {type(column).__name__}; give columns to mcnet.Sketch.from_rows"
+                )
+        used = [*self.numbers, *self.fields]
+        if len(set(used)) < len(used):
+            twice = next(column for column in used if used.count(column) > 1)
+            raise InputError(
+                f"the column {twice!r} is used twice; score, label, fields, weight and folds must be different columns"
+            )
+        for name in self.every:
+            if name not in self.fields:
+                raise InputError(f"every names {name!r}, which is not a field of this scan; pass it as a field too")
+        if self.score_type not in ("probability", "logit"):
+            raise InputError(f"score_type is {self.score_type!r}; it must be 'probability' or 'logit'")
+        check_negatives_kept(self.negatives_kept)
