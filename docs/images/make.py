@@ -14,7 +14,7 @@ from tests.report.browser import browse, find_chromium
 
 from mcnet.datasets.simulator import SimulatedField, simulate
 from mcnet.metrics.evaluation import evaluate_cells, evaluate_sketch
-from mcnet.plots.figures import draw_forest, draw_reliability, prepare_forest
+from mcnet.plots.figures import draw_forest, draw_reliability, forest_of
 from mcnet.report.page import packed_plotly
 from mcnet.selection import select
 from mcnet.sketch.sketch import Sketch
@@ -51,7 +51,7 @@ def figures() -> tuple[str, list[dict[str, object]]]:
     tables = {"before": before.fields["country"].table, "after": after.fields["country"].table}
     return found.chosen.method, [
         draw_reliability({"before": before.reliability, "after": after.reliability}),
-        draw_forest(prepare_forest(tables)),
+        draw_forest(forest_of(tables)),
     ]
 
 

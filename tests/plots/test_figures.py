@@ -1,6 +1,7 @@
 """The figures as data: what is drawn where, and that Plotly accepts it."""
 
 import json
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -13,11 +14,11 @@ from mcnet.plots.figures import (
     draw_forest,
     draw_histogram,
     draw_reliability,
-    prepare_forest,
-    prepare_histogram,
+    forest_of,
+    masses_of,
     worst_first,
 )
-from mcnet.plots.style import as_plotly, card
+from mcnet.plots.style import as_plotly, as_svg, card
 from mcnet.plots.timeline import Drift, draw_drift
 
 
@@ -38,7 +39,7 @@ def accepted(spec: dict) -> None:
 
 
 def test_the_forest_is_sorted_by_weight_times_error():
-    forest = prepare_forest({"before": BEFORE})
+    forest = forest_of({"before": BEFORE})
     # b is 400·0.1 = 40 positives off, a 10·0.5 = 5, c 1.
     assert forest.values == ("b", "a", "c")
     np.testing.assert_allclose(forest.impact[0], [40.0, 5.0, 1.0])
@@ -47,7 +48,7 @@ def test_the_forest_is_sorted_by_weight_times_error():
 
 def test_the_forest_of_a_model_is_sorted_by_its_own_errors_not_by_those_before_it():
     model = table([6.0, 0.9, np.nan], [100.0, 10_000.0, 50.0], [10.0, 400.0, 0.0])
-    forest = prepare_forest({"before": BEFORE, "after": model, "other": BEFORE})
+    forest = forest_of({"before": BEFORE, "after": model, "other": BEFORE})
     assert forest.values == ("a", "b", "c")
     assert forest.values == tuple(model.values[i] for i in worst_first(model))
     np.testing.assert_allclose(forest.impact[forest.judged], [50.0, 40.0, 1.0])
@@ -62,12 +63,12 @@ def test_an_error_that_noise_explains_comes_after_a_smaller_one_that_it_does_not
         ("a", "b", "c"), w, y, pcoc * y / w, pcoc, np.array([0.9, 1.15, 0.4]), np.array([2.0, 1.25, 0.8])
     )
     np.testing.assert_allclose(found.beyond_noise, [0.0, 120 - 120 / 1.15, 10 - 10 / 0.8])
-    assert prepare_forest({"before": found}).values == ("b", "c", "a")
+    assert forest_of({"before": found}).values == ("b", "c", "a")
 
 
 def test_tables_are_matched_by_value():
     shuffled = FieldTable(*(tuple(c[::-1]) if isinstance(c, tuple) else c[::-1] for c in vars(AFTER).values()))
-    forest = prepare_forest({"before": BEFORE, "after": shuffled})
+    forest = forest_of({"before": BEFORE, "after": shuffled})
     assert dict(zip(forest.values, forest.pcoc[1].tolist(), strict=True)) == pytest.approx(
         {"a": 1.0, "b": 1.01, "c": np.nan}, nan_ok=True
     )
@@ -77,7 +78,7 @@ def test_tables_are_matched_by_value():
 
 
 def test_values_without_positives_are_left_out_of_the_forest_picture():
-    spec = draw_forest(prepare_forest({"before": BEFORE, "after": AFTER}))
+    spec = draw_forest(forest_of({"before": BEFORE, "after": AFTER}))
     assert spec["layout"]["yaxis"]["ticktext"] == ["b", "a"]
     low, high = spec["layout"]["xaxis"]["range"]
     assert low == pytest.approx(-high)
@@ -86,7 +87,7 @@ def test_values_without_positives_are_left_out_of_the_forest_picture():
 
 
 def test_the_costliest_values_alone_are_drawn():
-    spec = draw_forest(prepare_forest({"before": BEFORE}), limit=1)
+    spec = draw_forest(forest_of({"before": BEFORE}), limit=1)
     assert spec["layout"]["yaxis"]["ticktext"] == ["b"]
     accepted(spec)
 
@@ -128,7 +129,7 @@ def test_curves_have_bands_where_lines_have_them_and_dots_where_there_are_points
 @pytest.mark.parametrize("values", [[0.001, 0.01, 0.02], [0.2, 0.5, 0.9], [0.01, 0.01, 0.01]])
 def test_histogram_shares_add_up_to_one(values: list[float]):
     column = np.array(values)
-    masses = prepare_histogram({"before": column, "after": column[::-1]}, np.array([1.0, 2.0, 3.0]))
+    masses = masses_of({"before": column, "after": column[::-1]}, np.array([1.0, 2.0, 3.0]))
     for shares in masses.shares.values():
         assert shares.sum() == pytest.approx(1.0)
         assert len(shares) == len(masses.edges) - 1
@@ -183,3 +184,28 @@ def test_cards_escape_what_they_show():
     assert "<t>" not in shown
     assert "&lt;c&gt;" in shown
     assert "&amp;" in shown
+
+
+def test_a_figure_is_drawn_without_a_script_as_plotly_draws_it():
+    pcoc = np.array([[1.2, 1.1, 1.3], [np.nan, 1.0, 0.9]])
+    periods = ("2026-11-01", "2026-11-02", "2026-11-03")
+    spec = draw_drift(Drift(periods, ("before", "<after>"), pcoc, pcoc / 1.1, pcoc * 1.1, np.full(3, 100.0)))
+    drawing = ElementTree.fromstring(as_svg(spec, "PCOC & periods", width=400))
+    tag = "{http://www.w3.org/2000/svg}"
+    titles = [title.text for title in drawing.iter(f"{tag}title")]
+    assert titles[:2] == ["2026-11-01, before: 1.2 (1.09 … 1.32)", "2026-11-02, before: 1.1 (1 … 1.21)"]
+    assert len(titles) == 5  # what is not known is not drawn
+    labels = [text.text for text in drawing.iter(f"{tag}text")]
+    assert {"2026-11-01", "2026-11-03", "before", "<after>", "1"} <= set(labels)
+    heights = [float(circle.get("cy")) for circle in drawing.iter(f"{tag}circle")]
+    assert sorted(range(5), key=lambda point: -heights[point]) == sorted(
+        range(5), key=lambda point: pcoc[np.isfinite(pcoc)][point]
+    )
+    assert all(58 <= float(circle.get("cx")) <= 392 for circle in drawing.iter(f"{tag}circle"))
+
+
+def test_a_period_that_one_series_does_not_know_is_not_thin_for_the_other():
+    pcoc = np.array([[1.2, 1.1, 1.3], [np.nan, 1.0, 0.9]])
+    spec = draw_drift(Drift(("1", "2", "3"), ("a", "b"), pcoc, pcoc / 1.1, pcoc * 1.1, np.full(3, 100.0)))
+    assert spec["data"][0]["y"] == [1.2, 1.1, 1.3]
+    assert not [trace for trace in spec["data"] if trace.get("opacity")]

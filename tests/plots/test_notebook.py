@@ -11,8 +11,8 @@ from plotly.graph_objects import Figure
 
 import mcnet
 from mcnet.errors import InputError, NotFittedError
-from mcnet.plots.figures import Line
-from mcnet.plots.svg import small_curves
+from mcnet.plots.figures import Line, draw_curves
+from mcnet.plots.style import as_svg
 
 RNG = np.random.default_rng(0)
 SCORES = RNG.uniform(0.01, 0.2, 4000)
@@ -99,7 +99,7 @@ def test_a_selection_is_one_line_among_others():
 
 
 def test_small_probabilities_have_place_beside_the_axis_of_a_card():
-    picture = small_curves([Line("NL", np.array([1e-4, 0.5]), np.array([6.6e-05, 0.4]))])
+    picture = as_svg(draw_curves([Line("NL", np.array([1e-4, 0.5]), np.array([6.6e-05, 0.4]))]), "Curves")
     labels = re.findall(r'<text x="(\d+)" y="\d+" text-anchor="end">([^<]+)</text>', picture)
     assert "6.6e-05" in [text for _, text in labels]
     # A digit of this size is 7 pixels wide at most.

@@ -10,7 +10,7 @@ from PIL import Image
 from tests.report.browser import Browser, browse, find_chromium
 from tests.report.conftest import VALUES, Case
 
-from mcnet.report import write_report
+from mcnet.report.page import write_report
 
 DATA = "JSON.stringify(document.getElementById('{}').data.map((trace) => [trace.x, trace.y]))"
 HEIGHTS = """[...document.querySelectorAll('.figure')].map((figure) => [

@@ -17,8 +17,7 @@ from mcnet.errors import InputError
 from mcnet.metrics.evaluation import evaluate_cells, predict_cells
 from mcnet.plots.figures import worst_first
 from mcnet.plots.style import Difference, Rows, ThereAndBack, error_bars, numbers
-from mcnet.report import write_report
-from mcnet.report.page import packed_data, write_evaluation
+from mcnet.report.page import packed_data, write_evaluation, write_report
 from mcnet.selection import difference_words, select
 from mcnet.sketch.sketch import Sketch
 

@@ -11,17 +11,18 @@ from mcnet.calibrators.per_field import PlattField
 from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
 from mcnet.metrics.intervals import wilson
+from mcnet.model.drawing import lines_of
 from mcnet.model.model import CalibrationModel
-from mcnet.report import (
+from mcnet.report.page_figures import (
+    drift_by_period,
+    order_of,
     plot_curves,
-    prepare_drift,
-    prepare_lines,
-    prepare_order,
-    prepare_points,
-    prepare_reliability,
-    prepare_views,
+    points_of,
+    reliability_of,
+    score_span,
+    unite,
+    views_of,
 )
-from mcnet.report.page_figures import score_span, unite
 from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import sketches_by
@@ -34,7 +35,7 @@ def sketch_of_rows(scores, labels, **more) -> Sketch:
 def test_points_are_the_rates_of_groups_of_equal_mass():
     # Nine positives allow three groups: a third of the weight each.
     sketch = sketch_of_rows(np.repeat([0.1, 0.2, 0.3], 10), [*[1] + [0] * 9, *[1] * 3 + [0] * 7, *[1] * 5 + [0] * 5])
-    points = prepare_points(sketch)
+    points = points_of(sketch)
     np.testing.assert_allclose(points.score, [0.1, 0.2, 0.3])
     np.testing.assert_allclose(points.rate, [0.1, 0.3, 0.5])
     np.testing.assert_allclose(points.weight, [10, 10, 10])
@@ -44,13 +45,13 @@ def test_points_are_the_rates_of_groups_of_equal_mass():
 
 def test_points_merge_neighbouring_cells_at_their_mean_score():
     sketch = sketch_of_rows([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1])
-    points = prepare_points(sketch, np.array([0, 1]), groups=1)
+    points = points_of(sketch, np.array([0, 1]), groups=1)
     np.testing.assert_allclose([points.score[0], points.rate[0]], [0.15, 0.5])
 
 
 def test_reliability_is_of_the_cells_given():
     sketch = sketch_of_rows([0.1, 0.2, 0.3, 0.4], [0, 1, 1, 1])
-    table = prepare_reliability(np.array([0.2, 0.4, 0.6, 0.8]), sketch, np.array([2, 3]), bins=1)
+    table = reliability_of(np.array([0.2, 0.4, 0.6, 0.8]), sketch, np.array([2, 3]), bins=1)
     np.testing.assert_allclose(table.mean_prediction, [0.7])
     np.testing.assert_allclose(table.observed, [1.0])
 
@@ -64,7 +65,7 @@ def test_the_span_of_scores_leaves_out_a_hair_of_weight_on_both_sides():
 def test_lines_are_the_curves_of_the_model():
     sketch = sketch_of_rows([0.1, 0.2, 0.3, 0.4] * 5, [0, 1, 0, 1] * 5, field=["a", "a", "b", "b"] * 5)
     fitted = PlattField().fit_sketch(sketch)
-    pooled, second = prepare_lines(fitted, sketch.contexts.subset(np.array([1])), (0.1, 0.4), pooled=True)
+    pooled, second = lines_of(fitted, sketch.contexts.subset(np.array([1])), (0.1, 0.4), pooled=True)
     assert (pooled.label, second.label) == ("pooled", "b")
     assert pooled.low is None
     np.testing.assert_allclose(second.score[[0, -1]], [0.1, 0.4])
@@ -85,7 +86,7 @@ class WithBand(PlattField):
 def test_a_calibrator_with_intervals_gets_bands_around_the_curves_of_contexts():
     sketch = sketch_of_rows([0.1, 0.2, 0.3, 0.4] * 5, [0, 1, 0, 1] * 5, field=["a", "a", "b", "b"] * 5)
     fitted = WithBand().fit_sketch(sketch)
-    first = prepare_lines(fitted, sketch.contexts.subset(np.array([0])), (0.1, 0.4))[0]
+    first = lines_of(fitted, sketch.contexts.subset(np.array([0])), (0.1, 0.4))[0]
     np.testing.assert_array_equal(first.low, 0.5 * first.probability)
     assert len(plot_curves(fitted, sketch, "a").data) == len(plot_curves(fitted, sketch).data) + 1
 
@@ -96,7 +97,7 @@ def test_an_unseen_combination_is_drawn_as_it_is_served():
     fields = {"country": np.array(["NL", "NL", "FR"])[codes], "source": np.array(["x", "y", "x"])[codes]}
     fitted = mcnet.BayesMCNet().fit(scores, rng.random(4000) < scores * (1 + codes) / 2, field=fields)
     test = sketch_of_rows([0.1], [0], field={"country": ["FR"], "source": ["y"]})
-    line = prepare_lines(fitted, test.contexts, (0.02, 0.1))[0]
+    line = lines_of(fitted, test.contexts, (0.02, 0.1))[0]
     many = {"country": ["FR"] * len(line.score), "source": ["y"] * len(line.score)}
     np.testing.assert_array_equal(line.probability, fitted.predict(line.score, many))
     assert line.low is not None
@@ -113,7 +114,7 @@ def test_views_are_all_rows_then_values_and_contexts_by_weight():
     fields = {"country": ["NL", "NL", "FR", "NL"], "source": ["x", "y", "x", None]}
     sketch = sketch_of_rows([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1], field=fields, weight=[5, 1, 3, 2])
     weight = np.bincount(sketch.context, sketch.weight)
-    views = prepare_views(sketch.contexts, weight)
+    views = views_of(sketch.contexts, weight)
     assert [(view.group, view.label, view.weight) for view in views] == [
         ("", "All rows", 11.0),
         ("country", "NL", 8.0),
@@ -128,7 +129,7 @@ def test_views_are_all_rows_then_values_and_contexts_by_weight():
     ]
     cells = views[1].of(sketch.context, len(sketch.contexts))
     assert sketch.weight[cells].sum() == 8.0
-    assert [view.label for view in prepare_views(sketch.contexts, weight, limit=2)] == ["All rows", "NL", "x"]
+    assert [view.label for view in views_of(sketch.contexts, weight, limit=2)] == ["All rows", "NL", "x"]
 
 
 def test_sketches_are_united_by_value_not_by_place():
@@ -141,7 +142,7 @@ def test_sketches_are_united_by_value_not_by_place():
 
 def test_a_monotone_calibrator_keeps_the_order():
     sketch = sketch_of_rows([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1])
-    order = prepare_order(Platt().fit_sketch(sketch), sketch)
+    order = order_of(Platt().fit_sketch(sketch), sketch)
     assert order.kept
     assert (order.curves, order.falling, order.largest_drop, order.share_below) == (1, 0, 0.0, 0.0)
 
@@ -154,7 +155,7 @@ def test_a_fall_is_measured_and_the_rows_below_are_counted():
     values = np.array([0.5, 0.5, 0.25, 0.25, 0.75, 0.75])
     curve = (np.array([0.05, 0.15, 0.15, 0.25, 0.25, 0.35]), values)
     model = CalibrationModel("steps", {}, Contexts.none(), Curves.of([curve]), monotone=False)
-    order = prepare_order(model, sketch)
+    order = order_of(model, sketch)
     assert (order.curves, order.falling, order.largest_drop, order.share_below) == (1, 1, 0.25, 0.25)
 
 
@@ -162,7 +163,7 @@ def test_the_violations_a_calibrator_reports_are_passed_on():
     sketch = sketch_of_rows([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1])
     fitted = Histogram(bins=2).fit_sketch(sketch)
     fitted.order_violations_ = 0.25
-    assert prepare_order(fitted, sketch).reported == 0.25
+    assert order_of(fitted, sketch).reported == 0.25
 
 
 def test_drift_is_the_pcoc_of_each_period():
@@ -170,7 +171,7 @@ def test_drift_is_the_pcoc_of_each_period():
     fields = {"day": ["mon"] * 4 + ["tue"] * 4}
     sketch = sketch_of_rows([0.2] * 8, [1, 0, 0, 0, 1, 1, 0, 0], field=fields)
     periods = sketches_by(sketch, "day")
-    drift = prepare_drift(Identity().fit_sketch(sketch.pooled()), periods)
+    drift = drift_by_period(Identity().fit_sketch(sketch.pooled()), periods)
     assert drift.periods == ("mon", "tue")
     np.testing.assert_allclose(drift.pcoc, [[0.8, 0.4], [0.8, 0.4]], rtol=1e-9)
     assert (drift.low < drift.pcoc).all()

@@ -150,7 +150,7 @@ class Evaluation:
         -------
         figure : of Plotly.
         """
-        from mcnet.plots.figures import PcocTable, draw_forest, draw_reliability, prepare_forest
+        from mcnet.plots.figures import PcocTable, draw_forest, draw_reliability, forest_of
         from mcnet.plots.style import as_plotly
 
         named = {"evaluated": self} if before is None else {"before": before, "after": self}
@@ -159,7 +159,7 @@ class Evaluation:
         if field not in self.fields:
             raise InputError(f"there is no field {field!r}; there are {', '.join(self.fields) or 'none'}")
         tables: dict[str, PcocTable] = {name: ev.fields[field].table for name, ev in named.items()}
-        return as_plotly(draw_forest(prepare_forest(tables)))
+        return as_plotly(draw_forest(forest_of(tables)))
 
     def __str__(self) -> str:
         return describe(self)

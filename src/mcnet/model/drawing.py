@@ -9,8 +9,7 @@ from mcnet._shared.arrays import FloatArray, logit, sigmoid
 from mcnet._shared.messages import count, counted, figure, percent
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.plots.figures import Line, draw_curves
-from mcnet.plots.style import as_plotly, card
-from mcnet.plots.svg import small_curves
+from mcnet.plots.style import as_plotly, as_svg, card
 from mcnet.rows.contexts import ANY, Contexts
 from mcnet.rows.fields import field_columns
 from mcnet.rows.periods import shown_periods
@@ -31,7 +30,7 @@ def fitted_model(calibrator: Any) -> "CalibrationModel":
     return model
 
 
-def prepare_lines(
+def lines_of(
     calibrator: Any,
     contexts: Contexts | None,
     between: tuple[float, float],
@@ -70,19 +69,14 @@ def plot_lines(calibrator: Any, field: Any = None) -> Any:
     if field is None:
         return as_plotly(draw_curves(largest_lines(calibrator, _MOST_CURVES)))
     contexts = _context(model, field) if model.fields else None
-    return as_plotly(draw_curves(prepare_lines(calibrator, contexts, score_range(model))))
-
-
-def inline_lines(model: "CalibrationModel") -> str:
-    """Return the pooled curve and those of the largest contexts as a small SVG."""
-    return small_curves(largest_lines(model, _MOST_CURVES_INLINE))
+    return as_plotly(draw_curves(lines_of(calibrator, contexts, score_range(model))))
 
 
 def largest_lines(calibrator: Any, shown: int) -> list[Line]:
     """Return the pooled curve, and those of the contexts with the most weight in the fit."""
     model = fitted_model(calibrator)
     contexts = _largest(model, shown) if model.fields else None
-    return prepare_lines(calibrator, contexts, score_range(model), pooled=True)
+    return lines_of(calibrator, contexts, score_range(model), pooled=True)
 
 
 def _largest(model: "CalibrationModel", shown: int) -> Contexts:
@@ -124,7 +118,8 @@ def _band(calibrator: Any, scores: FloatArray, field: Any) -> tuple[FloatArray |
 
 def model_card(model: "CalibrationModel") -> str:
     """Return a model and its curves as a small HTML table, for a notebook."""
-    return card(f"Calibration model: {model.method}", [], model_facts(model), picture=inline_lines(model))
+    picture = as_svg(draw_curves(largest_lines(model, _MOST_CURVES_INLINE)), "Calibration curves")
+    return card(f"Calibration model: {model.method}", [], model_facts(model), picture=picture)
 
 
 def model_facts(model: "CalibrationModel") -> list[tuple[str, str]]:

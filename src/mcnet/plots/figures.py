@@ -258,10 +258,10 @@ class Masses:
     logarithmic: bool
 
 
-def prepare_histogram(columns: Mapping[str, FloatArray], weight: FloatArray, *, bins: int = 40) -> Masses:
+def masses_of(columns: Mapping[str, FloatArray], weight: FloatArray, *, bins: int = 40) -> Masses:
     """Return the share of the weight in each of `bins` bins that all columns have in common.
 
-    >>> found = prepare_histogram({"p": np.array([0.2, 0.4, 0.6])}, np.array([1.0, 1.0, 2.0]), bins=2)
+    >>> found = masses_of({"p": np.array([0.2, 0.4, 0.6])}, np.array([1.0, 1.0, 2.0]), bins=2)
     >>> found.shares["p"].tolist()
     [0.25, 0.75]
     """
@@ -401,7 +401,7 @@ class Forest:
         )
 
 
-def prepare_forest(tables: dict[str, PcocTable]) -> Forest:
+def forest_of(tables: dict[str, PcocTable]) -> Forest:
     """Match the tables (of the same rows) by value, the worst values of the one that is judged first.
 
     Of two or more tables the first is that of the scores as they are, and the second is judged.

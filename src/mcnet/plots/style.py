@@ -1,7 +1,7 @@
 """The style of figures: colours, axes, layout, small HTML tables, and lines in a terminal."""
 
 from collections.abc import Mapping, Sequence
-from html import escape
+from html import escape, unescape
 from typing import Any
 
 import numpy as np
@@ -221,6 +221,150 @@ def as_plotly(spec: Spec) -> Any:
     from plotly.graph_objects import Figure
 
     return Figure(data=spec["data"], layout={"template": "none", **spec["layout"]})
+
+
+# The same figures as small drawings in SVG, for cards in notebooks and pages without scripts.
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 8, 8, 30
+"""The margins in pixels. On the left there is space for a number such as 6.6e-05, whose digits are up to 7 wide."""
+_LEGEND_LINE = 16
+_LONGEST_LABEL = 40
+_MOST_TICKS_AT_THE_ENDS = 6
+"""So many names below the horizontal axis are the first and the last one; of more, one in the middle is named too."""
+
+
+def as_svg(spec: Spec, label: str, *, width: int = 320, height: int = 200) -> str:
+    """Return a figure of lines and points as a drawing that needs no script, its legend below.
+
+    Parameters
+    ----------
+    spec : the figure; scatter traces on one pair of axes.
+    label : what the drawing shows, for those who cannot see it.
+    width, height : in pixels, without the legend.
+
+    >>> as_svg({"data": [reference_line([0, 1], [0, 1])], "layout": layout(100, xaxis={}, yaxis={})}, "a")[:5]
+    '<svg '
+    """
+    traces = spec["data"]
+    # The ends of the axes are named by what was measured: not by bands and reference lines.
+    measured = [trace for trace in traces if trace.get("hoverinfo") != "skip"] or traces
+    x = _DrawnAxis(spec["layout"]["xaxis"], [trace["x"] for trace in measured], (_LEFT, width - _RIGHT))
+    y = _DrawnAxis(spec["layout"]["yaxis"], [trace["y"] for trace in measured], (height - _BOTTOM, _TOP))
+    parts = [*_frame(x, y), *(_drawn(trace, x, y) for trace in traces)]
+    for note in spec["layout"].get("annotations", ()):
+        parts.append(f'<text x="{width - _RIGHT}" y="{_TOP + 9}" text-anchor="end">{escape(note["text"])}</text>')
+    named = [trace for trace in traces if trace.get("name") and trace.get("showlegend", True)]
+    for line, trace in enumerate(named):
+        middle, name = height + _LEGEND_LINE * line + 6, unescape(trace["name"])
+        name = name if len(name) <= _LONGEST_LABEL else name[: _LONGEST_LABEL - 1] + "…"
+        parts.append(f'<path d="M{_LEFT} {middle}h16" stroke="{trace["line"]["color"]}" stroke-width="2"/>')
+        parts.append(f'<text x="{_LEFT + 22}" y="{middle + 4}">{escape(name)}</text>')
+    height += _LEGEND_LINE * len(named) + 4
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'style="max-width:100%;height:auto" role="img" aria-label="{escape(label)}" font-size="11" '
+        f'font-family="system-ui, sans-serif" fill="currentColor">{"".join(parts)}</svg>'
+    )
+
+
+class _DrawnAxis:
+    """Where the values of an axis are in a drawing, and its ticks: (position, name)."""
+
+    def __init__(self, axis: Mapping[str, Any], columns: Sequence[Sequence[Any]], ends: tuple[float, float]) -> None:
+        self._type, self.ends, self.title = axis.get("type"), ends, axis.get("title", {}).get("text", "")
+        values = [value for column in columns for value in column if value is not None]
+        known = self._scaled(values)
+        known = known[np.isfinite(known)] if np.isfinite(known).any() else np.zeros(1)
+        first, last = axis.get("range") or (float(known.min()), float(known.max()))
+        # A constant has no height; it is drawn in the middle.
+        margin = 0.5 if first == last else 0.0
+        self._first, self._last = first - margin, last + margin
+        if "tickvals" in axis:
+            names = axis.get("ticktext") or [f"{value:g}" for value in axis["tickvals"]]
+            ticks = list(zip(self.at(axis["tickvals"]).tolist(), names, strict=True))
+        elif self._type == "date":
+            ticks = [(float(self.at([day])[0]), day) for day in sorted(set(values))]
+        else:
+            low, high = (10.0**end if self._type == "log" else float(end) for end in (known.min(), known.max()))
+            ticks = [(float(self.at([end])[0]), f"{end:.2g}") for end in (low, high)]
+        self.ticks = ticks
+
+    def _scaled(self, values: Sequence[Any]) -> FloatArray:
+        if self._type == "date":
+            return np.array(values, dtype="datetime64[s]").astype(np.float64)
+        column = np.array(values, dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.log10(column) if self._type == "log" else column
+
+    def at(self, values: Sequence[Any], *, inside: bool = True) -> FloatArray:
+        """Return the positions of values; those beyond the axis are at its ends, unless they may be outside."""
+        share = (self._scaled(values) - self._first) / (self._last - self._first)
+        return np.asarray(
+            self.ends[0] + (self.ends[1] - self.ends[0]) * (np.clip(share, 0.0, 1.0) if inside else share)
+        )
+
+
+def _frame(x: _DrawnAxis, y: _DrawnAxis) -> list[str]:
+    (left, right), (bottom, top) = x.ends, y.ends
+    parts = [f'<path d="M{left} {top}V{bottom}H{right}" fill="none" stroke="currentColor" stroke-opacity=".4"/>']
+    parts += [
+        f'<text x="{left - 4}" y="{min(max(position + 4, top + 9), bottom):.0f}" text-anchor="end">{name}</text>'
+        for position, name in y.ticks
+    ]
+    last = len(x.ticks) - 1
+    middle = {last // 2} if last >= _MOST_TICKS_AT_THE_ENDS else set()
+    for index in sorted({0, last} | middle):
+        anchor = "end" if index == last else "middle" if index else "start"
+        position, name = x.ticks[index]
+        parts.append(f'<text x="{position:.0f}" y="{bottom + 13}" text-anchor="{anchor}">{escape(name)}</text>')
+    if x.title and not middle:
+        centre = f'<text x="{(left + right) // 2}" y="{bottom + 13}" text-anchor="middle" opacity=".7">'
+        parts.append(f"{centre}{escape(x.title)}</text>")
+    return parts
+
+
+def _drawn(trace: Mapping[str, Any], x: _DrawnAxis, y: _DrawnAxis) -> str:
+    """Return a trace as polygons, lines and points with their whiskers."""
+    known = [index for index, pair in enumerate(zip(trace["x"], trace["y"], strict=True)) if None not in pair]
+    across, up = ([trace[name][index] for index in known] for name in ("x", "y"))
+    points = list(zip(x.at(across).tolist(), y.at(up).tolist(), strict=True))
+    path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
+    line = trace.get("line", {})
+    if trace.get("fill") == "toself":
+        return f'<polygon points="{path}" fill="{trace["fillcolor"]}"/>'
+    if line.get("dash"):
+        return _dotted(across, up, x, y)
+    parts = []
+    if "lines" in trace["mode"] and points:
+        stroke = f'stroke="{line["color"]}" stroke-width="{line["width"]}"'
+        parts.append(f'<polyline points="{path}" fill="none" {stroke}/>')
+    if "markers" in trace["mode"]:
+        bars, marker = trace["error_y"], trace["marker"]
+        hollow = marker["symbol"].endswith("open")
+        parts.append(f'<g stroke="{marker["color"]}" opacity="{trace.get("opacity", 1)}">')
+        for index, value, (a, b) in zip(known, up, points, strict=True):
+            low, high = (value - (bars["arrayminus"][index] or 0.0), value + (bars["array"][index] or 0.0))
+            bottom, top = y.at([max(low, 0.0), high]).tolist()
+            title = f"{trace['text'][index]}, {trace['name']}: {value:.3g} ({low:.3g} … {high:.3g})"
+            parts.append(
+                f'<g><title>{escape(title)}</title><path d="M{a:.1f} {bottom:.1f}V{top:.1f}" stroke-opacity=".55"/>'
+                f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="{"none" if hollow else marker["color"]}"/></g>'
+            )
+        parts.append("</g>")
+    return "".join(parts)
+
+
+def _dotted(across: Sequence[Any], up: Sequence[Any], x: _DrawnAxis, y: _DrawnAxis) -> str:
+    """Return the part of a straight reference line that is inside the drawing, if any."""
+    share = np.linspace(0.0, 1.0, 201)
+    (a, b), (c, d) = x.at(across, inside=False), y.at(up, inside=False)
+    horizontal, vertical = a + share * (b - a), c + share * (d - c)
+    inside = (horizontal >= x.ends[0]) & (horizontal <= x.ends[1]) & (vertical <= y.ends[0]) & (vertical >= y.ends[1])
+    if not inside.any():
+        return ""
+    first, last = np.flatnonzero(inside)[[0, -1]]
+    ends = f"M{horizontal[first]:.1f} {vertical[first]:.1f}L{horizontal[last]:.1f} {vertical[last]:.1f}"
+    return f'<path d="{ends}" stroke="currentColor" stroke-opacity=".5" stroke-dasharray="2 3"/>'
 
 
 # A small plot of lines in the characters of a terminal.

@@ -111,10 +111,10 @@ def _is_number(text: str) -> bool:
 
 
 def _thin(drift: Drift) -> MaskArray:
-    """Return which periods have an interval much wider than usual, in any series."""
+    """Return which periods have an interval much wider than usual, in any series that knows one."""
     with np.errstate(divide="ignore", invalid="ignore"):
         width = np.log(drift.high / drift.low)
-    width = np.where(np.isfinite(width), width, np.inf).max(axis=0, initial=0.0)
+    width = np.where(np.isnan(width), -np.inf, width).max(axis=0, initial=-np.inf)
     known = width[np.isfinite(width)]
     usual = float(np.median(known)) if len(known) else np.inf
     thin: MaskArray = width > _THIN_FACTOR * usual

@@ -16,9 +16,8 @@ from mcnet.metrics.calibration_error import group_pcoc
 from mcnet.metrics.evaluation import Predictor, predict_cells
 from mcnet.metrics.sums import group_sums
 from mcnet.model.model import CalibrationModel
-from mcnet.plots.figures import Line
-from mcnet.plots.style import INK, QUIET, Spec
-from mcnet.plots.svg import Whiskers, small_curves, small_drift
+from mcnet.plots.figures import Line, draw_curves
+from mcnet.plots.style import INK, QUIET, Spec, as_svg
 from mcnet.plots.timeline import Drift, draw_drift
 from mcnet.report.page import packed_data, packed_plotly, read_asset, template
 from mcnet.rows.fields import MISSING_LABEL
@@ -313,18 +312,16 @@ def _picture(periods: list[dict[str, Any]], width: int) -> str:
     """Return the PCOC of each period as a picture: the scores, and what was served or, before that, forecast."""
     if not periods:
         return ""
-    names = [one["period"] for one in periods]
-    after = [one["served_pcoc"] or one["tracker_pcoc"] for one in periods]
-    before = [one["base_pcoc"] for one in periods]
-    return small_drift(
-        names,
-        [Whiskers("scores as they are", _numbers(before)), Whiskers("served, or forecast before", _numbers(after))],
-        width=width,
-    )
+    ratios = [[one["base_pcoc"] for one in periods], [one["served_pcoc"] or one["tracker_pcoc"] for one in periods]]
+    pcoc, low, high = np.moveaxis(np.array([list(map(_interval, series)) for series in ratios]), 2, 0)
+    names = tuple(one["period"] for one in periods)
+    unknown = np.full(len(names), np.nan)
+    drift = Drift(names, ("scores as they are", "served, or forecast before"), pcoc, low, high, unknown)
+    return as_svg(draw_drift(drift), "PCOC of each period", width=width, height=230)
 
 
-def _numbers(ends: list[Any]) -> Any:
-    return np.array([[np.nan if end is None else end for end in one] for one in ends], dtype=np.float64)
+def _interval(ends: list[float | None]) -> list[float]:
+    return [np.nan if end is None else end for end in ends]
 
 
 def _watched(line: dict[str, Any]) -> dict[str, Any]:
@@ -440,5 +437,5 @@ def _pictures(difference: ModelDifference, old: CalibrationModel, new: Calibrati
             Line(label, score, model.predict(score, field, score_type="probability"))
             for label, model in (("old", old), ("new", new))
         ]
-        pictures.append((name, small_curves(lines)))
+        pictures.append((name, as_svg(draw_curves(lines), f"Curves of {name}")))
     return pictures

@@ -21,9 +21,9 @@ from mcnet.calibrators.methods import default_parameters
 from mcnet.metrics.evaluation import Evaluation, evaluate_cells, predict_cells
 from mcnet.model.drawing import model_facts
 from mcnet.model.model import CalibrationModel
-from mcnet.plots.figures import Forest, draw_forest, prepare_forest
+from mcnet.plots.figures import Forest, draw_forest, forest_of
 from mcnet.plots.style import Difference, Rows, ThereAndBack
-from mcnet.report.page_figures import MethodFigures, Order, ReportRows, View, prepare_order, prepare_views
+from mcnet.report.page_figures import MethodFigures, Order, ReportRows, View, order_of, views_of
 from mcnet.selection import MethodResult, Selection, difference_words
 from mcnet.sketch.sketch import Sketch
 
@@ -161,7 +161,7 @@ class ParameterLine:
     chosen: bool
 
 
-def prepare_headline(
+def headline_of(
     before: Evaluation, after: Evaluation, periods: tuple[float, float] | None = None
 ) -> list[tuple[str, str, str, str]]:
     """Return the main metrics before and after calibration, in words: name, before, after, and what stands below.
@@ -183,7 +183,7 @@ def prepare_headline(
     ]
 
 
-def prepare_facts(selection: Selection, sketch: Sketch, judged: Sketch, judged_on: str) -> list[tuple[str, str]]:
+def facts_of(selection: Selection, sketch: Sketch, judged: Sketch, judged_on: str) -> list[tuple[str, str]]:
     """Return what was fitted on what, as pairs of a term and its text."""
     chosen = selection.chosen
     model = chosen.calibrator.model_
@@ -203,7 +203,7 @@ def prepare_facts(selection: Selection, sketch: Sketch, judged: Sketch, judged_o
         unused = "" if model.fields else " (the chosen method has one curve for all)"
         facts.append(("Fields", ", ".join(values) + together + unused))
     if model.parameters:
-        chosen_ones = [f"{line.name} = {line.value}" for line in prepare_parameters(selection) if line.chosen]
+        chosen_ones = [f"{line.name} = {line.value}" for line in parameters_of(selection) if line.chosen]
         text = ", ".join(chosen_ones) + "; the others at their defaults" if chosen_ones else "all at their defaults"
         facts.append(("Parameters", text))
     facts.append(("Scores", f"from {figure(known['lowest_score'])} to {figure(known['highest_score'])}"))
@@ -212,7 +212,7 @@ def prepare_facts(selection: Selection, sketch: Sketch, judged: Sketch, judged_o
     return facts
 
 
-def prepare_parameters(selection: Selection) -> list[ParameterLine]:
+def parameters_of(selection: Selection) -> list[ParameterLine]:
     """Return one line per parameter of the chosen method, those that are not at their default first."""
     model = selection.calibrator.model_
     usual = default_parameters(model.method)
@@ -245,14 +245,14 @@ def _positives(sketch: Sketch) -> str:
     return f"{count(sketch.total_positives)} positives ({percent(rate)})"
 
 
-def prepare_comparison(selection: Selection) -> list[MethodLine]:
+def comparison_of(selection: Selection) -> list[MethodLine]:
     """Return one line per method, the lowest held-back log-loss first."""
     return [_line(selection, result) for result in selection.results]
 
 
 def _line(selection: Selection, result: MethodResult) -> MethodLine:
     ev, gap = result.evaluation, result.difference
-    order = prepare_order(result.calibrator, selection.judged)
+    order = order_of(result.calibrator, selection.judged)
     over, error = difference_words(gap.value, gap.standard_error)
     best = result is selection.results[0]
     return MethodLine(
@@ -304,7 +304,7 @@ def describe_order(method: str, order: Order) -> str:
     return sentence
 
 
-def prepare_values(forest: Forest, *, limit: int = 300) -> list[ValueLine]:
+def values_of(forest: Forest, *, limit: int = 300) -> list[ValueLine]:
     """Return one line per field value, the worst first."""
     return [
         ValueLine(
@@ -378,11 +378,11 @@ def write_report(
         figures,
         views,
         title=title or "Calibration report",
-        facts=prepare_facts(selection, sketch, judged, judged_on),
-        parameters=prepare_parameters(selection),
+        facts=facts_of(selection, sketch, judged, judged_on),
+        parameters=parameters_of(selection),
         chosen=selection.chosen.method,
         judged_on=judged_on,
-        comparison=prepare_comparison(selection),
+        comparison=comparison_of(selection),
         compared_on=selection.judged_on,
         within_folds=selection.judged.folds > 1,
         failed=selection.failed,
@@ -466,7 +466,7 @@ def _write_page(
     **words: Any,
 ) -> Path:
     """Write the page of some methods, the first one as its main one; `words` are those of the template."""
-    offered = prepare_views(
+    offered = views_of(
         rows.contexts,
         sums_by(rows.judged_contexts, rows.judged.weight, len(rows.contexts)),
         limit=max(1, views // len(shown)),
@@ -474,11 +474,11 @@ def _write_page(
     forests = _forests(before, {page.method: page.evaluated for page in shown})
     page = template("page.html.j2").render(
         **words,
-        headline=prepare_headline(before, shown[0].evaluated, shown[0].figures.period_extremes()),
+        headline=headline_of(before, shown[0].evaluated, shown[0].figures.period_extremes()),
         has_fields=bool(rows.judged.contexts.names),
         shown=[page.method for page in shown],
         groups=_grouped(offered),
-        tables={name: (forest, prepare_values(forest)) for name, forest in forests.items()},
+        tables={name: (forest, values_of(forest)) for name, forest in forests.items()},
         timelines=list(rows.timelines),
         count=count,
         style=read_asset("page.css"),
@@ -504,7 +504,7 @@ def _method_data(page: _MethodPage, views: list[View], before: Evaluation) -> di
     forests = _forests(before, {"after": page.evaluated})
     return {
         "method": page.method,
-        "order": describe_order(page.method, prepare_order(page.calibrator, page.rows.judged)),
+        "order": describe_order(page.method, order_of(page.calibrator, page.rows.judged)),
         "views": [page.figures.draw(view) for view in views],
         "forests": [
             {
@@ -521,13 +521,11 @@ def _forests(before: Evaluation, after: Mapping[str, Evaluation]) -> dict[str, F
     """Return a forest per field, and one of the contexts if there are several fields."""
     columns = {"before": before, **after}
     forests = {
-        name: prepare_forest({series: found.fields[name].table for series, found in columns.items()})
+        name: forest_of({series: found.fields[name].table for series, found in columns.items()})
         for name in before.fields
     }
     if len(forests) > 1:
-        forests[before.contexts.name] = prepare_forest(
-            {series: found.contexts.table for series, found in columns.items()}
-        )
+        forests[before.contexts.name] = forest_of({series: found.contexts.table for series, found in columns.items()})
     return forests
 
 

@@ -14,18 +14,14 @@ from mcnet.metrics.calibration_error import Reliability, equal_mass_bins, group_
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.metrics.intervals import wilson
 from mcnet.metrics.sums import GroupSums, group_sums
-from mcnet.model.drawing import fitted_model, prepare_lines
+from mcnet.model.drawing import fitted_model, lines_of
 from mcnet.plots.figures import (
-    Forest,
     Line,
-    Masses,
     Points,
-    ReliabilityTable,
     draw_curves,
-    draw_forest,
     draw_histogram,
     draw_reliability,
-    prepare_histogram,
+    masses_of,
 )
 from mcnet.plots.style import Spec, as_plotly
 from mcnet.plots.timeline import Drift, draw_drift
@@ -39,7 +35,7 @@ from mcnet.sketch.views import in_field_order
 _WEIGHT_OUTSIDE = 0.0005
 
 
-def prepare_reliability(
+def reliability_of(
     probabilities: FloatArray, sketch: Sketch, cells: NDArray[np.intp] | None = None, *, bins: int = 20
 ) -> Reliability:
     """Return the reliability table of one probability per cell, over all cells or those given.
@@ -51,7 +47,7 @@ def prepare_reliability(
     return reliability(probabilities[chosen], positives / weight, weight, bins=min(bins, _enough(positives)))
 
 
-def prepare_points(sketch: Sketch, cells: NDArray[np.intp] | None = None, *, groups: int = 40) -> Points:
+def points_of(sketch: Sketch, cells: NDArray[np.intp] | None = None, *, groups: int = 40) -> Points:
     """Return the observed rate, with Wilson's interval, of neighbouring cells in groups of equal mass."""
     chosen = np.arange(len(sketch)) if cells is None else cells
     score, positives, weight = sketch.score[chosen], sketch.positives[chosen], sketch.weight[chosen]
@@ -109,7 +105,7 @@ def unite(sketches: Sequence[Sketch]) -> tuple[Contexts, list[CodeArray]]:
     return contexts, [place[sketch.context] for place, sketch in zip(places, sketches, strict=True)]
 
 
-def prepare_views(contexts: Contexts, weight: FloatArray, *, limit: int = 300) -> list[View]:
+def views_of(contexts: Contexts, weight: FloatArray, *, limit: int = 300) -> list[View]:
     """Return all rows first, then the largest field values and contexts, `limit` in all.
 
     `weight` is the weight of each context; one without weight is not offered.
@@ -167,7 +163,7 @@ class Order:
         return self.falling == 0
 
 
-def prepare_order(calibrator: Any, sketch: Sketch) -> Order:
+def order_of(calibrator: Any, sketch: Sketch) -> Order:
     """Find falls in the curves of a calibrator, and the share of the rows of a sketch that they affect."""
     model = fitted_model(calibrator)
     falling = sum(bool((np.diff(values) < 0.0).any()) for _, values in model.curves.pairs())
@@ -222,7 +218,7 @@ def drift_of(sums: PeriodSums, contexts: NDArray[np.intp] | None = None) -> Drif
     return Drift(tuple(sums), SERIES, pcoc.T, low.T, high.T, weight)
 
 
-def prepare_drift(calibrator: Any, periods: Mapping[str, Sketch]) -> Drift:
+def drift_by_period(calibrator: Any, periods: Mapping[str, Sketch]) -> Drift:
     """Return the PCOC of raw and calibrated scores per period, with intervals, over all rows."""
     flat = [np.zeros(len(sketch), dtype=np.int32) for sketch in periods.values()]
     return drift_of(period_sums(calibrator, periods, flat, 1))
@@ -293,13 +289,9 @@ class MethodFigures:
         columns = {"before": judged.score, "after": self.after}
         curves, explanation = self._curves(view, cells)
         figures = {
-            "reliability": draw_reliability(
-                {name: prepare_reliability(p, judged, cells) for name, p in columns.items()}
-            ),
+            "reliability": draw_reliability({name: reliability_of(p, judged, cells) for name, p in columns.items()}),
             "curves": curves,
-            "histogram": draw_histogram(
-                prepare_histogram({n: p[cells] for n, p in columns.items()}, judged.weight[cells])
-            ),
+            "histogram": draw_histogram(masses_of({n: p[cells] for n, p in columns.items()}, judged.weight[cells])),
         }
         for name, sums in self.sums.items():
             # Beside fresh rows, those of the fit are shown once, for all rows: half of the page would be theirs.
@@ -314,11 +306,11 @@ class MethodFigures:
         # A value that is not in the fitted rows has no cells there: the range of its scores is that of the judged rows.
         source, chosen = (rows.fitted, own) if len(own) else (rows.judged, cells)
         between = score_span(source.score[chosen], source.weight[chosen])
-        points = prepare_points(rows.fitted, own) if len(own) else None
+        points = points_of(rows.fitted, own) if len(own) else None
         fields = fitted_model(self.calibrator).fields
         largest = rows.contexts.subset(view.contexts[:_SHOWN_CONTEXTS].astype(np.int32))
         whole = not view.group
-        lines = prepare_lines(self.calibrator, largest, between, pooled=whole, points=_LINE_POINTS)
+        lines = lines_of(self.calibrator, largest, between, pooled=whole, points=_LINE_POINTS)
         if not fields or (len(view.contexts) == 1 and not whole):
             band = " The band is the 95 % interval of the line." if lines[0].low is not None else ""
             return draw_curves(lines, points), "The line turns a raw score into a probability." + band
@@ -354,7 +346,7 @@ def mean_line(sketch: Sketch, probabilities: FloatArray, cells: NDArray[np.intp]
     return Line("mean", by_score.predicted / by_score.weight, by_probability.predicted / by_probability.weight)
 
 
-# Figures for a notebook: each function returns a Plotly figure.
+# A figure for a notebook.
 
 
 def plot_curves(calibrator: Any, sketch: Sketch, field: Any = None) -> Any:
@@ -383,24 +375,4 @@ def plot_curves(calibrator: Any, sketch: Sketch, field: Any = None) -> Any:
             raise InputError(f"the sketch has no rows of {values}; leave field out for the pooled curve")
         cells, contexts = np.flatnonzero(sketch.context == context[0]), sketch.contexts.subset(context)
     between = score_span(sketch.score[cells], sketch.weight[cells])
-    return as_plotly(draw_curves(prepare_lines(calibrator, contexts, between), prepare_points(sketch, cells)))
-
-
-def plot_reliability(tables: Mapping[str, ReliabilityTable]) -> Any:
-    """Show one or two reliability tables, for example {"before": …, "after": …}."""
-    return as_plotly(draw_reliability(tables))
-
-
-def plot_forest(forest: Forest, *, limit: int = 30) -> Any:
-    """Show the PCOC of the `limit` field values with the largest impact."""
-    return as_plotly(draw_forest(forest, limit=limit))
-
-
-def plot_histogram(masses: Masses) -> Any:
-    """Show the distribution of scores."""
-    return as_plotly(draw_histogram(masses))
-
-
-def plot_drift(drift: Drift) -> Any:
-    """Show PCOC per period."""
-    return as_plotly(draw_drift(drift))
+    return as_plotly(draw_curves(lines_of(calibrator, contexts, between), points_of(sketch, cells)))

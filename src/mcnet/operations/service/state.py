@@ -18,7 +18,7 @@ import numpy as np
 from mcnet.errors import McnetError
 from mcnet.journal.entries import Entry
 from mcnet.journal.journal import Journal
-from mcnet.model.drawing import largest_lines, prepare_lines, score_range
+from mcnet.model.drawing import largest_lines, lines_of, score_range
 from mcnet.operations.service.board import BUCKETS, ROUTES, STATUSES, Board, Numbers
 from mcnet.operations.service.http import Problem
 from mcnet.operations.service.served import Served, ServedVersions
@@ -26,7 +26,7 @@ from mcnet.operations.service.settings import ServiceSettings
 from mcnet.operations.versions import DamagedVersion, Version
 from mcnet.plots.figures import Line
 from mcnet.plots.style import numbers
-from mcnet.report.page_figures import prepare_drift
+from mcnet.report.page_figures import drift_by_period
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import MISSING_LABEL, field_columns
 from mcnet.rows.periods import sorted_periods
@@ -182,7 +182,7 @@ class ServiceState:
         sketches = journal.sketches(wanted[0], wanted[-1]) if wanted else ()
         for period, sketch in sketches:
             if period in wanted:
-                drift = prepare_drift(served.model, {period: sketch.unfolded()})
+                drift = drift_by_period(served.model, {period: sketch.unfolded()})
                 series = [numbers(part[:, 0]) for part in (drift.pcoc, drift.low, drift.high)]
                 self._computed[keys[period]] = {
                     "period": period,
@@ -265,7 +265,7 @@ def curves_document(served: Served, asked: dict[str, str]) -> dict[str, Any]:
     if asked:
         values = {name: [None if asked[name] == MISSING_LABEL else asked[name]] for name in model.fields}
         contexts = Contexts.of(field_columns(values), 1)[0]
-        lines = prepare_lines(model, contexts, score_range(model))
+        lines = lines_of(model, contexts, score_range(model))
     else:
         lines = largest_lines(model, _MOST_CURVES)
     known = {
