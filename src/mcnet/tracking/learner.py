@@ -1,6 +1,6 @@
 """The state of a tracker, and its update by a period: judge the forecast, learn the rows, forecast again."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -31,7 +31,8 @@ from mcnet.tracking.forecast import (
     prior_belief,
     widened_belief,
 )
-from mcnet.tracking.memories import Memory, Seasons, coarse, season_lengths
+from mcnet.tracking.look import Look, Measured, Suspect, measured
+from mcnet.tracking.memories import SMALLEST_FADING, Memory, Seasons, coarse, season_lengths
 from mcnet.version import __version__
 
 __all__ = ["Clock", "EffectVariance", "Learner"]
@@ -242,6 +243,8 @@ class Learner:
     """How far a field value is from its forecast beside the level of the period."""
     journal_digest: str | None = None
     """A digest of what was learnt from a journal, if everything was."""
+    look: Look = field(default_factory=Look)
+    """What is usual in the stream, and which periods were suspect."""
 
     def __post_init__(self) -> None:
         """Start with empty memories, equal weights and the prior belief."""
@@ -274,7 +277,7 @@ class Learner:
         other = copy(self)
         other.memories = [copy(memory) for memory in self.memories]
         other.stack, other.clock = copy(self.stack), replace(self.clock, steps=dict(self.clock.steps))
-        other.forecasts = list(self.forecasts)
+        other.forecasts, other.look = list(self.forecasts), self.look.copied()
         for name in ("level_effect", "level_spread", "value_spread"):
             setattr(other, name, copy(getattr(self, name)))
         return other
@@ -304,10 +307,82 @@ class Learner:
         if self.forecasts:
             self._add_forecast(self.position + self.clock.waiting)
 
-    def learn(self, sketch: Sketch, period: str | None) -> None:
-        """Judge what was forecast for a period by its rows, learn from them, and forecast the next."""
+    def learn(self, sketch: Sketch, period: str | None, *, look: bool = True) -> Suspect | None:
+        """Judge what was forecast for a period by its rows, learn from them, and forecast the next.
+
+        A period that is suspect at a look is kept and not learnt; it is returned. Once two further ones agree with it,
+        all three are learnt.
+        """
         new = self.prepared(sketch)
-        elapsed = self.clock.advance(period)
+        seen = self._measured(new)
+        suspect = self.look.suspicion(seen) if look and seen is not None else None
+        if suspect is not None:
+            return self._keep(suspect, new, period)
+        self.look.settle("left out")
+        self._learn_rows(new, seen, self.clock.advance(period))
+        return None
+
+    def _measured(self, new: Sketch) -> Measured | None:
+        """Return what a look reads of a period; None before the first forecast."""
+        if not self.forecasts:
+            return None
+        forecast = self.forecasts[-1]
+        return measured(new, forecast.of_cells(new) @ forecast.served, self.contexts, self.look.scores)
+
+    def _keep(self, suspect: Suspect, new: Sketch, period: str | None) -> Suspect:
+        """Keep a suspect period, and learn the last ones if they agree."""
+        earlier = sum(one.step for one in self.look.waiting)
+        self.skip(period)
+        waited = self.clock.waiting
+        suspect = replace(suspect, period=period, step=waited - earlier, position=self.position + waited, rows=new)
+        agreed = self.look.keep(suspect)
+        if agreed:
+            self.look.past.clear()  # what is usual begins anew
+            self.look.settle("left out", *(one for one in self.look.waiting if one not in agreed))
+            self._learn_waiting(agreed, "learnt", waited)
+        return suspect
+
+    def _learn_waiting(self, chosen: Sequence[Suspect], state: str, waited: float) -> None:
+        """Learn periods that were skipped, in their order, as if they had been learnt when they came."""
+        self.look.settle(state, *chosen)
+        self.forecasts = [f for f in self.forecasts if f.position <= self.position] or [self._forecast(self.position)]
+        self.clock.waiting = waited
+        for one in chosen:
+            assert one.rows is not None
+            elapsed = one.position - self.position
+            self.clock.waiting -= elapsed
+            self._learn_rows(one.rows, self._measured(one.rows), elapsed)
+        if self.clock.waiting > 0.0:
+            self._add_forecast(self.position + self.clock.waiting)
+
+    def release(self, period: Any) -> None:
+        """Learn a suspect period that was kept."""
+        suspect = self.look.named(period)
+        if suspect is None or suspect.state in ("learnt", "released"):
+            known = [one.period or "the last one" for one in self.look.suspects if one.state in ("waiting", "left out")]
+            raise InputError(
+                f"{'this period' if period is None else period} is not kept as suspect; "
+                + (f"these are: {', '.join(known)}" if known else "none is")
+            )
+        assert suspect.rows is not None
+        self.journal_digest = None
+        if suspect.state == "waiting":
+            before = [one for one in self.look.waiting if one.position < suspect.position]
+            if before:
+                self.look.settle("left out", *before)
+            self._learn_waiting([suspect], "released", self.clock.waiting)
+            return
+        # Later periods are learnt already: its rows go into the memories as old as they are now.
+        self.look.settle("released", suspect)
+        behind = self.position - suspect.position
+        for memory in self.memories:
+            fading = 2.0 ** (-behind / memory.half_life)
+            if fading > SMALLEST_FADING:
+                memory.learn(fading * suspect.rows, 0.0, self.method)
+        self._add_forecast(self.position + self.clock.waiting)
+
+    def _learn_rows(self, new: Sketch, seen: Measured | None, elapsed: float) -> None:
+        self.look.learn(new, seen, elapsed)
         self.position += elapsed if self.learnt else 0.0
         self.journal_digest = None
         self.learnt += 1

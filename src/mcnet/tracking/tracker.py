@@ -19,6 +19,7 @@ from mcnet.rows.fields import field_columns
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.forecast import Forecast
 from mcnet.tracking.learner import SERVED, Learner
+from mcnet.tracking.look import SUSPECT_IN_A_ROW, Suspect
 from mcnet.tracking.memories import BAYES, RESOLUTION, check_method
 
 if TYPE_CHECKING:
@@ -261,6 +262,7 @@ class Tracker:
         period: Any = None,
         score_type: ScoreType = "probability",
         negatives_kept: float = 1.0,
+        look: bool = True,
     ) -> Self:
         """Learn from the rows of a period.
 
@@ -269,6 +271,8 @@ class Tracker:
         scores, labels, field, weight, score_type, negatives_kept : as in `Sketch.from_rows`.
         period : a moment, a date, a whole number, or a label that sorts, after all periods so far. A gap counts as the
             periods that it has left out, labels as one each. None, if no period has a name.
+        look : look at the period first: one whose labels, scores or rows are suspect is kept and not learnt, with a
+            warning, until two further periods agree with it or `release` is called. False learns whatever comes.
 
         Returns
         -------
@@ -289,15 +293,15 @@ class Tracker:
             score_type=score_type,
             negatives_kept=negatives_kept,
         )
-        return self.update_sketch(sketch, period)
+        return self.update_sketch(sketch, period, look=look)
 
-    def update_sketch(self, sketch: Sketch, period: Any = None) -> Self:
+    def update_sketch(self, sketch: Sketch, period: Any = None, *, look: bool = True) -> Self:
         """Learn from the rows of a period, given as a sketch; a sketch without rows is a period without any.
 
         Parameters
         ----------
         sketch : the rows of the period.
-        period : as in `update`.
+        period, look : as in `update`.
 
         Returns
         -------
@@ -309,10 +313,37 @@ class Tracker:
         if len(sketch) == 0:
             return self._skip(text)
         learner = self._learner.copied()
-        learner.learn(sketch, text)
+        suspect = learner.learn(sketch, text, look=look)
+        self._learner = learner
+        self._forget_compiled()
+        if suspect is not None:
+            _warn_of(suspect, learner)
+        return self
+
+    def release(self, period: Any = None) -> Self:
+        """Learn a period that was suspect, and so was kept and not learnt.
+
+        One that came after the last period learnt is learnt in its order. Of an earlier one the rows are added to the
+        memories; a tracker that follows a journal is better released there: `Journal.release`.
+
+        Parameters
+        ----------
+        period : as it was given to `update`; None for the last one of a tracker whose periods have no names.
+
+        Returns
+        -------
+        self : the tracker.
+        """
+        learner = self._learner.copied()
+        learner.release(period)
         self._learner = learner
         self._forget_compiled()
         return self
+
+    @property
+    def suspects(self) -> list[Suspect]:
+        """The latest periods that were suspect when they came: the likely cause, and what became of each."""
+        return list(self._learner.look.suspects)
 
     def follow(self, journal: "Journal") -> Self:
         """Learn from the periods that a journal has beyond the last one learnt; afterwards be as if replayed from it.
@@ -471,6 +502,18 @@ class Tracker:
         tracker = cls(method=learner.method, memories=learner.given_memories, delay=learner.delay)
         tracker._learner = learner
         return tracker
+
+
+def _warn_of(suspect: Suspect, learner: Learner) -> None:
+    """Warn of a period that was not learnt, and of several in a row."""
+    in_a_row = len(learner.look.waiting)
+    if not in_a_row:
+        why = f"the last {SUSPECT_IN_A_ROW} periods are suspect in the same way, so they were learnt as a change"
+        warnings.warn(f"{why}: {suspect.cause}", CalibrationWarning, stacklevel=4)
+        return
+    release = "release()" if suspect.period is None else f"release({suspect.period!r})"
+    alarm = f"; {in_a_row} periods in a row: nothing is being learnt" if in_a_row >= SUSPECT_IN_A_ROW else ""
+    warnings.warn(f"{suspect}{alarm}; {release} learns it all the same", CalibrationWarning, stacklevel=4)
 
 
 def _half_lives(memories: Sequence[float]) -> tuple[float, ...]:

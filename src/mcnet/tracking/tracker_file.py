@@ -19,6 +19,7 @@ from mcnet.journal.entries import sketch_digest
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.forecast import Forecast, Stack
 from mcnet.tracking.learner import Clock, EffectVariance, Judgement, Learner
+from mcnet.tracking.look import Look
 from mcnet.tracking.memories import Expert, Memory, Seasons, expert_from_state
 
 __all__ = ["load_tracker", "save_tracker"]
@@ -38,21 +39,24 @@ def save_tracker(learner: Learner, folder: str | PathLike[str]) -> None:
     if folder.is_dir() and not (folder / DOCUMENT).exists() and any(_foreign(path) for path in folder.iterdir()):
         raise InputError(f"the folder {folder} has other files and no tracker; name a new or empty folder")
     folder.mkdir(parents=True, exist_ok=True)
-    files: list[str | None] = []
-    for memory in learner.memories:
-        if memory.sketch is None:
-            files.append(None)
-            continue
-        name = f"memory-{sketch_digest(memory.sketch)}.parquet"
-        if not (folder / name).exists():
-            memory.sketch.save(folder / name)
-        files.append(name)
-    document = _document(learner, files)
+    files = [_saved(memory.sketch, folder) for memory in learner.memories]
+    suspect = [_saved(one.rows, folder) for one in learner.look.suspects]
+    document = {**_document(learner, files), "look": {**learner.look.state(), "rows": suspect}}
     document["checksum"] = checksum(document)
     write_json(folder / DOCUMENT, document)
     for path in folder.glob("memory-*.parquet"):
-        if path.name not in files:
+        if path.name not in (*files, *suspect):
             path.unlink(missing_ok=True)
+
+
+def _saved(sketch: Sketch | None, folder: Path) -> str | None:
+    """Save a sketch, unless it is there already; return the name of its file."""
+    if sketch is None:
+        return None
+    name = f"memory-{sketch_digest(sketch)}.parquet"
+    if not (folder / name).exists():
+        sketch.save(folder / name)
+    return name
 
 
 def _foreign(path: Path) -> bool:
@@ -143,6 +147,9 @@ def _learner(document: Mapping[str, Any], folder: Path) -> Learner:
     if judged is not None:
         learner.judgement = Judgement(**{**judged, "losses": _named(judged["losses"], names)})
     learner.journal_digest = document["journal_digest"]
+    if "look" in document:
+        look = document["look"]
+        learner.look = Look.restored(look, [_sketch(name, folder) for name in look["rows"]])
     for name in _EFFECTS:
         setattr(learner, name, EffectVariance(**document[name]))
     return learner
@@ -161,16 +168,20 @@ def _named(states: Any, names: list[str]) -> dict[str, Any]:
 
 
 def _memory(state: Mapping[str, Any], folder: Path, experts: list[Expert]) -> Memory:
-    sketch = None
-    if state["sketch"] is not None:
-        sketch = Sketch.load(folder / state["sketch"])
-        if state["sketch"] != f"memory-{sketch_digest(sketch)}.parquet":
-            raise InputError(f"{state['sketch']} has other rows than were saved")
     return Memory(
         np.inf if state["half_life"] is None else float(state["half_life"]),
-        sketch,
+        _sketch(state["sketch"], folder),
         None if state["expert"] is None else experts[state["expert"]],
         float(state["fresh"]),
         float(state["age"]),
         int(state["fits"]),
     )
+
+
+def _sketch(name: str | None, folder: Path) -> Sketch | None:
+    if name is None:
+        return None
+    sketch = Sketch.load(folder / name)
+    if name != f"memory-{sketch_digest(sketch)}.parquet":
+        raise InputError(f"{name} has other rows than were saved")
+    return sketch
