@@ -295,3 +295,14 @@ def test_what_looks_like_a_mistake_is_added_if_it_is_allowed_by_name(mcnet, word
     assert mcnet(*again, "--weight", "w", "--allow", "period", "--allow", "weight").code == 0
     wrong = mcnet(*again, "--allow", "everything")
     assert (wrong.code, "there are weight and period" in wrong.err) == (2, True)
+
+
+def test_a_period_is_released_by_its_name(mcnet, words, folder):
+    mcnet(*words)
+    done = mcnet("journal", "release", folder, "2026-11-15T21")
+    assert done.code == 0, done.err
+    assert "the next update learns it" in done.err + done.out
+    assert Journal(folder).released == {"2026-11-15T21:00"}
+    unknown = mcnet("journal", "release", folder, "2026-11-15T11")
+    assert unknown.code == 2
+    assert "has no period 2026-11-15T11:00" in unknown.err

@@ -87,7 +87,7 @@ def test_what_is_lost_is_learnt_again(add_days, registry):
 
 def test_a_jump_is_refused_by_max_shift_and_published_by_force(add_days, registry):
     mcnet.update(add_days(1, 6), registry)
-    journal = add_days(7, 7, ratio=0.05, rows=40_000)  # as if most labels were lost on their way
+    journal = add_days(7, 7, ratio=0.25, rows=20_000)  # as if many labels were lost on their way
     done = mcnet.update(journal, registry, max_shift=0.2)
     assert (done.outcome, done.version) == ("refused", "1")
     assert "; allowed is -16.7% to +20.0% (--max-shift)" in done.reason
@@ -227,7 +227,9 @@ def test_a_day_of_wrong_labels_makes_the_candidate_worse_and_the_gate_says_so(ad
     wrong = day_rows(7)
     label = np.random.default_rng(1).permutation(wrong["click"].to_numpy())  # as many clicks, on other rows
     sketch = Sketch.from_rows(wrong["pctr"], label, field={"country": wrong["country"]}, resolution=64)
-    add_days(8, 7).add(sketch, day_name(7), source="wrong")
+    journal = add_days(8, 7)
+    journal.add(sketch, day_name(7), source="wrong")
+    journal.release(day_name(7))  # a look would have kept the tracker from learning it
     # No run came before the labels were right again: what the tracker forecast for these days was spoilt by day 7.
     done = mcnet.update(add_days(8, 14), registry, method="platt-field")
     assert (done.outcome, done.version) == ("refused", "1")
@@ -292,3 +294,42 @@ def test_a_run_without_its_files_has_its_line(add_days, registry, tmp_path):
             journal, registry, tmp_path / "nowhere.parquet", score="pctr", label="click", time="ts", every="1d"
         )
     assert last_run(registry)["outcome"] == "failed"
+
+
+def test_a_suspect_period_is_told_once_and_learnt_after_its_rows_were_replaced(add_days, registry):
+    mcnet.update(add_days(1, 7), registry)
+    before = mcnet.Registry(registry).load()
+    rows = day_rows(8)
+
+    def day(labels):
+        return Sketch.from_rows(rows["pctr"], labels, field={"country": rows["country"]}, resolution=64)
+
+    journal = add_days(9, 8)
+    journal.add(day(np.zeros(len(rows))), day_name(8), source="join")
+    done = mcnet.update(journal, registry)
+    (line,) = done.suspect
+    assert "2026-11-08 is suspect and was not learnt: positives are 0 where" in line
+    assert "(rows all from join)" in line
+    assert f"`mcnet journal release {journal.path} 2026-11-08`" in line
+    score, field = rows["pctr"].to_numpy(), {"country": rows["country"]}
+    after = mcnet.Registry(registry).load().predict(score, field=field)
+    assert after == pytest.approx(before.predict(score, field=field), rel=0.03)
+    status = json.loads((registry / "loop" / "status.json").read_text())
+    assert [one["period"] for one in status["suspects"]] == [day_name(8)]
+    assert "kept and not learnt" in (registry / "loop" / "status.html").read_text()
+    journal.add(day(rows["click"]), day_name(8), source="join", replace=True)
+    again = mcnet.update(journal, registry)
+    assert (again.suspect, again.learnt) == ((), (day_name(8),))
+
+
+def test_nothing_is_learnt_from_three_suspect_periods_in_a_row_and_an_alarm_says_so(add_days, registry):
+    mcnet.update(add_days(1, 7), registry)
+    told = []
+    for day in (8, 9, 10, 11):
+        rows = day_rows(day)
+        sketch = Sketch.from_rows(rows["pctr"], 1 - rows["click"], field={"country": rows["country"]}, resolution=64)
+        journal = add_days(12, 11)
+        journal.add(sketch, day_name(day), source="flipped")
+        told.append([alarm.advice() for alarm in mcnet.update(journal, registry).alarms if alarm.what == "learning"])
+    assert [len(lines) for lines in told] == [0, 0, 1, 0]
+    assert "all periods since 2026-11-08 are suspect and nothing is being learnt" in told[2][0]

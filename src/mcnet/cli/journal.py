@@ -218,6 +218,31 @@ def compact(
 
 
 @journal.command()
+def release(
+    folder: Folder,
+    period: Annotated[str, typer.Argument(metavar="PERIOD", help="The period to learn.", show_default=False)],
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Learn a period although it is suspect.
+
+    `mcnet update` looks at a period before it learns it. One whose labels, scores or rows are suspect is kept and not
+    learnt, until two further periods agree with it, its rows are replaced (add them again with --replace), or it is
+    released by this command. The next update learns it.
+
+    \b
+    Example:
+      mcnet journal release history 2026-11-16T13
+    """
+    from mcnet.cli.sources import open_journal
+
+    open_journal(folder).release(period)
+    printer = Printer(json, quiet)
+    printer.note(f"the period {period} is released: the next update learns it, and the later ones anew")
+    printer.result({"journal": folder, "released": period})
+
+
+@journal.command()
 def remove(
     folder: Folder,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The source, as in the list.", show_default=False)],

@@ -27,6 +27,8 @@ from mcnet.journal.storage import (
     period_factors,
     period_sketches,
     read_batch,
+    release_period,
+    released_periods,
     remove_leftovers,
     require_journal,
     weighted_sum,
@@ -272,7 +274,23 @@ class Journal:
         with locked(self.path):
             return remove_source(self.path, self.batches(), source, None if period is None else period_text(period))
 
+    def release(self, period: Any) -> None:
+        """Let trackers learn a period that is suspect; they learn all periods from it on anew.
+
+        Parameters
+        ----------
+        period : its name. If other rows take the place of its rows later, these are looked at again.
+        """
+        require_journal(self.path, create=False)
+        with locked(self.path):
+            release_period(self.path, period_text(period), self.entries())
+
     # -- reading --------------------------------------------------------------------------------------------------
+
+    @property
+    def released(self) -> set[str]:
+        """Return the periods that are learnt whatever a look finds."""
+        return released_periods(self.path, self.entries())
 
     @property
     def periods(self) -> list[str]:
@@ -388,7 +406,11 @@ class Journal:
         require_journal(self.path, create=False)
         with locked(self.path):
             remove_leftovers(self.path)
-            return compact(self.path, self.batches(), before, every)
+            released = self.released
+            saved = compact(self.path, self.batches(), before, every)
+            for period in released.intersection(self.periods):  # the same rows, in other files
+                release_period(self.path, period, self.entries())
+            return saved
 
     def verify(self) -> list[str]:
         """Read every file and find what is wrong.

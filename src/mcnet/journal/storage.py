@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from mcnet._shared.files import checksum, exclusive_lock, flush, named_if_full
+from mcnet._shared.files import checksum, exclusive_lock, flush, named_if_full, write_json
 from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.journal.entries import COMPACTED, Entry, EntryBatch, counted_entries, counted_files, sketch_digest
 from mcnet.rows.periods import cut_to_periods, elapsed_periods, period_text, periods_between, sorted_periods
@@ -37,6 +37,8 @@ __all__ = [
     "period_factors",
     "period_sketches",
     "read_batch",
+    "release_period",
+    "released_periods",
     "remove_leftovers",
     "require_journal",
     "retire_batch",
@@ -300,6 +302,47 @@ def _batch_problems(batch: EntryBatch) -> list[str]:
         except McnetError as error:
             problems.append(str(error))
     return problems
+
+
+# Periods that were suspect when they were learnt, and that somebody has released.
+#
+# One document beside the batches. A release is of the rows that the period had then: rows that take their place are
+# looked at again.
+
+RELEASED = "released.json"
+
+
+def released_periods(root: Path, entries: Iterable[Entry]) -> set[str]:
+    """Return the periods that were released, and have the same rows as then."""
+    rows = _rows_of_periods(entries)
+    return {period for period, digest in _read_released(root).items() if rows.get(period) == digest}
+
+
+def release_period(root: Path, period: str, entries: Iterable[Entry]) -> None:
+    """Write down that a period is to be learnt whatever a look finds."""
+    rows = _rows_of_periods(entries)
+    if period not in rows:
+        raise InputError(f"the journal {root} has no period {period}; `mcnet journal list {root}` shows them")
+    write_json(root / RELEASED, {**_read_released(root), period: rows[period]})
+
+
+def _rows_of_periods(entries: Iterable[Entry]) -> dict[str, str]:
+    digests: dict[str, list[str]] = defaultdict(list)
+    for entry in entries:
+        digests[entry.period].append(entry.digest)
+    return {period: " ".join(sorted(found)) for period, found in digests.items()}
+
+
+def _read_released(root: Path) -> dict[str, str]:
+    try:
+        found = json.loads((root / RELEASED).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError):
+        found = None
+    if not isinstance(found, dict):
+        raise FileFormatError(f"{root / RELEASED} is damaged; delete it, and release the periods again")
+    return {str(period): str(digest) for period, digest in found.items()}
 
 
 # Compaction: the sources of old periods merged into one file per period, or per longer period.

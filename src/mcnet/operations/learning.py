@@ -8,7 +8,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,8 @@ class Judged:
     """Of the model that it had one period earlier; None where there was none."""
     base_pcoc: Pcoc
     tracker_pcoc: Pcoc
+    suspect: str = ""
+    """Why the period was not learnt when it came; empty if it was."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values as JSON has them."""
@@ -229,10 +231,11 @@ def learn_journal(
     left = periods if last is None else periods[periods.index(last) + 1 :]
     if not left:
         return learnt
+    released = journal.released
     recent: deque[tuple[str, FloatArray]] = deque(maxlen=MOST_FORECASTS)
     saved = time.monotonic()
     for place, (period, sketch) in enumerate(journal.sketches(left[0], left[-1])):
-        probability = _learn_period(learnt, period, digests[period], sketch)
+        probability = _learn_period(learnt, period, digests[period], sketch, look=period not in released)
         if probability is not None:
             recent.append((period, probability))
         behind = len(left) - 1 - place
@@ -246,7 +249,7 @@ def learn_journal(
     return learnt
 
 
-def _learn_period(learnt: Learnt, period: str, digest: str, sketch: Sketch) -> FloatArray | None:
+def _learn_period(learnt: Learnt, period: str, digest: str, sketch: Sketch, *, look: bool) -> FloatArray | None:
     """Judge a period, learn it, and return the forecast probability of each of its cells; None if there was none."""
     learner = learnt.learner
     text = learner.clock.check(period)
@@ -258,9 +261,11 @@ def _learn_period(learnt: Learnt, period: str, digest: str, sketch: Sketch) -> F
         learnt.judged.append(judge_forecasts(period, digest, rows, tracker, older[0] if older else None))
         del learnt.judged[:-MOST_JUDGED]
         probability = _served(made[0], sketch.unfolded())
-    learner.learn(sketch, text)
+    suspect = learner.learn(sketch, text, look=look)
     learner.journal_digest = digest
     learnt.new.append(period)
+    if suspect is not None:
+        learnt.judged[-1] = replace(learnt.judged[-1], suspect=suspect.cause)
     return probability
 
 

@@ -128,6 +128,7 @@ def status_document(
                 :SHOWN_RUNS
             ],
             "monitor": None if monitor is None else _monitor(monitor),
+            "suspects": [] if learnt is None else _suspects(learnt),
         }
     )
     return document
@@ -209,6 +210,12 @@ def _periods(learnt: Learnt, runs: list[dict[str, Any]]) -> list[dict[str, Any]]
         }
         for one in learnt.judged[-SHOWN_PERIODS:]
     ]
+
+
+def _suspects(learnt: Learnt) -> list[dict[str, Any]]:
+    """Return the latest suspect periods: the likely cause, and what became of each."""
+    suspects = learnt.learner.look.suspects[::-1]
+    return [{"period": one.period, "cause": one.cause, "state": one.state} for one in suspects]
 
 
 def _monitor(monitor: Monitor) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from mcnet.rows.logs import ChangedFileError, expand_paths
 from mcnet.rows.periods import delay_in_periods, period_text, shown_periods
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
 from mcnet.sketch.scan import are_sketches, unnamed_column
+from mcnet.tracking.look import Suspect
 from mcnet.tracking.memories import BAYES, check_method
 from mcnet.tracking.monitor import Alarm
 
@@ -183,6 +184,8 @@ class Update:
     """The verdict of the gate, if it was asked."""
     alarms: tuple[Alarm, ...] = ()
     """Alarms of the monitor that no earlier run has reported."""
+    suspect: tuple[str, ...] = ()
+    """Periods that came now, are suspect and so were kept and not learnt, each with its likely cause, in a sentence."""
     held: str | None = None
     """Since when and why the current version is held, if it is."""
     status: Path | None = None
@@ -201,6 +204,7 @@ class Update:
             "until": self.until,
             "gate": None if self.verdict is None else self.verdict.to_dict(),
             "alarms": [{**asdict(alarm), "advice": alarm.advice()} for alarm in self.alarms],
+            "suspect": list(self.suspect),
             "held": self.held,
             "status": None if self.status is None else str(self.status),
         }
@@ -232,7 +236,8 @@ def add_failed_run(registry: Registry, reason: str, note: str, started: float) -
     with suppress(McnetError):  # somebody may have promoted another one since the last run
         version = None if registry.current_number is None else str(registry.current_number)
     done = Update("failed", reason, version, until=last.get("until"))
-    kept = {"decided": last.get("decided"), "alarms_told": last.get("alarms_told", [])}
+    kept = {"decided": last.get("decided")}
+    kept |= {name: last.get(name, []) for name in ("alarms_told", "suspects_told")}
     add_run(folder, done, started, note, served=[], **kept)
     refresh_status(registry)
 
@@ -411,8 +416,19 @@ class _Run:
             alpha=self.alpha,
         )
         told_before = {tuple(alarm) for alarm in last.get("alarms_told", [])}
-        new = [alarm for alarm in watched.monitor.alarms if (alarm.what, alarm.raised) not in told_before]
-        return self._record(dataclasses.replace(done, alarms=tuple(new)), learnt, watched, last)
+        look = learnt.learner.look
+        alarms = [*watched.monitor.alarms, *([look.alarm] if look.alarm is not None else [])]
+        new = tuple(alarm for alarm in alarms if (alarm.what, alarm.raised) not in told_before)
+        suspects = [one for one in look.suspects if [one.period, one.cause] not in last.get("suspects_told", [])]
+        told = tuple(self._suspect_line(one) for one in suspects if one.state in ("waiting", "left out"))
+        return self._record(dataclasses.replace(done, alarms=new, suspect=told), learnt, watched, last)
+
+    def _suspect_line(self, suspect: Suspect) -> str:
+        """Return that a period is suspect, where its rows came from, and what to do, in one line."""
+        sources = sorted({entry.source for entry in self.journal.entries() if entry.period == suspect.period})
+        come = f"all from {sources[0]}" if len(sources) == 1 else f"from {len(sources)} sources"
+        release = f"mcnet journal release {self.journal.path} {suspect.period}"
+        return f"{suspect} (rows {come}); add its rows again with --replace, or learn it all the same: `{release}`"
 
     def _was_decided(self, last: dict[str, Any], digest: str, made_current: bool) -> bool:
         """Tell whether the last run has decided about these very rows, under these limits."""
@@ -483,10 +499,22 @@ class _Run:
         decided = last.get("decided")
         if done.outcome != "nothing new" and learnt is not None:
             decided = {"digest": learnt.digest, "outcome": done.outcome, "gate": asdict(self.gate)}
-        alarms = watched.monitor.alarms if watched is not None else []
+        look = None if learnt is None else learnt.learner.look
+        alarms = [] if watched is None else [*watched.monitor.alarms]
+        alarms += [] if look is None or look.alarm is None else [look.alarm]
         names = [[alarm.what, alarm.raised] for alarm in alarms]
+        suspects = [] if look is None else [[one.period, one.cause] for one in look.suspects]
         served = [] if watched is None else watched.served
-        add_run(self.folder, done, self.started, self.note, served=served, decided=decided, alarms_told=names)
+        add_run(
+            self.folder,
+            done,
+            self.started,
+            self.note,
+            served=served,
+            decided=decided,
+            alarms_told=names,
+            suspects_told=suspects,
+        )
         monitor = None if watched is None else watched.monitor
         write_status(self.folder, lambda: status_document(self.journal, self.registry, self.folder, learnt, monitor))
         return done

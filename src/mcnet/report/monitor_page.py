@@ -201,6 +201,7 @@ def write_status_page(path: str | PathLike[str], status: dict[str, Any]) -> Path
         watched=[_watched(line) for line in (status["monitor"] or {}).get("table", [])],
         limit="" if status["monitor"] is None else f"{1.0 / status['monitor']['alpha']:,.6g}",
         alarms=status["alarms"],
+        suspects=[one for one in status.get("suspects", []) if one["state"] == "waiting"],
         versions=[
             {**version, "current": current is not None and version["number"] == current["number"]}
             for version in status["versions"]

@@ -318,7 +318,7 @@ class Learner:
         suspect = self.look.suspicion(seen) if look and seen is not None else None
         if suspect is not None:
             return self._keep(suspect, new, period)
-        self.look.settle("left out")
+        self.look.settle("left out", self.look.waiting)
         self._learn_rows(new, seen, self.clock.advance(period))
         return None
 
@@ -338,13 +338,13 @@ class Learner:
         agreed = self.look.keep(suspect)
         if agreed:
             self.look.past.clear()  # what is usual begins anew
-            self.look.settle("left out", *(one for one in self.look.waiting if one not in agreed))
+            self.look.settle("left out", [one for one in self.look.waiting if one not in agreed])
             self._learn_waiting(agreed, "learnt", waited)
         return suspect
 
     def _learn_waiting(self, chosen: Sequence[Suspect], state: str, waited: float) -> None:
         """Learn periods that were skipped, in their order, as if they had been learnt when they came."""
-        self.look.settle(state, *chosen)
+        self.look.settle(state, chosen)
         self.forecasts = [f for f in self.forecasts if f.position <= self.position] or [self._forecast(self.position)]
         self.clock.waiting = waited
         for one in chosen:
@@ -368,12 +368,11 @@ class Learner:
         self.journal_digest = None
         if suspect.state == "waiting":
             before = [one for one in self.look.waiting if one.position < suspect.position]
-            if before:
-                self.look.settle("left out", *before)
+            self.look.settle("left out", before)
             self._learn_waiting([suspect], "released", self.clock.waiting)
             return
         # Later periods are learnt already: its rows go into the memories as old as they are now.
-        self.look.settle("released", suspect)
+        self.look.settle("released", [suspect])
         behind = self.position - suspect.position
         for memory in self.memories:
             fading = 2.0 ** (-behind / memory.half_life)

@@ -5,7 +5,7 @@ three are learnt. A change of level below `LARGEST_CHANGE` is never suspect by i
 value: the tracker learns it as a change.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from mcnet._shared.arrays import FloatArray, logit, sigmoid, sums_by
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.periods import period_text, shown_periods
 from mcnet.sketch.sketch import Sketch
+from mcnet.tracking.monitor import Alarm
 
 __all__ = ["MOST_KEPT", "SUSPECT_IN_A_ROW", "Look", "Measured", "Suspect", "measured"]
 
@@ -32,6 +33,8 @@ SUSPECT_RATIO = 5.0
 """The odds of a positive, of all rows or of a field value, this many times above or below the forecast are suspect …"""
 LEAST_EXPECTED = 10.0
 """… where this many positives, and as many negatives, are expected."""
+UNUSUAL = 2.0
+"""… and where noise leaves this many times what it leaves in all but one in twenty of the usual periods."""
 SUSPECT_SLOPE = 0.25
 """The labels follow the forecast's logit with less than this share of the usual slope: discrimination is lost."""
 SUSPECT_ROWS = 5.0
@@ -89,9 +92,13 @@ class Counts:
     @property
     def is_suspect(self) -> bool:
         """Whether the positives are far from the forecast, beyond any change that is learnt at once."""
-        if min(self.expected, self.rows - self.expected) < LEAST_EXPECTED:
-            return False
-        return abs(self.level) > np.log(SUSPECT_RATIO) and abs(self.certain_change) > LARGEST_CHANGE
+        far = abs(self.level) > np.log(SUSPECT_RATIO) and abs(self.certain_change) > LARGEST_CHANGE
+        return bool(self.can_tell and far)
+
+    @property
+    def can_tell(self) -> bool:
+        """Whether enough of both classes are expected."""
+        return min(self.expected, self.rows - self.expected) >= LEAST_EXPECTED
 
     @property
     def times(self) -> str:
@@ -124,12 +131,15 @@ class Measured:
     """The field values that are suspect by themselves, the largest first."""
     number_of_values: int
     """How many could have been."""
+    largest_change: float
+    """The largest change of a value that noise does not explain, in logits."""
 
     def usual(self) -> list[float]:
         """Return the numbers that later periods are compared with."""
         slope = np.nan if self.slope is None else self.slope
         rate = self.whole.positives / max(self.whole.rows, 1e-300)
-        return [self.whole.rows, slope, self.score_change, self.missing, self.unseen, self.whole.certain_change, rate]
+        changes = abs(self.whole.certain_change), self.largest_change
+        return [self.whole.rows, slope, self.score_change, self.missing, self.unseen, *changes, rate]
 
 
 def measured(sketch: Sketch, forecast_logit: FloatArray, known: Contexts, scores: FloatArray) -> Measured:
@@ -145,15 +155,17 @@ def measured(sketch: Sketch, forecast_logit: FloatArray, known: Contexts, scores
     weight, positives = sketch.weight, np.minimum(sketch.positives, sketch.weight)
     expected = weight * sigmoid(forecast_logit)
     missing = unseen = np.zeros(len(sketch), dtype=bool)
-    suspect, able = [], 0
+    suspect, able, largest = [], 0, 0.0
     for column, before in zip(sketch.contexts.columns(sketch.context), known.values, strict=True):
         absent = np.array([value is None for value in column.values], dtype=bool)
         new = ~np.isin(np.arange(len(absent)), [v for v, value in enumerate(column.values) if value in set(before)])
         missing, unseen = missing | absent[column.codes], unseen | new[column.codes]
         sums = [sums_by(column.codes, part, len(absent)) for part in (weight, positives, expected)]
-        able += int(np.sum(np.minimum(sums[2], sums[0] - sums[2]) >= LEAST_EXPECTED))
         for value, *parts in zip(column.values, *(part.tolist() for part in sums), strict=True):
             counts = Counts(*parts)
+            if not counts.can_tell:
+                continue
+            able, largest = able + 1, max(largest, abs(counts.certain_change))
             if counts.is_suspect:
                 suspect.append((f"{column.name}={'(missing)' if value is None else value}", counts))
     total = sketch.total_weight
@@ -165,6 +177,7 @@ def measured(sketch: Sketch, forecast_logit: FloatArray, known: Contexts, scores
         float(weight @ unseen) / total,
         tuple(sorted(suspect, key=lambda one: -one[1].expected)),
         able,
+        largest,
     )
 
 
@@ -215,9 +228,8 @@ class Suspect:
     """ "level", "slope", "rows", "value", "scores" or "fields"."""
     cause: str
     """What was seen and what it is likely to be, in one line."""
-    level: float
-    certain_change: float
-    """By how many logits its positives differ from the forecast, and how far noise does not explain that."""
+    counts: Counts
+    """Of what is suspect: of all rows, or of a field value."""
     can_be_real: bool
     """Whether a real change may look like this, so that further periods can confirm it."""
     step: float = 1.0
@@ -231,8 +243,8 @@ class Suspect:
 
     def agrees(self, other: "Suspect") -> bool:
         """Tell whether two periods are suspect in the same way, one that a real change may have."""
-        noise = sum(abs(one.level - one.certain_change) for one in (self, other))
-        near = abs(self.level - other.level) < AGREEMENT + noise
+        noise = sum(abs(one.counts.level - one.counts.certain_change) for one in (self, other))
+        near = abs(self.counts.level - other.counts.level) < AGREEMENT + noise
         return self.kind == other.kind and self.can_be_real and other.can_be_real and near
 
     def __str__(self) -> str:
@@ -260,43 +272,55 @@ class Look:
         """The suspect periods since the last one that was learnt."""
         return [one for one in self.suspects if one.state == "waiting"]
 
+    @property
+    def alarm(self) -> Alarm | None:
+        """The alarm that nothing is being learnt, after several suspect periods in a row."""
+        waiting = self.waiting
+        if len(waiting) < SUSPECT_IN_A_ROW:
+            return None
+        parts = [[one.counts.expected, one.counts.positives, one.counts.rows] for one in waiting]
+        expected, positives, rows = np.sum(parts, axis=0).tolist()
+        pcoc = expected / positives if positives else np.inf
+        raised, since = str(waiting[SUSPECT_IN_A_ROW - 1].period), str(waiting[0].period)
+        return Alarm("learning", raised, since, pcoc, 0.0, np.inf, expected - positives, rows, 0.0)
+
     def suspicion(self, found: Measured) -> Suspect | None:
         """Return what is suspect in a period; None if nothing is."""
         if len(self.past) < LEAST_PERIODS:
             return None
-        rows, slope, score_change, missing, unseen, miss, rate = np.array(self.past).T
+        rows, slope, score_change, missing, unseen, miss, of_values, rate = np.array(self.past).T
+        limits = [UNUSUAL * float(np.quantile(changes, 0.95)) for changes in (miss, of_values)]
+        values = [one for one in found.values if abs(one[1].certain_change) > limits[1]]
         whole, falls = found.whole, found.slope is not None and found.slope + ERRORS * found.slope_error < 0.0
         usual_slope = float(np.nanmedian(slope)) if np.isfinite(slope).any() else 0.0
         moved = found.score_change > SUSPECT_SCORE_CHANGE * float(score_change.max())
         scores = "scores moved too" if moved else "scores unchanged"
 
-        def suspect(kind: str, cause: str, counts: Counts = whole, can_be_real: bool = True) -> Suspect:
+        def suspect(kind: str, cause: str, counts: Counts = whole) -> Suspect:
             one_class = counts.expected >= LEAST_EXPECTED and not 0.0 < counts.positives < counts.rows
-            return Suspect(
-                None, kind, cause, counts.level, counts.certain_change, can_be_real and not falls and not one_class
-            )
+            return Suspect(None, kind, cause, counts, can_be_real=not falls and not one_class)
 
         if whole.rows > SUSPECT_ROWS * (usual_rows := float(np.quantile(rows, 0.75))):
             return suspect("rows", f"{whole.rows / usual_rows:.3g} times the usual rows: sent more than once?")
         if falls and usual_slope > 0.0 and _is_lost(found, usual_slope):
             return suspect("slope", f"labels fall as scores rise, positives {whole.times}, {scores}: labels flipped?")
-        if whole.is_suspect:
+        if whole.is_suspect and abs(whole.certain_change) > limits[0]:
             often = "labels missing?" if whole.level < 0.0 else "labels flipped, or negatives lost?"
             together = " in all values at once" if 1 < found.number_of_values == len(found.values) else ""
             return suspect("level", f"positives {whole.times}{together}, {scores}: {often}")
         if usual_slope > 0.0 and _is_lost(found, usual_slope):
             seen = f"slope {found.slope:.2f} ± {found.slope_error:.2f}, usually {usual_slope:.2f}"
             return suspect("slope", f"labels no longer follow the scores ({seen}): joined to the wrong rows?")
-        if found.values:
-            names = ", ".join(name for name, _ in found.values[:3])
-            counts, more = found.values[0][1], len(found.values) - 3
+        if values:
+            names = ", ".join(name for name, _ in values[:3])
+            counts, more = values[0][1], len(values) - 3
             also = f" and {more} more" if more > 0 else ""
             why = "labels of this value missing?" if counts.level < 0.0 else "labels of this value wrong?"
             return suspect("value", f"positives of {names}{also} {counts.times}, other values as usual: {why}", counts)
         expected_change = np.log(max(whole.expected / whole.rows, 1e-12) / max(float(np.median(rate)), 1e-12))
         if (
             moved
-            and abs(whole.certain_change) > max(SUSPECT_MISS, float(np.abs(miss).max()))
+            and abs(whole.certain_change) > max(SUSPECT_MISS, float(miss.max()))
             and abs(whole.level + expected_change) < 0.5 * abs(expected_change)
         ):
             return suspect("scores", f"scores moved, labels did not (positives {whole.times}): a new base model?")
@@ -319,9 +343,17 @@ class Look:
         agree = len(last) == SUSPECT_IN_A_ROW and all(suspect.agrees(one) and one.rows is not None for one in last)
         return last if agree else []
 
-    def settle(self, state: str, *settled: Suspect) -> None:
-        """Set the state of suspect periods; by default of all that are waiting."""
-        chosen = settled or tuple(self.waiting)
+    def told(self, suspect: Suspect) -> str:
+        """Return what became of a suspect period that has just come, in one line."""
+        in_a_row = len(self.waiting)
+        if not in_a_row:
+            why = f"the last {SUSPECT_IN_A_ROW} periods were suspect in the same way and are learnt now, as a change"
+            return f"{why}: {suspect.cause}"
+        alarm = f"; {in_a_row} suspect periods in a row: nothing is being learnt"
+        return f"{suspect}{alarm if in_a_row >= SUSPECT_IN_A_ROW else ''}"
+
+    def settle(self, state: str, chosen: Collection[Suspect]) -> None:
+        """Set the state of suspect periods."""
         self.suspects = [replace(one, state=state) if one in chosen else one for one in self.suspects]
 
     def learn(self, sketch: Sketch, found: Measured | None, elapsed: float) -> None:
@@ -345,7 +377,10 @@ class Look:
     def restored(state: Mapping[str, Any], rows: list[Sketch | None]) -> "Look":
         """Return the look that `state` described, with the rows of its suspect periods."""
         past = [[np.nan if number is None else float(number) for number in numbers] for numbers in state["past"]]
-        suspects = [Suspect(**{**one, "rows": kept}) for one, kept in zip(state["suspects"], rows, strict=True)]
+        suspects = [
+            Suspect(**{**one, "counts": Counts(**one["counts"]), "rows": kept})
+            for one, kept in zip(state["suspects"], rows, strict=True)
+        ]
         return Look(past, np.array(state["scores"], dtype=np.float64), suspects)
 
 

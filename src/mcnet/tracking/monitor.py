@@ -38,7 +38,7 @@ class Alarm:
     """
 
     what: str
-    """ "level", "slope", or a field value as "country=NL"."""
+    """ "level", "slope", a field value as "country=NL", or "learning": suspect periods in a row are not learnt."""
     raised: str
     """The period in which the evidence first sufficed."""
     since: str
@@ -57,6 +57,11 @@ class Alarm:
 
     def advice(self) -> str:
         """Return what to do, in one sentence."""
+        if self.what == "learning":
+            since, _ = shown_periods([self.since, self.raised])
+            return (
+                f"all periods since {since} are suspect and nothing is being learnt: correct their rows or release them"
+            )
         if self.what == "slope":
             return "high and low scores are wrong in opposite directions: fit the model again on recent periods"
         where = "" if self.what == "level" else f" of {self.what}"

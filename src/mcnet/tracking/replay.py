@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from mcnet._shared.messages import warn
 from mcnet.errors import CalibrationWarning, InputError
 from mcnet.journal.entries import COMPACTED
 from mcnet.journal.journal import Journal, JournalSnapshot
@@ -67,9 +68,12 @@ def follow_journal(journal: Journal, learner: Learner, afresh: Callable[[], Lear
     if known == 0 and learner.learnt:
         _refuse_to_forget(learner, journal, periods)
         learner = afresh()
+    released = journal.released
     for period, sketch in journal.sketches(since=periods[known]) if known < len(periods) else ():
         learner.clock.check(period)
-        learner.learn(sketch, period)
+        suspect = learner.learn(sketch, period, look=period not in released)
+        if suspect is not None:
+            warn(f"{learner.look.told(suspect)}; Journal.release learns it all the same")
         learner.journal_digest = digests[period]
     return learner
 
@@ -99,6 +103,8 @@ def past_digests(journal: Journal) -> dict[str, str]:
     """
     found: dict[str, list[str]] = defaultdict(list)
     arrival = journal.arrival()
+    for period in journal.released:
+        found[period].append("released")
     for entry in journal.entries():
         arrived = (1.0, 0.0) if arrival is None else arrival.at(entry.age)
         found[entry.period].append(entry.digest if arrived[0] == 1.0 else f"{entry.digest} {arrived}")

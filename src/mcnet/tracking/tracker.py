@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, ScoreType, sums_by
+from mcnet._shared.messages import warn
 from mcnet.errors import CalibrationWarning, InputError, NotFittedError
 from mcnet.model.model import CalibrationModel
 from mcnet.plots.style import as_plotly, card
@@ -19,7 +20,7 @@ from mcnet.rows.fields import field_columns
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.forecast import Forecast
 from mcnet.tracking.learner import SERVED, Learner
-from mcnet.tracking.look import SUSPECT_IN_A_ROW, Suspect
+from mcnet.tracking.look import Suspect
 from mcnet.tracking.memories import BAYES, RESOLUTION, check_method
 
 if TYPE_CHECKING:
@@ -317,7 +318,8 @@ class Tracker:
         self._learner = learner
         self._forget_compiled()
         if suspect is not None:
-            _warn_of(suspect, learner)
+            hint = f"; Tracker.release({suspect.period or ''!r}) learns it all the same" if learner.look.waiting else ""
+            warn(learner.look.told(suspect) + hint)
         return self
 
     def release(self, period: Any = None) -> Self:
@@ -502,18 +504,6 @@ class Tracker:
         tracker = cls(method=learner.method, memories=learner.given_memories, delay=learner.delay)
         tracker._learner = learner
         return tracker
-
-
-def _warn_of(suspect: Suspect, learner: Learner) -> None:
-    """Warn of a period that was not learnt, and of several in a row."""
-    in_a_row = len(learner.look.waiting)
-    if not in_a_row:
-        why = f"the last {SUSPECT_IN_A_ROW} periods are suspect in the same way, so they were learnt as a change"
-        warnings.warn(f"{why}: {suspect.cause}", CalibrationWarning, stacklevel=4)
-        return
-    release = "release()" if suspect.period is None else f"release({suspect.period!r})"
-    alarm = f"; {in_a_row} periods in a row: nothing is being learnt" if in_a_row >= SUSPECT_IN_A_ROW else ""
-    warnings.warn(f"{suspect}{alarm}; {release} learns it all the same", CalibrationWarning, stacklevel=4)
 
 
 def _half_lives(memories: Sequence[float]) -> tuple[float, ...]:
