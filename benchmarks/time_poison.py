@@ -200,8 +200,8 @@ def main(full: bool = False) -> None:
     text = f"""## Time: broken hours
 
 {VALUES} field values, {ROWS:,} rows per hour, {BROKEN_AT} clean hours, {len(seeds)} seeds. How far the served mean
-probability is from that of the same loop without the broken hour, in the {AFTER} hours after it, where it is farthest: all
-rows, or a value with 100 expected positives in seven hours.
+probability is from that of the same loop without the broken hour, in the {AFTER} hours after it, where it is farthest:
+all rows, or a value with 100 expected positives in seven hours.
 
 {report.table(("broken hour", "median", *head), lines)}
 
