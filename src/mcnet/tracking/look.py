@@ -30,8 +30,10 @@ ERRORS = 3.0
 LARGEST_CHANGE = 1.2
 """A change of the level by less logits than this is never suspect by itself."""
 SUSPECT_RATIO = 5.0
-"""The odds of a positive, of all rows or of a field value, this many times above or below the forecast are suspect …"""
-LEAST_EXPECTED = 10.0
+"""Positives, of all rows or of a field value, this many times above or below the forecast are suspect …"""
+SUSPECT_NEGATIVES = 20.0
+"""… and so many times fewer negatives (rates of one half in a storm are real, nothing but positives is not) …"""
+LEAST_EXPECTED = 12.0
 """… where this many positives, and as many negatives, are expected."""
 UNUSUAL = 2.0
 """… and where noise leaves this many times what it leaves in all but one in twenty of the usual periods."""
@@ -92,8 +94,10 @@ class Counts:
     @property
     def is_suspect(self) -> bool:
         """Whether the positives are far from the forecast, beyond any change that is learnt at once."""
-        far = abs(self.level) > np.log(SUSPECT_RATIO) and abs(self.certain_change) > LARGEST_CHANGE
-        return bool(self.can_tell and far)
+        times = (self.positives + 0.5) / (self.expected + 0.5)
+        negatives = (self.rows - self.positives + 0.5) / (self.rows - self.expected + 0.5)
+        far = max(times, 1.0 / times) > SUSPECT_RATIO or negatives < 1.0 / SUSPECT_NEGATIVES
+        return self.can_tell and far and abs(self.certain_change) > LARGEST_CHANGE
 
     @property
     def can_tell(self) -> bool:
