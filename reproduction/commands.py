@@ -54,9 +54,9 @@ def _run(
     quick: bool,
     quiet: bool,
 ) -> None:
-    from mcnet._shared.messages import need_networks
+    from mcnet._shared.messages import need_extra
 
-    need_networks("the study of the paper")
+    need_extra("networks", "the study of the paper")
     from mcnet.cli.run import Printer
     from reproduction.settings import Settings
     from reproduction.sources import open_source

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from mcnet._shared.messages import has_networks
+from mcnet._shared.messages import has_extra
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # As many processes as cores: threads of each on top of them spend their time waiting for each other (a training
@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave out what needs torch where there is none."""
-    if item.get_closest_marker("networks") is not None and not has_networks():
+    if item.get_closest_marker("networks") is not None and not has_extra("networks"):
         pytest.skip(NEEDS_NETWORKS)
 
 

@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcnet._shared.messages import need_mlflow
+from mcnet._shared.messages import need_extra
 from mcnet.errors import FileFormatError, InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import as_model, load, model_document
@@ -39,7 +39,7 @@ def log_model(model: Any, name: str = "model", **options: Any) -> Any:
     -------
     ModelInfo : what MLflow tells of the logged model; `model_uri` loads it.
     """
-    need_mlflow()
+    need_extra("mlflow", "mcnet.mlflow")
     import mlflow.pyfunc
 
     with _described(model, options) as words:
@@ -55,7 +55,7 @@ def save_model(model: Any, path: str | PathLike[str], **options: Any) -> None:
     path : the folder to make; it must not exist.
     options : those of `mlflow.pyfunc.save_model`, in the place of what is made from the model.
     """
-    need_mlflow()
+    need_extra("mlflow", "mcnet.mlflow")
     import mlflow.pyfunc
 
     if Path(path).exists():
@@ -90,7 +90,7 @@ def load_model(model_uri: str) -> CalibrationModel:
     ----------
     model_uri : as MLflow has it: `runs:/…/model`, `models:/name/3`, or the path of the folder.
     """
-    need_mlflow()
+    need_extra("mlflow", "mcnet.mlflow")
     from mlflow.artifacts import download_artifacts
 
     folder = Path(download_artifacts(model_uri))

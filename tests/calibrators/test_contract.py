@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 import mcnet
 from mcnet._shared.arrays import SCORE_FLOOR
-from mcnet._shared.messages import has_networks
+from mcnet._shared.messages import has_extra
 from mcnet.calibrators.methods import calibrator_class
 from mcnet.datasets.simulator import SimulatedField, simulate
 
@@ -33,7 +33,7 @@ def make(name):
 
 
 def available(name):
-    return calibrator_class(name).extra is None or has_networks()
+    return calibrator_class(name).extra is None or has_extra("networks")
 
 
 def uses_field(name):

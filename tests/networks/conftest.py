@@ -7,10 +7,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from mcnet._shared.messages import has_networks
+from mcnet._shared.messages import has_extra
 from mcnet.networks.training_points import TrainingCells
 
-if not has_networks():
+if not has_extra("networks"):
     collect_ignore_glob = ["test_*.py"]
 
 

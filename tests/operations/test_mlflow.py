@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 import mcnet
-from mcnet._shared.messages import has_mlflow
+from mcnet._shared.messages import has_extra
 from mcnet.errors import InputError
 
 pytestmark = [
-    pytest.mark.skipif(not has_mlflow(), reason="mlflow is not installed: pip install '.[mlflow]'"),
+    pytest.mark.skipif(not has_extra("mlflow"), reason="mlflow is not installed: pip install '.[mlflow]'"),
     # What MLflow itself warns of is not ours to change.
     pytest.mark.filterwarnings("ignore"),
 ]

@@ -9,7 +9,7 @@ import pytest
 from tests.service.running import Running, running
 
 import mcnet
-from mcnet._shared.messages import has_serve
+from mcnet._shared.messages import has_extra
 from mcnet.model.model import CalibrationModel
 from mcnet.operations.registry import Registry
 
@@ -17,7 +17,7 @@ from mcnet.operations.registry import Registry
 @pytest.fixture(autouse=True, scope="session")
 def what_the_service_needs() -> None:
     """Leave these tests out where the extra `serve` is not installed."""
-    if not has_serve():
+    if not has_extra("serve"):
         pytest.skip("granian or pyarrow is not installed: pip install '.[serve]'")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcnet._shared.messages import has_spark
+from mcnet._shared.messages import has_extra
 
 NEEDS_SPARK = "PySpark or Java is not installed: pip install '.[spark]', apt-get install openjdk-17-jre-headless"
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def require_spark():
     """Leave a test out where there is no Spark."""
-    if not (has_spark() and shutil.which("java")):
+    if not (has_extra("spark") and shutil.which("java")):
         pytest.skip(NEEDS_SPARK)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, logit
 from mcnet._shared.files import whole_file
-from mcnet._shared.messages import need_networks
+from mcnet._shared.messages import need_extra
 from mcnet.calibrators.base import Calibrator
 from mcnet.errors import FileFormatError, InputError, NotSupportedError
 from mcnet.model.model import FIELD_ADVICE, CalibrationModel
@@ -64,7 +64,7 @@ def state_path(model_path: str | PathLike[str]) -> Path:
 
 def save_state(model_path: str | PathLike[str], state: TrainingState) -> None:
     """Write the training state beside the model file it belongs to, whole or not at all."""
-    need_networks("saving the training state")
+    need_extra("networks", "saving the training state")
     from safetensors.numpy import save_file
 
     arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}
@@ -77,7 +77,7 @@ def save_state(model_path: str | PathLike[str], state: TrainingState) -> None:
 
 def load_state(model_path: str | PathLike[str]) -> TrainingState:
     """Return the training state beside a model file; refuse one that was altered or belongs to another model."""
-    need_networks("resuming a training")
+    need_extra("networks", "resuming a training")
     from safetensors import SafetensorError, safe_open
 
     path = state_path(model_path)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mcnet._shared.messages import counted, need_serve
+from mcnet._shared.messages import counted, need_extra
 from mcnet.cli import options
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ def serve(
     """
     from pathlib import Path
 
-    need_serve()
+    need_extra("serve", "the service")
 
     from mcnet.operations.service.service import run_service
     from mcnet.operations.service.settings import Limits, ServiceSettings, read_token

@@ -19,9 +19,9 @@ def __getattr__(name: str) -> Any:
     # The package has parts that need NumPy alone, and those must not load torch.
     if name != "MonotonicCalibration":
         raise AttributeError(f"module 'mcnet.networks' has no attribute {name!r}")
-    from mcnet._shared.messages import need_networks
+    from mcnet._shared.messages import need_extra
 
-    need_networks(name)
+    need_extra("networks", name)
     from mcnet.networks.module import MonotonicCalibration
 
     return MonotonicCalibration

@@ -1,13 +1,13 @@
 """NeuCalib and AdaCalib, the networks that the paper compares with."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import minimize
 
 from mcnet._shared.arrays import FloatArray, IntArray, sigmoid, sums_by
-from mcnet._shared.messages import need_networks
+from mcnet._shared.messages import need_extra
 from mcnet.calibrators.base import FieldUse
 from mcnet.calibrators.parameters import check_beta_order, check_bins, check_penalties, is_positive
 from mcnet.calibrators.training_state import TrainingState
@@ -278,20 +278,7 @@ class NeuCalib(NetworkCalibrator):
     def _one_curve(self) -> bool:
         return True
 
-    def fit_sketch(self, sketch: Sketch) -> Self:
-        """Fit on a sketch of any number of rows.
-
-        Parameters
-        ----------
-        sketch : the rows, from `mcnet.scan` or `Sketch.from_rows`.
-
-        Returns
-        -------
-        self : the fitted calibrator.
-        """
-        return self._fit_network(sketch, self._solve)
-
-    def _solve(self, sketch: Sketch, earlier: Any) -> LinePlot:
+    def _train(self, sketch: Sketch, earlier: Any) -> LinePlot:
         problem = LinePlotProblem(
             sketch.logit,
             sketch.weight,
@@ -370,33 +357,8 @@ class AdaCalib(NetworkCalibrator):
         """Whether a field is needed: the balance term compares field values."""
         return "required" if is_positive(self.alpha_balance) else "optional"
 
-    def prepare(self) -> Self:
-        """Load torch, so that a first fit is not timed with it.
-
-        Returns
-        -------
-        self : unchanged.
-        """
-        need_networks(self.method)
-        import mcnet.networks.adaptive  # noqa: F401
-
-        return self
-
-    def fit_sketch(self, sketch: Sketch) -> Self:
-        """Fit on a sketch of any number of rows.
-
-        Parameters
-        ----------
-        sketch : the rows, from `mcnet.scan` or `Sketch.from_rows`.
-
-        Returns
-        -------
-        self : the fitted calibrator.
-        """
-        return self._fit_network(sketch, self._train)
-
     def _check_parameters(self) -> None:
-        need_networks(self.method)
+        need_extra("networks", self.method)
         if not isinstance(self.candidates, list | tuple) or not self.candidates:
             raise InputError(
                 f"candidates is {self.candidates!r}; it must be a tuple of numbers of bins, such as (5, 10, 20)"
@@ -423,9 +385,6 @@ class AdaCalib(NetworkCalibrator):
             device=self.device,
         )
         return fit_adaptive(training_cells(sketch), config, earlier)
-
-    def _function_state(self, function: Any) -> TrainingState:
-        return TrainingState(function.state(), function.description())
 
     def _restored_function(self, state: TrainingState) -> TrainedFunction:
         from mcnet.networks.adaptive import restore_adaptive

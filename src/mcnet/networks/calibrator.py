@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import PROBABILITY_FLOOR, FloatArray, IntArray, ScoreType, logit, sigmoid
+from mcnet._shared.messages import need_extra
 from mcnet.calibrators.base import Calibrator, Fitted
 from mcnet.calibrators.parameters import warn_of_gaps
 from mcnet.calibrators.parametric import fit_logistic
@@ -176,7 +177,36 @@ class NetworkCalibrator(Calibrator):
         restored._restore_training(state)
         return restored
 
+    def prepare(self) -> Self:
+        """Load torch where the method needs it, so that a first fit is not timed with it.
+
+        Returns
+        -------
+        self : unchanged.
+        """
+        if self.extra is not None:
+            need_extra(self.extra, self.method)
+            import torch  # noqa: F401
+        return self
+
+    def fit_sketch(self, sketch: Sketch) -> Self:
+        """Fit on a sketch of any number of rows.
+
+        Parameters
+        ----------
+        sketch : the rows, from `mcnet.scan` or `Sketch.from_rows`.
+
+        Returns
+        -------
+        self : the fitted calibrator.
+        """
+        return self._fit_network(sketch, self._train)
+
     # -- what a method fills in ---------------------------------------------------------------------------------
+
+    def _train(self, sketch: Sketch, earlier: Any) -> TrainedFunction:
+        """Return the function trained on a sketch, from the function of an earlier fit if there is one."""
+        raise NotImplementedError
 
     @property
     def _one_curve(self) -> bool:
@@ -185,7 +215,7 @@ class NetworkCalibrator(Calibrator):
 
     def _function_state(self, function: Any) -> TrainingState:
         """Return a trained function of this method as arrays and a description."""
-        raise NotImplementedError
+        return TrainingState(function.state(), function.description())
 
     def _restored_function(self, state: TrainingState) -> TrainedFunction:
         """Return the trained function that `_function_state` described."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, ScoreType, clip_scores, logit
-from mcnet._shared.messages import need_networks, warn
+from mcnet._shared.messages import need_extra, warn
 from mcnet.calibrators.base import FieldUse
 from mcnet.calibrators.parameters import balanced_field_use, check_beta_order, check_bins, check_penalties
 from mcnet.calibrators.parametric import log_loss_sum
@@ -328,18 +328,6 @@ class MCNet(NetworkCalibrator):
         self._fitted()
         return 1 + len(self.network_.jumps()) if hasattr(self, "network_") else 1
 
-    def prepare(self) -> Self:
-        """Load torch, so that a first fit is not timed with it.
-
-        Returns
-        -------
-        self : unchanged.
-        """
-        need_networks(self.method)
-        import mcnet.networks.bank  # noqa: F401
-
-        return self
-
     def fit(
         self,
         scores: Any,
@@ -384,20 +372,20 @@ class MCNet(NetworkCalibrator):
         """
         if self.training == "rows":
             raise NotSupportedError("training='rows' needs the rows themselves; call fit, or use training='sketch'")
-        return self._fit_network(sketch, self._train_on_sketch)
+        return super().fit_sketch(sketch)
 
     @property
     def _one_curve(self) -> bool:
         return not self.field_aware
 
     def _check_parameters(self) -> None:
-        need_networks(self.method)
+        need_extra("networks", self.method)
         check_bins(self.bins, auto=True)
         check_beta_order(self.beta_order)
         check_penalties(self.alpha_balance, self.balance)
         check_network(self)
 
-    def _train_on_sketch(self, sketch: Sketch, earlier: Any) -> TrainedFunction:
+    def _train(self, sketch: Sketch, earlier: Any) -> TrainedFunction:
         aware, bins = self.field_aware, self.bins
         if bins == "auto":
             bins = choose_bins(sketch, self._config, field_aware=aware)
@@ -447,9 +435,6 @@ class MCNet(NetworkCalibrator):
             seed=self.seed,
             device=self.device,
         )
-
-    def _function_state(self, function: Any) -> TrainingState:
-        return TrainingState(function.state(), function.description())
 
     def _restored_function(self, state: TrainingState) -> TrainedFunction:
         from mcnet.networks.bank import restore_bank

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, logit
-from mcnet._shared.messages import need_networks, warn
+from mcnet._shared.messages import need_extra, warn
 from mcnet.bayes.estimator import BayesMCNet
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.methods import calibrator as registered
@@ -286,7 +286,7 @@ class WithFeatures(Calibrator):
         """
         if misplaced:
             raise InputError("fit takes scores and labels by position; name the rest: features=…, field=…, weight=…")
-        need_networks("WithFeatures")
+        need_extra("networks", "WithFeatures")
         if features is None:
             raise NotSupportedError("WithFeatures needs the features of the rows; pass features=")
         check_seed(self.seed)

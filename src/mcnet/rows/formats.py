@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from mcnet._shared.messages import need_lake
+from mcnet._shared.messages import need_extra
 from mcnet.errors import InputError
 from mcnet.rows.fields import canonical_texts, field_text
 from mcnet.rows.locations import Location, Locations, RemoteFile, read_options, unusable_condition
@@ -639,7 +639,7 @@ def open_lake(paths: Locations, kind: str, columns: Columns) -> "pl.LazyFrame":
     """Return tables of Delta Lake or Apache Iceberg as one table."""
     import polars as pl
 
-    need_lake(kind)
+    need_extra(kind, f"a table of {kind.capitalize()}")
     if kind == "iceberg" and find_spec("polars_iceberg") is None:
         # The extra has PyIceberg, which plans a scan as well; Polars would warn that its own plugin is faster.
         os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")

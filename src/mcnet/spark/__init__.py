@@ -8,9 +8,9 @@
 Nothing here uses RDDs or a SparkContext, so that everything works through Spark Connect too.
 """
 
-from mcnet._shared.messages import need_spark
+from mcnet._shared.messages import need_extra
 
-need_spark("mcnet.spark")
+need_extra("spark", "mcnet.spark")
 
 from mcnet.spark.applying import apply  # noqa: E402
 from mcnet.spark.per_period import journal_writer  # noqa: E402
