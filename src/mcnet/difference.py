@@ -128,8 +128,8 @@ def _on_rows(old: CalibrationModel, new: CalibrationModel, sketch: Sketch) -> _C
         raise InputError(f"the models need the field {lacking[0]!r}, which the rows do not have")
     sketch = sketch.only(*needed)
     before, after = (predict_cells(model, sketch) for model in (old, new))
-    place = sketch.context.astype(np.intp)
-    return _Compared(sketch.contexts, place, sketch.score, sketch.weight, before, after)
+    index = sketch.context.astype(np.intp)
+    return _Compared(sketch.contexts, index, sketch.score, sketch.weight, before, after)
 
 
 def _on_a_grid(old: CalibrationModel, new: CalibrationModel) -> _Compared:
@@ -139,16 +139,16 @@ def _on_a_grid(old: CalibrationModel, new: CalibrationModel) -> _Compared:
     low, high = np.clip([min(lows), max(highs)], 1e-6, 1.0 - 1e-6)
     scores = sigmoid(np.linspace(logit(np.array(low)), logit(np.array(high)), _SCORES))
     if not old.fields:
-        place = np.zeros(_SCORES, dtype=np.intp)
+        index = np.zeros(_SCORES, dtype=np.intp)
         before, after = (model.predict(scores, score_type="probability") for model in (old, new))
-        return _Compared(old.contexts, place, scores, np.ones(_SCORES), before, after)
+        return _Compared(old.contexts, index, scores, np.ones(_SCORES), before, after)
     contexts, _, _ = old.contexts.united(new.contexts)
     number = len(contexts)
-    place = np.repeat(np.arange(number, dtype=np.intp), _SCORES)
-    columns: list[FieldColumn] = contexts.columns(place.astype(np.int32))
+    index = np.repeat(np.arange(number, dtype=np.intp), _SCORES)
+    columns: list[FieldColumn] = contexts.columns(index.astype(np.int32))
     every = np.tile(scores, number)
     before, after = (model.predict(every, columns, score_type="probability") for model in (old, new))
-    return _Compared(contexts, place, every, np.ones(len(every)), before, after)
+    return _Compared(contexts, index, every, np.ones(len(every)), before, after)
 
 
 def _only_in(contexts: Contexts, others: Contexts) -> tuple[str, ...]:
@@ -170,23 +170,23 @@ def _names(contexts: Contexts) -> list[str]:
     return [", ".join(f"{name}={value}" for name, value in row.items()) for row in shown]
 
 
-def _by_context(found: _Compared) -> "tuple[pl.DataFrame, np.typing.NDArray[np.intp]]":
+def _by_context(compared: _Compared) -> "tuple[pl.DataFrame, np.typing.NDArray[np.intp]]":
     """Return the table of contexts, the largest change in expected positives first, and the context of each row."""
     import polars as pl
 
-    names = _names(found.contexts) or ["all rows"]
+    names = _names(compared.contexts) or ["all rows"]
     number = len(names)
     total, old, new = (
-        np.bincount(found.place, weights=column, minlength=number)
-        for column in (found.weight, found.weight * found.before, found.weight * found.after)
+        np.bincount(compared.place, weights=column, minlength=number)
+        for column in (compared.weight, compared.weight * compared.before, compared.weight * compared.after)
     )
     largest = np.zeros(number)
-    np.maximum.at(largest, found.place, np.abs(found.after / found.before - 1.0))
+    np.maximum.at(largest, compared.place, np.abs(compared.after / compared.before - 1.0))
     seen = np.flatnonzero(total > 0.0)
     order = seen[np.argsort(-np.abs(new - old)[seen], kind="stable")]
     table = pl.DataFrame(
         {
-            "context": [names[place] for place in order],
+            "context": [names[index] for index in order],
             "weight": total[order],
             "old_rate": old[order] / total[order],
             "new_rate": new[order] / total[order],
@@ -198,12 +198,14 @@ def _by_context(found: _Compared) -> "tuple[pl.DataFrame, np.typing.NDArray[np.i
     return table, order
 
 
-def _by_score(found: _Compared) -> "pl.DataFrame":
+def _by_score(compared: _Compared) -> "pl.DataFrame":
     """Return the change in bands of the score that have about equal weight."""
     import polars as pl
 
-    order = np.argsort(found.score, kind="stable")
-    score, weight, before, after = (column[order] for column in (found.score, found.weight, found.before, found.after))
+    order = np.argsort(compared.score, kind="stable")
+    score, weight, before, after = (
+        column[order] for column in (compared.score, compared.weight, compared.before, compared.after)
+    )
     middle = np.cumsum(weight) - 0.5 * weight
     band = np.minimum((middle / weight.sum() * _BANDS).astype(np.intp), _BANDS - 1)
     first = np.flatnonzero(np.diff(band, prepend=-1))

@@ -28,18 +28,18 @@ from mcnet.sketch.views import held_back_parts
 
 def default_candidates(methods: Sequence[str], *, has_fields: bool) -> dict[str, str | Calibrator]:
     """Return the methods that suit the rows, in the order given; the name alone where a library is missing."""
-    found: dict[str, str | Calibrator] = {}
+    result: dict[str, str | Calibrator] = {}
     for name in methods:
         try:
             made = calibrator(name)
             if has_fields:
-                found |= {other: calibrator(other) for other, (method, _) in VARIANTS.items() if method == name}
+                result |= {other: calibrator(other) for other, (method, _) in VARIANTS.items() if method == name}
         except McnetError:
-            found[name] = name  # it is tried again, and then listed as failed
+            result[name] = name  # it is tried again, and then listed as failed
             continue
         if has_fields or made.field_use != "required":
-            found[name] = made
-    return found
+            result[name] = made
+    return result
 
 
 # Warnings of many fits on the same rows: each is shown once, with the number of methods that gave it.
@@ -473,8 +473,8 @@ def demonstrate(
                 fitted = rows.fit(chosen, pooled=chosen.field_use == "none")
             seconds = time.perf_counter() - begin
             p = fitted.predict(judge_on.score, {name: field} if fitted.model_.fields else None)
-            found = evaluate(p, judge_on.label, field={name: judge_on.fields[name]}, truth=judge_on.probability)
-            lines.append(DemoLine(method, found, seconds))
+            result = evaluate(p, judge_on.label, field={name: judge_on.fields[name]}, truth=judge_on.probability)
+            lines.append(DemoLine(method, result, seconds))
         except Exception as error:
             failed[method] = error
     heard.show()

@@ -129,18 +129,18 @@ def _corners(lines: Lines) -> _Points:
         places.append(curve * len(grid) + piece)
         shares.append(share)
         values.append(bound[piece] + share * (bound[piece + 1] - bound[piece]))
-    place, share, value = (np.concatenate(parts) for parts in (places, shares, values))
-    order = np.lexsort((share, place))
-    place, share, value = place[order], share[order], value[order]
-    where = points.logits[place] + share * (points.logits[place + 1] - points.logits[place])
-    return _inserted(points, place, _Points(points.curve[place], where, value))
+    index, share, value = (np.concatenate(parts) for parts in (places, shares, values))
+    order = np.lexsort((share, index))
+    index, share, value = index[order], share[order], value[order]
+    where = points.logits[index] + share * (points.logits[index + 1] - points.logits[index])
+    return _inserted(points, index, _Points(points.curve[index], where, value))
 
 
-def _inserted(points: _Points, place: IntArray, added: _Points) -> _Points:
+def _inserted(points: _Points, index: IntArray, added: _Points) -> _Points:
     """Return the points with others inserted after those at the places."""
-    if not len(place):
+    if not len(index):
         return points
-    return _Points(*(np.insert(old, place + 1, new) for old, new in zip(points, added, strict=True)))
+    return _Points(*(np.insert(old, index + 1, new) for old, new in zip(points, added, strict=True)))
 
 
 def _knots(corners: _Points, error: float) -> _Points:
@@ -376,19 +376,19 @@ def _look(
     for _ in range(_MOST_REFINEMENTS):
         between = 0.5 * (logits[left] + logits[left + 1])
         middle = sigmoid(between)
-        found = _inside(sigmoid(function(between)))
+        result = _inside(sigmoid(function(between)))
         share = (middle - scores[left]) / (scores[left + 1] - scores[left])
         line = values[:, left] + share * (values[:, left + 1] - values[:, left])
         # Next to 1 a probability is itself known to no more than rounding.
-        allowed = 0.5 * error * tolerated(found) + _ROUNDING
-        missed = (np.abs(line - found) > allowed).any(axis=0)
+        allowed = 0.5 * error * tolerated(result) + _ROUNDING
+        missed = (np.abs(line - result) > allowed).any(axis=0)
         if not missed.any():
             break
         added = middle[missed]
         order = np.argsort(np.concatenate([scores, added]), kind="stable")
         scores = np.concatenate([scores, added])[order]
         logits = np.concatenate([logits, between[missed]])[order]
-        values = np.concatenate([values, found[:, missed]], axis=1)[:, order]
+        values = np.concatenate([values, result[:, missed]], axis=1)[:, order]
         # Only the halves of what was halved need another look.
         fresh = np.searchsorted(scores, added)
         left = np.unique(np.concatenate([fresh - 1, fresh]))

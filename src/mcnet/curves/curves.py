@@ -217,8 +217,8 @@ class CurveUncertainty:
         variance = np.repeat(self.common[None, :], len(codes), axis=0)
         for column, known, unseen, step in zip(columns, self.known, self.unseen, self.steps, strict=True):
             rows = np.concatenate([known, unseen[None, :]])
-            place = np.where((column >= 0) & (column < len(known)), column, len(known))
-            variance += _spread_out(rows[place], step, len(self.places))
+            index = np.where((column >= 0) & (column < len(known)), column, len(known))
+            variance += _spread_out(rows[index], step, len(self.places))
         return np.asarray(np.sqrt(variance))
 
     def _between(self, values: FloatArray, which: IntArray, logits: FloatArray) -> FloatArray:

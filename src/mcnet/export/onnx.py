@@ -227,8 +227,8 @@ def _curve(graph: "Graph", known: ContextMap, columns: list[str], keys: list[dic
         return _encode(graph, columns[0], {v: known.curves.get(digit, 0) for v, digit in keys[0].items()}, unseen)
     total = ""
     for column, digits, stride in zip(columns, keys, known.strides, strict=True):
-        place = _encode(graph, column, {value: digit * stride for value, digit in digits.items()}, 0)
-        total = graph.add("Add", total, place) if total else place
+        index = _encode(graph, column, {value: digit * stride for value, digit in digits.items()}, 0)
+        total = graph.add("Add", total, index) if total else index
     return _encode(graph, total, known.curves | {0: unseen}, 0)
 
 
@@ -270,9 +270,9 @@ def _evaluate(graph: "Graph", pieces: Pieces, score: str, curve: str | None) -> 
     run = graph.add("Sub", x, graph.add("Gather", starts, at))
     rise = graph.add("Mul", graph.add("Gather", graph.table(pieces.slopes), piece), run)
     line = graph.add("Add", rise, graph.add("Gather", graph.table(pieces.values), piece))
-    found = graph.add("Min", line, graph.add("Gather", graph.table(pieces.ceilings), piece))
+    result = graph.add("Min", line, graph.add("Gather", graph.table(pieces.ceilings), piece))
     # Without this, a NaN would be clipped to an honest-looking score.
-    graph.add("Where", graph.add("IsNaN", score), score, found, output="calibrated")
+    graph.add("Where", graph.add("IsNaN", score), score, result, output="calibrated")
 
 
 TARGET = Target("onnx", (".onnx",), export_onnx)

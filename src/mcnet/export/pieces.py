@@ -171,14 +171,14 @@ class ContextMap:
     @cached_property
     def combinations(self) -> list[tuple[tuple[int, ...], int]]:
         """Return the digits and the curve of every combination that has one, in order of the digits."""
-        found = []
+        result = []
         for key, curve in sorted(self.curves.items()):
             digits = []
             for stride in self.strides:
                 digit, key = divmod(key, stride)
                 digits.append(digit)
-            found.append((tuple(digits), curve))
-        return found
+            result.append((tuple(digits), curve))
+        return result
 
 
 def free_name(wanted: str, taken: Iterable[str]) -> str:

@@ -70,12 +70,12 @@ class FieldKeys:
             ]
             if types.single is not None and types.single_as_double is not None:
                 doubles.append((types.single.format(column), types.single_as_double.format(column)))
-            cases += [(found, "NULL") for found, _ in doubles[1:]]
+            cases += [(condition, "NULL") for condition, _ in doubles[1:]]
             number = _cases(doubles, "NULL")
-        for has_zone, found in ((False, types.timestamp), (True, types.zoned_timestamp)):
+        for has_zone, condition in ((False, types.timestamp), (True, types.zoned_timestamp)):
             canonical = types.canonical_timestamp(column, zoned=has_zone)
-            if has_zone in zoned and found is not None and canonical is not None:
-                cases.append((found.format(column), canonical))
+            if has_zone in zoned and condition is not None and canonical is not None:
+                cases.append((condition.format(column), canonical))
         refused = dialect.text(f"mcnet cannot compare the column {column} with the model's values: it has the type ")
         advice = dialect.text("; cast it to strings as the model has them, in a view. The first value: ")
         failure = types.failure.format(f"{refused} || {types.name.format(column)} || {advice} || {written}")
@@ -87,7 +87,7 @@ class FieldKeys:
 
 
 def _cases(cases: Sequence[tuple[str, str]], otherwise: str) -> str:
-    return "CASE" + "".join(f" WHEN {found} THEN {value}" for found, value in cases) + f" ELSE {otherwise} END"
+    return "CASE" + "".join(f" WHEN {condition} THEN {value}" for condition, value in cases) + f" ELSE {otherwise} END"
 
 
 def _is_number(value: str) -> bool:

@@ -45,8 +45,8 @@ def targets() -> dict[str, Target]:
     """
     names = [module.name for module in pkgutil.iter_modules(mcnet.export.__path__)]
     modules = [import_module(f"mcnet.export.{name}") for name in names]
-    found = [module.TARGET for module in modules if isinstance(getattr(module, "TARGET", None), Target)]
-    return {target.name: target for target in found}
+    result = [module.TARGET for module in modules if isinstance(getattr(module, "TARGET", None), Target)]
+    return {target.name: target for target in result}
 
 
 # The options of the exports: what kind of value each takes, checked once for all of them.

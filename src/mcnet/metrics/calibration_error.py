@@ -163,11 +163,11 @@ def equal_mass_bins(p: FloatArray, w: FloatArray, bins: int) -> npt.NDArray[np.i
     # The nudge makes sums of fractional weights that differ only in rounding fall into the same bin.
     crossed = np.floor(below[first] * (bins / weights.sum()) + 1e-9)
     numbers = np.cumsum(np.concatenate(([0], (np.diff(crossed) > 0).astype(np.intp))))
-    found: npt.NDArray[np.intp] = numbers[np.cumsum(first) - 1]
+    in_order: npt.NDArray[np.intp] = numbers[np.cumsum(first) - 1]
     if isinstance(order, slice):
-        return found
-    result = np.empty_like(found)
-    result[order] = found
+        return in_order
+    result = np.empty_like(in_order)
+    result[order] = in_order
     return result
 
 
@@ -224,12 +224,12 @@ def cal_n(sums: GroupSums, *, delta: float = 0.0, level: float = 0.95, seed: int
     predicted, positives = kept.predicted + delta, kept.positives + delta
     if not (predicted.all() and positives.all()):
         lacking = {"no positives": positives == 0, "only probabilities of 0": predicted == 0}
-        found = [
+        problems = [
             f"{int(bins.sum())} of {len(kept)} bins {'has' if bins.sum() == 1 else 'have'} {what}"
             for what, bins in lacking.items()
             if bins.any()
         ]
-        return Estimate(np.inf, note=f"{' and '.join(found)}: use fewer bins or delta > 0")
+        return Estimate(np.inf, note=f"{' and '.join(problems)}: use fewer bins or delta > 0")
 
     def error(drawn: FloatArray) -> FloatArray:
         # A draw without positives counts as half of one: its error is large, not infinite.
@@ -282,13 +282,13 @@ def reliability(
     p, y, w = p[w > 0], y[w > 0], w[w > 0]
     order = order_by_probability(p)
     p, y, w = p[order], y[order], w[order]
-    found = equal_mass_bins(p, w, bins)
-    return reliability_of_bins(p, found, group_sums(p, y, found, w), level)
+    bin_of_row = equal_mass_bins(p, w, bins)
+    return reliability_of_bins(p, bin_of_row, group_sums(p, y, bin_of_row, w), level)
 
 
-def reliability_of_bins(p: FloatArray, found: npt.NDArray[np.intp], sums: GroupSums, level: float) -> Reliability:
+def reliability_of_bins(p: FloatArray, bin_of_row: npt.NDArray[np.intp], sums: GroupSums, level: float) -> Reliability:
     """Return the reliability table of sorted probabilities whose bins and sums are known already."""
-    ends = np.flatnonzero(np.diff(found, append=found[-1] + 1))
+    ends = np.flatnonzero(np.diff(bin_of_row, append=bin_of_row[-1] + 1))
     starts = np.concatenate(([0], ends[:-1] + 1))
     low, high = wilson(sums.positives, sums.weight, level)
     return Reliability(

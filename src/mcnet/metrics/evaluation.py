@@ -94,8 +94,8 @@ class Evaluation:
         ----------
         name : the name or the label of a metric.
         """
-        found = self.estimates[name]
-        return found.low, found.high
+        result = self.estimates[name]
+        return result.low, result.high
 
     def floor(self, name: str) -> float:
         """Return what a metric would be for true probabilities, by noise alone; NaN if noise averages out.
@@ -116,7 +116,7 @@ class Evaluation:
         for estimates in (
             self.estimates,
             self.contexts.estimates,
-            *(found.estimates for found in self.fields.values()),
+            *(field.estimates for field in self.fields.values()),
         ):
             estimates.compute_all()
         return self
@@ -131,8 +131,8 @@ class Evaluation:
             "interval_of": INTERVAL_OF,
             "metrics": self.estimates.to_dict(),
             "fields": {
-                name: {"metrics": found.estimates.to_dict(), "table": found.table.to_dict()}
-                for name, found in self.fields.items()
+                name: {"metrics": field.estimates.to_dict(), "table": field.table.to_dict()}
+                for name, field in self.fields.items()
             },
             "contexts": {"metrics": self.contexts.estimates.to_dict(), "table": self.contexts.table.to_dict()},
             "reliability": self.reliability.to_dict(),
@@ -172,9 +172,9 @@ class Evaluation:
 
         (head, *lines), notes = metric_lines(self)
         cards = [card(f"Evaluation of {heading(self)}", head, lines, "; ".join(notes))]
-        for found in self.fields.values():
-            (head, *lines), note = field_lines(found)
-            cards.append(card(f"Values of {found.name}, the worst first", head, lines, note.replace("\n", "; ")))
+        for field in self.fields.values():
+            (head, *lines), note = field_lines(field)
+            cards.append(card(f"Values of {field.name}, the worst first", head, lines, note.replace("\n", "; ")))
         return "".join(cards)
 
 
@@ -344,8 +344,8 @@ def predict_cells(predictor: Predictor | str | PathLike[str], sketch: Sketch) ->
     model: Any = getattr(predictor, "model_", predictor)
     if not hasattr(model, "predict_cells"):
         model = as_model(predictor, "evaluated")
-    found: FloatArray = model.predict_cells(sketch)
-    return found
+    result: FloatArray = model.predict_cells(sketch)
+    return result
 
 
 def evaluate_cells(
@@ -369,8 +369,8 @@ def evaluate_cells(
     columns = sketch.contexts.columns(sketch.context)
     fields = coded_fields([column for column in columns if by is None or column.name in by])
     folds = sketch.fold if within_folds else None
-    found = evaluate_columns(probabilities, sketch.rate, sketch.weight, fields, folds=folds, settings=settings)
-    return replace(found, rows=sketch.rows)
+    result = evaluate_columns(probabilities, sketch.rate, sketch.weight, fields, folds=folds, settings=settings)
+    return replace(result, rows=sketch.rows)
 
 
 def evaluate_sketch(calibrator: Predictor | str | PathLike[str], sketch: Sketch, **settings: Any) -> Evaluation:
@@ -422,24 +422,24 @@ class PeriodEvaluations:
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the lines of the tidy table, None for what is not defined."""
         lines = []
-        for place, period in enumerate(self.periods):
-            sums = {"rows": self.rows[place], "weight": self.weight[place], "positives": self.positives[place]}
-            for metric, found in self.estimates[place].items():
-                figures = {name: getattr(found, name) for name in ("value", "low", "high", "floor")}
+        for index, period in enumerate(self.periods):
+            sums = {"rows": self.rows[index], "weight": self.weight[index], "positives": self.positives[index]}
+            for metric, estimate in self.estimates[index].items():
+                figures = {name: getattr(estimate, name) for name in ("value", "low", "high", "floor")}
                 defined = {name: float(x) if np.isfinite(x) else None for name, x in figures.items()}
                 lines.append({"period": period, **sums, "metric": metric, **defined})
         return lines
 
     def pcoc_table(self) -> FieldTable:
         """Return the PCOC of each period, as the values of a field have it."""
-        pcoc = [found["pcoc"] for found in self.estimates]
+        pcoc = [estimate["pcoc"] for estimate in self.estimates]
         weight, positives = np.array(self.weight), np.array(self.positives)
         columns = (np.array([getattr(one, name) for one in pcoc]) for name in ("value", "low", "high"))
         return FieldTable(self.periods, weight, positives, np.full(len(self), np.nan), *columns)
 
     def text(self, most: int = 60) -> str:
         """Return one aligned line per period, the last `most` of them."""
-        has_fields = any("f_rce" in found for found in self.estimates)
+        has_fields = any("f_rce" in estimate for estimate in self.estimates)
         head = [
             "period",
             "rows",
@@ -451,12 +451,12 @@ class PeriodEvaluations:
             "log-loss",
         ]
         lines, names = [head], shown_periods(self.periods)
-        for place in range(max(0, len(self) - most), len(self)):
-            found = self.estimates[place]
-            pcoc = found["pcoc"]
-            line = [names[place], f"{self.rows[place]:,}", count(self.positives[place]), figure(pcoc.value)]
+        for index in range(max(0, len(self) - most), len(self)):
+            estimate = self.estimates[index]
+            pcoc = estimate["pcoc"]
+            line = [names[index], f"{self.rows[index]:,}", count(self.positives[index]), figure(pcoc.value)]
             line.append(f"{figure(pcoc.low)} … {figure(pcoc.high)}")
-            line += [figure(found[name].value) for name in PERIOD_METRICS[1:] if name in found]
+            line += [figure(estimate[name].value) for name in PERIOD_METRICS[1:] if name in estimate]
             lines.append(line)
         left_out = len(self) - most
         note = f"\n{left_out:,} earlier periods are not shown; --json and --table have them" if left_out > 0 else ""
@@ -482,10 +482,10 @@ def evaluate_periods(
     lines: list[tuple[str, int, float, float, dict[str, Estimate]]] = []
     for period, sketch in periods:
         probability = sketch.score if model is None else predict_cells(model, sketch)
-        found = evaluate_cells(probability, sketch, settings, by=by)
-        names = [name for name in PERIOD_METRICS if name != "f_rce" or found.fields]
+        result = evaluate_cells(probability, sketch, settings, by=by)
+        names = [name for name in PERIOD_METRICS if name != "f_rce" or result.fields]
         # Plain figures: the rows of a period are released when it is done.
-        estimates = {name: replace(found.estimates[name]) for name in names}
-        lines.append((period, found.rows, found.weight, found.positives, estimates))
+        estimates = {name: replace(result.estimates[name]) for name in names}
+        lines.append((period, result.rows, result.weight, result.positives, estimates))
     columns = list(zip(*lines, strict=True)) if lines else [()] * 5
     return PeriodEvaluations(*columns)

@@ -35,11 +35,11 @@ class Estimates(Mapping[str, Estimate]):
 
     def __getitem__(self, name: str) -> Estimate:
         known = name if name in self._found else find_metric(name).name
-        found = self._found[known]
-        if found is None:
-            found = self._shared[known] if known in self._shared else METRICS[known].function(self._judged)
-            self._found[known] = found
-        return found
+        result = self._found[known]
+        if result is None:
+            result = self._shared[known] if known in self._shared else METRICS[known].function(self._judged)
+            self._found[known] = result
+        return result
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._found)
@@ -59,9 +59,9 @@ class Estimates(Mapping[str, Estimate]):
             name: {
                 "label": METRICS[name].label,
                 "better": METRICS[name].better,
-                **{key: _finite(value) for key, value in asdict(found).items()},
+                **{key: _finite(value) for key, value in asdict(result).items()},
             }
-            for name, found in self.items()
+            for name, result in self.items()
         }
 
 

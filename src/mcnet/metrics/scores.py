@@ -96,8 +96,8 @@ def excess_log_loss(
     level: float = 0.95,
 ) -> Estimate:
     """Log-loss minus the log-loss of the true probabilities on the same labels."""
-    found = log_loss_difference(probabilities, truth, labels, weight, clip=clip, level=level)
-    return Estimate(found.value, found.low, found.high)
+    result = log_loss_difference(probabilities, truth, labels, weight, clip=clip, level=level)
+    return Estimate(result.value, result.low, result.high)
 
 
 def kl_to_truth(

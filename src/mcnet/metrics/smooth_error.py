@@ -42,12 +42,12 @@ def mean_smooth_ece(
     rng = np.random.default_rng(seed)
     weights = [float(w.sum()) for _, _, w in parts]
     draws = max(_DRAWS // len(parts), _FEWEST_DRAWS)
-    found = [_smooth_error(*_cells(p, y, w), rng, draws) for p, y, w in parts]
+    result = [_smooth_error(*_cells(p, y, w), rng, draws) for p, y, w in parts]
     shares = [weight / sum(weights) for weight in weights]
-    value = sum(share * part.value for share, part in zip(shares, found, strict=True))
-    floor = sum(share * part.floor for share, part in zip(shares, found, strict=True))
-    differences = np.concatenate([share * part.differences for share, part in zip(shares, found, strict=True)])
-    noise = np.concatenate([share * part.noise for share, part in zip(shares, found, strict=True)], axis=1)
+    value = sum(share * part.value for share, part in zip(shares, result, strict=True))
+    floor = sum(share * part.floor for share, part in zip(shares, result, strict=True))
+    differences = np.concatenate([share * part.differences for share, part in zip(shares, result, strict=True)])
+    noise = np.concatenate([share * part.noise for share, part in zip(shares, result, strict=True)], axis=1)
     whole = float(np.abs(differences).sum())
     low, high = noise_aware_interval(
         whole, lambda step: step * whole, lambda step: np.abs(step * differences + noise).sum(axis=-1), level

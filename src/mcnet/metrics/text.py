@@ -21,7 +21,7 @@ _OUTSIDE = "noise is part of the value (see its floor), but not of the true valu
 def describe(ev: "Evaluation") -> str:
     """Return the metrics with intervals and floors, then a table for each field."""
     lines, notes = metric_lines(ev)
-    tables = [_field_table(found) for found in ev.fields.values()]
+    tables = [_field_table(field) for field in ev.fields.values()]
     return "\n\n".join(["\n".join([heading(ev), aligned(lines), *notes]), *tables])
 
 
@@ -47,17 +47,17 @@ def metric_lines(ev: "Evaluation") -> tuple[list[tuple[str, ...]], list[str]]:
     one_value = len(ev.contexts.table) == 1
     notes: list[str] = []
     lines: list[tuple[str, ...]] = [("metric", "value", "noise floor", f"true value ({ev.settings.level:.0%})", "")]
-    for name, found in ev.estimates.items():
+    for name, estimate in ev.estimates.items():
         metric = METRICS[name]
-        if (metric.compares_values and one_value) or (metric.needs == "truth" and isnan(found.value)):
+        if (metric.compares_values and one_value) or (metric.needs == "truth" and isnan(estimate.value)):
             continue
-        interval = "" if isnan(found.low) else f"{figure(found.low)} … {figure(found.high)}"
-        floor = "" if isnan(found.floor) else figure(found.floor)
-        note = found.note or (_OUTSIDE if found.value < found.low or found.value > found.high else "")
+        interval = "" if isnan(estimate.low) else f"{figure(estimate.low)} … {figure(estimate.high)}"
+        floor = "" if isnan(estimate.floor) else figure(estimate.floor)
+        note = estimate.note or (_OUTSIDE if estimate.value < estimate.low or estimate.value > estimate.high else "")
         if note and note not in notes:
             notes.append(note)
         mark = _MARKS[notes.index(note)] if note else ""
-        lines.append((metric.full_label(ev.settings), figure(found.value), floor, interval, mark))
+        lines.append((metric.full_label(ev.settings), figure(estimate.value), floor, interval, mark))
     return lines, [f"{mark} {note}" for mark, note in zip(_MARKS, notes, strict=False)]
 
 
@@ -71,20 +71,20 @@ def compare(
     return aligned(lines)
 
 
-def _field_table(found: "FieldEvaluation") -> str:
-    lines, note = field_lines(found)
+def _field_table(field: "FieldEvaluation") -> str:
+    lines, note = field_lines(field)
     return aligned(lines) + (f"\n{note}" if note else "")
 
 
-def field_lines(found: "FieldEvaluation") -> tuple[list[tuple[str, ...]], str]:
+def field_lines(field: "FieldEvaluation") -> tuple[list[tuple[str, ...]], str]:
     """Return a line of words for each of the worst values of a field, headings first; and the note below them.
 
     The worst values are those whose predicted positives are farthest off beyond what noise explains.
     """
-    table = found.table
+    table = field.table
     beyond = table.beyond_noise
     lines: list[tuple[str, ...]] = [
-        (found.name, "weight", "positives", "mean prediction", "PCOC", "interval", "off beyond noise")
+        (field.name, "weight", "positives", "mean prediction", "PCOC", "interval", "off beyond noise")
     ]
     worst = worst_first(table)[:_MOST_VALUES_SHOWN]
     for i in worst:
@@ -95,12 +95,12 @@ def field_lines(found: "FieldEvaluation") -> tuple[list[tuple[str, ...]], str]:
         lines.append((shown_value(table.values[i]), weight, positives, mean, pcoc, spread, off))
     rest = len(table) - len(worst)
     notes = [f"… and {counted(rest, 'value')} less far off"] if rest else []
-    notes += [_field_error(found)] if len(table) > 1 else []
+    notes += [_field_error(field)] if len(table) > 1 else []
     return lines, "\n".join(notes)
 
 
-def _field_error(found: "FieldEvaluation") -> str:
+def _field_error(field: "FieldEvaluation") -> str:
     """Return the error of a field in one line, beside what noise alone gives."""
-    error = found.estimates["f_rce"]
+    error = field.estimates["f_rce"]
     interval = "" if isnan(error.low) else f", true value {figure(error.low)} … {figure(error.high)}"
-    return f"F-RCE of {one_line(found.name)}: {figure(error.value)}, noise floor {figure(error.floor)}{interval}"
+    return f"F-RCE of {one_line(field.name)}: {figure(error.value)}, noise floor {figure(error.floor)}{interval}"

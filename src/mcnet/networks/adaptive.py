@@ -199,8 +199,8 @@ class AdaptiveFunction(nn.Module):
     def node_values(self) -> Tensor:
         """Return the values `[C, nodes]` at the knots of every context, candidates side by side."""
         rate, count = self.get_buffer("rate"), self.get_buffer("count")
-        place = self.node_table.expand(len(rate), -1, -1)
-        values = torch.cat([self.rate_table[rate], self.count_table[count], place], dim=-1)
+        index = self.node_table.expand(len(rate), -1, -1)
+        values = torch.cat([self.rate_table[rate], self.count_table[count], index], dim=-1)
         values = _network(values, self.value_layers)[..., 0]
         sizes = torch.tensor([n + 1 for n in self.config.candidates], device=values.device)
         return self.get_buffer("knots").to(values.dtype) + values + self.level.repeat_interleave(sizes)

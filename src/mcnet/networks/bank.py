@@ -239,10 +239,10 @@ def _distinct(
     number = np.ravel_multi_index(tuple(table.T), shape) if shape else np.zeros(len(table), dtype=np.intp)
     present = np.zeros(math.prod(shape), dtype=bool)
     present[number] = True
-    place = np.cumsum(present) - 1
-    found = np.unravel_index(np.flatnonzero(present), shape) if shape else ()
-    contexts = np.stack(found, axis=1).astype(np.int64) if shape else np.empty((1, 0), dtype=np.int64)
-    return contexts, place[number]
+    index = np.cumsum(present) - 1
+    result = np.unravel_index(np.flatnonzero(present), shape) if shape else ()
+    contexts = np.stack(result, axis=1).astype(np.int64) if shape else np.empty((1, 0), dtype=np.int64)
+    return contexts, index[number]
 
 
 def restore_bank(state: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> BankFit:

@@ -91,7 +91,7 @@ def fit_line_plot(problem: LinePlotProblem, pieces: int, earlier: LinePlot | Non
     knots = line_knots(problem.points, problem.weight, pieces) if earlier is None else earlier.knots
     objective = _Objective(problem, knots)
     start = np.zeros(len(knots)) if earlier is None else earlier.values - knots
-    found = minimize(
+    result = minimize(
         objective.value,
         start,
         method="trust-exact",
@@ -99,7 +99,7 @@ def fit_line_plot(problem: LinePlotProblem, pieces: int, earlier: LinePlot | Non
         hess=objective.hessian,
         options={"gtol": GRADIENT_TOLERANCE, "maxiter": 200},
     )
-    return LinePlot(knots, knots + found.x)
+    return LinePlot(knots, knots + result.x)
 
 
 def _place(knots: FloatArray, points: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -133,24 +133,24 @@ class _Objective:
         problem = self.problem
         residual = problem.weight * self.chance - problem.positives
         slope = np.minimum(self.fall, ROUNDED_FALL) / ROUNDED_FALL
-        found = self._total(residual / self.mass) + moves / (PRIOR_DEVIATION**2 * self.mass)
-        found[:-1] += problem.order * slope
-        found[1:] -= problem.order * slope
-        return found + problem.balance * self._deviation_gradient() if self.balanced else found
+        result = self._total(residual / self.mass) + moves / (PRIOR_DEVIATION**2 * self.mass)
+        result[:-1] += problem.order * slope
+        result[1:] -= problem.order * slope
+        return result + problem.balance * self._deviation_gradient() if self.balanced else result
 
     def hessian(self, moves: FloatArray) -> FloatArray:
         """Return the second derivatives of the loss."""
         self._look(moves)
         problem, count = self.problem, len(moves)
         information = problem.weight * self.chance * (1.0 - self.chance)
-        found = self._squares(information / self.mass) + np.eye(count) / (PRIOR_DEVIATION**2 * self.mass)
+        result = self._squares(information / self.mass) + np.eye(count) / (PRIOR_DEVIATION**2 * self.mass)
         bend = problem.order * ((self.fall > 0.0) & (self.fall < ROUNDED_FALL)) / ROUNDED_FALL
         first, second = np.arange(count - 1), np.arange(1, count)
-        found[first, first] += bend
-        found[second, second] += bend
-        found[first, second] -= bend
-        found[second, first] -= bend
-        return found + problem.balance * self._deviation_hessian() if self.balanced else found
+        result[first, first] += bend
+        result[second, second] += bend
+        result[first, second] -= bend
+        result[second, first] -= bend
+        return result + problem.balance * self._deviation_hessian() if self.balanced else result
 
     def _look(self, moves: FloatArray) -> None:
         """Evaluate the line at these moves, unless that was the last thing done."""
@@ -207,8 +207,8 @@ class _Objective:
         of_variance = bend + 2.0 / self.counted * by_value.T @ by_value
         gradient = self._variance_gradient()
         spread = self.deviation
-        found: FloatArray = of_variance / (2.0 * spread) - np.outer(gradient, gradient) / (4.0 * spread**3)
-        return found
+        result: FloatArray = of_variance / (2.0 * spread) - np.outer(gradient, gradient) / (4.0 * spread**3)
+        return result
 
     def _total(self, by_cell: FloatArray) -> FloatArray:
         """Sum over cells what each adds to its two knots."""

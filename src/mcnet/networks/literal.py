@@ -84,9 +84,9 @@ class BankOnSharedNodes(BankOfContexts):
         """Return the functions at rows."""
         bins, key = self.bank.bin_of(points), self._key(codes)
         keys, order = self._keys
-        place = torch.searchsorted(keys, key).clamp_max(len(keys) - 1)
-        if bool((keys[place] == key).all()):
-            context = order[place]
+        index = torch.searchsorted(keys, key).clamp_max(len(keys) - 1)
+        if bool((keys[index] == key).all()):
+            context = order[index]
             derivative, offset, scale = self._kept = self._functions(self.contexts)
         else:
             self._kept = None

@@ -417,7 +417,7 @@ def _values_by_field(fields: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _sizes(sizes: int | Sequence[int] | None) -> tuple[int, ...]:
-    found = tuple(sizes) if isinstance(sizes, Sequence | np.ndarray) else () if sizes is None else (sizes,)
-    if any(isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1 for n in found):
+    result = tuple(sizes) if isinstance(sizes, Sequence | np.ndarray) else () if sizes is None else (sizes,)
+    if any(isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1 for n in result):
         raise InputError(f"sizes is {sizes!r}; it has the number of values of each field, such as (16,)")
-    return tuple(int(n) for n in found)
+    return tuple(int(n) for n in result)

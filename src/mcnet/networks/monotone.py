@@ -112,13 +112,13 @@ class _LeanIntegral(torch.autograd.Function):
                     torch.split(fractions, ctx.chunk), torch.split(weights, ctx.chunk), strict=True
                 ):
                     values = ctx.integrand(lower[..., None] + width[..., None] * part, *held)
-                    found = torch.autograd.grad(
+                    result = torch.autograd.grad(
                         values,
                         [held[i] for i in needed],
                         grad_outputs=(out * width)[..., None] * weight,
                         allow_unused=True,
                     )
-                    for i, gradient in zip(needed, found, strict=True):
+                    for i, gradient in zip(needed, result, strict=True):
                         previous = gradients[i]
                         if gradient is not None:
                             gradients[i] = gradient if previous is None else previous + gradient

@@ -271,8 +271,8 @@ def _product(gradient: list[Tensor], parameters: list[Tensor], vector: list[Tens
     """Return the Hessian times a vector."""
     # The derivative of a number, not of tensors with given outer gradients: that would import a compiler.
     along = sum(((g * v).sum() for g, v in zip(gradient, vector, strict=True)), gradient[0].new_zeros(()))
-    found = torch.autograd.grad(along, parameters, retain_graph=True, materialize_grads=True)
-    return list(found)
+    result = torch.autograd.grad(along, parameters, retain_graph=True, materialize_grads=True)
+    return list(result)
 
 
 def _chains(gradient: list[Tensor], parameters: list[Tensor], which: int, least: float) -> Tensor:

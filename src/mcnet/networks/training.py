@@ -322,14 +322,14 @@ class AuxiliaryNetwork(FeatureNetwork):
         self, numbers: NDArray[np.floating], categories: NDArray[np.integer], batch: int = 8192
     ) -> NDArray[np.float64]:
         """Return the logits to add, for features as NumPy arrays."""
-        found = np.empty(len(numbers))
+        result = np.empty(len(numbers))
         device = self.centre.device
         for start in range(0, len(numbers), batch):
             part = slice(start, start + batch)
             dense = torch.as_tensor(np.asarray(numbers[part]), dtype=torch.float32, device=device)
             codes = torch.as_tensor(np.asarray(categories[part]), dtype=torch.int64, device=device)
-            found[part] = self(dense, codes).cpu().numpy()
-        return found
+            result[part] = self(dense, codes).cpu().numpy()
+        return result
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return every tensor by name, as an array."""

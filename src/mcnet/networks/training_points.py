@@ -54,8 +54,8 @@ def check_widths(name: str, widths: Any) -> None:
     """Raise unless a setting has the width of each hidden layer, at least one."""
     if not isinstance(widths, list | tuple) or not widths:
         raise InputError(f"{name} is {widths!r}; it has the width of each hidden layer, such as (128, 128)")
-    for place, size in enumerate(widths):
-        check_count(f"{name}[{place}]", size)
+    for index, size in enumerate(widths):
+        check_count(f"{name}[{index}]", size)
 
 
 def check_rate(name: str, value: Any, *, above_zero: bool = False) -> None:
@@ -310,8 +310,8 @@ def compiled_curves(
 
 def _masses(sketch: Sketch, contexts: Contexts, scores: FloatArray) -> Callable[[int, int], FloatArray]:
     """Return how much weight lies at each of the scores, for blocks of curves (the pooled one first)."""
-    place = np.minimum(np.searchsorted(scores, sketch.score), len(scores) - 1)
-    pooled = sums_by(place, sketch.weight, len(scores))
+    index = np.minimum(np.searchsorted(scores, sketch.score), len(scores) - 1)
+    pooled = sums_by(index, sketch.weight, len(scores))
     known = bool(contexts.names and sketch.contexts.names)
     which = contexts.lookup(sketch.contexts.columns(sketch.context)) if known else np.zeros(0, dtype=np.int32)
 
@@ -322,7 +322,7 @@ def _masses(sketch: Sketch, contexts: Contexts, scores: FloatArray) -> Callable[
                 mass[row] = pooled
             elif known:
                 own = which == start + row - 1
-                mass[row] += sums_by(place[own], sketch.weight[own], len(scores))
+                mass[row] += sums_by(index[own], sketch.weight[own], len(scores))
         return mass
 
     return block

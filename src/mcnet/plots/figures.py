@@ -59,11 +59,11 @@ def draw_curves(lines: Sequence[Line], points: Points | None = None, *, height: 
     """Draw curves from score to probability; the first one is the main one."""
     logarithmic = looks_logarithmic(lines[0].probability)
     traces: list[dict[str, Any]] = []
-    for place, line in enumerate(lines):
-        colour = LINES[place % len(LINES)]
+    for index, line in enumerate(lines):
+        colour = LINES[index % len(LINES)]
         if line.low is not None and line.high is not None:
             traces.append(_band(line, line.low, line.high, colour))
-        traces.append(_curve(line, colour, main=place == 0))
+        traces.append(_curve(line, colour, main=index == 0))
     if points is not None:
         traces.append(_observed(points))
     x, y = [line.score for line in lines], [line.probability for line in lines]
@@ -155,8 +155,8 @@ def draw_reliability(tables: Mapping[str, ReliabilityTable], *, height: int = 52
     logarithmic = looks_logarithmic(np.concatenate([table.mean_prediction for table in tables.values()]))
     traces: list[dict[str, Any]] = []
     colours = (BEFORE, AFTER) if len(tables) > 1 else (AFTER,)
-    for place, ((name, table), colour) in enumerate(zip(tables.items(), colours, strict=False)):
-        symbol = "circle-open" if place == 0 and len(tables) > 1 else "circle"
+    for index, ((name, table), colour) in enumerate(zip(tables.items(), colours, strict=False)):
+        symbol = "circle-open" if index == 0 and len(tables) > 1 else "circle"
         traces += _series(name, table, colour, symbol)
     shown = [column for t in tables.values() for column in (t.mean_prediction, t.observed)]
     x_span = span([t.mean_prediction for t in tables.values()], logarithmic=logarithmic)
@@ -390,7 +390,7 @@ class Forest:
         """Return the `number` worst values among those that have a PCOC."""
         kept = np.flatnonzero(np.isfinite(self.pcoc).all(axis=0))[:number]
         return Forest(
-            tuple(self.values[place] for place in kept),
+            tuple(self.values[index] for index in kept),
             self.series,
             self.weight[kept],
             self.positives[kept],
@@ -408,7 +408,7 @@ def forest_of(tables: dict[str, PcocTable]) -> Forest:
     """
     judged = list(tables.values())[min(_JUDGED, len(tables) - 1)]
     order = worst_first(judged)
-    values = tuple(judged.values[place] for place in order)
+    values = tuple(judged.values[index] for index in order)
     return Forest(
         values=values,
         series=tuple(tables),
@@ -427,10 +427,10 @@ def draw_forest(forest: Forest, *, limit: int = 30) -> Spec:
     places = np.arange(len(shown), dtype=np.float64)
     colours = (BEFORE, AFTER) if len(shown.series) > 1 else (AFTER,)
     traces: list[dict[str, Any]] = []
-    for place, (name, colour) in enumerate(zip(shown.series, colours, strict=False)):
+    for index, (name, colour) in enumerate(zip(shown.series, colours, strict=False)):
         # Side by side on a value's line, so that neither hides the other.
-        aside = 0.0 if len(shown.series) == 1 else 0.34 * place - 0.17
-        traces.append(_points(shown, place, name, colour, places + aside))
+        aside = 0.0 if len(shown.series) == 1 else 0.34 * index - 0.17
+        traces.append(_points(shown, index, name, colour, places + aside))
     traces.append(reference_line([1.0, 1.0], [-0.6, len(shown) - 0.4]))
     reach = ratio_reach(shown.pcoc, shown.low, shown.high)
     rows = max(len(shown), 3)
@@ -453,8 +453,8 @@ def _stack(values: Sequence[str], tables: dict[str, PcocTable], columns: list[Fl
     """Return the column of each table as a row, in the order of the values."""
     rows = []
     for column, table in zip(columns, tables.values(), strict=True):
-        place = {value: at for at, value in enumerate(table.values)}
-        rows.append([column[place[value]] if value in place else np.nan for value in values])
+        index = {value: at for at, value in enumerate(table.values)}
+        rows.append([column[index[value]] if value in index else np.nan for value in values])
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(values))
 
 

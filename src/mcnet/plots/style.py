@@ -31,8 +31,8 @@ def card(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: s
 
 def _cells(tag: str, words: Sequence[str], style: str) -> str:
     return "".join(
-        f'<{tag} style="{style.format("right" if place else "left")}">{escape(word)}</{tag}>'
-        for place, word in enumerate(words)
+        f'<{tag} style="{style.format("right" if index else "left")}">{escape(word)}</{tag}>'
+        for index, word in enumerate(words)
     )
 
 
@@ -392,8 +392,8 @@ def terminal_plot(
     columns = np.arange(2 * width)
     at = scale(left) + (scale(right) - scale(left)) * columns / max(2 * width - 1, 1)
     for x, y in lines.values():
-        found = np.interp(at, scale(x), scale(y))
-        share = (found - scale(bottom)) / ((scale(top) - scale(bottom)) or 1.0)
+        result = np.interp(at, scale(x), scale(y))
+        share = (result - scale(bottom)) / ((scale(top) - scale(bottom)) or 1.0)
         rows = np.rint((1.0 - share) * (4 * height - 1)).astype(int)
         inside = (at >= scale(x[0]) - 1e-12) & (at <= scale(x[-1]) + 1e-12)
         before = None

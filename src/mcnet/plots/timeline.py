@@ -75,7 +75,7 @@ def draw_drift(drift: Drift, *, height: int = 340) -> Spec:
         if (shown & thin).any():
             faded = {"mode": "markers", "opacity": _THIN_OPACITY, "showlegend": False}
             traces.append({**_points(drift, series, places, shown & thin, colour), **look, **faded})
-    kept = [place for place, keep in zip(places, shown, strict=True) if keep]
+    kept = [index for index, keep in zip(places, shown, strict=True) if keep]
     if kept:
         traces.append(reference_line([kept[0], kept[-1]], [1.0, 1.0]))
     low, high = _ends(drift.pcoc[:, clear])
@@ -132,9 +132,9 @@ def _points(drift: Drift, series: int, places: list[Any], chosen: MaskArray, col
     pcoc, low, high = (numbers(column[series, kept], _PCOC_DIGITS) for column in (drift.pcoc, drift.low, drift.high))
     return {
         "type": "scatter",
-        "x": [places[place] for place in kept],
+        "x": [places[index] for index in kept],
         "y": pcoc,
-        "text": [drift.periods[place] for place in kept],
+        "text": [drift.periods[index] for index in kept],
         "customdata": Rows(low, high, numbers(drift.weight[kept], COUNT_DIGITS)),
         "hovertemplate": (
             f"<b>%{{text}}</b>, {drift.series[series]}<br>PCOC %{{y:.3~g}} "
@@ -146,8 +146,8 @@ def _points(drift: Drift, series: int, places: list[Any], chosen: MaskArray, col
 
 def _beside(drift: Drift, shown: MaskArray) -> dict[str, Any]:
     """Return the PCOC of the period that has no place in time, as words."""
-    (place,) = np.flatnonzero(~shown)
-    figures = ", ".join(f"{name} {drift.pcoc[series, place]:.3f}" for series, name in enumerate(drift.series))
+    (index,) = np.flatnonzero(~shown)
+    figures = ", ".join(f"{name} {drift.pcoc[series, index]:.3f}" for series, name in enumerate(drift.series))
     return {
         "text": f"rows without a time: PCOC {figures}",
         "xref": "paper",
@@ -201,8 +201,8 @@ def draw_timeline(
     height : in pixels.
     """
     places, x_axis, shown = period_places(timeline.periods)
-    kept = [place for place, keep in enumerate(shown) if keep]
-    x = [places[place] for place in kept]
+    kept = [index for index, keep in enumerate(shown) if keep]
+    x = [places[index] for index in kept]
     traces: list[dict[str, Any]] = [
         {
             "type": "scatter",
@@ -210,7 +210,7 @@ def draw_timeline(
             "name": name,
             "x": x,
             "y": numbers(values[kept], _DIGITS),
-            "text": [timeline.periods[place] for place in kept],
+            "text": [timeline.periods[index] for index in kept],
             "line": {"color": colour, "width": _MAIN_WIDTH if name in main else _OTHER_WIDTH},
             "hovertemplate": f"<b>%{{text}}</b>, {name}<br>%{{y:{hover}}}<extra></extra>",
         }
@@ -233,16 +233,16 @@ def draw_timeline(
 def draw_shares(timeline: Timeline, title: str, *, height: int = 340) -> Spec:
     """Draw series that add up as areas on top of one another."""
     places, x_axis, shown = period_places(timeline.periods)
-    kept = [place for place, keep in enumerate(shown) if keep]
+    kept = [index for index, keep in enumerate(shown) if keep]
     traces = [
         {
             "type": "scatter",
             "mode": "lines",
             "name": name,
             "stackgroup": "shares",
-            "x": [places[place] for place in kept],
+            "x": [places[index] for index in kept],
             "y": numbers(values[kept], _DIGITS),
-            "text": [timeline.periods[place] for place in kept],
+            "text": [timeline.periods[index] for index in kept],
             "line": {"color": colour, "width": 0.5},
             "fillcolor": translucent(colour, _AREA_OPACITY),
             "hovertemplate": f"<b>%{{text}}</b>, {name}<br>%{{y:.2f}}<extra></extra>",
@@ -262,7 +262,7 @@ def draw_shares(timeline: Timeline, title: str, *, height: int = 340) -> Spec:
 
 def _colours(number: int) -> list[str]:
     """Return a colour per series; ink for those beyond the palette."""
-    return [LINES[place] if place < len(LINES) else INK for place in range(number)]
+    return [LINES[index] if index < len(LINES) else INK for index in range(number)]
 
 
 def _legend_below(series: int) -> dict[str, Any]:

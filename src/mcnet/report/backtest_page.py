@@ -38,40 +38,40 @@ def _names(periods: Sequence[str]) -> tuple[str, ...]:
     return tuple(period.replace("T", " ") for period in periods)
 
 
-def shown_forecasters(found: Backtest) -> list[str]:
+def shown_forecasters(backtest: Backtest) -> list[str]:
     """Return who is in the figure of regret: the tracker, the best in hindsight, the base scores, then the best others.
 
     Of each method its best memory comes first, then its fit "once", since that is what most people do.
     """
-    summary = found.summary.to_dicts()
+    summary = backtest.summary.to_dicts()
     names = [row["forecaster"] for row in summary]
     best_of: dict[str, str] = {}
     for row in summary:
         best_of.setdefault(row["method"], row["forecaster"])
     usual = [row["forecaster"] for row in summary if row["memory"] in ("once", "everything")]
-    return list(dict.fromkeys([TRACKER, found.best, BASE, *best_of.values(), *usual, *names]))[:MOST_LINES]
+    return list(dict.fromkeys([TRACKER, backtest.best, BASE, *best_of.values(), *usual, *names]))[:MOST_LINES]
 
 
-def regret_figure(found: Backtest) -> Spec:
+def regret_figure(backtest: Backtest) -> Spec:
     """Draw the losses summed up over time, beside the best in hindsight, in units of the final mean log-loss."""
-    shown = shown_forecasters(found)
-    places = [found.forecasters.index(name) for name in shown]
-    weight = found.matrix("weight")
-    losses = found.matrix("log_loss") * weight
-    best = losses[found.forecasters.index(found.best)]
+    shown = shown_forecasters(backtest)
+    places = [backtest.forecasters.index(name) for name in shown]
+    weight = backtest.matrix("weight")
+    losses = backtest.matrix("log_loss") * weight
+    best = losses[backtest.forecasters.index(backtest.best)]
     excess = np.cumsum(losses[places] - best, axis=1) / weight[0].sum()
-    timeline = Timeline(_names(found.periods), tuple(shown), excess)
+    timeline = Timeline(_names(backtest.periods), tuple(shown), excess)
     return draw_timeline(timeline, "log-loss above the best", main=[TRACKER], zero=True, hover="+.5f")
 
 
-def pcoc_figure(found: Backtest) -> Spec:
+def pcoc_figure(backtest: Backtest) -> Spec:
     """Draw PCOC per period of the base scores and the tracker, with intervals."""
-    rows = [found.forecasters.index(name) for name in (BASE, TRACKER)]
-    expected, positives, weight = (found.matrix(name)[rows] for name in ("expected", "positives", "weight"))
-    low, high = (found.matrix(name)[rows] for name in ("pcoc_low", "pcoc_high"))
+    rows = [backtest.forecasters.index(name) for name in (BASE, TRACKER)]
+    expected, positives, weight = (backtest.matrix(name)[rows] for name in ("expected", "positives", "weight"))
+    low, high = (backtest.matrix(name)[rows] for name in ("pcoc_low", "pcoc_high"))
     with np.errstate(divide="ignore", invalid="ignore"):
-        deviation = np.log(high / low) / (2.0 * two_sided(found.level))
-    return draw_drift(_drift(found.periods, expected, positives[0], weight[0], deviation, found.level))
+        deviation = np.log(high / low) / (2.0 * two_sided(backtest.level))
+    return draw_drift(_drift(backtest.periods, expected, positives[0], weight[0], deviation, backtest.level))
 
 
 def _drift(
@@ -97,20 +97,20 @@ def _drift(
     return Drift(named, (BASE, TRACKER), pcoc, low, high, np.add.reduceat(weight, starts))
 
 
-def memory_figure(found: Backtest) -> Spec | None:
+def memory_figure(backtest: Backtest) -> Spec | None:
     """Draw the mean age of the rows that the tracker follows; None if it does not tell."""
-    timeline = _belief(found, "memory")
+    timeline = _belief(backtest, "memory")
     return None if timeline is None else draw_timeline(timeline, "mean age in periods", logarithmic=True)
 
 
-def weights_figure(found: Backtest) -> Spec | None:
+def weights_figure(backtest: Backtest) -> Spec | None:
     """Draw the weight of each memory in the tracker's curves; None if it does not tell."""
-    timeline = _belief(found, "weight of curves")
+    timeline = _belief(backtest, "weight of curves")
     return None if timeline is None else draw_shares(timeline, "weight in the curves")
 
 
-def _belief(found: Backtest, part: str) -> Timeline | None:
-    rows = found.beliefs.filter(found.beliefs["part"] == part)
+def _belief(backtest: Backtest, part: str) -> Timeline | None:
+    rows = backtest.beliefs.filter(backtest.beliefs["part"] == part)
     if rows.is_empty():
         return None
     table = rows.pivot("name", index="period", values="value", maintain_order=True)
@@ -131,17 +131,17 @@ def _length(name: str) -> float:
     return np.inf if name == "base scores" else 1e300
 
 
-def value_figures(found: Backtest) -> list[tuple[str, str, float, Spec]]:
+def value_figures(backtest: Backtest) -> list[tuple[str, str, float, Spec]]:
     """Return (field, value, weight, figure of PCOC per period) for the largest field values."""
-    if found.values.is_empty():
+    if backtest.values.is_empty():
         return []
     import polars as pl
 
-    totals = found.values.group_by("field", "value", maintain_order=True).agg(pl.col("weight").sum())
+    totals = backtest.values.group_by("field", "value", maintain_order=True).agg(pl.col("weight").sum())
     largest = totals.sort("weight", descending=True, maintain_order=True).head(MOST_VALUES)
-    parts = found.values.partition_by("field", "value", as_dict=True, maintain_order=True)
+    parts = backtest.values.partition_by("field", "value", as_dict=True, maintain_order=True)
     return [
-        (field, value, weight, draw_drift(_drift_of_value(parts[field, value], found.level)))
+        (field, value, weight, draw_drift(_drift_of_value(parts[field, value], backtest.level)))
         for field, value, weight in largest.rows()
     ]
 
@@ -192,8 +192,8 @@ def write_backtest_report(path: str | PathLike[str], backtest: Backtest, *, titl
     views = [_view({"level": drawn}) for *_, drawn in values] or [_view({})]
     views[0]["figures"] |= figures
     groups: dict[str, list[tuple[int, str, float]]] = {}
-    for place, (field, value, weight, _) in enumerate(values):
-        groups.setdefault(field, []).append((place, value, weight))
+    for index, (field, value, weight, _) in enumerate(values):
+        groups.setdefault(field, []).append((index, value, weight))
     page = template("backtest_page.html.j2").render(
         title=title or "Backtest",
         conclusion=backtest.conclusion(),
@@ -226,9 +226,9 @@ def _number(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-def _comparison(found: Backtest) -> list[_Line]:
+def _comparison(backtest: Backtest) -> list[_Line]:
     lines = []
-    for row in found.summary.to_dicts():
+    for row in backtest.summary.to_dicts():
         loss, difference, pcoc = (
             (_number(row[name]), _number(row[f"{name}_low"]), _number(row[f"{name}_high"]))
             for name in ("log_loss", "difference", "pcoc")
@@ -238,7 +238,7 @@ def _comparison(found: Backtest) -> list[_Line]:
             _Line(
                 name,
                 name == TRACKER,
-                name == found.best,
+                name == backtest.best,
                 with_interval(*loss, digits=5),
                 Figure("–") if name == TRACKER else _signed(*difference),
                 with_interval(*pcoc),
@@ -254,26 +254,29 @@ def _signed(value: float, low: float, high: float) -> Figure:
     return Figure(f"{value:+.1f}", "" if isnan(low) else f"{low:+.1f} … {high:+.1f}")
 
 
-def _headline(found: Backtest) -> list[tuple[str, str]]:
-    rows = {row["forecaster"]: row for row in found.summary.to_dicts()}
+def _headline(backtest: Backtest) -> list[tuple[str, str]]:
+    rows = {row["forecaster"]: row for row in backtest.summary.to_dicts()}
     before, after = rows[BASE], rows[TRACKER]
     metrics = [("Log-loss", "log_loss", 5), ("PCOC", "pcoc", 3), ("F-RCE", "f_rce", 4)]
     shown = [
         (name, f"{figure(_number(before[key]), digits)} → {figure(_number(after[key]), digits)}")
         for name, key, digits in metrics
-        if key != "f_rce" or found.fields
+        if key != "f_rce" or backtest.fields
     ]
-    return [*shown, ("Regret to the best in hindsight (×10⁻⁵)", f"{1e5 * found.tracker_regret:+.1f}")]
+    return [*shown, ("Regret to the best in hindsight (×10⁻⁵)", f"{1e5 * backtest.tracker_regret:+.1f}")]
 
 
-def _facts(found: Backtest) -> list[tuple[str, str]]:
-    tracker = found.by_period.filter(found.by_period["forecaster"] == TRACKER)
+def _facts(backtest: Backtest) -> list[tuple[str, str]]:
+    tracker = backtest.by_period.filter(backtest.by_period["forecaster"] == TRACKER)
     rows, positives = float(tracker["rows"].sum()), float(tracker["positives"].sum())
-    periods = shown_periods(found.periods)
+    periods = shown_periods(backtest.periods)
     return [
         ("Periods", f"{count(len(periods))}, {periods[0]} to {periods[-1]}"),
         ("Rows", f"{count(rows)}, {count(positives)} positives"),
-        ("Fields", ", ".join(found.fields) or "none"),
-        ("Labels known", f"{counted(found.delay, 'period')} later" if found.delay else "at the end of each period"),
-        ("Forecasters", count(len(found.forecasters))),
+        ("Fields", ", ".join(backtest.fields) or "none"),
+        (
+            "Labels known",
+            f"{counted(backtest.delay, 'period')} later" if backtest.delay else "at the end of each period",
+        ),
+        ("Forecasters", count(len(backtest.forecasters))),
     ]

@@ -37,7 +37,7 @@ def period_drifts(
 ) -> dict[str, Drift]:
     """Return the PCOC per period of all rows ("level") and of field values ("country=NL"), with intervals."""
     names: list[str] = []
-    found: dict[str, list[Any]] = {what: [] for what in watched}
+    result: dict[str, list[Any]] = {what: [] for what in watched}
     for period, sketch in periods:
         names.append(period)
         probability = sketch.score if model is None else predict_cells(model, sketch)
@@ -46,14 +46,14 @@ def period_drifts(
             for column in sketch.contexts.columns(sketch.context)
             for code, value in enumerate(column.values)
         }
-        for what, parts in found.items():
+        for what, parts in result.items():
             column, code = codes.get(what, (None, 0))
             cells = column == code if column is not None else np.full(len(sketch), "=" not in what)
             zeros = np.zeros(int(cells.sum()), dtype=np.int64)
             sums = group_sums(probability[cells], sketch.rate[cells], zeros, sketch.weight[cells], count=1)
             parts.append([*(float(end[0]) for end in group_pcoc(sums)), float(sums.weight[0])])
     drifts = {}
-    for what, parts in found.items():
+    for what, parts in result.items():
         pcoc, low, high, weight = np.array(parts).reshape(-1, 4).T
         drifts[what] = Drift(tuple(names), (what,), pcoc[None], low[None], high[None], weight)
     return drifts
@@ -150,7 +150,7 @@ def evidence_text(log_evidence: float) -> str:
 def _marked(figure: Spec, drift: Drift, since: str | None, reference: Sequence[str]) -> Spec:
     """Return a figure with a line where a change began, and the reference in grey."""
     dated = figure["layout"]["xaxis"].get("type") == "date"
-    places: dict[str, Any] = {period: period if dated else place for place, period in enumerate(drift.periods)}
+    places: dict[str, Any] = {period: period if dated else index for index, period in enumerate(drift.periods)}
     if not dated and "tickvals" not in figure["layout"]["xaxis"]:
         places = {period: float(period) for period in drift.periods}
     shapes = []
@@ -276,20 +276,20 @@ def _headline(
 
 
 def _comparison(gate: dict[str, Any] | None) -> dict[str, Any] | None:
-    found = None if gate is None else gate["comparison"]
-    if found is None:
+    result = None if gate is None else gate["comparison"]
+    if result is None:
         return None
-    ends = (found["low"], found["high"])
+    ends = (result["low"], result["high"])
     interval = "" if None in ends else " … ".join(signed_differences(*ends))
-    (difference,) = signed_differences(found["difference"])
-    return {**found, "difference": f"{difference} {UNIT_OF_DIFFERENCES}", "interval": interval}
+    (difference,) = signed_differences(result["difference"])
+    return {**result, "difference": f"{difference} {UNIT_OF_DIFFERENCES}", "interval": interval}
 
 
 def _shift(gate: dict[str, Any] | None) -> dict[str, str] | None:
-    found = None if gate is None else gate["shift"]
-    if found is None:
+    result = None if gate is None else gate["shift"]
+    if result is None:
         return None
-    return {"overall": f"{found['overall']:+.1%}", "largest": f"{found['largest']:+.1%}", "where": found["where"]}
+    return {"overall": f"{result['overall']:+.1%}", "largest": f"{result['largest']:+.1%}", "where": result["where"]}
 
 
 def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
@@ -432,8 +432,8 @@ def _pictures(difference: ModelDifference, old: CalibrationModel, new: Calibrati
     low, high = logit(ends)
     score = sigmoid(np.linspace(low, max(high, low + 1e-3), _POINTS))
     pictures = []
-    for place, name in zip(difference.order[:_MOST_PICTURES], difference.table["context"], strict=False):
-        field = difference.contexts.columns(np.full(_POINTS, place, dtype=np.int32)) if old.fields else None
+    for index, name in zip(difference.order[:_MOST_PICTURES], difference.table["context"], strict=False):
+        field = difference.contexts.columns(np.full(_POINTS, index, dtype=np.int32)) if old.fields else None
         lines = [
             Line(label, score, model.predict(score, field, score_type="probability"))
             for label, model in (("old", old), ("new", new))

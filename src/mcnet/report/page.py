@@ -521,16 +521,16 @@ def _forests(before: Evaluation, after: Mapping[str, Evaluation]) -> dict[str, F
     """Return a forest per field, and one of the contexts if there are several fields."""
     columns = {"before": before, **after}
     forests = {
-        name: forest_of({series: found.fields[name].table for series, found in columns.items()})
+        name: forest_of({series: result.fields[name].table for series, result in columns.items()})
         for name in before.fields
     }
     if len(forests) > 1:
-        forests[before.contexts.name] = forest_of({series: found.contexts.table for series, found in columns.items()})
+        forests[before.contexts.name] = forest_of({series: result.contexts.table for series, result in columns.items()})
     return forests
 
 
 def _grouped(views: list[View]) -> dict[str, list[tuple[int, View]]]:
     groups: dict[str, list[tuple[int, View]]] = {}
-    for place, view in enumerate(views):
-        groups.setdefault(view.group, []).append((place, view))
+    for index, view in enumerate(views):
+        groups.setdefault(view.group, []).append((index, view))
     return groups

@@ -101,8 +101,8 @@ def unite(sketches: Sequence[Sketch]) -> tuple[Contexts, list[CodeArray]]:
             here, there = (", ".join(names) or "none" for names in (contexts.names, sketch.contexts.names))
             raise InputError(f"the sketches have different fields: {here} and {there}; make them alike with only(…)")
         contexts, mine, its = contexts.united(sketch.contexts)
-        places = [*(mine[place] for place in places), its]
-    return contexts, [place[sketch.context] for place, sketch in zip(places, sketches, strict=True)]
+        places = [*(mine[index] for index in places), its]
+    return contexts, [index[sketch.context] for index, sketch in zip(places, sketches, strict=True)]
 
 
 def views_of(contexts: Contexts, weight: FloatArray, *, limit: int = 300) -> list[View]:
@@ -120,9 +120,9 @@ def views_of(contexts: Contexts, weight: FloatArray, *, limit: int = 300) -> lis
             View(label, name, np.array([context]), float(weight[context]))
             for label, context in zip(labels, offered, strict=True)
         ]
-    kept = set(sorted(range(len(parts)), key=lambda place: -parts[place].weight)[:limit])
+    kept = set(sorted(range(len(parts)), key=lambda index: -parts[index].weight)[:limit])
     whole = View(ALL_ROWS, "", largest, float(weight.sum()))
-    return [whole, *(part for place, part in enumerate(parts) if place in kept)]
+    return [whole, *(part for index, part in enumerate(parts) if index in kept)]
 
 
 def _by_value(contexts: Contexts, weight: FloatArray, largest: NDArray[np.intp]) -> Iterable[View]:

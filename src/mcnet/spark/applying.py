@@ -52,9 +52,9 @@ class PieceArrays:
     def of(pieces: Pieces) -> "PieceArrays | None":
         """Return the arrays, or None where they would be too long, or too many pieces share a cell."""
         for resolution in _RESOLUTIONS:
-            found = _first_pieces(pieces, resolution)
-            if found is not None and found[1] <= _MOST_STEPS:
-                return PieceArrays(pieces, resolution, *found)
+            result = _first_pieces(pieces, resolution)
+            if result is not None and result[1] <= _MOST_STEPS:
+                return PieceArrays(pieces, resolution, *result)
         return None
 
     def applied(self, rows: DataFrame, x: str, curve: str, column: str) -> DataFrame:
@@ -130,9 +130,9 @@ class _Arrays:
             columns[name] = pa.array([array], pa.list_(pa.field("item", kind, nullable=False)))
         self._table = spark.createDataFrame(pa.table(columns))
 
-    def __call__(self, name: str, place: Column) -> Column:
+    def __call__(self, name: str, index: Column) -> Column:
         """Return the items of an array at these places."""
-        return self._table.select(name).scalar()[place]
+        return self._table.select(name).scalar()[index]
 
 
 # A model as Spark SQL: joins find the curve of a row, arrays the piece of its score.
@@ -206,15 +206,15 @@ def _with_curve(rows: DataFrame, known: ContextMap, curve: str, column: str) -> 
     taken = [*columns, column, curve]
     key = unused_name("context_key", taken)
     parts = []
-    for place, (name, digits) in enumerate(zip(known.names, known.digits, strict=True)):
-        value, digit = unused_name(f"value_{place}", taken), unused_name(f"digit_{place}", taken)
+    for index, (name, digits) in enumerate(zip(known.names, known.digits, strict=True)):
+        value, digit = unused_name(f"value_{index}", taken), unused_name(f"digit_{index}", taken)
         listed = {text: number for text, number in digits.items() if text is not None}
         table = pa.table({value: pa.array(list(listed), pa.string()), digit: pa.array(listed.values(), pa.int64())})
         same = F.col(value) == column_named(name).cast("string")
         rows = rows.join(F.broadcast(spark.createDataFrame(table)), same, "left").drop(value)
         missing = F.lit(digits.get(None, 0))
         chosen = F.when(column_named(name).isNull(), missing).otherwise(F.coalesce(F.col(digit), F.lit(0)))
-        parts.append(chosen * known.strides[place])
+        parts.append(chosen * known.strides[index])
     total = F.lit(0).cast("long")
     for part in parts:
         total = total + part

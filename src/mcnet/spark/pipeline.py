@@ -53,8 +53,8 @@ class CalibrationParams(Params):
 
     def getScoreCol(self) -> str:
         """Return the column of scores."""
-        found: str = self.getOrDefault(self.scoreCol)
-        return found
+        result: str = self.getOrDefault(self.scoreCol)
+        return result
 
     def setScoreCol(self, value: str) -> Any:
         """Set the column of scores."""
@@ -62,8 +62,8 @@ class CalibrationParams(Params):
 
     def getFieldCols(self) -> list[str]:
         """Return the field columns."""
-        found: list[str] = self.getOrDefault(self.fieldCols)
-        return found
+        result: list[str] = self.getOrDefault(self.fieldCols)
+        return result
 
     def setFieldCols(self, value: Sequence[str]) -> Any:
         """Set the field columns."""
@@ -71,8 +71,8 @@ class CalibrationParams(Params):
 
     def getOutputCol(self) -> str:
         """Return the column of calibrated probabilities."""
-        found: str = self.getOrDefault(self.outputCol)
-        return found
+        result: str = self.getOrDefault(self.outputCol)
+        return result
 
     def setOutputCol(self, value: str) -> Any:
         """Set the column of calibrated probabilities."""
@@ -80,8 +80,8 @@ class CalibrationParams(Params):
 
     def getScoreType(self) -> str:
         """Return what the scores are."""
-        found: str = self.getOrDefault(self.scoreType)
-        return found
+        result: str = self.getOrDefault(self.scoreType)
+        return result
 
     def setScoreType(self, value: str) -> Any:
         """Set what the scores are: probability or logit."""
@@ -239,12 +239,12 @@ class CalibrationEstimator(Estimator, CalibrationParams, DefaultParamsReadable, 
     def _method_parameters(self) -> dict[str, Any]:
         text = self.getOrDefault(self.methodParams)
         try:
-            found = json.loads(text)
+            result = json.loads(text)
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
+            result = None
+        if not isinstance(result, dict):
             raise InputError(f'methodParams is {text!r}; it must be a JSON object such as {{"bins": 10}}')
-        return found
+        return result
 
 
 # Evaluate probabilities in a Spark table, from a sketch of them.
@@ -321,14 +321,14 @@ class CalibrationEvaluator(Evaluator, DefaultParamsReadable, DefaultParamsWritab
 
     def _evaluate(self, dataset: DataFrame) -> float:
         metric = find_metric(self.getOrDefault(self.metricName))
-        found = evaluate(
+        result = evaluate(
             dataset,
             probability=self.getOrDefault(self.probabilityCol),
             label=self.getOrDefault(self.labelCol),
             weight=self.getOrDefault(self.weightCol) if self.isDefined(self.weightCol) else None,
             field=self.getOrDefault(self.fieldCols) or None,
         )
-        value = float(found.estimates[metric.name].value)
+        value = float(result.estimates[metric.name].value)
         return abs(value - 1.0) if metric.better == "one" else value
 
     def isLargerBetter(self) -> bool:
