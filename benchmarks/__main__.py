@@ -15,6 +15,7 @@ PARTS = {
     "real": ("real data against the peers", True),
     "quality": ("distance to the known truth against the peers", True),
     "which_method": ("the distance to the known truth by positives and field values", True),
+    "do_no_harm": ("small fits: the share that is worse than the raw scores, against the peers", True),
     "few_positives": ("log-loss over the raw scores with few positives", True),
     "bayes_shapes": ("BayesMCNet's shapes, and the networks, against the known truth", True),
     "speed": ("time and memory against the peers", True),
@@ -53,7 +54,9 @@ def main() -> None:
         "--limit", type=float, help="CPU seconds a method may take; 0 with --resume: only rewrite the page"
     )
     parser.add_argument("--together", type=int, default=1, help="how many methods of peers run at once")
-    parser.add_argument("--resume", action="store_true", help="quality, speed: keep what an earlier run has measured")
+    parser.add_argument(
+        "--resume", action="store_true", help="quality, speed, do_no_harm: keep what an earlier run has measured"
+    )
     given = parser.parse_args()
     unknown = [part for part in given.parts if part not in PARTS]
     if unknown:

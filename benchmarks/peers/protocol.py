@@ -123,10 +123,11 @@ def measure(job, make):
     """Return the figures of one job and write its predictions."""
     names = job["fields"]
     train, test = Columns.read(job["fit"], names), Columns.read(job["test"], names)
-    warm = make()
-    warm.fit(warm.rows(train.first(WARM_UP)))
-    for rows in (1, WARM_UP, 50 * WARM_UP):
-        warm.predict(warm.rows(test.first(rows)))
+    if job["warm"]:
+        warm = make()
+        warm.fit(warm.rows(train.first(WARM_UP)))
+        for rows in (1, WARM_UP, 50 * WARM_UP):
+            warm.predict(warm.rows(test.first(rows)))
     method = make()
     rows, fresh = method.rows(train), method.rows(test)
     forget_peak()

@@ -1,9 +1,9 @@
-"""MCGrad, free and with its monotone option."""
+"""MCGrad, free and with its monotone option, and its adjustments by one number."""
 
 import logging
 
 import pandas as pd
-from mcgrad.methods import MCGrad
+from mcgrad.methods import AdditiveAdjustment, MCGrad, MultiplicativeAdjustment, SegmentwiseCalibrator
 from protocol import Method, main
 
 logging.disable(logging.WARNING)
@@ -39,5 +39,29 @@ class Boosted(Method):
         return len(self.model.serialize())
 
 
+class Adjusted(Boosted):
+    """One number that is added or multiplied, for all rows or for each field value."""
+
+    def __init__(self, make):
+        """Take what makes the calibrator."""
+        self.make = make
+
+    def fit(self, rows):
+        """Fit on rows."""
+        names = [name for name in rows.columns if name not in ("score", "label")]
+        self.model = self.make().fit(rows, "score", "label", categorical_feature_column_names=names)
+
+    size = Method.size
+
+
 if __name__ == "__main__":
-    main({"default": lambda: Boosted(None), "monotone": lambda: Boosted(True)}, ["mcgrad", "lightgbm", "numpy"])
+    main(
+        {
+            "default": lambda: Boosted(None),
+            "monotone": lambda: Boosted(True),
+            "additive adjustment": lambda: Adjusted(AdditiveAdjustment),
+            "multiplicative adjustment": lambda: Adjusted(MultiplicativeAdjustment),
+            "multiplicative per field": lambda: Adjusted(lambda: SegmentwiseCalibrator(MultiplicativeAdjustment)),
+        },
+        ["mcgrad", "lightgbm", "numpy"],
+    )

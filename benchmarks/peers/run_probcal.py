@@ -1,6 +1,6 @@
-"""probcal: its calibrator with shrunken offsets a segment, over a beta map and over a spline."""
+"""probcal: its calibrator with shrunken offsets a segment, over a beta map and over a spline, and one offset alone."""
 
-from probcal import BetaCalibrator, SegmentedCalibrator, SplineCalibrator
+from probcal import BetaCalibrator, LogitOffset, SegmentedCalibrator, SplineCalibrator
 from protocol import Method, main
 
 
@@ -27,8 +27,24 @@ class Segmented(Method):
         return self.model.predict_proba(rows.score, segments=segments)
 
 
+class Offset(Method):
+    """One offset in logits, under which the mean of the scores is that of the labels; a field is not used."""
+
+    def fit(self, rows):
+        """Fit on rows."""
+        self.model = LogitOffset(target_mean=float(rows.label.mean())).fit(rows.score)
+
+    def predict(self, rows):
+        """Return the probability of every row."""
+        return self.model.transform(rows.score)
+
+
 if __name__ == "__main__":
     main(
-        {"segmented beta": lambda: Segmented(BetaCalibrator), "segmented spline": lambda: Segmented(SplineCalibrator)},
+        {
+            "segmented beta": lambda: Segmented(BetaCalibrator),
+            "segmented spline": lambda: Segmented(SplineCalibrator),
+            "logit offset": Offset,
+        },
         ["probcal", "numpy"],
     )
