@@ -31,8 +31,6 @@ from mcnet.rows.contexts import Contexts
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["MOST_WEIGHT", "Calibrator", "FieldUse", "Fitted"]
-
 # What a fit gives, and its parts that every method shares: a constant rate, parameters as plain values.
 
 
@@ -99,8 +97,6 @@ def in_weight_range(sketch: Sketch) -> Sketch:
         return sketch
     return sketch * min(float(np.clip(total, LEAST_WEIGHT, MOST_WEIGHT)) / total, LARGEST_FACTOR)
 
-
-# The base class of every calibrator: fit on a sketch, predict through curves.
 
 FieldUse = Literal["none", "optional", "required"]
 

@@ -13,8 +13,6 @@ from mcnet.errors import InputError
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import bin_of, equal_mass_edges
 
-__all__ = ["SIR", "Histogram", "Isotonic", "isotonic_curve"]
-
 # Histogram binning (Zadrozny & Elkan 2001).
 
 

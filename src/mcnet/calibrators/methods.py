@@ -14,8 +14,6 @@ from mcnet._shared.messages import install_hint
 from mcnet.calibrators.base import Calibrator
 from mcnet.errors import InputError, NotSupportedError
 
-__all__ = ["VARIANTS", "add_method", "calibrator", "calibrator_class", "default_parameters", "methods"]
-
 
 @dataclass(frozen=True)
 class _Entry:

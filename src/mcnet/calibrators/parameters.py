@@ -18,17 +18,6 @@ from mcnet._shared.messages import warn
 from mcnet.errors import InputError
 from mcnet.sketch.sketch import Sketch
 
-__all__ = [
-    "Estimator",
-    "balanced_field_use",
-    "check_beta_order",
-    "check_bins",
-    "check_penalties",
-    "clone",
-    "is_positive",
-    "warn_of_gaps",
-]
-
 _Estimator = TypeVar("_Estimator")
 
 

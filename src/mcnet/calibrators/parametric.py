@@ -14,19 +14,6 @@ from mcnet.model.bands import CurveDeviations
 from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
 
-__all__ = [
-    "Beta",
-    "GammaScaling",
-    "GaussianScaling",
-    "Identity",
-    "Offset",
-    "Platt",
-    "Temperature",
-    "fit_logistic",
-    "fit_offset",
-    "log_loss_sum",
-]
-
 # Identity: the base predictor's own score, for comparison.
 
 

@@ -16,8 +16,6 @@ from mcnet.curves.evaluate import Evaluator
 from mcnet.errors import CalibrationWarning, InputError, NotSupportedError
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["OffsetField", "PerField", "PlattField", "fit_shrunken_lines", "fit_shrunken_offsets", "mixed_curve"]
-
 # Any context-free method fitted per context and shrunk to the pooled curve.
 
 _SHRINKAGES = (0.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, np.inf)

@@ -13,18 +13,6 @@ from mcnet.model.model import CalibrationModel
 from mcnet.sketch.sketch import Sketch
 from mcnet.version import __version__
 
-__all__ = [
-    "PeriodBlocks",
-    "PeriodEffects",
-    "PeriodSource",
-    "fit_history",
-    "fitted_level",
-    "largest_contexts",
-    "level_error",
-    "period_blocks",
-    "period_effects",
-]
-
 # Rows by period, as a fit takes them: a journal or a mapping, in a bounded number of blocks.
 
 MOST_BLOCKS = 120

@@ -24,16 +24,6 @@ from mcnet.rows.fields import field_columns
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import in_field_order, value_order_of
 
-__all__ = [
-    "EarlierFit",
-    "TrainingState",
-    "load_state",
-    "load_with_state",
-    "predict_exactly",
-    "save_state",
-    "state_path",
-]
-
 # Training state: a second file beside a model, tied to it by checksum, from which training continues.
 #
 # The file is a safetensors file. Its metadata name the checksum of the model it belongs to and its own checksum

@@ -11,8 +11,6 @@ from typer.core import TyperCommand, TyperGroup
 from mcnet.cli.run import Printer
 from mcnet.errors import FileFormatError, InputError
 
-__all__ = ["from_config", "parse_parameters", "printer_of", "read_config", "refuse_read_options"]
-
 # The configuration file `mcnet.toml`: options that need not be repeated on every command line.
 
 CONFIG_NAME = "mcnet.toml"

@@ -23,21 +23,6 @@ if TYPE_CHECKING:
     from mcnet.rows.spec import RowSpec
     from mcnet.sketch.sketch import Sketch
 
-__all__ = [
-    "STANDARD_OUTPUT",
-    "RowSource",
-    "by_period",
-    "check_output",
-    "load_model",
-    "open_journal",
-    "remember_periods",
-    "remembered",
-    "score_type",
-    "source_of",
-    "storage_settings",
-    "write_to_standard_output",
-]
-
 # Standard output and object stores: their settings, and what can be written to them.
 
 STANDARD_OUTPUT = "-"

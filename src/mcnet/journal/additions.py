@@ -25,21 +25,6 @@ from mcnet.rows.periods import duration_seconds, is_moment, period_length, perio
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import in_field_order, sketches_by
 
-__all__ = [
-    "GUARDS",
-    "MOST_CELLS_IN_MEMORY",
-    "Added",
-    "ImplausibleError",
-    "OtherRowsError",
-    "PeriodParts",
-    "add_apart",
-    "check_first_period",
-    "commit_parts",
-    "entry_of",
-    "period_parts",
-    "remove_source",
-]
-
 # Sketches of very many periods from one log: collected in parts, on disk where memory would not hold them.
 
 MOST_CELLS_IN_MEMORY = 2_000_000
@@ -124,8 +109,6 @@ def _cells_by_period(sketch: Sketch, time: str) -> dict[str, int]:
     numbers = np.bincount(sketch.contexts.table[sketch.context, place], minlength=len(values)).tolist()
     return {MISSING_LABEL if value is None else value: n for value, n in zip(values, numbers, strict=True)}
 
-
-# Add to a journal and remove from it: which rows are new, known, replaced or refused.
 
 GUARDS = ("weight", "period")
 """What is refused as implausible, unless it is allowed by this name."""

@@ -19,8 +19,6 @@ from mcnet.sketch.sketch import Sketch
 if TYPE_CHECKING:
     from mcnet.journal.entries import Entry
 
-__all__ = ["ArrivalCurve", "corrected_sketch"]
-
 MOST_AGES = 64
 """Counts of more different ages are looked at on as many quantiles of the ages."""
 PRIOR_COUNT = 0.5

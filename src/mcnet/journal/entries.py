@@ -13,19 +13,6 @@ from mcnet.errors import Advice, InputError
 from mcnet.rows.periods import parse_every, period_position, period_text
 from mcnet.sketch.sketch import Sketch
 
-__all__ = [
-    "COMPACTED",
-    "Addition",
-    "Entry",
-    "EntryBatch",
-    "age_when_counted",
-    "counted_entries",
-    "counted_files",
-    "entry_key",
-    "latest_entries",
-    "sketch_digest",
-]
-
 # Entries of a journal, and the rules by which they count.
 
 COMPACTED = "(compacted)"

@@ -47,10 +47,6 @@ if TYPE_CHECKING:
 
     from mcnet.journal.arrival import ArrivalCurve
 
-__all__ = ["Journal", "JournalSnapshot"]
-
-# The journal: the past as a folder of sketches, one per period and source.
-
 
 class Journal:
     """A folder of sketches by period, to which any number of processes may add at the same time.

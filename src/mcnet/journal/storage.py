@@ -24,27 +24,6 @@ from mcnet.sketch.sketch import Sketch
 if TYPE_CHECKING:
     from mcnet.journal.arrival import ArrivalCurve
 
-__all__ = [
-    "ReaderLock",
-    "batch_folders",
-    "commit_batch",
-    "compact",
-    "file_name",
-    "is_journal",
-    "journal_problems",
-    "load_sketch_of_batch",
-    "locked",
-    "period_factors",
-    "period_sketches",
-    "read_batch",
-    "release_period",
-    "released_periods",
-    "remove_leftovers",
-    "require_journal",
-    "retire_batch",
-    "weighted_sum",
-]
-
 # Readers beside writers: files that a journal no longer needs are kept while they are read.
 #
 # A reader has a shared lock for as long as it reads. A writer that takes a batch out of the journal renames its folder,

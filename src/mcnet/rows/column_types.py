@@ -7,8 +7,6 @@ engine makes of values of every type.
 
 from dataclasses import dataclass
 
-__all__ = ["COLUMN_TYPES"]
-
 
 @dataclass(frozen=True)
 class ColumnTypes:

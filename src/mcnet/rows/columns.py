@@ -11,29 +11,6 @@ from mcnet._shared.messages import warn
 from mcnet.errors import Advice, InputError
 from mcnet.rows.fields import FieldColumn, field_columns, refuse_lazy
 
-__all__ = [
-    "LOGITS_ADVICE",
-    "DescribeRow",
-    "RowName",
-    "as_array",
-    "as_floats",
-    "check_lengths",
-    "check_negatives_kept",
-    "check_total_weight",
-    "correct_scores",
-    "describe_row",
-    "label_floats",
-    "labels_column",
-    "refuse_overlap",
-    "restore_negatives",
-    "scores_column",
-    "warn_of_other_order",
-    "weights_column",
-    "without_mask",
-]
-
-# Validated columns: scores, labels and weights of any array-like as plain float64 arrays.
-
 
 class RowName(str):
     """A row as messages call it, "row 3" or "row 3 of b.parquet", and its index there."""

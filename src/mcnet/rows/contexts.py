@@ -13,8 +13,6 @@ from mcnet._shared.messages import counted
 from mcnet.errors import InputError
 from mcnet.rows.fields import MISSING_LABEL, UNNAMED, FieldColumn, field_text, sorted_values
 
-__all__ = ["ANY", "MOST_COMPILED_COMBINATIONS", "CombinationIndex", "Contexts", "distinct_combinations"]
-
 # Combinations of codes: number them, and find them again, for any number of fields.
 
 _LARGEST_KEY = 2**62
@@ -102,8 +100,6 @@ class CombinationIndex:
         found[unknown] = -1
         return found
 
-
-# Contexts: the combinations of field values that a sketch or a model knows.
 
 ANY = -1
 """The code of "any other value": what an unseen value is looked up as."""

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from mcnet.errors import InputError, NotSupportedError
 
-__all__ = ["DIALECTS", "Dialect", "dialect_named", "name_parts"]
-
 # How engines quote: a text or a name that means exactly what it says, whatever is in it.
 
 _CONTROL = re.compile(r"([\x00-\x1f\x7f-\x9f\u2028\u2029])")
@@ -62,9 +60,6 @@ def escaped(mark: str, code_point: Callable[[str], str]) -> Callable[[str], str]
         return mark + inside + mark
 
     return quote
-
-
-# What the SQL dialects write differently: quotes, types, numbers, and tables written in the text of a query.
 
 
 @dataclass(frozen=True)

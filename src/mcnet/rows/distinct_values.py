@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import IntArray
 from mcnet._shared.loops import compiled, numba_installed
 
-__all__ = ["distinct_rows", "rows_of_keys", "string_views", "take", "worth_compiling"]
-
 # Short texts of an Arrow column as fixed-width bytes, read through Arrow's C interface, without PyArrow.
 #
 # PyArrow would add 176 MB to the core, nanoarrow 40 ms to the first use: four times what this takes for a million rows.

@@ -12,8 +12,6 @@ from mcnet.errors import InputError
 from mcnet.rows.columns import as_array, as_floats, check_lengths
 from mcnet.rows.fields import field_columns
 
-__all__ = ["EncodedFeatures", "FeatureEncoding"]
-
 
 class EncodedFeatures(NamedTuple):
     """Features ready for a network: numbers `[rows, n]`, and codes of categories `[rows, m]`."""

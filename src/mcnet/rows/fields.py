@@ -16,21 +16,6 @@ from mcnet._shared.arrays import CodeArray, IntArray
 from mcnet.errors import InputError
 from mcnet.rows.distinct_values import distinct_rows, rows_of_keys, string_views, take, worth_compiling
 
-__all__ = [
-    "MISSING_LABEL",
-    "UNNAMED",
-    "FieldColumn",
-    "canonical_texts",
-    "column_names",
-    "field_columns",
-    "field_text",
-    "is_lazy",
-    "is_table",
-    "refuse_lazy",
-    "sort_key",
-    "sorted_values",
-]
-
 # Tables of Polars, pandas and Arrow: recognise them, without importing the libraries.
 
 _TABLES = ("DataFrame", "Table", "RecordBatch")

@@ -31,28 +31,6 @@ from mcnet.rows.periods import TIMESTAMP
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "Columns",
-    "ShortRows",
-    "canonical_csv_text",
-    "check_folder_columns",
-    "column_at",
-    "csv_separator",
-    "filtered",
-    "is_empty_line",
-    "open_csv",
-    "open_jsonl",
-    "open_lake",
-    "open_tables",
-    "partition_types",
-    "partition_values",
-    "prune",
-    "refuse_long_row",
-    "typed_csv_text",
-    "types_of_texts",
-    "with_outer_partitions",
-]
-
 # CSV files, which have no types: guessed ones, and the canonical form of a field.
 
 ROWS_TO_GUESS_TYPES_FROM = 10_000

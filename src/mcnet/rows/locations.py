@@ -19,21 +19,6 @@ from pathlib import Path, PurePosixPath
 from mcnet._shared.files import is_url, local_path, named_if_full
 from mcnet.errors import FileFormatError, InputError
 
-__all__ = [
-    "STANDARD_INPUT",
-    "LakeTable",
-    "Location",
-    "Locations",
-    "RemoteFile",
-    "file_state",
-    "fingerprint",
-    "lake_table",
-    "read_options",
-    "read_with",
-    "standard_input",
-    "unusable_condition",
-]
-
 # Options of reading files: settings of object stores, separators, conditions on rows.
 
 

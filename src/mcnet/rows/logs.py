@@ -47,22 +47,6 @@ from mcnet.rows.locations import (
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "BATCH_ROWS",
-    "ChangedFileError",
-    "FilePaths",
-    "UnchangedFiles",
-    "batches",
-    "describe_row_in",
-    "expand_paths",
-    "file_format",
-    "open_log",
-    "readable",
-    "require_columns",
-    "short_rows_of",
-    "source_name",
-]
-
 FilePaths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 BATCH_ROWS = 1 << 19

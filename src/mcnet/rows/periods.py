@@ -16,28 +16,6 @@ from mcnet.rows.fields import canonical_texts
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "HOURS_IN_DIGITS",
-    "MOST_PERIODS",
-    "TIMESTAMP",
-    "AutomaticPeriod",
-    "Every",
-    "cut_to_periods",
-    "delay_in_periods",
-    "duration_seconds",
-    "elapsed_periods",
-    "fitting_period",
-    "is_moment",
-    "parse_every",
-    "period_length",
-    "period_position",
-    "period_text",
-    "periods_between",
-    "shown_periods",
-    "sorted_periods",
-    "truncation_unit",
-]
-
 # Periods: timestamps of any kind (dates, counters, strings) cut to hours, days or steps.
 
 MOST_PERIODS = 120

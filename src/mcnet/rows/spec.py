@@ -11,8 +11,6 @@ from mcnet.rows.columns import check_negatives_kept
 if TYPE_CHECKING:
     from mcnet.rows.periods import AutomaticPeriod
 
-__all__ = ["DEFAULT_RESOLUTION", "Resolution", "RowSpec", "field_names"]
-
 Resolution = int | Literal["exact"]
 DEFAULT_RESOLUTION = 512
 

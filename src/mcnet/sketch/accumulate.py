@@ -12,8 +12,6 @@ from mcnet.rows.contexts import Contexts, distinct_combinations
 from mcnet.rows.fields import FieldColumn
 from mcnet.sketch.grid import POSITION_UNITS, CellParts, Cells, Grid, LogitGrid
 
-__all__ = ["Accumulator", "accumulate", "accumulate_numpy"]
-
 # The hot loop of sketching: rows into dense cells, with numba, and the same in NumPy without it.
 
 NUMBA_FROM = 100_000

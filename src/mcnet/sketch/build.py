@@ -31,16 +31,6 @@ from mcnet.sketch.folds import MOST_FOLDS, assign_folds, check_folds, folds_colu
 from mcnet.sketch.grid import make_grid
 from mcnet.sketch.sketch import Sketch
 
-__all__ = [
-    "Batch",
-    "LargestWeight",
-    "Origin",
-    "sketch_batches",
-    "sketch_columns",
-    "sketch_parts",
-    "warn_of_mistakes",
-]
-
 # Warnings of likely mistakes with columns: ids as fields, scores and labels swapped, shares as weights.
 
 _VALUES_WORTH_A_WARNING = 1_000
@@ -103,9 +93,6 @@ def _warn_of_light_rows(sketch: Sketch) -> None:
             f"the weights of {sketch.rows:,} rows add up to {total:.3g}, and a weight counts as that many rows; "
             "if weights are shares, divide them by their mean"
         )
-
-
-# Rows to sketch: the one loop for all rows, from columns in memory and from log files.
 
 
 @dataclass(frozen=True)

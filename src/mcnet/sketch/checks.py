@@ -12,8 +12,6 @@ from mcnet.rows.locations import Location
 if TYPE_CHECKING:
     from mcnet.sketch.sketch import Sketch
 
-__all__ = ["LEAST_ROWS_TO_RECOGNISE", "content_digest", "file_digests"]
-
 # Sources: short digests of what a sketch was made from, so that rows that are added twice are noticed.
 
 LEAST_ROWS_TO_RECOGNISE = 100

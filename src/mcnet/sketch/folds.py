@@ -10,8 +10,6 @@ from mcnet.errors import InputError
 from mcnet.rows.columns import DescribeRow, as_floats, describe_row
 from mcnet.sketch.grid import Cells
 
-__all__ = ["MOST_FOLDS", "assign_folds", "check_folds", "folds_column", "split_cells", "split_counts"]
-
 MOST_FOLDS = 100
 
 

@@ -12,17 +12,6 @@ from mcnet._shared.arrays import SCORE_FLOOR, CodeArray, FloatArray, IndexArray,
 from mcnet.errors import InputError
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution
 
-__all__ = [
-    "POSITION_UNITS",
-    "CellParts",
-    "Cells",
-    "ExactGrid",
-    "Grid",
-    "LogitGrid",
-    "make_grid",
-    "scaled_cells",
-]
-
 # The grid: which cell of the sketch a score falls into.
 
 EXACT: Literal["exact"] = "exact"

@@ -51,17 +51,6 @@ from mcnet.sketch.sketch_file import problem_of_cells
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "NoUsableRowsError",
-    "grid_arrays",
-    "is_connection",
-    "query_spec",
-    "query_text",
-    "scan_connection",
-    "sketch_of_table",
-    "sketch_query",
-]
-
 # A sketch as one SQL query: the engine that has the rows groups them, to the same bits as `scan`.
 
 

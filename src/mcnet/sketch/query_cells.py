@@ -11,8 +11,6 @@ from mcnet.rows.dialects import Dialect
 from mcnet.sketch.grid import POSITION_UNITS, LogitGrid
 from mcnet.sketch.query_rows import HIGHEST_SCORES, LOWEST_SCORES, OWN, PROBLEMS, WITHOUT_WEIGHT, RowColumns
 
-__all__ = ["LOGIT_RAISE", "ROOT_LIMIT", "CellSearch", "EdgeList", "root_lines"]
-
 # The edges of a grid in SQL: every double exact, in a twentieth of the text that listing them would take.
 #
 # An edge is 1 / (1 + exp(-k/resolution)). Engines disagree on the last bits of exp, so the query has none: exp(-k/r) is
@@ -195,9 +193,6 @@ def _lines(grid: LogitGrid, parts: int) -> tuple[dict[str, FloatArray], float]:
     offsets = above.max(axis=1) + LOGIT_RAISE
     used = (begins + 1.0 / parts > SCORE_FLOOR**0.25) & (begins < ROOT_LIMIT**0.25)
     return {"offsets": offsets, "slopes": slopes}, float((offsets - above.min(axis=1))[used].max())
-
-
-# How a row finds its cell in SQL: a root or a logarithm proposes the cell, comparisons with exact edges decide.
 
 
 @dataclass(frozen=True)

@@ -14,29 +14,6 @@ from mcnet.rows.periods import truncation_unit
 from mcnet.rows.spec import RowSpec
 from mcnet.sketch.folds import MOST_FOLDS
 
-__all__ = [
-    "ABOUT",
-    "CELL",
-    "FOLD",
-    "HIGHEST_SCORES",
-    "LOWEST_SCORES",
-    "MARKS",
-    "MISSING_MARK",
-    "OWN",
-    "PLAIN_MARK",
-    "POSITION",
-    "POSITIVES",
-    "PROBLEMS",
-    "ROWS",
-    "WEIGHT",
-    "WITHOUT_WEIGHT",
-    "LabelType",
-    "RowColumns",
-    "check_names",
-    "read_spec",
-    "spec_text",
-]
-
 # What a sketch query returns: the names of its columns, what it says of itself, and the numbers of unusable rows.
 
 CELL, FOLD = "mcnet_cell", "mcnet_fold"

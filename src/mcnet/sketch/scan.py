@@ -43,10 +43,6 @@ from mcnet.sketch.views import rename_values
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["are_sketches", "has_column", "scan", "scan_in_parts", "scan_table", "sketch_files"]
-
-# Sketch log files of any size, tables in memory and lazy tables, in one pass and bounded memory.
-
 
 def scan(
     rows: Any,

@@ -21,10 +21,6 @@ from mcnet.sketch.checks import LEAST_ROWS_TO_RECOGNISE, content_digest
 from mcnet.sketch.folds import check_folds, split_cells
 from mcnet.sketch.grid import Cells, Grid, make_grid, scaled_cells
 
-__all__ = ["Sketch"]
-
-# The sketch: a small mergeable table of weighted cells that every calibrator fits on.
-
 
 @dataclass(frozen=True, eq=False)
 class Sketch:

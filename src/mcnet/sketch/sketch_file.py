@@ -22,8 +22,6 @@ from mcnet.rows.logs import readable
 from mcnet.sketch.grid import POSITION_UNITS, Cells
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["is_sketch_file", "load_sketch", "problem_of_cells", "save_sketch"]
-
 SKETCH_VERSION = 2
 _METADATA = "mcnet.sketch"
 _COLUMNS = ("cell", "fold", "weight", "positives", "position")

@@ -20,20 +20,6 @@ from mcnet.sketch.sketch import Sketch
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "bin_of",
-    "cut_field",
-    "equal_mass_cuts",
-    "equal_mass_edges",
-    "held_back_parts",
-    "in_field_order",
-    "keep_fields",
-    "rename_values",
-    "sketches_by",
-    "sum_of_sketches",
-    "value_order_of",
-]
-
 # Equal-mass bins over the cells of a sketch.
 
 
