@@ -20,7 +20,7 @@ from mcnet.errors import CalibrationWarning, FileFormatError, McnetError
 from mcnet.journal.journal import Journal
 from mcnet.model.apply import apply_to_files
 from mcnet.model.model_file import checksum
-from mcnet.rows.formats import canonical_csv_text
+from mcnet.rows.csv_files import canonical_csv_text
 
 SPELLINGS = (
     *("7", "007", "7.0", "7.50", "012", "1e5", "100000", "0.00001", "-0.0", "0", "+1", "1_000", "0x1F", "1,5"),

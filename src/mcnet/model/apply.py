@@ -17,8 +17,9 @@ from mcnet.errors import Advice, InputError
 from mcnet.model.model import CalibrationModel, refuse_probabilities_read_as_logits
 from mcnet.rows.columns import DescribeRow, as_floats, scores_column
 from mcnet.rows.contexts import ANY
+from mcnet.rows.csv_files import ShortRows, canonical_csv_text, csv_separator, typed_csv_text, types_of_texts
 from mcnet.rows.fields import FieldColumn, field_columns
-from mcnet.rows.formats import ShortRows, canonical_csv_text, column_at, csv_separator, typed_csv_text, types_of_texts
+from mcnet.rows.formats import column_at
 from mcnet.rows.locations import RemoteFile, read_options
 from mcnet.rows.logs import (
     FilePaths,

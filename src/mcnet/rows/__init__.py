@@ -3,7 +3,8 @@
 - `spec`: `RowSpec`, how rows are read. `columns`: scores, labels and weights, checked. `fields`: values of any type as
   codes into canonical strings, made fast by `distinct_values`. `contexts`: the known combinations of field values.
 - `logs`: paths, globs and folders as one lazy table. `locations`: what a name stands for (a store, a lake, standard
-  input), and settings that hold while files are opened. `formats`: each format opened.
+  input, a folder of partitions), and settings that hold while files are opened. `formats`: each format opened.
+  `csv_files`: what a format without types needs.
 - `periods`: timestamps cut to hours, days or steps, and the names of periods.
 - `features`: features as a network takes them. `dialects`: what SQL engines write
   differently. `column_types`: how a query tells the type of a column.

@@ -1,428 +1,53 @@
-"""The formats of logs, each opened as one lazy table: CSV, JSONL, Parquet, Arrow, lakes, folders of partitions."""
+"""The formats of logs, each opened as one lazy table: CSV, JSONL, Parquet, Arrow, lakes."""
 
-import csv
 import glob
-import gzip
 import json
 import os
 import re
 import secrets
 import threading
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from importlib.util import find_spec
-from itertools import combinations, groupby, islice
+from itertools import combinations
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from mcnet._shared.messages import need_extra
 from mcnet.errors import InputError
+from mcnet.rows.csv_files import (
+    ROWS_TO_GUESS_TYPES_FROM,
+    canonical_csv_text,
+    csv_separator,
+    guessed_csv_types,
+    lines_of,
+    plain_name,
+    refuse_other_headers,
+    typed_csv_text,
+    with_plain_names,
+)
 from mcnet.rows.fields import canonical_texts, field_text
-from mcnet.rows.locations import Location, Locations, RemoteFile, read_options, unusable_condition
+from mcnet.rows.locations import (
+    Location,
+    Locations,
+    RemoteFile,
+    columns_of_dates,
+    is_whole,
+    partition_values,
+    read_options,
+    refuse_dates_for_numbers,
+    source_options,
+    unusable_condition,
+    with_partitions,
+)
 from mcnet.rows.periods import TIMESTAMP
 
 if TYPE_CHECKING:
     import polars as pl
-
-# CSV files, which have no types: guessed ones, and the canonical form of a field.
-
-ROWS_TO_GUESS_TYPES_FROM = 10_000
-
-
-def csv_separator(kind: str) -> str:
-    """Return what parts the columns of a "csv" or "tsv" file, if no other separator was asked for."""
-    return read_options().separator or ("\t" if kind == "tsv" else ",")
-
-
-def guessed_csv_types(sources: Sequence[str], separator: str, options: Mapping[str, Any]) -> "dict[str, pl.DataType]":
-    """Return the type of each column, as the first rows suggest it."""
-    import polars as pl
-
-    guessed = pl.scan_csv(
-        list(sources), separator=separator, infer_schema_length=ROWS_TO_GUESS_TYPES_FROM, **options
-    ).collect_schema()
-    return dict(guessed)
-
-
-def plain_name(name: str) -> str:
-    """Return the name of a column as it is meant: Polars leaves the quotes in it doubled."""
-    return name.replace('""', '"')
-
-
-def with_plain_names(frame: "pl.LazyFrame") -> "pl.LazyFrame":
-    """Return the table with the names of its columns as they are meant."""
-    doubled = [name for name in frame.collect_schema().names() if plain_name(name) != name]
-    return frame.rename({name: plain_name(name) for name in doubled}) if doubled else frame
-
-
-def canonical_csv_text(column: "pl.Expr") -> "pl.Expr":
-    """Return the canonical text of a field that is read from CSV.
-
-    A CSV file has no types, so a value is what a typed file would have for it. The text stays as it is (007, 1e5, 1.10,
-    0x1F) but for two things: pandas writes whole numbers beside missing ones with ".0", so 7.0 is 7, and -0 and -0.0
-    are 0; True and False are true and false. A text column of a typed file keeps its text.
-    """
-    import polars as pl
-
-    text = column.str.replace(r"^(-?(?:0|[1-9]\d*))\.0$", "${1}")
-    zero = pl.when(column.is_in(["-0", "-0.0"])).then(pl.lit("0")).otherwise(text)
-    return zero.replace({"True": "true", "False": "false"})
-
-
-def typed_csv_text(column: "pl.Expr", kind: "pl.DataType") -> "pl.Expr":
-    """Return strings of a CSV file as what they are in a type; an empty one is missing."""
-    import polars as pl
-
-    if kind == pl.Boolean:
-        flags = {"true": True, "false": False, "": None}
-        return column.str.to_lowercase().replace_strict(flags, return_dtype=pl.Boolean)
-    if kind == pl.Date:
-        return column.str.to_date("%Y-%m-%d")
-    return pl.when(column != "").then(column).cast(kind)
-
-
-def types_of_texts(frame: "pl.LazyFrame", names: Sequence[str]) -> "dict[str, pl.DataType]":
-    """Return the columns of a table of strings that are whole numbers, numbers or flags in every row, with their type.
-
-    As where types are guessed, the first rows propose a type; here every row has to agree. Numbers that would not
-    come back as they are written stay strings: leading zeros (an id such as 007) and more digits than a float has.
-
-    Parameters
-    ----------
-    frame : a table whose columns are strings.
-    names : the columns to look at.
-    """
-    import polars as pl
-
-    schema = frame.collect_schema()
-    texts = {name: ("whole", "number", "flag") for name in names if schema[name] == pl.String}
-    first = _common_kinds(frame.head(ROWS_TO_GUESS_TYPES_FROM), texts)
-    wider = {"whole": ("whole", "number"), "number": ("number",), "flag": ("flag",)}
-    found = _common_kinds(frame, {name: wider[kind] for name, kind in first.items()})
-    types: dict[str, pl.DataType] = {"whole": pl.Int64(), "number": pl.Float64(), "flag": pl.Boolean()}
-    return {name: types[kind] for name, kind in found.items()}
-
-
-def _common_kinds(frame: "pl.LazyFrame", kinds: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return the first of the kinds given for each column that all its values are of; nothing for one without."""
-    names = frame.collect_schema().names()
-    checks = {
-        f"{place} {kind}": _all_of_kind(names.index(name), kind)
-        for place, (name, asked) in enumerate(kinds.items())
-        for kind in asked
-    }
-    if not checks:
-        return {}
-    holds = frame.select(**checks).collect(engine="streaming").row(0, named=True)
-    found = {name: [kind for kind in kinds[name] if holds[f"{place} {kind}"]] for place, name in enumerate(kinds)}
-    return {name: those[0] for name, those in found.items() if those}
-
-
-_MOST_DIGITS_OF_A_FLOAT = 1e15
-
-
-def _all_of_kind(place: int, kind: str) -> "pl.Expr":
-    """Return whether all strings of a column that are not empty, and at least one, are of a kind."""
-    import polars as pl
-
-    text = pl.nth(place).filter(pl.nth(place) != "")
-    if kind == "flag":
-        return (text.len() > 0) & text.str.to_lowercase().is_in(["true", "false"]).all()
-    padded = text.str.starts_with("0") & (text.str.len_bytes() > 1) & ~text.str.starts_with("0.")
-    padded |= text.str.starts_with("-0") & (text.str.len_bytes() > 2) & ~text.str.starts_with("-0.")
-    plain = ~(padded | text.str.starts_with("+"))
-    if kind == "whole":
-        return (text.len() > 0) & (plain & text.cast(pl.Int64, strict=False).is_not_null()).all()
-    number = text.cast(pl.Float64, strict=False)
-    long = (number.abs() >= _MOST_DIGITS_OF_A_FLOAT) & number.is_finite()
-    long &= ~(text.str.contains("e", literal=True) | text.str.contains("E", literal=True))
-    return number.is_finite().any() & (plain & ~long & number.is_not_null()).all()
-
-
-def refuse_other_headers(paths: Sequence[Location], separator: str) -> None:
-    """Refuse a file with two columns of one name, which Polars would rename, and files whose columns differ."""
-    first: tuple[Path, list[str]] | None = None
-    for path in paths:
-        if not isinstance(path, Path):
-            continue  # a file elsewhere is not fetched for its header alone
-        header = _header(path, separator)
-        if header is None:
-            continue
-        twice = [name for name, count in Counter(header).items() if count > 1]
-        if twice:
-            raise InputError(f"{path} has two columns named {twice[0]!r}; give each its own name")
-        first = first or (path, header)
-        if header != first[1] and header:
-            raise InputError(
-                f"{path} has the columns {separator.join(header)}, and {first[0]} has {separator.join(first[1])}; give "
-                "files of the same columns in the same order"
-            )
-
-
-def _header(path: Path, separator: str) -> list[str] | None:
-    """Return the names of the columns; None if the file cannot be read, which Polars says next."""
-    try:
-        with _opened(path) as lines:
-            return next(csv.reader(lines, delimiter=separator), [])
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error):
-        return None
-
-
-def _opened(path: Path) -> Any:
-    opened = gzip.open if path.name.lower().endswith(".gz") else open
-    return opened(path, "rt", encoding="utf-8-sig", newline="")
-
-
-def refuse_long_row(path: Location, separator: str) -> None:
-    """Refuse a CSV file on disk by its first row of more values than columns, if it has one."""
-    header = _header(path, separator) if isinstance(path, Path) else None
-    if header is None or not isinstance(path, Path):
-        return
-    # What cannot be read is said where the rows are read.
-    with suppress(UnicodeDecodeError, EOFError, OSError, csv.Error), _opened(path) as lines:
-        for number, row in enumerate(csv.reader(lines, delimiter=separator)):
-            if len(row) > len(header):
-                raise InputError(
-                    f"row {number - 1} of {path} has {len(row)} values, and the header {len(header)} columns; a value "
-                    f"with {separator!r} in it needs quotes around it"
-                )
-
-
-def is_empty_line(path: Location, separator: str, row: int) -> bool:
-    """Tell whether a row of a CSV file on disk is a line without any value."""
-    if not isinstance(path, Path):
-        return False
-    with suppress(UnicodeDecodeError, EOFError, OSError, csv.Error), _opened(path) as lines:
-        return next(islice(csv.reader(lines, delimiter=separator), row + 1, None), None) == []
-    return False
-
-
-class ShortRows:
-    """Refuses CSV files with rows of too few values, which Polars fills with missing ones.
-
-    A short row lacks its last values, so files are looked through only after a field was missing in some row.
-    """
-
-    def __init__(self, paths: Sequence[Location], separator: str) -> None:
-        self._paths = [path for path in paths if isinstance(path, Path)]
-        self._separator = separator
-        self._lock = threading.Lock()
-
-    def check(self, columns: "Iterable[pl.Series]") -> None:
-        """Refuse a short row of any file, if a value of these columns is missing."""
-        import polars as pl
-
-        if not self._paths or not any(column.null_count() for column in columns):
-            return
-        with self._lock:
-            paths, self._paths = self._paths, []
-        for path in paths:
-            with suppress(UnicodeDecodeError, EOFError, OSError, csv.Error, pl.exceptions.PolarsError):
-                self._refuse(path)  # what cannot be read is said where the rows are read
-
-    def _refuse(self, path: Path) -> None:
-        header = _header(path, self._separator)
-        if header is None or not self._may_have_short_rows(path, len(header)):
-            return
-        with _opened(path) as lines:
-            for number, row in enumerate(csv.reader(lines, delimiter=self._separator)):
-                if 0 < len(row) < len(header):
-                    raise InputError(
-                        f"row {number - 1} of {path} has {len(row)} values, and the header {len(header)} columns; a "
-                        "value that is missing at the end needs its separator"
-                    )
-
-    def _may_have_short_rows(self, path: Path, width: int) -> bool:
-        """Tell whether a line has too few separators, or a quoted value goes on in the next line."""
-        import polars as pl
-
-        # No line has the character that separates columns here: each line is one text.
-        none = "\x1e" if self._separator == "\x1f" else "\x1f"
-        lines = _lines_of(path, none)
-        line = pl.col("line")
-        bare = pl.when(line.str.contains('"', literal=True)).then(line.str.replace_all('"[^"]*"', "")).otherwise(line)
-        short = bare.str.count_matches(self._separator, literal=True) < width - 1
-        found = lines.select((short | bare.str.contains('"', literal=True)).any()).collect().item()
-        return bool(found)
-
-
-# Folders of partitions such as dt=2026-11-16/hour=7: their names are columns, and a condition on them prunes files.
-
-_MISSING = "__HIVE_DEFAULT_PARTITION__"
-"""What Hive and Spark name the folder of rows that have no value."""
-
-_DATE_LITERAL = re.compile(r'"Date(time|Time)?":')
-"""How a condition that Polars has written as JSON shows that it has a date or a timestamp in it."""
-
-Values = dict[str, str | None]
-
-
-def partition_values(path: Location) -> Values:
-    """Return the columns that the folders of a path or an address stand for, and their values.
-
-    All folders count, wherever a name begins: a file is given the same columns if it is named alone or by its folder,
-    on a disk or in an object store.
-
-    >>> partition_values(Path("log/dt=2026-11-16/hour=7/part.parquet"))
-    {'dt': '2026-11-16', 'hour': '7'}
-    """
-    folders = path.folders if isinstance(path, RemoteFile) else Path(path).parent.parts
-    found = [part.partition("=") for part in folders if "=" in part[1:]]
-    return {unquote(name): None if value == _MISSING else unquote(value) for name, _, value in found}
-
-
-def partition_types(paths: Sequence[Location]) -> "dict[str, pl.DataType]":
-    """Return the type of each partition column: whole numbers if all its values are; none if the files differ in them.
-
-    Days stay the string that the folder has: a condition may say dt = '2026-11-16', or dt = DATE '2026-11-16'.
-    """
-    import polars as pl
-
-    values = [partition_values(path) for path in paths]
-    if any(list(found) != list(values[0]) for found in values):
-        return {}
-    whole = {name: all(is_whole(found[name]) for found in values) for name in values[0]}
-    return {name: pl.Int64() if is_whole else pl.String() for name, is_whole in whole.items()}
-
-
-def is_whole(value: str | None) -> bool:
-    """Tell whether the value of a folder is a whole number, or missing."""
-    return value is None or (value.isascii() and value.removeprefix("-").isdigit() and len(value) < 19)
-
-
-def _typed(value: str | None, kind: "pl.DataType") -> "str | int | None":
-    return int(value) if value is not None and kind.is_integer() else value
-
-
-def with_partitions(
-    paths: Sequence[Location], types: "dict[str, pl.DataType]", opened: "Callable[[list[Location]], pl.LazyFrame]"
-) -> "pl.LazyFrame":
-    """Return files of a format that Polars opens without their partitions, with these as columns."""
-    import polars as pl
-
-    frames = []
-    # Neighbours alone: rows stay in the order of the files.
-    for values, files in groupby(paths, key=lambda path: tuple(partition_values(path).values())):
-        columns = [
-            pl.lit(_typed(value, kind), dtype=kind).alias(name)
-            for value, (name, kind) in zip(values, types.items(), strict=True)
-        ]
-        frames.append(opened(list(files)).with_columns(columns))
-    return pl.concat(frames, how="vertical_relaxed")
-
-
-def with_outer_partitions(frame: "pl.LazyFrame", path: Location) -> "pl.LazyFrame":
-    """Return rows of a folder or a glob of an object store with the columns of the folders above it, too.
-
-    Polars adds those of the folders below.
-    """
-    import polars as pl
-
-    known = frame.collect_schema().names()
-    types = partition_types([path])
-    outer = {name: value for name, value in partition_values(path).items() if name not in known}
-    return frame.with_columns(pl.lit(_typed(v, types[n]), dtype=types[n]).alias(n) for n, v in outer.items())
-
-
-def prune(paths: Sequence[Location], types: "dict[str, pl.DataType]", where: str) -> list[Location]:
-    """Return the files of the partitions that can have rows which meet a condition; at least one, for its columns.
-
-    Of a condition with AND, the parts that speak of partitions alone decide. A condition that looks at more than one
-    row, such as hour > AVG(hour), prunes nothing.
-    """
-    import polars as pl
-
-    try:
-        condition = pl.sql_expr(where)
-        refuse_dates_for_numbers(condition, types)
-        parts = [part for part in _conjuncts(condition) if set(part.meta.root_names()) <= set(types)]
-        parts = [part for part in parts if part.meta.root_names()]
-        if not parts or not _looks_at_one_row(condition):
-            return list(paths)
-        values = [partition_values(path) for path in paths]
-        table = pl.DataFrame(
-            {name: [_typed(found[name], kind) for found in values] for name, kind in types.items()}, schema=types
-        )
-        dates = {name for part in parts for name in columns_of_dates(part, types)}
-        table = table.with_columns(pl.col(name).str.to_date("%Y-%m-%d") for name in dates)
-        kept = table.select(pl.all_horizontal(parts).fill_null(False)).to_series().to_list()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise unusable_condition(where, error) from None
-    return [path for path, keep in zip(paths, kept, strict=True) if keep] or list(paths[:1])
-
-
-def columns_of_dates(condition: "pl.Expr", types: "Mapping[str, pl.DataType]") -> list[str]:
-    """Return the columns of strings that a condition compares with dates, as in dt = DATE '2026-11-16'.
-
-    Spark takes the folder dt=2026-11-16 for a date, and here it is a string: either way of asking is right.
-    """
-    import polars as pl
-
-    def accepted(part: "pl.Expr", types: "Mapping[str, pl.DataType]") -> bool:
-        try:
-            pl.DataFrame(schema=types).filter(part)
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
-            return False
-        return True
-
-    found: list[str] = []
-    for part in _conjuncts(condition):
-        strings = [name for name in part.meta.root_names() if types.get(name) == pl.String and name not in found]
-        if not strings or not _DATE_LITERAL.search(part.meta.serialize(format="json")) or accepted(part, types):
-            continue
-        dates = next(
-            (one for one in ([name] for name in strings) if accepted(part, {**types, one[0]: pl.Date()})), strings
-        )
-        if accepted(part, {**types, **{name: pl.Date() for name in dates}}):
-            found += dates
-    return found
-
-
-def refuse_dates_for_numbers(condition: "pl.Expr", types: "Mapping[str, pl.DataType]") -> None:
-    """Refuse a condition such as hour = DATE '2026-11-16' on numbers, which Polars takes for days since 1970."""
-
-    def literal(node: Any) -> bool:
-        return isinstance(node, dict) and _DATE_LITERAL.search(json.dumps(node.get("Literal"))) is not None
-
-    def column(node: Any) -> str | None:
-        return node.get("Column") if isinstance(node, dict) else None
-
-    def check(node: Any) -> None:
-        if isinstance(node, dict) and "BinaryExpr" in node:
-            left, right = node["BinaryExpr"]["left"], node["BinaryExpr"]["right"]
-            name = column(left) if literal(right) else column(right) if literal(left) else None
-            if name is not None and name in types and types[name].is_numeric():
-                raise InputError(f"{name} has numbers, and the condition compares it with a date; write a number")
-        for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-            check(inner)
-
-    written = condition.meta.serialize(format="json")
-    if _DATE_LITERAL.search(written):
-        check(json.loads(written))
-
-
-def _looks_at_one_row(condition: "pl.Expr") -> bool:
-    """Tell whether a condition has no aggregate, count or window in it."""
-    written = condition.meta.serialize(format="json")
-    return not any(word in written for word in ('"Agg"', '"Len"', '"Over"', '"Window"'))
-
-
-def _conjuncts(condition: "pl.Expr") -> "list[pl.Expr]":
-    """Return the parts that a condition joins by AND."""
-    parts = condition.meta.pop()
-    if len(parts) == 2 and (parts[1] & parts[0]).meta == condition.meta:
-        return [*_conjuncts(parts[1]), *_conjuncts(parts[0])]
-    return [condition]
-
-
-# The formats of logs: CSV, JSONL, Parquet, Arrow and tables of lakes, each opened as one lazy table.
 
 
 @dataclass(frozen=True)
@@ -480,7 +105,7 @@ def _without_folders(path: Location, kind: str) -> "pl.LazyFrame":
     """Return a file without the columns of its folders; CSV as texts."""
     import polars as pl
 
-    options = _source_options([path])
+    options = source_options([path])
     if kind in ("parquet", "arrow"):
         scan = pl.scan_parquet if kind == "parquet" else pl.scan_ipc
         return scan(fspath(path), hive_partitioning=False, **options)
@@ -542,7 +167,7 @@ def open_csv(
     import polars as pl
 
     refuse_other_headers(paths, separator)
-    options = _source_options(paths)
+    options = source_options(paths)
     types = guessed_csv_types(_sources(paths), separator, options) if typed or read_options().where else {}
     names = [plain_name(name) for name in types]
     guessed = dict(zip(names, types.values(), strict=True))
@@ -568,13 +193,6 @@ def open_csv(
 
 def _sources(paths: Sequence[Location]) -> list[str]:
     return [fspath(path) for path in paths]
-
-
-def _source_options(paths: Sequence[Location]) -> dict[str, Any]:
-    """Return the options of Polars for opening files: names on disk are not patterns; object stores have settings."""
-    if all(isinstance(path, Path) for path in paths):
-        return {"glob": False}
-    return {"storage_options": dict(read_options().storage_options) or None}
 
 
 def open_jsonl(paths: Locations, partitions: "dict[str, pl.DataType]", columns: Columns) -> "pl.LazyFrame":
@@ -607,7 +225,7 @@ def open_jsonl(paths: Locations, partitions: "dict[str, pl.DataType]", columns: 
 def _scan_ndjson(paths: Sequence[Location], **options: Any) -> "pl.LazyFrame":
     import polars as pl
 
-    stored = {name: value for name, value in _source_options(paths).items() if name != "glob"}
+    stored = {name: value for name, value in source_options(paths).items() if name != "glob"}
     # Polars takes names with a * or a ? for patterns here.
     sources = [glob.escape(fspath(path)) if isinstance(path, Path) else fspath(path) for path in paths]
     return pl.scan_ndjson(sources, **options, **stored)
@@ -631,7 +249,7 @@ def open_tables(paths: Locations, partitions: "dict[str, pl.DataType]", kind: st
     """Return Parquet or Arrow files as one table; where files disagree on the type of a field, as canonical texts."""
     import polars as pl
 
-    options = _source_options(paths) | {"try_parse_hive_dates": False}
+    options = source_options(paths) | {"try_parse_hive_dates": False}
     options |= {"hive_schema": partitions} if partitions else {}
     if partitions or any(isinstance(path, RemoteFile) for path in paths):
         options["hive_partitioning"] = True  # by itself, Polars adds the columns of folders that it was given alone
@@ -793,7 +411,7 @@ class _MixedJson:
         keys = {re.escape(json.dumps(self._name, ensure_ascii=ascii_only)) for ascii_only in (True, False)}
         pattern = rf"(?:{'|'.join(sorted(keys))})\s*:\s*[-0-9tf]"
         for path in self._paths:
-            lines = _lines_of(path).with_row_index("number").filter(pl.col("line").str.contains(pattern))
+            lines = lines_of(path).with_row_index("number").filter(pl.col("line").str.contains(pattern))
             for batch in lines.collect_batches(maintain_order=True):
                 for number, line in batch.iter_rows():
                     value = json.loads(line).get(self._name)
@@ -804,20 +422,6 @@ class _MixedJson:
                     if len(found) == 2:
                         return found
         return found
-
-
-def _lines_of(path: Location, separator: str = "\x1f") -> "pl.LazyFrame":
-    """Return a file as one column of strings, a line each; no line has the separator in it."""
-    import polars as pl
-
-    return pl.scan_csv(
-        fspath(path),
-        separator=separator,
-        quote_char=None,
-        has_header=False,
-        schema={"line": pl.String},
-        **_source_options([path]),
-    )
 
 
 def _kind_of_values(kind: "pl.DataType") -> str | None:

@@ -13,23 +13,16 @@ from mcnet._shared.files import is_disk_full, is_url, local_path
 from mcnet._shared.messages import warn
 from mcnet.errors import Advice, FileFormatError, InputError, McnetError
 from mcnet.rows.columns import DescribeRow, RowName
+from mcnet.rows.csv_files import ShortRows, csv_separator, is_empty_line, refuse_long_row
 from mcnet.rows.formats import (
     Columns,
-    ShortRows,
     check_folder_columns,
     column_at,
-    csv_separator,
     filtered,
-    is_empty_line,
     open_csv,
     open_jsonl,
     open_lake,
     open_tables,
-    partition_types,
-    partition_values,
-    prune,
-    refuse_long_row,
-    with_outer_partitions,
 )
 from mcnet.rows.locations import (
     STANDARD_INPUT,
@@ -39,9 +32,13 @@ from mcnet.rows.locations import (
     RemoteFile,
     file_state,
     lake_table,
+    partition_types,
+    partition_values,
+    prune,
     read_options,
     read_with,
     standard_input,
+    with_outer_partitions,
 )
 
 if TYPE_CHECKING:
