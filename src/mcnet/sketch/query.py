@@ -1,7 +1,6 @@
-"""A sketch as one SQL query, to the same bits as `scan`: run through a connection, its result made a sketch."""
+"""A sketch as one SQL query, to the same bits as `scan`, and the sketch that its result is."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, IntArray, ScoreType
-from mcnet.errors import FileFormatError, InputError, McnetError
+from mcnet.errors import FileFormatError, InputError
 from mcnet.rows.column_types import COLUMN_TYPES
 from mcnet.rows.columns import as_floats
 from mcnet.rows.contexts import Contexts
-from mcnet.rows.dialects import DIALECTS, Dialect, dialect_named
+from mcnet.rows.dialects import Dialect, dialect_named
 from mcnet.rows.fields import column_names, field_columns, is_lazy, is_table
 from mcnet.rows.logs import UnchangedFiles, expand_paths, open_log, readable, source_name
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
@@ -108,10 +107,10 @@ def sketch_query(
     strangers = [name for name in zoned if name not in spec.every]
     if strangers:
         raise InputError(f"zoned has {strangers[0]!r}, which is not in every; zoned names columns of every")
-    return _table_query(table, spec, dialect_named(dialect), where, label_type, zoned)
+    return table_query(table, spec, dialect_named(dialect), where, label_type, zoned)
 
 
-def _table_query(
+def table_query(
     table: str | Sequence[str],
     spec: RowSpec,
     dialect: Dialect,
@@ -119,6 +118,7 @@ def _table_query(
     label_type: LabelType,
     zoned: Collection[str],
 ) -> str:
+    """Return the query for a table, by a spec that was checked; see `sketch_query` for the rest."""
     check_names(spec, table, where, dialect)
     # The condition may end in a comment.
     source = dialect.table(table) + ("" if where is None else f"\n  WHERE {where}\n")
@@ -440,160 +440,3 @@ def _from_file(path: str | PathLike[str]) -> "dict[str, pl.Series]":
             numbers = [name for name in ours.values() if name not in texts]
             frame = open_log(path, numbers=numbers, texts=[*fields, *texts]).collect()
     return {name: frame[name] for name in names}
-
-
-# Sketch a table where it is, through a connection to its database: DuckDB, DB-API or ADBC.
-
-_DIALECT_OF_MODULE = {
-    "duckdb": "duckdb",
-    "psycopg": "postgresql",
-    "psycopg2": "postgresql",
-    "pg8000": "postgresql",
-    "google": "bigquery",
-    "snowflake": "snowflake",
-    "databricks": "spark",
-    "clickhouse_connect": "clickhouse",
-    "clickhouse_driver": "clickhouse",
-    "chdb": "clickhouse",
-    "trino": "trino",
-}
-
-_SAVEPOINT = "mcnet__scan"
-
-_BOOLEAN_TYPES = ("16", "bool", "boolean")
-"""How drivers name the type of a column of booleans in the description of a cursor: psycopg by its number."""
-
-
-def is_connection(rows: Any) -> bool:
-    """Tell whether this is a connection to a database: something with cursors."""
-    return callable(getattr(_driver_connection(rows), "cursor", None)) and not (
-        isinstance(rows, str | PathLike | Sequence) or is_table(rows) or is_lazy(rows)
-    )
-
-
-def _driver_connection(rows: Any) -> Any:
-    """Return the connection of the driver that a connection of SQLAlchemy has, or what was given."""
-    if type(rows).__module__.startswith("sqlalchemy") and hasattr(rows, "exec_driver_sql"):
-        return rows.connection
-    return rows
-
-
-def dialect_of(connection: Any) -> Dialect:
-    """Return the dialect of a connection, by its driver."""
-    connection = getattr(connection, "driver_connection", None) or connection  # behind one of SQLAlchemy
-    module = type(connection).__module__.partition(".")[0].lstrip("_")
-    if module == "adbc_driver_manager":
-        vendor = str(connection.adbc_get_info().get("vendor_name", "")).lower()
-        name = next((name for name in DIALECTS if name in vendor), None)
-    else:
-        name = _DIALECT_OF_MODULE.get(module)
-    if name is None:
-        raise InputError(
-            f"which SQL a connection of {type(connection).__module__} takes is not known; "
-            f"pass dialect=, one of {', '.join(DIALECTS)}"
-        )
-    return DIALECTS[name]
-
-
-def scan_connection(
-    connection: Any, table: str | Sequence[str], spec: RowSpec, *, dialect: str | None, where: str | None
-) -> Sketch:
-    """Run the sketch query over a connection and read its result; see `scan` for the parameters."""
-    connection = _driver_connection(connection)
-    for name, period in spec.every.items():
-        if not isinstance(period, str):
-            raise InputError(f"the period of {name} is found while files are read; in a database, name it: '1h'")
-    words = dialect_of(connection) if dialect is None else dialect_named(dialect)
-    spec = query_spec(spec)
-
-    def query(types: Mapping[str, Any]) -> str:
-        boolean = not words.casts_booleans and _is_boolean(types[str(spec.label)], words)
-        zoned = [name for name in spec.every if _has_zone(types[name], words)]
-        return _table_query(table, spec, words, where, "boolean" if boolean else "number", zoned)
-
-    asked = list(dict.fromkeys((*([] if words.casts_booleans else [str(spec.label)]), *spec.every)))
-    if type(connection).__module__.lstrip("_").startswith("duckdb"):
-        # A cursor of DuckDB is its own connection, which sees neither temporary nor registered tables.
-        with _refused_by(words):
-            kinds = connection.sql(_bare_query(words, table, asked)).types if asked else []
-            result = connection.sql(query(dict(zip(asked, kinds, strict=True)))).to_arrow_table()
-        return Sketch.from_table(result, drop_missing=spec.drop_missing)
-    with _refused_by(words), _usable_afterwards(connection, words), closing(_cursor(connection)) as cursor:
-        types = {}
-        if asked:
-            cursor.execute(_bare_query(words, table, asked))
-            types = {name: column[1] for name, column in zip(asked, cursor.description, strict=True)}
-        cursor.execute(query(types))
-        fetched = fetched_columns(cursor)
-    return Sketch.from_table(fetched, drop_missing=spec.drop_missing)
-
-
-def _cursor(connection: Any) -> Any:
-    """Return a cursor that gives rows as tuples, however the connection was told to give them."""
-    cursor = connection.cursor()
-    if type(cursor).__module__.partition(".")[0] == "psycopg":
-        from psycopg.rows import tuple_row
-
-        cursor.row_factory = tuple_row
-    return cursor
-
-
-@contextmanager
-def _usable_afterwards(connection: Any, dialect: Dialect) -> Iterator[None]:
-    """Undo a query that failed: in PostgreSQL it would leave the transaction aborted, with all that was done in it."""
-    if dialect.name != "postgresql" or not _execute(connection, f"SAVEPOINT {_SAVEPOINT}"):
-        yield  # outside a transaction nothing is left behind
-        return
-    try:
-        yield
-    except Exception as error:
-        undone = _execute(connection, f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
-        if not undone and not isinstance(error, McnetError):  # drivers of ADBC take nothing but a rollback
-            raise _refusal(dialect, error, "; call rollback() before the connection is used again") from error
-        raise
-    finally:
-        _execute(connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
-
-
-def _execute(connection: Any, statement: str) -> bool:
-    """Run a statement; tell whether the engine took it."""
-    try:
-        with closing(connection.cursor()) as cursor:
-            cursor.execute(statement)
-    except Exception:  # every driver has kinds of its own
-        return False
-    return True
-
-
-def _bare_query(dialect: Dialect, table: str | Sequence[str], columns: Sequence[str]) -> str:
-    """Return a query for no rows of these columns, whose result tells their types."""
-    return f"SELECT {', '.join(map(dialect.column, columns))} FROM {dialect.table(table)} WHERE 1 = 0"
-
-
-def _is_boolean(kind: Any, dialect: Dialect) -> bool:
-    """Tell whether a column is one of booleans, by its type as a driver tells it."""
-    return str(kind).lower() in _BOOLEAN_TYPES or (dialect.name == "snowflake" and kind == 13)
-
-
-def _has_zone(kind: Any, dialect: Dialect) -> bool:
-    """Tell whether a column is one of moments with a time zone: psycopg tells its number, ADBC a type of Arrow."""
-    told = str(kind).lower()
-    if dialect.name == "snowflake":
-        return kind in (6, 7)
-    return told == "1184" or "with time zone" in told or "tz=" in told or (dialect.name, told) == ("spark", "timestamp")
-
-
-@contextmanager
-def _refused_by(dialect: Dialect) -> Iterator[None]:
-    """Turn what any driver says of a query that failed into one InputError."""
-    try:
-        yield
-    except McnetError:
-        raise
-    except Exception as error:  # every driver has kinds of its own
-        raise _refusal(dialect, error) from error
-
-
-def _refusal(dialect: Dialect, error: Exception, advice: str = "") -> InputError:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return InputError(f"{dialect.name} refused the query of the sketch: {reason}{advice}")

@@ -34,8 +34,8 @@ from mcnet.sketch.build import (
     warn_of_mistakes,
 )
 from mcnet.sketch.checks import file_digests
+from mcnet.sketch.connection import is_connection, scan_connection
 from mcnet.sketch.folds import check_folds
-from mcnet.sketch.query import is_connection, scan_connection
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import is_sketch_file, load_sketch
 from mcnet.sketch.views import rename_values
