@@ -24,18 +24,6 @@ if TYPE_CHECKING:
 
     from mcnet.model.apply import UnseenValues
 
-__all__ = [
-    "DISK_FULL",
-    "THRESHOLD_NOT_MET",
-    "UNUSABLE",
-    "Printer",
-    "file_size",
-    "plain_interrupts",
-    "run",
-    "table",
-    "unseen_note",
-]
-
 # Signals that end a command: the temporary files are removed, and the exit code is 128 plus the signal's number.
 
 _GRACE_SECONDS = 5.0

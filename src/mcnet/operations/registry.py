@@ -23,8 +23,6 @@ from mcnet.operations.versions import (
     require_registry,
 )
 
-__all__ = ["Registry", "RegistryView"]
-
 # Read a registry: its versions, the current one, the hold, and the history.
 
 CURRENT, HISTORY = "current.json", "history.jsonl"

@@ -25,8 +25,6 @@ from mcnet.rows.periods import periods_between
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.monitor import Monitor
 
-__all__ = ["LoopFolder", "Watched", "refresh_status", "status_document", "watch", "write_status"]
-
 # The files of the loop, in the folder `loop` of a registry: lock, history of runs, status, monitor, saved trackers.
 
 

@@ -19,8 +19,6 @@ from mcnet.errors import FileFormatError, InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import load, save_model
 
-__all__ = ["DamagedVersion", "Hold", "Pointer", "Version", "VersionStore", "make_registry", "now", "require_registry"]
-
 # The folder of a registry: created once, and recognised by a marker file.
 
 _MARKER, _FORMAT = "registry.json", {"format": "mcnet registry", "version": 1}

@@ -5,8 +5,6 @@ from typing import Any
 
 from mcnet.operations.service.http import Problem
 
-__all__ = ["ARROW", "check_rows", "read_arrow"]
-
 ARROW = "application/vnd.apache.arrow.stream"
 
 _MESSAGE_HEADER, _BATCH_OF_DICTIONARY, _COMPRESSION = 2, 1, 3

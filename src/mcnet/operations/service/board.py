@@ -12,8 +12,6 @@ from itertools import count
 from pathlib import Path
 from threading import Lock
 
-__all__ = ["BOARD_PREFIX", "BUCKETS", "ROUTES", "STATUSES", "Board", "Numbers", "has_served", "remove_abandoned_boards"]
-
 BOARD_PREFIX = "mcnet-serve-"
 """How the folders of boards are called, among temporary files."""
 

@@ -15,17 +15,6 @@ from mcnet.operations.service.http import Problem
 from mcnet.operations.service.served import Served
 from mcnet.rows.fields import FieldColumn, field_columns
 
-__all__ = [
-    "Answer",
-    "Calibrated",
-    "Question",
-    "Record",
-    "answer_arrow",
-    "answer_json",
-    "calibrate_rows",
-    "check_fields",
-]
-
 # Rows of a request, whatever form they came in, and their calibrated probabilities.
 
 

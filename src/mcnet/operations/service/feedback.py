@@ -25,8 +25,6 @@ from mcnet.rows.columns import weights_column
 from mcnet.rows.periods import cut_to_periods, duration_seconds, parse_every, period_text, shown_periods
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["FEEDBACK_QUERY", "SKETCH", "Feedback", "Inbox", "Present", "Taken", "named_period", "present"]
-
 # Which period it is now, and when it ends.
 
 _SLACK = timedelta(minutes=5)

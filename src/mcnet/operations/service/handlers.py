@@ -37,8 +37,6 @@ from mcnet.operations.service.state import METRICS_TYPE, LoopStatus, ServiceStat
 from mcnet.operations.versions import DamagedVersion, Version
 from mcnet.version import __version__
 
-__all__ = ["Handlers"]
-
 T = TypeVar("T")
 
 BYTES = "application/octet-stream"

@@ -17,26 +17,6 @@ from mcnet._shared.files import is_disk_full
 from mcnet.errors import FileFormatError, McnetError, in_words
 from mcnet.operations.service.settings import TOKEN_VARIABLE, Limits
 
-__all__ = [
-    "HTML",
-    "JSON",
-    "JSON_TYPES",
-    "LARGE_BODY",
-    "PROBLEM_TYPE",
-    "RETRY",
-    "BodyReader",
-    "ClientGone",
-    "Headers",
-    "Problem",
-    "ProblemDetails",
-    "Request",
-    "Response",
-    "Route",
-    "RouteTable",
-    "check_token",
-    "problem_of",
-]
-
 # Problems: errors as RFC 9457 problem details, which say what was found, where, and what to do.
 
 PROBLEM_TYPE = "application/problem+json"

@@ -14,8 +14,6 @@ from mcnet.operations.service.calibrate import Calibrated, calibrate_rows, check
 from mcnet.operations.service.http import Headers, Problem
 from mcnet.operations.service.served import Served
 
-__all__ = ["BINARY_HEADER", "Inference", "answer_inference", "model_metadata", "server_metadata"]
-
 BINARY_HEADER = "inference-header-content-length"
 _INTERVAL = 0.9
 

@@ -15,8 +15,6 @@ from mcnet.operations.service.settings import ServiceSettings, log_event
 from mcnet.operations.status import LoopFolder
 from mcnet.operations.update import record_failed_run
 
-__all__ = ["Learning"]
-
 _BUSY = 75
 """The exit code of an update that found another one at work."""
 

@@ -16,8 +16,6 @@ from mcnet.operations.service.http import HTML, PROBLEM_TYPE, ProblemDetails, Re
 from mcnet.report.page import read_asset
 from mcnet.version import __version__
 
-__all__ = ["dashboard", "describe", "docs"]
-
 # The description of the service as OpenAPI 3.1: `GET /openapi.json`, and as a page `GET /docs`.
 
 Schema = dict[str, Any]

@@ -18,8 +18,6 @@ from mcnet.operations.versions import Version
 from mcnet.rows.contexts import ANY
 from mcnet.rows.fields import FieldColumn
 
-__all__ = ["Served", "ServedVersions"]
-
 # One version as it is served: the model, checked as a whole and ready to answer.
 
 _CHECKED_SCORES = 257

@@ -41,8 +41,6 @@ from mcnet.operations.service.learning import Learning
 from mcnet.operations.service.served import ServedVersions
 from mcnet.operations.service.settings import LOGGING, TOKEN_VARIABLE, ServiceSettings, log_event
 
-__all__ = ["Service", "run_service"]
-
 # The service of one worker: reads a request, has it answered, and counts it.
 
 _PARENT_SECONDS = 1.0

@@ -15,8 +15,6 @@ import msgspec
 
 from mcnet.errors import InputError
 
-__all__ = ["LOGGING", "TOKEN_VARIABLE", "Limits", "ServiceSettings", "log_event", "read_token"]
-
 # The settings of a service: its folders, its limits, and the token for changes.
 
 

@@ -32,8 +32,6 @@ from mcnet.rows.fields import MISSING_LABEL, field_columns
 from mcnet.rows.periods import sorted_periods
 from mcnet.version import __version__
 
-__all__ = ["METRICS_TYPE", "LoopStatus", "ServiceState", "curves_document", "metrics_text"]
-
 # What the update job wrote last: `loop/status.json` in the registry.
 
 
