@@ -233,14 +233,18 @@ _MOST_TICKS_AT_THE_ENDS = 6
 """So many names below the horizontal axis are the first and the last one; of more, one in the middle is named too."""
 
 
-def as_svg(spec: Spec, label: str, *, width: int = 320, height: int = 200) -> str:
-    """Return a figure of lines and points as a drawing that needs no script, its legend below.
+_FITTING = "max-width:100%;height:auto"
+
+
+def as_svg(spec: Spec, label: str, *, width: int = 320, height: int = 200, style: str = _FITTING) -> str:
+    """Return a figure of lines, points and bars as a drawing that needs no script, its legend below.
 
     Parameters
     ----------
-    spec : the figure; scatter traces on one pair of axes.
+    spec : the figure; scatter or bar traces on one pair of axes.
     label : what the drawing shows, for those who cannot see it.
     width, height : in pixels, without the legend.
+    style : CSS of the drawing; empty for a page that has its own and allows no other.
 
     >>> as_svg({"data": [reference_line([0, 1], [0, 1])], "layout": layout(100, xaxis={}, yaxis={})}, "a")[:5]
     '<svg '
@@ -256,13 +260,15 @@ def as_svg(spec: Spec, label: str, *, width: int = 320, height: int = 200) -> st
     named = [trace for trace in traces if trace.get("name") and trace.get("showlegend", True)]
     for line, trace in enumerate(named):
         middle, name = height + _LEGEND_LINE * line + 6, unescape(trace["name"])
+        colour = (trace.get("line") or trace["marker"])["color"]
         name = name if len(name) <= _LONGEST_LABEL else name[: _LONGEST_LABEL - 1] + "…"
-        parts.append(f'<path d="M{_LEFT} {middle}h16" stroke="{trace["line"]["color"]}" stroke-width="2"/>')
+        parts.append(f'<path d="M{_LEFT} {middle}h16" stroke="{colour}" stroke-width="2"/>')
         parts.append(f'<text x="{_LEFT + 22}" y="{middle + 4}">{escape(name)}</text>')
     height += _LEGEND_LINE * len(named) + 4
+    own_style = f'style="{style}" ' if style else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'style="max-width:100%;height:auto" role="img" aria-label="{escape(label)}" font-size="11" '
+        f'{own_style}role="img" aria-label="{escape(label)}" font-size="11" '
         f'font-family="system-ui, sans-serif" fill="currentColor">{"".join(parts)}</svg>'
     )
 
@@ -330,6 +336,15 @@ def _drawn(trace: Mapping[str, Any], x: _DrawnAxis, y: _DrawnAxis) -> str:
     points = list(zip(x.at(across).tolist(), y.at(up).tolist(), strict=True))
     path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
     line = trace.get("line", {})
+    if trace["type"] == "bar":
+        half = 0.34 * float(np.diff(x.at([0, 1]))[0])
+        size = [
+            f'width="{2 * half:.1f}" height="{y.ends[0] - b:.1f}" fill="{trace["marker"]["color"]}"' for _, b in points
+        ]
+        return "".join(
+            f'<rect x="{a - half:.1f}" y="{b:.1f}" {size[bar]}><title>{escape(trace["text"][known[bar]])}</title></rect>'
+            for bar, (a, b) in enumerate(points)
+        )
     if trace.get("fill") == "toself":
         return f'<polygon points="{path}" fill="{trace["fillcolor"]}"/>'
     if line.get("dash"):
@@ -345,7 +360,8 @@ def _drawn(trace: Mapping[str, Any], x: _DrawnAxis, y: _DrawnAxis) -> str:
         for index, value, (a, b) in zip(known, up, points, strict=True):
             low, high = (value - (bars["arrayminus"][index] or 0.0), value + (bars["array"][index] or 0.0))
             bottom, top = y.at([max(low, 0.0), high]).tolist()
-            title = f"{trace['text'][index]}, {trace['name']}: {value:.3g} ({low:.3g} … {high:.3g})"
+            interval = f" ({low:.3g} … {high:.3g})" if low < high else ""
+            title = f"{trace['text'][index]}, {trace['name']}: {value:.3g}{interval}"
             parts.append(
                 f'<g><title>{escape(title)}</title><path d="M{a:.1f} {bottom:.1f}V{top:.1f}" stroke-opacity=".55"/>'
                 f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="{"none" if hollow else marker["color"]}"/></g>'

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, MaskArray
+from mcnet._shared.messages import count
 from mcnet.plots.style import (
     AFTER,
     BEFORE,
@@ -65,7 +66,7 @@ def draw_drift(drift: Drift, *, height: int = 340) -> Spec:
     places, x_axis, shown = period_places(drift.periods)
     thin = _thin(drift)
     clear = shown & ~thin
-    colours = (BEFORE, AFTER) if len(drift.series) > 1 else (AFTER,)
+    colours = (BEFORE, AFTER, LINES[2]) if len(drift.series) > 1 else (AFTER,)
     traces: list[dict[str, Any]] = []
     for series, (name, colour) in enumerate(zip(drift.series, colours, strict=False)):
         symbol = "circle" if series or len(drift.series) == 1 else "circle-open"
@@ -85,6 +86,28 @@ def draw_drift(drift: Drift, *, height: int = 340) -> Spec:
         "layout": layout(
             height, xaxis=axis("", **x_axis), yaxis=ratio_axis("PCOC: predicted ÷ observed", low, high), **more
         ),
+    }
+
+
+def draw_rows(
+    periods: tuple[str, ...], rows: Sequence[float], positives: Sequence[float], *, height: int = 190
+) -> Spec:
+    """Draw the rows of each period as bars, their positives in front."""
+    places = list(range(len(periods)))
+    most = max(*rows, 1)
+    said = [
+        f"{name}: {count(n)} rows, {count(k)} positives" for name, n, k in zip(periods, rows, positives, strict=True)
+    ]
+    x_axis = {"tickvals": places, "ticktext": list(periods), "range": [-0.5, max(len(places), 6) - 0.5]}
+    y_axis = {"tickvals": [0, most], "ticktext": ["0", count(most)], "range": [0, most]}
+    look = {"type": "bar", "x": places, "text": said}
+    traces = [
+        {**look, "name": name, "y": list(values), "marker": {"color": colour}}
+        for name, values, colour in (("rows", rows, AFTER), ("positives", positives, BEFORE))
+    ]
+    return {
+        "data": traces,
+        "layout": layout(height, barmode="overlay", xaxis=axis("", **x_axis), yaxis=axis("", **y_axis)),
     }
 
 

@@ -183,7 +183,7 @@ def write_status_page(path: str | PathLike[str], status: dict[str, Any]) -> Path
     decision = status["decision"]
     gate = None if decision is None else decision["gate"]
     page = template("status.html.j2").render(
-        headline=_headline(run, decision, current, status["held"]),
+        headline=headline(status),
         held=status["held"],
         registry=status["registry"],
         good=run["outcome"] != "failed"
@@ -198,7 +198,7 @@ def write_status_page(path: str | PathLike[str], status: dict[str, Any]) -> Path
         facts=_facts(status),
         picture=_picture(status["periods"], 720),
         small_picture=_picture(status["periods"][-_PERIODS_ON_A_PHONE:], 360),
-        watched=[_watched(line) for line in (status["monitor"] or {}).get("table", [])],
+        watched=watched_lines(status),
         limit="" if status["monitor"] is None else f"{1.0 / status['monitor']['alpha']:,.6g}",
         alarms=status["alarms"],
         suspects=[one for one in status.get("suspects", []) if one["state"] == "waiting"],
@@ -247,10 +247,9 @@ def _moment(text: str) -> str:
     return text[:16].replace("T", " ")
 
 
-def _headline(
-    run: dict[str, Any], decision: dict[str, Any] | None, current: dict[str, Any] | None, held: str | None
-) -> str:
+def headline(status: dict[str, Any]) -> str:
     """Return what the last run did, and what people have done with the versions since."""
+    run, decision, current, held = (status[name] for name in ("last_run", "decision", "current", "held"))
     version = f"version {run['version']}" if run["version"] else "no version"
     moved = current is not None and str(current["number"]) != run["version"]
     sentence = {
@@ -325,10 +324,16 @@ def _interval(ends: list[float | None]) -> list[float]:
     return [np.nan if end is None else end for end in ends]
 
 
+def watched_lines(status: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what the monitor watches, all rows first, as people read it."""
+    return [_watched(line) for line in (status["monitor"] or {}).get("table", [])]
+
+
 def _watched(line: dict[str, Any]) -> dict[str, Any]:
     missing = {name: float("nan") if line[name] is None else line[name] for name in ("pcoc", "pcoc_low", "pcoc_high")}
     return {
         **line,
+        "name": {"level": "All rows", "slope": "Slope"}.get(line["what"], line["what"]),
         "pcoc": figure(missing["pcoc"], 3),
         "interval": f"{figure(missing['pcoc_low'], 3)} … {figure(missing['pcoc_high'], 3)}",
         "excess": f"{line['excess']:+,.0f}",

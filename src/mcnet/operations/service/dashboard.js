@@ -1,10 +1,10 @@
 "use strict";
-const REFRESH_MS = 3000, SVG = "http://www.w3.org/2000/svg";
+const REFRESH_MS = 3000;
 const at = (id) => document.getElementById(id);
 let state = null, before = null, curveKey = "", chosen = {};
 
 function make(tag, attributes = {}, ...children) {
-  const element = tag.startsWith("svg:") ? document.createElementNS(SVG, tag.slice(4)) : document.createElement(tag);
+  const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) if (value !== null && value !== undefined) element.setAttribute(name, value);
   for (const child of children) element.append(child);
   return element;
@@ -28,118 +28,14 @@ async function ask(path, options) {
   return found;
 }
 
-/* -- pictures ---------------------------------------------------------------------------------------------------- */
+/* -- pictures, which the service draws: one for a wide screen, one for a phone ------------------------------------ */
 
-function ticks(low, high, logarithmic) {
-  if (logarithmic) {
-    const found = [];
-    for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++)
-      for (const part of [1, 2, 5]) { const v = part * 10 ** power; if (v >= low * 0.999 && v <= high * 1.001) found.push(v); }
-    return found.length > 7 ? found.filter((v) => /^1/.test(v.toExponential())) : found;
-  }
-  const step = [1, 2, 5, 10].map((m) => m * 10 ** Math.floor(Math.log10((high - low) / 5 || 1))).find((s) => (high - low) / s <= 6);
-  const found = [];
-  for (let v = Math.ceil(low / step - 1e-9) * step; v <= high + 1e-9 * step; v += step) found.push(Math.abs(v) < 1e-12 ? 0 : v);
-  return found;
+const phone = matchMedia("(max-width: 40rem)"), drawn = {};
+function draw(id, pictures) {
+  drawn[id] = pictures;
+  at(id).innerHTML = pictures ? pictures[phone.matches ? 1 : 0] : "";
 }
-
-function frame(id, height) {
-  const width = Math.max(at(id).clientWidth, 260);
-  const svg = make("svg:svg", { viewBox: `0 0 ${width} ${height}`, role: "img" });
-  fill(id, svg);
-  return { svg, width, height, left: 46, right: 10, top: 10, bottom: 26 };
-}
-function scale(low, high, from, to, logarithmic) {
-  const f = logarithmic ? Math.log : (v) => v, a = f(low), b = f(high);
-  return (v) => b > a ? from + (to - from) * (f(v) - a) / (b - a) : (from + to) / 2;
-}
-function label(box, x, y, text, anchor, kind) {
-  box.svg.append(make("svg:text", { x, y, "text-anchor": anchor, class: kind }, text));
-}
-function axes(box, x, y, xs, ys) {
-  for (const v of ys) {
-    box.svg.append(make("svg:path", { class: "grid", d: `M${box.left} ${y(v).toFixed(1)}H${box.width - box.right}` }));
-    label(box, box.left - 6, y(v) + 4, digits(v), "end");
-  }
-  for (const [v, text] of xs) label(box, x(v), box.height - 8, text, "middle");
-}
-const path = (points) => points.map(([a, b], i) => `${i ? "L" : "M"}${a.toFixed(1)} ${b.toFixed(1)}`).join("");
-
-function drawCurves(lines) {
-  const box = frame("curve-plot", 300);
-  const all = lines.flatMap((l) => l.probability), scores = lines[0].score;
-  const logarithmic = [...lines[0].probability].sort((a, b) => a - b)[Math.floor(scores.length / 2)] < 0.1;
-  const low = Math.min(...all, ...lines.flatMap((l) => l.low || [])), high = Math.max(...all, ...lines.flatMap((l) => l.high || []));
-  const x = scale(scores[0], scores[scores.length - 1], box.left, box.width - box.right, logarithmic);
-  const y = scale(low, high, box.height - box.bottom, box.top, logarithmic);
-  const xs = ticks(scores[0], scores[scores.length - 1], logarithmic);
-  axes(box, x, y, xs.map((v) => [v, digits(v)]), ticks(low, high, logarithmic));
-  const first = Math.max(low, scores[0]), last = Math.min(high, scores[scores.length - 1]);
-  if (first < last) box.svg.append(make("svg:path", { class: "ideal", d: path([[x(first), y(first)], [x(last), y(last)]]) }));
-  lines.forEach((line, place) => {
-    if (line.low) {
-      const there = line.score.map((s, i) => [x(s), y(line.high[i])]), back = line.score.map((s, i) => [x(s), y(line.low[i])]).reverse();
-      box.svg.append(make("svg:path", { class: `band m${place % 7 + 1}`, d: path([...there, ...back]) + "Z" }));
-    }
-    const d = path(line.score.map((s, i) => [x(s), y(line.probability[i])]));
-    box.svg.append(make("svg:path", { class: `line m${place % 7 + 1}${place ? "" : " main"}`, d }, make("svg:title", {}, line.label)));
-  });
-  box.svg.setAttribute("aria-label", "Curves from score to probability: " + lines.map((l) => l.label).join(", "));
-  fill("curve-legend", ...lines.map((l, place) => make("li", { class: `m${place % 7 + 1}` }, l.label)));
-}
-
-function empty(id, height, text) {
-  const box = frame(id, height);
-  label(box, box.width / 2, height / 2, text, "middle", "empty");
-}
-
-function periodTicks(box, names) {
-  const room = Math.max(Math.floor((box.width - box.left) / 92), 2), step = Math.ceil(names.length / room);
-  return names.map((name, i) => [i, moment(name)]).filter(([i]) => i % step === 0)
-    .map(([i, text]) => [i, text.length > 10 && names.length > 1 && names[0].slice(0, 10) === names[names.length - 1].slice(0, 10) ? text.slice(11) : text.replace(/^\d{4}-/, "")]);
-}
-
-function drawPcoc(periods) {
-  const known = periods.filter((p) => p.pcoc);
-  if (!known.length) return empty("pcoc-plot", 300, "No period of the journal has labels yet.");
-  const box = frame("pcoc-plot", 300);
-  const reach = Math.min(Math.max(1.1, ...known.flatMap((p) => [p.pcoc, 1 / p.pcoc, Math.min(p.high || 1, 1.5), Math.min(1 / (p.low || 1), 1.5), p.raw || 1, 1 / (p.raw || 1)])) * 1.03, 10);
-  const pad = (box.width - box.left - box.right) / (2 * periods.length);
-  const x = scale(0, Math.max(periods.length - 1, 1), box.left + pad, box.width - box.right - pad);
-  const y = scale(1 / reach, reach, box.height - box.bottom, box.top, true), inside = (v) => Math.min(Math.max(v, 1 / reach), reach);
-  const steps = reach < 1.15 ? [0.9, 0.95, 1, 1.05, 1.1] : reach < 1.6 ? [0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.4] : [0.1, 0.2, 0.5, 1, 2, 5, 10];
-  axes(box, x, y, periodTicks(box, periods.map((p) => p.period)), steps.filter((v) => v >= 1 / reach && v <= reach));
-  box.svg.append(make("svg:path", { class: "ideal", d: `M${box.left} ${y(1)}H${box.width - box.right}` }));
-  periods.forEach((p, i) => {
-    if (p.raw) box.svg.append(make("svg:circle", { class: "point m2", cx: x(i), cy: y(inside(p.raw)), r: 2.6, opacity: 0.75 }));
-    if (!p.pcoc) return;
-    const kind = p.version ? "m1" : "m3", who = p.version ? `version ${p.version}` : "not served then";
-    if (p.low && p.high) box.svg.append(make("svg:path", { class: `whisker ${kind}`, d: `M${x(i)} ${y(inside(p.low))}V${y(inside(p.high))}` }));
-    box.svg.append(make("svg:circle", { class: `point ${kind}`, cx: x(i), cy: y(inside(p.pcoc)), r: 4 }, make("svg:title", {}, `${moment(p.period)}, ${who}: ${p.pcoc.toFixed(3)} (${(p.low || 0).toFixed(3)} … ${p.high ? p.high.toFixed(3) : "∞"})`)));
-  });
-  box.svg.setAttribute("aria-label", "PCOC of the last periods");
-  const served = known.some((p) => p.version), other = known.some((p) => !p.version);
-  fill("pcoc-legend", ...(served ? [make("li", { class: "m1" }, "what served then")] : []),
-    ...(other ? [make("li", { class: "m3" }, "the version served now")] : []), make("li", { class: "m2" }, "raw score"));
-}
-
-function drawFeedback(periods) {
-  if (!periods.length) return empty("feedback-plot", 190, "No feedback yet.");
-  const box = frame("feedback-plot", 190), most = Math.max(...periods.map((p) => p.rows));
-  const slot = (box.width - box.left - box.right) / Math.max(periods.length, 6), bar = Math.max(slot * 0.68, 2);
-  const x = (i) => box.left + slot * (i + 0.5), y = scale(0, most, box.height - box.bottom, box.top);
-  axes(box, x, y, periodTicks(box, periods.map((p) => p.period)), []);
-  for (const v of ticks(0, most, false)) {
-    box.svg.append(make("svg:path", { class: "grid", d: `M${box.left} ${y(v).toFixed(1)}H${box.width - box.right}` }));
-    label(box, box.left - 6, y(v) + 4, count(v), "end");
-  }
-  periods.forEach((p, i) => {
-    const bars = [["bar", p.rows], ["positives", p.positives]];
-    for (const [kind, value] of bars) box.svg.append(make("svg:rect", { class: kind, x: x(i) - bar / 2, width: bar, y: y(value), height: Math.max(y(0) - y(value), 0), rx: 2 },
-      make("svg:title", {}, `${moment(p.period)}: ${count(p.rows)} rows, ${count(p.positives)} positives, ${p.sources} sources`)));
-  });
-  box.svg.setAttribute("aria-label", "Rows of feedback per period");
-}
+phone.addEventListener("change", () => { for (const [id, pictures] of Object.entries(drawn)) draw(id, pictures); });
 
 /* -- the parts of the page --------------------------------------------------------------------------------------- */
 
@@ -157,8 +53,6 @@ function showTiles() {
   ];
   fill("tiles", ...tiles.map(([name, value, more]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(value), make("small", {}, more)))));
 }
-
-function standing() { return ((state.monitor && state.monitor.table) || []).filter((line) => line.alarm); }
 
 function showSummary() {
   const s = state.served, alarms = (state.monitor && state.monitor.alarms) || 0;
@@ -179,18 +73,18 @@ function showSummary() {
 }
 
 function showMonitor() {
-  const found = standing().map((line) => make("div", { class: "alarm" },
-    make("p", {}, make("strong", {}, line.what === "level" ? "All rows" : line.what === "slope" ? "Slope" : line.what), ` since ${moment(line.since)}`),
-    make("p", { class: "quiet" }, `PCOC ${Number(line.pcoc).toFixed(3)} (${Number(line.pcoc_low).toFixed(3)} … ${Number(line.pcoc_high).toFixed(3)}), ${count(Math.abs(line.excess))} positives ${line.excess > 0 ? "too many" : "too few"} predicted`)));
-  const more = state.monitor ? state.monitor.alarms - found.length : 0;
+  const monitor = state.monitor;
+  const found = ((monitor && monitor.watched_lines) || []).filter((line) => line.alarm).map((line) => make("div", { class: "alarm" },
+    make("p", {}, make("strong", {}, line.name), ` since ${line.since}`),
+    make("p", { class: "quiet" }, `PCOC ${line.pcoc} (${line.interval}), positives off ${line.excess}, evidence ${line.evidence}`)));
+  const more = monitor ? monitor.alarms - found.length : 0;
   if (more > 0) found.push(make("p", { class: "how" }, `${count(more)} more; mcnet monitor lists them all.`));
-  if (!found.length && state.monitor) {
-    const watched = state.monitor.watched;
+  if (!found.length && monitor) {
     found.push(make("div", { class: "alarm calm" }, make("p", {}, make("strong", {}, "No alarm")),
-      make("p", { class: "quiet" }, `${count(watched)} ${watched === 1 ? "thing is" : "things are"} watched, up to ${moment(state.monitor.last_period)}; a calibrated model ever raises an alarm with a chance of at most ${state.monitor.alpha}.`)));
+      make("p", { class: "quiet" }, `${count(monitor.watched)} ${monitor.watched === 1 ? "thing is" : "things are"} watched, up to ${moment(monitor.last_period)}; a calibrated model ever raises an alarm with a chance of at most ${monitor.alpha}.`)));
   }
-  if (!state.monitor) found.push(make("p", { class: "how" }, "The monitor runs with the update job: mcnet update, or mcnet serve --learn."));
-  if (state.last_run) found.push(make("div", { class: "alarm calm" }, make("p", { class: "quiet" }, `Last update ${moment(state.last_run.time)}: ${state.last_run.outcome}${state.last_run.reason ? "; " + state.last_run.reason : ""}`)));
+  if (!monitor) found.push(make("p", { class: "how" }, "The monitor runs with the update job: mcnet update, or mcnet serve --learn."));
+  if (state.last_run) found.push(make("div", { class: "alarm calm" }, make("p", { class: "quiet" }, `Last update ${moment(state.last_run.time)}: ${state.last_run.headline || state.last_run.outcome}`)));
   fill("alarms", ...found);
 }
 
@@ -220,9 +114,11 @@ function showVersions() {
 }
 
 function showJournal() {
-  const periods = (state.journal && state.journal.periods) || [];
-  drawPcoc(periods);
-  drawFeedback(periods);
+  const pictures = (state.journal && state.journal.pictures) || {};
+  draw("pcoc-plot", pictures.pcoc);
+  if (!pictures.pcoc) fill("pcoc-plot", make("p", { class: "how" }, "No period of the journal has labels yet."));
+  draw("feedback-plot", pictures.feedback);
+  if (!pictures.feedback) fill("feedback-plot", make("p", { class: "how" }, "No feedback yet."));
   at("feedback-text").textContent = state.journal
     ? `Labelled rows per period in the journal, positives in orange. ${count(state.feedback.rows)} rows arrived here since the start.`
     : "The service was started without a journal (--journal).";
@@ -253,8 +149,7 @@ async function showCurves() {
     }));
   }
   at("curve-text").textContent = (given ? "What a score becomes, with its 95 % interval." : "What a score becomes: pooled, and in the largest contexts.") + " The dotted line would leave it as it is.";
-  window.lines = found.lines;
-  drawCurves(found.lines);
+  draw("curve-plot", found.pictures);
   curveKey = state.served.version + JSON.stringify(chosen);
 }
 
@@ -302,8 +197,6 @@ async function refresh() {
   document.documentElement.dataset.ready = "yes";
   document.documentElement.dataset.served = state.served.version;
 }
-let resizing = 0;
-addEventListener("resize", () => { clearTimeout(resizing); resizing = setTimeout(() => { if (state) { showJournal(); if (window.lines) drawCurves(window.lines); } }, 100); });
 async function follow() {
   if (!document.hidden || !state) await refresh().catch(trouble);
   setTimeout(follow, REFRESH_MS);

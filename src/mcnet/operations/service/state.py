@@ -24,12 +24,14 @@ from mcnet.operations.service.http import Problem
 from mcnet.operations.service.served import Served, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings
 from mcnet.operations.versions import DamagedVersion, Version
-from mcnet.plots.figures import Line
-from mcnet.plots.style import numbers
+from mcnet.plots.figures import Line, draw_curves
+from mcnet.plots.style import Spec, as_svg, numbers
+from mcnet.plots.timeline import Drift, draw_drift, draw_rows
+from mcnet.report.monitor_page import headline, watched_lines
 from mcnet.report.page_figures import drift_by_period
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import MISSING_LABEL, field_columns
-from mcnet.rows.periods import sorted_periods
+from mcnet.rows.periods import shown_periods, sorted_periods
 from mcnet.version import __version__
 
 # What the update job wrote last: `loop/status.json` in the registry.
@@ -88,6 +90,8 @@ def _is_status(document: Any) -> bool:
 _VERSIONS, _EVENTS, _PERIODS, _ALARMS = 25, 12, 30, 10
 _MOST_CURVES, _MOST_VALUES = 6, 500
 _PCOC_AND_INTERVAL = 3
+_WIDTHS = (560, 340)
+"""Of pictures, in pixels: for a wide screen and for a phone."""
 
 
 class ServiceState:
@@ -124,7 +128,7 @@ class ServiceState:
             "traffic": _traffic(total),
             "feedback": {"rows": total["feedback_rows"], "known": total["feedback_known"]},
             "journal": self._periods(served, status),
-            "monitor": status.get("monitor"),
+            "monitor": _monitor(status),
             "alarms": (status.get("alarms") or [])[:_ALARMS],
             "last_run": _last_run(status),
         }
@@ -165,7 +169,7 @@ class ServiceState:
             if isinstance(measured, list) and len(measured) == _PCOC_AND_INTERVAL:
                 one |= dict(zip(("pcoc", "low", "high"), measured, strict=True))
                 one["version"] = then[one["period"]].get("served_version")
-        return found
+        return found | {"pictures": _pictures(found["periods"])}
 
     def _read_periods(self, journal: Journal, served: Served) -> dict[str, Any]:
         entries: dict[str, list[Entry]] = defaultdict(list)
@@ -202,6 +206,47 @@ class ServiceState:
         return {"problem": None, "periods": counted}
 
 
+def _pictures(periods: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return the PCOC and the rows of the last periods as pictures, for a wide screen and for a phone."""
+    if not periods:
+        return {}
+    names = tuple(shown_periods([one["period"] for one in periods]))
+    pictures = {
+        "feedback": _drawn(
+            draw_rows(names, *([one[name] for one in periods] for name in ("rows", "positives"))),
+            "Rows of each period",
+            190,
+        )
+    }
+    unknown = [None] * _PCOC_AND_INTERVAL
+    known = [[one.get(end) for end in ("pcoc", "low", "high")] for one in periods]
+    then = [bool(one.get("version")) for one in periods]
+    series = {
+        "raw": [[one.get("raw"), None, None] for one in periods],
+        "served then": [one if served else unknown for one, served in zip(known, then, strict=True)],
+        "served now": [unknown if served else one for one, served in zip(known, then, strict=True)],
+    }
+    ratios = np.array(list(series.values()), dtype=np.float64)
+    if not np.isfinite(ratios[1:]).any():
+        return pictures
+    drift = Drift(names, tuple(series), *np.moveaxis(ratios, 2, 0), np.full(len(names), np.nan))
+    return pictures | {"pcoc": _drawn(draw_drift(drift), "PCOC of each period", 260)}
+
+
+def _drawn(figure: Spec, label: str, height: int) -> list[str]:
+    """Return a figure as drawings for a wide screen and for a phone; the page brings their style."""
+    return [as_svg(figure, label, width=width, height=height, style="") for width in _WIDTHS]
+
+
+def _monitor(status: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what the monitor says, in the words of the status page."""
+    monitor = status.get("monitor")
+    lines: list[dict[str, Any]] = []
+    with suppress(KeyError, TypeError, ValueError):  # a status of another version; the numbers are shown without lines
+        lines = watched_lines(status) if monitor else []
+    return None if not monitor else monitor | {"watched_lines": lines}
+
+
 def _about(served: Served) -> dict[str, Any]:
     model, version = served.model, served.version
     return {
@@ -221,7 +266,10 @@ def _last_run(status: dict[str, Any]) -> dict[str, Any] | None:
     run = status.get("last_run")
     if not isinstance(run, dict):
         return None
-    return {name: run.get(name) for name in ("time", "outcome", "reason", "version", "until")}
+    shown = {name: run.get(name) for name in ("time", "outcome", "reason", "version", "until")}
+    with suppress(KeyError, TypeError):  # a status of another version
+        shown["headline"] = headline(status)
+    return shown
 
 
 def _traffic(total: Numbers) -> dict[str, Any]:
@@ -270,7 +318,8 @@ def curves_document(served: Served, asked: dict[str, str]) -> dict[str, Any]:
         name: [MISSING_LABEL if value is None else value for value in values[:_MOST_VALUES]]
         for name, values in zip(model.fields, model.contexts.values, strict=True)
     }
-    return {"version": served.name, "fields": known, "lines": [_points(line) for line in lines]}
+    pictures = _drawn(draw_curves(lines), "Calibration curves", 300)
+    return {"version": served.name, "fields": known, "lines": [_points(line) for line in lines], "pictures": pictures}
 
 
 def _points(line: Line) -> dict[str, Any]:
