@@ -13,6 +13,7 @@ import mcnet
 from mcnet.errors import InputError, NotFittedError
 from mcnet.plots.figures import Line, draw_curves
 from mcnet.plots.style import as_svg
+from mcnet.plots.timeline import Drift, draw_drift, draw_rows
 
 RNG = np.random.default_rng(0)
 SCORES = RNG.uniform(0.01, 0.2, 4000)
@@ -104,6 +105,26 @@ def test_small_probabilities_have_place_beside_the_axis_of_a_card():
     assert "6.6e-05" in [text for _, text in labels]
     # A digit of this size is 7 pixels wide at most.
     assert all(int(right) >= 7 * len(text) for right, text in labels)
+
+
+@pytest.mark.parametrize("width", [340, 560])
+def test_pictures_of_the_dashboard_have_bands_bars_and_safe_names(width):
+    score = np.linspace(0.001, 0.5, 30)
+    lines = [Line("<a>", score, 0.8 * score, 0.7 * score, 0.9 * score), Line("b", score, 0.6 * score)]
+    curves = as_svg(draw_curves(lines), "Curves", width=width, style="")
+    assert (curves.count("<polyline"), curves.count("<polygon"), "&lt;a&gt;" in curves) == (2, 1, True)
+    names, unknown = ("<mon>", "tue"), [np.nan] * 3
+    ratios = [[[1.5, np.nan, np.nan]] * 2, [[1.0, 0.9, 1.1], unknown], [unknown, [1.2, 1.0, 2.0]]]
+    drift = Drift(names, ("raw", "then", "now"), *np.moveaxis(np.array(ratios), 2, 0), np.full(2, np.nan))
+    drawn = as_svg(draw_drift(drift), "PCOC", width=width, style="")
+    assert (drawn.count("<circle"), "nan" in drawn) == (4, False)
+    assert "tue, raw: 1.5<" in drawn  # its interval is not known
+    bars = as_svg(draw_rows(names, [0, 20_000], [0, 10]), "Rows", width=width, style="")
+    assert bars.count("<rect") == 4
+    assert "<title>tue: 20,000 rows, 10 positives</title>" in bars
+    for picture in (curves, drawn, bars, as_svg(draw_rows(("mon",), [0], [0]), "Rows", style="")):
+        ElementTree.fromstring(picture)
+        assert " style=" not in picture  # a page of the service allows no style but its own
 
 
 def test_a_tracker_has_a_table_and_names_midnight_among_hours():

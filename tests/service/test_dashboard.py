@@ -45,9 +45,9 @@ def test_the_page_shows_the_state_on_every_screen(page, width, dark):
     go(service, browser, width=width, dark=dark)
     assert browser.run("document.getElementById('name').textContent") == "clicks"
     assert browser.run("document.querySelectorAll('#version-rows tr').length") == 3
-    assert browser.run("document.querySelectorAll('#curve-plot .line').length") == 5
-    assert browser.run("document.querySelectorAll('#pcoc-plot .point').length") == 10  # raw, and the version of now
-    assert browser.run("document.querySelectorAll('#feedback-plot rect.rows').length") == 5
+    assert browser.run("document.querySelectorAll('#curve-plot polyline').length") == 5
+    assert browser.run("document.querySelectorAll('#pcoc-plot circle').length") == 10  # raw, and the version of now
+    assert browser.run("document.querySelectorAll('#feedback-plot rect').length") == 10  # rows, and positives
     tiles = browser.run("document.getElementById('tiles').textContent")
     assert "Unseen values25.0 %" in tiles
     assert browser.run("document.documentElement.scrollWidth <= innerWidth")
@@ -62,8 +62,8 @@ def test_a_field_value_has_its_curve_with_an_interval(page):
     go(service, browser)
     browser.run("document.querySelector('#pick select').value = 'NL'")
     browser.run("document.querySelector('#pick select').dispatchEvent(new Event('change'))")
-    browser.wait("document.querySelectorAll('#curve-plot .band').length === 1")
-    assert browser.run("document.querySelector('#curve-plot .label').textContent") == "NL"
+    browser.wait("document.querySelectorAll('#curve-plot polygon').length === 1")
+    assert "NL" in browser.run("document.getElementById('curve-plot').textContent")
     assert browser.complaints() == []
 
 

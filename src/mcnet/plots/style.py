@@ -342,7 +342,8 @@ def _drawn(trace: Mapping[str, Any], x: _DrawnAxis, y: _DrawnAxis) -> str:
             f'width="{2 * half:.1f}" height="{y.ends[0] - b:.1f}" fill="{trace["marker"]["color"]}"' for _, b in points
         ]
         return "".join(
-            f'<rect x="{a - half:.1f}" y="{b:.1f}" {size[bar]}><title>{escape(trace["text"][known[bar]])}</title></rect>'
+            f'<rect x="{a - half:.1f}" y="{b:.1f}" {size[bar]}>'
+            f"<title>{escape(trace['text'][known[bar]])}</title></rect>"
             for bar, (a, b) in enumerate(points)
         )
     if trace.get("fill") == "toself":

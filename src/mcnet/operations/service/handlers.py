@@ -10,7 +10,7 @@ import msgspec
 
 from mcnet.errors import FileFormatError, InputError
 from mcnet.operations.service.arrow import ARROW
-from mcnet.operations.service.board import Board
+from mcnet.operations.service.board import METRICS_TYPE, Board, metrics_text
 from mcnet.operations.service.calibrate import Answer, Question, Record, answer_arrow, answer_json
 from mcnet.operations.service.feedback import FEEDBACK_QUERY, SKETCH, Feedback, Inbox, Taken
 from mcnet.operations.service.http import (
@@ -33,7 +33,7 @@ from mcnet.operations.service.inference import (
 from mcnet.operations.service.openapi import dashboard, describe, docs
 from mcnet.operations.service.served import Served, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings, log_event
-from mcnet.operations.service.state import METRICS_TYPE, LoopStatus, ServiceState, curves_document, metrics_text
+from mcnet.operations.service.state import LoopStatus, ServiceState, curves_document
 from mcnet.operations.versions import DamagedVersion, Version
 from mcnet.version import __version__
 
