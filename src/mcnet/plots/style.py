@@ -229,6 +229,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 8, 8, 30
 """The margins in pixels. On the left there is space for a number such as 6.6e-05, whose digits are up to 7 wide."""
 _LEGEND_LINE = 16
 _LONGEST_LABEL = 40
+_TICKS_APART = 14
+"""Powers of ten are named between the ends of an axis, so many pixels away from them."""
 _MOST_TICKS_AT_THE_ENDS = 6
 """So many names below the horizontal axis are the first and the last one; of more, one in the middle is named too."""
 
@@ -292,7 +294,11 @@ class _DrawnAxis:
             ticks = [(float(self.at([day])[0]), day) for day in sorted(set(values))]
         else:
             low, high = (10.0**end if self._type == "log" else float(end) for end in (known.min(), known.max()))
-            ticks = [(float(self.at([end])[0]), f"{end:.2g}") for end in (low, high)]
+            between = 10.0 ** np.arange(np.ceil(known.min()), known.max()) if self._type == "log" else np.empty(0)
+            named = [(float(self.at([value])[0]), f"{value:.2g}") for value in (low, *between.tolist(), high)]
+            outer = (named[0][0], named[-1][0])
+            far = [tick for tick in named[1:-1] if min(abs(tick[0] - end) for end in outer) >= _TICKS_APART]
+            ticks = [named[0], *far, named[-1]]
         self.ticks = ticks
 
     def _scaled(self, values: Sequence[Any]) -> FloatArray:

@@ -98,8 +98,8 @@ def draw_rows(
     said = [
         f"{name}: {count(n)} rows, {count(k)} positives" for name, n, k in zip(periods, rows, positives, strict=True)
     ]
-    x_axis = {"tickvals": places, "ticktext": list(periods), "range": [-0.5, max(len(places), 6) - 0.5]}
-    y_axis = {"tickvals": [0, most], "ticktext": ["0", count(most)], "range": [0, most]}
+    x_axis: dict[str, Any] = {"tickvals": places, "ticktext": list(periods), "range": [-0.5, max(len(places), 6) - 0.5]}
+    y_axis: dict[str, Any] = {"tickvals": [0, most], "ticktext": ["0", count(most)], "range": [0, most]}
     look = {"type": "bar", "x": places, "text": said}
     traces = [
         {**look, "name": name, "y": list(values), "marker": {"color": colour}}

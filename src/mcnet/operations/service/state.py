@@ -1,7 +1,6 @@
 """The state of a service for people: versions, PCOC per period, curves, alarms, traffic."""
 
 import json
-import math
 import stat
 import threading
 import time
@@ -227,7 +226,8 @@ def _pictures(periods: list[dict[str, Any]]) -> dict[str, list[str]]:
     ratios = np.array(list(series.values()), dtype=np.float64)
     if not np.isfinite(ratios[1:]).any():
         return pictures
-    drift = Drift(names, tuple(series), *np.moveaxis(ratios, 2, 0), np.full(len(names), np.nan))
+    pcoc, low, high = np.moveaxis(ratios, 2, 0)
+    drift = Drift(names, tuple(series), pcoc, low, high, np.full(len(names), np.nan))
     return pictures | {"pcoc": _drawn(draw_drift(drift), "PCOC of each period", 260)}
 
 
