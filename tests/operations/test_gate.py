@@ -10,7 +10,7 @@ from mcnet.calibrators.per_field import PlattField
 from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
 from mcnet.metrics.evaluation import predict_cells
-from mcnet.operations.gate import Current, Gate, invalid, later_than_fit, shift_between
+from mcnet.operations.gate import Current, Gate, invalid, later_than_fit, mean_difference, shift_between
 from mcnet.operations.learning import Judged, sketch_log_loss
 from mcnet.operations.versions import Version
 from mcnet.sketch.sketch import Sketch
@@ -86,7 +86,7 @@ def test_an_older_version_is_compared_itself(candidate, add_days):
     }
     mine = [one for one in judged(8, tracker=0.5, before=9.0) if one.period >= day_name(4)]
     expected = sum(one.tracker_loss - losses[one.period] for one in mine) / (4000 * len(mine))
-    assert found.comparison.difference == pytest.approx(expected, abs=1e-4)
+    assert found.comparison.difference == pytest.approx(expected, abs=2e-3)
     assert not found.passed
 
 
@@ -110,7 +110,9 @@ def test_a_field_value_that_moves_too_far_is_named(candidate, add_days):
     found = Gate(max_shift=0.3).judge(moved, newest, judged(8), add_days(1, 8))
     assert found.shift.where == "NL"
     assert "the mean probability of NL moves by +1" in found.reason
-    assert Gate(max_shift=3.0).judge(moved, newest, judged(8), add_days(1, 8)).passed
+    # A larger limit does not help a candidate that the latest periods contradict.
+    (problem,) = Gate(max_shift=3.0).judge(moved, newest, judged(8), add_days(1, 8)).problems
+    assert "on the last 3 periods the new model would raise an alarm: country=NL" in problem
 
 
 def test_half_is_as_far_as_double(candidate, rows):
@@ -167,3 +169,36 @@ def upside_down(curves):
 def test_limits_that_are_none_are_refused(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         Gate(**wrong)
+
+
+def test_a_far_move_passes_if_each_of_the_last_periods_says_so(add_days):
+    old, new = model(0.7), model(0.3)
+    add_days(1, 6)
+    journal = add_days(7, 7, ratio=0.3)
+    stale = current(old, day_name(6), "digest 6")
+    found = Gate(max_shift=0.2).judge(new, stale, judged(7, tracker=-0.001), journal)
+    assert "and not each of the last 2 periods says so; allowed is" in found.reason
+    journal = add_days(8, 8, ratio=0.3)
+    found = Gate(max_shift=0.2).judge(new, stale, judged(8, tracker=-0.001), journal)
+    assert found.passed, found.problems
+    assert "but each of the last 2 periods says so" in found.reason
+
+
+def test_suspect_periods_are_left_out_of_every_comparison(candidate, add_days):
+    journal = add_days(1, 8)
+    past = judged(8, tracker=-0.01)
+    past[5] = replace(past[5], suspect="labels missing?", tracker_loss=1e9)
+    newest = current(candidate, day_name(8), "digest 8")
+    found = Gate().judge(candidate, newest, past, journal)
+    assert found.passed
+    assert found.comparison.periods == 7
+
+
+def test_one_wild_period_decides_nothing_in_either_direction():
+    rng = np.random.default_rng(0)
+    for sign in (1.0, -1.0):
+        loss = 1000.0 * (sign * 0.002 + rng.normal(0.0, 0.001, 12))
+        for wild in (-300.0, 300.0):
+            value, low, high = mean_difference(np.append(loss, wild), np.full(13, 1000.0))
+            assert np.sign(value) == sign
+            assert np.sign(low) == np.sign(high) == sign

@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
+from mcnet._shared.arrays import FloatArray
 from mcnet.difference import diff
 from mcnet.errors import InputError, McnetError
 from mcnet.journal.journal import Journal
@@ -24,6 +25,7 @@ from mcnet.rows.periods import elapsed_periods, periods_between, sorted_periods
 from mcnet.selection import UNIT_OF_DIFFERENCES, signed_differences
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.memories import coarse
+from mcnet.tracking.monitor import CellProbabilities, Monitor
 
 __all__ = [
     "Current",
@@ -90,6 +92,10 @@ def ends_after(version: Version, period: str) -> bool:
 # The difference in loss between two forecasts of the same periods, with an interval over periods.
 
 LEVEL = 0.95
+MOST_DEVIATIONS = 6.0
+"""A period counts at most as one that is so many median deviations from the median period."""
+LEAST_TO_TRIM = 5
+"""With fewer periods none can be told from the others; one that is wild makes their interval wide."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,8 @@ def mean_difference(losses: ArrayLike, weight: ArrayLike) -> tuple[float, float,
     >>> value, round(low, 2), round(high, 2)
     (2.0, 0.7, 3.3)
     """
-    loss, size = np.asarray(losses, dtype=np.float64), np.asarray(weight, dtype=np.float64)
+    size = np.asarray(weight, dtype=np.float64)
+    loss = without_wild_periods(np.asarray(losses, dtype=np.float64), size)
     number, total = len(size), float(size.sum())
     value = float(loss.sum()) / total
     if number < 2:
@@ -148,8 +155,22 @@ def mean_difference(losses: ArrayLike, weight: ArrayLike) -> tuple[float, float,
     return value, value - reach_of_interval, value + reach_of_interval
 
 
+def without_wild_periods(loss: FloatArray, size: FloatArray) -> FloatArray:
+    """Return losses of which none is farther from the median than `MOST_DEVIATIONS`: one period decides nothing.
+
+    Deviations are counted in the median one of all periods, as large as rows make them: √weight.
+    """
+    if len(loss) < LEAST_TO_TRIM:
+        return loss
+    middle = float(np.median(loss / size)) * size
+    apart = (loss - middle) / np.sqrt(size)
+    reach = MOST_DEVIATIONS * float(np.median(np.abs(apart)))
+    return np.asarray(middle + np.clip(apart, -reach, reach) * np.sqrt(size))
+
+
 # How far mean probabilities move from the current model to a new one.
 
+ALL_ROWS = "all rows"
 LEAST_POSITIVES = 100.0
 """A field value counts for the largest shift from so many expected positives on."""
 
@@ -162,24 +183,79 @@ class Shift:
     largest: float
     """Of all rows and of every context with enough positives, the one that moves farthest, up or down."""
     where: str
+    moves: tuple[tuple[str, float], ...] = ()
+    """All of them, the largest first."""
 
     @property
     def size(self) -> float:
         """The largest move as a factor above 1, less 1: half is as far as double."""
-        return math.expm1(abs(math.log1p(self.largest)))
+        return _size(self.largest)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the largest move as JSON-able values."""
+        return {"overall": self.overall, "largest": self.largest, "where": self.where}
+
+
+def _size(move: float) -> float:
+    return math.expm1(abs(math.log1p(move)))
 
 
 def shift_between(current: CalibrationModel, candidate: CalibrationModel, rows: Sketch) -> Shift:
     """Return how far mean probabilities move, weighed by rows."""
     found = diff(current, candidate, rows)
     table = found.table
-    moved = [("all rows", found.shift)]
+    moved = [(ALL_ROWS, found.shift)]
     # By either model: a context that rises from few positives to many moves, too.
     expected = table["weight"] * table.select(pl.max_horizontal("old_rate", "new_rate")).to_series()
     for line in table.filter(expected >= LEAST_POSITIVES).iter_rows(named=True):
         moved.append((line["context"], line["shift"]))
-    where, largest = max(moved, key=lambda one: abs(math.log1p(one[1])))
-    return Shift(found.shift, largest, where)
+    moved.sort(key=lambda one: -abs(math.log1p(one[1])))
+    return Shift(found.shift, moved[0][1], moved[0][0], tuple(moved))
+
+
+# What the latest periods say: about a large move, and about a candidate as the monitor sees it.
+
+LATEST_PERIODS = 3
+"""Whether a candidate would raise an alarm is asked of this many periods, the latest that are not suspect."""
+CONFIRMING_PERIODS = 2
+"""A move beyond the limit must be confirmed by each of so many of them, the latest …"""
+LEAST_CONFIRMATION = 1.5
+"""… by this much log-likelihood of its number of positives."""
+
+
+class LatestPeriods:
+    """The latest periods that are not suspect, as the current model and the candidate predict them."""
+
+    def __init__(self, sketches: Sequence[Sketch], current: CalibrationModel, candidate: CalibrationModel) -> None:
+        """Predict every period by both."""
+        self._sketches = sketches
+        self._said = [[predict_cells(model, rows) for rows in sketches] for model in (current, candidate)]
+
+    def confirm(self, where: str) -> bool:
+        """Tell whether each of the last periods by itself speaks for the move of a context, or of all rows."""
+        gains = [self._gain(place, where) for place in range(len(self._sketches))][-CONFIRMING_PERIODS:]
+        return len(gains) == CONFIRMING_PERIODS and min(gains) > LEAST_CONFIRMATION
+
+    def _gain(self, place: int, where: str) -> float:
+        """Return the log-likelihood of a period's positives by the candidate above that by the current model."""
+        rows = self._sketches[place]
+        chosen = np.ones(len(rows), dtype=bool)
+        if where != ALL_ROWS:
+            chosen = np.array([label == where for label in rows.contexts.labels()], dtype=bool)[rows.context]
+        old, new = (float(said[place][chosen] @ rows.weight[chosen]) for said in self._said)
+        if not (old > 0.0 and new > 0.0):
+            return 0.0
+        return float(rows.positives[chosen].sum()) * math.log(new / old) - (new - old)
+
+    def alarms(self, alpha: float, effect: float) -> list[str]:
+        """Return what a monitor would raise an alarm of under the candidate, and would not under the current model."""
+        found = []
+        for said in self._said:
+            monitor = Monitor(alpha, effect)
+            for place, rows in enumerate(self._sketches):
+                monitor.update(rows, place, CellProbabilities(said[place]))
+            found.append([alarm.what for alarm in monitor.alarms])
+        return [what for what in found[1] if what not in found[0]] if not found[0] else []
 
 
 # Whether a new model can be served: its file, its fields and scores, and its probabilities on rows of the journal.
@@ -267,7 +343,7 @@ class Verdict:
             "waiting": self.waiting,
             "notes": list(self.notes),
             "comparison": None if self.comparison is None else self.comparison.to_dict(),
-            "shift": None if self.shift is None else {**vars(self.shift), "size": self.shift.size},
+            "shift": None if self.shift is None else {**self.shift.to_dict(), "size": self.shift.size},
         }
 
 
@@ -306,6 +382,8 @@ class Gate:
         *,
         delay: int = 0,
         until: str | None = None,
+        alpha: float = 0.01,
+        period_effect: float = 0.0,
     ) -> Verdict:
         """Decide whether a candidate may be published.
 
@@ -317,9 +395,16 @@ class Gate:
         journal : their rows.
         delay : after how many further periods labels are known.
         until : the last period that the candidate was fitted on.
+        alpha : the chance of a false alarm, of the monitor that the candidate is shown to.
+        period_effect : how much periods differ, as a standard deviation in logits; the monitor allows for that.
         """
+        suspect = {one.period for one in judged if one.suspect}
+        judged = [one for one in judged if not one.suspect]
         periods = periods_between(journal.periods, None, until)[-RECENT_PERIODS:]
-        rows = coarse(journal.sketch(periods[0], periods[-1]).unfolded())
+        left_out = {period: 0.0 for period in periods if period in suspect}
+        if len(left_out) == len(periods):
+            return Verdict(waiting=f"the last {len(periods)} periods are suspect")
+        rows = coarse(journal.sketch(periods[0], periods[-1], weights=left_out).unfolded())
         problem = invalid(candidate, rows, None if current is None else current.model)
         if problem:
             return Verdict((problem,))
@@ -337,11 +422,23 @@ class Gate:
         shift = None
         if current is not None:
             shift = shift_between(current.model, candidate, rows)
-            move = f"the mean probability of {shift.where} moves by {shift.largest:+.1%}"
-            notes.append(move)
-            if shift.size > self.max_shift:
+            notes.append(_moves(shift.where, shift.largest))
+            last = [period for period in periods if period not in suspect][-LATEST_PERIODS:]
+            sketches = [coarse(s.unfolded()) for p, s in journal.sketches(last[0], last[-1]) if p in last]
+            latest = LatestPeriods(sketches, current.model, candidate)
+            far = [move for move in shift.moves if _size(move[1]) > self.max_shift]
+            alone = [move for move in far if not latest.confirm(move[0])]
+            if alone:
                 least = 1.0 / (1.0 + self.max_shift) - 1.0
-                problems.append(f"{move}; allowed is {least:+.1%} to {self.max_shift:+.1%} (--max-shift)")
+                problems.append(
+                    f"{_moves(*alone[0])}, and not each of the last {CONFIRMING_PERIODS} periods says so; allowed is "
+                    f"{least:+.1%} to {self.max_shift:+.1%} (--max-shift)"
+                )
+            elif far:
+                notes.append(f"beyond --max-shift, but each of the last {CONFIRMING_PERIODS} periods says so")
+            alarms = latest.alarms(alpha, period_effect)
+            if alarms:
+                problems.append(f"on the last {len(sketches)} periods the new model would raise an alarm: {alarms[0]}")
         return Verdict(tuple(problems), "", comparison, shift, tuple(notes))
 
     def _comparison(
@@ -393,6 +490,10 @@ def _compared(other: str, judged: Sequence[Judged], losses: Sequence[float]) -> 
     if not judged:
         return None
     return compared(other, [one.period for one in judged], losses, [one.weight for one in judged])
+
+
+def _moves(where: str, move: float) -> str:
+    return f"the mean probability of {where} moves by {move:+.1%}"
 
 
 def _in_words(comparison: Comparison) -> str:

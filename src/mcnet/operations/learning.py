@@ -266,6 +266,8 @@ def _learn_period(learnt: Learnt, period: str, digest: str, sketch: Sketch, *, l
     learnt.new.append(period)
     if suspect is not None:
         learnt.judged[-1] = replace(learnt.judged[-1], suspect=suspect.cause)
+        agreed = {one.period for one in learner.look.suspects if one.state == "learnt"}
+        learnt.judged = [replace(one, suspect="") if one.period in agreed else one for one in learnt.judged]
     return probability
 
 

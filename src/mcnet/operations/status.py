@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from mcnet._shared.arrays import FloatArray, ScoreType
+from mcnet._shared.arrays import FloatArray
 from mcnet._shared.files import append_json_line, exclusive_lock, finite, last_json_lines, read_json_lines, write_json
 from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.journal.journal import Journal
@@ -22,8 +22,7 @@ from mcnet.operations.registry import Registry, RegistryView
 from mcnet.operations.versions import Version, now
 from mcnet.report.monitor_page import write_status_page
 from mcnet.rows.periods import periods_between
-from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.monitor import Monitor
+from mcnet.tracking.monitor import CellProbabilities, Monitor
 
 # The files of the loop, in the folder `loop` of a registry: lock, history of runs, status, monitor, saved trackers.
 
@@ -257,21 +256,6 @@ class Watched:
     """Per period: the version that served it, and its PCOC with the interval."""
 
 
-class _Cells:
-    """Probabilities of the cells of one sketch, in the place of a model."""
-
-    def __init__(self, probability: FloatArray) -> None:
-        self._probability = probability
-
-    def predict(self, scores: Any, field: Any = None, *, score_type: ScoreType | None = None) -> FloatArray:
-        """Return the probabilities that were given."""
-        return self._probability
-
-    def predict_cells(self, _: Sketch) -> FloatArray:
-        """Return the probabilities that were given."""
-        return self._probability
-
-
 def watch(
     journal: Journal,
     registry: Registry,
@@ -320,11 +304,11 @@ def watch(
                 monitor.last_period = period  # a model of other fields cannot be judged by these rows
                 continue
             probability = predict_cells(loaded, sketch.unfolded())
-            monitor.update(sketch, period, _Cells(probability))
+            monitor.update(sketch, period, CellProbabilities(probability))
             pcoc = period_pcoc(sketch.unfolded(), probability)
             served.append({"period": period, "version": version.name, "pcoc": list(pcoc)})
         elif period in forecasts:
-            monitor.learn(sketch, period, _Cells(forecasts[period]))
+            monitor.learn(sketch, period, CellProbabilities(forecasts[period]))
         else:
             monitor.last_period = period
     monitor.save(state)

@@ -445,7 +445,14 @@ class _Run:
         candidate = learnt.model(self.journal.periods[0])
         current = None if before is None else Current(before, self.registry.load(before.number))
         verdict = self.gate.judge(
-            candidate, current, learnt.judged, self.journal, delay=self.delay, until=learnt.learner.clock.last
+            candidate,
+            current,
+            learnt.judged,
+            self.journal,
+            delay=self.delay,
+            until=learnt.learner.clock.last,
+            alpha=self.alpha,
+            period_effect=learnt.learner.period_effect,
         )
         name = _name(before)
         obstacle = self._reason_not_to_publish(learnt.digest)

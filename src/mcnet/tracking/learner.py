@@ -268,6 +268,11 @@ class Learner:
         """All contexts seen."""
         return Contexts.none() if self.everything.sketch is None else self.everything.sketch.contexts
 
+    @property
+    def period_effect(self) -> float:
+        """How much a field value differs between periods beyond its forecast: a standard deviation in logits."""
+        return float(np.sqrt(self.level_effect.value + self.value_spread.value))
+
     def prior_belief(self) -> dict[str, float]:
         """Return the candidates by name, with the prior belief in each."""
         return prior_belief([memory.half_life for memory in self.memories[:-1]], self.levels)

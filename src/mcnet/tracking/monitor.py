@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray, IndexArray
+from mcnet._shared.arrays import FloatArray, IndexArray, ScoreType
 from mcnet._shared.files import checksum, write_json
 from mcnet.errors import FileFormatError, InputError
 from mcnet.metrics.evaluation import Predictor, predict_cells
@@ -68,6 +68,22 @@ class Alarm:
         direction = "over" if self.excess > 0.0 else "under"
         since, _ = shown_periods([self.since, self.raised])
         return f"the probabilities{where} are {direction}-predicted since {since}: update the model and publish it"
+
+
+class CellProbabilities:
+    """Probabilities of the cells of one sketch, instead of a model."""
+
+    def __init__(self, probability: FloatArray) -> None:
+        """Take one probability per cell."""
+        self._probability = probability
+
+    def predict(self, scores: Any, field: Any = None, *, score_type: ScoreType | None = None) -> FloatArray:
+        """Return the probabilities that were given."""
+        return self._probability
+
+    def predict_cells(self, _: Sketch) -> FloatArray:
+        """Return the probabilities that were given."""
+        return self._probability
 
 
 @dataclass
