@@ -1,8 +1,11 @@
 """The tracker: what it promises whatever the stream, and that it follows simulated worlds."""
 
+from dataclasses import replace
+
 import numpy as np
+import polars as pl
 import pytest
-from scipy.special import logit, xlogy
+from scipy.special import expit, logit, xlogy
 
 import mcnet
 from mcnet.datasets.worlds import WORLDS, make_world
@@ -158,7 +161,7 @@ def test_periods_without_names_follow_each_other():
         tracker.update([0.1], [1], period=3)
 
 
-def test_a_gap_counts_as_the_periods_it_leaves_out():
+def test_a_gap_is_the_same_as_periods_without_rows_and_lets_nothing_fade():
     world = make_world("still", periods=6, rows=200)
     gap, empty = mcnet.Tracker(), mcnet.Tracker()
     for t, day in enumerate((1, 2, 3, 8, 9)):
@@ -167,9 +170,61 @@ def test_a_gap_counts_as_the_periods_it_leaves_out():
             tracker.update(part.score, part.label, period=f"2026-11-{day:02}")
         for between in range(day + 1, 8) if day == 3 else ():
             empty.update([], [], period=f"2026-11-{between:02}")
-    expected = 200 * (1 + 0.25 + 0.25**6 + 0.25**7 + 0.25**8)
+    expected = 200 * (1 + 0.25 + 0.25**2 + 0.25**3 + 0.25**4)
     assert gap._learner.memories[0].sketch.total_weight == pytest.approx(expected, rel=1e-4)  # tiny cells are dropped
     np.testing.assert_allclose(gap.predict(SCORES), empty.predict(SCORES), rtol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def trusts_short_memories():
+    """A tracker of a world that moves in every period, so that it trusts memories of a few periods."""
+    rng = np.random.default_rng(7)
+    levels = np.cumsum(rng.normal(0.0, 0.5, 14))
+    return moving_rows(rng, mcnet.Tracker(), levels), rng, levels[-1]
+
+
+def moving_rows(rng, tracker, levels, rows=1500, first=0):
+    for t, level in enumerate(levels, first):
+        raw, value = rng.normal(-2.5, 1.0, rows), rng.integers(0, 6, rows)
+        label = rng.random(rows) < expit(raw + level + 0.2 * value)
+        tracker.update(expit(raw), label, field=[f"v{code}" for code in value], period=t)
+    return tracker
+
+
+@pytest.mark.parametrize("gap", [23, 100])
+def test_few_rows_after_a_gap_move_no_value_far(trusts_short_memories, tmp_path, gap):
+    tracker, rng, level = trusts_short_memories
+    scores = expit(np.linspace(-4.5, -0.5, 21))
+    assert tracker.explain().part("memory")["level"] < 4.0
+    tracker.save(tmp_path / "state")
+    fields = {f"v{code}": [f"v{code}"] * len(scores) for code in range(6)}
+    before = {value: tracker.predict(scores, field) for value, field in fields.items()}
+    narrow = np.diff(tracker.interval(scores, fields["v0"]), axis=0)
+    for rows, limit in ((3, 1.05), (200, 1.25)):
+        after = mcnet.Tracker.load(tmp_path / "state")
+        for t in range(14, 14 + gap):
+            after.update([], [], period=t)
+        assert (np.diff(after.interval(scores, fields["v0"]), axis=0) > narrow).all()
+        moving_rows(rng, after, [level], rows, first=14 + gap)
+        for value, field in fields.items():
+            ratio = np.exp(np.abs(logit(after.predict(scores, field)) - logit(before[value])))
+            assert ratio.max() < limit
+
+
+def test_a_memory_without_rows_is_the_next_longer_one(trusts_short_memories):
+    learner = trusts_short_memories[0]._learner.copied()
+    learner.memories[0] = replace(learner.memories[0], sketch=1e-12 * learner.memories[0].sketch)
+    candidates = learner._forecast(learner.position).candidates
+    for kind in ("memory", "level"):
+        np.testing.assert_allclose(candidates[f"{kind} 0.5"], candidates[f"{kind} 2"], atol=1e-6)
+
+
+def test_nights_with_few_rows_let_little_fade(trusts_short_memories):
+    learner = trusts_short_memories[0]._learner.copied()
+    before = learner.memories[0].sketch.total_weight
+    for night in range(14, 24):
+        learner.learn(mcnet.Sketch.from_rows([0.1, 0.2], [0, 0], field=["v0", "v1"]), str(night))
+    assert learner.memories[0].sketch.total_weight > 0.9 * before
 
 
 def test_a_period_without_rows_changes_nothing_but_the_time(slow):
@@ -251,6 +306,64 @@ def test_several_fields():
     assert (low < tracker.predict([0.2, 0.2], field)).all()
     assert (high > low).all()
     tracker.predict([0.2], {"country": ["ES"], "source": ["a"]})
+
+
+def one_value_drops(rng, tracker, periods, drops_at, by=-1.0, rows=1500):
+    """Ten cities of two countries; the rows of Utrecht, and so of the region that has no other city, drop."""
+    for t in range(periods):
+        raw, city = rng.normal(-2.0, 1.0, rows), rng.integers(0, 10, rows)
+        truth = expit(raw + np.where((city == 0) & (t >= drops_at), by, 0.0))
+        field = {
+            "city": np.array(["Utrecht", *(f"c{code}" for code in range(1, 10))])[city],
+            "region": np.array(["UT", *["other"] * 4, *["south"] * 5])[city],
+        }
+        tracker.update(expit(raw), rng.random(rows) < truth, field=field, period=t)
+    return tracker
+
+
+@pytest.fixture(scope="module")
+def dropped():
+    return one_value_drops(np.random.default_rng(11), mcnet.Tracker(), periods=18, drops_at=14)
+
+
+def test_a_value_that_drops_is_followed_by_itself_and_only_it(dropped):
+    raw = np.linspace(-3.5, -0.5, 21)
+    for city, region, by in (("Utrecht", "UT", -1.0), ("c1", "other", 0.0), ("c7", "south", 0.0)):
+        field = {"city": [city] * 21, "region": [region] * 21}
+        error = np.log(dropped.predict(expit(raw), field).sum() / expit(raw + by).sum())
+        assert abs(error) < (0.3 if by else 0.1)
+
+
+def test_of_values_that_always_occur_together_the_coarser_field_takes_the_change(dropped):
+    moving = dropped.explain().values.filter(pl.col("since").is_not_null())
+    assert moving.select("field", "value", "since", "same_as").rows() == [("region", "UT", "14", "city=Utrecht")]
+    (row,) = moving.to_dicts()
+    assert row["low"] < row["offset"] < row["high"]
+    assert row["offset"] < -0.4
+    assert row["memory"] < dropped.explain().values.filter(pl.col("value") == "south")["memory"][0]
+    assert "region=UT since 14 by -" in str(dropped.explain())
+    assert "cannot be told apart" in str(dropped.explain())
+
+
+def test_the_intervals_of_a_value_that_moves_by_itself_are_wider(dropped):
+    widths = [
+        np.ptp(logit(dropped.interval([0.1], {"city": [city], "region": [region]})))
+        for city, region in (("Utrecht", "UT"), ("c1", "other"))
+    ]
+    assert widths[0] > widths[1]
+
+
+def test_a_common_jump_is_no_change_of_a_value():
+    tracker = moving_rows(np.random.default_rng(3), mcnet.Tracker(), [0.0] * 8 + [-0.8] * 3)
+    assert tracker.explain().values["since"].null_count() == 6
+
+
+def test_few_positives_of_a_small_value_are_no_change():
+    rng, tracker = np.random.default_rng(5), mcnet.Tracker()
+    for t in range(20):
+        raw, value = rng.normal(-3.2, 1.0, 1200), rng.integers(0, 40, 1200)
+        tracker.update(expit(raw), rng.random(1200) < expit(raw), field=[f"v{code}" for code in value], period=t)
+    assert tracker.explain().values["since"].null_count() == 40
 
 
 @pytest.mark.parametrize("method", ["platt-field", "platt", "isotonic"])

@@ -1,7 +1,7 @@
 """Forecasts: belief in each candidate, learnt by tempered likelihood, as one rising function per context."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,15 +18,20 @@ from mcnet.model.bands import CurveDeviations
 from mcnet.rows.contexts import ANY, Contexts
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.memories import NUMBER_OF_SEASONS, Expert, FamilyExpert
+from mcnet.tracking.value_changes import FOLLOWED, ValueOffsets
 
 __all__ = [
+    "APART",
     "ComingPeriod",
     "Forecast",
     "Stack",
     "balanced_level",
     "coefficients",
     "compiled_forecast",
+    "divided_belief",
+    "filter_of",
     "learnt_belief",
+    "mean_age",
     "prior_belief",
     "widened_belief",
 ]
@@ -151,6 +156,10 @@ SWITCH_CHANCE = 0.005
 """The chance per period that another candidate becomes the right one."""
 PRIOR_EVERYTHING, PRIOR_STACK, PRIOR_CAREFUL, PRIOR_OTHERS = 0.65, 0.10, 0.15, 0.10
 """The prior belief in everything, in the stack, in the careful stack, and in all other candidates together."""
+APART = ", values apart"
+"""Ends the name of a candidate that follows values which leave the common movement by themselves."""
+PRIOR_APART = 0.7
+"""The share of a candidate's prior belief that goes to the same one with values apart."""
 NEW_CANDIDATE = 1e-6
 """The belief in a candidate that comes with a new memory."""
 
@@ -169,7 +178,22 @@ def prior_belief(half_lives: Sequence[float], levels: int) -> dict[str, float]:
         *(f"level {half_life:g}" for half_life in half_lives[:levels]),
     ]
     first = {"everything": PRIOR_EVERYTHING, "stack": PRIOR_STACK, "careful stack": PRIOR_CAREFUL}
-    return first | dict.fromkeys(others, PRIOR_OTHERS / len(others))
+    return divided_belief(first | dict.fromkeys(others, PRIOR_OTHERS / len(others)))
+
+
+def divided_belief(belief: Mapping[str, float]) -> dict[str, float]:
+    """Return a belief in plain candidates, each divided between itself and the same one with values apart."""
+    twice = {name: share for name, share in belief.items() if filter_of(name) is not None}
+    return {
+        **{name: share * (1.0 - PRIOR_APART) if name in twice else share for name, share in belief.items()},
+        **{name + APART: share * PRIOR_APART for name, share in twice.items()},
+    }
+
+
+def filter_of(candidate: str) -> int | None:
+    """Return the filter of values that a candidate uses, as an index of `FOLLOWED`; None if it stands only once."""
+    base = "everything" if candidate.startswith("level ") and not candidate.endswith(APART) else candidate
+    return FOLLOWED.index(base) if base in FOLLOWED else None
 
 
 def learnt_belief(
@@ -216,9 +240,9 @@ _ARRAYS = ("stack", "seasonal")
 class Forecast:
     """Experts, candidates as coefficients over them, and the belief in each candidate.
 
-    A coefficient vector is (one weight per expert, the weight of the raw logit, a constant). No weight is negative, so
-    every candidate and every mixture of them rises with the score. An expert that is None is the raw logit: there was
-    nothing yet to fit it to.
+    A coefficient vector is (one weight per expert, the weight of the raw logit, a constant, the weights of the offsets
+    of field values). No weight is negative, so every candidate and every mixture of them rises with the score. An
+    expert that is None is the raw logit: there was nothing yet to fit it to.
     """
 
     experts: tuple[Expert | None, ...]
@@ -230,6 +254,8 @@ class Forecast:
     """The offset that each season expects of the period that it is for, in logits."""
     position: float
     """When it was made, in periods since the first."""
+    offsets: ValueOffsets = field(default_factory=ValueOffsets)
+    """Of field values that move by themselves."""
 
     @property
     def served(self) -> FloatArray:
@@ -238,13 +264,13 @@ class Forecast:
         return np.asarray(belief @ np.vstack(list(self.candidates.values())))
 
     def features(self, contexts: Contexts, which: IndexArray, raw: FloatArray) -> FloatArray:
-        """Return the experts' logits, the raw logit and a one: `[rows, experts + 2]`."""
+        """Return the experts' logits, the raw logit, a one and offsets of values: `[rows, experts + 2 + filters]`."""
         found: dict[int, FloatArray] = {}
         for expert in self.experts:
             if expert is not None and id(expert) not in found:
                 found[id(expert)] = expert.logits(contexts, which, raw)
         columns = [raw if expert is None else found[id(expert)] for expert in self.experts]
-        return np.column_stack([*columns, raw, np.ones_like(raw)])
+        return np.column_stack([*columns, raw, np.ones_like(raw), self.offsets.of_contexts(contexts)[0][which]])
 
     def of_cells(self, sketch: Sketch) -> FloatArray:
         """Return the features of the cells of a sketch."""
@@ -254,6 +280,23 @@ class Forecast:
         """Return the logit that each candidate gives to rows, given their features."""
         every = features @ np.vstack(list(self.candidates.values())).T
         return dict(zip(self.candidates, every.T, strict=True))
+
+    def shifts(self, contexts: Contexts) -> tuple[FloatArray, FloatArray]:
+        """Return by how much contexts are served apart from the common movement, in logits, and its variance."""
+        mean, variance = self.offsets.of_contexts(contexts)
+        weight = self.served[len(self.experts) + 2 :]
+        return np.asarray(mean @ weight), np.asarray(variance @ weight)
+
+    def memory_weights(self, half_lives: Sequence[float]) -> tuple[FloatArray, FloatArray]:
+        """Return the weight of each memory, then of the base scores: in the curves, and in the level."""
+        curves = self.served[: len(self.experts) + 1]
+        level = curves.copy()
+        for index, half_life in enumerate(half_lives):
+            name = f"level {half_life:g}"
+            moved = self.belief.get(name, 0.0) + self.belief.get(name + APART, 0.0)
+            level[len(half_lives)] -= moved
+            level[index] += moved
+        return curves, level
 
     def with_memory(self, index: int, name: str) -> "Forecast":
         """Return the same forecast for a tracker with one more memory, which so far is the same as everything."""
@@ -275,17 +318,25 @@ class Forecast:
             "position": self.position,
             "candidates": {name: weights.tolist() for name, weights in self.candidates.items()},
             "belief": dict(self.belief),
+            "offsets": self.offsets.state(),
             **{name: getattr(self, name).tolist() for name in _ARRAYS},
         }
 
     @staticmethod
-    def restored(state: dict[str, Any], experts: list[Expert]) -> "Forecast":
-        """Return the forecast that `state` described."""
+    def restored(state: Mapping[str, Any], experts: list[Expert], offsets: ValueOffsets) -> "Forecast":
+        """Return the forecast that `state` described, with the offsets of values that were saved beside it."""
         stack, seasonal = (np.array(state[name], float) for name in _ARRAYS)
         chosen = tuple(None if place is None else experts[place] for place in state["experts"])
-        candidates = {name: np.array(weights, float) for name, weights in state["candidates"].items()}
+        size = len(chosen) + 2 + len(FOLLOWED)
+        candidates = {name: np.zeros(size) for name in state["candidates"]}
+        for name, weights in state["candidates"].items():
+            candidates[name][: len(weights)] = weights
+        # Files of before have no offsets of values, and no candidates that use them.
+        for name in [name for name in candidates if filter_of(name) is not None]:
+            candidates.setdefault(name + APART, candidates[name])
+        belief = {**dict.fromkeys(candidates, 0.0), **state["belief"]}
         centre, position = float(state["centre"]), float(state["position"])
-        return Forecast(chosen, candidates, state["belief"], stack, centre, seasonal, position)
+        return Forecast(chosen, candidates, belief, stack, centre, seasonal, position, offsets)
 
 
 def compiled_forecast(forecast: Forecast, contexts: Contexts, limit: float) -> Curves:
@@ -312,7 +363,8 @@ def _lines(forecast: Forecast, contexts: Contexts, limit: float) -> Lines:
     """Return the sum of the experts' lines in logit space: straight between the knots of all of them."""
     weights: dict[int, float] = {}
     families: dict[int, FamilyExpert] = {}
-    *of_experts, of_raw, constant = forecast.served.tolist()
+    of_experts = forecast.served[: len(forecast.experts)].tolist()
+    of_raw, constant = forecast.served[len(of_experts) : len(of_experts) + 2].tolist()
     for expert, weight in zip(forecast.experts, of_experts, strict=True):
         if isinstance(expert, FamilyExpert):
             families[id(expert)] = expert
@@ -321,7 +373,7 @@ def _lines(forecast: Forecast, contexts: Contexts, limit: float) -> Lines:
             of_raw += weight
     knots = np.concatenate([_EVEN_KNOTS, *(expert.family.knots for expert in families.values())])
     knots = np.unique(np.clip(knots, -LOGIT_EDGE, LOGIT_EDGE))
-    values = np.tile(constant + of_raw * knots, (len(contexts), 1))
+    values = constant + of_raw * knots + forecast.shifts(contexts)[0][:, None]
     for key, expert in families.items():
         values += weights[key] * expert.family.lines(expert.codes(contexts)).at(knots)
     # Rounding may let a sum of rising lines fall by a unit in the last place.
@@ -330,16 +382,22 @@ def _lines(forecast: Forecast, contexts: Contexts, limit: float) -> Lines:
     return Lines(knots, values, flat, flat, limit)
 
 
-def balanced_level(logits: FloatArray, sketch: Sketch, prior_variance: float) -> float:
+def mean_age(weights: FloatArray, ages: FloatArray) -> float:
+    """Return the mean age of the rows that weights of memories follow; the base scores, which come last, have none."""
+    of_memories = np.maximum(weights[:-1], 0.0)
+    return float(of_memories @ ages / max(float(of_memories.sum()), 1e-12))
+
+
+def balanced_level(logits: FloatArray, sketch: Sketch, prior_variance: float, prior_mean: float = 0.0) -> float:
     """Return the constant that, added to the logits of a sketch's cells, expects as many positives as there are.
 
-    A normal prior with this variance keeps the constant finite where rows are few or of one class.
+    A normal prior keeps the constant finite where rows are few or of one class.
     """
-    level = 0.0
+    level = prior_mean
     for _ in range(20):
         chance = sigmoid(logits + level)
         slope = float(sketch.weight @ (chance * (1.0 - chance))) + 1.0 / prior_variance
-        step = (sketch.total_positives - float(sketch.weight @ chance) - level / prior_variance) / slope
+        step = (sketch.total_positives - float(sketch.weight @ chance) - (level - prior_mean) / prior_variance) / slope
         level += float(np.clip(step, -1.5, 1.5))
         if abs(step) < 1e-6:
             break
@@ -364,8 +422,9 @@ class ComingPeriod:
     """A normal distribution of the coming period's logit: mean the served one, variance sd² + effects.
 
     sd is the weighted sum of the experts' posterior standard deviations, as if their errors went together; `effects` is
-    the variance of what a period, and a field value within it, changes beyond the forecast. The deviations are computed
-    when first asked for, which takes about as long as an update.
+    the variance of what a period, and a field value within it, changes beyond the forecast. The variance of the offset
+    of a value that moves by itself is added. The deviations are computed when first asked for, which takes about as
+    long as an update.
     """
 
     forecast: Forecast
@@ -389,7 +448,7 @@ class ComingPeriod:
         for weight, expert, sketch in self._experts():
             known = expert.uncertainty(sketch)
             spread += weight * interpolated(known.places, known.deviations(expert.codes(whole)), places)
-        deviations = np.sqrt(spread**2 + self.effects)
+        deviations = np.sqrt(spread**2 + self.effects + self.forecast.shifts(whole)[1][:, None])
         return CurveDeviations(self.curves, self.contexts, places, deviations).rounded()
 
     def _places(self) -> FloatArray:

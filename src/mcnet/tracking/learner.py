@@ -21,18 +21,22 @@ from mcnet.rows.periods import is_moment, period_position, period_text, shown_pe
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import in_field_order
 from mcnet.tracking.forecast import (
+    APART,
     ComingPeriod,
     Forecast,
     Stack,
     balanced_level,
     coefficients,
     compiled_forecast,
+    filter_of,
     learnt_belief,
+    mean_age,
     prior_belief,
     widened_belief,
 )
 from mcnet.tracking.look import Look, Measured, Suspect, measured
 from mcnet.tracking.memories import SMALLEST_FADING, Memory, Seasons, coarse, season_lengths
+from mcnet.tracking.value_changes import FOLLOWED, ValueChanges
 from mcnet.version import __version__
 
 __all__ = ["Clock", "EffectVariance", "Learner"]
@@ -194,6 +198,15 @@ LEVEL_VARIANCE = 1.0
 """The prior variance of the level alone, in squared logits: one positive and its negatives weigh as much."""
 LARGEST_SURPRISE = 9.0
 """A period's squared residual counts at most this many times what was expected, lest a jump hides itself."""
+LEAST_LEANING, MOST_LEANING = 4.0, 64.0
+"""The information that the next longer memory counts for as the prior of a shorter one: 1 over the variance of what a
+period changes, within these limits."""
+WHOLE_PERIOD = 0.5
+"""A period with this share of the usual rows counts as a whole one; one with fewer as that much less."""
+USUAL_HALF_LIFE, MOST_RISE = 8.0, 4.0
+"""What is usual is an average over so many periods; none counts for more than this many times what was usual."""
+LARGEST_GAP_VARIANCE = 1.0
+"""What a gap adds to the variance of the coming period at most, in squared logits."""
 SERVED = "served"
 """The name of what is served, among the names of candidates."""
 
@@ -230,6 +243,8 @@ class Learner:
     """The last period's place in time, in periods since the first."""
     learnt: int = 0
     """How many periods with rows there were."""
+    usual_rows: float = 0.0
+    """The weight of the rows of a usual period."""
     forecasts: list[Forecast] = field(default_factory=list)
     """What was forecast and is still to be judged, the latest last."""
     previous: Forecast | None = None
@@ -241,6 +256,8 @@ class Learner:
     """The same, every surprise counted in full, for intervals."""
     value_spread: EffectVariance = field(default_factory=EffectVariance)
     """How far a field value is from its forecast beside the level of the period."""
+    changes: ValueChanges = field(default_factory=ValueChanges)
+    """Which values move by themselves."""
     journal_digest: str | None = None
     """A digest of what was learnt from a journal, if everything was."""
     look: Look = field(default_factory=Look)
@@ -391,13 +408,13 @@ class Learner:
         self.journal_digest = None
         self.learnt += 1
         self.seasons = self.seasons.of_lengths(season_lengths(self.clock.period_seconds))
-        forecast = self._forecast_for_now()
+        forecast, step = self._forecast_for_now(), self._step(new.total_weight, elapsed)
         if forecast is not None:
-            self._judge(forecast, new, elapsed)
+            self._judge(forecast, new, elapsed, step)
         if self.given_memories is None and self.learnt >= self.memories[-2].half_life * MEMORY_RATIO:
             self._lengthen()
         for memory in self.memories:
-            memory.learn(new, elapsed, self.method)
+            memory.learn(new, step, self.method)
         if self.forecasts:
             self.previous = self.forecasts[-1]
         self._add_forecast(self.position)
@@ -423,7 +440,17 @@ class Learner:
         del self.forecasts[: known[-1]]
         return self.forecasts[0]
 
-    def _judge(self, forecast: Forecast, new: Sketch, elapsed: float) -> None:
+    def _step(self, rows: float, elapsed: float) -> float:
+        """Return how far a period lets memories fade, as a share of a usual one: less if it has few rows, not by gaps.
+
+        What was known before a gap, or a night with few rows, is still the best known.
+        """
+        usual = self.usual_rows or rows
+        share = min(elapsed, 1.0)
+        self.usual_rows = usual + (min(rows, MOST_RISE * usual) - usual) * (1.0 - 2.0 ** (-share / USUAL_HALF_LIFE))
+        return share * min(1.0, rows / (WHOLE_PERIOD * usual))
+
+    def _judge(self, forecast: Forecast, new: Sketch, elapsed: float, step: float) -> None:
         features = forecast.of_cells(new)
         weight, positives = new.weight, np.minimum(new.positives, new.weight)
         served = features @ forecast.served
@@ -442,18 +469,22 @@ class Learner:
         means = {name: loss / new.total_weight for name, loss in losses.items()}
         self.judgement = Judgement(overdispersion, means, means.pop(SERVED), new.total_weight)
         self.belief = learnt_belief(
-            self.belief, losses, self.prior_belief(), overdispersion=overdispersion, elapsed=elapsed
+            self.belief, losses, self.prior_belief(), overdispersion=overdispersion, elapsed=step
         )
+        experts = [*(f"memory {memory.half_life:g}" for memory in self.memories[:-1]), "everything", "base scores"]
         self.stack.learn(
-            features[:, :-1],
+            np.column_stack([logits[name] for name in experts]),
             weight,
             positives,
             centre=forecast.centre,
             seasonal=forecast.seasonal,
             at=forecast.stack,
             overdispersion=overdispersion,
-            elapsed=elapsed,
+            elapsed=step,
         )
+        if new.contexts.names:
+            period = self.clock.last or str(self.clock.ticks)
+            self.changes = self.changes.learnt(new.contexts, new.context, weight, positives, logits, period, step)
         level = balanced_level(features[:, len(forecast.experts) - 1], new, LEVEL_VARIANCE)
         information_of_level = 1.0 / (self.level_effect.value + 1.0 / max(float(whole[0]), 1e-9))
         self.seasons = self.seasons.learnt(self.position, elapsed, level, information_of_level)
@@ -472,34 +503,54 @@ class Learner:
 
     def _forecast(self, position: float) -> Forecast:
         experts = [memory.expert for memory in self.memories]
-        for place in range(len(experts) - 2, -1, -1):  # a longer memory stands in for one that has no curve yet
-            experts[place] = experts[place] or experts[place + 1]
+        for index in range(len(experts) - 2, -1, -1):  # a longer memory stands in for one that has no curve yet
+            experts[index] = experts[index] or experts[index + 1]
         number = len(experts)
-        unit = np.eye(number + 2)
-        everything = unit[number - 1]
         rows = self.everything.sketch
         assert rows is not None
         rate = (rows.total_positives + 0.5) / (rows.total_weight + 1.0)
         centre = float(np.log(rate) - np.log1p(-rate))
         seasonal = self.seasons.offsets(position + 1.0 + self.delay)
+        unit = np.eye(number + 2 + len(FOLLOWED))
+        leaning = 1.0 / float(np.clip(self.level_effect.value, 1.0 / MOST_LEANING, 1.0 / LEAST_LEANING))
+        memories, level = unit[: number + 1].copy(), 0.0
+        levels: dict[str, FloatArray] = {}
+        for index in range(number - 2, -1, -1):  # each memory leans on the next longer one
+            memory = self.memories[index]
+            information = 0.0 if memory.sketch is None else rate * (1.0 - rate) * memory.sketch.total_weight
+            own = information / (information + leaning)
+            memories[index] = own * unit[index] + (1.0 - own) * memories[index + 1]
+            if index < self.levels:
+                level = self._level(memory, level, LEVEL_VARIANCE if index == self.levels - 1 else 1.0 / leaning)
+                levels[f"level {memory.half_life:g}"] = memories[number - 1] + unit[number + 1] * level
         candidates = {
-            "everything": everything,
-            "stack": coefficients(self.stack.weights, centre, seasonal),
-            "careful stack": coefficients(self.stack.careful, centre, seasonal),
-            "base scores": unit[number],
+            "everything": memories[number - 1],
+            "stack": self._stacked(self.stack.weights, memories, centre, seasonal),
+            "careful stack": self._stacked(self.stack.careful, memories, centre, seasonal),
+            "base scores": memories[number],
+            **{f"memory {memory.half_life:g}": memories[index] for index, memory in enumerate(self.memories[:-1])},
+            **levels,
         }
-        for index, memory in enumerate(self.memories[:-1]):
-            candidates[f"memory {memory.half_life:g}"] = unit[index]
-        for memory in self.memories[: self.levels]:
-            candidates[f"level {memory.half_life:g}"] = everything + unit[-1] * self._level(memory)
-        return Forecast(tuple(experts), candidates, self.belief, self.stack.weights, centre, seasonal, position)
+        for name, weights in list(candidates.items()):
+            which = filter_of(name)
+            if which is not None:
+                candidates[name + APART] = weights + unit[number + 2 + which]
+        stack, offsets = self.stack.weights, self.changes.offsets()
+        return Forecast(tuple(experts), candidates, self.belief, stack, centre, seasonal, position, offsets)
 
-    def _level(self, memory: Memory) -> float:
-        """Return the constant that balances the curves of everything on the rows of a memory."""
+    def _stacked(self, weights: FloatArray, memories: FloatArray, centre: float, seasonal: FloatArray) -> FloatArray:
+        """Return the coefficients of a stack of memories that lean on each other, and the base scores."""
+        *of_memories, constant = coefficients(weights, centre, seasonal).tolist()
+        stacked = np.asarray(of_memories) @ memories
+        stacked[len(memories)] += constant
+        return stacked
+
+    def _level(self, memory: Memory, longer: float, variance: float) -> float:
+        """Return the constant that balances the curves of everything on the rows of a memory, around a longer one's."""
         sketch, expert = memory.sketch, self.everything.expert
         assert sketch is not None
         logits = sketch.logit if expert is None else expert.logits(sketch.contexts, sketch.context, sketch.logit)
-        return balanced_level(logits, sketch, LEVEL_VARIANCE)
+        return balanced_level(logits, sketch, variance, longer)
 
     # -- serving ------------------------------------------------------------------------------------------------------
 
@@ -510,6 +561,7 @@ class Learner:
         contexts, latest = self.contexts.completed(MOST_COMPILED_COMBINATIONS), self.forecasts[-1]
         curves = compiled_forecast(latest, contexts, belief_limit(rows.total_weight))
         effects = self.level_spread.value + self.value_spread.value
+        effects += min(effects * self._gap_variance(), LARGEST_GAP_VARIANCE)
         memories = None if self.given_memories is None else list(self.given_memories)
         return CalibrationModel(
             method="tracker",
@@ -532,3 +584,13 @@ class Learner:
                 "library": f"mcnet {__version__}",
             },
         )
+
+    def _gap_variance(self) -> float:
+        """Return what the periods without rows since the last one add to the variance of a period, as a share of it.
+
+        The level that a mean age a is best for moves by 1 / (a (a + 1)) of that variance in a period (the steady state
+        of the local level model).
+        """
+        weights = self.forecasts[-1].memory_weights([memory.half_life for memory in self.memories[:-1]])[1]
+        age = max(mean_age(weights, np.array([memory.age for memory in self.memories])), 0.5)
+        return self.clock.waiting / (age * (age + 1.0))

@@ -16,9 +16,10 @@ from mcnet.model.model import CalibrationModel
 from mcnet.plots.style import as_plotly, card
 from mcnet.plots.timeline import MemoryWeights, draw_memory_weights
 from mcnet.rows.columns import as_array, scores_column
+from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import field_columns
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.forecast import Forecast
+from mcnet.tracking.forecast import APART, Forecast, mean_age
 from mcnet.tracking.learner import SERVED, Learner
 from mcnet.tracking.look import Suspect
 from mcnet.tracking.memories import BAYES, RESOLUTION, check_method
@@ -34,6 +35,8 @@ __all__ = ["Tracker", "TrackerExplanation"]
 
 LARGEST_CHANGES_SHOWN = 5
 """Contexts whose change the text names."""
+TWO_SIDED_90 = 1.645
+"""Standard deviations to either side that a normal distribution has 90 % of its probability in."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class TrackerExplanation:
     - memory: the mean age, in periods, of the rows that the level follows, and of those that slope and shape follow;
     - weight of curves, weight of level: the share that each memory and the base scores have in what is served;
     - belief: the probability that each candidate is the right forecast;
+    - values apart: the share of that belief that goes to following single field values by themselves;
     - stack: the weights inside the candidate of that name;
     - season: by how many logits the stack moves the level of the coming period for its place in the day or the week;
     - period effects: standard deviations in logits, and how many rows of the last period count as one independent row;
@@ -57,12 +61,16 @@ class TrackerExplanation:
     last_period : the last of them.
     learnt : both in words.
     table : as above.
+    values : one row per field value: the mean age in periods of what is followed for it (`memory`); if it moves by
+        itself, since which period (`since`), by how many logits (`offset`, and the ends of its 90 % interval, `low` and
+        `high`), and which values of other fields always occur with it and so cannot be told apart from it (`same_as`).
     """
 
     periods: int
     last_period: str | None
     learnt: str
     table: "pl.DataFrame"
+    values: "pl.DataFrame"
 
     def part(self, name: str) -> dict[str, float]:
         """Return one part of the table as a mapping of names to values.
@@ -105,10 +113,25 @@ class TrackerExplanation:
             lines.append(
                 f"independent rows: {effects['rows per independent row']:.3g} rows of the last period count as one"
             )
+        apart = self._moving()
+        if apart:
+            lines.append("moving by themselves: " + "; ".join(apart))
         changes = self._largest_changes()
         if changes:
             lines.append("largest changes in logits: " + ", ".join(f"{n} {c:+.2f}" for n, c in changes))
         return "\n".join(lines)
+
+    def _moving(self) -> list[str]:
+        """Return the values that move by themselves, the furthest first, in words."""
+        import polars as pl
+
+        rows = self.values.filter(pl.col("since").is_not_null()).sort(pl.col("offset").abs(), descending=True)
+        return [
+            f"{row['field']}={row['value']} since {row['since']} by {row['offset']:+.2f} logits "
+            f"({row['low']:+.2f} … {row['high']:+.2f})"
+            + (f", or {row['same_as']}, which cannot be told apart from it" if row["same_as"] else "")
+            for row in rows.head(LARGEST_CHANGES_SHOWN).to_dicts()
+        ]
 
     def _largest_changes(self) -> list[tuple[str, float]]:
         import polars as pl
@@ -128,7 +151,7 @@ def explained(learner: Learner) -> TrackerExplanation:
 
     latest, previous = learner.forecasts[-1], learner.previous
     half_lives = [memory.half_life for memory in learner.memories[:-1]]
-    candidates = list(learner.prior_belief())
+    candidates = [name for name in learner.prior_belief() if not name.endswith(APART)]
     memories = [*(f"memory {half_life:g}" for half_life in half_lives), "everything", "base scores"]
     rows: list[tuple[str, str, float, float | None]] = []
 
@@ -136,15 +159,20 @@ def explained(learner: Learner) -> TrackerExplanation:
         old = [None] * len(names) if before is None else before.tolist()
         rows.extend((part, name, value, was) for name, value, was in zip(names, now.tolist(), old, strict=True))
 
-    of_curves, of_level = _weights(latest, half_lives)
-    was_curves, was_level = (None, None) if previous is None else _weights(previous, half_lives)
+    of_curves, of_level = latest.memory_weights(half_lives)
+    was_curves, was_level = (None, None) if previous is None else previous.memory_weights(half_lives)
     ages = np.array([memory.age for memory in learner.memories])
-    mean_ages = [_mean_age(weights, ages) for weights in (of_level, of_curves)]
+    mean_ages = [mean_age(weights, ages) for weights in (of_level, of_curves)]
     add("memory", ["level", "slope and shape"], np.array(mean_ages))
     add("weight of curves", memories, of_curves, was_curves)
     add("weight of level", memories, of_level, was_level)
-    belief, before = ([f.belief.get(name, 0.0) for name in candidates] for f in (latest, previous or latest))
-    add("belief", candidates, np.array(belief), None if previous is None else np.array(before))
+    belief, before = (_plain_belief(f, candidates) for f in (latest, previous or latest))
+    add("belief", candidates, belief, None if previous is None else before)
+    add(
+        "values apart",
+        ["share of belief"],
+        np.array([sum(latest.belief.get(name + APART, 0.0) for name in candidates)]),
+    )
     number = len(memories)
     add("stack", memories, latest.stack[:number], None if previous is None else previous.stack[:number])
     seasons = [f"season of {length} periods" for length in learner.seasons.lengths if length]
@@ -164,24 +192,50 @@ def explained(learner: Learner) -> TrackerExplanation:
     add("change", *_changes(learner, latest, previous))
     schema = {"part": pl.String, "name": pl.String, "value": pl.Float64, "before": pl.Float64}
     table = pl.DataFrame(rows, schema=schema, orient="row")
-    return TrackerExplanation(learner.clock.ticks, learner.clock.last, learner.clock.described(), table)
+    values = _values(learner, latest, mean_ages[0])
+    return TrackerExplanation(learner.clock.ticks, learner.clock.last, learner.clock.described(), table, values)
 
 
-def _weights(forecast: Forecast, half_lives: list[float]) -> tuple[FloatArray, FloatArray]:
-    """Return the weight of each memory, then of the base scores: in the curves, and in the level."""
-    curves = forecast.served[:-1]
-    level = curves.copy()
-    for index, half_life in enumerate(half_lives):
-        moved = forecast.belief.get(f"level {half_life:g}", 0.0)
-        level[len(half_lives)] -= moved
-        level[index] += moved
-    return curves, level
+def _values(learner: Learner, latest: Forecast, age: float) -> "pl.DataFrame":
+    """Return what is followed for each field value, as `TrackerExplanation.values` has it."""
+    import polars as pl
+
+    changes, weight = learner.changes, latest.served[len(latest.experts) + 2 :]
+    rows = []
+    for number, (name, index) in enumerate(zip(changes.names, changes.values, strict=True)):
+        moved, run = changes.runs[number].moved()
+        mean, variance = (part[number].T @ weight for part in (latest.offsets.means, latest.offsets.variances))
+        reach = TWO_SIDED_90 * np.sqrt(variance)
+        ages = age + float(weight.sum()) * moved * (np.minimum(run / 2.0, age) - age)
+        for code, value in enumerate(index):
+            since = changes.since.get(f"{name}={value}")
+            shown: tuple[float | str | None, ...] = (None, None, None, None)
+            if since is not None:
+                offset, width = float(mean[code]), float(reach[code])
+                same = ", ".join(_always_with(learner.contexts, number, value))
+                shown = (offset, offset - width, offset + width, same or None)
+            rows.append((name, value, float(ages[code]), since, *shown))
+    numbers = dict.fromkeys(("offset", "low", "high"), pl.Float64)
+    text = dict.fromkeys(("field", "value"), pl.String)
+    schema = {**text, "memory": pl.Float64, "since": pl.String, **numbers, "same_as": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _mean_age(weights: FloatArray, ages: FloatArray) -> float:
-    """Return the mean age of the rows that weights follow; the base scores have no age."""
-    of_memories = np.maximum(weights[:-1], 0.0)
-    return float(of_memories @ ages / max(float(of_memories.sum()), 1e-12))
+def _always_with(contexts: Contexts, number: int, value: str | None) -> list[str]:
+    """Return the values of other fields that occur in every context of a field's value, and in no other."""
+    here = contexts.table[:, number] == contexts.values[number].index(value)
+    result = []
+    for other in range(len(contexts.names)):
+        codes = np.unique(contexts.table[here, other])
+        if other != number and len(codes) == 1 and ((contexts.table[:, other] == codes[0]) == here).all():
+            result.append(f"{contexts.names[other]}={contexts.values[other][codes[0]]}")
+    return result
+
+
+def _plain_belief(forecast: Forecast, candidates: list[str]) -> FloatArray:
+    """Return the belief in each candidate, with and without values apart."""
+    belief = forecast.belief
+    return np.array([belief.get(name, 0.0) + belief.get(name + APART, 0.0) for name in candidates])
 
 
 def _changes(
@@ -270,8 +324,9 @@ class Tracker:
         Parameters
         ----------
         scores, labels, field, weight, score_type, negatives_kept : as in `Sketch.from_rows`.
-        period : a moment, a date, a whole number, or a label that sorts, after all periods so far. A gap counts as the
-            periods that it has left out, labels as one each. None, if no period has a name.
+        period : a moment, a date, a whole number, or a label that sorts, after all periods so far. Periods that a gap
+            has left out move the seasons and widen the intervals; what was learnt before is not forgotten by them.
+            None, if no period has a name.
         look : look at the period first: one whose labels, scores or rows are suspect is kept and not learnt, with a
             warning, until two further periods agree with it or `release` is called. False learns whatever comes.
 

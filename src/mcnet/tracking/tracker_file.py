@@ -17,17 +17,18 @@ from mcnet._shared.files import checksum, disk_path, write_json
 from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.journal.entries import sketch_digest
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.forecast import Forecast, Stack
+from mcnet.tracking.forecast import APART, Forecast, Stack, divided_belief
 from mcnet.tracking.learner import Clock, EffectVariance, Judgement, Learner
 from mcnet.tracking.look import Look
 from mcnet.tracking.memories import Expert, Memory, Seasons, expert_from_state
+from mcnet.tracking.value_changes import ValueChanges
 
 __all__ = ["load_tracker", "save_tracker"]
 
 DOCUMENT = "tracker.json"
 _FORMAT = "mcnet tracker"
 _VERSION = 2
-"""1: candidates by their order. 2: by their names."""
+"""1: candidates by their order. 2: by their names; changes of single values."""
 _EFFECTS = ("level_effect", "level_spread", "value_spread")
 
 
@@ -83,9 +84,11 @@ def _document(learner: Learner, files: list[str | None]) -> dict[str, Any]:
         "stack": learner.stack.state(),
         "seasons": learner.seasons.state(),
         "belief": learner.belief,
+        "changes": learner.changes.state(),
         "clock": learner.clock.state(),
         "position": learner.position,
         "learnt": learner.learnt,
+        "usual_rows": learner.usual_rows,
         "experts": [expert.state() for expert in experts],
         "forecasts": [forecast.state(given) for forecast in learner.forecasts],
         "previous": None if learner.previous is None else learner.previous.state(given),
@@ -136,13 +139,17 @@ def _learner(document: Mapping[str, Any], folder: Path) -> Learner:
     )
     learner.stack = Stack.restored(document["stack"])
     learner.seasons = Seasons.restored(document["seasons"])
-    names = list(learner.prior_belief())
-    learner.belief = _named(document["belief"], names)
+    names = _plain_names(learner)
+    belief = _named(document["belief"], names)
+    learner.belief = belief if len(belief) > len(names) else divided_belief(belief)
+    if "changes" in document:
+        learner.changes = ValueChanges.restored(document["changes"])
     learner.clock = Clock.restored(document["clock"])
     learner.position, learner.learnt = float(document["position"]), int(document["learnt"])
-    learner.forecasts = [_forecast(state, names, experts) for state in document["forecasts"]]
+    learner.usual_rows = float(document.get("usual_rows", 0.0))
+    learner.forecasts = [_forecast(state, learner, experts) for state in document["forecasts"]]
     if document["previous"] is not None:
-        learner.previous = _forecast(document["previous"], names, experts)
+        learner.previous = _forecast(document["previous"], learner, experts)
     judged = document["judgement"]
     if judged is not None:
         learner.judgement = Judgement(**{**judged, "losses": _named(judged["losses"], names)})
@@ -155,8 +162,16 @@ def _learner(document: Mapping[str, Any], folder: Path) -> Learner:
     return learner
 
 
-def _forecast(state: Mapping[str, Any], names: list[str], experts: list[Expert]) -> Forecast:
-    return Forecast.restored({**state, **{key: _named(state[key], names) for key in ("candidates", "belief")}}, experts)
+def _forecast(state: Mapping[str, Any], learner: Learner, experts: list[Expert]) -> Forecast:
+    names = _plain_names(learner)
+    named = {key: _named(state[key], names) for key in ("candidates", "belief")}
+    offsets = learner.changes.restored_offsets(state.get("offsets", ()))
+    return Forecast.restored({**state, **named}, experts, offsets)
+
+
+def _plain_names(learner: Learner) -> list[str]:
+    """Return the candidates that files of version 1 have, in their order."""
+    return [name for name in learner.prior_belief() if not name.endswith(APART)]
 
 
 def _named(states: Any, names: list[str]) -> dict[str, Any]:

@@ -1,0 +1,381 @@
+"""Changes of single field values: a run-length filter per value on what a robust common level of a period leaves.
+
+A value that leaves the common movement is followed by itself. Per value the filter (Bayesian online change-point
+detection) has the probabilities that nothing has changed, or that the value changed r periods ago, each with a normal
+distribution of the offset since then, in logits. How often and how far values change is learnt from all values
+together, so that few rows of one value are believed only as far as the others make it plausible.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet._shared.arrays import FloatArray, IndexArray, sigmoid, sums_by
+from mcnet.rows.contexts import ANY, Contexts
+
+__all__ = ["FOLLOWED", "ValueChanges", "ValueOffsets"]
+
+FOLLOWED = ("everything", "stack", "careful stack")
+"""The candidates whose deviations by value are filtered. Those of a level alone share the filter of everything."""
+LONGEST_RUN = 12
+"""Runs of this many periods or more are one state."""
+EXPECTED_HAZARD = 0.003
+"""The chance per period that a value changes, before any data …"""
+EXPECTED_VALUE_PERIODS = 1_000.0
+"""… counting as this many values × periods."""
+EXPECTED_DEVIATION = 0.5
+"""How far a value moves when it changes: the standard deviation in logits, before any data …"""
+EXPECTED_CHANGES = 4.0
+"""… counting as this many changes."""
+LARGEST_HAZARD = 0.05
+RETURN_CHANCE = 0.02
+"""The chance per period that a changed value is again where the candidate has it, which learns as well."""
+WALK_VARIANCE = 2e-4
+"""What the offset of a changed value moves in a period, in squared logits."""
+CHANGES_HALF_LIFE = 200.0
+"""Periods over which what is known about changes counts half."""
+EFFECT_HALF_LIFE = 34.0
+LARGEST_EFFECT = 0.5
+TRUSTED_SURPRISE = 2.0
+"""A value further than this many standard deviations from the others counts less in the common level."""
+LEVEL_STEPS, MODE_STEPS = 6, 5
+
+_State = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class ValueOffsets:
+    """The offset of each field value, beside each of the `FOLLOWED` candidates, and its variance."""
+
+    values: tuple[dict[str | None, int], ...] = ()
+    """Per field, the index of each value."""
+    means: tuple[FloatArray, ...] = ()
+    """Per field `[followed, values]`."""
+    variances: tuple[FloatArray, ...] = ()
+
+    def of_contexts(self, contexts: Contexts) -> tuple[FloatArray, FloatArray]:
+        """Return offsets and variances of contexts, both `[contexts, followed]`; 0 for values that are not known."""
+        result = np.zeros((2, len(contexts), len(FOLLOWED)))
+        for number, (index, mean, variance) in enumerate(zip(self.values, self.means, self.variances, strict=True)):
+            codes = _codes(index, contexts, number)
+            known = (codes >= 0) & (codes < mean.shape[1])  # the index may have grown since
+            result[0, known] += mean.T[codes[known]]
+            result[1, known] += variance.T[codes[known]]
+        return result[0], result[1]
+
+    def state(self) -> list[list[list[float]]]:
+        """Return the numbers as JSON-able values; the index is kept with the filters."""
+        return [[mean.tolist(), variance.tolist()] for mean, variance in zip(self.means, self.variances, strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class FieldRuns:
+    """The filters of one field's values, beside each of the `FOLLOWED` candidates: `[followed, values, runs]`.
+
+    State 0 is no change, state r a change r periods ago.
+    """
+
+    weight: _State
+    mean: _State
+    variance: _State
+
+    @staticmethod
+    def none() -> FieldRuns:
+        """Return filters of no value."""
+        empty = np.zeros((len(FOLLOWED), 0, LONGEST_RUN + 1), dtype=np.float32)
+        return FieldRuns(empty, empty, empty)
+
+    def grown(self, values: int) -> FieldRuns:
+        """Return filters of more values; of the new ones none has changed."""
+        new = values - self.weight.shape[1]
+        if new <= 0:
+            return self
+        more = np.zeros((len(FOLLOWED), new, LONGEST_RUN + 1), dtype=np.float32)
+        still = more.copy()
+        still[:, :, 0] = 1.0
+        pairs = ((self.weight, still), (self.mean, more), (self.variance, more))
+        return FieldRuns(*(np.concatenate(pair, axis=1) for pair in pairs))
+
+    def offsets(self) -> tuple[FloatArray, FloatArray]:
+        """Return mean and variance of each value's offset `[followed, values]`."""
+        weight, mean = self.weight.astype(np.float64), self.mean.astype(np.float64)
+        offset = (weight * mean).sum(axis=2)
+        return offset, np.maximum((weight * (mean**2 + self.variance)).sum(axis=2) - offset**2, 0.0)
+
+    def moved(self) -> tuple[FloatArray, FloatArray]:
+        """Return the probability that a value has changed beside everything, and the mean run since, in periods."""
+        weight = self.weight[0].astype(np.float64)
+        moved = weight[:, 1:].sum(axis=1)
+        return moved, weight[:, 1:] @ np.arange(1.0, LONGEST_RUN + 1.0) / np.maximum(moved, 1e-12)
+
+    def learnt(
+        self, which: int, seen: NDArray[np.bool_], rows: _Rows, changes: ValueChanges, step: float
+    ) -> tuple[FloatArray, ...]:
+        """Return weight, mean and variance of one candidate's filters after a period."""
+        weight, mean, variance = (part[which].astype(np.float64) for part in (self.weight, self.mean, self.variance))
+        hazard, back, deviation = step * changes.hazard, step * RETURN_CHANCE, changes.deviation
+        stay = 1.0 - hazard - back
+        before, at, spread = np.zeros_like(weight), np.zeros_like(mean), np.zeros_like(variance)
+        before[:, 0] = weight[:, 0] * (1.0 - hazard) + back * weight[:, 1:].sum(axis=1)
+        before[:, 1], spread[:, 1] = hazard, deviation**2
+        before[:, 2:], at[:, 2:], spread[:, 2:] = weight[:, 1:-1] * stay, mean[:, 1:-1], variance[:, 1:-1]
+        oldest = weight[:, -1] * stay
+        total = before[:, -1] + oldest + 1e-300
+        for moments, old in ((at, mean), (spread, variance)):
+            moments[:, -1] = (before[:, -1] * moments[:, -1] + oldest * old[:, -1]) / total
+        before[:, -1] = total
+        spread[:, 2:] += step * WALK_VARIANCE
+        noise = changes.effect + rows.level_variance
+        likelihood, mode, width = rows.marginal(at, spread + noise)
+        gain = spread / (spread + noise)
+        there = seen[:, None]
+        posterior = np.log(before + 1e-300) + np.where(there, likelihood, 0.0)
+        posterior = np.exp(posterior - posterior.max(axis=1, keepdims=True))
+        return (
+            posterior / posterior.sum(axis=1, keepdims=True),
+            np.where(there, at + gain * (mode - at), at),
+            np.where(there, spread - gain * spread * (1.0 - width / (spread + noise)), spread),
+        )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of each value in a period as a binomial number of alike rows, with the same mean and information."""
+
+    positives: FloatArray
+    expected: FloatArray
+    information: FloatArray
+    level_variance: float
+
+    def marginal(self, mean: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return Laplace's log-likelihood under offsets N(mean, variance), and mode and variance of the posterior.
+
+        It is exact to the skewness of few positives, which a normal approximation in logits takes for changes.
+        """
+        expected = np.maximum(self.expected, 1e-9)
+        information = np.clip(self.information, 1e-9 * expected, (1.0 - 1e-9) * expected)
+        rate = 1.0 - information / expected
+        number = np.maximum(expected / rate, self.positives)[:, None]
+        centre, positives = (np.log(rate) - np.log1p(-rate))[:, None], self.positives[:, None]
+        variance = np.maximum(variance, 1e-9)
+        mode = mean.copy()
+        for _ in range(MODE_STEPS):
+            chance = sigmoid(centre + mode)
+            step = positives - number * chance - (mode - mean) / variance
+            mode += np.clip(step / (number * chance * (1.0 - chance) + 1.0 / variance), -1.0, 1.0)
+        logit = centre + mode
+        chance = sigmoid(logit)
+        curvature = number * chance * (1.0 - chance)
+        likelihood = positives * logit - number * np.logaddexp(0.0, logit) - (mode - mean) ** 2 / (2.0 * variance)
+        return likelihood - 0.5 * np.log1p(variance * curvature), mode, 1.0 / (curvature + 1.0 / variance)
+
+
+@dataclass
+class ValueChanges:
+    """The filters of all values, what all of them show about changes, and since when a value moves by itself."""
+
+    names: tuple[str, ...] = ()
+    values: tuple[dict[str | None, int], ...] = ()
+    runs: tuple[FieldRuns, ...] = ()
+    periods: tuple[str, ...] = ()
+    """The latest periods, by name."""
+    since: dict[str, str] = field(default_factory=dict)
+    """The period from which on a value moves by itself, where that is likely; by "field=value"."""
+    changes: float = 0.0
+    """Changes that were confirmed by three periods, forgotten slowly …"""
+    squares: float = 0.0
+    """… the sum of their squared offsets …"""
+    exposure: float = 0.0
+    """… and the values × periods in which there could have been one."""
+    excess: float = 0.02
+    size: float = 1.0
+    """Sums for the variance of what a period changes in a value without lasting."""
+
+    @property
+    def hazard(self) -> float:
+        """The chance per period that a value changes."""
+        seen = EXPECTED_HAZARD * EXPECTED_VALUE_PERIODS + self.changes
+        return min(seen / (EXPECTED_VALUE_PERIODS + self.exposure), LARGEST_HAZARD)
+
+    @property
+    def deviation(self) -> float:
+        """How far a value moves when it changes, in logits."""
+        squares = EXPECTED_DEVIATION**2 * EXPECTED_CHANGES + self.squares
+        return float(np.sqrt(squares / (EXPECTED_CHANGES + self.changes)))
+
+    @property
+    def effect(self) -> float:
+        """The variance of what one period changes in a value, in squared logits."""
+        return min(max(self.excess / self.size, 0.0), LARGEST_EFFECT)
+
+    def offsets(self) -> ValueOffsets:
+        """Return the present offset of each value."""
+        both = [runs.offsets() for runs in self.runs]
+        return ValueOffsets(self.values, tuple(mean for mean, _ in both), tuple(variance for _, variance in both))
+
+    def learnt(
+        self,
+        contexts: Contexts,
+        context: IndexArray,
+        weight: FloatArray,
+        positives: FloatArray,
+        logits: Mapping[str, FloatArray],
+        period: str,
+        step: float,
+    ) -> ValueChanges:
+        """Return what is known after a period.
+
+        Of fields with several values each, the one with the fewest values comes first: of values that always occur
+        together the coarser field takes the change, and the finer one sees what is left.
+
+        Parameters
+        ----------
+        contexts, context, weight, positives : the cells of the period.
+        logits : of each cell, by each of the `FOLLOWED` candidates, without offsets.
+        period : its name.
+        step : how much of a usual period it is.
+        """
+        other = self._grown(contexts)
+        codes = [_codes(index, contexts, number)[context] for number, index in enumerate(other.values)]
+        order = sorted(range(len(codes)), key=lambda number: len(other.values[number]))
+        learnt: list[list[tuple[FloatArray, ...]]] = [[] for _ in codes]
+        for which, name in enumerate(FOLLOWED):
+            before = [runs.offsets()[0][which] for runs in other.runs]
+            at = logits[name] + sum(before[number][codes[number]] for number in order)
+            for number in order:
+                at = at - before[number][codes[number]]
+                size = len(other.values[number])
+                rows, residual, information = other._observed(at, before[number], codes[number], weight, positives)
+                if which == 0 and number == order[-1]:
+                    other = other._effect_learnt(residual, information)
+                seen = sums_by(codes[number], weight, size) > 0.0
+                found = other.runs[number].learnt(which, seen, rows, other, step)
+                learnt[number].append(found)
+                at = at + (found[0] * found[1]).sum(axis=1)[codes[number]]
+                if which == 0:
+                    other = other._changes_learnt(found, seen, first=number == order[0])
+        runs = [FieldRuns(*(np.stack(part).astype(np.float32) for part in zip(*one, strict=True))) for one in learnt]
+        other = replace(other, runs=tuple(runs), periods=(*self.periods, period)[-LONGEST_RUN:])
+        return replace(other, since=other._since())
+
+    def _grown(self, contexts: Contexts) -> ValueChanges:
+        """Return filters that know every value of some contexts."""
+        values, runs = [], []
+        for number, known in enumerate(contexts.values):
+            index = self.values[number] if self.values else {}
+            used = np.unique(contexts.table[:, number])
+            new = [known[code] for code in used.tolist() if code != ANY and known[code] not in index]
+            if new:
+                index = {**index, **{value: len(index) + place for place, value in enumerate(new)}}
+            values.append(index)
+            runs.append((self.runs[number] if self.runs else FieldRuns.none()).grown(len(index)))
+        return replace(self, names=tuple(contexts.names), values=tuple(values), runs=tuple(runs))
+
+    def _observed(
+        self, logits: FloatArray, offset: FloatArray, code: IndexArray, weight: FloatArray, positives: FloatArray
+    ) -> tuple[_Rows, FloatArray, FloatArray]:
+        """Return the rows of each value beside a robust common level; their residuals with offsets, and information."""
+        level, there, size = 0.0, logits + offset[code], len(offset)
+        residual = information = trust = np.zeros(size)
+        for _ in range(LEVEL_STEPS):
+            chance = sigmoid(there + level)
+            information = sums_by(code, weight * chance * (1.0 - chance), size)
+            residual = sums_by(code, positives - weight * chance, size)
+            expected = 1.0 + self.effect * information
+            surprise = np.abs(residual) / np.sqrt(information * expected + 1e-9)
+            trust = np.minimum(1.0, TRUSTED_SURPRISE / np.maximum(surprise, 1e-9)) / expected
+            step = float(trust @ residual) / (float(trust @ information) + 0.5)
+            level += float(np.clip(step, -1.0, 1.0))
+            if abs(step) < 1e-4:
+                break
+        chance = sigmoid(logits + level)
+        rows = _Rows(
+            sums_by(code, positives, size),
+            sums_by(code, weight * chance, size),
+            sums_by(code, weight * chance * (1.0 - chance), size),
+            1.0 / (float(trust @ information) + 1.0),
+        )
+        return rows, residual, information
+
+    def _effect_learnt(self, residual: FloatArray, information: FloatArray) -> ValueChanges:
+        large = information > 2.0
+        information, squared = information[large], residual[large] ** 2
+        kept, size = 2.0 ** (-1.0 / EFFECT_HALF_LIFE), float(information @ information)
+        if size == 0.0:
+            return self
+        beyond = np.minimum(squared - information, 9.0 * information * (1.0 + self.effect * information))
+        return replace(self, excess=kept * self.excess + float(beyond.sum()) / size, size=kept * self.size + 1.0)
+
+    def _changes_learnt(self, found: tuple[FloatArray, ...], seen: NDArray[np.bool_], *, first: bool) -> ValueChanges:
+        """Return what is known about changes, those three periods ago counted, which three periods have confirmed."""
+        weight, mean, variance = (part[seen, 3] for part in found)
+        kept = 2.0 ** (-1.0 / CHANGES_HALF_LIFE) if first else 1.0
+        return replace(
+            self,
+            changes=kept * self.changes + float(weight.sum()),
+            squares=kept * self.squares + float(weight @ (mean**2 + variance)),
+            exposure=kept * self.exposure + float(seen.sum()),
+        )
+
+    def _since(self) -> dict[str, str]:
+        """Return the periods since which values move by themselves, where that is more likely than not."""
+        result = {}
+        for name, index, runs in zip(self.names, self.values, self.runs, strict=True):
+            weight = runs.weight[0]
+            moved = np.flatnonzero(weight[:, 0] < 0.5)
+            values = list(index)
+            for code, run in zip(moved.tolist(), (1 + weight[moved, 1:].argmax(axis=1)).tolist(), strict=True):
+                key = f"{name}={values[code]}"
+                began = self.periods[max(len(self.periods) - run, 0)]
+                result[key] = self.since.get(key, began) if run == LONGEST_RUN else began
+        return result
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as JSON-able values, exact to the bit."""
+        numbers = ("changes", "squares", "exposure", "excess", "size")
+        return {
+            "names": list(self.names),
+            "values": [list(index) for index in self.values],
+            "runs": [[_packed(part) for part in (runs.weight, runs.mean, runs.variance)] for runs in self.runs],
+            "periods": list(self.periods),
+            "since": self.since,
+            **{name: getattr(self, name) for name in numbers},
+        }
+
+    @staticmethod
+    def restored(state: Mapping[str, Any]) -> ValueChanges:
+        """Return the filters that `state` described."""
+        values = tuple({value: code for code, value in enumerate(known)} for known in state["values"])
+        pairs = zip(state["runs"], values, strict=True)
+        runs = tuple(FieldRuns(*(_unpacked(part, len(index)) for part in parts)) for parts, index in pairs)
+        names, periods = tuple(state["names"]), tuple(state["periods"])
+        numbers = {name: float(state[name]) for name in ("changes", "squares", "exposure", "excess", "size")}
+        return ValueChanges(names, values, runs, periods, dict(state["since"]), **numbers)
+
+    def restored_offsets(self, state: Sequence[Any]) -> ValueOffsets:
+        """Return the offsets that `ValueOffsets.state` described."""
+        means, variances = (tuple(np.array(one[k], dtype=np.float64) for one in state) for k in (0, 1))
+        return ValueOffsets(self.values[: len(means)], means, variances)
+
+
+def _codes(index: Mapping[str | None, int], contexts: Contexts, number: int) -> NDArray[np.int64]:
+    """Return the index of each context's value of a field; -1 for one that is not known."""
+    codes = np.array([*(index.get(value, -1) for value in contexts.values[number]), -1], dtype=np.int64)
+    return codes[contexts.table[:, number]]  # the last entry answers for ANY, which is -1
+
+
+def _packed(numbers: _State) -> str:
+    return base64.b64encode(np.ascontiguousarray(numbers, dtype="<f4").tobytes()).decode("ascii")
+
+
+def _unpacked(text: str, values: int) -> _State:
+    numbers = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f4").astype(np.float32)
+    return numbers.reshape(len(FOLLOWED), values, LONGEST_RUN + 1)
