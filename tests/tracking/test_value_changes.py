@@ -1,0 +1,107 @@
+"""The run-length filters of field values: probabilities, the common level, and their file."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit
+
+from mcnet.rows.contexts import Contexts
+from mcnet.tracking.value_changes import FOLLOWED, ValueChanges, ValueOffsets
+
+VALUES = tuple(f"v{code}" for code in range(6))
+CONTEXTS = Contexts(("field",), (VALUES,), np.arange(6, dtype=np.int32)[:, None])
+
+
+def learnt(changes, period, offset, rows=2000.0, step=1.0, present=6):
+    """Learn one period in which each value has exactly the positives that its offset expects; one cell per value."""
+    cells = np.arange(present)
+    logit = np.full(present, -2.0)
+    weight = np.full(present, rows)
+    positives = weight * expit(logit + np.broadcast_to(offset, 6)[:present])
+    return changes.learnt(
+        CONTEXTS, cells, weight, positives, dict.fromkeys(FOLLOWED, logit), period=str(period), step=step
+    )
+
+
+def offsets(changes):
+    return changes.offsets().of_contexts(CONTEXTS)[0][:, 0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(st.floats(-4.0, 4.0), min_size=6, max_size=6), min_size=1, max_size=5), st.floats(0.1, 1e6))
+def test_whatever_comes_the_weights_are_probabilities_and_offsets_finite(periods, rows):
+    changes = ValueChanges()
+    for period, offset in enumerate(periods):
+        changes = learnt(changes, period, offset, rows)
+        (runs,) = changes.runs
+        np.testing.assert_allclose(runs.weight.sum(axis=2), 1.0, atol=1e-5)
+        assert (runs.weight >= 0.0).all()
+        assert (runs.variance >= 0.0).all()
+        assert np.abs(offsets(changes)).max() < 9.0
+    assert 0.0 < changes.hazard <= 0.05
+
+
+@pytest.mark.parametrize("level", [-1.0, 1.0])
+def test_what_all_values_share_is_nobody_s_own(level):
+    changes = ValueChanges()
+    for period in range(6):
+        changes = learnt(changes, period, level if period >= 3 else 0.0)
+    assert np.abs(offsets(changes)).max() < 0.01
+    assert changes.since == {}
+
+
+def test_a_value_that_changes_is_found_with_its_period_and_returns():
+    changes, still, apart = ValueChanges(), np.zeros(6), np.array([-0.8, 0.0, 0.0, 0.0, 0.0, 0.0])
+    for period in range(10):
+        changes = learnt(changes, period, apart if period >= 5 else still)
+    assert changes.since == {"field=v0": "5"}
+    assert offsets(changes)[0] == pytest.approx(-0.8, abs=0.1)
+    assert np.abs(offsets(changes)[1:]).max() < 0.02
+    for period in range(10, 13):
+        changes = learnt(changes, period, still)
+    assert changes.since == {}
+    assert abs(offsets(changes)[0]) < 0.05
+
+
+def test_a_value_without_rows_keeps_its_offset():
+    changes, apart = ValueChanges(), np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.8])
+    for period in range(8):
+        changes = learnt(changes, period, apart if period >= 3 else 0.0)
+    before = offsets(changes)[5]
+    after = learnt(changes, 8, 0.0, rows=1.0, step=0.001, present=5)
+    assert offsets(after)[5] == pytest.approx(before, rel=0.01)
+
+
+def test_how_often_values_change_is_learnt_from_all_of_them():
+    rng, busy, still = np.random.default_rng(0), ValueChanges(), ValueChanges()
+    offset = np.zeros(6)
+    for period in range(60):
+        offset = np.where(rng.random(6) < 0.05, rng.normal(0.0, 1.0, 6), offset)
+        busy, still = learnt(busy, period, offset), learnt(still, period, np.zeros(6))
+    assert busy.hazard > 1.5 * still.hazard
+    assert busy.deviation > still.deviation
+
+
+def test_a_file_has_the_filters_to_the_bit():
+    changes = ValueChanges()
+    for period in range(5):
+        changes = learnt(changes, period, np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0]) * (period > 2))
+    restored = ValueChanges.restored(json.loads(json.dumps(changes.state())))
+    np.testing.assert_array_equal(offsets(restored), offsets(changes))
+    assert (restored.since, restored.hazard, restored.effect) == (changes.since, changes.hazard, changes.effect)
+    same = restored.restored_offsets(json.loads(json.dumps(changes.offsets().state())))
+    np.testing.assert_array_equal(same.of_contexts(CONTEXTS), changes.offsets().of_contexts(CONTEXTS))
+
+
+def test_values_that_are_not_known_have_no_offset():
+    other = Contexts(("field",), (("new", "v0"),), np.array([[0], [1], [-1]], dtype=np.int32))
+    changes = ValueChanges()
+    for period in range(5):
+        changes = learnt(changes, period, np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0]) * (period > 1))
+    mean, _ = changes.offsets().of_contexts(other)
+    assert mean[0].tolist() == mean[2].tolist() == [0.0] * len(FOLLOWED)
+    assert mean[1][0] > 0.5
+    assert not ValueOffsets().of_contexts(CONTEXTS)[0].any()
