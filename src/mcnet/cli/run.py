@@ -142,8 +142,8 @@ def _fall_back(error: UnicodeError) -> tuple[str, int]:
     """Return what stands for the characters that a stream cannot encode: something similar, or an escape."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    found = error.object[error.start : error.end]
-    return "".join(_similar(character) for character in found), error.end
+    unshown = error.object[error.start : error.end]
+    return "".join(_similar(character) for character in unshown), error.end
 
 
 def _similar(character: str) -> str:
@@ -240,8 +240,8 @@ def table(headings: Sequence[str], lines: Sequence[Sequence[str]], *, left: int 
     from rich.table import Table
 
     result = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for place, heading in enumerate(headings):
-        result.add_column(heading, justify="left" if place < left else "right", overflow="fold")
+    for index, heading in enumerate(headings):
+        result.add_column(heading, justify="left" if index < left else "right", overflow="fold")
     for line in lines:
         result.add_row(*(one_line(cell) for cell in line))
     return result
@@ -275,7 +275,7 @@ _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\
 def _as_json(document: dict[str, Any]) -> str:
     unicode = (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
     text = json.dumps(finite(document), ensure_ascii=not unicode, allow_nan=False)
-    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNSAFE_IN_JSON.sub(lambda unsafe: f"\\u{ord(unsafe[0]):04x}", text)
 
 
 def _short(number: float) -> str:
@@ -389,16 +389,16 @@ def _options_first(words: list[str]) -> list[str]:
     """Move the options of `mcnet` itself in front of the command."""
     first, rest = [], []
     end = words.index("--") if "--" in words else len(words)
-    place = 0
-    while place < end:
-        takes = _ANYWHERE.get(words[place].partition("=")[0])
+    index = 0
+    while index < end:
+        takes = _ANYWHERE.get(words[index].partition("=")[0])
         if takes is None:
-            rest.append(words[place])
-            place += 1
+            rest.append(words[index])
+            index += 1
         else:
-            number = 1 + (0 if "=" in words[place] else takes)
-            first += words[place : min(place + number, end)]
-            place += number
+            number = 1 + (0 if "=" in words[index] else takes)
+            first += words[index : min(index + number, end)]
+            index += number
     return [*first, *rest, *words[end:]]
 
 
@@ -421,9 +421,9 @@ def _failed(error: BaseException, *, debug: bool) -> int:
         if is_disk_full(error):
             return DISK_FULL
         return BUSY if type(error).__name__ == "BusyError" else UNUSABLE
-    found = ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
+    problem = ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
     hint = "" if debug else "; run it again with --debug to see where, and please report it"
-    _say(f"mcnet: unexpected error: {found[:_LONGEST_LINE]}{hint}")
+    _say(f"mcnet: unexpected error: {problem[:_LONGEST_LINE]}{hint}")
     return UNEXPECTED
 
 

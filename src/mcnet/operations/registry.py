@@ -63,7 +63,7 @@ class RegistryView:
         ----------
         most : how many to look at; all if None.
         """
-        return [found for found in self.looked_at(most) if isinstance(found, Version)]
+        return [version for version in self.looked_at(most) if isinstance(version, Version)]
 
     def looked_at(self, most: int | None = None) -> list[Version | DamagedVersion]:
         """Return the newest versions, oldest first, those that cannot be read among them: they are in nobody's way.
@@ -91,11 +91,11 @@ class RegistryView:
         *earlier, last = self._pointer().versions or (None,)
         if last is None:
             return []
-        found = []
+        result = []
         for number in earlier:
             with suppress(FileFormatError):
-                found.append(self._store.read(number))
-        return [*found, self._store.read(last)]
+                result.append(self._store.read(number))
+        return [*result, self._store.read(last)]
 
     @property
     def current(self) -> Version:

@@ -170,10 +170,10 @@ def refresh_status(registry: RegistryView) -> None:
         runs = folder.last_runs(RUNS_READ)
         if not runs:
             return None
-        found = {"time": now(), **_runs(runs)}
+        result = {"time": now(), **_runs(runs)}
         with suppress(McnetError):  # a damaged registry: what was known of it stays
-            found |= _versions(registry)
-        document |= finite(found)
+            result |= _versions(registry)
+        document |= finite(result)
         return document
 
     if folder.status_file.exists():

@@ -37,9 +37,9 @@ def make_registry(path: Path, versions: Path) -> None:
     require_registry(path)
 
 
-def _is_unfinished(found: Path, versions: Path) -> bool:
+def _is_unfinished(entry: Path, versions: Path) -> bool:
     """Tell whether something in the folder is what a process that was cut off left while it made a registry."""
-    return found.name.startswith(".") or (found == versions and not any(found.iterdir()))
+    return entry.name.startswith(".") or (entry == versions and not any(entry.iterdir()))
 
 
 def require_registry(path: Path) -> None:

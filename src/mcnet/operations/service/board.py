@@ -106,8 +106,8 @@ class Board:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._maps: dict[str, memoryview[float]] = {}
-        for place in count():
-            handle = os.open(folder / f"worker-{place}", os.O_CREAT | os.O_RDWR, 0o600)
+        for index in count():
+            handle = os.open(folder / f"worker-{index}", os.O_CREAT | os.O_RDWR, 0o600)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
@@ -115,7 +115,7 @@ class Board:
                 os.close(handle)
         os.ftruncate(handle, 8 * _SLOTS)
         self._handle = handle  # the lock lasts as long as this process
-        self.own = Numbers(self._mapped(f"worker-{place}", handle))
+        self.own = Numbers(self._mapped(f"worker-{index}", handle))
         self.own["pid"] = os.getpid()
         self.own["looked_at"] = 0.0
 
@@ -142,11 +142,11 @@ class Board:
 
     def living(self) -> list[Numbers]:
         """Return the numbers of the workers that live."""
-        found = []
+        living = []
         for name, numbers in self._all():
             if numbers["pid"] == os.getpid() or self._is_locked(name):
-                found.append(numbers)
-        return found
+                living.append(numbers)
+        return living
 
     def _is_locked(self, name: str) -> bool:
         return _is_locked(self.folder / name)

@@ -170,10 +170,10 @@ def answer_json(served: Served, body: bytes, most_rows: int, numbers: Numbers) -
     score = question.score
     single = type(score) is not list
     if question.interval is None and (single or len(score) == 1):  # type: ignore[arg-type]
-        found = _one_row(served, question, single, numbers)
-        if found is not None:
+        probability = _one_row(served, question, single, numbers)
+        if probability is not None:
             form = b'{"calibrated":%r,"version":"%b"}' if single else b'{"calibrated":[%r],"version":"%b"}'
-            return form % (found, served.name_bytes)
+            return form % (probability, served.name_bytes)
     rows = score if isinstance(score, list) else [score]
     check_rows(len(rows), most_rows)
     columns = _as_columns(served, question.field, single)
@@ -208,9 +208,9 @@ def _one_row(served: Served, question: Question, single: bool, numbers: Numbers)
     elif field is not None:
         return None
     score: Any = question.score
-    found = served.model.predict_one(score if single else score[0], row, score_type=question.score_type)
+    result = served.model.predict_one(score if single else score[0], row, score_type=question.score_type)
     numbers.rows(1, 0 if row is None else served.unseen(row))
-    return found
+    return result
 
 
 def _as_columns(
@@ -229,11 +229,11 @@ def _as_columns(
 def _single_record(body: bytes) -> Record | None:
     """Return a body that is one record, as a list of records has it; None if it is meant as something else."""
     try:
-        found = _record_decoder.decode(body)
+        record = _record_decoder.decode(body)
     except msgspec.ValidationError:
         return None
-    columns = isinstance(found.get("score"), list) or isinstance(found.get("field"), dict)
-    return None if "score" not in found or columns else found
+    columns = isinstance(record.get("score"), list) or isinstance(record.get("field"), dict)
+    return None if "score" not in record or columns else record
 
 
 def _one_row_of(question: Question) -> Question:
@@ -256,28 +256,28 @@ def _columns(served: Served, records: list[Record], most_rows: int, numbers: Num
     wanted = {"score", *names}
     score: list[float] = []
     unknown = 0
-    for place, record in enumerate(records):
+    for index, record in enumerate(records):
         if record.keys() != wanted:
             lacking = sorted(wanted - record.keys())
             if lacking:
                 what = f"lacks {', '.join(lacking)}; a record has {', '.join(['score', *names])}"
-                raise Problem(400, f"record {place} {what}", at=at or f"$[{place}]")
-            _refuse_options(record, names, at or f"$[{place}]")
+                raise Problem(400, f"record {index} {what}", at=at or f"$[{index}]")
+            _refuse_options(record, names, at or f"$[{index}]")
             unknown += len(record) - len(wanted)
         number = record["score"]
         if type(number) is not float and type(number) is not int:
-            raise Problem(400, f"score is {number!r:.80}, not a number", at=f"{at or f'$[{place}]'}.score")
+            raise Problem(400, f"score is {number!r:.80}, not a number", at=f"{at or f'$[{index}]'}.score")
         try:
             score.append(float(number))
         except OverflowError:
-            raise Problem(400, "score is too large a number", at=f"{at or f'$[{place}]'}.score") from None
+            raise Problem(400, "score is too large a number", at=f"{at or f'$[{index}]'}.score") from None
     columns: dict[str, Value | list[Value]] = {}
     for name in names:
         column: list[Any] = [record[name] for record in records]
         if not _VALUE_TYPES.issuperset(map(type, column)):
-            place = next(place for place, value in enumerate(column) if type(value) not in _VALUE_TYPES)
-            what = f"the field {name!r} is {'a list' if type(column[place]) is list else 'an object'}, not one value"
-            raise Problem(400, what, at=f"{at or f'$[{place}]'}.{name}")
+            index = next(index for index, value in enumerate(column) if type(value) not in _VALUE_TYPES)
+            what = f"the field {name!r} is {'a list' if type(column[index]) is list else 'an object'}, not one value"
+            raise Problem(400, what, at=f"{at or f'$[{index}]'}.{name}")
         columns[name] = column
     if unknown:
         numbers.add("unknown_keys", unknown)

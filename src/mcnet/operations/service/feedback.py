@@ -61,8 +61,8 @@ def present(every: str, now: datetime | None = None) -> Present:
     """
     import polars as pl
 
-    moment = (now or datetime.now(UTC)).replace(tzinfo=None)
-    column = pl.Series("now", [moment])
+    timestamp = (now or datetime.now(UTC)).replace(tzinfo=None)
+    column = pl.Series("now", [timestamp])
     period = period_text(cut_to_periods(column, every)[0])
     try:
         begin = column.dt.truncate(every)
@@ -299,13 +299,13 @@ class Inbox:
         if needed == ("field",) and len(given) == 1:
             return  # a field without a name of its own
         lacking = [name for name in needed if name not in given]
-        found = f"fields given: {', '.join(given) or 'none'}"
+        fields = f"fields given: {', '.join(given) or 'none'}"
         if lacking:
-            raise Problem(400, f"{found}; the served model needs {lacking[0]}, too", at="$.field")
+            raise Problem(400, f"{fields}; the served model needs {lacking[0]}, too", at="$.field")
         # The first rows decide on the fields of a journal; more than those of the model are no slip if it has them.
         more = [name for name in given if name not in (needed or served.model.balanced_by)]
         if more and not self._entries():
-            raise Problem(400, f"{found}; the served model does not have {more[0]}", at="$.field")
+            raise Problem(400, f"{fields}; the served model does not have {more[0]}", at="$.field")
 
 
 def _columns(body: bytes) -> Feedback:

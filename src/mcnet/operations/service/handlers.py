@@ -258,8 +258,10 @@ class Handlers:
             return await asyncio.to_thread(act, *words)
         except OSError as error:
             now = await asyncio.to_thread(self._pointed)
-            found = f"version {now[0]} is current{', held' if now[1] else ''}"
-            what = f"nothing was changed: {found}" if now == before else f"{found} now, but the history lacks a line"
+            current = f"version {now[0]} is current{', held' if now[1] else ''}"
+            what = (
+                f"nothing was changed: {current}" if now == before else f"{current} now, but the history lacks a line"
+            )
             reason = error.strerror or type(error).__name__
             raise Problem(503, f"the registry cannot be written ({reason}); {what}", headers=RETRY) from None
 

@@ -140,10 +140,10 @@ def _split(body: bytes, json_bytes: str) -> tuple[Inference, memoryview]:
 
 def _columns(tensors: list[Tensor], rest: memoryview, most_rows: int) -> tuple[dict[str, NDArray[Any]], memoryview]:
     """Return the inputs by name, and what is left of the binary part."""
-    found: dict[str, NDArray[Any]] = {}
-    for place, tensor in enumerate(tensors):
-        at = f"$.inputs[{place}]"
-        if tensor.name in found:
+    columns: dict[str, NDArray[Any]] = {}
+    for index, tensor in enumerate(tensors):
+        at = f"$.inputs[{index}]"
+        if tensor.name in columns:
             raise Problem(400, f"the input {tensor.name!r} is given twice", at=at)
         rows = _rows(tensor, at)
         check_rows(rows, most_rows)
@@ -157,8 +157,8 @@ def _columns(tensors: list[Tensor], rest: memoryview, most_rows: int) -> tuple[d
         missing = tensor.parameters.get("missing")
         if missing is not None and tensor.datatype == "BYTES":
             column = np.array([None if value == missing else value for value in column.tolist()], dtype=object)
-        found[tensor.name] = column
-    return found, rest
+        columns[tensor.name] = column
+    return columns, rest
 
 
 def _rows(tensor: Tensor, at: str) -> int:
@@ -180,16 +180,16 @@ def _binary(tensor: Tensor, content: memoryview, rows: int, at: str) -> NDArray[
 
 def _texts(content: memoryview, rows: int, at: str) -> NDArray[Any]:
     """Return texts that each come after their length in four bytes."""
-    found, place, end = [], 0, len(content)
+    result, index, end = [], 0, len(content)
     for _ in range(rows):
-        length = int.from_bytes(content[place : place + 4], "little")
-        if place + 4 + length > end:
+        length = int.from_bytes(content[index : index + 4], "little")
+        if index + 4 + length > end:
             raise Problem(400, "the texts are longer than the bytes given", at=at)
-        found.append(bytes(content[place + 4 : place + 4 + length]).decode("utf-8", errors="backslashreplace"))
-        place += 4 + length
-    if place != end:
-        raise Problem(400, f"{end - place:,} bytes follow the {rows:,} texts", at=at)
-    return np.array(found, dtype=object)
+        result.append(bytes(content[index + 4 : index + 4 + length]).decode("utf-8", errors="backslashreplace"))
+        index += 4 + length
+    if index != end:
+        raise Problem(400, f"{end - index:,} bytes follow the {rows:,} texts", at=at)
+    return np.array(result, dtype=object)
 
 
 def _kind(tensor: Tensor, at: str) -> str:
@@ -220,9 +220,9 @@ def _listed(tensor: Tensor, rows: int, at: str) -> NDArray[Any]:
         raise Problem(400, f"the shape says {rows:,} values, the data have {len(flat):,}", at=f"{at}.data")
     texts = tensor.datatype == "BYTES"
     kind = "O" if texts else _kind(tensor, at)
-    for place, value in enumerate(flat):
+    for index, value in enumerate(flat):
         if not _is_of(tensor.datatype, value):
-            raise Problem(400, f"{value!r:.80} is not of {tensor.datatype}", at=f"{at}.data[{place}]")
+            raise Problem(400, f"{value!r:.80} is not of {tensor.datatype}", at=f"{at}.data[{index}]")
     if None in flat:
         if tensor.name == "score":
             raise Problem(400, "score has a value that is null", at=f"{at}.data[{flat.index(None)}]")

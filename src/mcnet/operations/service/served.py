@@ -51,26 +51,26 @@ class Served:
 
     def unseen(self, values: tuple[Any, ...]) -> int:
         """Return 1 if one row has a field value that the model does not know, else 0."""
-        found = self._unseen.get(values)
-        if found is None:
-            found = 1 if ANY in self.model.contexts.codes_of(values) else 0
+        result = self._unseen.get(values)
+        if result is None:
+            result = 1 if ANY in self.model.contexts.codes_of(values) else 0
             if all(type(value) is str and len(value) <= _REMEMBERED_LENGTH for value in values):
                 if len(self._unseen) >= _REMEMBERED_ROWS:
                     self._unseen.clear()
-                self._unseen[values] = found
-        return found
+                self._unseen[values] = result
+        return result
 
     def unseen_rows(self, columns: list[FieldColumn]) -> int:
         """Return how many rows have a field value that the model does not know."""
         if not columns or not self.model.fields:
             return 0
-        found = None
+        result = None
         for known, column in zip(self.known, self.model.contexts.aligned(columns), strict=True):
             unknown = np.array([value not in known for value in column.values], dtype=np.int32)
             if unknown.any():
                 rows = column.mapped(unknown)
-                found = rows if found is None else found | rows
-        return 0 if found is None else int(found.sum())
+                result = rows if result is None else result | rows
+        return 0 if result is None else int(result.sum())
 
 
 def load_served(registry: Registry, version: int | str = "current") -> Served:

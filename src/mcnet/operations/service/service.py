@@ -132,16 +132,16 @@ class Service:
     async def _by_table(self, scope: Any, protocol: Any) -> tuple[int, Response]:
         if scope.proto != "http":
             raise Problem(400, "this service speaks plain HTTP")
-        found, matched = self.table.find(scope.method, scope.path)
-        counted = ROUTES.index(found.counted)
+        route, matched = self.table.find(scope.method, scope.path)
+        counted = ROUTES.index(route.counted)
         request = Request(scope.method, scope.path, scope.query_string, scope.headers, b"", matched)
         try:
-            if found.changes:
+            if route.changes:
                 check_token(request, self.settings.token_digest)  # before a byte of the body is read
             if scope.method not in ("GET", "HEAD"):
                 body = await self.bodies.read(scope.headers, protocol)
                 request = Request(scope.method, scope.path, scope.query_string, scope.headers, body, matched)
-            return counted, await found.handler(request)
+            return counted, await route.handler(request)
         except ClientGone:
             raise
         except Exception as error:

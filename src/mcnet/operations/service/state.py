@@ -50,10 +50,10 @@ class LoopStatus:
     def read(self) -> dict[str, Any] | None:
         """Return the status; None if the job never ran, or its file cannot be read."""
         try:
-            found = self.path.lstat()
-            if not stat.S_ISREG(found.st_mode):  # a link may lead out of the registry
+            state = self.path.lstat()
+            if not stat.S_ISREG(state.st_mode):  # a link may lead out of the registry
                 return None
-            stamp = (found.st_mtime_ns, found.st_ino)
+            stamp = (state.st_mtime_ns, state.st_ino)
             if stamp != self._stamp:
                 document = json.loads(self.path.read_text(encoding="utf-8"))
                 self._document = document if _is_status(document) else None
@@ -113,7 +113,7 @@ class ServiceState:
         served = self._versions.current
         total, living = self._board.total(), self._board.living()
         status = self._loop.read() or {}
-        found: dict[str, Any] = {
+        result: dict[str, Any] = {
             "time": time.time(),
             "mcnet": __version__,
             "name": self._settings.name,
@@ -129,27 +129,27 @@ class ServiceState:
             "alarms": (status.get("alarms") or [])[:_ALARMS],
             "last_run": _last_run(status),
         }
-        public: dict[str, Any] = self._settings.public(found)
+        public: dict[str, Any] = self._settings.public(result)
         return public
 
     def _registry(self) -> dict[str, Any]:
         """Return what the registry tells, as far as it can be read: `refused` says why a version is not served."""
         registry = self._versions.registry
-        found: dict[str, Any] = {"current": None, "held": None, "versions": [], "damaged": []}
+        result: dict[str, Any] = {"current": None, "held": None, "versions": [], "damaged": []}
         with suppress(McnetError):
             newest = registry.looked_at(_VERSIONS)
-            found["versions"] = [
+            result["versions"] = [
                 {"version": v.name, "added": v.added, "method": v.method, "rows": v.rows, "note": v.note}
                 for v in reversed(newest)
                 if isinstance(v, Version)
             ]
-            found["damaged"] = [asdict(v) for v in newest if isinstance(v, DamagedVersion)]
+            result["damaged"] = [asdict(v) for v in newest if isinstance(v, DamagedVersion)]
         with suppress(McnetError):
             held = registry.held
             number = registry.current_number
-            found["current"] = None if number is None else str(number)
-            found["held"] = None if held is None else str(held)
-        return found | {"events": list(reversed(registry.history(_EVENTS)))}
+            result["current"] = None if number is None else str(number)
+            result["held"] = None if held is None else str(held)
+        return result | {"events": list(reversed(registry.history(_EVENTS)))}
 
     def _periods(self, served: Served, status: dict[str, Any]) -> dict[str, Any] | None:
         """Return the last periods of the journal, and the PCOC in each: of what served then, or of what serves now."""
@@ -157,16 +157,16 @@ class ServiceState:
             return None
         with self._lock:
             try:
-                found = self._read_periods(self._journal, served)
+                result = self._read_periods(self._journal, served)
             except McnetError as error:
                 return {"problem": str(error), "periods": []}
         then = {one.get("period"): one for one in status.get("periods") or []}
-        for one in found["periods"]:
+        for one in result["periods"]:
             measured = then.get(one["period"], {}).get("served_pcoc")
             if isinstance(measured, list) and len(measured) == _PCOC_AND_INTERVAL:
                 one |= dict(zip(("pcoc", "low", "high"), measured, strict=True))
                 one["version"] = then[one["period"]].get("served_version")
-        return found | {"pictures": _pictures(found["periods"])}
+        return result | {"pictures": _pictures(result["periods"])}
 
     def _read_periods(self, journal: Journal, served: Served) -> dict[str, Any]:
         entries: dict[str, list[Entry]] = defaultdict(list)
@@ -320,11 +320,11 @@ def curves_document(served: Served, asked: dict[str, str]) -> dict[str, Any]:
 
 
 def _points(line: Line) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "label": line.label,
         "score": numbers(line.score),
         "probability": numbers(line.probability),
     }
     if line.low is not None and line.high is not None:
-        found |= {"low": numbers(line.low), "high": numbers(line.high)}
-    return found
+        result |= {"low": numbers(line.low), "high": numbers(line.high)}
+    return result
