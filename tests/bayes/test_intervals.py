@@ -159,6 +159,17 @@ def test_intervals_of_a_smooth_truth_hardly_widen():
     assert np.mean(ratios) < 1.05
 
 
+def test_intervals_of_two_fields_with_many_rows_hardly_widen():
+    fields = {"a": SimulatedField.zipf(6), "b": SimulatedField.zipf(4)}
+    log = simulate(200_000, fields=fields, seed=3)
+    fitted, field = fit(log), {name: log.text(name)[:2_000] for name in log.fields}
+    wide, narrow = (
+        np.subtract(*(logit(end) for end in model.interval(log.score[:2_000], field)[::-1])).mean()
+        for model in (fitted.model_, without_misfit(fitted))
+    )
+    assert wide < 1.05 * narrow
+
+
 @settings(max_examples=15)
 @given(seed=st.integers(0, 1_000), jump=st.floats(0.0, 4.0), parts=st.integers(2, 5))
 def test_intervals_of_steps_hold_the_curve_and_do_not_depend_on_the_order_of_rows(seed, jump, parts):

@@ -74,7 +74,9 @@ class Misfit:
         panel, _ = fit.panels.locate(cells.logits)
         columns = panel, cells.logits, information, residual
         of_context = sums_by(cells.context, information, len(table))
-        largest = np.argsort(-of_context, kind="stable")[: MOST_CONTEXTS if len(table) > 1 else 0]
+        # With several fields the covariance of one context leaves out what couples them: it explains too much.
+        alone = len(table) > 1 and len(fit.state.values) == 1
+        largest = np.argsort(-of_context, kind="stable")[: MOST_CONTEXTS if alone else 0]
         chosen = largest[of_context[largest] >= LEAST_INFORMATION]
         parts = [_Panels.of(*(column[cells.context == context] for column in columns)) for context in chosen]
         return Misfit(fit, _Panels.of(*columns), tuple(zip(fit.expand(table[chosen]), parts, strict=True)))
