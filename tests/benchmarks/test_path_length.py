@@ -3,6 +3,7 @@
 import ast
 from pathlib import Path
 
+import mcnet
 from benchmarks.path_length import (
     command,
     functions,
@@ -56,3 +57,12 @@ def test_the_path_of_a_command_has_the_functions_that_it_calls():
     path = measured(lambda: command("mcnet methods"))
     assert len(path.functions) >= len(path.files) > 0
     assert sum(path.hops.values()) > 0
+
+
+def test_names_of_files_are_expanded_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mcnet.simulate(2_000, seed=0).frame().write_parquet("log.parquet")
+    fit = "mcnet fit log.parquet --score score --label label --field field -o model.json --method platt --force"
+    for line in (fit, "mcnet apply model.json log.parquet -o out.parquet --force"):
+        path = measured(lambda line=line: command(line))
+        assert path.functions["rows/logs.py", "expand_paths"] == 1, line

@@ -3,6 +3,7 @@ import json
 import numpy as np
 
 import mcnet as library
+from mcnet.rows.dialects import DIALECTS
 
 
 def test_merged_parts_equal_the_whole(mcnet, frame, log, columns, tmp_path):
@@ -132,3 +133,9 @@ def test_a_sketch_that_is_merged_with_itself_is_said_to_count_twice(mcnet, log, 
         done = mcnet("merge", *given, "-o", tmp_path / "both.parquet", "--force")
         assert (done.code, done.err.count("count more than once")) == (0, 1)
         assert library.Sketch.load(tmp_path / "both.parquet").rows == 16_000
+
+
+def test_the_help_names_every_dialect(mcnet):
+    shown = " ".join(mcnet("sketch", "--help").out.split())
+    assert " or ".join(DIALECTS) in shown
+    assert "true or false in postgresql or bigquery or snowflake." in shown

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mcnet.journal.journal
 from mcnet.errors import CalibrationWarning, FileFormatError, InputError
 from mcnet.journal.additions import _saved
 from mcnet.journal.journal import Journal, JournalSnapshot
@@ -508,3 +509,25 @@ def test_a_stray_row_of_a_log_is_refused_and_a_long_past_without_a_gap_is_not(jo
     with pytest.raises(InputError, match=r"heavy.parquet has a row of weight 1e\+09"):
         journal.add_files(heavy, **columns)
     assert journal.add_files([stray, heavy], **columns, allow=("weight", "period")).rows == 5_031
+
+
+def test_a_snapshot_is_listed_and_counted_once(journal, monkeypatch):
+    journal.add(rows(1), 1)
+    with monkeypatch.context() as patched:
+        calls = []
+        for name in ("require_journal", "counted_entries"):
+            patched.setattr(f"mcnet.journal.journal.{name}", counted_calls(name, calls))
+        snapshot = JournalSnapshot(journal)
+        assert snapshot.periods == ["1"]
+        assert len(dict(snapshot.sketches())) == len(snapshot.entries()) == 1
+        assert sorted(calls) == ["counted_entries", "require_journal"]
+
+
+def counted_calls(name, calls):
+    whole = getattr(mcnet.journal.journal, name)
+
+    def called(*given, **named):
+        calls.append(name)
+        return whole(*given, **named)
+
+    return called

@@ -128,7 +128,7 @@ def export(
               score_type=probability|logit, if not as in the fit
       c       name=PREFIX of every name in the header,
               score_type=probability|logit
-      sql     dialect=duckdb|postgresql|bigquery|snowflake|spark|clickhouse|trino,
+      sql     dialect=DIALECT, as for mcnet sketch --sql,
               source=TABLE, score=COLUMN,
               fields={"FIELD":"COLUMN"}, output=COLUMN, form=auto|case|tables,
               tables=PREFIX of the tables that are made,

@@ -7,10 +7,15 @@ import typer
 
 from mcnet.cli import options
 from mcnet.cli.run import Printer
+from mcnet.rows.dialects import DIALECTS
 
 if TYPE_CHECKING:
     from mcnet.cli.sources import RowSource
     from mcnet.sketch.sketch import Sketch
+
+
+_WITHOUT_CAST = " or ".join(name for name, dialect in DIALECTS.items() if not dialect.casts_booleans)
+"""The dialects that cast no booleans to numbers."""
 
 
 def sketch(
@@ -31,7 +36,11 @@ def sketch(
     negatives_kept: options.NegativesKept = 1.0,
     sql: Annotated[
         str | None,
-        typer.Option("--sql", metavar="DIALECT", help="Print the query that makes the sketch in a database instead."),
+        typer.Option(
+            "--sql",
+            metavar="DIALECT",
+            help=f"Print the query that makes the sketch in a database instead, for {' or '.join(DIALECTS)}.",
+        ),
     ] = None,
     table: Annotated[
         str | None, typer.Option("--table", metavar="NAME", help="With --sql: the table or view with the rows.")
@@ -41,7 +50,7 @@ def sketch(
         typer.Option(
             "--label-type",
             metavar="TYPE",
-            help="With --sql: boolean for labels that are true or false in PostgreSQL, BigQuery or Snowflake.",
+            help=f"With --sql: boolean for labels that are true or false in {_WITHOUT_CAST}.",
         ),
     ] = "number",
     time: options.Moments = None,
@@ -53,8 +62,7 @@ def sketch(
     """Sketch logs: one pass, one small table.
 
     Other commands accept the sketch instead of its logs, and sketches can be added (mcnet merge). With --sql the
-    command prints a query instead; its result, saved as Parquet or CSV, is accepted as a LOG here. DIALECT is duckdb,
-    postgresql, bigquery, snowflake, spark, clickhouse or trino.
+    command prints a query instead; its result, saved as Parquet or CSV, is accepted as a LOG here.
 
     \b
     Example:

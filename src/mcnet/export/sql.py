@@ -403,7 +403,7 @@ def sql_text(
 
     Parameters
     ----------
-    dialect : "duckdb", "postgresql", "bigquery", "snowflake", "spark", "clickhouse" or "trino".
+    dialect : the SQL of the engine, such as "duckdb" or "postgresql"; an error names all that there are.
     source : the table or view with the rows; dots divide schema and table, or pass the parts as a tuple.
     score : the column with the raw score; by default the one the model was fitted on, if it knows, or "score".
     fields : the column of each field, where its name differs from the field's.

@@ -248,6 +248,10 @@ class Journal:
 
             return self._commit(described, replace=how.replace, every=every, allow=how.allow)
 
+    def _require(self) -> None:
+        """Refuse a folder that is no journal."""
+        require_journal(self.path, create=False)
+
     def _commit(self, parts: Callable[[], Iterable[tuple[Entry, Sketch]]], **options: Any) -> Added:
         require_journal(self.path, create=True)
         with locked(self.path):
@@ -266,7 +270,7 @@ class Journal:
         -------
         int : how many rows were removed.
         """
-        require_journal(self.path, create=False)
+        self._require()
         with locked(self.path):
             return remove_source(self.path, self.batches(), source, None if period is None else period_text(period))
 
@@ -277,7 +281,7 @@ class Journal:
         ----------
         period : its name. If other rows take the place of its rows later, these are looked at again.
         """
-        require_journal(self.path, create=False)
+        self._require()
         with locked(self.path):
             release_period(self.path, period_text(period), self.entries())
 
@@ -297,7 +301,7 @@ class Journal:
         """Return what counts, one entry per period and source: the count of the latest age."""
         if not self.path.exists():
             return []
-        require_journal(self.path, create=False)
+        self._require()
         return list(latest_entries(counted_entries(self.batches())).values())
 
     def counts_by_age(self) -> list[Entry]:
@@ -337,7 +341,7 @@ class Journal:
         ------
         tuple[str, Sketch] : the period and its rows.
         """
-        require_journal(self.path, create=False)
+        self._require()
         with ReaderLock(self.path):
             yield from period_sketches(self.batches(), since, until, self.arrival() if corrected else None)
 
@@ -399,7 +403,7 @@ class Journal:
         -------
         int : how many files fewer there are.
         """
-        require_journal(self.path, create=False)
+        self._require()
         with locked(self.path):
             remove_leftovers(self.path)
             released = self.released
@@ -415,7 +419,7 @@ class Journal:
         -------
         list[str] : a sentence per problem; empty if there is none.
         """
-        require_journal(self.path, create=False)
+        self._require()
         return journal_problems(self.path)
 
 
@@ -428,10 +432,18 @@ class JournalSnapshot(Journal):
     def __init__(self, journal: Journal) -> None:
         """List what is there; batches never change, so their files are read when they are needed, and kept so long."""
         super().__init__(journal.path)
-        require_journal(self.path, create=False)
+        super()._require()
         self._lock = ReaderLock(self.path)
         self._batches = journal.batches()
+        self._entries = super().entries()
 
     def batches(self) -> list[EntryBatch]:
         """Return the batches of that moment, oldest first."""
         return list(self._batches)
+
+    def entries(self) -> list[Entry]:
+        """Return what counts, one entry per period and source."""
+        return list(self._entries)
+
+    def _require(self) -> None:
+        """Refuse nothing: the folder was a journal when it was listed."""

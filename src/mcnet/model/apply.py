@@ -20,7 +20,7 @@ from mcnet.rows.contexts import ANY
 from mcnet.rows.csv_files import ShortRows, canonical_csv_text, csv_separator, typed_csv_text, types_of_texts
 from mcnet.rows.fields import FieldColumn, field_columns
 from mcnet.rows.formats import column_at
-from mcnet.rows.locations import RemoteFile, read_options
+from mcnet.rows.locations import Locations, RemoteFile, read_options
 from mcnet.rows.logs import (
     FilePaths,
     UnchangedFiles,
@@ -177,7 +177,7 @@ def apply_to_files(
     """
     target: Path | RemoteFile = RemoteFile(fspath(output)) if is_url(output) else Path(local_path(output))
     source = source_name(files)
-    paths = expand_paths(files)
+    paths = files if isinstance(files, Locations) else expand_paths(files)
     unchanged = UnchangedFiles(paths)
     kind, read_kind = file_format(target), file_format(paths[0])
     local = [path for path in paths if isinstance(path, Path)]

@@ -71,7 +71,7 @@ class NewFiles:
         named = [logs] if isinstance(logs, str | PathLike) else list(logs)
         if not named:
             return NewFiles(Locations(), spec, how, period)
-        paths = expand_paths(logs if isinstance(logs, Locations) else named)
+        paths = logs if isinstance(logs, Locations) else expand_paths(named)
         sketched = are_sketches(paths)
         if sketched and (spec.time is not None or every is not None):
             advice = Advice("name its period with {period}", period=None)

@@ -185,7 +185,7 @@ def open_log(
     typed : whether the other columns of CSV files get a guessed type; if not, they stay the text they are.
     all_kept : whether every column is needed; if not, columns that some files lack are left out.
     """
-    paths = expand_paths(files)
+    paths = files if isinstance(files, Locations) else expand_paths(files)
     options: dict[str, Any] = {"numbers": numbers, "texts": texts, "periods": periods, "all_kept": all_kept}
     columns = Columns(**options)
     kinds = {file_format(path) for path in paths}
@@ -363,13 +363,13 @@ def short_rows_of(paths: Sequence[Location]) -> ShortRows:
     return ShortRows(paths if kind in ("csv", "tsv") else (), csv_separator(kind))
 
 
-def describe_row_in(files: FilePaths) -> DescribeRow:
+def describe_row_in(paths: Sequence[Location]) -> DescribeRow:
     """Return a function that names a row for messages: of several files, the file and the row in it.
 
     The rows of the files are counted only when a row has to be named. Where a condition leaves out rows, those are
     counted that meet it. An empty line of a CSV file, whose values are all missing, is called one.
     """
-    paths, options = expand_paths(files), read_options()
+    options = read_options()
     counted = "" if options.where is None else " of those that meet the condition"
 
     def empty(path: Location, row: int) -> str:
@@ -388,7 +388,7 @@ def describe_row_in(files: FilePaths) -> DescribeRow:
         try:
             with read_with(storage_options=options.storage_options, separator=options.separator, where=options.where):
                 for path in paths:
-                    number = int(open_log(path).select(pl.len()).collect().item())
+                    number = int(open_log(Locations([path])).select(pl.len()).collect().item())
                     if left < number:
                         file = os.fspath(path)
                         return RowName(f"row {left}{counted} of {file}{empty(path, left)}", left, file)

@@ -78,7 +78,7 @@ def sketch_query(
     Parameters
     ----------
     table : the table or view with the rows; dots divide schema and table, or pass the parts as a tuple.
-    dialect : "duckdb", "postgresql", "bigquery", "snowflake", "spark", "clickhouse" or "trino".
+    dialect : the SQL of the engine, such as "duckdb" or "postgresql"; an error names all that there are.
     score, label, weight : names of columns; see Sketch.from_rows.
     field : the name of a field column, or a list of names.
     folds : into how many folds to split the rows, or the name of a column of fold numbers. A table has no order of
@@ -88,8 +88,8 @@ def sketch_query(
     negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
     every : fields of timestamps and the periods to cut them to: {"time": "1h"}.
     where : a condition on the rows, in the engine's own SQL.
-    label_type : "boolean" if the label is true or false and the engine casts no booleans to numbers (PostgreSQL,
-        BigQuery, Snowflake).
+    label_type : "boolean" if the label is true or false and the engine casts no booleans to numbers (as
+        PostgreSQL does not).
     zoned : those names in `every` whose columns have a time zone, as `timestamptz` has: they are cut in UTC. Without it
         their days begin where the session's time zone says.
 
