@@ -282,7 +282,7 @@ def test_the_largest_values_get_most_of_alpha_whatever_their_field():
     assert shares["device=mobile"] == max(shares.values())
 
 
-@pytest.mark.parametrize(("reference", "most"), [(0, 5), (10, 2)])
+@pytest.mark.parametrize(("reference", "most"), [(0, 5), (10, 3)])
 def test_the_end_of_all_positives_is_found_at_once_and_named_rightly(reference, most):
     rng = np.random.default_rng(9)
     monitor = Monitor()
@@ -298,3 +298,55 @@ def test_the_end_of_all_positives_is_found_at_once_and_named_rightly(reference, 
     (alarm,) = monitor.alarms
     assert (alarm.what, alarm.pcoc) == ("level", np.inf)
     assert "over-predicted" in alarm.advice()
+
+
+# -- wild periods -----------------------------------------------------------------------------------------------------
+
+WILD_RATES = np.linspace(0.005, 0.05, 6)
+
+
+def wild_hours(rng, worlds, effect, positives=300, shift=0.0, broken=None):
+    """Return what the evidence asks of one hour in each world; `broken` ones have lost all positives."""
+    rows = np.round(np.full(len(WILD_RATES), positives / WILD_RATES.sum()))
+    odds = WILD_RATES / (1.0 - WILD_RATES) * np.exp(effect[:, None] + shift)
+    found = rng.binomial(rows.astype(int), odds / (1.0 + odds)).astype(float)
+    if broken is not None:
+        found[broken] = 0.0
+    codes = np.repeat(np.arange(worlds), len(WILD_RATES))
+    cells = (np.tile(WILD_RATES, worlds), np.tile(rows, worlds), found.ravel())
+    (likelihoods,) = PeriodLikelihoods.of_groups(*cells, [(codes, worlds)])
+    one = likelihoods.marginals()
+    return Marginals(np.array([m.null for m in one]), np.array([m.mixture for m in one]))
+
+
+def test_heavy_tailed_effects_and_a_broken_hour_raise_no_false_alarms():
+    rng, worlds = np.random.default_rng(5), 100
+    evidence, broken = Evidence.of_many(worlds), rng.integers(5, 35, worlds)
+    highest = np.full(worlds, -np.inf)
+    for hour in range(40):
+        evidence.update(wild_hours(rng, worlds, 0.1 * rng.standard_t(3, worlds), broken=broken == hour))
+        highest = np.maximum(highest, evidence.log_values())
+    assert np.mean(highest >= np.log(1.0 / 0.01)) <= 0.02
+
+
+def test_a_drift_is_found_within_two_hours_also_after_a_broken_one():
+    rng, worlds = np.random.default_rng(6), 50
+    evidence = Evidence.of_many(worlds)
+    for _ in range(30):
+        evidence.learn(wild_hours(rng, worlds, 0.02 * rng.normal(size=worlds)))
+    evidence.update(wild_hours(rng, worlds, np.zeros(worlds), broken=np.ones(worlds, dtype=bool)))
+    for _ in range(2):
+        evidence.update(wild_hours(rng, worlds, 0.02 * rng.normal(size=worlds), shift=-np.log(1.66)))
+    share_of_largest_value = 0.23 / 2
+    assert np.mean(evidence.log_values() >= np.log(1.0 / 0.01 / share_of_largest_value)) >= 0.95
+
+
+def test_evidence_of_before_there_were_wild_periods_is_read():
+    rng = np.random.default_rng(7)
+    one = Evidence.of_many(1)
+    one.update(wild_hours(rng, 1, np.zeros(1)))
+    now = Evidence(np.inf, one.periods, one.null[0], one.mixture[0], one.began[0])
+    half = len(now.null) // 2
+    before = Evidence.restored({**now.state(), "null": now.null[:half].tolist()})
+    assert before.null.shape == now.null.shape
+    assert before.log_value == pytest.approx(now.log_value, abs=0.02)

@@ -203,7 +203,7 @@ class Update:
             "learnt": list(self.learnt),
             "until": self.until,
             "gate": None if self.verdict is None else self.verdict.to_dict(),
-            "alarms": [{**asdict(alarm), "advice": alarm.advice()} for alarm in self.alarms],
+            "alarms": [{**asdict(alarm), "advice": alarm.advice(tracked=True)} for alarm in self.alarms],
             "suspect": list(self.suspect),
             "held": self.held,
             "status": None if self.status is None else str(self.status),

@@ -15,7 +15,9 @@ __all__ = ["Evidence", "Marginals", "PeriodLikelihoods", "slope_likelihoods", "s
 #
 # Null hypothesis: in every period the true logits are the served ones plus a period effect u, drawn anew each period
 # from a normal distribution whose standard deviation τ is unknown; τ = 0 is a world without period effects. The effects
-# are centred either in logits (mean 0) or in odds (mean −τ²/2). Alternative: from some period on their mean is δ ≠ 0.
+# are centred either in logits (mean 0) or in odds (mean −τ²/2). Or they are contaminated: with a small fixed chance the
+# effect of a period is drawn from a wide normal distribution instead, as in an hour whose labels were lost. One such
+# period then tells nothing of τ, and does not blind the monitor. Alternative: from some period on their mean is δ ≠ 0.
 #
 # The e-process is a likelihood ratio, E = (mixture over changes and δ, τ) / (maximum over τ of the null likelihood).
 # Its numerator is the probability that one fixed distribution gives the data, and its denominator is at least what the
@@ -38,6 +40,8 @@ _NULL_EFFECTS = np.concatenate([[0.0], 0.004 * 1.15 ** np.arange(41)])
 _FROM_THE_START = 0.6
 _PATIENCE = 10.0
 _NEWTON_STEPS, _SMALL_STEP = 8, 1e-7
+_WILD_CHANCE, _WILD_EFFECT = 0.003, 1.5
+"""The share of wild periods under contaminated effects, and the standard deviation of their effects."""
 
 NODES = np.concatenate([-np.geomspace(3.0, 0.02, 30), [0.0], np.geomspace(0.02, 3.0, 30)])
 """Shifts at which likelihoods are summed up over cells; between them they are interpolated."""
@@ -77,7 +81,10 @@ class PeriodLikelihoods:
         """Return for each group the log-likelihood of every hypothesis that the evidence compares."""
         null = self.log_marginal(*_NULL)
         means, effects = _MIXTURE
-        mixture = self.log_marginal(means.ravel(), effects.ravel()).reshape(-1, *means.shape)
+        mixture = self.log_marginal(means.ravel(), effects.ravel())
+        wild = self.log_marginal(np.zeros(1), np.array([_WILD_EFFECT])) + np.log(_WILD_CHANCE)
+        null = np.concatenate([null, np.logaddexp(null + np.log1p(-_WILD_CHANCE), wild)], axis=1)
+        mixture = np.logaddexp(mixture + np.log1p(-_WILD_CHANCE), wild).reshape(-1, *means.shape)
         return [Marginals(*found) for found in zip(null, mixture, strict=True)]
 
     def log_marginal(self, mean: FloatArray, effect: FloatArray) -> FloatArray:
@@ -119,6 +126,7 @@ class Marginals:
     """What the evidence asks of a period: the log-likelihood of each null, and of each state of the alternative."""
 
     null: FloatArray
+    """First of normal effects, then of contaminated ones."""
     mixture: FloatArray
     """By effect and state; the first state is no shift."""
 
@@ -137,6 +145,8 @@ def _mixture_grid() -> tuple[FloatArray, FloatArray]:
 
 
 _NULL = _null_grid()
+_NULL_EFFECT = np.tile(_NULL[1], 2)
+_CONTAMINATED = np.repeat([False, True], len(_NULL[1]))
 _MIXTURE = _mixture_grid()
 
 
@@ -152,7 +162,7 @@ class Evidence:
 
     largest_effect: float = np.inf
     periods: int = 0
-    null: FloatArray = field(default_factory=lambda: np.zeros(len(_NULL[0])))
+    null: FloatArray = field(default_factory=lambda: np.zeros(len(_NULL_EFFECT)))
     """The log-likelihood of every null so far."""
     mixture: FloatArray = field(default_factory=lambda: _start())
     """The log of the joint probability of the data so far and of each state (effect, no change or shift) now."""
@@ -192,7 +202,9 @@ class Evidence:
 
     def log_values(self) -> FloatArray:
         """Return the logarithm of the e-value of each of many hypotheses."""
-        allowed = self.null[..., _NULL[1] <= self.largest_effect]
+        # Who states a largest effect states that there are no wild periods.
+        stated = np.isfinite(self.largest_effect)
+        allowed = self.null[..., (self.largest_effect >= _NULL_EFFECT) & ~(_CONTAMINATED & stated)]
         flat = self.mixture.reshape(*self.mixture.shape[:-2], -1)
         return np.asarray(np.logaddexp.reduce(flat, axis=-1) - allowed.max(axis=-1))
 
@@ -211,7 +223,7 @@ class Evidence:
     @property
     def effect(self) -> float:
         """Return the most likely standard deviation of the period effects under the null."""
-        return float(_NULL[1][int(np.argmax(self.null))])
+        return float(_NULL_EFFECT[int(np.argmax(self.null))])
 
     def state(self) -> dict[str, object]:
         """Return the state as JSON-able values."""
@@ -226,8 +238,11 @@ class Evidence:
     def restored(state: dict[str, Any]) -> "Evidence":
         """Return the evidence that `state` described."""
         bound = np.inf if state["largest_effect"] is None else float(state["largest_effect"])
-        arrays = (np.array(state[name]) for name in ("null", "mixture", "began"))
-        return Evidence(bound, int(state["periods"]), *arrays)
+        null, mixture, began = (np.array(state[name]) for name in ("null", "mixture", "began"))
+        periods = int(state["periods"])
+        if len(null) == len(_NULL[0]):  # of before there were contaminated effects: none of the periods was wild
+            null = np.concatenate([null, null + periods * np.log1p(-_WILD_CHANCE)])
+        return Evidence(bound, periods, null, mixture, began)
 
 
 def _start() -> FloatArray:

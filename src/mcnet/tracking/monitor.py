@@ -28,6 +28,9 @@ _OVERALL, _SLOPE, _VALUES = 0.7, 0.07, 0.23
 """How the chance of a false alarm is shared out: to the level of all rows, their slope, and all field values."""
 
 
+_TRACKED = "the loop learns this; if the next versions are no better, check the labels and scores of these periods"
+
+
 @dataclass(frozen=True)
 class Alarm:
     """One finding: where the model is miscalibrated, since when, and by how much.
@@ -55,19 +58,26 @@ class Alarm:
     log_evidence: float
     """The logarithm of the e-value, weighted by its share of alpha; log(1/alpha) raises an alarm."""
 
-    def advice(self) -> str:
-        """Return what to do, in one sentence."""
+    def advice(self, *, tracked: bool = False) -> str:
+        """Return what to do, in one sentence.
+
+        Parameters
+        ----------
+        tracked : a tracker learns every period and publishes by itself, so that publishing is no advice.
+        """
         if self.what == "learning":
             since, _ = shown_periods([self.since, self.raised])
             return (
                 f"all periods since {since} are suspect and nothing is being learnt: correct their rows or release them"
             )
         if self.what == "slope":
-            return "high and low scores are wrong in opposite directions: fit the model again on recent periods"
+            cure = _TRACKED if tracked else "fit the model again on recent periods"
+            return f"high and low scores are wrong in opposite directions: {cure}"
         where = "" if self.what == "level" else f" of {self.what}"
         direction = "over" if self.excess > 0.0 else "under"
         since, _ = shown_periods([self.since, self.raised])
-        return f"the probabilities{where} are {direction}-predicted since {since}: update the model and publish it"
+        cure = _TRACKED if tracked else "update the model and publish it"
+        return f"the probabilities{where} are {direction}-predicted since {since}: {cure}"
 
 
 class CellProbabilities:
