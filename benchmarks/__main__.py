@@ -26,6 +26,7 @@ PARTS = {
     "balance": ("the balance term", True),
     "time_streams": ("streams in time: the tracker against fixed memories and peers that adapt", True),
     "time_worlds": ("simulated worlds that change: the tracker against a static fit and an oracle", True),
+    "time_poison": ("broken hours in the loop: what is served after them; real changes of the level", True),
     "time_parts": ("worlds that move in parts: the error of each field value, period by period", True),
     "time_hours": ("a year of hours: journal and backtest, time and memory", True),
     "coverage": ("coverage of 90 % intervals over several kinds of truth", True),
