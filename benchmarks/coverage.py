@@ -116,30 +116,48 @@ def intervals(make: Truth, rows: int, seed: int) -> Intervals:
 def main(full: bool = False) -> None:
     """Judge every truth at every size: 50 seeds in the full form, in the quick one 10 and no 500,000 rows."""
     seeds, sizes = (50, SIZES) if full else (10, SIZES[:2])
-    lines, within, growth = [], 0, {True: [], False: []}
+    drawn = {}
     for name, make in {**SMOOTH, **ROUGH}.items():
         for rows in sizes:
-            drawn = [intervals(make, rows, seed) for seed in range(FIRST_SEED, FIRST_SEED + seeds)]
-            mean = {column: np.mean([getattr(each, column) for each in drawn]) for column in vars(drawn[0])}
-            error = np.std([each.covered for each in drawn]) / np.sqrt(seeds)
-            grown = mean["width"] / mean["width_before"] - 1.0
-            within += LEAST <= mean["covered"] <= MOST
-            growth[name in SMOOTH].append(grown)
-            shown = f"{100 * mean['covered']:.1f} % ± {100 * error:.1f}", f"{100 * mean['covered_before']:.1f} %"
-            lines.append([name, f"{rows:,}", *shown, f"{mean['width']:.3f}", f"{100 * grown:+.1f} %"])
-            print("  ".join(lines[-1]), flush=True)
-    head = ["truth", "rows", "coverage", "without the misfit", "mean width (logits)", "of it the misfit"]
-    text = f"""## Coverage of intervals
+            drawn[name, rows] = [intervals(make, rows, seed) for seed in range(FIRST_SEED, FIRST_SEED + seeds)]
+            print("  ".join(_line(name, rows, drawn[name, rows])), flush=True)
+    report.keep("coverage", section(drawn), full)
 
-Share of rows whose true probability is inside the 90 % interval: mean over {seeds} seeds ± its standard error; none of
-the seeds had part in any choice. *Without the misfit* is the posterior alone, as intervals were before residuals had a
-say. Within {100 * LEAST:.0f} to {100 * MOST:.0f} %: {within} of {len(lines)} lines. The misfit widens intervals of
-smooth truths (the first {len(growth[True])} lines) by {100 * np.mean(growth[True]):.1f} % on average, of rough ones by
-{100 * np.mean(growth[False]):.0f} %.
 
-{report.table(head, lines)}
+def section(drawn: dict[tuple[str, int], list[Intervals]]) -> str:
+    """Return the section of the page, from the intervals of every truth and size."""
+    within = sum(LEAST <= np.mean([each.covered for each in seeds]) <= MOST for seeds in drawn.values())
+    smooth = [_growth(seeds) for (name, _), seeds in drawn.items() if name in SMOOTH]
+    rough = [_growth(seeds) for (name, _), seeds in drawn.items() if name in ROUGH]
+    head = ["truth", "rows", "seeds", "coverage", "without the misfit", "mean width (logits)", "of it the misfit"]
+    return f"""## Coverage of intervals
+
+Share of rows whose true probability is inside the 90 % interval: mean over seeds ± its standard error; none of the
+seeds had part in any choice. *Without the misfit* is the posterior alone, as intervals were before residuals had a say.
+Within {100 * LEAST:.0f} to {100 * MOST:.0f} %: {within} of {len(drawn)} lines. The misfit widens intervals of smooth
+truths (the first {len(smooth)} lines) by {100 * np.mean(smooth):.1f} % on average, of rough ones by
+{100 * np.mean(rough):.0f} %.
+
+{report.table(head, [_line(*key, seeds) for key, seeds in drawn.items()])}
 """
-    report.keep("coverage", text, full)
+
+
+def _growth(drawn: list[Intervals]) -> float:
+    return float(np.mean([each.width for each in drawn]) / np.mean([each.width_before for each in drawn]) - 1.0)
+
+
+def _line(name: str, rows: int, drawn: list[Intervals]) -> list[str]:
+    covered = [each.covered for each in drawn]
+    error = np.std(covered) / np.sqrt(len(drawn))
+    return [
+        name,
+        f"{rows:,}",
+        str(len(drawn)),
+        f"{100 * np.mean(covered):.1f} % ± {100 * error:.1f}",
+        f"{100 * np.mean([each.covered_before for each in drawn]):.1f} %",
+        f"{np.mean([each.width for each in drawn]):.3f}",
+        f"{100 * _growth(drawn):+.1f} %",
+    ]
 
 
 if __name__ == "__main__":
