@@ -235,7 +235,7 @@ def sketch_of_table(table: Any, *, drop_missing: bool = False) -> Sketch:
         spec.resolution,
         int(folds.max()) + 1,
         int(rows[used].sum()),
-        columns=spec.columns,
+        columns=dict(sorted(spec.columns.items())),  # as the query writes them
         score_type=spec.score_type,
         negatives_kept=spec.negatives_kept,
         dropped_rows=dropped,
