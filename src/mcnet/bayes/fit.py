@@ -237,7 +237,8 @@ def _maximise(posterior: Posterior, state: State, prior: Prior | None, *, iterat
             strengths = search.posterior.strengths
             shared = search.arrow.shared_covariance()
             variances = search.arrow.value_variances(shared)
-            learnt = prior.learn(strengths, posterior.shapes, search.state, variances, shared)
+            moved = State(search.state.shared - posterior.centre, search.state.values)
+            learnt = prior.learn(strengths, posterior.shapes, moved, variances, shared)
             settled = decrement < 1.0 and iteration.settles(strengths, learnt)
             search.believe(iteration.extrapolate(strengths, learnt))
     arrow, information = search.arrow, search.information
@@ -400,7 +401,8 @@ def fit_one_curve(
     if alpha_balance == 0.0 or not contexts.names:
         return alone
     fields = len(contexts.names)
-    held = replace(default_strengths(fields, 0), values=(np.full(3, _HELD),) * fields, shared=alone.strengths.shared)
+    expected = default_strengths(fields, 0).expected
+    held = replace(alone.strengths, values=(np.full(3, _HELD),) * fields, expected=expected)
     return fit_bayes(
         sketch.logit,
         sketch.context,
