@@ -237,8 +237,7 @@ def _maximise(posterior: Posterior, state: State, prior: Prior | None, *, iterat
             strengths = search.posterior.strengths
             shared = search.arrow.shared_covariance()
             variances = search.arrow.value_variances(shared)
-            moved = State(search.state.shared - posterior.centre, search.state.values)
-            learnt = prior.learn(strengths, posterior.shapes, moved, variances, shared)
+            learnt = prior.learn(strengths, posterior.shapes, search.state, variances, shared)
             settled = decrement < 1.0 and iteration.settles(strengths, learnt)
             search.believe(iteration.extrapolate(strengths, learnt))
     arrow, information = search.arrow, search.information
@@ -401,8 +400,7 @@ def fit_one_curve(
     if alpha_balance == 0.0 or not contexts.names:
         return alone
     fields = len(contexts.names)
-    expected = default_strengths(fields, 0).expected
-    held = replace(alone.strengths, values=(np.full(3, _HELD),) * fields, expected=expected)
+    held = replace(default_strengths(fields, 0), values=(np.full(3, _HELD),) * fields, shared=alone.strengths.shared)
     return fit_bayes(
         sketch.logit,
         sketch.context,

@@ -12,14 +12,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray
-from mcnet.bayes.prior import (
-    LEVEL_VARIANCE,
-    OFFSET_VARIANCE,
-    PSEUDO_COUNT_SHARED,
-    PSEUDO_COUNTS,
-    Strengths,
-    default_strengths,
-)
+from mcnet.bayes.prior import PSEUDO_COUNT_SHARED, PSEUDO_COUNTS, Strengths, default_strengths
 from mcnet.bayes.structure import Panels, Shapes, State
 from mcnet.curves.curves import CurveUncertainty, kept_places
 from mcnet.curves.family import Combination, CurveFamily
@@ -258,7 +251,6 @@ class BayesFit:
             "roughness": shapes.roughness,
             "shared": self.state.shared,
             "shared_strength": np.array(self.strengths.shared),
-            "line_strengths": np.array([self.strengths.offset, self.strengths.level]),
         }
         for field, numbers in enumerate(self.state.values):
             arrays[f"values_{field}"] = numbers
@@ -276,7 +268,6 @@ class BayesFit:
         fields = sum(name.startswith("values_") for name in get)
         pairs = sum(name.startswith("combination_keys_") for name in get)
         centre, scale, origin = get["panels"].tolist()
-        offset, level = get.get("line_strengths", np.array([OFFSET_VARIANCE, LEVEL_VARIANCE])).tolist()
         return cls(
             panels=Panels(centre, scale, get["edges"], int(origin), get["mass"]),
             shapes=Shapes(*(get[name] for name in ("basis", "deviation", "penalty", "level", "roughness"))),
@@ -285,8 +276,6 @@ class BayesFit:
                 values=tuple(get[f"strength_{field}"] for field in range(fields)),
                 shared=float(get["shared_strength"]),
                 expected=tuple(get[f"expected_{field}"] for field in range(fields)),
-                offset=offset,
-                level=level,
             ),
             combinations=tuple(
                 Combination(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -25,23 +24,9 @@ PSEUDO_COUNTS = np.array([3.0, 3.0, 1.0])
 PSEUDO_COUNT_SHARED = 3.0
 # A combination of fields is expected to add half as much (in standard deviations) as a field does.
 COMBINATION_SHARE = 0.25
-# The shared curve, where nothing is learnt: offset within some 3 logits and slope within a factor of some 1.6 of the
-# base predictor's.
+# The shared curve: offset within some 3 logits and slope within a factor of some 1.6 of the base predictor's.
 OFFSET_VARIANCE = 9.0
 LEVEL_VARIANCE = 0.5**2
-# Where it is learnt, offset and log-slope of the shared curve have mixtures of normal priors at the identity: standard
-# deviations and their shares. Most of the mass is near the identity, and the tails are heavy: the base predictor is
-# believed until the rows say how wrong it is.
-OFFSET_WIDTHS = {0.03: 0.2, 0.1: 0.3, 0.3: 0.3, 1.0: 0.18, 5.0: 0.02}
-LEVEL_WIDTHS = {0.003: 0.25, 0.03: 0.1, 0.1: 0.15, 0.3: 0.5}
-# Likewise how much values of a field differ (offset, log-slope, bends) and how far the shared log-slope wanders, in
-# units of what is expected. It holds where the data determine few coefficients, about FEW; with more, the expectations
-# themselves are the better guess, and with more than MOST_AVERAGED the data alone say it.
-FEW = np.array([2.0, 1.0, 1.0])
-FEW_SHARED = 1.0
-MOST_AVERAGED = 300.0
-VALUE_WIDTHS = {0.05: 0.3, 0.2: 0.3, 0.6: 0.3, 1.5: 0.1}
-SHARED_WIDTHS = {0.05: 0.35, 0.4: 0.2, 1.0: 0.3, 2.0: 0.15}
 SMALLEST = 1e-6
 # A slope that wants to be 0 has a log-slope of minus infinity: what is learnt from it must stop somewhere.
 LARGEST = np.array([25.0, 4.0, 4.0])
@@ -55,10 +40,6 @@ class Strengths:
     values: tuple[FloatArray, ...]
     shared: float
     expected: tuple[FloatArray, ...]
-    offset: float = OFFSET_VARIANCE
-    """Of the offset of the shared curve around the identity's."""
-    level: float = LEVEL_VARIANCE
-    """Of the mean log-slope of the shared curve."""
 
     def value_precision(self, field: int, shapes: Shapes) -> FloatArray:
         """Return the prior precision of (a, b, u₁…u_J) of one field's values."""
@@ -70,33 +51,24 @@ class Strengths:
         """Return the prior precision matrix of the shared vector."""
         size = 1 + len(shapes.level)
         precision: FloatArray = np.zeros((size, size))
-        precision[0, 0] = 1.0 / self.offset
-        precision[1:, 1:] = shapes.penalty / self.shared + np.outer(shapes.level, shapes.level) / self.level
+        precision[0, 0] = 1.0 / OFFSET_VARIANCE
+        precision[1:, 1:] = shapes.penalty / self.shared + np.outer(shapes.level, shapes.level) / LEVEL_VARIANCE
         return precision
 
     def logarithms(self) -> FloatArray:
         """Return all variances as one vector of logarithms."""
-        variances: FloatArray = np.concatenate([*self.values, np.array([self.shared, self.offset, self.level])])
+        variances: FloatArray = np.concatenate([*self.values, np.array([self.shared])])
         return np.log(variances)
 
     def scaled(self, factors: FloatArray) -> Strengths:
         """Return every variance times its factor, in the order of `logarithms`."""
         values = tuple(three * factors[3 * field : 3 * field + 3] for field, three in enumerate(self.values))
-        shared, offset, level = factors[-3:].tolist()
-        return replace(
-            self, values=values, shared=self.shared * shared, offset=self.offset * offset, level=self.level * level
-        )
+        return replace(self, values=values, shared=self.shared * float(factors[-1]))
 
     def bounded(self) -> Strengths:
         """Every variance within what may be learnt."""
         values = tuple(np.clip(three, SMALLEST, LARGEST) for three in self.values)
-        return replace(
-            self,
-            values=values,
-            shared=float(np.clip(self.shared, SMALLEST, LARGEST_SHARED)),
-            offset=float(np.clip(self.offset, min(OFFSET_WIDTHS) ** 2, max(OFFSET_WIDTHS) ** 2)),
-            level=float(np.clip(self.level, min(LEVEL_WIDTHS) ** 2, max(LEVEL_WIDTHS) ** 2)),
-        )
+        return replace(self, values=values, shared=float(np.clip(self.shared, SMALLEST, LARGEST_SHARED)))
 
 
 def default_strengths(fields: int, combinations: int) -> Strengths:
@@ -110,122 +82,33 @@ def default_strengths(fields: int, combinations: int) -> Strengths:
 def relearn(
     strengths: Strengths, shapes: Shapes, state: State, variances: list[FloatArray], shared_covariance: FloatArray
 ) -> Strengths:
-    """Return the strengths under which the posterior mode is the mean over all prior widths, weighted by evidence.
+    """Take one fixed-point step towards the variances that maximise the Laplace evidence.
 
-    The likelihood is taken as normal around the mode: a coefficient with posterior mean m and variance V under the
-    prior variance λ has the precision `ℓ = 1/V − 1/λ` and the slope `r = m/V`, whence mode and evidence under every
-    other width. For a group of coefficients it is one step towards the maximum of the evidence,
+    With posterior mean m, posterior variance V and prior variance λ of a group of coefficients (in units where
+    they have equal variance), `γ = Σ(1 − V/λ)` is the number of coefficients the data determine, and
 
         λ ← (Σ m² + ν λ₀) / (γ + ν),
 
-    with the number of coefficients that the data determine, `γ = Σ(1 − V/λ)`, and ν pseudo-coefficients of the size λ₀
-    that stands for all widths.
+    with ν pseudo-coefficients of the expected size λ₀.
     """
     learnt = []
     for field, numbers in enumerate(state.values):
         precision = strengths.value_precision(field, shapes)
-        free = 1.0 - variances[field] * precision
+        free = np.clip(1.0 - variances[field] * precision, 0.0, 1.0)
         squares = numbers**2 * precision
-        unit = strengths.expected[field] / strengths.values[field]
-        steps = [
-            _step(
-                squares[:, members].ravel(),
-                free[:, members].ravel(),
-                unit[group],
-                PSEUDO_COUNTS[group],
-                FEW[group],
-                _value_widths(),
-            )
-            for group, members in enumerate((slice(0, 1), slice(1, 2), slice(2, None)))
-        ]
-        learnt.append(np.clip(strengths.values[field] * steps, SMALLEST, LARGEST))
-    waves = shapes.waves
-    squares = (waves @ state.shared[1:]) ** 2 / strengths.shared
-    held = np.einsum("ws,ws->w", waves @ shared_covariance[1:, 1:], waves) / strengths.shared
-    expected = EXPECTED_SHARED / strengths.shared
-    shared = strengths.shared * _step(squares, 1.0 - held, expected, PSEUDO_COUNT_SHARED, FEW_SHARED, _shared_widths())
-    offset, level = _averaged_line(strengths, shapes, state, shared_covariance)
-    return replace(
-        strengths,
-        values=tuple(learnt),
-        shared=float(np.clip(shared, SMALLEST, LARGEST_SHARED)),
-        offset=offset,
-        level=level,
-    )
-
-
-_Widths = tuple[FloatArray, FloatArray]
-"""Variances, and the logarithms of their shares."""
-
-
-def _step(
-    squares: FloatArray, free: FloatArray, expected: float, believed: float, few: float, widths: _Widths
-) -> float:
-    """Return (Σ m² + ν λ₀) / (γ + ν), where λ₀ is what stands for all widths, unless the coefficients are very many.
-
-    All in units of the present prior variance: `squares` are m², and `free` is 1 − V, so that ℓ = free / (1 − free).
-    """
-    free = np.clip(free, 0.0, 1.0)
-    determined = float(free.sum())
-    if determined < MOST_AVERAGED:
-        left = np.maximum(1.0 - free, 1e-12)
-        variances, log_shares = widths
-        precision = 1.0 / (expected * variances)
-        total = free / left + precision[:, None]
-        moved = squares / (left**2 * total)
-        evidence = log_shares + 0.5 * (np.log(precision[:, None] / total) + moved).sum(axis=1)
-        averaged = 1.0 / _standing_for(evidence, precision, moved.sum(axis=1))
-        expected += (averaged - expected) / (1.0 + (determined / few) ** 2)
-    return (float(squares.sum()) + believed * expected) / (determined + believed)
-
-
-@cache
-def _value_widths() -> _Widths:
-    return np.array(list(VALUE_WIDTHS)) ** 2, np.log(list(VALUE_WIDTHS.values()))
-
-
-@cache
-def _shared_widths() -> _Widths:
-    return np.array(list(SHARED_WIDTHS)) ** 2, np.log(list(SHARED_WIDTHS.values()))
-
-
-def _averaged_line(
-    strengths: Strengths, shapes: Shapes, state: State, shared_covariance: FloatArray
-) -> tuple[float, float]:
-    """Return the prior variances of offset and log-slope of the shared curve that stand for all pairs of widths."""
-    both = np.zeros((2, len(state.shared)))
-    both[0, 0], both[1, 1:] = 1.0, shapes.level
-    inverse = np.linalg.inv(both @ shared_covariance @ both.T)
-    slope = inverse @ (both @ state.shared)
-    known = inverse - np.diag([1.0 / strengths.offset, 1.0 / strengths.level])
-    values, vectors = np.linalg.eigh(known)
-    (one, cross), (_, two) = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    of_offset, of_level, log_shares = _pairs_of_widths()
-    first, second = one + of_offset, two + of_level
-    determinant = first * second - cross**2
-    offset, level = (
-        (second * slope[0] - cross * slope[1]) / determinant,
-        (first * slope[1] - cross * slope[0]) / determinant,
-    )
-    evidence = log_shares + 0.5 * (np.log(of_offset * of_level / determinant) + slope[0] * offset + slope[1] * level)
-    return (
-        1.0 / _standing_for(evidence, of_offset, np.abs(offset)),
-        1.0 / _standing_for(evidence, of_level, np.abs(level)),
-    )
-
-
-@cache
-def _pairs_of_widths() -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the precisions of offset and log-slope in every pair of widths, and the logarithm of the pair's share."""
-    pairs = [(b**-2.0, a**-2.0, p * q) for b, p in OFFSET_WIDTHS.items() for a, q in LEVEL_WIDTHS.items()]
-    of_offset, of_level, shares = np.array(pairs).T
-    return of_offset, of_level, np.log(shares)
-
-
-def _standing_for(evidence: FloatArray, precision: FloatArray, size: FloatArray) -> float:
-    """Return the precision under which the mode is the mean of the modes, of the sizes given, under each precision."""
-    weight = np.exp(evidence - evidence.max()) * (size + 1e-12)
-    return float(weight @ precision / weight.sum())
+        updated = np.empty(3)
+        for group, members in enumerate((slice(0, 1), slice(1, 2), slice(2, None))):
+            before = strengths.values[field][group]
+            believed = PSEUDO_COUNTS[group]
+            size = before * squares[:, members].sum() + believed * strengths.expected[field][group]
+            updated[group] = np.clip(size / (free[:, members].sum() + believed), SMALLEST, LARGEST[group])
+        learnt.append(updated)
+    bends = state.shared[1:]
+    roughness = float(bends @ shapes.penalty @ bends)
+    held = float(np.sum(shared_covariance[1:, 1:] * shapes.penalty)) / strengths.shared
+    free_shared = np.clip(len(bends) - 1 - held, 0.0, None)
+    shared = (roughness + PSEUDO_COUNT_SHARED * EXPECTED_SHARED) / (free_shared + PSEUDO_COUNT_SHARED)
+    return replace(strengths, values=tuple(learnt), shared=float(np.clip(shared, SMALLEST, LARGEST_SHARED)))
 
 
 class StrengthIteration:
@@ -267,8 +150,6 @@ class Prior(Protocol):
         shared_covariance: FloatArray,
     ) -> Strengths:
         """Return better strengths, given the posterior mode under the present ones and its variances.
-
-        `state` is how far the mode is from the identity: the shared vector less its prior mean.
 
         It is called until no variance changes by more than five per cent. Returning `strengths` keeps them as they are.
         """

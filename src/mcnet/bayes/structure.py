@@ -218,12 +218,6 @@ class Shapes:
         lift[1:, 1:] = self.basis
         return lift
 
-    @cached_property
-    def waves(self) -> FloatArray:
-        """Return the bends of a log-slope by β, in units of their roughness: `waves.T @ waves` is the penalty."""
-        rough, vectors = np.linalg.eigh(self.penalty)  # the first is constant, and not rough
-        return np.asarray(np.sqrt(np.maximum(rough[1:], 0.0))[:, None] * vectors[:, 1:].T)
-
     def smoothest(self, bends: int) -> Shapes:
         """Return the same with the first bends alone."""
         return replace(self, deviation=self.deviation[:, : 2 + bends], roughness=self.roughness[:bends])
