@@ -50,11 +50,16 @@ def orderly_termination() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    heard = {number: before for number in numbers if (before := signal.getsignal(number)) is signal.SIG_DFL}
+    _received.clear()
+    heard: dict[int, Any] = {
+        number: before for number in numbers if (before := signal.getsignal(number)) is signal.SIG_DFL
+    }
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        heard[signal.SIGINT] = signal.default_int_handler
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     earlier = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    threading.Thread(target=_watch, args=(reader, frozenset(heard)), daemon=True).start()
+    threading.Thread(target=_watch, args=(reader, frozenset(heard) - {signal.SIGINT}), daemon=True).start()
     try:
         for number in heard:
             signal.signal(number, _raise)
@@ -66,8 +71,13 @@ def orderly_termination() -> Iterator[None]:
         os.close(writer)  # the watching thread reads the end and stops
 
 
+_received: list[int] = []
+"""The signals that this command was sent: a library may make another error of what the handler raises."""
+
+
 def _raise(number: int, _: FrameType | None) -> None:
-    raise Terminated(number)
+    _received.append(number)
+    raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
 
 
 def _watch(reader: int, numbers: frozenset[int]) -> None:
@@ -368,21 +378,7 @@ def run(arguments: Sequence[str] | None = None, *, application: Any = None, name
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # a panic of Polars
             raise
-        code = _code_of_signal_behind(error)
-        return code if code is not None else _failed(error, debug="--debug" in words)
-
-
-def _code_of_signal_behind(error: BaseException | None) -> int | None:
-    """Return the exit code of a signal that reached our code inside a call of Polars, which made an error of it."""
-    while error is not None:
-        if isinstance(error, Terminated):
-            return error.exit_code
-        if terminated := re.search(r"\bTerminated: (\d+)", str(error)):
-            return 128 + int(terminated[1])
-        if isinstance(error, KeyboardInterrupt) or "KeyboardInterrupt" in str(error):
-            return INTERRUPTED
-        error = error.__context__
-    return None
+        return 128 + _received[0] if _received else _failed(error, debug="--debug" in words)
 
 
 def _options_first(words: list[str]) -> list[str]:
