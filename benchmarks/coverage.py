@@ -132,8 +132,9 @@ def section(drawn: dict[tuple[str, int], list[Intervals]]) -> str:
     head = ["truth", "rows", "seeds", "coverage", "without the misfit", "mean width (logits)", "of it the misfit"]
     return f"""## Coverage of intervals
 
-Share of rows whose true probability is inside the 90 % interval: mean over seeds ± its standard error; none of the
-seeds had part in any choice. *Without the misfit* is the posterior alone, as intervals were before residuals had a say.
+Share of rows whose true probability is inside the 90 % interval: mean over seeds ± its standard error. The
+seeds had part in one choice only: that with two fields a misfit is common to all contexts. *Without the misfit* is
+the posterior alone, as intervals were before residuals had a say.
 Within {100 * LEAST:.0f} to {100 * MOST:.0f} %: {within} of {len(drawn)} lines. The misfit widens intervals of smooth
 truths (the first {len(smooth)} lines) by {100 * np.mean(smooth):.1f} % on average, of rough ones by
 {100 * np.mean(rough):.0f} %.
