@@ -219,4 +219,10 @@ def test_a_signal_that_a_library_turned_into_an_error_has_its_exit_code(mcnet, m
         raise library.FileFormatError(f"{path} cannot be read")
 
     monkeypatch.setattr("mcnet.cli.sources.load_model", interrupted)
-    assert mcnet("show", "model.json").code == code
+    heard = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    before = {each: signal.signal(each, handler) for each, handler in heard.items()}  # a job in the background is deaf
+    try:
+        assert mcnet("show", "model.json").code == code
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
