@@ -158,6 +158,18 @@ def test_a_file_that_grows_is_left_out_and_blocks_no_run(mcnet, folder, monkeypa
     assert (done.code, done.document["added"]["rows"], done.document["added"]["left_out"]) == (0, 4001, [])
 
 
+def test_a_file_is_read_again_under_another_condition(mcnet, folder):
+    words = ("update", "history", "logs/*.parquet", "--registry", "registry", *COLUMNS)
+    write_days(folder, 1, 3)
+    mcnet(*words)
+    assert mcnet(*words, "--json").document["added"]["unchanged"] == 3
+    done = mcnet(*words, "--where", "country = 'NL'", "--json")
+    assert (done.code, done.document["added"]["unchanged"], len(done.document["added"]["left_out"])) == (2, 0, 3)
+    assert "other rows" in done.err
+    done = mcnet(*words, "--where", "country = 'NL'", "--replace", "--json")
+    assert (done.document["added"]["files"], done.document["added"]["left_out"]) == (3, [])
+
+
 def test_a_first_run_with_a_growing_file_alone_learns_nothing(mcnet, folder, monkeypatch):
     words = ("update", "history", "logs/*.csv", "--registry", "registry", *COLUMNS)
     log = folder / "logs" / "1.csv"

@@ -27,7 +27,7 @@ from mcnet.operations.learning import Learnt, learn_journal
 from mcnet.operations.registry import Registry
 from mcnet.operations.status import LoopFolder, Watched, refresh_status, status_document, watch, write_status
 from mcnet.operations.versions import Version, now
-from mcnet.rows.locations import Location, Locations, file_state, fingerprint
+from mcnet.rows.locations import Location, Locations, file_state, fingerprint, read_options
 from mcnet.rows.logs import ChangedFileError, expand_paths
 from mcnet.rows.periods import delay_in_periods, period_text, shown_periods
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
@@ -93,7 +93,10 @@ class NewFiles:
         """Return what tells whether a file, and what becomes of it, is as it was."""
         time = self.spec.time
         cut = (time, None if time is None else self.spec.every[time], self.period, self.how.age, self.how.counted)
-        digest = hashlib.sha256(repr((sorted(self.spec.arguments().items()), *cut)).encode()).hexdigest()[:16]
+        options = read_options()
+        chosen = tuple(option for option in (options.where, options.separator, options.drop_missing) if option)
+        read = (sorted(self.spec.arguments().items()), *cut, *chosen)
+        digest = hashlib.sha256(repr(read).encode()).hexdigest()[:16]
         # What is not on disk is read each time; the journal knows rows that it has.
         return [*(file_state(path) if isinstance(path, Path) else [fingerprint(path)]), digest]
 
