@@ -50,7 +50,12 @@ PARTS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="part", help="; ".join(f"{n}: {t}" for n, (t, _) in PARTS.items()))
+    parser.add_argument(
+        "parts",
+        nargs="*",
+        metavar="part",
+        help="; ".join(f"{n}: {t}" for n, (t, _) in PARTS.items()).replace("%", "%%"),
+    )
     parser.add_argument("--full", action="store_true", help="all sizes and seeds: hours instead of minutes")
     parser.add_argument(
         "--limit", type=float, help="CPU seconds a method may take; 0 with --resume: only rewrite the page"

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from benchmarks import __main__ as command
 from benchmarks import goals, report
 from benchmarks.data import REAL
 from benchmarks.methods import OWN_METHODS, PEER_METHODS
@@ -145,3 +146,12 @@ def test_the_page_counts_its_goals_and_knows_its_days():
         assert text in goals_section, text
     days = sorted(set(re.findall(r"\*(?:Full|Quick) form, ([-\d]+)", page)))
     assert f"measured on {days[0]} to {days[-1]};" in page.partition("\n## ")[0]
+
+
+def test_the_help_names_every_part(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["benchmarks", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert all(part in said for part in command.PARTS)
