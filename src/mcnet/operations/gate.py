@@ -233,29 +233,30 @@ class LatestPeriods:
 
     def confirm(self, where: str) -> bool:
         """Tell whether each of the last periods by itself speaks for the move of a context, or of all rows."""
-        gains = [self._gain(place, where) for place in range(len(self._sketches))][-CONFIRMING_PERIODS:]
+        gains = [self._gain(index, where) for index in range(len(self._sketches))][-CONFIRMING_PERIODS:]
         return len(gains) == CONFIRMING_PERIODS and min(gains) > LEAST_CONFIRMATION
 
-    def _gain(self, place: int, where: str) -> float:
+    def _gain(self, index: int, where: str) -> float:
         """Return the log-likelihood of a period's positives by the candidate above that by the current model."""
-        rows = self._sketches[place]
+        rows = self._sketches[index]
         chosen = np.ones(len(rows), dtype=bool)
         if where != ALL_ROWS:
             chosen = np.array([label == where for label in rows.contexts.labels()], dtype=bool)[rows.context]
-        old, new = (float(said[place][chosen] @ rows.weight[chosen]) for said in self._said)
+        old, new = (float(said[index][chosen] @ rows.weight[chosen]) for said in self._said)
         if not (old > 0.0 and new > 0.0):
             return 0.0
         return float(rows.positives[chosen].sum()) * math.log(new / old) - (new - old)
 
     def alarms(self, alpha: float, effect: float) -> list[str]:
-        """Return what a monitor would raise an alarm of under the candidate, and would not under the current model."""
-        found = []
+        """Return what a monitor raises an alarm of under the candidate; nothing if the current model raises one."""
+        raised = []
         for said in self._said:
             monitor = Monitor(alpha, effect)
-            for place, rows in enumerate(self._sketches):
-                monitor.update(rows, place, CellProbabilities(said[place]))
-            found.append([alarm.what for alarm in monitor.alarms])
-        return [what for what in found[1] if what not in found[0]] if not found[0] else []
+            for index, rows in enumerate(self._sketches):
+                monitor.update(rows, index, CellProbabilities(said[index]))
+            raised.append([alarm.what for alarm in monitor.alarms])
+        current, candidate = raised
+        return [] if current else candidate
 
 
 # Whether a new model can be served: its file, its fields and scores, and its probabilities on rows of the journal.

@@ -19,7 +19,8 @@ from mcnet.tracking.monitor import Alarm
 
 __all__ = ["MOST_KEPT", "SUSPECT_IN_A_ROW", "Look", "Measured", "Suspect", "measured"]
 
-# Thresholds. The rates are measured on clean streams (`benchmarks/time_poison.py`): no more than one period in 300.
+# Thresholds, chosen so that on clean streams few periods are suspect: by days none of the two flights, by hours of the
+# larger one about one in 200 where a value has few positives.
 
 LEAST_PERIODS = 5
 """So many periods must have been learnt before any is suspect."""
@@ -340,8 +341,8 @@ class Look:
     def keep(self, suspect: Suspect) -> list[Suspect]:
         """Keep a suspect period; return those that can be learnt, if the last ones agree."""
         self.suspects.append(suspect)
-        for place, one in enumerate(self.suspects[:-MOST_KEPT]):
-            self.suspects[place] = replace(one, rows=None)
+        for index, one in enumerate(self.suspects[:-MOST_KEPT]):
+            self.suspects[index] = replace(one, rows=None)
         del self.suspects[: -2 * MOST_KEPT]
         last = self.waiting[-SUSPECT_IN_A_ROW:]
         agree = len(last) == SUSPECT_IN_A_ROW and all(suspect.agrees(one) and one.rows is not None for one in last)
