@@ -14,7 +14,8 @@ CONFTEST = Path(__file__).parent / "conftest.py"
 def pytest_in(folder, *words, **settings):
     """Run the tests of a folder with the conftest of this suite, and no plugin that it does not need."""
     (folder / "conftest.py").write_text(CONFTEST.read_text())
-    known = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    # What tells this run what to record, repeat or leave out is not meant for the run inside it.
+    known = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "MCNET_"))}
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "xdist", "-p", "no:cacheprovider", *words, str(folder)],
         capture_output=True,
@@ -71,6 +72,13 @@ def test_skips():
         pytest.skip("not yet")
     assert os.environ["OMP_NUM_THREADS"] == "1", "one of several processes has one thread"
 """
+
+
+def test_a_run_inside_another_records_nothing_for_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("MCNET_RECORD_PASSED", str(tmp_path / "passed"))
+    (tmp_path / "test_it.py").write_text("def test_b():\n    pass\n")
+    assert pytest_in(tmp_path, "-q").returncode == 0
+    assert not (tmp_path / "passed").exists()
 
 
 def test_what_passed_before_is_not_run_again_unless_it_depends_on_what_is_installed(tmp_path):
