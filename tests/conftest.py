@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.databases import postgresql, postgresql_store, store_address  # noqa: F401 (fixtures for all tests)
 
 from mcnet._shared.messages import has_extra
 

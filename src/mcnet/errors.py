@@ -16,6 +16,7 @@ __all__ = [
     "McnetError",
     "NotFittedError",
     "NotSupportedError",
+    "StoreUnavailableError",
     "Surface",
     "in_words",
 ]
@@ -132,6 +133,10 @@ class FileFormatError(McnetError, ValueError):
 
 class BusyError(McnetError):
     """Another process is at work on the same files; trying again later will do."""
+
+
+class StoreUnavailableError(McnetError):
+    """The database of a store cannot be reached or refuses to work; trying again later is safe."""
 
 
 class CalibrationWarning(_InParts, UserWarning):

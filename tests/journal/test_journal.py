@@ -20,6 +20,8 @@ from mcnet.errors import CalibrationWarning, FileFormatError, InputError
 from mcnet.journal.additions import _saved
 from mcnet.journal.journal import Journal, JournalSnapshot
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.journal import JournalSnapshot as StoreSnapshot
+from mcnet.store.store import Store
 
 
 def rows(seed, number=50, field=True):
@@ -29,9 +31,22 @@ def rows(seed, number=50, field=True):
     return Sketch.from_rows(score, rng.random(number) < score, field=names)
 
 
+@pytest.fixture(params=["folder", "sqlite", "postgresql"])
+def opened(request, tmp_path):
+    """A function that opens the journal of a name: a folder, or a head of a store on either database."""
+    if request.param == "folder":
+        return lambda name: Journal(tmp_path / name)
+    address = tmp_path / "ads.db" if request.param == "sqlite" else request.getfixturevalue("postgresql_store")()
+    return lambda name: Store(address).journal(name)
+
+
 @pytest.fixture
-def journal(tmp_path):
-    return Journal(tmp_path / "journal")
+def journal(opened):
+    return opened("journal")
+
+
+def is_folder(journal):
+    return isinstance(journal, Journal)
 
 
 def test_a_journal_adds_up_what_was_added(journal):
@@ -172,7 +187,7 @@ def test_files_of_many_periods_in_one_pass(journal, tmp_path):
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_periods_that_do_not_fit_into_memory_wait_on_disk_and_come_out_the_same(tmp_path, monkeypatch, ordered):
+def test_periods_that_do_not_fit_into_memory_wait_on_disk_and_come_out_the_same(opened, tmp_path, monkeypatch, ordered):
     rng = np.random.default_rng(1)
     hours = rng.integers(0, 40, 4000)
     frame = pl.DataFrame(
@@ -185,13 +200,14 @@ def test_periods_that_do_not_fit_into_memory_wait_on_disk_and_come_out_the_same(
     ).with_columns(pl.from_epoch("ts"))
     frame.write_parquet(tmp_path / "log.parquet")
     asked = {"score": "score", "label": "click", "field": "country", "time": "ts", "every": "1h"}
-    whole, spilled = Journal(tmp_path / "whole"), Journal(tmp_path / "spilled")
+    whole, spilled = opened("whole"), opened("spilled")
     whole.add_files(tmp_path / "log.parquet", **asked)
     parts = []
     monkeypatch.setattr("mcnet.rows.logs.BATCH_ROWS", 500)
     monkeypatch.setattr("mcnet.sketch.accumulate._DENSE_CELLS_PER_ROW", 0)
-    for module in ("journal", "additions"):
-        monkeypatch.setattr(f"mcnet.journal.{module}.MOST_CELLS_IN_MEMORY", 600)
+    for module in ("journal.journal", "journal.additions", "store.journal"):
+        monkeypatch.setattr(f"mcnet.{module}.MOST_CELLS_IN_MEMORY", 600)
+    monkeypatch.setattr("mcnet.store.additions._BYTES_IN_MEMORY", 600)
     monkeypatch.setattr("mcnet.journal.additions._saved", lambda *given: parts.append(given) or _saved(*given))
     added = spilled.add_files(tmp_path / "log.parquet", **asked)
     assert added.rows == 4000
@@ -210,7 +226,8 @@ def test_a_folder_with_other_things_is_no_journal(tmp_path):
         Journal(tmp_path / "none").verify()
 
 
-def test_a_damaged_journal_says_so(journal):
+def test_a_damaged_journal_says_so(tmp_path):
+    journal = Journal(tmp_path / "journal")
     journal.add(rows(1), 1)
     manifest = next(journal.path.glob("*/manifest.json"))
     text = manifest.read_text()
@@ -228,8 +245,10 @@ def test_a_damaged_journal_says_so(journal):
 
 @settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.integers(0, 2)), max_size=12), st.randoms())
-def test_any_sequence_of_additions_counts_each_source_and_period_once(tmp_path_factory, steps, chance):
-    journal = Journal(tmp_path_factory.mktemp("journal") / "it")
+@pytest.mark.parametrize("kind", ["folder", "store"])
+def test_any_sequence_of_additions_counts_each_source_and_period_once(tmp_path_factory, kind, steps, chance):
+    path = tmp_path_factory.mktemp("journal") / "it"
+    journal = Journal(path) if kind == "folder" else Store(path).journal()
     expected = {}
     for period, source, seed in steps:
         journal.add(rows(seed, 5), period, source=source, replace=True)
@@ -247,9 +266,8 @@ WRITER = """
 import sys, numpy as np
 from mcnet.sketch.sketch import Sketch
 from mcnet.journal.journal import Journal
-from mcnet.journal.additions import _saved
-from mcnet.journal.journal import JournalSnapshot
-journal = Journal(sys.argv[1])
+from mcnet.store.store import Store
+journal = Journal(sys.argv[1]) if sys.argv[4] == "folder" else Store(sys.argv[1]).journal("journal")
 for n in range(int(sys.argv[3])):
     rng = np.random.default_rng(n)
     score = rng.random(20)
@@ -264,14 +282,14 @@ def small(n):
     return Sketch.from_rows(score, rng.random(20) < score)
 
 
-def writer(path, name, number):
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(WRITER), str(path), name, str(number)], stdout=subprocess.PIPE, text=True
-    )
+def writer(journal, name, number):
+    address = str(journal.path) if is_folder(journal) else journal.store.database.given
+    words = [address, name, str(number), "folder" if is_folder(journal) else "store"]
+    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(WRITER), *words], stdout=subprocess.PIPE, text=True)
 
 
 def test_two_writers_at_once_lose_nothing(journal):
-    running = [writer(journal.path, name, 12) for name in "ab"]
+    running = [writer(journal, name, 12) for name in "ab"]
     for process in running:
         process.communicate(timeout=120)
         assert process.returncode == 0
@@ -279,7 +297,7 @@ def test_two_writers_at_once_lose_nothing(journal):
 
 
 def test_writers_of_the_same_source_count_once(journal):
-    running = [writer(journal.path, "same", 8) for _ in range(3)]
+    running = [writer(journal, "same", 8) for _ in range(3)]
     for process in running:
         process.communicate(timeout=120)
         assert process.returncode == 0
@@ -289,7 +307,7 @@ def test_writers_of_the_same_source_count_once(journal):
 def test_kill_at_any_moment_loses_nothing_that_was_acknowledged(journal):
     chance = random.Random(0)
     for _ in range(3):
-        process = writer(journal.path, "a", 30)
+        process = writer(journal, "a", 30)
         acknowledged = [int(process.stdout.readline())]
         time.sleep(chance.random() * 0.1)
         os.kill(process.pid, signal.SIGKILL)
@@ -299,7 +317,8 @@ def test_kill_at_any_moment_loses_nothing_that_was_acknowledged(journal):
         assert journal.sketch() == sum(small(int(source[2:])) for source in found)
         assert journal.verify() == []
     journal.add(small(0), 0, source="a-0")
-    assert not list(journal.path.glob(".writing-*")), "what killed writers left is removed by the next one"
+    if is_folder(journal):
+        assert not list(journal.path.glob(".writing-*")), "what killed writers left is removed by the next one"
 
 
 def test_rows_that_were_replaced_do_not_come_back_by_compacting(journal):
@@ -308,7 +327,7 @@ def test_rows_that_were_replaced_do_not_come_back_by_compacting(journal):
     journal.add(rows(3), 1, source="b")
     journal.compact(before=9)
     assert journal.sketch() == rows(2) + rows(3)
-    assert len(journal.batches()) == 1
+    assert len(journal.entries()) == 1
 
 
 def test_periods_of_one_file_add_up_without_a_warning(journal, tmp_path):
@@ -377,17 +396,18 @@ def test_a_journal_that_is_not_there_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("change", [lambda j: j.compact(), lambda j: j.compact(every="2"), lambda j: j.remove("b", 2)])
-def test_a_reader_goes_on_while_files_are_merged_or_removed(journal, change):
+def test_a_reader_goes_on_while_files_are_merged_or_removed(opened, journal, change):
     for period in range(4):
         journal.add(rows(period), period, source="a")
         journal.add(rows(period + 10), period, source="b")
     expected = dict(journal.sketches())
     reader = journal.sketches()
     first = next(reader)
-    change(Journal(journal.path))
+    change(opened("journal"))
     assert dict([first, *reader]) == expected
     journal.add(rows(99), 99)
-    assert not list(journal.path.glob(".retired-*"))
+    if is_folder(journal):
+        assert not list(journal.path.glob(".retired-*"))
     assert journal.verify() == []
 
 
@@ -395,17 +415,18 @@ def test_a_snapshot_is_what_the_journal_was(journal):
     for source in ("a", "b"):
         journal.add(rows(source == "a"), 1, source=source)
         journal.add(rows(source == "a"), 2, source=source)
-    past = JournalSnapshot(journal)
+    past = JournalSnapshot(journal) if is_folder(journal) else StoreSnapshot(journal)
     journal.compact()
     journal.add(rows(5), 2, source="late")
     assert dict(past.sketches()) == {"1": rows(0) + rows(1), "2": rows(0) + rows(1)}
     del past
     journal.compact(before=3)
-    assert not list(journal.path.glob(".retired-*"))
+    if is_folder(journal):
+        assert not list(journal.path.glob(".retired-*"))
 
 
 @pytest.mark.parametrize("written", ["texts", "a column"])
-def test_moments_with_a_zone_are_cut_in_utc(journal, tmp_path, written):
+def test_moments_with_a_zone_are_cut_in_utc(opened, journal, tmp_path, written):
     amsterdam = pl.datetime_range(
         datetime(2026, 10, 25, 0), datetime(2026, 10, 25, 3), "1h", time_zone="Europe/Amsterdam", eager=True
     )
@@ -414,7 +435,7 @@ def test_moments_with_a_zone_are_cut_in_utc(journal, tmp_path, written):
     log = tmp_path / "log.parquet"
     pl.DataFrame({"s": [0.1, 0.2, 0.3, 0.4, 0.5], "y": [0, 1, 0, 1, 0], "t": moments}).write_parquet(log)
     journal.add_files(log, score="s", label="y", time="t", every="1h")
-    added = Journal(tmp_path / "added")
+    added = opened("added")
     for moment, sketch in zip(amsterdam, [rows(1)] * 5, strict=True):
         added.add(sketch, moment)
     assert journal.periods == added.periods == ["2026-10-24T22:00", "2026-10-24T23:00", "2026-10-25", *LATER]

@@ -227,6 +227,14 @@ def entry_of(
     return entry, sketch
 
 
+def checked_guards(allow: str | Collection[str]) -> set[str]:
+    """Return the names of the guards that are off; refuse others."""
+    allowed = {allow} if isinstance(allow, str) else set(allow)
+    if not allowed <= set(GUARDS):
+        raise InputError(f"allow is {sorted(allowed - set(GUARDS))[0]!r}; there are {' and '.join(GUARDS)}")
+    return allowed
+
+
 def commit_parts(
     root: Path,
     batches: Sequence[EntryBatch],
@@ -242,9 +250,7 @@ def commit_parts(
     find out what is new, then to write it. `every` is the length of a period, if it is known, and `allow` names the
     guards that are off.
     """
-    allowed = {allow} if isinstance(allow, str) else set(allow)
-    if not allowed <= set(GUARDS):
-        raise InputError(f"allow is {sorted(allowed - set(GUARDS))[0]!r}; there are {' and '.join(GUARDS)}")
+    allowed = checked_guards(allow)
     there = {entry_key(entry): entry for entry in counted_entries(batches).values()}
     merged = {(source, period, age): digest for b in batches for source, period, digest, age in b.includes}
     given: list[Entry] = []
@@ -279,9 +285,9 @@ def commit_parts(
             copies.append((entry.source, other, entry.period))
     if fresh:
         if "weight" not in allowed:
-            _check_weights(fresh, there.values())
+            check_weights(fresh, max((entry.heaviest for entry in there.values()), default=None))
         if "period" not in allowed:
-            _check_periods([entry.period for entry in fresh], [entry.period for entry in there.values()], every)
+            check_periods([entry.period for entry in fresh], [entry.period for entry in there.values()], every)
         new = set(fresh)
         written = ((entry, sketch) for entry, sketch in _aligned(parts(), first) if entry in new)
         commit_batch(root, 1 + max((batch.serial for batch in batches), default=0), written)
@@ -289,9 +295,8 @@ def commit_parts(
     return Added(tuple(entry.period for entry in fresh), rows, tuple(known), tuple(copies))
 
 
-def _check_weights(fresh: Iterable[Entry], there: Collection[Entry]) -> None:
-    """Refuse a weight that is far above every one before."""
-    largest = max((entry.heaviest for entry in there), default=None)
+def check_weights(fresh: Iterable[Entry], largest: float | None) -> None:
+    """Refuse a weight that is far above the largest one so far, None if there is none."""
     most = _LARGEST_AT_FIRST if largest is None else _MOST_TIMES_LARGEST * largest
     for entry in fresh:
         if entry.heaviest > most:
@@ -304,7 +309,7 @@ def _check_weights(fresh: Iterable[Entry], there: Collection[Entry]) -> None:
             raise ImplausibleError.of("weight", problem, "correct the weight")
 
 
-def _check_periods(fresh: Sequence[str], there: Sequence[str], every: str | None) -> None:
+def check_periods(fresh: Sequence[str], there: Sequence[str], every: str | None) -> None:
     """Refuse a period that lies far before the first one, or far in the future.
 
     Rows that reach back without a long gap are no mistake, so each new period is compared with the one that follows.

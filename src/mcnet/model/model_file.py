@@ -211,9 +211,14 @@ def _layout(document: dict[str, Any]) -> str:
 
 def save_model(model: CalibrationModel, path: str | PathLike[str]) -> None:
     """Save a model as JSON, whole or not at all."""
-    text = _layout(model_document(model))
+    text = model_text(model)
     with whole_file(path) as part:
         part.write_text(text, encoding="utf-8")
+
+
+def model_text(model: CalibrationModel) -> str:
+    """Return the content of a model file."""
+    return _layout(model_document(model))
 
 
 def load(path: str | PathLike[str]) -> CalibrationModel:

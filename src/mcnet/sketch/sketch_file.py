@@ -40,7 +40,14 @@ _VERSION_1 = re.compile(rb'mcnet\.sketch.{1,8}\{"version": 1,', re.DOTALL)
 
 
 def save_sketch(sketch: Sketch, path: str | PathLike[str]) -> None:
-    """Save a sketch; fields become columns `field:<name>` of texts."""
+    """Save a sketch as a file."""
+    content = sketch_bytes(sketch)
+    with whole_file(path) as part:
+        part.write_bytes(content)
+
+
+def sketch_bytes(sketch: Sketch) -> bytes:
+    """Return the content of a sketch file; fields become columns `field:<name>` of strings."""
     frame = pl.DataFrame(
         {
             **{
@@ -72,8 +79,7 @@ def save_sketch(sketch: Sketch, path: str | PathLike[str]) -> None:
     content = bytearray(buffer.getvalue())
     place = _checksum_place(content)
     content[place : place + _CHECKSUM_DIGITS] = _checksum(content).encode()
-    with whole_file(path) as part:
-        part.write_bytes(content)
+    return bytes(content)
 
 
 def _checksum(content: bytes | bytearray) -> str:
@@ -125,18 +131,34 @@ def load_sketch(path: str | PathLike[str]) -> Sketch:
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     with readable(str(path)):
-        content = bytearray(path.read_bytes())
+        content = path.read_bytes()
+    return sketch_of_bytes(content, str(path))
+
+
+def sketch_of_bytes(given: bytes, name: str) -> Sketch:
+    """Return the sketch that the content of a sketch file describes.
+
+    Parameters
+    ----------
+    given : the bytes.
+    name : what to call them in messages.
+
+    Raises
+    ------
+    FileFormatError : it is no sketch, is damaged, or was saved by another version of mcnet.
+    """
+    content = bytearray(given)
     if not (content.startswith(_PARQUET_MAGIC) and content.endswith(_PARQUET_MAGIC)):
-        raise FileFormatError(f"{path} cannot be read as Parquet: it is another kind of file, or damaged")
+        raise FileFormatError(f"{name} cannot be read as Parquet: it is another kind of file, or damaged")
     if _METADATA_START.search(content) is None:
         advice = Advice("make one with mcnet.scan", shell="make one with mcnet sketch")
-        raise FileFormatError(f"{path} is a Parquet file but not a sketch", advice=advice, file=str(path))
+        raise FileFormatError(f"{name} is a Parquet file but not a sketch", advice=advice, file=name)
     try:
         _check_integrity(content)
         frame = pl.read_parquet(io.BytesIO(content))
         return _sketch(json.loads(pl.read_parquet_metadata(io.BytesIO(content))[_METADATA]), frame)
     except (Exception, pl.exceptions.PanicException) as error:
-        raise FileFormatError(f"{path} cannot be used as a sketch: {_first_line(error)}") from None
+        raise FileFormatError(f"{name} cannot be used as a sketch: {_first_line(error)}") from None
 
 
 def _check_integrity(content: bytearray) -> None:

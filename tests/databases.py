@@ -1,11 +1,12 @@
-"""Engines that run on this machine: a PostgreSQL server of the tests' own, started once and ended with them."""
+"""Databases on this machine: a PostgreSQL server of the tests' own, started once; empty stores on both databases."""
 
 import os
 import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,32 @@ def postgresql() -> Iterator[str]:
     finally:
         subprocess.run([*run, "-m", "immediate", "stop"], **{**quiet, "check": False})
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgresql_store(postgresql: str) -> Iterator[Callable[[], str]]:
+    """Return a function that gives the address of a new, empty schema of the server."""
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'")
+    made: list[str] = []
+
+    def address() -> str:
+        made.append(f"store_{uuid.uuid4().hex[:12]}")
+        with psycopg.connect(postgresql, autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {made[-1]}")
+        return f"{postgresql}?options=-csearch_path%3D{made[-1]}"
+
+    yield address
+    with psycopg.connect(postgresql, autocommit=True) as connection:
+        for name in made:
+            # Connections that a killed process has left may still have locks.
+            ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'mcnet'"
+            connection.execute(ended)
+            connection.execute(f"DROP SCHEMA {name} CASCADE")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Give the address of a store that is not there yet, on either database."""
+    if request.param == "sqlite":
+        return str(tmp_path / "ads.db")
+    return str(request.getfixturevalue("postgresql_store")())

@@ -1,0 +1,483 @@
+"""Additions to the journal of a store: which rows are new, known or refused; feedback of many requests at once."""
+
+import json
+import queue
+import tempfile
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from mcnet.errors import Advice, InputError, McnetError
+from mcnet.journal.additions import (
+    Added,
+    OtherRowsError,
+    check_first_period,
+    check_periods,
+    check_weights,
+    checked_guards,
+    entry_of,
+)
+from mcnet.journal.entries import Entry, EntryKey, entry_key, sketch_digest
+from mcnet.rows.periods import is_moment, period_position, sorted_periods
+from mcnet.sketch.sketch import Sketch
+from mcnet.sketch.sketch_file import sketch_bytes
+from mcnet.sketch.views import in_field_order
+from mcnet.store.schema import entries, heads, keys
+
+if TYPE_CHECKING:
+    from mcnet.store.store import Head, Store
+
+__all__ = ["FEEDBACK", "Feedback", "FeedbackWriter", "add_feedback", "commit_parts", "entry_row", "summarise"]
+
+FEEDBACK = "feedback "
+"""What the source of feedback begins with; its key follows."""
+
+_MOST_AT_ONCE = 500
+"""How many values one statement names."""
+_BYTES_IN_MEMORY = 64 << 20
+"""Sketches beyond this wait in a temporary file until all of them are written at once."""
+
+Shape = tuple[tuple[str, ...], Any]
+"""The fields of a journal in their order, and its resolution."""
+
+
+def shape_of(head: "Head | None") -> Shape | None:
+    """Return what new rows must have in common with those of a head; None while it has none."""
+    if head is None or head.shape is None:
+        return None
+    names, resolution = json.loads(head.shape)
+    return tuple(names), resolution
+
+
+@dataclass(frozen=True)
+class _Given:
+    """Rows that are ready to be written: their description, and how to get their bytes."""
+
+    entry: Entry
+    content: Callable[[], bytes]
+    shape: Shape
+
+
+def _ready(entry: Entry, sketch: Sketch, shape: Shape | None) -> tuple[Entry, bytes, Shape]:
+    """Put the fields into the order of the journal, so that equal rows have equal digests; refuse other fields."""
+    for what, text in (("source", entry.source), ("period", entry.period)):
+        if "\x00" in text or text.encode(errors="replace").decode() != text:  # a database has no place for these
+            raise InputError(f"the {what} {text!r} has characters that no string in UTF-8 has; name it otherwise")
+    if shape is not None:
+        ordered = in_field_order(sketch, shape[0])
+        if ordered is not sketch:
+            sketch, digest = ordered, sketch_digest(ordered)
+            entry = replace(entry, source=digest if entry.source == entry.digest else entry.source, digest=digest)
+        own = (sketch.contexts.names, sketch.resolution)
+        for what, here, there in zip(("fields", "resolution"), own, shape, strict=True):
+            if here != there:
+                raise InputError(f"the {what} of these rows are {here}, those of the journal {there}; make both alike")
+    return entry, sketch_bytes(sketch), (sketch.contexts.names, sketch.resolution)
+
+
+@contextmanager
+def _waiting(parts: Iterable[tuple[Entry, Sketch]], shape: Shape | None) -> Iterator[list[_Given]]:
+    """Collect the bytes of many periods outside of a transaction, in a file if they are many."""
+    with tempfile.SpooledTemporaryFile(max_size=_BYTES_IN_MEMORY) as file:
+        given = []
+        for entry, sketch in parts:
+            entry, content, shape = _ready(entry, sketch, shape)
+            given.append(_Given(entry, _reader(file, file.tell(), len(content)), shape))
+            file.write(content)
+        yield given
+
+
+def _reader(file: IO[bytes], begin: int, size: int) -> Callable[[], bytes]:
+    def read() -> bytes:
+        file.seek(begin)
+        return file.read(size)
+
+    return read
+
+
+# What the journal knows of the sources that are added now.
+
+
+@dataclass
+class _Known:
+    """What was given before: by key, and which source gave the same rows for a period."""
+
+    there: dict[EntryKey, tuple[int, str, int]]
+    """Of what counts by itself: its number, digest and rows."""
+    merged: dict[EntryKey, str]
+    """The digests of what was merged."""
+
+    @staticmethod
+    def read(connection: Connection, head: int, sources: Collection[str]) -> "_Known":
+        found = _Known({}, {})
+        for some in _chunks(sources):
+            for table in (entries, keys):
+                own = sa.select(table).with_only_columns(
+                    table.c.source, table.c.period, table.c.age, table.c.digest,
+                    *((entries.c.id, entries.c.rows) if table is entries else ()),
+                )  # fmt: skip
+                for source, period, age, digest, *more in connection.execute(
+                    own.where(table.c.head == head, table.c.source.in_(some))
+                ):
+                    key = (source, period, None if age == np.inf else age)
+                    if table is entries:
+                        found.there[key] = (more[0], digest, more[1])
+                    else:
+                        found.merged[key] = digest
+        return found
+
+    def is_new(self, entry: Entry, *, replace: bool) -> bool:
+        """Tell whether rows are new; refuse other rows of the same source, period and age."""
+        key = entry_key(entry)
+        number_digest_rows = self.there.get(key)
+        before = number_digest_rows[1] if number_digest_rows else self.merged.get(key)
+        if before == entry.digest:
+            return False
+        if key in self.merged:
+            raise OtherRowsError(
+                f"{entry.source} gave other rows for {entry.period} before, and they are compacted, so they "
+                "cannot be replaced; add the rows under another source, or rebuild the journal"
+            )
+        if number_digest_rows is not None and not replace:
+            advice = Advice("pass {replace} to replace them, or give late rows another source", replace=True)
+            problem = f"{entry.source} gave {number_digest_rows[2]:,} other rows for {entry.period} before"
+            raise OtherRowsError(problem, advice=advice, file=entry.source)
+        return True
+
+
+def _copies(connection: Connection, head: int, fresh: Sequence[Entry]) -> tuple[tuple[str, str, str], ...]:
+    """Return (source, other source, period) of rows that another source gave for the same period."""
+    found: dict[tuple[str, str], str] = {}
+    for some in _chunks({entry.digest for entry in fresh}):
+        for table in (entries, keys):
+            same = sa.select(table.c.period, table.c.digest, table.c.source).where(
+                table.c.head == head, table.c.digest.in_(some), table.c.period.in_({e.period for e in fresh})
+            )
+            found |= {(period, digest): source for period, digest, source in connection.execute(same)}
+    pairs = ((entry, found.get((entry.period, entry.digest), entry.source)) for entry in fresh)
+    return tuple((entry.source, other, entry.period) for entry, other in pairs if other != entry.source)
+
+
+def _chunks(values: Collection[str]) -> Iterator[list[str]]:
+    listed = list(values)
+    for begin in range(0, len(listed), _MOST_AT_ONCE):
+        yield listed[begin : begin + _MOST_AT_ONCE]
+
+
+# One addition.
+
+
+def commit_parts(
+    store: "Store",
+    name: str,
+    parts: Callable[[], Iterable[tuple[Entry, Sketch]]],
+    *,
+    replace: bool,
+    every: str | None = None,
+    allow: str | Collection[str] = (),
+) -> Added:
+    """Commit what is not there yet in one transaction.
+
+    Parameters
+    ----------
+    store, name : the store, and the name of the head.
+    parts : gives the entries with their rows, one in memory at a time; called again if another process has begun the
+        journal meanwhile.
+    replace, every, allow : as in `Journal.add`.
+    """
+    allowed = checked_guards(allow)
+    shape = shape_of(store.find_head(name))
+    while True:
+        with _waiting(parts(), shape) as given, store.writing_head("journal", name) as (connection, head):
+            if shape_of(head) == shape:
+                return _commit(connection, head, given, replace=replace, every=every, allowed=allowed)
+            shape = shape_of(head)
+
+
+def _commit(
+    connection: Connection,
+    head: "Head",
+    given: Sequence[_Given],
+    *,
+    replace: bool,
+    every: str | None,
+    allowed: Collection[str],
+) -> Added:
+    if not given:
+        return Added((), 0)
+    sorted_periods(list({one.entry.period for one in given} | ({head.first_period} - {None})))  # of one kind
+    known = _Known.read(connection, head.id, {one.entry.source for one in given})
+    fresh = [one for one in given if known.is_new(one.entry, replace=replace)]
+    described = [one.entry for one in fresh]
+    if fresh:
+        if "weight" not in allowed:
+            check_weights(described, head.heaviest)
+        if "period" not in allowed:
+            check_periods([e.period for e in described], _periods_to_compare(connection, head, every), every)
+        copies = _copies(connection, head.id, described)
+        replaced = [known.there[entry_key(e)][0] for e in described if entry_key(e) in known.there]
+        if replaced:
+            connection.execute(entries.delete().where(entries.c.id.in_(replaced)))
+        for one in fresh:  # one at a time in memory
+            connection.execute(entries.insert(), [entry_row(head.id, one.entry, one.content())])
+        _note(connection, head, described, given[0].shape)
+    new = {one.entry for one in fresh}
+    return Added(
+        tuple(entry.period for entry in described),
+        sum(entry.rows for entry in described),
+        tuple(one.entry.period for one in given if one.entry not in new),
+        copies if fresh else (),
+    )
+
+
+def _periods_to_compare(connection: Connection, head: "Head", every: str | None) -> list[str]:
+    """Return the periods that tell the first one, and the length of a period where it is not given."""
+    if head.first_period is None or every is not None:
+        return [] if head.first_period is None else [head.first_period]
+    return list(connection.scalars(sa.select(entries.c.period).where(entries.c.head == head.id).distinct()))
+
+
+def entry_row(head: int, entry: Entry, content: bytes, merged_periods: int = 1) -> dict[str, Any]:
+    """Return an entry as a row of its table.
+
+    Parameters
+    ----------
+    head, entry, content : the number of the head, what is known of the rows, and their sketch file.
+    merged_periods : of how many periods it was merged.
+    """
+    return {
+        "head": head,
+        "period": entry.period,
+        "source": entry.source,
+        "age": np.inf if entry.age is None else entry.age,
+        "digest": entry.digest,
+        "rows": entry.rows,
+        "weight": entry.weight,
+        "positives": entry.positives,
+        "largest_weight": entry.largest_weight,
+        "merged_periods": merged_periods,
+        "sketch": content,
+    }
+
+
+def _note(connection: Connection, head: "Head", added: Sequence[Entry], shape: Shape) -> None:
+    """Keep in the head what the next addition is compared with."""
+    first = sorted_periods([*{entry.period for entry in added} | ({head.first_period} - {None})])[0]  # type: ignore[list-item]
+    heaviest = max([entry.heaviest for entry in added] + ([] if head.heaviest is None else [head.heaviest]))
+    values = {"shape": head.shape or json.dumps(shape), "first_period": first, "heaviest": heaviest}
+    if values != {name: getattr(head, name) for name in values}:
+        connection.execute(heads.update().where(heads.c.id == head.id).values(**values))
+
+
+def summarise(connection: Connection, head: int) -> None:
+    """Find out again what additions are compared with, after entries were removed."""
+    columns = (entries.c.period, entries.c.rows, entries.c.weight, entries.c.largest_weight)
+    found = connection.execute(sa.select(*columns).where(entries.c.head == head)).all()
+    values: dict[str, Any] = {"shape": None, "first_period": None, "heaviest": None}
+    if found:
+        del values["shape"]
+        values["first_period"] = sorted_periods(list({one.period for one in found}))[0]
+        values["heaviest"] = max(max(one.largest_weight or 0.0, one.weight / one.rows) for one in found)
+    connection.execute(heads.update().where(heads.c.id == head).values(**values))
+
+
+# Feedback: many small requests in one transaction, each with its own outcome.
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """The labelled rows of one request.
+
+    Attributes
+    ----------
+    head, period, key : where the rows belong, and the name under which a request that is sent again is known.
+    sketch : the rows.
+    every : the length of a period.
+    age, largest_weight, allow : as in `Journal.add`.
+    """
+
+    head: str
+    period: str
+    key: str
+    sketch: Sketch
+    every: str | None = None
+    age: float | None = None
+    largest_weight: float | None = None
+    allow: Collection[str] = ()
+
+
+def add_feedback(store: "Store", requests: Sequence[Feedback]) -> list[Added | McnetError]:
+    """Commit many requests in one transaction, and return what each has changed, or why it was refused.
+
+    A key that came before with the same rows, whatever their period, changes nothing. Rows of a period that is older
+    than the keys that are kept are refused, since it cannot be told whether they came before.
+
+    Raises
+    ------
+    StoreUnavailableError, BusyError, OSError : nothing was added; all of them may be sent again.
+    """
+    outcomes: dict[int, Added | McnetError] = {}
+    by_head: dict[str, list[int]] = defaultdict(list)
+    for place, request in enumerate(requests):
+        by_head[request.head].append(place)
+    ready = {name: _prepared(requests, places, store.shapes.get(name)) for name, places in by_head.items()}
+    with store.transaction(what="nothing was added"):
+        for name, places in sorted(by_head.items()):
+            left, given = places, ready[name]
+            while left:
+                try:
+                    with store.writing_head("journal", name, create=False) as (connection, head):
+                        shape = shape_of(head)
+                        if shape != store.shapes.get(name):  # the first rows of a head decide on its shape
+                            store.shapes[name] = shape
+                            given = _prepared(requests, left, shape)
+                        now = left if shape is not None else left[:1]
+                        outcomes |= _take(connection, head, {place: given[place] for place in now}, requests)
+                        left = left[len(now) :]
+                except InputError as error:  # there is no such head
+                    outcomes |= dict.fromkeys(left, error)
+                    left = []
+    return [outcomes[place] for place in range(len(requests))]
+
+
+def _prepared(
+    requests: Sequence[Feedback], places: Sequence[int], shape: Shape | None
+) -> dict[int, _Given | McnetError]:
+    found: dict[int, _Given | McnetError] = {}
+    for place in places:
+        request = requests[place]
+        try:
+            checked_guards(request.allow)
+            source = FEEDBACK + request.key
+            described = entry_of(request.sketch, request.period, source, request.age, request.largest_weight)
+            entry, content, own = _ready(*described, shape)
+            found[place] = _Given(entry, partial(bytes, content), own)
+        except McnetError as error:
+            found[place] = error
+    return found
+
+
+def _take(
+    connection: Connection, head: "Head", given: Mapping[int, _Given | McnetError], requests: Sequence[Feedback]
+) -> dict[int, Added | McnetError]:
+    """Write the requests of one head that are new and plausible; return the outcome of each."""
+    before: dict[tuple[str, float | None], dict[str, str]] = defaultdict(dict)  # the digest of each period
+    sources = {one.entry.source for one in given.values() if isinstance(one, _Given)}
+    known = _Known.read(connection, head.id, sources)
+    for (source, period, age), digest in [*((k, v[1]) for k, v in known.there.items()), *known.merged.items()]:
+        before[source, age][period] = digest
+    outcomes: dict[int, Added | McnetError] = {}
+    fresh: list[_Given] = []
+    for place, one in given.items():
+        try:
+            if not isinstance(one, _Given):
+                raise one
+            entry = one.entry
+            came = before[entry.source, entry.age]
+            same = next((period for period, digest in came.items() if digest == entry.digest), None)
+            if same is not None:
+                outcomes[place] = Added((), 0, (same,))
+                continue
+            if came:
+                key, period = requests[place].key, next(iter(came))
+                raise OtherRowsError(f"the key {key!r} came with other rows for {period} before; use another key")
+            _check_feedback(head, entry, requests[place])
+        except McnetError as error:
+            outcomes[place] = error
+            continue
+        came[entry.period] = entry.digest
+        fresh.append(one)
+        outcomes[place] = Added((entry.period,), entry.rows)
+    if fresh:
+        connection.execute(entries.insert(), [entry_row(head.id, one.entry, one.content()) for one in fresh])
+        _note(connection, head, [one.entry for one in fresh], fresh[0].shape)
+    return outcomes
+
+
+def _check_feedback(head: "Head", entry: Entry, request: Feedback) -> None:
+    """Refuse feedback that is implausible, or too old to tell whether it came before."""
+    begin = period_position(entry.period)
+    if begin is not None and is_moment(entry.period):
+        days = (datetime.now(UTC).timestamp() - begin) / 86_400.0
+        if days > head.key_days:
+            raise InputError(
+                f"the period {entry.period} began {days:,.0f} days ago, and the keys of feedback are kept for "
+                f"{head.key_days:g} days, so rows that came before would count twice; add them as a log: "
+                "`mcnet journal add`"
+            )
+    first = [] if head.first_period is None else [head.first_period]
+    sorted_periods([entry.period, *first])  # of one kind
+    if "weight" not in request.allow:
+        check_weights([entry], head.heaviest)
+    if "period" not in request.allow:
+        if not first:
+            check_first_period(entry.period, request.every)
+        check_periods([entry.period], first, request.every)
+
+
+class FeedbackWriter:
+    """Commits requests that arrive while an earlier group is being written as one group.
+
+    Parameters
+    ----------
+    store : where to.
+    most : how many requests a group has at most.
+    """
+
+    def __init__(self, store: "Store", most: int = 256) -> None:
+        self._store = store
+        self._most = most
+        self._waiting: queue.SimpleQueue[tuple[Feedback, Future[Added]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="mcnet-feedback", daemon=True)
+        self._thread.start()
+
+    def submit(self, request: Feedback) -> "Future[Added]":
+        """Take a request; its result is there when its rows are durable, or why they were refused."""
+        result: Future[Added] = Future()
+        self._waiting.put((request, result))
+        return result
+
+    def close(self) -> None:
+        """Write what was taken, and end."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        ended = False
+        while not ended:
+            group: list[tuple[Feedback, Future[Added]]] = []
+            one = self._waiting.get()
+            while one is not None:
+                group.append(one)
+                if len(group) == self._most:
+                    break
+                try:
+                    one = self._waiting.get_nowait()
+                except queue.Empty:
+                    break
+            ended = one is None
+            if group:
+                self._commit(group)
+
+    def _commit(self, group: list[tuple[Feedback, "Future[Added]"]]) -> None:
+        try:
+            outcomes = add_feedback(self._store, [request for request, _ in group])
+        except BaseException as error:  # of the whole group, such as a database that cannot be reached
+            for _, result in group:
+                result.set_exception(error)
+            return
+        for (_, result), outcome in zip(group, outcomes, strict=True):
+            if isinstance(outcome, Added):
+                result.set_result(outcome)
+            else:
+                result.set_exception(outcome)

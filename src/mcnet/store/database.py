@@ -1,0 +1,440 @@
+"""The database of a store: SQLite or PostgreSQL, its transactions, locks, schema and errors in our words."""
+
+import errno
+import os
+import re
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+
+from mcnet._shared.files import disk_path, exclusive_lock
+from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
+from mcnet.store.schema import METADATA, SCHEMA, heads, schema_version
+
+__all__ = ["Changes", "Database"]
+
+WAIT_SECONDS = 30.0
+"""How long a writer waits for another one."""
+
+_NETWORK_FILE_SYSTEM = re.compile(
+    r"nfs4?|cifs|smb3|smbfs|afs|ceph|lustre|glusterfs|beegfs|gpfs|"
+    r"fuse\.(ceph|glusterfs|sshfs|s3fs|gcsfuse|blobfuse2|rclone)"
+)
+_FOLDERS = {"journal.json": "a journal", "registry.json": "a registry"}
+"""The files by which folders of earlier versions of mcnet are known."""
+
+_CHANNEL = "mcnet"
+"""Where PostgreSQL tells of pointers that have moved."""
+_LOCKS = {"schema": 0x6D63_0000, "journal": 0x6D63_0001, "versions": 0x6D63_0002, "learning": 0x6D63_0003}
+"""The first number of an advisory lock; the second is that of the head."""
+
+_PING_SECONDS, _STALLED_SECONDS = 15.0, 60
+"""A process that learns shows so often that it is at work; without this, PostgreSQL gives its lock to another one."""
+
+
+class Database:
+    """One database, opened when it is first used; safe to share between threads, and to inherit by a fork.
+
+    Parameters
+    ----------
+    address : the path of an SQLite file, or postgresql://…
+    """
+
+    def __init__(self, address: str | PathLike[str]) -> None:
+        text = fspath(address) if isinstance(address, str | PathLike) else ""
+        self.given = text
+        self.path: Path | None = None
+        if re.match(r"postgres(ql)?(\+\w+)?://", text):
+            self.url = _postgresql_url(text)
+        else:
+            self.path = disk_path(address, "a store in a file")
+            self.url = URL.create("sqlite", database=str(self.path.absolute()))
+        self._engine: tuple[int, Engine] | None = None
+        self._joined = threading.local()
+        self._is_current = False
+
+    @property
+    def name(self) -> str:
+        """How people know the database; without secrets."""
+        return str(self.path) if self.path is not None else self.url.render_as_string(hide_password=True)
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether it is a file on this machine."""
+        return self.path is not None
+
+    # -- transactions ---------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Give a connection that sees one state of the database, whatever is written meanwhile; it never waits."""
+        joined = getattr(self._joined, "connection", None)
+        if joined is not None:
+            yield joined
+            return
+        with self.translated():
+            self._open(create=False)
+            with self._begin(write=False) as connection:
+                yield connection
+
+    @contextmanager
+    def writing(self, what: str = "nothing was written") -> Iterator[Connection]:
+        """Give a connection whose changes happen together or not at all; a block inside another one joins it.
+
+        Parameters
+        ----------
+        what : what became of the work, if the disk is full.
+        """
+        joined = getattr(self._joined, "connection", None)
+        if joined is not None:
+            yield joined
+            return
+        with self.translated(what):
+            self._open(create=True)
+            with self._begin(write=True) as connection:
+                self._joined.connection = connection
+                try:
+                    yield connection
+                finally:
+                    self._joined.connection = None
+
+    @contextmanager
+    def _begin(self, *, write: bool) -> Iterator[Connection]:
+        options: dict[str, Any] = {"mcnet_write": write}
+        if not self.is_sqlite:
+            options["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
+            options["postgresql_readonly"] = not write
+        with self.engine.connect().execution_options(**options) as connection, connection.begin():
+            yield connection
+
+    def pinned(self) -> tuple[Connection, Any]:
+        """Return a connection that sees the state of now until it is closed, and what closes it."""
+        block = self.reading()
+        connection = block.__enter__()
+        connection.execute(sa.select(sa.func.count()).select_from(heads))  # the first statement decides on the state
+        return connection, lambda: block.__exit__(None, None, None)
+
+    def lock(self, connection: Connection, what: str, head_id: int = 0) -> None:
+        """Let one process at a time change something of a head until the transaction ends; SQLite has one writer."""
+        if not self.is_sqlite:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS[what], head_id)))
+
+    # -- opening --------------------------------------------------------------------------------------------------
+
+    @property
+    def engine(self) -> Engine:
+        """The pool of connections of this process."""
+        if self._engine is None or self._engine[0] != os.getpid():
+            self._engine = (os.getpid(), self._new_engine())
+            weakref.finalize(self, _dispose, *self._engine)
+        return self._engine[1]
+
+    def close(self) -> None:
+        """End the connections that nobody uses now; whatever is done later opens new ones."""
+        if self._engine is not None:
+            _dispose(*self._engine)
+
+    def _new_engine(self) -> Engine:
+        if self.is_sqlite:
+            engine = sa.create_engine(self.url, connect_args={"timeout": WAIT_SECONDS}, max_overflow=-1)
+            sa.event.listen(engine, "connect", _set_up_sqlite)
+            sa.event.listen(engine, "begin", _begin_sqlite)
+            return engine
+        defaults = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+        defaults |= {"tcp_user_timeout": 30_000, "application_name": "mcnet"}  # type: ignore[dict-item]
+        given = {name: value for name, value in defaults.items() if name not in self.url.query}
+        try:
+            engine = sa.create_engine(self.url, connect_args=given, pool_pre_ping=True, max_overflow=-1)
+        except ModuleNotFoundError:
+            raise InputError("PostgreSQL needs its driver: pip install 'mcnet[postgresql]'") from None
+        sa.event.listen(engine, "connect", _set_up_postgresql)
+        return engine
+
+    def exists(self) -> bool:
+        """Tell whether there is a store already."""
+        if self._is_current and (self.path is None or self.path.exists()):
+            return True
+        if self.path is not None:
+            self._refuse_other_things()
+            if not self.path.exists():
+                return False
+        with self.translated(), self._begin(write=False) as connection:
+            return self._revision(connection) is not None
+
+    def _open(self, *, create: bool) -> None:
+        """Make the tables, or bring those of an earlier version up to date."""
+        if self._is_current and (self.path is None or self.path.exists()):
+            return
+        if not self.exists():
+            if not create:
+                raise InputError(f"there is no store in {self.name}; adding rows or a version to it makes one")
+            self._create()
+        with self._begin(write=False) as connection:
+            found = self._revision(connection) or ""
+        if found > SCHEMA:
+            raise FileFormatError(f"{self.name} has schema {found}, and this mcnet reads {SCHEMA}: upgrade mcnet")
+        if found < SCHEMA:
+            if not self.is_sqlite:
+                raise InputError(
+                    f"{self.name} has schema {found}, and this mcnet needs {SCHEMA}: run `mcnet store migrate` once, "
+                    "as a role that may change tables"
+                )
+            self.migrate()
+        self._is_current = True
+
+    def _refuse_other_things(self) -> None:
+        assert self.path is not None
+        if self.path.is_dir():
+            kind = next((kind for file, kind in _FOLDERS.items() if (self.path / file).is_file()), None)
+            if kind is None:
+                raise InputError(f"{self.path} is a folder; a store is a file, or postgresql://…")
+            raise InputError(
+                f"{self.path} is {kind} of an earlier mcnet; take it into a store: "
+                f"mcnet store import ads.db {self.path}"
+            )
+        if not self.path.parent.is_dir():
+            raise InputError(f"the folder {self.path.parent} does not exist; make it first")
+        kind = _file_system(self.path)
+        if _NETWORK_FILE_SYSTEM.fullmatch(kind or ""):
+            raise InputError(
+                f"{self.path} is on a network file system ({kind}), where SQLite may lose rows; name a path on a "
+                "local disk, or use postgresql://…"
+            )
+
+    def _create(self) -> None:
+        if self.path is not None:
+            with suppress(FileExistsError):  # SQLite gives its other files the same mode
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        with self._begin(write=True) as connection:
+            self.lock(connection, "schema")
+            if self._revision(connection) is None:  # else another process has just made them
+                METADATA.create_all(connection, checkfirst=False)
+                connection.execute(schema_version.insert().values(version_num=SCHEMA))
+
+    def _revision(self, connection: Connection) -> str | None:
+        there = sa.inspect(connection).get_table_names()
+        if schema_version.name in there:
+            return str(connection.scalar(sa.select(schema_version.c.version_num)))
+        if self.is_sqlite and there:
+            raise InputError(f"{self.name} is an SQLite database of something else; name another file")
+        taken = sorted({table.name for table in METADATA.sorted_tables} & set(there))
+        if taken:
+            raise InputError(
+                f"{self.name} has a table {taken[0]!r} that is not of a store; use a database of its own, or a schema "
+                "of its own with ?options=-csearch_path%3Dmcnet"
+            )
+        return None
+
+    def migrate(self) -> None:
+        """Bring the tables up to date, in one transaction."""
+        from alembic import command
+        from alembic.config import Config
+
+        config = Config()
+        config.set_main_option("script_location", "mcnet.store:migrations")
+        with self.translated(), self._begin(write=True) as connection:
+            self.lock(connection, "schema")
+            config.attributes["connection"] = connection
+            command.upgrade(config, SCHEMA)
+
+    # -- learning, and following ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def learning(self, head_id: int, wait_seconds: float) -> Iterator[int]:
+        """Let one process at a time learn for a head, and give its fencing number.
+
+        The lock is handed on when its holder ends, or shows no sign of life for a minute.
+        """
+        if self.path is not None:
+            with exclusive_lock(self.path.with_name(f"{self.path.name}-learning-{head_id}"), wait_seconds):
+                yield self._next_fence(head_id)
+            return
+        until = time.monotonic() + wait_seconds
+        with self.translated(), self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(sa.text(f"SET idle_session_timeout = '{_STALLED_SECONDS}s'"))
+            try_lock = sa.select(sa.func.pg_try_advisory_lock(_LOCKS["learning"], head_id))
+            while not connection.scalar(try_lock):
+                if time.monotonic() >= until:
+                    raise BusyError(
+                        f"another process is learning in {self.name} and has not ended after {wait_seconds:g} s; "
+                        "try again later, or wait longer"
+                    )
+                time.sleep(0.05)
+            ended = threading.Event()
+            ping = threading.Thread(target=_ping, args=(connection, ended), name="mcnet-learning", daemon=True)
+            ping.start()
+            try:
+                yield self._next_fence(head_id)
+            finally:
+                ended.set()
+                ping.join()
+                connection.invalidate()  # the session ends, and the lock with it
+
+    def _next_fence(self, head_id: int) -> int:
+        with self.writing() as connection:
+            one = heads.c.id == head_id
+            connection.execute(heads.update().where(one).values(fence=heads.c.fence + 1))
+            return int(connection.scalar(sa.select(heads.c.fence).where(one)) or 0)
+
+    def tell(self, connection: Connection, head: str) -> None:
+        """Tell all processes, once the transaction is committed, that the pointer of a head has moved."""
+        if not self.is_sqlite:
+            connection.execute(sa.select(sa.func.pg_notify(_CHANNEL, head)))
+
+    # -- errors ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def translated(self, what: str = "nothing was written") -> Iterator[None]:
+        """Raise errors of the database as ours."""
+        try:
+            yield
+        except exc.DBAPIError as error:
+            raise self._error(error, what) from None
+        except exc.TimeoutError as error:
+            raise StoreUnavailableError(f"{self.name} has no free connection ({error}); try again") from None
+
+    def _error(self, error: exc.DBAPIError, what: str) -> Exception:
+        reason = (str(error.orig).strip().splitlines() or [type(error.orig).__name__])[0]
+        code = getattr(error.orig, "sqlstate", None) or ""
+        if re.search("database or disk is full|No space left", reason) or code == "53100":
+            return OSError(errno.ENOSPC, f"no space left on the disk, {what}", self.name)
+        if re.search("database (table )?is locked", reason) or code in ("55P03", "40P01"):
+            return BusyError(f"another process is writing to {self.name} ({reason}); try again later")
+        if re.search("readonly|unable to open", reason) or code == "42501":
+            return InputError(f"{self.name} cannot be used ({reason}); check the rights of this user on it")
+        if re.search("not a database|malformed", reason):
+            return FileFormatError(f"{self.name} is not a store, or damaged ({reason}); restore it from a backup")
+        if isinstance(error, exc.OperationalError | exc.InterfaceError) or error.connection_invalidated:
+            return StoreUnavailableError(f"{self.name} cannot be reached ({reason}); {what}, try again later")
+        return StoreUnavailableError(f"{self.name} refused a statement ({reason}); {what}")
+
+
+class Changes:
+    """Waits for pointers that have moved: PostgreSQL tells, and of a file SQLite's counter of commits is read.
+
+    Parameters
+    ----------
+    database : the database to follow.
+    poll_seconds : how often to look where nothing tells.
+    """
+
+    def __init__(self, database: Database, poll_seconds: float = 0.5) -> None:
+        self._database = database
+        self._poll_seconds = poll_seconds
+        self._connection: Any = None
+        self._commits: int | None = None
+
+    def wait(self, seconds: float) -> bool:
+        """Return True as soon as a pointer may have moved, False if none has after so many seconds.
+
+        While the database cannot be reached, True is returned after the interval of polling: looking tells.
+        """
+        until = time.monotonic() + seconds
+        try:
+            if not self._database.is_sqlite:
+                return self._told(seconds)
+            while True:
+                commits = self._sqlite_commits()
+                if commits != self._commits:
+                    self._commits = commits
+                    return True
+                left = until - time.monotonic()
+                if left <= 0.0:
+                    return False
+                time.sleep(min(self._poll_seconds, left))
+        except Exception:
+            self.close()
+            time.sleep(max(min(self._poll_seconds, until - time.monotonic()), 0.0))
+            return True
+
+    def _told(self, seconds: float) -> bool:
+        if self._connection is None:
+            raw = self._database.engine.raw_connection()
+            raw.detach()
+            self._connection = raw.driver_connection
+            self._connection.autocommit = True
+            self._connection.execute(f"LISTEN {_CHANNEL}")
+            return True  # whatever moved before
+        return any(True for _ in self._connection.notifies(timeout=seconds, stop_after=1))
+
+    def _sqlite_commits(self) -> int:
+        if self._connection is None:
+            self._connection = self._database.engine.raw_connection()
+            self._connection.detach()
+        found = self._connection.cursor().execute("PRAGMA data_version").fetchone()
+        return int(found[0])
+
+    def close(self) -> None:
+        """End the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):
+                connection.close()
+
+
+def _postgresql_url(text: str) -> URL:
+    try:
+        url = make_url(text)
+    except (exc.ArgumentError, ValueError):
+        raise InputError("the address of a store is postgresql://user@host:port/database") from None
+    if url.password is not None or "password" in url.query:
+        raise InputError(
+            f"{url.set(password='***', query={}).render_as_string()} has a password, which lists of processes and logs "
+            "would show; leave it out, and set PGPASSWORD, PGPASSFILE or ~/.pgpass"
+        )
+    return url.set(drivername="postgresql+psycopg")
+
+
+def _dispose(process: int, engine: Engine) -> None:
+    engine.dispose(close=process == os.getpid())  # after a fork they belong to the other process
+
+
+def _set_up_sqlite(connection: Any, _: Any) -> None:
+    connection.isolation_level = None  # transactions begin where `_begin_sqlite` says
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A writer waits here for its turn; one that began as a reader could not.
+    write = connection.get_execution_options().get("mcnet_write")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _set_up_postgresql(connection: Any, _: Any) -> None:
+    autocommit, connection.autocommit = connection.autocommit, True
+    durable = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+    connection.execute(durable)  # an answer means that the rows are on disk
+    connection.execute(f"SET lock_timeout = '{WAIT_SECONDS:g}s'")
+    connection.autocommit = autocommit
+
+
+def _ping(connection: Connection, ended: threading.Event) -> None:
+    while not ended.wait(_PING_SECONDS):
+        with suppress(exc.SQLAlchemyError):
+            connection.execute(sa.text("SELECT 1"))
+
+
+def _file_system(path: Path) -> str | None:
+    """Return the type of the file system that a path lies on, where Linux tells."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        real = path.resolve()
+    except OSError:
+        return None
+    best, kind = -1, None
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        mount = Path(left.split(" ")[4].encode().decode("unicode_escape"))
+        if len(mount.parts) >= best and (real == mount or mount in real.parents):
+            best, kind = len(mount.parts), right.split(" ")[0]
+    return kind

@@ -1,0 +1,135 @@
+"""The tables of a store, written once: SQLite and PostgreSQL get the same ones."""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+__all__ = [
+    "METADATA",
+    "SCHEMA",
+    "checkpoints",
+    "documents",
+    "entries",
+    "heads",
+    "history",
+    "keys",
+    "runs",
+    "schema_version",
+    "versions",
+]
+
+SCHEMA = "0001"
+"""The newest revision in `migrations/versions`; a change of a table comes with a revision that makes it."""
+
+METADATA = MetaData()
+_Serial = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER counts up by itself in SQLite
+
+
+def _head(**options: bool) -> Column[int]:
+    return Column("head", ForeignKey("heads.id"), nullable=False, **options)
+
+
+heads = Table(
+    "heads",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("settings", Text, nullable=False, server_default="{}"),  # JSON
+    # What every addition to the journal is compared with; NULL while it has no rows.
+    Column("shape", Text),  # JSON: the fields in their order, and the resolution
+    Column("first_period", Text),
+    Column("heaviest", Double),
+    # JSON: the versions that were current, the hold, those withdrawn; and how often that has changed.
+    Column("pointer", Text, nullable=False, server_default="{}"),
+    Column("moves", BigInteger, nullable=False, server_default="0"),
+    # Counts up whenever a process begins to learn: whoever has an earlier number may no longer publish.
+    Column("fence", BigInteger, nullable=False, server_default="0"),
+)
+
+entries = Table(  # the journal: the count of one source for one period, made at one age
+    "entries",
+    METADATA,
+    Column("id", _Serial, primary_key=True),
+    _head(),
+    Column("period", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("age", Double, nullable=False),  # infinite for complete labels
+    Column("digest", Text, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("weight", Double, nullable=False),
+    Column("positives", Double, nullable=False),
+    Column("largest_weight", Double),
+    Column("merged_periods", Integer, nullable=False, server_default="1"),
+    Column("sketch", LargeBinary, nullable=False),  # a sketch file
+    UniqueConstraint("head", "source", "period", "age", name="entries_key"),
+    Index("entries_period", "head", "period", "digest"),
+)
+
+keys = Table(  # what was merged into another entry: adding it again changes nothing
+    "keys",
+    METADATA,
+    _head(primary_key=True),
+    Column("source", Text, primary_key=True),
+    Column("period", Text, primary_key=True),
+    Column("age", Double, primary_key=True),
+    Column("digest", Text, nullable=False),
+    Index("keys_period", "head", "period", "digest"),
+)
+
+versions = Table(
+    "versions",
+    METADATA,
+    _head(primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("about", Text, nullable=False),  # JSON
+    Column("digest", Text, nullable=False),
+    Column("model", LargeBinary, nullable=False),  # a model file
+)
+
+history = Table(  # who changed the versions of a head, when and why
+    "history",
+    METADATA,
+    Column("id", _Serial, primary_key=True),
+    _head(),
+    Column("line", Text, nullable=False),  # JSON
+    Index("history_head", "head", "id"),
+)
+
+runs = Table(  # of the update job
+    "runs",
+    METADATA,
+    Column("id", _Serial, primary_key=True),
+    _head(),
+    Column("line", Text, nullable=False),  # JSON
+    Index("runs_head", "head", "id"),
+)
+
+checkpoints = Table(  # states of the tracker after so many periods
+    "checkpoints",
+    METADATA,
+    _head(primary_key=True),
+    Column("ticks", Integer, primary_key=True),
+    Column("document", Text, nullable=False),  # JSON
+    Column("sketches", LargeBinary, nullable=False),  # MessagePack: sketch files by name
+)
+
+documents = Table(  # whatever has a name and is replaced as a whole: the monitor, alarms, suspect marks, the status
+    "documents",
+    METADATA,
+    _head(primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("document", Text, nullable=False),  # JSON
+)
+
+schema_version = Table("mcnet_schema", METADATA, Column("version_num", Text, primary_key=True))

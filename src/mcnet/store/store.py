@@ -1,0 +1,381 @@
+"""The store: everything that lives between runs, for any number of heads, in one database."""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from mcnet._shared.files import whole_file
+from mcnet.errors import BusyError, InputError
+from mcnet.store.database import Changes, Database
+from mcnet.store.schema import SCHEMA, checkpoints, documents, entries, heads, history, keys, runs, versions
+
+if TYPE_CHECKING:
+    from mcnet.model.model import CalibrationModel
+    from mcnet.store.journal import Journal
+    from mcnet.store.state import LoopState
+    from mcnet.store.versions import Registry
+
+__all__ = ["DEFAULT_HEAD", "Head", "Lease", "Store"]
+
+DEFAULT_HEAD = "default"
+"""The name of the head of a store in which nobody has named one."""
+
+KEY_DAYS = 30.0
+"""So many days after a period has begun, the keys of its feedback are forgotten, unless a head says otherwise."""
+
+_LONGEST_NAME = 64
+_SETTINGS = {"score", "label", "weight", "field", "time", "every", "score_type", "negatives_kept", "key_days"}
+
+
+@dataclass(frozen=True)
+class Head:
+    """One named model of a store: its settings, and what additions to its journal are compared with."""
+
+    id: int
+    name: str
+    settings: Mapping[str, Any]
+    shape: str | None
+    first_period: str | None
+    heaviest: float | None
+    pointer: str
+    moves: int
+    """How often the pointer to the served version has moved."""
+    fence: int
+
+    @property
+    def key_days(self) -> float:
+        """For how many days the keys of feedback are kept."""
+        return float(self.settings.get("key_days", KEY_DAYS))
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to learn for a head; it ends when another process gets a higher number."""
+
+    head: str
+    fence: int
+
+
+class Store:
+    """Journals, versions and the state of the loop of any number of heads, in one database.
+
+    What belongs together is one transaction, and readers never wait for writers. Nothing is opened or made before it is
+    needed: the first rows or the first version make the tables.
+
+    Parameters
+    ----------
+    address : the path of an SQLite file on a local disk, or postgresql://user@host/database for many machines.
+
+    >>> import tempfile
+    >>> from mcnet.sketch.sketch import Sketch
+    >>> store = Store(tempfile.mkdtemp() + "/ads.db")
+    >>> store.journal("ctr").add(Sketch.from_rows([0.1, 0.4], [0, 1]), "2026-11-16", source="shop").rows
+    2
+    >>> store.heads
+    ['ctr']
+    """
+
+    def __init__(self, address: str | PathLike[str]) -> None:
+        """Name the database; nothing is read or written yet."""
+        self.database = Database(address)
+        self.shapes: dict[str, Any] = {}
+        """The fields and the resolution of the rows of heads, as far as this process has seen them."""
+
+    def __repr__(self) -> str:
+        return f"Store({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        """How people know the store; without secrets."""
+        return self.database.name
+
+    def close(self) -> None:
+        """End the connections to the database; whatever is done later opens new ones."""
+        self.database.close()
+
+    # -- heads ----------------------------------------------------------------------------------------------------
+
+    @property
+    def heads(self) -> list[str]:
+        """Return the names of all heads, sorted; none if there is no store yet."""
+        if not self.database.exists():
+            return []
+        with self.database.reading() as connection:
+            return sorted(connection.scalars(sa.select(heads.c.name)))
+
+    def chosen_head(self, head: str | None = None) -> str:
+        """Return the head that is meant: the one named, the only one, or the default one.
+
+        Parameters
+        ----------
+        head : its name; None if there is no choice.
+        """
+        if head is not None:
+            if not isinstance(head, str) or not head.isprintable() or not 0 < len(head) <= _LONGEST_NAME or "/" in head:
+                raise InputError(f"the head is {head!r}; name it by 1 to {_LONGEST_NAME} characters without a slash")
+            return head
+        there = self.heads
+        if len(there) < 2:
+            return there[0] if there else DEFAULT_HEAD
+        if DEFAULT_HEAD in there:
+            return DEFAULT_HEAD
+        raise InputError(f"{self.name} has the heads {', '.join(there)}; name one of them: head={there[0]!r}")
+
+    def find_head(self, name: str) -> Head | None:
+        """Return a head; None if the store, or the head, is not there."""
+        if not self.database.exists():
+            return None
+        with self.database.reading() as connection:
+            return _head(connection, name)
+
+    def require_head(self, name: str) -> Head:
+        """Return a head; refuse one that is not there."""
+        found = self.find_head(name)
+        if found is None:
+            listed = ", ".join(self.heads)
+            raise InputError(
+                f"{self.name} has no head {name!r}; it has {listed}"
+                if listed
+                else f"there is no store in {self.name}; adding rows or a version to it makes one"
+            )
+        return found
+
+    def configure(self, head: str | None = None, **settings: Any) -> dict[str, Any]:
+        """Change settings of a head, which is made if it is not there; None takes a setting away.
+
+        Parameters
+        ----------
+        head : its name.
+        settings : score, label, weight, field, time, every, score_type, negatives_kept: how its logs are read;
+            key_days: for how long the keys of feedback are kept.
+
+        Returns
+        -------
+        dict : all settings of the head.
+        """
+        unknown = sorted(set(settings) - _SETTINGS)
+        if unknown:
+            raise InputError(f"a head has no setting {unknown[0]!r}; there are {', '.join(sorted(_SETTINGS))}")
+        with self.writing_head("journal", self.chosen_head(head)) as (connection, found):
+            merged = {**found.settings, **settings}
+            kept = {name: value for name, value in merged.items() if value is not None}
+            connection.execute(heads.update().where(heads.c.id == found.id).values(settings=json.dumps(kept)))
+        return kept
+
+    @contextmanager
+    def writing_head(self, lock: str, name: str, *, create: bool = True) -> Iterator[tuple[Connection, Head]]:
+        """Change something of a head in a transaction, one process at a time.
+
+        Parameters
+        ----------
+        lock : what is changed: "journal" or "versions".
+        name : the head.
+        create : make a head that is not there; else it is refused.
+        """
+        with self.database.writing("nothing was added") as connection:
+            found = _head(connection, name)
+            if found is None and create:
+                self.database.lock(connection, "schema")
+                if _head(connection, name) is None:
+                    connection.execute(heads.insert().values(name=name))
+                found = _head(connection, name)
+            if found is None:
+                self.require_head(name)
+            assert found is not None
+            self.database.lock(connection, lock, found.id)
+            if not self.database.is_sqlite:  # it may have changed while this process was waiting
+                found = _head(connection, name)
+                assert found is not None
+            yield connection, found
+
+    # -- what a head has ------------------------------------------------------------------------------------------
+
+    def journal(self, head: str | None = None) -> "Journal":
+        """Return the journal of a head: its rows by period and source.
+
+        Parameters
+        ----------
+        head : its name; the only or the default one if None.
+        """
+        from mcnet.store.journal import Journal
+
+        return Journal(self, self.chosen_head(head))
+
+    def versions(self, head: str | None = None) -> "Registry":
+        """Return the versions of a head, and the pointer to the one that is served.
+
+        Parameters
+        ----------
+        head : its name; the only or the default one if None.
+        """
+        from mcnet.store.versions import Registry
+
+        return Registry(self, self.chosen_head(head))
+
+    def state(self, head: str | None = None) -> "LoopState":
+        """Return what the update job of a head keeps from run to run.
+
+        Parameters
+        ----------
+        head : its name; the only or the default one if None.
+        """
+        from mcnet.store.state import LoopState
+
+        return LoopState(self, self.chosen_head(head))
+
+    def load(self, head: str | None = None, version: int | str = "current") -> "CalibrationModel":
+        """Load the model that a head serves.
+
+        Parameters
+        ----------
+        head : its name; the only or the default one if None.
+        version : its number, "latest" or "current".
+        """
+        return self.versions(head).load(version)
+
+    # -- transactions ---------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self, lease: Lease | None = None, what: str = "nothing was written") -> Iterator[None]:
+        """Let everything that this thread changes inside the block happen together, or not at all.
+
+        Parameters
+        ----------
+        lease : refuse the block if another process has begun to learn for this head.
+        what : what became of the work, if the disk is full.
+        """
+        with self.database.writing(what) as connection:
+            if lease is not None:
+                query = sa.select(heads.c.fence).where(heads.c.name == lease.head)
+                if connection.scalar(query.with_for_update(read=True)) != lease.fence:
+                    raise BusyError(
+                        f"another process has begun to learn for {lease.head} in {self.name} while this one stood "
+                        "still; nothing was published"
+                    )
+            yield
+
+    @contextmanager
+    def learning(self, head: str | None = None, *, wait_seconds: float = 60.0) -> Iterator[Lease]:
+        """Let one process at a time learn for a head; what it publishes goes through `transaction(lease)`.
+
+        Parameters
+        ----------
+        head : its name; the only or the default one if None.
+        wait_seconds : how long to wait for another process that is at work.
+
+        Raises
+        ------
+        BusyError : another process is still at work after that time.
+        """
+        name = self.chosen_head(head)
+        with self.writing_head("versions", name) as (_, found):
+            number = found.id
+        with self.database.learning(number, wait_seconds) as fence:
+            yield Lease(name, fence)
+
+    def moves(self) -> dict[str, int]:
+        """Return, for each head, how often its pointer has moved: a change means that another version is served."""
+        with self.database.reading() as connection:
+            return {head.name: head.moves for head in connection.execute(sa.select(heads.c.name, heads.c.moves))}
+
+    def changes(self, poll_seconds: float = 0.5) -> Changes:
+        """Return what waits for pointers that have moved.
+
+        Parameters
+        ----------
+        poll_seconds : how often to look where the database does not tell.
+        """
+        return Changes(self.database, poll_seconds)
+
+    # -- upkeep ---------------------------------------------------------------------------------------------------
+
+    def check(self) -> list[str]:
+        """Read everything and find what is wrong.
+
+        Returns
+        -------
+        list[str] : a sentence per problem; empty if there is none.
+        """
+        problems = []
+        if self.database.is_sqlite:
+            with self.database.reading() as connection:
+                found = [str(line) for line in connection.exec_driver_sql("PRAGMA integrity_check").scalars()]
+            problems += [f"{self.name}: {line}; restore it from a backup" for line in found if line != "ok"]
+        for head in self.heads:
+            problems += self.journal(head).verify() + self.versions(head).verify()
+        return problems
+
+    def backup(self, path: str | PathLike[str]) -> None:
+        """Copy a store in a file to another file, while others read and write it.
+
+        A copy made by other means lacks what still lies in the file beside it (its name ends in -wal).
+
+        Parameters
+        ----------
+        path : the copy; one that is there is replaced.
+        """
+        if self.database.path is None:
+            raise InputError(f"{self.name} is backed up with the tools of PostgreSQL: pg_dump")
+        with self.database.reading(), whole_file(path) as part:
+            part.chmod(0o600)
+            with closing(sqlite3.connect(self.database.path)) as source, closing(sqlite3.connect(part)) as target:
+                source.backup(target)
+                target.execute("PRAGMA journal_mode = DELETE")  # one file, with everything
+
+    def show(self) -> dict[str, Any]:
+        """Return what the store has, by head, as JSON-able values."""
+        described: dict[str, Any] = {}
+        for name in self.heads:
+            registry, journal = self.versions(name), self.journal(name)
+            found, periods = journal.entries(), journal.periods
+            described[name] = {
+                "settings": dict(self.require_head(name).settings),
+                "periods": len(periods),
+                "first_period": periods[0] if periods else None,
+                "last_period": periods[-1] if periods else None,
+                "sources": len({entry.source for entry in found}),
+                "rows": sum(entry.rows for entry in found),
+                "versions": len(registry.numbers),
+                "current": registry.current_number,
+                "held": None if registry.held is None else str(registry.held),
+                "runs": self.state(name).number_of_runs(),
+            }
+        return {"store": self.name, "schema": SCHEMA, "heads": described}
+
+    def forget(self, before: Any, head: str | None = None) -> dict[str, int]:
+        """Delete the rows of all periods earlier than one, for good; versions stay.
+
+        Parameters
+        ----------
+        before : the first period that stays.
+        head : its name; the only or the default one if None.
+
+        Returns
+        -------
+        dict : how many periods, rows and keys were deleted.
+        """
+        return self.journal(head).forget(before)
+
+    def remove_head(self, head: str) -> None:
+        """Delete a head with everything that belongs to it, for good.
+
+        Parameters
+        ----------
+        head : its name.
+        """
+        with self.writing_head("journal", head, create=False) as (connection, found):
+            for table in (entries, keys, versions, history, runs, checkpoints, documents):
+                connection.execute(table.delete().where(table.c.head == found.id))
+            connection.execute(heads.delete().where(heads.c.id == found.id))
+
+
+def _head(connection: Connection, name: str) -> Head | None:
+    found = connection.execute(sa.select(heads).where(heads.c.name == name)).one_or_none()
+    return None if found is None else Head(**{**found._mapping, "settings": json.loads(found.settings)})
