@@ -235,13 +235,21 @@ def load(path: str | PathLike[str]) -> CalibrationModel:
     CalibrationModel
         Predicts with NumPy alone.
     """
-    model = read_model(path)
+    return _warned(read_model(path), path)
+
+
+def model_of_bytes(content: bytes, name: str) -> CalibrationModel:
+    """Return the model that the content of a model file describes; `name` is what messages call it."""
+    return _warned(parse_model(content.decode("utf-8", errors="replace"), name), name)
+
+
+def _warned(model: CalibrationModel, path: str | PathLike[str]) -> CalibrationModel:
     if model.without_features:
         message = (
             f"{path} has the curves of a calibrator without its features; they serve rows without features. "
             "For predictions with features call mcnet.WithFeatures.resume(path)"
         )
-        warnings.warn(message, CalibrationWarning, stacklevel=2)
+        warnings.warn(message, CalibrationWarning, stacklevel=3)
     return model
 
 

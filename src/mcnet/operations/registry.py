@@ -20,7 +20,9 @@ from mcnet.operations.versions import (
     VersionStore,
     make_registry,
     now,
+    read_pointer,
     require_registry,
+    write_pointer,
 )
 
 # Read a registry: its versions, the current one, the hold, and the history.
@@ -178,7 +180,7 @@ class RegistryView:
         return read_json_lines(path) if last is None else last_json_lines(path, last)
 
     def _pointer(self) -> Pointer:
-        return Pointer.read(self.path / CURRENT)
+        return read_pointer(self.path / CURRENT)
 
     def _require(self) -> None:
         require_registry(self.path)
@@ -401,7 +403,7 @@ class Registry(RegistryView):
             self._record(event, version, **details)
 
     def _point(self, pointer: Pointer) -> None:
-        pointer.write(self.path / CURRENT)
+        write_pointer(pointer, self.path / CURRENT)
 
     def _record(self, event: str, version: int | None, **details: Any) -> None:
         line = {"time": now(), "event": event, "version": version} | {k: v for k, v in details.items() if v != ""}

@@ -6,11 +6,8 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
-from itertools import groupby
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 
@@ -18,6 +15,7 @@ from mcnet._shared.files import disk_path, flush, named_if_full, write_json
 from mcnet.errors import FileFormatError, InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import load, save_model
+from mcnet.store.versions import DamagedVersion, Hold, Pointer, Version, described, now
 
 # The folder of a registry: created once, and recognised by a marker file.
 
@@ -55,160 +53,22 @@ def require_registry(path: Path) -> None:
         raise FileFormatError(f"{marker} does not describe a registry that this mcnet can read")
 
 
-# The description of one immutable version of a model.
+# The pointer of a registry in its file.
 
 
-@dataclass(frozen=True)
-class Version:
-    """One immutable version of a model.
-
-    Attributes
-    ----------
-    number : counts up from 1.
-    method, fields, rows : what the model was fitted with, and on how many rows.
-    note : the note given when it was added.
-    """
-
-    number: int
-    added: str
-    """When, in UTC."""
-    digest: str
-    """SHA-256 of the model file."""
-    method: str
-    fields: tuple[str, ...]
-    rows: int | None
-    note: str = ""
-    fitted_until: str | None = None
-    """The last period that the model was fitted on, if it tells."""
-    rows_digest: str | None = None
-    """A digest of the journal that the model was fitted on, if it tells."""
-
-    @property
-    def name(self) -> str:
-        """Return the name that commands take."""
-        return str(self.number)
+def read_pointer(path: Path) -> Pointer:
+    """Read the pointer; there is none before the first version."""
+    if not path.is_file():
+        return Pointer()
+    try:
+        return Pointer.of(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FileFormatError(f"{path} cannot be read ({error}); promote a version to write it again") from None
 
 
-@dataclass(frozen=True)
-class DamagedVersion:
-    """A version that cannot be read any more."""
-
-    number: int
-    reason: str
-    """What is wrong with it, and where."""
-
-    @property
-    def name(self) -> str:
-        """Return the name that commands take."""
-        return str(self.number)
-
-
-def described(number: int, digest: str, model: CalibrationModel, note: str) -> Version:
-    """Return the description of a model that becomes a version now."""
-    history = model.provenance
-    periods = history.get("fitted_periods") or {}
-    until, rows = periods.get("last") or history.get("last_period"), history.get("journal_digest")
-    return Version(
-        number,
-        now(),
-        digest,
-        model.method,
-        model.fields,
-        history.get("rows"),
-        note,
-        until if isinstance(until, str) else None,
-        rows if isinstance(rows, str) else None,
-    )
-
-
-def now() -> str:
-    """Return the moment in UTC, as registries write it."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-# The pointer of a registry: which version is served, which ones it followed, and whether updates may move it.
-
-MOST_REMEMBERED = 100
-"""Versions that were current before, or were rolled back from; older ones are forgotten."""
-
-
-@dataclass(frozen=True)
-class Hold:
-    """Why updates must leave the current version as it is: somebody went back to it, or asked for it."""
-
-    since: str
-    """When, in UTC."""
-    reason: str
-    """What was done, such as "rolled back from version 8"."""
-    note: str = ""
-    """The note given when it was done."""
-
-    def __str__(self) -> str:
-        note = f" ({self.note})" if self.note else ""
-        return f"held since {self.since[:16].replace('T', ' ')} UTC: {self.reason}{note}"
-
-
-@dataclass(frozen=True)
-class Pointer:
-    """One state of the pointer; a change makes another one."""
-
-    versions: tuple[int, ...] = ()
-    """The versions that were current one after the other, the current one last."""
-    held: Hold | None = None
-    withdrawn: tuple[int, ...] = ()
-    """Versions that were rolled back from, and not promoted since."""
-
-    @property
-    def current(self) -> int | None:
-        """The number of the current version; None before the first one."""
-        return self.versions[-1] if self.versions else None
-
-    def promoted(self, number: int, held: Hold | None) -> "Pointer":
-        """Return the pointer after a promotion."""
-        versions = self.versions if self.current == number else (*self.versions, number)
-        return Pointer(versions, held, tuple(other for other in self.withdrawn if other != number))
-
-    def rolled_back(self, note: str) -> "Pointer":
-        """Return the pointer after a rollback, which holds the version that it leads to."""
-        left = self.versions[-1]
-        hold = Hold(now(), f"rolled back from version {left}", note)
-        return Pointer(self.versions[:-1], hold, (*(other for other in self.withdrawn if other != left), left))
-
-    def with_hold(self, held: Hold | None) -> "Pointer":
-        """Return the pointer to the same version, held or not."""
-        return replace(self, held=held)
-
-    def without(self, gone: Collection[int]) -> "Pointer":
-        """Return the pointer after versions other than the current one were deleted."""
-        kept = [number for number in self.versions if number not in gone]
-        versions = tuple(number for number, _ in groupby(kept))  # each one after another one
-        return Pointer(versions, self.held, tuple(number for number in self.withdrawn if number not in gone))
-
-    @staticmethod
-    def read(path: Path) -> "Pointer":
-        """Read the pointer; there is none before the first version."""
-        if not path.is_file():
-            return Pointer()
-        try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-            held = document.get("held")
-            return Pointer(
-                tuple(int(number) for number in document["versions"]),
-                None if held is None else Hold(**held),
-                tuple(int(number) for number in document.get("withdrawn", ())),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FileFormatError(f"{path} cannot be read ({error}); promote a version to write it again") from None
-
-    def write(self, path: Path) -> None:
-        """Write the pointer by one atomic rename."""
-        document = {
-            "versions": self.versions[-MOST_REMEMBERED:],
-            "since": now(),
-            "held": None if self.held is None else asdict(self.held),
-            "withdrawn": self.withdrawn[-MOST_REMEMBERED:],
-        }
-        write_json(path, document, durable=True)
+def write_pointer(pointer: Pointer, path: Path) -> None:
+    """Write the pointer by one atomic rename."""
+    write_json(path, pointer.document(), durable=True)
 
 
 # The immutable versions of a registry on disk: one folder each, checked whenever it is read.

@@ -1,0 +1,599 @@
+"""The versions of a head: immutable models, the pointer to the one that is served, and the history of both."""
+
+import getpass
+import hashlib
+import json
+import os
+import socket
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from itertools import groupby
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from mcnet._shared.files import disk_path
+from mcnet.errors import FileFormatError, InputError, McnetError
+from mcnet.model.model import CalibrationModel
+from mcnet.model.model_file import as_model, load, model_of_bytes, model_text
+from mcnet.store.schema import heads, history, versions
+
+if TYPE_CHECKING:
+    from mcnet.store.store import Head, Store
+
+__all__ = ["DamagedVersion", "Hold", "Pointer", "Registry", "Version", "described", "now"]
+
+# The description of one immutable version of a model.
+
+
+@dataclass(frozen=True)
+class Version:
+    """One immutable version of a model.
+
+    Attributes
+    ----------
+    number : counts up from 1.
+    method, fields, rows : what the model was fitted with, and on how many rows.
+    note : the note given when it was added.
+    """
+
+    number: int
+    added: str
+    """When, in UTC."""
+    digest: str
+    """SHA-256 of the model file."""
+    method: str
+    fields: tuple[str, ...]
+    rows: int | None
+    note: str = ""
+    fitted_until: str | None = None
+    """The last period that the model was fitted on, if it tells."""
+    rows_digest: str | None = None
+    """A digest of the journal that the model was fitted on, if it tells."""
+
+    @property
+    def name(self) -> str:
+        """Return the name that commands take."""
+        return str(self.number)
+
+
+@dataclass(frozen=True)
+class DamagedVersion:
+    """A version that cannot be read any more."""
+
+    number: int
+    reason: str
+    """What is wrong with it, and where."""
+
+    @property
+    def name(self) -> str:
+        """Return the name that commands take."""
+        return str(self.number)
+
+
+def described(number: int, digest: str, model: CalibrationModel, note: str) -> Version:
+    """Return the description of a model that becomes a version now."""
+    history = model.provenance
+    periods = history.get("fitted_periods") or {}
+    until, rows = periods.get("last") or history.get("last_period"), history.get("journal_digest")
+    return Version(
+        number,
+        now(),
+        digest,
+        model.method,
+        model.fields,
+        history.get("rows"),
+        note,
+        until if isinstance(until, str) else None,
+        rows if isinstance(rows, str) else None,
+    )
+
+
+def now() -> str:
+    """Return the moment in UTC, as registries write it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+# The pointer of a registry: which version is served, which ones it followed, and whether updates may move it.
+
+MOST_REMEMBERED = 100
+"""Versions that were current before, or were rolled back from; older ones are forgotten."""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Why updates must leave the current version as it is: somebody went back to it, or asked for it."""
+
+    since: str
+    """When, in UTC."""
+    reason: str
+    """What was done, such as "rolled back from version 8"."""
+    note: str = ""
+    """The note given when it was done."""
+
+    def __str__(self) -> str:
+        note = f" ({self.note})" if self.note else ""
+        return f"held since {self.since[:16].replace('T', ' ')} UTC: {self.reason}{note}"
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """One state of the pointer; a change makes another one."""
+
+    versions: tuple[int, ...] = ()
+    """The versions that were current one after the other, the current one last."""
+    held: Hold | None = None
+    withdrawn: tuple[int, ...] = ()
+    """Versions that were rolled back from, and not promoted since."""
+
+    @property
+    def current(self) -> int | None:
+        """The number of the current version; None before the first one."""
+        return self.versions[-1] if self.versions else None
+
+    def promoted(self, number: int, held: Hold | None) -> "Pointer":
+        """Return the pointer after a promotion."""
+        versions = self.versions if self.current == number else (*self.versions, number)
+        return Pointer(versions, held, tuple(other for other in self.withdrawn if other != number))
+
+    def rolled_back(self, note: str) -> "Pointer":
+        """Return the pointer after a rollback, which holds the version that it leads to."""
+        left = self.versions[-1]
+        hold = Hold(now(), f"rolled back from version {left}", note)
+        return Pointer(self.versions[:-1], hold, (*(other for other in self.withdrawn if other != left), left))
+
+    def with_hold(self, held: Hold | None) -> "Pointer":
+        """Return the pointer to the same version, held or not."""
+        return replace(self, held=held)
+
+    def without(self, gone: Collection[int]) -> "Pointer":
+        """Return the pointer after versions other than the current one were deleted."""
+        kept = [number for number in self.versions if number not in gone]
+        versions = tuple(number for number, _ in groupby(kept))  # each one after another one
+        return Pointer(versions, self.held, tuple(number for number in self.withdrawn if number not in gone))
+
+    @staticmethod
+    def of(document: dict[str, Any]) -> "Pointer":
+        """Return the pointer that `document` described."""
+        held = document.get("held")
+        return Pointer(
+            tuple(int(number) for number in document["versions"]),
+            None if held is None else Hold(**held),
+            tuple(int(number) for number in document.get("withdrawn", ())),
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return the pointer as JSON has it."""
+        return {
+            "versions": self.versions[-MOST_REMEMBERED:],
+            "since": now(),
+            "held": None if self.held is None else asdict(self.held),
+            "withdrawn": self.withdrawn[-MOST_REMEMBERED:],
+        }
+
+
+class Registry:
+    """The versions of a head, with a pointer to the current one; any number of processes may use it at once.
+
+    A version never changes after it was added. Every change is one transaction and a line in the history. Who goes back
+    to an older version holds it: updates publish nothing until the hold is released.
+
+    Parameters
+    ----------
+    store, head : the store, and the name of the head; both are made when the first version is added.
+    """
+
+    def __init__(self, store: "Store", head: str) -> None:
+        self.store = store
+        self.head = head
+
+    def __repr__(self) -> str:
+        return f"{self.store!r}.versions({self.head!r})"
+
+    @property
+    def path(self) -> str:
+        """How messages call the registry."""
+        return self.store.name
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    @property
+    def numbers(self) -> list[int]:
+        """Return the numbers of all versions, oldest first, whether they can be read or not."""
+        return [version.number for version in self.looked_at()]
+
+    @property
+    def versions(self) -> list[Version]:
+        """Return every version that can be read, oldest first; `looked_at` has the others, too."""
+        return self.newest(None)
+
+    def newest(self, most: int | None) -> list[Version]:
+        """Return the versions that can be read among the newest ones, oldest first.
+
+        Parameters
+        ----------
+        most : how many to look at; all if None.
+        """
+        return [found for found in self.looked_at(most) if isinstance(found, Version)]
+
+    def looked_at(self, most: int | None = None) -> list[Version | DamagedVersion]:
+        """Return the newest versions, oldest first, those that cannot be read among them: they are in nobody's way.
+
+        Parameters
+        ----------
+        most : how many to look at; all if None.
+        """
+        head = self.store.find_head(self.head)
+        if head is None:
+            return []
+        query = sa.select(versions.c.number, versions.c.about).where(versions.c.head == head.id)
+        with self.store.database.reading() as connection:
+            found = connection.execute(query.order_by(versions.c.number.desc()).limit(most)).all()
+        return [self._described(*one) for one in reversed(found)]
+
+    def _described(self, number: int, about: str) -> Version | DamagedVersion:
+        try:
+            document = json.loads(about)
+            version = Version(**{**document, "fields": tuple(document["fields"])})
+            if version.number == number:
+                return version
+        except (ValueError, TypeError, KeyError):
+            pass
+        reason = f"version {number} of {self.path} is not a version that can be read: it was altered"
+        return DamagedVersion(number, f"{reason}; promote another version")
+
+    def _version(self, number: int) -> Version:
+        head = self.store.require_head(self.head)
+        query = sa.select(versions.c.about).where(versions.c.head == head.id, versions.c.number == number)
+        with self.store.database.reading() as connection:
+            about = connection.scalar(query)
+        if about is None:
+            raise FileFormatError(f"version {number} of {self.path} was deleted; promote another version")
+        found = self._described(number, about)
+        if isinstance(found, DamagedVersion):
+            raise FileFormatError(found.reason)
+        return found
+
+    @property
+    def promoted(self) -> list[Version]:
+        """Return the versions that were current one after the other, the current one last; at most the last 100.
+
+        Earlier ones that were pruned, or cannot be read any more, are left out.
+        """
+        *earlier, last = self._pointer().versions or (None,)
+        if last is None:
+            return []
+        known = {version.number: version for version in self.versions}
+        return [*(known[number] for number in earlier if number in known), self._version(last)]
+
+    @property
+    def current(self) -> Version:
+        """Return the version that is served."""
+        number = self.current_number
+        if number is None:
+            raise InputError(f"no version of {self.path} is current; promote one")
+        return self._version(number)
+
+    @property
+    def current_number(self) -> int | None:
+        """Return the number of the version that is served, even if it cannot be read; None before the first one."""
+        return self._pointer().current
+
+    @property
+    def held(self) -> Hold | None:
+        """Return why updates must leave the current version as it is; None if they need not."""
+        return self._pointer().held
+
+    @property
+    def withdrawn(self) -> tuple[int, ...]:
+        """Return the numbers of versions that were rolled back from, and not promoted since."""
+        return self._pointer().withdrawn
+
+    def version(self, name: int | str) -> Version:
+        """Return a version by its number, or the "latest" or the "current" one.
+
+        Parameters
+        ----------
+        name : the number, "latest" (of those that can be read) or "current".
+        """
+        if name == "current":
+            return self.current
+        self.store.require_head(self.head)
+        there = self.looked_at()
+        if name == "latest" and there:
+            readable = [found for found in there if isinstance(found, Version)]
+            return readable[-1] if readable else self._version(there[-1].number)  # the latter says what is wrong
+        known = {found.name: found.number for found in there}
+        if str(name) not in known:
+            listed = ", ".join(list(known)[-10:]) or "none"
+            raise InputError(f"{self.path} has no version {str(name)!r} of {self.head}; it has {listed}")
+        return self._version(known[str(name)])
+
+    def content(self, version: int | str = "current") -> bytes:
+        """Return the model file of a version, checked against the digest that it was added with.
+
+        Parameters
+        ----------
+        version : its number, "latest" or "current".
+        """
+        chosen = self.version(version)
+        head = self.store.require_head(self.head)
+        query = sa.select(versions.c.model).where(versions.c.head == head.id, versions.c.number == chosen.number)
+        with self.store.database.reading() as connection:
+            content = bytes(connection.scalar(query) or b"")
+        if hashlib.sha256(content).hexdigest() != chosen.digest:
+            raise FileFormatError(
+                f"version {chosen.name} of {self.path} was altered after it was added; promote another version"
+            )
+        return content
+
+    def load(self, version: int | str = "current") -> CalibrationModel:
+        """Load the model of a version, checked against the digest that it was added with.
+
+        Parameters
+        ----------
+        version : its number, "latest" or "current".
+
+        Returns
+        -------
+        CalibrationModel : the model.
+        """
+        return model_of_bytes(self.content(version), f"version {version} of {self.path}")
+
+    def history(self, last: int | None = None) -> list[dict[str, Any]]:
+        """Return what was done, by whom and why, oldest first.
+
+        Parameters
+        ----------
+        last : how many lines, the latest; all if None.
+        """
+        head = self.store.find_head(self.head)
+        if head is None:
+            return []
+        query = sa.select(history.c.line).where(history.c.head == head.id).order_by(history.c.id.desc()).limit(last)
+        with self.store.database.reading() as connection:
+            return [json.loads(line) for line in reversed(connection.scalars(query).all())]
+
+    def verify(self) -> list[str]:
+        """Load every version and find what is wrong: a sentence per problem."""
+        problems = []
+        for found in self.looked_at():
+            try:
+                self.load(found.number)
+            except McnetError as error:
+                problems.append(str(error))
+        return problems
+
+    def _pointer(self) -> Pointer:
+        return self._pointer_of(self.store.require_head(self.head))
+
+    def _pointer_of(self, head: "Head") -> Pointer:
+        try:
+            document = json.loads(head.pointer)
+            return Pointer.of(document) if document else Pointer()
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FileFormatError(
+                f"the pointer of {self.head} in {self.path} is damaged ({error}); promote a version to write it again"
+            ) from None
+
+    # -- changing -------------------------------------------------------------------------------------------------
+
+    def add(self, model: Any, note: str = "") -> Version:
+        """Add a model as a new version; the first one becomes current.
+
+        The model is loaded and checked as a whole before it is added. Adding the model of the newest version again
+        changes nothing and returns that version.
+
+        Parameters
+        ----------
+        model : a model, a fitted calibrator, or the path of a model file.
+        note : words for the history.
+
+        Returns
+        -------
+        Version : the new version.
+        """
+        if isinstance(model, str | PathLike):
+            load(model)  # refuses what is damaged
+            content, name = disk_path(model, "a model").read_bytes(), str(model)
+        else:
+            content, name = model_text(as_model(model, "a version")).encode(), "the model"
+        checked, digest = model_of_bytes(content, name), hashlib.sha256(content).hexdigest()
+        with self._changing(create=True) as (connection, head):
+            newest = self.looked_at(1)
+            if newest and isinstance(newest[0], Version) and newest[0].digest == digest:
+                version = newest[0]
+            else:
+                version = described(1 + (newest[0].number if newest else 0), digest, checked, note)
+                self._insert(connection, head, version, content)
+                self._record(connection, head, "added", version.number, note=note)
+            if self._pointer_of(head).current is None:
+                self._point(connection, head, Pointer((version.number,)))
+                self._record(connection, head, "promoted", version.number, note="the first version")
+        return version
+
+    def promote(self, version: int | str, note: str = "") -> Version:
+        """Make a version, or the "latest", the current one.
+
+        The newest version is free to be replaced by the next update; an older one is held.
+
+        Parameters
+        ----------
+        version : its number, or "latest".
+        note : words for the history.
+
+        Returns
+        -------
+        Version : the current version.
+        """
+        with self._changing() as (connection, head):
+            chosen = self.version(version)
+            self.load(chosen.number)  # a version that cannot be served is never pointed to
+            try:
+                pointer = self._pointer_of(head)
+            except FileFormatError:
+                pointer = Pointer()  # damaged: it is written anew
+            newest = self.version("latest").number
+            held = pointer.held
+            if chosen.number == newest:
+                held = None
+            elif chosen.number != pointer.current:
+                held = Hold(now(), f"version {chosen.name} was promoted, older than version {newest}", note)
+            moved = pointer.promoted(chosen.number, held)
+            if moved != pointer:
+                self._point(connection, head, moved)
+                event = "released" if chosen.number == pointer.current else "promoted"
+                self._record(connection, head, event, chosen.number, note=note)
+        return chosen
+
+    def publish(self, version: Version, note: str = "", *, after: Version | None) -> bool:
+        """Make a version current, unless somebody has held or moved the pointer meanwhile; tell whether it is.
+
+        Parameters
+        ----------
+        version : the version to publish.
+        note : words for the history.
+        after : what was current when it was decided to publish; None if nothing was.
+
+        Returns
+        -------
+        bool : whether the version is current now.
+        """
+        with self._changing() as (connection, head):
+            pointer = self._pointer_of(head)
+            if pointer.held is not None or pointer.current != (None if after is None else after.number):
+                return False
+            self.load(version.number)
+            self._point(connection, head, pointer.promoted(version.number, None))
+            self._record(connection, head, "promoted", version.number, note=note)
+        return True
+
+    def rollback(self, note: str = "") -> Version:
+        """Make the version that was current before the current one, and hold it there.
+
+        Parameters
+        ----------
+        note : words for the history.
+
+        Returns
+        -------
+        Version : the current version.
+        """
+        with self._changing() as (connection, head):
+            pointer = self._pointer_of(head)
+            if len(pointer.versions) < 2:
+                raise InputError(f"no version of {self.path} was current before this one; promote one by number")
+            chosen = self.version(pointer.versions[-2])
+            self.load(chosen.number)
+            self._point(connection, head, pointer.rolled_back(note))
+            self._record(connection, head, "rolled back", chosen.number, note=note, was=pointer.current)
+        return chosen
+
+    def hold(self, note: str = "") -> Hold:
+        """Keep the current version: updates publish nothing until `release`, or until the latest is promoted.
+
+        Parameters
+        ----------
+        note : words for the history, and for whoever wonders.
+
+        Returns
+        -------
+        Hold : since when and why it is held; an earlier hold stays as it is.
+        """
+        with self._changing() as (connection, head):
+            current, pointer = self.current, self._pointer_of(head)
+            if pointer.held is not None:
+                return pointer.held
+            held = Hold(now(), f"version {current.name} was held", note)
+            self._point(connection, head, pointer.with_hold(held))
+            self._record(connection, head, "held", current.number, note=note)
+        return held
+
+    def release(self, note: str = "") -> bool:
+        """Let updates publish again; tell whether the current version was held.
+
+        A version that was rolled back from does not come back by this: the next one is made of newer rows.
+
+        Parameters
+        ----------
+        note : words for the history.
+
+        Returns
+        -------
+        bool : whether there was a hold.
+        """
+        with self._changing() as (connection, head):
+            pointer = self._pointer_of(head)
+            if pointer.held is None:
+                return False
+            self._point(connection, head, pointer.with_hold(None))
+            self._record(connection, head, "released", pointer.current, note=note)
+        return True
+
+    def prune(self, keep: int) -> list[int]:
+        """Delete old versions, for good; a head that is updated every hour grows by 8,760 of them a year.
+
+        The current version and the one that a rollback leads to stay, however old they are.
+
+        Parameters
+        ----------
+        keep : how many of the newest versions stay; at least 1.
+
+        Returns
+        -------
+        list : the numbers of the versions that were deleted.
+        """
+        if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
+            raise InputError(f"keep is {keep!r}; it must be the number of versions to keep, at least 1")
+        with self._changing() as (connection, head):
+            pointer = self._pointer_of(head)
+            gone = sorted(set(self.numbers[:-keep]) - set(pointer.versions[-2:]))
+            if gone:
+                self._point(connection, head, pointer.without(gone))
+                self._record(connection, head, "pruned", None, versions=len(gone), until=gone[-1])
+                for number in gone:
+                    connection.execute(versions.delete().where(versions.c.head == head.id, versions.c.number == number))
+        return gone
+
+    def record(self, event: str, version: int | None = None, **details: Any) -> None:
+        """Add a line to the history, such as why a version was not published.
+
+        Parameters
+        ----------
+        event : what happened.
+        version : the number of the version that it concerns.
+        details : further entries of the line.
+        """
+        with self._changing() as (connection, head):
+            self._record(connection, head, event, version, **details)
+
+    @contextmanager
+    def _changing(self, *, create: bool = False) -> Iterator[tuple[Connection, "Head"]]:
+        with self.store.writing_head("versions", self.head, create=create) as found:
+            yield found
+
+    def _insert(self, connection: Connection, head: "Head", version: Version, content: bytes) -> None:
+        row = {"head": head.id, "number": version.number, "digest": version.digest, "model": content}
+        connection.execute(versions.insert().values(**row, about=json.dumps(asdict(version))))
+
+    def _point(self, connection: Connection, head: "Head", pointer: Pointer) -> None:
+        moved = {"pointer": json.dumps(pointer.document()), "moves": heads.c.moves + 1}
+        connection.execute(heads.update().where(heads.c.id == head.id).values(**moved))
+        self.store.database.tell(connection, self.head)
+
+    def _record(self, connection: Connection, head: "Head", event: str, version: int | None, **details: Any) -> None:
+        line = {"time": now(), "event": event, "version": version, "who": _who()}
+        line |= {name: value for name, value in details.items() if value != ""}
+        connection.execute(history.insert().values(head=head.id, line=json.dumps(line, allow_nan=False)))
+
+
+def _who() -> str:
+    """Return the user and the machine, as far as they are known."""
+    user = str(os.getuid())
+    with suppress(KeyError, OSError, ImportError):
+        user = getpass.getuser()
+    return f"{user}@{socket.gethostname()}"
