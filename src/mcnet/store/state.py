@@ -1,0 +1,175 @@
+"""What the update job of a head keeps from run to run: runs, states of the tracker, and named documents."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import sqlalchemy as sa
+
+from mcnet.errors import InputError
+from mcnet.rows.periods import period_text, sorted_periods
+from mcnet.store.schema import checkpoints, documents, runs
+
+if TYPE_CHECKING:
+    from mcnet.store.store import Store
+
+__all__ = ["LoopState"]
+
+SUSPECT = "suspect"
+"""The kind of the documents that mark periods which are kept and not learnt; the period is the name."""
+
+
+class LoopState:
+    """The state of the loop of a head. Changes inside `Store.transaction` happen together with all others there.
+
+    Parameters
+    ----------
+    store, head : the store, and the name of the head.
+    """
+
+    def __init__(self, store: "Store", head: str) -> None:
+        self.store = store
+        self.head = head
+
+    def __repr__(self) -> str:
+        return f"{self.store!r}.state({self.head!r})"
+
+    # -- runs -----------------------------------------------------------------------------------------------------
+
+    def add_run(self, run: Mapping[str, Any]) -> None:
+        """Add what a run did; a run without this has not ended, and the next one does again what it left undone.
+
+        Parameters
+        ----------
+        run : its outcome and reason, and what the next runs need to know, as JSON-able values.
+        """
+        with self.store.writing_head("versions", self.head) as (connection, head):
+            connection.execute(runs.insert().values(head=head.id, line=_text(run)))
+
+    def runs(self, last: int | None = None) -> list[dict[str, Any]]:
+        """Return what the runs did, oldest first.
+
+        Parameters
+        ----------
+        last : how many, the latest; all if None.
+        """
+        head = self.store.find_head(self.head)
+        if head is None:
+            return []
+        query = sa.select(runs.c.line).where(runs.c.head == head.id).order_by(runs.c.id.desc()).limit(last)
+        with self.store.database.reading() as connection:
+            return [json.loads(line) for line in reversed(connection.scalars(query).all())]
+
+    def number_of_runs(self) -> int:
+        """Return how many runs there were."""
+        head = self.store.require_head(self.head)
+        with self.store.database.reading() as connection:
+            counted = sa.select(sa.func.count()).select_from(runs).where(runs.c.head == head.id)
+            return int(connection.scalar(counted) or 0)
+
+    # -- states of the tracker ------------------------------------------------------------------------------------
+
+    def save_checkpoint(self, ticks: int, document: Mapping[str, Any], sketches: Mapping[str, bytes]) -> None:
+        """Save a state of the tracker, and drop those that are needed no more.
+
+        Of the older ones those are kept that are about 1, 2, 4, 8 … periods behind, so that a late row costs about as
+        many periods as it is late. They are a cache: whatever is lost is learnt again from the journal.
+
+        Parameters
+        ----------
+        ticks : how many periods it has learnt.
+        document : its state.
+        sketches : the sketch files that the state names.
+        """
+        with self.store.writing_head("versions", self.head) as (connection, head):
+            own = checkpoints.c.head == head.id
+            kept: set[int] = set()
+            for other in sorted(connection.scalars(sa.select(checkpoints.c.ticks).where(own))):  # oldest first
+                behind = ticks - other
+                if behind <= 0 or behind.bit_length() in kept:
+                    connection.execute(checkpoints.delete().where(own, checkpoints.c.ticks == other))
+                kept.add(behind.bit_length())
+            content = msgspec.msgpack.encode(dict(sketches))
+            row = {"head": head.id, "ticks": ticks, "document": _text(document), "sketches": content}
+            connection.execute(checkpoints.insert().values(**row))
+
+    def checkpoints(self) -> Iterator[tuple[int, dict[str, Any], dict[str, bytes]]]:
+        """Yield the saved states, the latest first: periods learnt, state, and its sketch files."""
+        head = self.store.find_head(self.head)
+        if head is None:
+            return
+        own = checkpoints.c.head == head.id
+        with self.store.database.reading() as connection:
+            known = sorted(connection.scalars(sa.select(checkpoints.c.ticks).where(own)), reverse=True)
+        for ticks in known:
+            with self.store.database.reading() as connection:
+                found = connection.execute(sa.select(checkpoints).where(own, checkpoints.c.ticks == ticks)).one_or_none()
+            if found is not None:  # else it was dropped meanwhile
+                sketches = msgspec.msgpack.decode(found.sketches, type=dict[str, bytes])
+                yield ticks, json.loads(found.document), sketches
+
+    # -- documents ------------------------------------------------------------------------------------------------
+
+    def put(self, kind: str, document: Any, name: str = "") -> None:
+        """Save a document in the place of the one of the same kind and name; None removes it.
+
+        Parameters
+        ----------
+        kind : such as "monitor", "alarm" or "status".
+        document : JSON-able values.
+        name : tells documents of one kind apart.
+        """
+        with self.store.writing_head("versions", self.head) as (connection, head):
+            own = (documents.c.head == head.id) & (documents.c.kind == kind) & (documents.c.name == name)
+            connection.execute(documents.delete().where(own))
+            if document is not None:
+                row = {"head": head.id, "kind": kind, "name": name, "document": _text(document)}
+                connection.execute(documents.insert().values(**row))
+
+    def get(self, kind: str, name: str = "") -> Any:
+        """Return a document; None if there is none.
+
+        Parameters
+        ----------
+        kind, name : as in `put`.
+        """
+        return self.all(kind).get(name)
+
+    def all(self, kind: str) -> dict[str, Any]:
+        """Return every document of a kind by its name.
+
+        Parameters
+        ----------
+        kind : as in `put`.
+        """
+        head = self.store.find_head(self.head)
+        if head is None:
+            return {}
+        query = sa.select(documents.c.name, documents.c.document)
+        with self.store.database.reading() as connection:
+            found = connection.execute(query.where(documents.c.head == head.id, documents.c.kind == kind)).all()
+        return {name: json.loads(document) for name, document in found}
+
+    # -- suspect periods ------------------------------------------------------------------------------------------
+
+    def mark_suspect(self, period: Any, mark: Mapping[str, Any] | None) -> None:
+        """Mark a period that is kept and not learnt, or take the mark away.
+
+        Parameters
+        ----------
+        period : the period.
+        mark : why, since when, by whom; None takes the mark away.
+        """
+        if mark is not None and not isinstance(mark, Mapping):
+            raise InputError(f"the mark is {mark!r}; it must be a mapping, such as {{'reason': 'half of the log'}}")
+        self.put(SUSPECT, mark, period_text(period))
+
+    def suspects(self) -> dict[str, dict[str, Any]]:
+        """Return the mark of every suspect period, in the order of the periods."""
+        found = self.all(SUSPECT)
+        return {period: found[period] for period in sorted_periods(list(found))}
+
+
+def _text(document: Any) -> str:
+    return json.dumps(document, allow_nan=False)
