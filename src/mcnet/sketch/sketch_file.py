@@ -8,13 +8,14 @@ import re
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import polars as pl
 
 from mcnet._shared.files import disk_path, is_url, local_path, whole_file
-from mcnet.errors import Advice, FileFormatError, InputError
+from mcnet.errors import Advice, FileFormatError, InputError, McnetError
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import field_columns
 from mcnet.rows.locations import RemoteFile, read_options
@@ -41,12 +42,12 @@ _VERSION_1 = re.compile(rb'mcnet\.sketch.{1,8}\{"version": 1,', re.DOTALL)
 
 def save_sketch(sketch: Sketch, path: str | PathLike[str]) -> None:
     """Save a sketch as a file."""
-    content = sketch_bytes(sketch)
+    content = _parquet_bytes(sketch)
     with whole_file(path) as part:
         part.write_bytes(content)
 
 
-def sketch_bytes(sketch: Sketch) -> bytes:
+def _parquet_bytes(sketch: Sketch) -> bytes:
     """Return the content of a sketch file; fields become columns `field:<name>` of strings."""
     frame = pl.DataFrame(
         {
@@ -136,7 +137,7 @@ def load_sketch(path: str | PathLike[str]) -> Sketch:
 
 
 def sketch_of_bytes(given: bytes, name: str) -> Sketch:
-    """Return the sketch that the content of a sketch file describes.
+    """Return the sketch that the content of a sketch file, or `stored_bytes`, describes.
 
     Parameters
     ----------
@@ -147,6 +148,8 @@ def sketch_of_bytes(given: bytes, name: str) -> Sketch:
     ------
     FileFormatError : it is no sketch, is damaged, or was saved by another version of mcnet.
     """
+    if given.startswith(_PACKED_MAGIC):
+        return _unpacked(given, name)
     content = bytearray(given)
     if not (content.startswith(_PARQUET_MAGIC) and content.endswith(_PARQUET_MAGIC)):
         raise FileFormatError(f"{name} cannot be read as Parquet: it is another kind of file, or damaged")
@@ -159,6 +162,101 @@ def sketch_of_bytes(given: bytes, name: str) -> Sketch:
         return _sketch(json.loads(pl.read_parquet_metadata(io.BytesIO(content))[_METADATA]), frame)
     except (Exception, pl.exceptions.PanicException) as error:
         raise FileFormatError(f"{name} cannot be used as a sketch: {_first_line(error)}") from None
+
+
+# A sketch of few cells in a database: the same content in MessagePack, which takes a twentieth of the time of Parquet.
+
+_PACKED_MAGIC = b"mcnet sketch 1\n"
+_PACKED_DIGEST = 16
+_MOST_PACKED_CELLS = 1_000
+"""Larger sketches are Parquet, which compresses them."""
+
+
+class _Packed(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    resolution: int | Literal["exact"]
+    folds: int
+    rows: int
+    dropped_rows: int
+    columns: dict[str, str]
+    score_type: Literal["probability", "logit"]
+    negatives_kept: float | None
+    sources: tuple[str, ...] | None
+    names: tuple[str, ...]
+    values: tuple[tuple[str | None, ...], ...]
+    table: bytes
+    context: bytes
+    key: bytes
+    fold: bytes
+    sums: bytes
+
+
+_packed_decoder = msgspec.msgpack.Decoder(_Packed)
+
+
+def stored_bytes(sketch: Sketch) -> bytes:
+    """Return a sketch as a database stores it: a sketch file or, of few cells, something shorter."""
+    if len(sketch) > _MOST_PACKED_CELLS:
+        return _parquet_bytes(sketch)
+    cells, contexts = sketch.cells, sketch.contexts
+    body = msgspec.msgpack.encode(
+        _Packed(
+            sketch.resolution,
+            sketch.folds,
+            sketch.rows,
+            sketch.dropped_rows,
+            dict(sketch.columns),
+            sketch.score_type,
+            sketch.negatives_kept,
+            sketch.sources,
+            contexts.names,
+            contexts.values,
+            np.ascontiguousarray(contexts.table, dtype="<i4").tobytes(),
+            np.ascontiguousarray(cells.context, dtype="<i4").tobytes(),
+            np.ascontiguousarray(cells.key, dtype="<i8").tobytes(),
+            np.ascontiguousarray(cells.fold, dtype="<i2").tobytes(),
+            np.ascontiguousarray(cells.sums, dtype="<f8").tobytes(),
+        )
+    )
+    return _PACKED_MAGIC + hashlib.blake2b(body, digest_size=_PACKED_DIGEST).digest() + body
+
+
+def _unpacked(content: bytes, name: str) -> Sketch:
+    begin = len(_PACKED_MAGIC) + _PACKED_DIGEST
+    digest, body = content[len(_PACKED_MAGIC) : begin], content[begin:]
+    if hashlib.blake2b(body, digest_size=_PACKED_DIGEST).digest() != digest:
+        raise FileFormatError(f"{name} does not match its checksum; it was altered or damaged: add the rows again")
+    try:
+        found = _packed_decoder.decode(body)
+        number = len(found.table) // (4 * len(found.names)) if found.names else 1  # without fields there is one context
+        table = np.frombuffer(found.table, dtype="<i4").astype(np.int32).reshape(number, len(found.names))
+        context = np.frombuffer(found.context, dtype="<i4").astype(np.int32)
+        key = np.frombuffer(found.key, dtype="<i8").astype(np.int64)
+        fold = np.frombuffer(found.fold, dtype="<i2").astype(np.int16)
+        sums = np.frombuffer(found.sums, dtype="<f8").astype(np.float64).reshape(-1, 3)
+        sizes = np.array([len(values) for values in found.values])
+        if not (len(context) == len(key) == len(fold) == len(sums) and ((table >= 0) & (table < sizes)).all()):
+            raise ValueError("its columns do not fit together")
+        if len(context) and not 0 <= int(context.min()) <= int(context.max()) < len(table):
+            raise ValueError("a cell has no context")
+        sketch = Sketch(
+            Contexts(found.names, found.values, table),
+            Cells(context, key, fold, sums),
+            found.resolution,
+            found.folds,
+            found.rows,
+            found.columns,
+            found.score_type,
+            found.negatives_kept,
+            found.sources,
+            found.dropped_rows,
+        )
+        problem = problem_of_cells(sketch)
+    except (msgspec.MsgspecError, ValueError, TypeError, McnetError) as error:
+        problem = _first_line(error)
+        raise FileFormatError(f"{name} cannot be used as a sketch: {problem}") from None
+    if problem:
+        raise FileFormatError(f"{name} cannot be used as a sketch: {problem}")
+    return sketch
 
 
 def _check_integrity(content: bytearray) -> None:

@@ -30,7 +30,7 @@ from mcnet.journal.additions import (
 from mcnet.journal.entries import Entry, EntryKey, entry_key, sketch_digest
 from mcnet.rows.periods import is_moment, period_position, sorted_periods
 from mcnet.sketch.sketch import Sketch
-from mcnet.sketch.sketch_file import sketch_bytes
+from mcnet.sketch.sketch_file import stored_bytes
 from mcnet.sketch.views import in_field_order
 from mcnet.store.schema import entries, heads, keys
 
@@ -82,7 +82,7 @@ def _ready(entry: Entry, sketch: Sketch, shape: Shape | None) -> tuple[Entry, by
         for what, here, there in zip(("fields", "resolution"), own, shape, strict=True):
             if here != there:
                 raise InputError(f"the {what} of these rows are {here}, those of the journal {there}; make both alike")
-    return entry, sketch_bytes(sketch), (sketch.contexts.names, sketch.resolution)
+    return entry, stored_bytes(sketch), (sketch.contexts.names, sketch.resolution)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from mcnet.sketch.build import LargestWeight
 from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.scan import scan_in_parts
 from mcnet.sketch.sketch import Sketch
-from mcnet.sketch.sketch_file import sketch_bytes, sketch_of_bytes
+from mcnet.sketch.sketch_file import sketch_of_bytes, stored_bytes
 from mcnet.store.additions import FEEDBACK, commit_parts, entry_row, summarise
 from mcnet.store.schema import entries, keys
 
@@ -447,7 +447,7 @@ class Journal:
         periods: dict[str, int] = {}
         for number, one in group.items():
             periods[one.period] = max(counts[number][1], periods.get(one.period, 1))
-        content = sketch_bytes(total)
+        content = stored_bytes(total)
         with self.store.writing_head("journal", self.head, create=False) as (connection, head):
             numbers = [list(group)[begin : begin + _MOST_AT_ONCE] for begin in range(0, len(group), _MOST_AT_ONCE)]
             same = sum(connection.scalar(sa.select(sa.func.count()).where(entries.c.id.in_(some))) for some in numbers)

@@ -104,7 +104,8 @@ class LoopState:
             known = sorted(connection.scalars(sa.select(checkpoints.c.ticks).where(own)), reverse=True)
         for ticks in known:
             with self.store.database.reading() as connection:
-                found = connection.execute(sa.select(checkpoints).where(own, checkpoints.c.ticks == ticks)).one_or_none()
+                query = sa.select(checkpoints).where(own, checkpoints.c.ticks == ticks)
+                found = connection.execute(query).one_or_none()
             if found is not None:  # else it was dropped meanwhile
                 sketches = msgspec.msgpack.decode(found.sketches, type=dict[str, bytes])
                 yield ticks, json.loads(found.document), sketches
