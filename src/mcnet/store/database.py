@@ -37,6 +37,9 @@ _CHANNEL = "mcnet"
 _LOCKS = {"schema": 0x6D63_0000, "journal": 0x6D63_0001, "versions": 0x6D63_0002, "learning": 0x6D63_0003}
 """The first number of an advisory lock; the second is that of the head."""
 
+_more_revisions: list[str] = []
+"""Folders with further revisions, for tests of migrations."""
+
 _PING_SECONDS, _STALLED_SECONDS = 15.0, 60
 """A process that learns shows so often that it is at work; without this, PostgreSQL gives its lock to another one."""
 
@@ -241,6 +244,9 @@ class Database:
 
         config = Config()
         config.set_main_option("script_location", "mcnet.store:migrations")
+        config.set_main_option("path_separator", "newline")
+        folders = [str(Path(__file__).parent / "migrations" / "versions"), *_more_revisions]
+        config.set_main_option("version_locations", "\n".join(folders))
         with self.translated(), self._begin(write=True) as connection:
             self.lock(connection, "schema")
             config.attributes["connection"] = connection
@@ -358,20 +364,21 @@ class Changes:
 
     def _told(self, seconds: float) -> bool:
         if self._connection is None:
-            raw = self._database.engine.raw_connection()
-            raw.detach()
-            self._connection = raw.driver_connection
-            self._connection.autocommit = True
-            self._connection.execute(f"LISTEN {_CHANNEL}")
+            self._connect()
+            self._connection.dbapi_connection.autocommit = True
+            self._connection.dbapi_connection.execute(f"LISTEN {_CHANNEL}")
             return True  # whatever moved before
-        return any(True for _ in self._connection.notifies(timeout=seconds, stop_after=1))
+        told = self._connection.dbapi_connection.notifies(timeout=seconds, stop_after=1)
+        return any(True for _ in told)
 
     def _sqlite_commits(self) -> int:
         if self._connection is None:
-            self._connection = self._database.engine.raw_connection()
-            self._connection.detach()
-        found = self._connection.cursor().execute("PRAGMA data_version").fetchone()
-        return int(found[0])
+            self._connect()
+        return int(self._connection.dbapi_connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def _connect(self) -> None:
+        self._connection = self._database.engine.raw_connection()
+        self._connection.detach()  # it is kept, and never one of the pool again
 
     def close(self) -> None:
         """End the connection."""

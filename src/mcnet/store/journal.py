@@ -348,7 +348,8 @@ class Journal:
                 for number, period, source, content in connection.execute(
                     sa.select(*columns).where(some).order_by(entries.c.id)
                 ):
-                    found[number] = sketch_of_bytes(content, f"{period} of {source} in {self.path}")
+                    altered = not isinstance(content, bytes)  # SQLite lets anybody write a string there
+                    found[number] = sketch_of_bytes(b"" if altered else content, f"{period} of {source} in {self.path}")
         return found
 
     def sketch(

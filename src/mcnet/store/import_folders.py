@@ -1,0 +1,317 @@
+"""Take journals and registries of mcnet 0.1, which were folders, into a store; the folders stay as they are."""
+
+import fcntl
+import hashlib
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from mcnet._shared.files import disk_path, read_json_lines
+from mcnet.errors import BusyError, FileFormatError, InputError, McnetError
+from mcnet.journal.additions import entry_of
+from mcnet.journal.entries import COMPACTED, Entry, EntryBatch, counted_entries, entry_key, sketch_digest
+from mcnet.journal.storage import batch_folders, read_batch, require_journal
+from mcnet.model.model_file import parse_model
+from mcnet.rows.periods import sorted_periods
+from mcnet.sketch.sketch import Sketch
+from mcnet.sketch.sketch_file import sketch_of_bytes, stored_bytes
+from mcnet.store.additions import Shape, entry_row, shape_of, summarise
+from mcnet.store.schema import entries, heads, history, keys, runs, versions
+from mcnet.store.store import Head, Store
+from mcnet.store.versions import Pointer, Version
+
+__all__ = ["Imported", "import_folder"]
+
+_IMPORTED = "imported"
+"""The kind of the documents that tell what was imported before."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What was taken into a store from one folder; what was there already is not counted."""
+
+    folder: str
+    kind: str
+    """ "journal" or "registry"."""
+    head: str
+    sources: int = 0
+    """Counts of a source for a period."""
+    rows: int = 0
+    merged: int = 0
+    """Sources that are known to be part of compacted periods."""
+    versions: int = 0
+    runs: int = 0
+    checkpoints: int = 0
+    left_out: tuple[str, ...] = ()
+    """What cannot be read, in sentences."""
+
+
+def import_folder(store: Store, folder: str | PathLike[str], head: str | None = None) -> Imported:
+    """Take a journal or a registry in a folder into a store, as a whole or not at all.
+
+    The folder is not changed. Importing it again adds what is new in it. Every sketch and every model is compared with
+    the digest that it was written with, and at the end the store with the folder.
+
+    Parameters
+    ----------
+    store : where to; it is made if it is not there.
+    folder : the folder of the journal, or of the registry.
+    head : the name of the head that gets it; the only or the default one if None.
+
+    Raises
+    ------
+    BusyError : another process is using the folder.
+    InputError : it is neither, or does not go together with what the head has.
+    FileFormatError : a part of a journal is damaged; nothing was imported.
+    """
+    path = disk_path(folder, "what is imported")
+    name = store.chosen_head(head)
+    if (path / "journal.json").is_file():
+        require_journal(path, create=False)
+        with _unused(path, ".lock"), store.writing_head("journal", name) as (connection, found):
+            return _Journal(store, path, connection, found).imported()
+    if (path / "registry.json").is_file():
+        with _unused(path, ".lock", "loop/.lock"), store.writing_head("versions", name) as (connection, found):
+            return _registry(store, path, connection, found)
+    raise InputError(f"{path} is neither a journal nor a registry of mcnet; name such a folder")
+
+
+@contextmanager
+def _unused(folder: Path, *locks: str) -> Iterator[None]:
+    """Refuse a folder that another process is changing, and keep others from changing it meanwhile."""
+    with ExitStack() as stack:
+        for lock in (folder / name for name in locks):
+            if lock.is_file():  # nobody has changed a folder without it; it must not be made here
+                handle = os.open(lock, os.O_RDONLY)
+                stack.callback(os.close, handle)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise BusyError(f"another process is using {folder}; end it, and import the folder then") from None
+        yield
+
+
+# A journal.
+
+
+@dataclass(frozen=True)
+class _Journal:
+    store: Store
+    folder: Path
+    connection: Connection
+    head: Head
+
+    def imported(self) -> Imported:
+        batches = [batch for batch in map(read_batch, batch_folders(self.folder)) if batch is not None]
+        state = self.store.state(self.head.name)
+        known = state.all(_IMPORTED)
+        new = [batch for batch in batches if f"batch {batch.folder.name}" not in known]
+        there = self._there(entries)
+        merged = self._there(keys)
+        given = {entry_key(e): e.digest for e in counted_entries(batches).values() if e.source != COMPACTED}
+        self._refuse_other_rows(new, there, given)
+        parts = [p for p in self._parts(batches, new) if p[0].source == COMPACTED or entry_key(p[0]) not in merged]
+        fresh = [part for part in parts if there.get(entry_key(part[0])) != part[0].digest]
+        self._write(fresh)
+        included = {(s, p, a): d for batch in new for s, p, d, a in batch.includes if s != COMPACTED}
+        lacking = {key: digest for key, digest in included.items() if key not in merged}
+        if lacking:
+            self.connection.execute(keys.insert(), [self._key(key, digest) for key, digest in lacking.items()])
+        for batch in new:
+            state.put(_IMPORTED, {"entries": len(batch.entries)}, f"batch {batch.folder.name}")
+        self._compare(fresh, given, lacking)
+        rows = sum(entry.rows for entry, *_ in fresh)
+        return Imported(str(self.folder), "journal", self.head.name, len(fresh), rows, len(lacking))
+
+    def _there(self, table: sa.Table) -> dict[Any, str]:
+        columns = (table.c.source, table.c.period, table.c.age, table.c.digest)
+        found = self.connection.execute(sa.select(*columns).where(table.c.head == self.head.id))
+        return {(source, period, None if age == np.inf else age): digest for source, period, age, digest in found}
+
+    def _refuse_other_rows(self, new: Sequence[EntryBatch], there: Mapping[Any, str], given: Mapping[Any, str]) -> None:
+        """Refuse a folder that says other things of what the head has already."""
+        again = "import it into a head of its own, or into a new store"
+        for batch in new:
+            for source, period, _, age in batch.includes:
+                if (source, period, age) in there:
+                    raise InputError(f"{self.folder} was compacted since it was imported ({source}, {period}); {again}")
+        for key, digest in given.items():
+            if there.get(key, digest) != digest:
+                raise InputError(
+                    f"{self.folder} has other rows of {key[0]} for {key[1]} than the head {self.head.name!r}; {again}"
+                )
+
+    def _parts(
+        self, batches: Sequence[EntryBatch], new: Sequence[EntryBatch]
+    ) -> Iterator[tuple[Entry, Sketch, bytes, int]]:
+        """Yield what counts of the new batches, each compared with its digest; compacted ones of a period as one."""
+        folders = {batch.serial: batch for batch in batches}
+        compacted: dict[str, list[tuple[Entry, Sketch, bytes, int]]] = defaultdict(list)
+        for (serial, *_), entry in counted_entries(batches).items():
+            batch = folders[serial]
+            if batch not in new:
+                continue
+            path = batch.folder / entry.file
+            try:
+                content = path.read_bytes()
+            except OSError as error:
+                raise FileFormatError(f"{path} cannot be read ({error.strerror}); restore it from a copy") from None
+            sketch = sketch_of_bytes(content, str(path))
+            if sketch_digest(sketch) != entry.digest or sketch.rows != entry.rows:
+                raise FileFormatError(f"{path} has other rows than were added; restore it from a copy")
+            part = (entry, sketch, content, _merged_periods(batch, entry))
+            if entry.source == COMPACTED:
+                compacted[entry.period].append(part)
+            else:
+                yield part
+        for period, parts in compacted.items():
+            if len(parts) == 1:
+                yield parts[0]
+                continue
+            total = Sketch.merged([sketch for _, sketch, _, _ in parts])
+            heaviest = max(entry.heaviest for entry, *_ in parts)
+            merged = replace(entry_of(total, period, None, None, heaviest)[0], source=COMPACTED)
+            yield merged, total, stored_bytes(total), max(number for *_, number in parts)
+
+    def _write(self, fresh: Sequence[tuple[Entry, Sketch, bytes, int]]) -> None:
+        shape: Shape | None = shape_of(self.head)
+        for entry, sketch, content, number in fresh:
+            own = (sketch.contexts.names, sketch.resolution)
+            if shape is not None and own != shape:
+                raise InputError(
+                    f"{self.folder} has rows of {own[0]} with resolution {own[1]}, the head {self.head.name!r} of "
+                    f"{shape[0]} with {shape[1]}; import it into a head of its own"
+                )
+            shape = own
+            self.connection.execute(entries.insert(), [entry_row(self.head.id, entry, content, number)])
+        if fresh:
+            one = heads.c.id == self.head.id
+            self.connection.execute(heads.update().where(one).values(shape=json.dumps(shape)))
+            summarise(self.connection, self.head.id)
+
+    def _key(self, key: tuple[str, str, float | None], digest: str) -> dict[str, Any]:
+        age = np.inf if key[2] is None else key[2]
+        return {"head": self.head.id, "source": key[0], "period": key[1], "age": age, "digest": digest}
+
+    def _compare(self, fresh: Sequence[tuple[Any, ...]], given: Mapping[Any, str], lacking: Mapping[Any, str]) -> None:
+        """Compare what the store has now with the folder, by counts and digests."""
+        there, merged = self._there(entries), self._there(keys)
+        lost = [key for key, digest in given.items() if digest not in (there.get(key), merged.get(key))]
+        lost += [entry_key(entry) for entry, *_ in fresh if there.get(entry_key(entry)) != entry.digest]
+        lost += [key for key, digest in lacking.items() if merged.get(key) != digest]
+        if lost:
+            raise FileFormatError(
+                f"the store lacks {lost[0][0]} for {lost[0][1]} of {self.folder}; nothing was imported"
+            )
+
+
+def _merged_periods(batch: EntryBatch, entry: Entry) -> int:
+    """Return of how many periods a compacted entry was merged."""
+    longer = sorted_periods([one.period for one in batch.entries if batch.compacted])
+    if entry.source != COMPACTED:
+        return 1
+    short = {period for source, period, *_ in batch.includes if source != COMPACTED}
+    order = sorted_periods(list({*longer, *short}))
+    begins = order.index(entry.period)
+    later = [order.index(period) for period in longer if order.index(period) > begins]
+    end = min(later, default=len(order))
+    return max(sum(begins <= order.index(period) < end for period in short), 1)
+
+
+# A registry, with its loop.
+
+
+def _registry(store: Store, folder: Path, connection: Connection, head: Head) -> Imported:
+    state = store.state(head.name)
+    left_out: list[str] = []
+    added = _versions(folder, connection, head, left_out)
+    if head.pointer == "{}":
+        pointer = _json(folder / "current.json", left_out)
+        if pointer is not None:
+            text = json.dumps({**Pointer.of(pointer).document(), "since": pointer.get("since")})
+            one = heads.c.id == head.id
+            connection.execute(heads.update().where(one).values(pointer=text, moves=heads.c.moves + 1))
+            store.database.tell(connection, head.name)
+    _lines(connection, head, history, read_json_lines(folder / "history.jsonl"), state)
+    number = _lines(connection, head, runs, read_json_lines(folder / "loop" / "runs.jsonl"), state)
+    for kind in ("monitor", "refused", "files"):
+        document = _json(folder / "loop" / f"{kind}.json", left_out)
+        if document is not None and state.get(kind) is None:
+            state.put(kind, document)
+    saved = 0
+    known = {ticks for ticks, *_ in state.checkpoints()}
+    for path in sorted((folder / "loop").glob("tracker-*")):
+        ticks = int(path.name.removeprefix("tracker-"))
+        document, judged = _json(path / "tracker.json", left_out), _json(path / "judged.json", left_out)
+        if document is None or judged is None or ticks <= max(known, default=-1):
+            continue  # a cache: whatever is lost is learnt again
+        sketches = {file.name: file.read_bytes() for file in sorted(path.glob("memory-*.parquet"))}
+        state.save_checkpoint(ticks, {"tracker": document, "judged": judged}, sketches)
+        saved += 1
+    return Imported(
+        str(folder), "registry", head.name, versions=added, runs=number, checkpoints=saved, left_out=tuple(left_out)
+    )
+
+
+def _versions(folder: Path, connection: Connection, head: Head, left_out: list[str]) -> int:
+    query = sa.select(versions.c.number, versions.c.digest).where(versions.c.head == head.id)
+    known = {found.number: found.digest for found in connection.execute(query)}
+    added = 0
+    for path in sorted((folder / "versions").glob("[0-9]*")):
+        about = _json(path / "about.json", left_out)
+        if about is None:
+            continue
+        try:
+            version = Version(**{**about, "fields": tuple(about["fields"])})
+            content = (path / "model.json").read_bytes()
+            if version.number != int(path.name) or hashlib.sha256(content).hexdigest() != version.digest:
+                raise ValueError("it was altered after it was added")
+            parse_model(content.decode(), str(path / "model.json"))
+        except (OSError, ValueError, TypeError, KeyError, McnetError) as error:
+            left_out.append(f"{path} is left out: {error}")
+            continue
+        if known.get(version.number, version.digest) != version.digest:
+            raise InputError(
+                f"{folder} has another version {version.name} than the head {head.name!r}; import it into a head of "
+                "its own"
+            )
+        if version.number not in known:
+            row = {"head": head.id, "number": version.number, "digest": version.digest, "model": content}
+            connection.execute(versions.insert().values(**row, about=json.dumps(asdict(version))))
+            added += 1
+    stored = sa.select(versions.c.digest, versions.c.model).where(versions.c.head == head.id)
+    for digest, content in connection.execute(stored):
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise FileFormatError(f"a version of {folder} is not the same in the store; nothing was imported")
+    return added
+
+
+def _lines(connection: Connection, head: Head, table: sa.Table, lines: list[dict[str, Any]], state: Any) -> int:
+    """Add the lines that were not imported before, and return how many."""
+    before = int(state.get(_IMPORTED, table.name) or 0)
+    new = [{"head": head.id, "line": json.dumps(line)} for line in lines[before:]]
+    if new:
+        connection.execute(table.insert(), new)
+        state.put(_IMPORTED, before + len(new), table.name)
+    return len(new)
+
+
+def _json(path: Path, left_out: list[str]) -> Any:
+    """Return a document; None if there is none, or none that can be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        left_out.append(f"{path} is left out: {error}")
+        return None

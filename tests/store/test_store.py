@@ -1,0 +1,499 @@
+"""The store: heads, transactions, who may learn, who is told, upkeep, and what is refused."""
+
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from mcnet.calibrators.parametric import Platt
+from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
+from mcnet.sketch.sketch import Sketch
+from mcnet.store.schema import METADATA, SCHEMA, heads, schema_version
+from mcnet.store.store import Store
+
+FIRST_SCHEMA = Path(__file__).parent.parent / "golden" / "store-0001.sql"
+
+
+def rows(seed, number=50):
+    rng = np.random.default_rng(seed)
+    score = rng.random(number)
+    return Sketch.from_rows(score, rng.random(number) < score, field=rng.choice(["NL", "FR"], number))
+
+
+def model(seed):
+    rng = np.random.default_rng(seed)
+    score = rng.random(200)
+    return Platt().fit(score, rng.random(200) < score).model_
+
+
+@pytest.fixture
+def store(store_address):
+    return Store(store_address)
+
+
+# -- heads ---------------------------------------------------------------------------------------------------------
+
+
+def test_heads_have_their_own_rows_versions_and_runs(store):
+    for head in ("ctr", "cvr"):
+        store.journal(head).add(rows(len(head) + ord(head[1])), 1, source="a")
+        store.versions(head).add(model(ord(head[1])))
+        store.state(head).add_run({"outcome": "published", "head": head})
+    assert store.heads == ["ctr", "cvr"]
+    assert store.journal("ctr").sketch() != store.journal("cvr").sketch()
+    assert store.versions("ctr").current.digest != store.versions("cvr").current.digest
+    assert [run["head"] for run in store.state("cvr").runs()] == ["cvr"]
+    probe = np.linspace(0.1, 0.9, 9)
+    assert np.array_equal(store.load("cvr").predict(probe), model(ord("v")).predict(probe))
+    store.remove_head("ctr")
+    assert store.heads == ["cvr"]
+    assert store.check() == []
+
+
+def test_the_only_head_need_not_be_named_and_one_of_several_must_be(store):
+    store.journal().add(rows(1), 1)
+    assert store.heads == ["default"]
+    assert store.journal().head == "default"
+    store.journal("cvr").add(rows(1), 1)
+    assert store.journal().head == "default"
+    store.remove_head("default")
+    assert store.journal().head == "cvr"
+    store.journal("ctr").add(rows(1), 1)
+    with pytest.raises(InputError, match="has the heads ctr, cvr; name one of them"):
+        store.journal()
+
+
+def test_a_head_that_is_not_there_is_named_with_those_that_are(store):
+    with pytest.raises(InputError, match="there is no store in"):
+        store.load("ctr")
+    store.journal("ctr").add(rows(1), 1)
+    for use in (lambda: store.load("cvr"), lambda: store.journal("cvr").sketch(), lambda: store.versions("cvr").hold()):
+        with pytest.raises(InputError, match="has no head 'cvr'; it has ctr"):
+            use()
+    for wrong in ("", "a/b", "a\nb", "x" * 65):
+        with pytest.raises(InputError, match="the head is"):
+            store.journal(wrong)
+
+
+def test_the_settings_of_a_head_stay_until_they_are_taken_away(store):
+    assert store.configure("ctr", score="pctr", every="1h") == {"score": "pctr", "every": "1h"}
+    assert store.configure("ctr", score=None, key_days=7) == {"every": "1h", "key_days": 7}
+    assert store.require_head("ctr").key_days == 7.0
+    with pytest.raises(InputError, match="no setting 'scores'"):
+        store.configure("ctr", scores="pctr")
+
+
+def test_rows_that_are_refused_make_no_head(store):
+    store.journal("ctr").add(rows(1), "2026-11-16", source="a")
+    with pytest.raises(InputError, match="lies more than 400 periods after now"):
+        store.journal("cvr").add(rows(1), "2099-01-01", source="a")
+    assert store.heads == ["ctr"]
+
+
+# -- transactions --------------------------------------------------------------------------------------------------
+
+
+def test_what_happens_in_one_transaction_happens_together_or_not_at_all(store):
+    registry, state = store.versions("ctr"), store.state("ctr")
+    registry.add(model(1))
+    moves = store.moves()
+
+    def publish():
+        registry.promote(registry.add(model(2)).number)
+        state.add_run({"outcome": "published"})
+        state.put("monitor", {"level": 1})
+        store.journal("ctr").add(rows(1), 1, source="a")
+
+    with suppress(RuntimeError), store.transaction():
+        publish()
+        raise RuntimeError
+    assert (registry.numbers, registry.current.number, state.runs(), state.get("monitor")) == ([1], 1, [], None)
+    assert store.journal("ctr").periods == []
+    assert store.moves() == moves
+    with store.transaction():
+        publish()
+    assert (registry.current.number, len(state.runs()), state.get("monitor")) == (2, 1, {"level": 1})
+    assert store.moves()["ctr"] == moves["ctr"] + 1
+
+
+def test_readers_do_not_wait_for_a_writer_and_see_nothing_unfinished(store):
+    store.journal("ctr").add(rows(1), 1, source="a")
+    other = Store(store.database.given)
+    with store.transaction():
+        store.journal("ctr").add(rows(2), 2, source="a")
+        found = []
+        reader = threading.Thread(target=lambda: found.append(other.journal("ctr").periods))
+        reader.start()
+        reader.join(20)
+        assert found == [["1"]]
+    assert other.journal("ctr").periods == ["1", "2"]
+
+
+# -- learning ------------------------------------------------------------------------------------------------------
+
+
+def test_one_process_at_a_time_learns(store):
+    with store.learning("ctr") as lease:
+        assert lease.fence == 1
+        with (
+            pytest.raises(BusyError, match="another process is"),
+            Store(store.database.given).learning("ctr", wait_seconds=0.1),
+        ):
+            pass
+        with store.learning("cvr", wait_seconds=0.1):
+            pass
+    with store.learning("ctr") as later:
+        assert later.fence == 2
+
+
+HOLDER = """
+import sys, time
+from mcnet.store.store import Store
+with Store(sys.argv[1]).learning("ctr") as lease:
+    print(lease.fence, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_the_right_to_learn_is_handed_on_when_its_holder_dies(store):
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, store.database.given], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline() == "1\n"
+        with pytest.raises(BusyError), store.learning("ctr", wait_seconds=0.1):
+            pass
+        os.kill(holder.pid, signal.SIGKILL)
+        with store.learning("ctr", wait_seconds=60.0) as lease:
+            assert lease.fence == 2
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_a_holder_that_stalled_cannot_publish(store):
+    registry = store.versions("ctr")
+    registry.add(model(1))
+    with store.learning("ctr") as stalled:
+        store.database._next_fence(store.require_head("ctr").id)  # as if its session had ended, and another one learnt
+        with pytest.raises(BusyError, match="nothing was published"), store.transaction(stalled):
+            registry.promote(registry.add(model(2)).number)
+    assert registry.numbers == [1]
+    with store.learning("ctr") as lease, store.transaction(lease):
+        registry.promote(registry.add(model(2)).number)
+    assert registry.current.number == 2
+
+
+def test_postgresql_takes_the_lock_from_a_holder_that_shows_no_sign_of_life(postgresql_store, monkeypatch):
+    monkeypatch.setattr("mcnet.store.database._STALLED_SECONDS", 1)
+    store = Store(postgresql_store())
+    store.versions("ctr").add(model(1))
+    with store.learning("ctr") as stalled:  # which shows only every 15 seconds that it is at work
+        with Store(store.database.given).learning("ctr", wait_seconds=30.0) as lease:
+            assert lease.fence == stalled.fence + 1
+        with pytest.raises(BusyError, match="nothing was published"), store.transaction(stalled):
+            store.versions("ctr").add(model(2))
+    assert store.versions("ctr").numbers == [1]
+
+
+# -- who is told ---------------------------------------------------------------------------------------------------
+
+
+def test_a_pointer_that_moves_is_told_to_other_processes(store):
+    registry = store.versions("ctr")
+    registry.add(model(1))
+    changes = Store(store.database.given).changes(poll_seconds=0.05)
+    assert changes.wait(5.0), "whatever moved before is looked at first"
+    assert not changes.wait(0.2)
+    mover = threading.Timer(0.3, lambda: registry.promote(registry.add(model(2)).number))
+    mover.start()
+    begin = time.monotonic()
+    assert changes.wait(30.0)
+    assert time.monotonic() - begin < 25.0, "it did not wait for the time given"
+    mover.join()
+    changes.close()
+
+
+def test_a_follower_looks_by_itself_while_postgresql_does_not_tell(postgresql_store):
+    store = Store(postgresql_store())
+    store.versions("ctr").add(model(1))
+    changes = store.changes(poll_seconds=0.05)
+    assert changes.wait(5.0)
+    with store.database.writing() as connection:
+        connection.execute(
+            sa.text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "
+                    "application_name = 'mcnet' AND query LIKE 'LISTEN%'")
+        )  # fmt: skip
+    assert changes.wait(5.0), "the connection is gone: looking tells"
+    assert changes.wait(5.0), "the new one looks first"
+    assert not changes.wait(0.1)
+    changes.close()
+
+
+# -- the file, the server, and what is refused ---------------------------------------------------------------------
+
+
+def test_a_file_is_readable_by_its_owner_alone_and_every_commit_is_on_disk(tmp_path):
+    store = Store(tmp_path / "ads.db")
+    store.journal().add(rows(1), 1)
+    for path in tmp_path.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    with store.database.reading() as connection:
+        pragmas = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
+    assert pragmas == ["wal", 2]
+
+
+def test_reading_makes_no_file(tmp_path):
+    store = Store(tmp_path / "typo.db")
+    assert (store.heads, store.journal().periods, store.versions().numbers) == ([], [], [])
+    with pytest.raises(InputError, match=r"there is no store in .*typo.db"):
+        store.journal().sketch()
+    with pytest.raises(InputError, match="does not exist"):
+        Store(tmp_path / "no" / "ads.db").journal().add(rows(1), 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "cifs", "fuse.sshfs"])
+def test_sqlite_on_a_network_file_system_is_refused(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr("mcnet.store.database._file_system", lambda _: kind)
+    with pytest.raises(InputError, match=rf"network file system \({kind}\).*postgresql"):
+        Store(tmp_path / "ads.db").journal().add(rows(1), 1)
+
+
+def test_a_folder_of_before_is_refused_with_the_command_that_takes_it_in(tmp_path):
+    for name, kind in (("journal.json", "a journal"), ("registry.json", "a registry")):
+        folder = tmp_path / name[:4]
+        folder.mkdir()
+        (folder / name).write_text("{}")
+        with pytest.raises(InputError, match=rf"is {kind} of an earlier mcnet.*mcnet store import ads.db {folder}"):
+            Store(folder).journal().add(rows(1), 1)
+    with pytest.raises(InputError, match="is a folder; a store is a file"):
+        Store(tmp_path).heads  # noqa: B018
+
+
+def test_other_files_and_databases_are_refused(tmp_path, postgresql_store):
+    (tmp_path / "notes.txt").write_text("mine, and long enough to be taken for the head of a database file" * 30)
+    with pytest.raises(FileFormatError, match="is not a store, or damaged"):
+        Store(tmp_path / "notes.txt").heads  # noqa: B018
+    with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
+        connection.execute("CREATE TABLE mine (x)")
+    with pytest.raises(InputError, match="SQLite database of something else"):
+        Store(tmp_path / "other.db").journal().add(rows(1), 1)
+    other = Store(postgresql_store())
+    with other.database.engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE entries (x int)"))
+    with pytest.raises(InputError, match="has a table 'entries' that is not of a store"):
+        other.journal().add(rows(1), 1)
+
+
+def test_a_store_of_a_newer_schema_is_refused(store):
+    store.journal().add(rows(1), 1)
+    with store.database.writing() as connection:
+        connection.execute(schema_version.update().values(version_num="9999"))
+    with pytest.raises(FileFormatError, match=r"has schema 9999, and this mcnet reads .*: upgrade mcnet"):
+        Store(store.database.given).heads  # noqa: B018
+
+
+def test_a_role_without_rights_is_told_so(postgresql_store, postgresql):
+    store = Store(postgresql_store())
+    store.journal().add(rows(1), 1)
+    schema = store.database.given.rpartition("%3D")[2]
+    with store.database.engine.begin() as connection:
+        connection.execute(sa.text("DROP ROLE IF EXISTS reader"))
+        connection.execute(sa.text("CREATE ROLE reader LOGIN"))
+        connection.execute(sa.text(f"GRANT USAGE ON SCHEMA {schema} TO reader"))
+        connection.execute(sa.text(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO reader"))
+    reader = Store(store.database.given.replace("mcnet@", "reader@"))
+    assert reader.journal().periods == ["1"]
+    with pytest.raises(InputError, match=r"permission denied for table .*check the rights"):
+        reader.journal().add(rows(2), 2)
+    with store.database.engine.begin() as connection:
+        connection.execute(sa.text("DROP OWNED BY reader"))
+        connection.execute(sa.text("DROP ROLE reader"))
+
+
+@pytest.mark.parametrize("address", ["postgresql://me:secret@db/ads", "postgresql://me@db/ads?password=secret"])
+def test_a_password_in_the_address_is_refused_and_not_shown(address):
+    with pytest.raises(InputError, match="PGPASSWORD") as caught:
+        Store(address)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_server_that_cannot_be_reached_is_said_to_be():
+    store = Store("postgresql://me@127.0.0.1:1/ads")
+    with pytest.raises(StoreUnavailableError, match=r"postgresql.*me@127.0.0.1:1/ads cannot be reached"):
+        store.heads  # noqa: B018
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_store(tmp_path):
+    store = Store(tmp_path / "ads.db")
+    store.journal().add(rows(1), 1, source="a")
+    with store.database.engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+    sa.event.listen(store.database.engine, "begin", lambda c: c.exec_driver_sql(f"PRAGMA max_page_count = {pages}"))
+    many = {period: rows(period) for period in range(2, 200)}
+    with pytest.raises(OSError, match="no space left on the disk, nothing was added") as caught:
+        store.journal().add_parts(many, source="a")
+    assert caught.value.filename == str(tmp_path / "ads.db")
+    again = Store(tmp_path / "ads.db")
+    assert (again.journal().periods, again.check()) == (["1"], [])
+
+
+def test_a_store_can_be_used_after_a_fork(tmp_path):
+    store = Store(tmp_path / "ads.db")
+    store.journal().add(rows(1), 1, source="a")
+    child = os.fork()
+    if child == 0:
+        try:
+            store.journal().add(rows(2), 2, source="a")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    store.journal().add(rows(3), 3, source="a")
+    assert store.journal().periods == ["1", "2", "3"]
+
+
+# -- the schema ----------------------------------------------------------------------------------------------------
+
+
+def test_the_tables_are_those_of_the_schema(store):
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    store.journal().add(rows(1), 1)
+    store.database.migrate()  # nothing to do
+    with store.database.reading() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": schema_version.name})
+        assert compare_metadata(context, METADATA) == []
+
+
+def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path):
+    """The tables of the first release, as they were: whatever the schema is now, such a store opens."""
+    path = tmp_path / "ads.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(FIRST_SCHEMA.read_text(encoding="utf-8"))
+    store = Store(path)
+    assert store.heads == ["ctr"]
+    store.journal("ctr").add(rows(1), 1)
+    with store.database.reading() as connection:
+        assert connection.scalar(sa.select(schema_version.c.version_num)) == SCHEMA
+
+
+REVISION = """
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision = "0002", "0001"
+
+
+def upgrade():
+    with op.batch_alter_table("heads") as heads:
+        heads.add_column(sa.Column("colour", sa.Text))
+    if {fails}:
+        raise RuntimeError("half-way")
+"""
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_change_of_the_schema_is_whole_or_not_at_all(store, tmp_path, monkeypatch, fails):
+    store.journal("ctr").add(rows(1), 1)
+    (tmp_path / "versions").mkdir()
+    (tmp_path / "versions" / "0002_colour.py").write_text(REVISION.format(fails=fails))
+    monkeypatch.setattr("mcnet.store.database.SCHEMA", "0002")
+    monkeypatch.setattr("mcnet.store.database._more_revisions", [str(tmp_path / "versions")])
+    again = Store(store.database.given)
+    if fails:
+        with pytest.raises(RuntimeError, match="half-way"):
+            again.database.migrate()
+    elif store.database.is_sqlite:
+        assert again.heads == ["ctr"]
+    else:
+        with pytest.raises(InputError, match="run `mcnet store migrate` once"):
+            again.heads  # noqa: B018
+        again.database.migrate()
+        assert again.heads == ["ctr"]
+    with store.database.engine.connect() as connection:
+        columns = [column["name"] for column in sa.inspect(connection).get_columns(heads.name)]
+        found = connection.scalar(sa.select(schema_version.c.version_num))
+    assert ("colour" in columns, found) == ((False, "0001") if fails else (True, "0002"))
+
+
+# -- upkeep --------------------------------------------------------------------------------------------------------
+
+
+def test_a_backup_has_what_still_lies_beside_the_file(tmp_path):
+    store = Store(tmp_path / "ads.db")
+    store.journal().add(rows(1), 1)
+    store.versions().add(model(1))
+    assert (tmp_path / "ads.db-wal").stat().st_size > 0
+    store.backup(tmp_path / "copy.db")
+    assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == 0o600
+    copy = Store(tmp_path / "copy.db")
+    assert copy.journal().sketch() == rows(1)
+    assert (copy.check(), copy.load().method) == ([], "platt")
+
+
+def test_postgresql_is_backed_up_by_its_own_tools(postgresql_store, tmp_path):
+    with pytest.raises(InputError, match="pg_dump"):
+        Store(postgresql_store()).backup(tmp_path / "copy.db")
+
+
+def test_what_was_altered_is_found(store):
+    store.journal("ctr").add(rows(1), 1, source="a")
+    store.journal("ctr").add(rows(2), 2, source="a")
+    assert store.check() == []
+    with store.database.writing() as connection:
+        for number, content in ((1, "(SELECT sketch FROM entries WHERE period = '2')"), (2, "'x'")):
+            kind = "" if store.database.is_sqlite or number == 1 else "::bytea"
+            connection.exec_driver_sql(f"UPDATE entries SET sketch = {content}{kind} WHERE period = '{number}'")
+    first, second = store.check()
+    assert "1 of a in" in first
+    assert "has other rows than were added" in first
+    assert "2 of a in" in second
+
+
+def test_old_periods_can_be_forgotten(store):
+    journal = store.journal("ctr")
+    for day in ("2026-11-01", "2026-11-02", "2026-11-03"):
+        for source in "ab":
+            journal.add(rows(ord(source)), day, source=source)
+    journal.compact(before="2026-11-02")
+    assert store.forget("2026-11-03", "ctr") == {"periods": 2, "rows": 200, "keys": 2}
+    assert journal.periods == ["2026-11-03"]
+    assert store.require_head("ctr").first_period == "2026-11-03"
+    assert store.show()["heads"]["ctr"]["rows"] == 100
+    assert store.forget("2026-11-03", "ctr") == {"periods": 0, "rows": 0, "keys": 0}
+
+
+# -- the state of the loop -----------------------------------------------------------------------------------------
+
+
+def test_older_states_of_the_tracker_are_kept_at_growing_distances(store):
+    state = store.state("ctr")
+    for ticks in range(1, 33):
+        state.save_checkpoint(ticks, {"ticks": ticks}, {"memory": bytes([ticks])})
+    kept = [ticks for ticks, _, _ in state.checkpoints()]
+    assert kept[0] == 32
+    assert len(kept) <= 7
+    assert all(
+        document == {"ticks": t} and sketches == {"memory": bytes([t])} for t, document, sketches in state.checkpoints()
+    )
+    state.save_checkpoint(20, {"ticks": 20}, {})  # late rows: everything from there is learnt again
+    assert next(state.checkpoints())[0] == 20
+
+
+def test_suspect_periods_are_marked_one_by_one(store):
+    state = store.state("ctr")
+    state.mark_suspect("2026-11-16T13", {"reason": "half of the rows"})
+    state.mark_suspect("2026-11-16T05", {"reason": "no positives"})
+    assert list(state.suspects()) == ["2026-11-16T05:00", "2026-11-16T13:00"]
+    state.mark_suspect("2026-11-16T13:00", None)
+    assert state.suspects() == {"2026-11-16T05:00": {"reason": "no positives"}}
