@@ -34,6 +34,7 @@ PARTS = {
     "many_contexts": ("thousands of contexts", True),
     "service": ("the service: requests per second, bulk, reloads (needs wrk)", True),
     "service_attacks": ("the service under attack: kills, fuzzed requests", True),
+    "store": ("feedback into a store, beside a loop that only commits", True),
     "compiled": ("the compiled curve against the exact model", True),
     "growth": ("how time and memory grow", True),
     "hot_loops": ("evaluating and sketching against a copy and a count", True),

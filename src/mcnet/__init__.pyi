@@ -21,6 +21,7 @@ from mcnet.errors import (
     McnetError,
     NotFittedError,
     NotSupportedError,
+    StoreUnavailableError,
 )
 from mcnet.journal.arrival import ArrivalCurve
 from mcnet.journal.journal import Journal
@@ -41,6 +42,7 @@ from mcnet.selection import Selection, select
 from mcnet.sketch.query import sketch_query
 from mcnet.sketch.scan import scan
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.store import Store
 from mcnet.tracking.backtest import backtest
 from mcnet.tracking.backtest_result import Backtest
 from mcnet.tracking.monitor import Alarm, Monitor
@@ -84,6 +86,8 @@ __all__ = [
     "Registry",
     "Selection",
     "Sketch",
+    "Store",
+    "StoreUnavailableError",
     "Temperature",
     "Tracker",
     "TrackerExplanation",

@@ -46,7 +46,7 @@ def test_the_examples_work_as_pasted(mcnet, monkeypatch, log, columns, command):
     seconds = pl.Series(range(8000)) * 60 + 1_700_000_000
     pl.read_parquet(log).with_columns(ts=pl.from_epoch(seconds)).write_parquet(log)
     assert mcnet("sketch", log, *columns, "-o", "part0.parquet", "-q").code == 0
-    if command == ["monitor"]:
+    if command in (["monitor"], ["store"]):
         words = (*columns, "--time", "ts", "--every", "1d")
         assert mcnet("journal", "add", "history", log, *words, "-q").code == 0
     for words in examples(mcnet(*command, "--help").out):

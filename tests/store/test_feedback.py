@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from mcnet.errors import InputError, McnetError, StoreUnavailableError
 from mcnet.journal.additions import Added, OtherRowsError
+from mcnet.rows.periods import period_text
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.additions import Feedback, FeedbackWriter, add_feedback
 from mcnet.store.schema import entries, keys
@@ -25,7 +26,7 @@ NOW = datetime.now(UTC)
 
 
 def hour(before=0):
-    return (NOW - timedelta(hours=before)).strftime("%Y-%m-%dT%H:00")
+    return period_text((NOW - timedelta(hours=before)).strftime("%Y-%m-%dT%H:00"))
 
 
 def rows(seed, number=20, field="country", weight=None):
@@ -54,6 +55,14 @@ def test_requests_that_arrive_together_are_added_together(store):
     assert store.journal("cvr").sketch() == rows(4)
     assert store.journal("ctr").periods == [hour(2), hour(1)]
     assert store.check() == []
+
+
+def test_a_period_may_be_named_in_any_form(store):
+    midnight = f"{NOW:%Y-%m-%d}"
+    forms = [midnight, f"{midnight}T00", f"{midnight}T00:00"]
+    for n, form in enumerate(forms):
+        assert add_feedback(store, [Feedback("ctr", form, f"k{n}", rows(n), "1h")])[0].periods == (midnight,)
+    assert store.journal("ctr").sketch(midnight, midnight) == rows(0) + rows(1) + rows(2)
 
 
 def test_a_request_sent_again_counts_once_whatever_its_period(store):

@@ -12,6 +12,7 @@ from mcnet.cli.journal import backtest, journal
 from mcnet.cli.monitor import monitor
 from mcnet.cli.show import export, show
 from mcnet.cli.sketch import merge, sketch
+from mcnet.cli.store import store
 from mcnet.cli.update import serve, update
 from mcnet.cli.versions import diff, versions
 
@@ -26,7 +27,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Learn": (fit, compare, sketch, merge, methods),
     "Use": (apply, evaluate, show, diff, export),
     "Over time": (journal, update, monitor, backtest),
-    "Serve": (serve, versions),
+    "Serve": (serve, versions, store),
     "Study": (demo,),
 }
 """Every command, by what it is for."""
@@ -102,7 +103,7 @@ def mcnet(
       2   wrong use or input
       70  an unexpected error
       74  the disk is full; make room, and run it again
-      75  another process is using the same files; try again later
+      75  another process is using the same files, or a database cannot be reached; try again later
       130, 143, 129  ended by an interrupt, SIGTERM, SIGHUP
 
     \b

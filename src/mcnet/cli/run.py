@@ -346,8 +346,8 @@ def run(arguments: Sequence[str] | None = None, *, application: Any = None, name
     Returns
     -------
     0 if all went well, 1 if a threshold was not met, 2 for wrong use or input, 70 for an unexpected error, 74 if the
-    disk is full, 75 if another process is using the same files, 130 after an interrupt, 143 after SIGTERM and 129
-    after SIGHUP. A command may have further codes, which its help names.
+    disk is full, 75 if another process is using the same files or a database cannot be reached, 130 after an interrupt,
+    143 after SIGTERM and 129 after SIGHUP. A command may have further codes, which its help names.
     """
     words = _options_first(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
     output = sys.stdout
@@ -416,7 +416,7 @@ def _failed(error: BaseException, *, debug: bool) -> int:
         _say(f"mcnet: {reason}")
         if is_disk_full(error):
             return DISK_FULL
-        return BUSY if type(error).__name__ == "BusyError" else UNUSABLE
+        return BUSY if type(error).__name__ in ("BusyError", "StoreUnavailableError") else UNUSABLE
     problem = ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
     hint = "" if debug else "; run it again with --debug to see where, and please report it"
     _say(f"mcnet: unexpected error: {problem[:_LONGEST_LINE]}{hint}")

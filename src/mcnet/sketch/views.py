@@ -141,10 +141,11 @@ def sum_of_sketches(sketches: Sequence[Sketch]) -> Sketch:
                 f"{repeated:,} of the {len(counts):,} sources of these sketches are in more than one of them: "
                 "the rows of these count more than once"
             )
-    total = sketches[0]
-    for sketch in sketches[1:]:
-        total = _sum(total, sketch)
-    return total
+    parts = list(sketches)
+    while len(parts) > 1:  # neighbours first: one after the other, thousands of them would take the square of the time
+        left = parts[-1:] if len(parts) % 2 else []
+        parts = [*(_sum(one, other) for one, other in zip(parts[::2], parts[1::2], strict=False)), *left]
+    return parts[0]
 
 
 def _sum(one: Sketch, other: Sketch) -> Sketch:

@@ -28,7 +28,7 @@ from mcnet.journal.additions import (
     entry_of,
 )
 from mcnet.journal.entries import Entry, EntryKey, entry_key, sketch_digest
-from mcnet.rows.periods import is_moment, period_position, sorted_periods
+from mcnet.rows.periods import is_moment, period_position, period_text, sorted_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import stored_bytes
 from mcnet.sketch.views import in_field_order
@@ -215,7 +215,7 @@ def _commit(
 ) -> Added:
     if not given:
         return Added((), 0)
-    sorted_periods(list({one.entry.period for one in given} | ({head.first_period} - {None})))  # of one kind
+    _first_of([one.entry.period for one in given], head)  # refuses periods of another kind
     known = _Known.read(connection, head.id, {one.entry.source for one in given})
     fresh = [one for one in given if known.is_new(one.entry, replace=replace)]
     described = [one.entry for one in fresh]
@@ -270,9 +270,14 @@ def entry_row(head: int, entry: Entry, content: bytes, merged_periods: int = 1) 
     }
 
 
+def _first_of(periods: Sequence[str], head: "Head") -> str:
+    """Return the first of new periods and those of a head; refuse a mixture of timestamps, numbers and labels."""
+    return sorted_periods([*{*periods}, *([] if head.first_period is None else [head.first_period])])[0]
+
+
 def _note(connection: Connection, head: "Head", added: Sequence[Entry], shape: Shape) -> None:
     """Keep in the head what the next addition is compared with."""
-    first = sorted_periods([*{entry.period for entry in added} | ({head.first_period} - {None})])[0]  # type: ignore[list-item]
+    first = _first_of([entry.period for entry in added], head)
     heaviest = max([entry.heaviest for entry in added] + ([] if head.heaviest is None else [head.heaviest]))
     values = {"shape": head.shape or json.dumps(shape), "first_period": first, "heaviest": heaviest}
     if values != {name: getattr(head, name) for name in values}:
@@ -359,7 +364,8 @@ def _prepared(
         try:
             checked_guards(request.allow)
             source = FEEDBACK + request.key
-            described = entry_of(request.sketch, request.period, source, request.age, request.largest_weight)
+            period = period_text(request.period)
+            described = entry_of(request.sketch, period, source, request.age, request.largest_weight)
             entry, content, own = _ready(*described, shape)
             found[place] = _Given(entry, partial(bytes, content), own)
         except McnetError as error:
@@ -416,7 +422,7 @@ def _check_feedback(head: "Head", entry: Entry, request: Feedback) -> None:
                 "`mcnet journal add`"
             )
     first = [] if head.first_period is None else [head.first_period]
-    sorted_periods([entry.period, *first])  # of one kind
+    _first_of([entry.period], head)  # refuses a period of another kind
     if "weight" not in request.allow:
         check_weights([entry], head.heaviest)
     if "period" not in request.allow:

@@ -364,21 +364,21 @@ class Changes:
 
     def _told(self, seconds: float) -> bool:
         if self._connection is None:
-            self._connect()
-            self._connection.dbapi_connection.autocommit = True
-            self._connection.dbapi_connection.execute(f"LISTEN {_CHANNEL}")
+            connection = self._connected()
+            connection.autocommit = True
+            connection.execute(f"LISTEN {_CHANNEL}")
             return True  # whatever moved before
         told = self._connection.dbapi_connection.notifies(timeout=seconds, stop_after=1)
         return any(True for _ in told)
 
     def _sqlite_commits(self) -> int:
-        if self._connection is None:
-            self._connect()
-        return int(self._connection.dbapi_connection.execute("PRAGMA data_version").fetchone()[0])
+        connection = self._connected() if self._connection is None else self._connection.dbapi_connection
+        return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
-    def _connect(self) -> None:
+    def _connected(self) -> Any:
         self._connection = self._database.engine.raw_connection()
         self._connection.detach()  # it is kept, and never one of the pool again
+        return self._connection.dbapi_connection
 
     def close(self) -> None:
         """End the connection."""

@@ -524,6 +524,8 @@ class JournalSnapshot(Journal):
         """Begin to read; what is read stays as it is until `close`, or until this object ends."""
         super().__init__(journal.store, journal.head)
         self.close: Callable[[], Any]
+        self._connection: Connection
+        self._number: int
         if isinstance(journal, JournalSnapshot):
             self._number, self._connection, self.close = journal._number, journal._connection, journal.close
             self._first = journal  # whose end closes the connection

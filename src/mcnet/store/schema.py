@@ -35,8 +35,8 @@ METADATA = MetaData()
 _Serial = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER counts up by itself in SQLite
 
 
-def _head(**options: bool) -> Column[int]:
-    return Column("head", ForeignKey("heads.id"), nullable=False, **options)
+def _head(*, primary_key: bool = False) -> Column[int]:
+    return Column("head", ForeignKey("heads.id"), nullable=False, primary_key=primary_key)
 
 
 heads = Table(

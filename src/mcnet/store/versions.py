@@ -324,8 +324,8 @@ class Registry:
         head = self.store.require_head(self.head)
         query = sa.select(versions.c.model).where(versions.c.head == head.id, versions.c.number == chosen.number)
         with self.store.database.reading() as connection:
-            content = bytes(connection.scalar(query) or b"")
-        if hashlib.sha256(content).hexdigest() != chosen.digest:
+            content = connection.scalar(query)
+        if not isinstance(content, bytes) or hashlib.sha256(content).hexdigest() != chosen.digest:
             raise FileFormatError(
                 f"version {chosen.name} of {self.path} was altered after it was added; promote another version"
             )

@@ -1,0 +1,163 @@
+"""`mcnet store`: look at a store, check it, copy it, make it smaller, and take folders of earlier versions in."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mcnet.cli import options
+from mcnet.cli.run import UNUSABLE, Printer, table
+
+if TYPE_CHECKING:
+    from mcnet.store.store import Store
+
+__all__ = ["store"]
+
+store = options.Commands(name="store", no_args_is_help=True)
+
+Address = Annotated[
+    str,
+    typer.Argument(metavar="STORE", help="A file such as ads.db, or postgresql://user@host/ads.", show_default=False),
+]
+HeadName = Annotated[str | None, typer.Option("--head", metavar="NAME", help="The head; the only one by default.")]
+
+
+@store.callback()
+def about() -> None:
+    """Look after a store: everything that is kept between runs, in a file or in PostgreSQL.
+
+    A password never belongs into the address: set PGPASSWORD, PGPASSFILE or ~/.pgpass.
+
+    \b
+    Example:
+      mcnet store import ads.db history
+      mcnet store show ads.db
+    """
+
+
+def _open(address: str) -> "Store":
+    from mcnet.store.store import Store
+
+    return Store(address)
+
+
+def _require(address: str) -> "Store":
+    from mcnet.errors import InputError
+
+    opened = _open(address)
+    if not opened.database.exists():
+        raise InputError(f"there is no store in {opened.name}; `mcnet journal add`, update or store import make one")
+    return opened
+
+
+@store.command("import")
+def import_(
+    store: Address,
+    folders: Annotated[
+        list[str], typer.Argument(metavar="FOLDER", help="Journals and registries of mcnet 0.1.", show_default=False)
+    ],
+    head: HeadName = None,
+    json: options.Json = False,
+) -> None:
+    """Take journals and registries of mcnet 0.1 into a store; the folders are not changed.
+
+    A folder is taken in as a whole or not at all, and compared by counts and digests. It can be repeated.
+
+    \b
+    Example:
+      mcnet store import ads.db history --head ctr
+    """
+    from mcnet.store.import_folders import import_folder
+
+    opened, printer = _open(store), Printer(json)
+    done = [import_folder(opened, folder, head) for folder in folders]
+    for one in done:
+        for problem in one.left_out:
+            printer.warn(problem)
+    columns = ("folder", "head", "sources", "rows", "merged", "versions", "runs")
+    rows = [[_shown(getattr(one, name)) for name in columns] for one in done]
+    printer.result({"imported": [asdict(one) for one in done]}, table(columns, rows, left=2))
+
+
+@store.command()
+def show(store: Address, json: options.Json = False) -> None:
+    """Show what a store has, by head.
+
+    \b
+    Example:
+      mcnet store show ads.db
+    """
+    found = _require(store).show()
+    columns = ("periods", "first_period", "last_period", "sources", "rows", "versions", "current", "runs")
+    rows = [[name, *(_shown(head[column]) for column in columns)] for name, head in found["heads"].items()]
+    titles = ("head", *(column.replace("_", " ") for column in columns))
+    held = [f"{name}: {head['held']}" for name, head in found["heads"].items() if head["held"]]
+    Printer(json).result(found, table(titles, rows, left=1), *held)
+
+
+@store.command()
+def check(store: Address, json: options.Json = False) -> None:
+    """Read everything in a store, compare it with its digests, and name what is wrong (exit code 2).
+
+    \b
+    Example:
+      mcnet store check ads.db
+    """
+    opened = _require(store)
+    problems = opened.check()
+    Printer(json).result({"problems": problems}, *(problems or [f"{opened.name} is whole"]))
+    if problems:
+        raise typer.Exit(UNUSABLE)
+
+
+@store.command()
+def backup(
+    store: Address,
+    output: Annotated[str, typer.Argument(metavar="FILE", help="The copy.", show_default=False)],
+) -> None:
+    """Copy a store in a file while others use it.
+
+    Copying the file by other means loses what still lies beside it, in the file that ends in -wal. A store in
+    PostgreSQL is copied with pg_dump.
+
+    \b
+    Example:
+      mcnet store backup ads.db copy.db
+    """
+    opened = _require(store)
+    opened.backup(output)
+    Printer().note(f"{opened.name} was copied to {output}")
+
+
+@store.command()
+def forget(
+    store: Address,
+    before: Annotated[str, typer.Option("--before", metavar="PERIOD", help="The first period that stays.")],
+    head: HeadName = None,
+    json: options.Json = False,
+) -> None:
+    """Delete the rows of all periods before one, for good; the versions stay.
+
+    \b
+    Example:
+      mcnet store forget ads.db --before 2023-11-14
+    """
+    gone = _require(store).forget(before, head)
+    Printer(json).result(dict(gone), f"{gone['periods']:,} periods were deleted, with {gone['rows']:,} rows")
+
+
+@store.command()
+def migrate(store: Address) -> None:
+    """Bring the tables of a store in PostgreSQL up to date, as a role that may change them; files do so by themselves.
+
+    \b
+    Example:
+      mcnet store migrate ads.db
+    """
+    opened = _require(store)
+    opened.database.migrate()
+    Printer().note(f"the tables of {opened.name} are up to date")
+
+
+def _shown(value: object) -> str:
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
