@@ -108,6 +108,18 @@ def _reader(file: IO[bytes], begin: int, size: int) -> Callable[[], bytes]:
 # What the journal knows of the sources that are added now.
 
 
+def _given_before(table: sa.Table, *more: Any) -> sa.Select[Any]:
+    columns = (table.c.source, table.c.period, table.c.age, table.c.digest)
+    of_sources = table.c.source.in_(sa.bindparam("sources", expanding=True))
+    return sa.select(*columns, *more).where(table.c.head == sa.bindparam("head"), of_sources)
+
+
+_GIVEN_BEFORE = sa.union_all(
+    _given_before(entries, entries.c.id, entries.c.rows),
+    _given_before(keys, sa.cast(sa.null(), sa.BigInteger), sa.cast(sa.null(), sa.BigInteger)),
+)
+
+
 @dataclass
 class _Known:
     """What was given before: by key, and which source gave the same rows for a period."""
@@ -121,19 +133,14 @@ class _Known:
     def read(connection: Connection, head: int, sources: Collection[str]) -> "_Known":
         found = _Known({}, {})
         for some in _chunks(sources):
-            for table in (entries, keys):
-                own = sa.select(table).with_only_columns(
-                    table.c.source, table.c.period, table.c.age, table.c.digest,
-                    *((entries.c.id, entries.c.rows) if table is entries else ()),
-                )  # fmt: skip
-                for source, period, age, digest, *more in connection.execute(
-                    own.where(table.c.head == head, table.c.source.in_(some))
-                ):
-                    key = (source, period, None if age == np.inf else age)
-                    if table is entries:
-                        found.there[key] = (more[0], digest, more[1])
-                    else:
-                        found.merged[key] = digest
+            for source, period, age, digest, number, rows in connection.execute(
+                _GIVEN_BEFORE, {"head": head, "sources": some}
+            ):
+                key = (source, period, None if age == np.inf else age)
+                if number is None:
+                    found.merged[key] = digest
+                else:
+                    found.there[key] = (number, digest, rows)
         return found
 
     def is_new(self, entry: Entry, *, replace: bool) -> bool:
@@ -384,6 +391,7 @@ def _take(
         before[source, age][period] = digest
     outcomes: dict[int, Added | McnetError] = {}
     fresh: list[_Given] = []
+    fine: set[Any] = set()  # periods that were checked, since most requests have the same one
     for place, one in given.items():
         try:
             if not isinstance(one, _Given):
@@ -397,7 +405,11 @@ def _take(
             if came:
                 key, period = requests[place].key, next(iter(came))
                 raise OtherRowsError(f"the key {key!r} came with other rows for {period} before; use another key")
-            _check_feedback(head, entry, requests[place])
+            if "weight" not in requests[place].allow:
+                check_weights([entry], head.heaviest)
+            if (about := (entry.period, requests[place].every, "period" in requests[place].allow)) not in fine:
+                _check_period(head, *about)
+                fine.add(about)
         except McnetError as error:
             outcomes[place] = error
             continue
@@ -410,25 +422,22 @@ def _take(
     return outcomes
 
 
-def _check_feedback(head: "Head", entry: Entry, request: Feedback) -> None:
-    """Refuse feedback that is implausible, or too old to tell whether it came before."""
-    begin = period_position(entry.period)
-    if begin is not None and is_moment(entry.period):
+def _check_period(head: "Head", period: str, every: str | None, is_allowed: bool) -> None:
+    """Refuse the period of feedback if it is implausible, or too old to tell whether the rows came before."""
+    begin = period_position(period)
+    if begin is not None and is_moment(period):
         days = (datetime.now(UTC).timestamp() - begin) / 86_400.0
         if days > head.key_days:
             raise InputError(
-                f"the period {entry.period} began {days:,.0f} days ago, and the keys of feedback are kept for "
+                f"the period {period} began {days:,.0f} days ago, and the keys of feedback are kept for "
                 f"{head.key_days:g} days, so rows that came before would count twice; add them as a log: "
                 "`mcnet journal add`"
             )
-    first = [] if head.first_period is None else [head.first_period]
-    _first_of([entry.period], head)  # refuses a period of another kind
-    if "weight" not in request.allow:
-        check_weights([entry], head.heaviest)
-    if "period" not in request.allow:
-        if not first:
-            check_first_period(entry.period, request.every)
-        check_periods([entry.period], first, request.every)
+    _first_of([period], head)  # refuses a period of another kind
+    if not is_allowed:
+        if head.first_period is None:
+            check_first_period(period, every)
+        check_periods([period], [] if head.first_period is None else [head.first_period], every)
 
 
 class FeedbackWriter:
