@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 import mcnet.journal.journal
 from mcnet.errors import CalibrationWarning, FileFormatError, InputError
 from mcnet.journal.additions import _saved
-from mcnet.journal.journal import Journal, JournalSnapshot
+from mcnet.journal.journal import Journal
 from mcnet.sketch.sketch import Sketch
-from mcnet.store.journal import JournalSnapshot as StoreSnapshot
+from mcnet.store.journal import Journal as StoreJournal
 from mcnet.store.store import Store
 
 
@@ -46,7 +46,7 @@ def journal(opened):
 
 
 def is_folder(journal):
-    return isinstance(journal, Journal)
+    return not isinstance(journal, StoreJournal)
 
 
 def test_a_journal_adds_up_what_was_added(journal):
@@ -205,8 +205,8 @@ def test_periods_that_do_not_fit_into_memory_wait_on_disk_and_come_out_the_same(
     parts = []
     monkeypatch.setattr("mcnet.rows.logs.BATCH_ROWS", 500)
     monkeypatch.setattr("mcnet.sketch.accumulate._DENSE_CELLS_PER_ROW", 0)
-    for module in ("journal.journal", "journal.additions", "store.journal"):
-        monkeypatch.setattr(f"mcnet.{module}.MOST_CELLS_IN_MEMORY", 600)
+    for module in ("journal", "additions"):
+        monkeypatch.setattr(f"mcnet.journal.{module}.MOST_CELLS_IN_MEMORY", 600)
     monkeypatch.setattr("mcnet.store.additions._BYTES_IN_MEMORY", 600)
     monkeypatch.setattr("mcnet.journal.additions._saved", lambda *given: parts.append(given) or _saved(*given))
     added = spilled.add_files(tmp_path / "log.parquet", **asked)
@@ -415,7 +415,7 @@ def test_a_snapshot_is_what_the_journal_was(journal):
     for source in ("a", "b"):
         journal.add(rows(source == "a"), 1, source=source)
         journal.add(rows(source == "a"), 2, source=source)
-    past = JournalSnapshot(journal) if is_folder(journal) else StoreSnapshot(journal)
+    past = journal.snapshot()
     journal.compact()
     journal.add(rows(5), 2, source="late")
     assert dict(past.sketches()) == {"1": rows(0) + rows(1), "2": rows(0) + rows(1)}

@@ -5,7 +5,7 @@ import pytest
 
 import mcnet
 from mcnet.errors import InputError
-from mcnet.tracking.replay import merged_periods
+
 
 
 def rows(seed):
@@ -51,9 +51,9 @@ def test_hours_beside_days_are_told(tmp_path):
     journal = mcnet.Journal(tmp_path / "hours")
     for hour in range(30):
         journal.add(rows(hour), f"2026-11-{1 + hour // 24:02}T{hour % 24:02}", source="log")
-    assert merged_periods(journal) == {}
+    assert journal.merged_periods() == {}
     journal.compact(before="2026-11-02", every="1d")
-    assert merged_periods(journal) == {"2026-11-01": 24}
+    assert journal.merged_periods() == {"2026-11-01": 24}
     with pytest.warns(
         mcnet.CalibrationWarning, match=r"1 periods .* compacted from shorter ones \(2026-11-01 from 24\) and 6"
     ):

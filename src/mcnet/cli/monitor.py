@@ -158,7 +158,6 @@ def monitor(
     """
     from mcnet.cli.options import printer_of
     from mcnet.cli.sources import check_output, load_model, open_journal
-    from mcnet.journal.journal import JournalSnapshot
     from mcnet.rows.periods import periods_between
     from mcnet.tracking.replay import warn_of_merged_periods
 
@@ -172,7 +171,7 @@ def monitor(
         raise InputError("--since and --reference-until both give the end of the reference; give one of them")
     if report is not None:
         check_output(report, [], force=force, endings=(".html", ".htm"))
-    journal = JournalSnapshot(open_journal(folder))
+    journal = open_journal(folder).snapshot()
     warn_of_merged_periods(journal)
     served = None if model is None else load_model(model)
     watching, watch = _monitor(state, Watch.of(served, alpha, period_effects, since, reference_until))

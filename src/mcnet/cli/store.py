@@ -11,7 +11,6 @@ from mcnet.cli.run import UNUSABLE, Printer, table
 if TYPE_CHECKING:
     from mcnet.store.store import Store
 
-__all__ = ["store"]
 
 store = options.Commands(name="store", no_args_is_help=True)
 

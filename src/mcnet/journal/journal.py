@@ -1,6 +1,9 @@
 """The journal: the past as a folder of sketches, one per period and source."""
 
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +20,21 @@ from mcnet.journal.additions import (
     period_parts,
     remove_source,
 )
-from mcnet.journal.entries import Addition, Entry, EntryBatch, age_when_counted, counted_entries, latest_entries
+from mcnet.journal.entries import (
+    COMPACTED,
+    Addition,
+    Entry,
+    EntryBatch,
+    age_when_counted,
+    counted_entries,
+    latest_entries,
+)
 from mcnet.journal.storage import (
     ReaderLock,
     batch_folders,
     compact,
     journal_problems,
+    load_sketch_of_batch,
     locked,
     period_factors,
     period_sketches,
@@ -310,6 +322,38 @@ class Journal:
             return []
         return [entry for entry in counted_entries(self.batches()).values() if entry.age is not None]
 
+    def snapshot(self) -> "Journal":
+        """Return the rows that the journal has now: those added later are not seen, so that several readings agree."""
+        return JournalSnapshot(self)
+
+    def counts(self) -> list[tuple[Entry, Callable[[], Sketch]]]:
+        """Return every count, also earlier ones of the same source, and what reads its rows."""
+        batches = self.batches()
+        folders = {(b.serial, e.file, e.source, e.age): b.folder for b in batches for e in b.entries}
+        return [
+            (entry, partial(load_sketch_of_batch, folders[key] / entry.file))
+            for key, entry in counted_entries(batches).items()
+        ]
+
+    def sources(self) -> set[str]:
+        """Return every source that gave rows, also those that were merged by compacting."""
+        batches = self.batches() if self.path.is_dir() else []
+        merged = {source for batch in batches for source, *_ in batch.includes}
+        return merged | {entry.source for entry in counted_entries(batches).values()}
+
+    def merged_periods(self) -> dict[str, int]:
+        """Return how many periods each period was merged of, for those that were merged of several."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for batch in self.batches():
+            longer = sorted_periods([entry.period for entry in batch.entries if batch.compacted])
+            short = sorted_periods(list({period for source, period, *_ in batch.includes if source != COMPACTED}))
+            order = {period: index for index, period in enumerate(sorted_periods(list({*longer, *short})))}
+            begins = [order[period] for period in longer]
+            for period in short:
+                found[longer[bisect_right(begins, order[period]) - 1]].add(period)
+        there = set(self.periods)
+        return {period: len(parts) for period, parts in found.items() if len(parts) > 1 and period in there}
+
     def table(self) -> "pl.DataFrame":
         """Return a tidy table: period, source, age, rows, weight, positives."""
         import polars as pl
@@ -367,7 +411,7 @@ class Journal:
         -------
         Sketch : the rows of all these periods.
         """
-        past = JournalSnapshot(self)
+        past = self.snapshot()
         periods = past.periods
         chosen = periods_between(periods, since, until)
         if not chosen:

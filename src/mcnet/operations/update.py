@@ -17,8 +17,8 @@ from mcnet._shared.files import finite, write_json
 from mcnet._shared.messages import warn
 from mcnet.errors import Advice, BusyError, InputError, McnetError
 from mcnet.journal.additions import OtherRowsError
-from mcnet.journal.entries import Addition, counted_entries
-from mcnet.journal.journal import Journal, JournalSnapshot
+from mcnet.journal.entries import Addition
+from mcnet.journal.journal import Journal
 from mcnet.journal.storage import require_journal
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import save_model
@@ -113,7 +113,7 @@ def add_rows(
     """
     memory = folder.path / "files.json"
     known = _read_known_files(memory)
-    sources = _sources(journal) if known else set()
+    sources = journal.sources() if known else set()
     rows, unchanged = 0, 0
     periods: list[str] = []
     left_out: list[str] = []
@@ -139,13 +139,6 @@ def add_rows(
         )  # where every file was left out, as in a first run, it is still empty
     read = len(files.paths) - unchanged - len(left_out)
     return NewRows(rows, tuple(sorted(set(periods))), read, unchanged, tuple(left_out))
-
-
-def _sources(journal: Journal) -> set[str]:
-    """Return every source that the journal has rows of, also those that were merged by compacting."""
-    batches = journal.batches() if journal.path.is_dir() else []
-    merged = {source for batch in batches for source, *_ in batch.includes}
-    return merged | {entry.source for entry in counted_entries(batches).values()}
 
 
 def _read_known_files(memory: Path) -> dict[str, list[Any]]:
@@ -354,7 +347,7 @@ def update(
     with folder.locked(wait_seconds):
         try:
             added = add_rows(opened, folder, files, reading)
-            past = JournalSnapshot(opened)
+            past = opened.snapshot()
             late = delay_in_periods(delay, past.periods, every)
             last = None if until is None else period_text(until)
             learnt = learn_journal(past, folder.checkpoints, method=method, delay=late, until=last, progress=progress)

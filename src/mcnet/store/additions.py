@@ -37,7 +37,6 @@ from mcnet.store.schema import entries, heads, keys
 if TYPE_CHECKING:
     from mcnet.store.store import Head, Store
 
-__all__ = ["FEEDBACK", "Feedback", "FeedbackWriter", "add_feedback", "commit_parts", "entry_row", "summarise"]
 
 FEEDBACK = "feedback "
 """What the source of feedback begins with; its key follows."""

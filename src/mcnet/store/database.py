@@ -20,8 +20,6 @@ from mcnet._shared.files import disk_path, exclusive_lock
 from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
 from mcnet.store.schema import METADATA, SCHEMA, heads, schema_version
 
-__all__ = ["Changes", "Database"]
-
 WAIT_SECONDS = 30.0
 """How long a writer waits for another one."""
 

@@ -30,8 +30,6 @@ from mcnet.store.schema import entries, heads, history, keys, runs, versions
 from mcnet.store.store import Head, Store
 from mcnet.store.versions import Pointer, Version
 
-__all__ = ["Imported", "import_folder"]
-
 _IMPORTED = "imported"
 """The kind of the documents that tell what was imported before."""
 

@@ -2,49 +2,39 @@
 
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace as replace_fields
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from os import fspath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from mcnet._shared.arrays import ScoreType
 from mcnet.errors import InputError, McnetError
-from mcnet.journal.additions import MOST_CELLS_IN_MEMORY, Added, PeriodParts, add_apart, entry_of, period_parts
+from mcnet.journal.additions import Added, entry_of
 from mcnet.journal.arrival import ArrivalCurve, corrected_sketch
-from mcnet.journal.entries import COMPACTED, Entry, age_when_counted, check_recount, sketch_digest
-from mcnet.journal.storage import period_factors, weighted_sum
-from mcnet.rows.fields import MISSING_LABEL
-from mcnet.rows.locations import Location, Locations
-from mcnet.rows.logs import FilePaths, expand_paths
+from mcnet.journal.entries import COMPACTED, Entry, sketch_digest
+from mcnet.journal.journal import Journal as FolderJournal
 from mcnet.rows.periods import cut_to_periods, is_moment, period_position, period_text, periods_between, sorted_periods
-from mcnet.sketch.build import LargestWeight
-from mcnet.sketch.grid import DEFAULT_RESOLUTION, Resolution
-from mcnet.sketch.scan import scan_in_parts
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import sketch_of_bytes, stored_bytes
 from mcnet.store.additions import FEEDBACK, commit_parts, entry_row, summarise
 from mcnet.store.schema import entries, keys
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from mcnet.store.store import Store
 
-__all__ = ["Journal", "JournalSnapshot"]
-
 _DESCRIPTION = [column for column in entries.c if column.name not in ("head", "sketch")]
+_RELEASED = "released"
+"""The kind of the documents that name periods which were suspect, and are learnt all the same."""
 _MOST_AT_ONCE = 500
 """How many entries one statement reads or deletes."""
 
 
-class Journal:
+class Journal(FolderJournal):
     """The rows of a head by period and source; any number of processes may add to it at the same time.
 
     Adding is atomic and idempotent: the same source twice changes nothing, so a job may be retried; rows that arrive
@@ -58,154 +48,15 @@ class Journal:
     def __init__(self, store: "Store", head: str) -> None:
         self.store = store
         self.head = head
+        self.path: Any = store.name  # what messages call it
 
     def __repr__(self) -> str:
         return f"{self.store!r}.journal({self.head!r})"
 
-    @property
-    def path(self) -> str:
-        """How messages call the journal."""
-        return self.store.name
+    # -- changing -------------------------------------------------------------------------------------------------
 
-    # -- adding ---------------------------------------------------------------------------------------------------
-
-    def add(
-        self,
-        sketch: Sketch,
-        period: Any,
-        *,
-        source: str | None = None,
-        age: float | None = None,
-        replace: bool = False,
-        largest_weight: float | None = None,
-        every: str | None = None,
-        allow: str | Collection[str] = (),
-    ) -> Added:
-        """Add the rows of one period from one source.
-
-        Parameters
-        ----------
-        sketch : the rows.
-        period : a timestamp, a date, a whole number, or a label that sorts.
-        source : where the rows come from, such as the name of a log file; by default a digest of the rows, so that the
-            same rows are never added twice.
-        age : how many periods after the end of `period` its positives were counted, where positives arrive late;
-            None if they are complete. A count of a later age takes the place of earlier ones of the same source, so
-            `source` is needed.
-        replace : let these rows take the place of other rows that the same source gave for this period.
-        largest_weight : the largest weight of a row; by default the mean, since a sketch does not tell.
-        every : the length of a period, such as "1h"; by default the most frequent step between periods.
-        allow : what is added although it is implausible: "weight" (a row weighs more than 1,000 times the largest so
-            far, or more than 1e6 in an empty journal), "period" (more than 400 periods before the first or after now).
-
-        Returns
-        -------
-        Added : what changed; nothing, if these rows were there already.
-
-        Raises
-        ------
-        InputError : the rows cannot be used, do not fit the journal, or are implausible; nothing was added.
-        """
-        if not isinstance(sketch, Sketch):
-            raise InputError(f"add was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
-        if len(sketch) == 0:
-            raise InputError("the sketch has no rows; at least one row is needed")
-        check_recount(source, age)
-        described = entry_of(sketch, period_text(period), source, age, largest_weight)
-        return commit_parts(self.store, self.head, lambda: [described], replace=replace, every=every, allow=allow)
-
-    def add_parts(
-        self, parts: Mapping[Any, Sketch], *, source: str, replace: bool = False, allow: str | Collection[str] = ()
-    ) -> Added:
-        """Add the rows of many periods from one source as a whole.
-
-        Parameters
-        ----------
-        parts : a sketch per period, as `mcnet.sketch.views.sketches_by` makes them.
-        source, replace, allow : as in `add`.
-
-        Returns
-        -------
-        Added : what changed.
-        """
-        return commit_parts(
-            self.store,
-            self.head,
-            lambda: (entry_of(part, period_text(period), source, None) for period, part in parts.items()),
-            replace=replace,
-            allow=allow,
-        )
-
-    def add_files(
-        self,
-        files: FilePaths,
-        *,
-        score: str,
-        label: str,
-        time: str,
-        every: str,
-        field: str | Sequence[str] | None = None,
-        weight: str | None = None,
-        source: str | None = None,
-        age: float | None = None,
-        counted: Any = None,
-        replace: bool = False,
-        score_type: ScoreType = "probability",
-        negatives_kept: float = 1.0,
-        resolution: Resolution = DEFAULT_RESOLUTION,
-        allow: str | Collection[str] = (),
-        progress: Callable[[int], Any] | None = None,
-    ) -> Added:
-        """Add log files whose rows lie in many periods, in one pass; each file is a source and is added as a whole.
-
-        Memory is bounded: cells of very many periods wait on disk until they are added up. A file that changes while it
-        is read, or that has other rows than when it was added, is left out with a warning, and the others are added; if
-        none can be, that is an error.
-
-        Parameters
-        ----------
-        files : Parquet, CSV, JSONL or Arrow files, globs or folders.
-        score, label, field, weight, score_type, negatives_kept, resolution, progress : as in `mcnet.scan`.
-        time : the column of timestamps.
-        every : the length of a period, such as "1h" or "1d".
-        source : what to call the source; by default the path of each file as it was given.
-        age, replace, allow : as in `add`; the age is that of every period.
-        counted : the timestamp at which the positives were counted, from which the age of each period follows.
-
-        Returns
-        -------
-        Added : what changed, over all files.
-        """
-        check_recount(source, age, counted)
-        fields = [] if field is None else [field] if isinstance(field, str) else list(field)
-        paths = expand_paths(files)
-        if source is not None and len(paths) > 1:
-            raise InputError(f"source names one file, but {len(paths)} were given; leave it out, or add one at a time")
-
-        def add(path: Location) -> Added:
-            largest = LargestWeight()
-            read = scan_in_parts(
-                Locations([path]),
-                score=score,
-                label=label,
-                field=[*fields, time],
-                weight=weight,
-                score_type=score_type,
-                negatives_kept=negatives_kept,
-                resolution=resolution,
-                every={time: every},
-                progress=progress,
-                most_cells=MOST_CELLS_IN_MEMORY,
-                largest_weight=largest,
-            )
-            with period_parts(read, time) as parts:
-                if MISSING_LABEL in parts.cells:
-                    raise InputError(f"{path} has rows without a timestamp in {time}; drop them, or give them one")
-                ages = age if counted is None else partial(age_when_counted, every=every, counted=counted)
-                described = partial(_described, parts, source or fspath(path), ages, largest.value)
-                return commit_parts(self.store, self.head, described, replace=replace, every=every, allow=allow)
-
-        return add_apart(paths, add)
+    def _commit(self, parts: Callable[[], Iterable[tuple[Entry, Sketch]]], **options: Any) -> Added:
+        return commit_parts(self.store, self.head, parts, **options)
 
     def remove(self, source: str, period: Any = None) -> int:
         """Remove what a source gave.
@@ -267,14 +118,20 @@ class Journal:
                 best[entry.source, entry.period] = (age, number)
         return {number: counts[number][0] for number in sorted(number for _, number in best.values())}
 
-    @property
-    def periods(self) -> list[str]:
-        """Return the periods that have rows, in their order."""
-        return sorted_periods(list({entry.period for entry in self.entries()}))
-
     def entries(self) -> list[Entry]:
         """Return what counts, one entry per period and source: the count of the latest age."""
         return list(self._latest().values())
+
+    def counts(self) -> list[tuple[Entry, Callable[[], Sketch]]]:
+        """Return every count, also earlier ones of the same source, and what reads its rows."""
+        return [(entry, partial(self._one, number)) for number, (entry, _) in self._counts().items()]
+
+    def _one(self, number: int) -> Sketch:
+        return self._read([number])[number]
+
+    def snapshot(self) -> "JournalSnapshot":
+        """Return the rows that the journal has now: those added later are not seen, so that several readings agree."""
+        return JournalSnapshot(self)
 
     def counts_by_age(self) -> list[Entry]:
         """Return every count that has an age, earlier ones too: how positives arrive over time."""
@@ -295,17 +152,6 @@ class Journal:
         """Return how many periods each period was merged of, for those that were merged of several."""
         return {entry.period: number for entry, number in self._counts().values() if number > 1}
 
-    def table(self) -> "pl.DataFrame":
-        """Return a tidy table: period, source, age, rows, weight, positives."""
-        import polars as pl
-
-        found = self.entries()
-        order = {period: rank for rank, period in enumerate(sorted_periods(list({entry.period for entry in found})))}
-        columns = ("period", "source", "age", "rows", "weight", "positives")
-        types = dict(zip(columns, (pl.String, pl.String, pl.Float64, pl.Int64, pl.Float64, pl.Float64), strict=True))
-        found.sort(key=lambda entry: (order[entry.period], entry.source))
-        return pl.DataFrame([[getattr(e, c) for c in columns] for e in found], schema=types, orient="row")
-
     def arrival(self) -> ArrivalCurve | None:
         """Return the share of positives that has arrived by age; None unless a period was counted at several ages."""
         if all(entry.age is None for entry in self.entries()):
@@ -325,7 +171,7 @@ class Journal:
         ------
         tuple[str, Sketch] : the period and its rows.
         """
-        past = JournalSnapshot(self)
+        past = self.snapshot()
         arrival = past.arrival() if corrected else None
         numbers: dict[str, list[int]] = defaultdict(list)
         latest = past._latest()
@@ -352,36 +198,32 @@ class Journal:
                     found[number] = sketch_of_bytes(b"" if altered else content, f"{period} of {source} in {self.path}")
         return found
 
-    def sketch(
-        self,
-        since: Any = None,
-        until: Any = None,
-        *,
-        half_life: float | None = None,
-        weights: Mapping[Any, float] | None = None,
-        corrected: bool = True,
-    ) -> Sketch:
-        """Return one sketch of many periods.
+    # -- suspect periods ------------------------------------------------------------------------------------------
+
+    def release(self, period: Any) -> None:
+        """Let trackers learn a period that is suspect; they learn all periods from it on anew.
 
         Parameters
         ----------
-        since, until : the first and the last period, both included; None for no limit.
-        half_life : the number of periods after which a row counts half, seen from the last period.
-        weights : a factor per period; a period without one counts as it is, one of factor 0 is left out.
-        corrected : correct periods that were counted before all their positives had arrived; see `sketches`.
-
-        Returns
-        -------
-        Sketch : the rows of all these periods.
+        period : its name. If other rows take the place of its rows later, these are looked at again.
         """
-        past = JournalSnapshot(self)
-        periods = past.periods
-        chosen = periods_between(periods, since, until)
-        if not chosen:
-            known = f"{periods[0]} to {periods[-1]}" if periods else "none at all"
-            raise InputError(f"the journal {self.path} has no period in this range; it has {known}")
-        factors = period_factors(chosen, half_life, weights or {}, periods)
-        return weighted_sum(past.sketches(chosen[0], chosen[-1], corrected=corrected), factors)
+        name, rows = period_text(period), self._digests()
+        if name not in rows:
+            raise InputError(f"the journal {self.path} has no period {name}; `mcnet journal list` shows them")
+        self.store.state(self.head).put(_RELEASED, rows[name], name)
+
+    @property
+    def released(self) -> set[str]:
+        """Return the periods that are learnt whatever a look finds."""
+        rows = self._digests()
+        found = self.store.state(self.head).all(_RELEASED)
+        return {period for period, digest in found.items() if rows.get(period) == digest}
+
+    def _digests(self) -> dict[str, str]:
+        digests: dict[str, list[str]] = defaultdict(list)
+        for entry in self.entries():
+            digests[entry.period].append(entry.digest)
+        return {period: " ".join(sorted(found)) for period, found in digests.items()}
 
     # -- upkeep ---------------------------------------------------------------------------------------------------
 
@@ -431,7 +273,7 @@ class Journal:
     def _compact(self, before: Any, every: str | None, chosen: Callable[[Entry], bool]) -> int:
         saved = 0
         while True:
-            past = JournalSnapshot(self)
+            past = self.snapshot()
             groups = _groups(past._latest(), before, every, chosen)
             outcomes = [self._merge(past, period, group) for period, group in groups.items()]
             past.close()
@@ -450,6 +292,7 @@ class Journal:
             periods[one.period] = max(counts[number][1], periods.get(one.period, 1))
         content = stored_bytes(total)
         with self.store.writing_head("journal", self.head, create=False) as (connection, head):
+            released = self.released
             numbers = [list(group)[begin : begin + _MOST_AT_ONCE] for begin in range(0, len(group), _MOST_AT_ONCE)]
             same = sum(connection.scalar(sa.select(sa.func.count()).where(entries.c.id.in_(some))) for some in numbers)
             if same < len(group):
@@ -466,6 +309,8 @@ class Journal:
             merged = replace_fields(entry, source=COMPACTED)
             connection.execute(entries.insert(), [entry_row(head.id, merged, content, sum(periods.values()))])
             summarise(connection, head.id)
+            if period in released:  # the same rows, in another entry
+                self.release(period)
         return True
 
     def forget(self, before: Any) -> dict[str, int]:
@@ -504,7 +349,7 @@ class Journal:
         """
         problems = []
         self.store.require_head(self.head)
-        past = JournalSnapshot(self)
+        past = self.snapshot()
         for number, (entry, _) in past._counts().items():
             try:
                 if sketch_digest(past._read([number])[number]) != entry.digest:
@@ -575,11 +420,3 @@ def _entry(row: Any) -> Entry:
         None if row.age == np.inf else row.age,
         row.largest_weight,
     )
-
-
-def _described(
-    parts: PeriodParts, source: str, age: Callable[[str], float] | float | None, largest_weight: float
-) -> Iterator[tuple[Entry, Sketch]]:
-    for text, sketch in parts.sketches():
-        period = period_text(text)
-        yield entry_of(sketch, period, source, age(period) if callable(age) else age, largest_weight)

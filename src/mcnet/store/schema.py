@@ -14,20 +14,6 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-__all__ = [
-    "METADATA",
-    "SCHEMA",
-    "checkpoints",
-    "documents",
-    "entries",
-    "heads",
-    "history",
-    "keys",
-    "runs",
-    "schema_version",
-    "versions",
-]
-
 SCHEMA = "0001"
 """The newest revision in `migrations/versions`; a change of a table comes with a revision that makes it."""
 

@@ -14,7 +14,6 @@ from mcnet.store.schema import checkpoints, documents, runs
 if TYPE_CHECKING:
     from mcnet.store.store import Store
 
-__all__ = ["LoopState"]
 
 SUSPECT = "suspect"
 """The kind of the documents that mark periods which are kept and not learnt; the period is the name."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mcnet.store.state import LoopState
     from mcnet.store.versions import Registry
 
-__all__ = ["DEFAULT_HEAD", "Head", "Lease", "Store"]
 
 DEFAULT_HEAD = "default"
 """The name of the head of a store in which nobody has named one."""

@@ -25,7 +25,6 @@ from mcnet.store.schema import heads, history, versions
 if TYPE_CHECKING:
     from mcnet.store.store import Head, Store
 
-__all__ = ["DamagedVersion", "Hold", "Pointer", "Registry", "Version", "described", "now"]
 
 # The description of one immutable version of a model.
 

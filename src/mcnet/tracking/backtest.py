@@ -15,7 +15,7 @@ from mcnet._shared.files import named_if_full
 from mcnet.errors import InputError
 from mcnet.journal.additions import GUARDS
 from mcnet.journal.entries import Addition
-from mcnet.journal.journal import Journal, JournalSnapshot
+from mcnet.journal.journal import Journal
 from mcnet.journal.storage import is_journal
 from mcnet.rows.fields import MISSING_LABEL, is_table
 from mcnet.rows.locations import fingerprint
@@ -141,7 +141,7 @@ def backtest(
                 negatives_kept=negatives_kept,
             )
             rows = _read(past, log, home, spec.with_time(str(time), every), reading)
-        past = JournalSnapshot(past)  # others may add to it meanwhile
+        past = past.snapshot()  # others may add to it meanwhile
         warn_of_merged_periods(past)
         periods = past.periods
         if len(periods) < 2:

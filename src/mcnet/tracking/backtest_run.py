@@ -15,9 +15,9 @@ from mcnet._shared.arrays import FloatArray
 from mcnet._shared.files import named_if_full, whole_file, write_json
 from mcnet.errors import FileFormatError, InputError
 from mcnet.journal.arrival import ArrivalCurve, corrected_sketch
-from mcnet.journal.entries import Entry, counted_entries
+from mcnet.journal.entries import Entry
 from mcnet.journal.journal import Journal
-from mcnet.journal.storage import load_sketch_of_batch, locked
+from mcnet.journal.storage import locked
 from mcnet.metrics.scores import CLIP
 from mcnet.metrics.sums import GroupSums, group_sums
 from mcnet.rows.fields import MISSING_LABEL
@@ -47,7 +47,7 @@ class _Count:
     """The count of one source for a period, and when it was made, in periods since the first."""
 
     entry: Entry
-    path: Path
+    load: Callable[[], Sketch]
     known_at: float
 
 
@@ -60,21 +60,19 @@ class KnownCounts:
 
     def __init__(self, journal: Journal, positions: Mapping[str, float]) -> None:
         """Sort the counts of a journal; `positions` has the place of each period in time, in periods."""
-        batches = journal.batches()
-        folders = {(b.serial, e.file, e.source, e.age): b.folder for b in batches for e in b.entries}
-        counted = counted_entries(batches)
+        counted = journal.counts()
         ages: dict[tuple[str, str], list[float]] = defaultdict(list)
-        for entry in counted.values():
+        for entry, _ in counted:
             if entry.age is not None:
                 ages[entry.period, entry.source].append(entry.age)
         last = max((age for found in ages.values() for age in found), default=0.0)
         self._counts: dict[str, list[_Count]] = defaultdict(list)
-        for place, entry in counted.items():
+        for entry, load in counted:
             age = entry.age
             if age is None:
                 age = last + 1.0 if (entry.period, entry.source) in ages else 0.0
             known_at = positions[entry.period] + age
-            self._counts[entry.period].append(_Count(entry, folders[place] / entry.file, known_at))
+            self._counts[entry.period].append(_Count(entry, load, known_at))
         self._periods = sorted(self._counts, key=lambda period: positions[period])
         self._positions = positions
         self.has_ages = bool(ages)
@@ -88,18 +86,16 @@ class KnownCounts:
 
     def sketch(self, period: str, now: float, arrival: ArrivalCurve | None) -> Sketch | None:
         """Return the rows of a period as they were known at the end of another; None if nothing was."""
-        latest: dict[tuple[str, Path | None], _Count] = {}
+        latest: dict[tuple[str, Any], _Count] = {}
         for count in self._counts[period]:
             # Complete counts without ages, compacted ones say, add up; of those with ages the latest counts.
             alone = count.entry.age is None and count.known_at == self._positions[period]
-            key = count.entry.source, count.path if alone else None
+            key = count.entry.source, count.load if alone else None
             if count.known_at <= now and (key not in latest or count.known_at > latest[key].known_at):
                 latest[key] = count
         if not latest:
             return None
-        return Sketch.merged(
-            [corrected_sketch(load_sketch_of_batch(c.path), c.entry.age, arrival) for c in latest.values()]
-        )
+        return Sketch.merged([corrected_sketch(c.load(), c.entry.age, arrival) for c in latest.values()])
 
 
 # The result of one period: sums from which log-loss, PCOC and errors by field value follow.

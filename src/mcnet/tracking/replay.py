@@ -2,39 +2,23 @@
 
 import hashlib
 import warnings
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from mcnet._shared.messages import warn
 from mcnet.errors import CalibrationWarning, InputError
-from mcnet.journal.entries import COMPACTED
-from mcnet.journal.journal import Journal, JournalSnapshot
+from mcnet.journal.journal import Journal
 from mcnet.rows.periods import periods_between, sorted_periods
 from mcnet.tracking.learner import Learner
 
-__all__ = ["follow_journal", "merged_periods", "past_digests", "warn_of_merged_periods"]
+__all__ = ["follow_journal", "past_digests", "warn_of_merged_periods"]
 
 # Periods that compacting has merged into longer ones, beside shorter periods in the same journal.
 
 
-def merged_periods(journal: Journal) -> dict[str, int]:
-    """Return how many periods each period was merged of, for those that were merged of several."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for batch in journal.batches():
-        longer = sorted_periods([entry.period for entry in batch.entries if batch.compacted])
-        short = sorted_periods(list({period for source, period, *_ in batch.includes if source != COMPACTED}))
-        order = {period: place for place, period in enumerate(sorted_periods(list({*longer, *short})))}
-        begins = [order[period] for period in longer]
-        for period in short:
-            found[longer[bisect_right(begins, order[period]) - 1]].add(period)
-    there = set(journal.periods)
-    return {period: len(parts) for period, parts in found.items() if len(parts) > 1 and period in there}
-
-
 def warn_of_merged_periods(journal: Journal, *, stacklevel: int = 2) -> None:
     """Warn if a journal has periods of several lengths: each is taken for one period that begins where it is named."""
-    merged = merged_periods(journal)
+    merged = journal.merged_periods()
     others = len(journal.periods) - len(merged)
     if merged and others:
         first = sorted_periods(list(merged))[0]
@@ -57,7 +41,7 @@ def follow_journal(journal: Journal, learner: Learner, afresh: Callable[[], Lear
     learnt are still the same ones in the journal. If so, only those after them are read; otherwise all are, unless the
     journal lacks periods that were learnt: these would be forgotten.
     """
-    journal = JournalSnapshot(journal)  # others may add to it meanwhile
+    journal = journal.snapshot()  # others may add to it meanwhile
     warn_of_merged_periods(journal, stacklevel=3)
     digests = past_digests(journal)
     periods = list(digests)
