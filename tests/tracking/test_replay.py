@@ -7,7 +7,6 @@ import mcnet
 from mcnet.errors import InputError
 
 
-
 def rows(seed):
     rng = np.random.default_rng(seed)
     score = rng.uniform(0.05, 0.5, 300)
