@@ -83,8 +83,8 @@ CREATE TABLE versions (
 	PRIMARY KEY (head, number), 
 	FOREIGN KEY(head) REFERENCES heads (id)
 );
-CREATE INDEX entries_period ON entries (head, period, digest);
-CREATE INDEX keys_period ON keys (head, period, digest);
+CREATE INDEX entries_period ON entries (head, period);
+CREATE INDEX keys_period ON keys (head, period);
 CREATE INDEX history_head ON history (head, id);
 CREATE INDEX runs_head ON runs (head, id);
 COMMIT;

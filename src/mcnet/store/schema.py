@@ -58,7 +58,7 @@ entries = Table(  # the journal: the count of one source for one period, made at
     Column("merged_periods", Integer, nullable=False, server_default="1"),
     Column("sketch", LargeBinary, nullable=False),  # a sketch file
     UniqueConstraint("head", "source", "period", "age", name="entries_key"),
-    Index("entries_period", "head", "period", "digest"),
+    Index("entries_period", "head", "period"),
 )
 
 keys = Table(  # what was merged into another entry: adding it again changes nothing
@@ -69,7 +69,7 @@ keys = Table(  # what was merged into another entry: adding it again changes not
     Column("period", Text, primary_key=True),
     Column("age", Double, primary_key=True),
     Column("digest", Text, nullable=False),
-    Index("keys_period", "head", "period", "digest"),
+    Index("keys_period", "head", "period"),
 )
 
 versions = Table(
