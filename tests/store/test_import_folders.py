@@ -15,9 +15,11 @@ from tests.golden.make import SCORES, VALUES, rows
 import mcnet
 from mcnet.errors import BusyError, FileFormatError, InputError
 from mcnet.journal.journal import Journal
+from mcnet.operations.learning import StoredCheckpoints, learn_journal
 from mcnet.operations.registry import Registry
 from mcnet.store.import_folders import import_folder
 from mcnet.store.store import Store
+from mcnet.tracking.monitor import Monitor
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))
@@ -87,6 +89,10 @@ def test_a_registry_has_its_versions_pointer_hold_history_and_loop(store_address
     ticks = [ticks for ticks, *_ in store.state("ctr").checkpoints()]
     assert ticks == sorted(ticks, reverse=True)
     assert ticks[0] == 8
+    import_folder(store, folder / "loop" / "journal", "ctr")
+    learnt = learn_journal(store.journal("ctr"), StoredCheckpoints(store.state("ctr")), method="per-field", delay=0)
+    assert learnt.new == [], "the tracker goes on where it was"
+    assert Monitor.of_document(store.state("ctr").get("monitor"), "the monitor").last_period
     assert ours.release("looked at")
     assert content(folder / "loop") == before
 

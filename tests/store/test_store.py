@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from mcnet.calibrators.parametric import Platt
 from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
+from mcnet.operations.learning import StoredCheckpoints, learn_journal
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.schema import METADATA, SCHEMA, heads, schema_version
 from mcnet.store.store import Store
@@ -497,3 +498,40 @@ def test_suspect_periods_are_marked_one_by_one(store):
     assert list(state.suspects()) == ["2026-11-16T05:00", "2026-11-16T13:00"]
     state.mark_suspect("2026-11-16T13:00", None)
     assert state.suspects() == {"2026-11-16T05:00": {"reason": "no positives"}}
+
+
+def test_a_tracker_goes_on_from_its_checkpoint_and_late_rows_cost_what_they_are_late(store):
+    journal, saved = store.journal("ctr"), StoredCheckpoints(store.state("ctr"))
+    for day in range(1, 9):
+        journal.add(rows(day, 400), f"2026-11-{day:02}", source="a")
+    settings = {"method": "platt-field", "delay": 0}
+    first = learn_journal(journal.snapshot(), saved, **settings)
+    assert len(first.new) == 8
+    assert learn_journal(journal.snapshot(), saved, **settings).new == []
+    journal.add(rows(9, 400), "2026-11-09", source="a")
+    second = learn_journal(journal.snapshot(), saved, **settings)
+    assert second.new == ["2026-11-09"]
+    assert len(second.judged) == len(first.judged) + 1
+    journal.add(rows(80, 400), "2026-11-08", source="late")
+    third = learn_journal(journal.snapshot(), saved, **settings)
+    assert "2026-11-08" in third.new
+    assert "2026-11-01" not in third.new
+    fresh = learn_journal(journal.snapshot(), StoredCheckpoints(store.state("other")), **settings)
+    probe = np.linspace(0.1, 0.9, 9)
+    found, expected = (one.learner.model().predict(probe, ["NL"] * 9) for one in (third, fresh))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_released_period_stays_released_until_it_has_other_rows(store):
+    journal = store.journal("ctr")
+    for source in "ab":
+        for period in (1, 2):
+            journal.add(rows(ord(source) + period), period, source=source)
+    journal.release(1)
+    assert journal.released == {"1"}
+    journal.compact()
+    assert journal.released == {"1"}, "the same rows in another entry"
+    journal.add(rows(3), 1, source="late")
+    assert journal.released == set()
+    with pytest.raises(InputError, match="has no period 9"):
+        journal.release(9)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,12 @@ from mcnet.metrics.sums import group_sums
 from mcnet.model.model import CalibrationModel
 from mcnet.rows.periods import periods_between
 from mcnet.sketch.sketch import Sketch
+from mcnet.sketch.sketch_file import sketch_of_bytes, stored_bytes
+from mcnet.store.state import LoopState
 from mcnet.tracking.forecast import Forecast
 from mcnet.tracking.learner import Learner
 from mcnet.tracking.replay import past_digests
-from mcnet.tracking.tracker_file import load_tracker, save_tracker
+from mcnet.tracking.tracker_file import load_tracker, save_tracker, tracker_of_state, tracker_state
 
 __all__ = ["Checkpoints", "Judged", "Learnt", "learn_journal", "period_pcoc", "sketch_log_loss"]
 
@@ -166,6 +169,47 @@ class Checkpoints:
             kept.add(behind.bit_length())
 
 
+class StoredCheckpoints:
+    """The same in a store.
+
+    Parameters
+    ----------
+    state : what the loop of a head keeps.
+    """
+
+    def __init__(self, state: LoopState) -> None:
+        self._state = state
+
+    def latest(
+        self, digests: Mapping[str, str], settings: tuple[str, tuple[float, ...] | None, int]
+    ) -> tuple[Learner, list[Judged]] | None:
+        """Return the latest state that has learnt what the journal still has, with these settings."""
+        for ticks, document, sketches in self._state.checkpoints():
+            name = f"checkpoint {ticks} of {self._state.head}"
+            try:
+                load = partial(_sketch_of, sketches)
+                learner = tracker_of_state(document["tracker"], load, name, "it is learnt again")
+                judged = [Judged.restored(one) for one in document["judged"]]
+            except (McnetError, ValueError, TypeError, KeyError):
+                continue
+            if (learner.method, learner.given_memories, learner.delay) != settings:
+                continue
+            if learner.clock.last is not None and digests.get(learner.clock.last) == learner.journal_digest:
+                return learner, judged
+        return None
+
+    def save(self, learner: Learner, judged: Sequence[Judged]) -> None:
+        """Save a state as a whole, and drop those that are needed no more."""
+        tracker, sketches = tracker_state(learner)
+        document = {"tracker": tracker, "judged": [one.to_dict() for one in judged]}
+        content = {name: stored_bytes(sketch) for name, sketch in sketches.items()}
+        self._state.save_checkpoint(learner.clock.ticks, document, content)
+
+
+def _sketch_of(sketches: Mapping[str, bytes], name: str) -> Sketch:
+    return sketch_of_bytes(sketches[name], name)
+
+
 # Learn from a journal in order: each period is judged by the forecast made before it, then learnt.
 
 MOST_JUDGED = 500
@@ -204,7 +248,7 @@ class Learnt:
 
 def learn_journal(
     journal: Journal,
-    checkpoints: Checkpoints,
+    checkpoints: Checkpoints | StoredCheckpoints,
     *,
     method: str,
     delay: int,

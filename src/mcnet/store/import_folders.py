@@ -125,6 +125,9 @@ class _Journal:
         lacking = {key: digest for key, digest in included.items() if key not in merged}
         if lacking:
             self.connection.execute(keys.insert(), [self._key(key, digest) for key, digest in lacking.items()])
+        for period, digest in (_json(self.folder / "released.json", []) or {}).items():
+            if period not in state.all("released"):
+                state.put("released", digest, period)
         for batch in new:
             state.put(_IMPORTED, {"entries": len(batch.entries)}, f"batch {batch.folder.name}")
         self._compare(fresh, given, lacking)

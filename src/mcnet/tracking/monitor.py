@@ -296,6 +296,22 @@ class Monitor:
         """
         try:
             document = json.loads(Path(path).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputError(f"there is no file {path}") from None
+        except (OSError, ValueError) as error:
+            raise FileFormatError(f"{path} cannot be read as a monitor ({error}); start a new one") from None
+        return Monitor.of_document(document, str(path))
+
+    @staticmethod
+    def of_document(document: Any, path: str) -> "Monitor":
+        """Return the monitor that `document`, with its checksum, described.
+
+        Parameters
+        ----------
+        document : JSON-able values.
+        path : what messages call them.
+        """
+        try:
             if document["format"] != _FORMAT or document["version"] != _VERSION:
                 raise FileFormatError(f"{path} is not a monitor that this mcnet can read; start a new one")
             if document["checksum"] != checksum(document):
@@ -304,9 +320,7 @@ class Monitor:
             monitor.last_period = document["last_period"]
             monitor._values = int(document["values"])
             monitor._watched = {what: _restored(state) for what, state in document["watched"].items()}
-        except FileNotFoundError:
-            raise InputError(f"there is no file {path}") from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FileFormatError(f"{path} cannot be read as a monitor ({error}); start a new one") from None
         return monitor
 

@@ -6,7 +6,7 @@ has the old tracker or the new one.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -40,24 +40,31 @@ def save_tracker(learner: Learner, folder: str | PathLike[str]) -> None:
     if folder.is_dir() and not (folder / DOCUMENT).exists() and any(_foreign(path) for path in folder.iterdir()):
         raise InputError(f"the folder {folder} has other files and no tracker; name a new or empty folder")
     folder.mkdir(parents=True, exist_ok=True)
-    files = [_saved(memory.sketch, folder) for memory in learner.memories]
-    suspect = [_saved(one.rows, folder) for one in learner.look.suspects]
-    document = {**_document(learner, files), "look": {**learner.look.state(), "rows": suspect}}
-    document["checksum"] = checksum(document)
+    document, sketches = tracker_state(learner)
+    for name, sketch in sketches.items():
+        if not (folder / name).exists():
+            sketch.save(folder / name)
     write_json(folder / DOCUMENT, document)
     for path in folder.glob("memory-*.parquet"):
-        if path.name not in (*files, *suspect):
+        if path.name not in sketches:
             path.unlink(missing_ok=True)
 
 
-def _saved(sketch: Sketch | None, folder: Path) -> str | None:
-    """Save a sketch, unless it is there already; return the name of its file."""
-    if sketch is None:
-        return None
-    name = f"memory-{sketch_digest(sketch)}.parquet"
-    if not (folder / name).exists():
-        sketch.save(folder / name)
-    return name
+def tracker_state(learner: Learner) -> tuple[dict[str, Any], dict[str, Sketch]]:
+    """Return the state of a tracker as JSON-able values, and the sketches that they name."""
+    sketches: dict[str, Sketch] = {}
+
+    def named(sketch: Sketch | None) -> str | None:
+        if sketch is None:
+            return None
+        name = f"memory-{sketch_digest(sketch)}.parquet"
+        sketches[name] = sketch
+        return name
+
+    files = [named(memory.sketch) for memory in learner.memories]
+    suspect = [named(one.rows) for one in learner.look.suspects]
+    document = {**_document(learner, files), "look": {**learner.look.state(), "rows": suspect}}
+    return {**document, "checksum": checksum(document)}, sketches
 
 
 def _foreign(path: Path) -> bool:
@@ -115,6 +122,18 @@ def load_tracker(folder: str | PathLike[str]) -> Learner:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise FileFormatError(f"{path} is not complete JSON: it is damaged; {advice}") from None
+    return tracker_of_state(document, lambda name: Sketch.load(folder / name), str(path), advice)
+
+
+def tracker_of_state(document: Any, load: Callable[[str], Sketch], path: str, advice: str) -> Learner:
+    """Return the tracker that `tracker_state` described.
+
+    Parameters
+    ----------
+    document : the state.
+    load : returns the sketch of a name.
+    path, advice : what messages call the state, and what they advise if it is damaged.
+    """
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         raise FileFormatError(f"{path} is not the state of a tracker; {advice}")
     version = document.get("version")
@@ -123,19 +142,19 @@ def load_tracker(folder: str | PathLike[str]) -> Learner:
     if document.get("checksum") != checksum(document):
         raise FileFormatError(f"{path} does not match its checksum: it was altered or damaged; {advice}")
     try:
-        return _learner(document, folder)
+        return _learner(document, load)
     except (McnetError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise FileFormatError(f"{folder} does not have a valid tracker ({error}); {advice}") from None
+        raise FileFormatError(f"{path} is not a valid tracker ({error}); {advice}") from None
 
 
-def _learner(document: Mapping[str, Any], folder: Path) -> Learner:
+def _learner(document: Mapping[str, Any], load: Callable[[str], Sketch]) -> Learner:
     experts = [expert_from_state(state) for state in document["experts"]]
     given = document["given_memories"]
     learner = Learner(
         document["method"],
         None if given is None else tuple(given),
         int(document["delay"]),
-        [_memory(state, folder, experts) for state in document["memories"]],
+        [_memory(state, load, experts) for state in document["memories"]],
     )
     learner.stack = Stack.restored(document["stack"])
     learner.seasons = Seasons.restored(document["seasons"])
@@ -156,7 +175,7 @@ def _learner(document: Mapping[str, Any], folder: Path) -> Learner:
     learner.journal_digest = document["journal_digest"]
     if "look" in document:
         look = document["look"]
-        learner.look = Look.restored(look, [_sketch(name, folder) for name in look["rows"]])
+        learner.look = Look.restored(look, [_sketch(name, load) for name in look["rows"]])
     for name in _EFFECTS:
         setattr(learner, name, EffectVariance(**document[name]))
     return learner
@@ -182,10 +201,10 @@ def _named(states: Any, names: list[str]) -> dict[str, Any]:
     return dict(zip(names, states, strict=True)) if len(states) == len(names) else {}
 
 
-def _memory(state: Mapping[str, Any], folder: Path, experts: list[Expert]) -> Memory:
+def _memory(state: Mapping[str, Any], load: Callable[[str], Sketch], experts: list[Expert]) -> Memory:
     return Memory(
         np.inf if state["half_life"] is None else float(state["half_life"]),
-        _sketch(state["sketch"], folder),
+        _sketch(state["sketch"], load),
         None if state["expert"] is None else experts[state["expert"]],
         float(state["fresh"]),
         float(state["age"]),
@@ -193,10 +212,10 @@ def _memory(state: Mapping[str, Any], folder: Path, experts: list[Expert]) -> Me
     )
 
 
-def _sketch(name: str | None, folder: Path) -> Sketch | None:
+def _sketch(name: str | None, load: Callable[[str], Sketch]) -> Sketch | None:
     if name is None:
         return None
-    sketch = Sketch.load(folder / name)
+    sketch = load(name)
     if name != f"memory-{sketch_digest(sketch)}.parquet":
         raise InputError(f"{name} has other rows than were saved")
     return sketch
