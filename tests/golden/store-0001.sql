@@ -16,7 +16,7 @@ CREATE TABLE documents (
 	FOREIGN KEY(head) REFERENCES heads (id)
 );
 CREATE TABLE entries (
-	id INTEGER NOT NULL, 
+	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
 	head INTEGER NOT NULL, 
 	period TEXT NOT NULL, 
 	source TEXT NOT NULL, 
@@ -28,7 +28,6 @@ CREATE TABLE entries (
 	largest_weight DOUBLE, 
 	merged_periods INTEGER DEFAULT '1' NOT NULL, 
 	sketch BLOB NOT NULL, 
-	PRIMARY KEY (id), 
 	CONSTRAINT entries_key UNIQUE (head, source, period, age), 
 	FOREIGN KEY(head) REFERENCES heads (id)
 );
@@ -87,4 +86,5 @@ CREATE INDEX entries_period ON entries (head, period);
 CREATE INDEX keys_period ON keys (head, period);
 CREATE INDEX history_head ON history (head, id);
 CREATE INDEX runs_head ON runs (head, id);
+DELETE FROM "sqlite_sequence";
 COMMIT;

@@ -167,6 +167,7 @@ def count(store, table):
 def test_a_writer_answers_each_request_when_its_rows_are_there(store):
     writer = FeedbackWriter(store)
     results = [writer.submit(request(f"k{n % 30}", n % 30)) for n in range(60)]
+    assert not results[0].cancel(), "a client that leaves does not stop the writer"
     bad = writer.submit(Feedback("ctr", hour(1), "bad", rows(1, field="city"), "1h"))
     wait([*results, bad], timeout=60)
     assert sum(result.result().rows for result in results) == 30 * 20

@@ -535,3 +535,22 @@ def test_a_released_period_stays_released_until_it_has_other_rows(store):
     assert journal.released == set()
     with pytest.raises(InputError, match="has no period 9"):
         journal.release(9)
+
+
+def test_rows_that_change_while_a_period_is_merged_are_merged_as_they_are_then(store, monkeypatch):
+    journal = store.journal("ctr")
+    for source in "ab":
+        for period in (1, 2):
+            journal.add(rows(ord(source)), period, source=source)
+    merged = Sketch.merged
+    other = Store(store.database.given).journal("ctr")
+
+    def slow(sketches):
+        monkeypatch.undo()
+        other.add(rows(7), 1, source="b", replace=True)
+        return merged(sketches)
+
+    monkeypatch.setattr("mcnet.store.journal.Sketch.merged", slow)
+    assert journal.compact() == 1
+    assert journal.sketch(until=1) == rows(ord("a")) + rows(7)
+    assert journal.verify() == []

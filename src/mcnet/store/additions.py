@@ -458,6 +458,7 @@ class FeedbackWriter:
     def submit(self, request: Feedback) -> "Future[Added]":
         """Take a request; its result is there when its rows are durable, or why they were refused."""
         result: Future[Added] = Future()
+        result.set_running_or_notify_cancel()  # a client that leaves does not take its rows back
         self._waiting.put((request, result))
         return result
 

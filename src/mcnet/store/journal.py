@@ -273,26 +273,36 @@ class Journal(FolderJournal):
     def _compact(self, before: Any, every: str | None, chosen: Callable[[Entry], bool]) -> int:
         saved = 0
         while True:
-            past = self.snapshot()
-            groups = _groups(past._latest(), before, every, chosen)
-            outcomes = [self._merge(past, period, group) for period, group in groups.items()]
+            past, released = self.snapshot(), self.released
+            groups, counts = _groups(past._latest(), before, every, chosen), past._counts()
+            outcomes = [self._merge(past, period, group, counts) for period, group in groups.items()]
             past.close()
+            for period in released.intersection(groups):  # the same rows, in other entries
+                self.release(period)
             saved += sum(len(group) - 1 for group, merged in zip(groups.values(), outcomes, strict=True) if merged)
             if all(outcomes):
-                return saved
+                break
+        if saved:
+            with self.store.writing_head("journal", self.head, create=False) as (connection, head):
+                summarise(connection, head.id)
+        return saved
 
-    def _merge(self, past: "JournalSnapshot", period: str, group: Mapping[int, Entry]) -> bool:
+    def _merge(
+        self,
+        past: "JournalSnapshot",
+        period: str,
+        group: Mapping[int, Entry],
+        counts: Mapping[int, tuple[Entry, int]],
+    ) -> bool:
         """Put one entry in the place of several; tell whether they were still as they had been read."""
         total = Sketch.merged(list(past._read(list(group)).values()))
         known = [entry.largest_weight for entry in group.values() if entry.largest_weight is not None]
         entry, _ = entry_of(total, period, None, None, max(known, default=None))
-        counts = past._counts()
         periods: dict[str, int] = {}
         for number, one in group.items():
             periods[one.period] = max(counts[number][1], periods.get(one.period, 1))
         content = stored_bytes(total)
         with self.store.writing_head("journal", self.head, create=False) as (connection, head):
-            released = self.released
             numbers = [list(group)[begin : begin + _MOST_AT_ONCE] for begin in range(0, len(group), _MOST_AT_ONCE)]
             same = sum(connection.scalar(sa.select(sa.func.count()).where(entries.c.id.in_(some))) for some in numbers)
             if same < len(group):
@@ -308,9 +318,6 @@ class Journal(FolderJournal):
                 connection.execute(keys.insert(), included)
             merged = replace_fields(entry, source=COMPACTED)
             connection.execute(entries.insert(), [entry_row(head.id, merged, content, sum(periods.values()))])
-            summarise(connection, head.id)
-            if period in released:  # the same rows, in another entry
-                self.release(period)
         return True
 
     def forget(self, before: Any) -> dict[str, int]:

@@ -59,6 +59,7 @@ entries = Table(  # the journal: the count of one source for one period, made at
     Column("sketch", LargeBinary, nullable=False),  # a sketch file
     UniqueConstraint("head", "source", "period", "age", name="entries_key"),
     Index("entries_period", "head", "period"),
+    sqlite_autoincrement=True,  # the number of an entry that was deleted is never that of other rows
 )
 
 keys = Table(  # what was merged into another entry: adding it again changes nothing
