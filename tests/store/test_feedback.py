@@ -120,7 +120,7 @@ def test_the_first_rows_decide_on_the_fields_also_within_a_group(store):
 def test_a_period_long_past_does_not_begin_a_journal(store):
     store.configure("ctr", key_days=3650)
     (refused,) = add_feedback(store, [Feedback("ctr", hour(500), "a", rows(1), "1h")])
-    assert "500 periods before now, and the journal has no rows yet" in str(refused)
+    assert "periods before now, and the journal has no rows yet" in str(refused)
     (taken,) = add_feedback(store, [Feedback("ctr", hour(500), "a", rows(1), "1h", allow=["period"])])
     assert taken.rows == 20
 

@@ -127,7 +127,7 @@ class Journal(FolderJournal):
         return [(entry, partial(self._one, number)) for number, (entry, _) in self._counts().items()]
 
     def _one(self, number: int) -> Sketch:
-        return self._read([number])[number]
+        return self._sketches_of([number])[number]
 
     def snapshot(self) -> "JournalSnapshot":
         """Return the rows that the journal has now: those added later are not seen, so that several readings agree."""
@@ -178,13 +178,13 @@ class Journal(FolderJournal):
         for number, entry in latest.items():
             numbers[entry.period].append(number)
         for period in periods_between(sorted_periods(list(numbers)), since, until):
-            parts = past._read(numbers[period])
+            parts = past._sketches_of(numbers[period])
             yield (
                 period,
                 Sketch.merged([corrected_sketch(part, latest[n].age, arrival) for n, part in parts.items()]),
             )
 
-    def _read(self, numbers: Sequence[int]) -> dict[int, Sketch]:
+    def _sketches_of(self, numbers: Sequence[int]) -> dict[int, Sketch]:
         """Return the rows of entries, in their order."""
         found: dict[int, Sketch] = {}
         columns = (entries.c.id, entries.c.period, entries.c.source, entries.c.sketch)
@@ -295,7 +295,7 @@ class Journal(FolderJournal):
         counts: Mapping[int, tuple[Entry, int]],
     ) -> bool:
         """Put one entry in the place of several; tell whether they were still as they had been read."""
-        total = Sketch.merged(list(past._read(list(group)).values()))
+        total = Sketch.merged(list(past._sketches_of(list(group)).values()))
         known = [entry.largest_weight for entry in group.values() if entry.largest_weight is not None]
         entry, _ = entry_of(total, period, None, None, max(known, default=None))
         periods: dict[str, int] = {}
@@ -359,7 +359,7 @@ class Journal(FolderJournal):
         past = self.snapshot()
         for number, (entry, _) in past._counts().items():
             try:
-                if sketch_digest(past._read([number])[number]) != entry.digest:
+                if sketch_digest(past._sketches_of([number])[number]) != entry.digest:
                     problems.append(
                         f"{entry.period} of {entry.source} in {self.path} has other rows than were added; remove it, "
                         "and add it again"
