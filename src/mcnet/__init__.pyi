@@ -33,7 +33,6 @@ from mcnet.networks.mcnet import MCNet
 from mcnet.networks.with_features import WithFeatures
 from mcnet.operations.registry import Registry
 from mcnet.operations.update import Update, update
-from mcnet.operations.versions import Version
 from mcnet.report.backtest_page import write_backtest_report
 from mcnet.report.page import write_report
 from mcnet.report.page_figures import plot_curves
@@ -43,6 +42,7 @@ from mcnet.sketch.query import sketch_query
 from mcnet.sketch.scan import scan
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.store import Store
+from mcnet.store.versions import Version
 from mcnet.tracking.backtest import backtest
 from mcnet.tracking.backtest_result import Backtest
 from mcnet.tracking.monitor import Alarm, Monitor

@@ -12,8 +12,8 @@ from mcnet.errors import InputError
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.operations.gate import Current, Gate, invalid, later_than_fit, mean_difference, shift_between
 from mcnet.operations.learning import Judged, sketch_log_loss
-from mcnet.operations.versions import Version
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.versions import Version
 
 NO_PCOC = (None, None, None)
 

@@ -17,9 +17,9 @@ import pytest
 from mcnet.calibrators.parametric import Platt
 from mcnet.errors import FileFormatError, InputError
 from mcnet.operations.registry import Registry
-from mcnet.operations.versions import DamagedVersion
 from mcnet.store.schema import heads, versions
 from mcnet.store.store import Store
+from mcnet.store.versions import DamagedVersion
 
 
 def model(seed):

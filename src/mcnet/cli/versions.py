@@ -12,7 +12,7 @@ from mcnet.cli.run import Printer, table
 
 if TYPE_CHECKING:
     from mcnet.operations.registry import Registry
-    from mcnet.operations.versions import Version
+    from mcnet.store.versions import Version
 
 _NOTE_WIDTH = 70
 """Characters of a note in the list of versions; `show` has all of it."""
@@ -69,7 +69,7 @@ def list_versions(registry: Folder, json: options.Json = False) -> None:
     Example:
       mcnet versions list registry
     """
-    from mcnet.operations.versions import DamagedVersion, Version
+    from mcnet.store.versions import DamagedVersion, Version
 
     opened = _open(registry)
     found = opened.looked_at()

@@ -20,10 +20,10 @@ from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import load, save_model
 from mcnet.operations.learning import Judged, sketch_log_loss
-from mcnet.operations.versions import Version
 from mcnet.rows.periods import elapsed_periods, periods_between, sorted_periods
 from mcnet.selection import UNIT_OF_DIFFERENCES, signed_differences
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.versions import Version
 from mcnet.tracking.memories import coarse
 from mcnet.tracking.monitor import CellProbabilities, Monitor
 

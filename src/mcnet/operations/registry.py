@@ -12,18 +12,8 @@ from mcnet._shared.messages import warn
 from mcnet.errors import FileFormatError, InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import as_model
-from mcnet.operations.versions import (
-    DamagedVersion,
-    Hold,
-    Pointer,
-    Version,
-    VersionStore,
-    make_registry,
-    now,
-    read_pointer,
-    require_registry,
-    write_pointer,
-)
+from mcnet.operations.versions import VersionStore, make_registry, read_pointer, require_registry, write_pointer
+from mcnet.store.versions import DamagedVersion, Hold, Pointer, Version, now
 
 # Read a registry: its versions, the current one, the hold, and the history.
 

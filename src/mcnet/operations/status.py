@@ -19,9 +19,9 @@ from mcnet.model.model import CalibrationModel
 from mcnet.operations.gate import VersionTimes, ends_at_or_after
 from mcnet.operations.learning import Checkpoints, Learnt, period_pcoc
 from mcnet.operations.registry import Registry, RegistryView
-from mcnet.operations.versions import Version, now
 from mcnet.report.monitor_page import write_status_page
 from mcnet.rows.periods import periods_between
+from mcnet.store.versions import Version, now
 from mcnet.tracking.monitor import CellProbabilities, Monitor
 
 # The files of the loop, in the folder `loop` of a registry: lock, history of runs, status, monitor, saved trackers.

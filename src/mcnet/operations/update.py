@@ -26,12 +26,12 @@ from mcnet.operations.gate import Current, Gate, Verdict, ends_after
 from mcnet.operations.learning import Learnt, learn_journal
 from mcnet.operations.registry import Registry
 from mcnet.operations.status import LoopFolder, Watched, refresh_status, status_document, watch, write_status
-from mcnet.operations.versions import Version, now
 from mcnet.rows.locations import Location, Locations, file_state, fingerprint, read_options
 from mcnet.rows.logs import ChangedFileError, expand_paths
 from mcnet.rows.periods import delay_in_periods, period_text, shown_periods
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
 from mcnet.sketch.scan import are_sketches, unnamed_column
+from mcnet.store.versions import Version, now
 from mcnet.tracking.look import Suspect
 from mcnet.tracking.memories import BAYES, check_method
 from mcnet.tracking.monitor import Alarm

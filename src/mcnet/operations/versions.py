@@ -15,7 +15,7 @@ from mcnet._shared.files import disk_path, flush, named_if_full, write_json
 from mcnet.errors import FileFormatError, InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import load, save_model
-from mcnet.store.versions import DamagedVersion, Hold, Pointer, Version, described, now
+from mcnet.store.versions import Pointer, Version, described
 
 # The folder of a registry: created once, and recognised by a marker file.
 

@@ -34,7 +34,7 @@ from mcnet.operations.service.openapi import dashboard, describe, docs
 from mcnet.operations.service.served import Served, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings, log_event
 from mcnet.operations.service.state import LoopStatus, ServiceState, curves_document
-from mcnet.operations.versions import DamagedVersion, Version
+from mcnet.store.versions import DamagedVersion, Version
 from mcnet.version import __version__
 
 T = TypeVar("T")

@@ -14,9 +14,9 @@ from mcnet.errors import FileFormatError, McnetError
 from mcnet.model.model import CalibrationModel
 from mcnet.operations.registry import Registry
 from mcnet.operations.service.board import Board
-from mcnet.operations.versions import Version
 from mcnet.rows.contexts import ANY
 from mcnet.rows.fields import FieldColumn
+from mcnet.store.versions import Version
 
 # One version as it is served: the model, checked as a whole and ready to answer.
 

@@ -20,7 +20,6 @@ from mcnet.operations.service.board import BUCKETS, ROUTES, Board, Numbers
 from mcnet.operations.service.http import Problem
 from mcnet.operations.service.served import Served, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings
-from mcnet.operations.versions import DamagedVersion, Version
 from mcnet.plots.figures import Line, draw_curves
 from mcnet.plots.style import Spec, as_svg, numbers
 from mcnet.plots.timeline import Drift, draw_drift, draw_rows
@@ -29,6 +28,7 @@ from mcnet.report.page_figures import drift_by_period
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import MISSING_LABEL, field_columns
 from mcnet.rows.periods import shown_periods, sorted_periods
+from mcnet.store.versions import DamagedVersion, Version
 from mcnet.version import __version__
 
 # What the update job wrote last: `loop/status.json` in the registry.
