@@ -2,7 +2,7 @@
 
 - `app`: every command by its name. `run`: what is printed, exit codes, errors in one line, signals.
 - Commands: `fit` (and apply, methods, demo), `compare` (and evaluate), `sketch` (and merge), `show` (and export),
-  `journal` (and backtest), `monitor`, `versions` (and diff), `update` (and serve).
+  `journal` (and backtest), `monitor`, `versions` (and diff), `update` (and serve), `store`.
 - What commands share: `options` (and `mcnet.toml`), `thresholds` (`--fail-if`), `sources` (rows and files).
 """
 

@@ -128,14 +128,24 @@ class Store:
         raise InputError(f"{self.name} has the heads {', '.join(there)}; name one of them: head={there[0]!r}")
 
     def find_head(self, name: str) -> Head | None:
-        """Return a head; None if the store, or the head, is not there."""
+        """Return a head; None if the store, or the head, is not there.
+
+        Parameters
+        ----------
+        name : of the head.
+        """
         if not self.database.exists():
             return None
         with self.database.reading() as connection:
             return _head(connection, name)
 
     def require_head(self, name: str) -> Head:
-        """Return a head; refuse one that is not there."""
+        """Return a head; refuse one that is not there.
+
+        Parameters
+        ----------
+        name : of the head.
+        """
         found = self.find_head(name)
         if found is None:
             listed = ", ".join(self.heads)
@@ -177,6 +187,10 @@ class Store:
         lock : what is changed: "journal" or "versions".
         name : the head.
         create : make a head that is not there; else it is refused.
+
+        Yields
+        ------
+        tuple : the connection, and the head as it is now.
         """
         with self.database.writing("nothing was added") as connection:
             found = _head(connection, name)
@@ -236,6 +250,10 @@ class Store:
         ----------
         head : its name; the only or the default one if None.
         version : its number, "latest" or "current".
+
+        Returns
+        -------
+        CalibrationModel : the model.
         """
         return self.versions(head).load(version)
 
@@ -249,6 +267,10 @@ class Store:
         ----------
         lease : refuse the block if another process has begun to learn for this head.
         what : what became of the work, if the disk is full.
+
+        Yields
+        ------
+        None : once the transaction has begun.
         """
         with self.database.writing(what) as connection:
             if lease is not None:
@@ -269,6 +291,10 @@ class Store:
         head : its name; the only or the default one if None.
         wait_seconds : how long to wait for another process that is at work.
 
+        Yields
+        ------
+        Lease : the right to learn.
+
         Raises
         ------
         BusyError : another process is still at work after that time.
@@ -280,7 +306,7 @@ class Store:
             yield Lease(name, fence)
 
     def moves(self) -> dict[str, int]:
-        """Return, for each head, how often its pointer has moved: a change means that another version is served."""
+        """Return how often the pointer of each head has moved: a change means that another version is served."""
         with self.database.reading() as connection:
             return {head.name: head.moves for head in connection.execute(sa.select(heads.c.name, heads.c.moves))}
 
