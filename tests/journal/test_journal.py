@@ -532,13 +532,14 @@ def test_a_stray_row_of_a_log_is_refused_and_a_long_past_without_a_gap_is_not(jo
     assert journal.add_files([stray, heavy], **columns, allow=("weight", "period")).rows == 5_031
 
 
-def test_a_snapshot_is_listed_and_counted_once(journal, monkeypatch):
+def test_a_snapshot_is_listed_and_counted_once(tmp_path, monkeypatch):
+    journal = Journal(tmp_path / "journal")
     journal.add(rows(1), 1)
     with monkeypatch.context() as patched:
         calls = []
         for name in ("require_journal", "counted_entries"):
             patched.setattr(f"mcnet.journal.journal.{name}", counted_calls(name, calls))
-        snapshot = JournalSnapshot(journal)
+        snapshot = journal.snapshot()
         assert snapshot.periods == ["1"]
         assert len(dict(snapshot.sketches())) == len(snapshot.entries()) == 1
         assert sorted(calls) == ["counted_entries", "require_journal"]

@@ -55,6 +55,9 @@ class Journal(FolderJournal):
 
     # -- changing -------------------------------------------------------------------------------------------------
 
+    def _require(self) -> None:
+        self.store.require_head(self.head)
+
     def _commit(self, parts: Callable[[], Iterable[tuple[Entry, Sketch]]], **options: Any) -> Added:
         return commit_parts(self.store, self.head, parts, **options)
 
