@@ -22,7 +22,7 @@ import mcnet
 from benchmarks import report
 from benchmarks.service_fuzz import ARROW
 from benchmarks.service_load import most_requests, start_constant, tail_latency
-from mcnet.operations.registry import Registry
+from mcnet.store.versions import Registry
 
 COUNTRIES = ["NL", "FR", "US", "DE"]
 

@@ -18,7 +18,7 @@ from benchmarks import report
 from benchmarks.service import make_registry
 from benchmarks.service_fuzz import fuzz
 from benchmarks.service_kills import feedback_kills
-from mcnet.operations.registry import Registry
+from mcnet.store.versions import Registry
 
 
 def memory_mb(service: Running) -> float:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tests.service.running import Running, begin, is_ready
 
-from mcnet.journal.journal import Journal
-from mcnet.operations.registry import Registry
+from mcnet.store.journal import Journal
+from mcnet.store.versions import Registry
 
 WORKERS = CLIENTS = 3
 ROWS = 3

@@ -23,15 +23,12 @@ from mcnet.errors import (
     NotSupportedError,
     StoreUnavailableError,
 )
-from mcnet.journal.arrival import ArrivalCurve
-from mcnet.journal.journal import Journal
 from mcnet.metrics.evaluation import Evaluation, evaluate, evaluate_sketch
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import load
 from mcnet.networks.baselines import AdaCalib, NeuCalib
 from mcnet.networks.mcnet import MCNet
 from mcnet.networks.with_features import WithFeatures
-from mcnet.operations.registry import Registry
 from mcnet.operations.update import Update, update
 from mcnet.report.backtest_page import write_backtest_report
 from mcnet.report.page import write_report
@@ -41,8 +38,10 @@ from mcnet.selection import Selection, select
 from mcnet.sketch.query import sketch_query
 from mcnet.sketch.scan import scan
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.arrival import ArrivalCurve
+from mcnet.store.journal import Journal
 from mcnet.store.store import Store
-from mcnet.store.versions import Version
+from mcnet.store.versions import Registry, Version
 from mcnet.tracking.backtest import backtest
 from mcnet.tracking.backtest_result import Backtest
 from mcnet.tracking.monitor import Alarm, Monitor

@@ -9,7 +9,7 @@ import pytest
 
 import mcnet as library
 from mcnet.cli.run import DISK_FULL
-from mcnet.journal.journal import Journal
+from mcnet.store.journal import Journal
 from mcnet.sketch import scan as scan_module
 from mcnet.sketch.sketch import Sketch
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mcnet as library
-from mcnet.journal.journal import Journal
+from mcnet.store.journal import Journal
 from mcnet.sketch.sketch import Sketch
 
 DAYS = [f"2026-10-{day:02d}" for day in range(1, 25)]

@@ -12,7 +12,7 @@ import pytest
 from tests.operations.conftest import day_name, day_rows
 
 from mcnet.cli.run import DISK_FULL
-from mcnet.operations.registry import Registry
+from mcnet.store.versions import Registry
 from mcnet.operations.status import LoopFolder
 from mcnet.sketch import scan as scan_module
 

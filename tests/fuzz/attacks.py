@@ -17,7 +17,7 @@ from tests.fuzz.loop_kills import loop_kills
 import mcnet
 from mcnet.calibrators.training_state import state_path
 from mcnet.errors import CalibrationWarning, FileFormatError, McnetError
-from mcnet.journal.journal import Journal
+from mcnet.store.journal import Journal
 from mcnet.model.apply import apply_to_files
 from mcnet.model.model_file import checksum
 from mcnet.rows.csv_files import canonical_csv_text

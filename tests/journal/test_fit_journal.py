@@ -9,7 +9,7 @@ from mcnet.calibrators.parametric import Platt
 from mcnet.calibrators.period_effects import fitted_level, level_error, period_blocks
 from mcnet.datasets.worlds import make_world
 from mcnet.errors import InputError
-from mcnet.journal.journal import Journal
+from mcnet.store.journal import Journal
 from mcnet.model.model_file import load
 from mcnet.sketch.sketch import Sketch
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import mcnet.journal.journal
 from mcnet.errors import CalibrationWarning, FileFormatError, InputError
-from mcnet.journal.additions import _saved
-from mcnet.journal.journal import Journal
+from mcnet.store.entries import _saved
+from mcnet.store.journal import Journal
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.journal import Journal as StoreJournal
 from mcnet.store.store import Store
@@ -265,7 +265,7 @@ def test_any_sequence_of_additions_counts_each_source_and_period_once(tmp_path_f
 WRITER = """
 import sys, numpy as np
 from mcnet.sketch.sketch import Sketch
-from mcnet.journal.journal import Journal
+from mcnet.store.journal import Journal
 from mcnet.store.store import Store
 journal = Journal(sys.argv[1]) if sys.argv[4] == "folder" else Store(sys.argv[1]).journal("journal")
 for n in range(int(sys.argv[3])):

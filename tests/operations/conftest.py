@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from mcnet.journal.journal import Journal
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.journal import Journal
 
 ROWS = 4000
 
@@ -30,7 +30,7 @@ def day_rows(day: int, ratio: float = 0.7, rows: int = ROWS) -> pl.DataFrame:
 @pytest.fixture
 def add_days(tmp_path: Path) -> Callable[..., Journal]:
     """Add days to the journal of the test, from the first to the last."""
-    journal = Journal(tmp_path / "journal")
+    journal = Journal(tmp_path / "ads.db")
 
     def add(first: int, last: int, **world: float) -> Journal:
         for day in range(first, last + 1):

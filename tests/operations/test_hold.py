@@ -1,14 +1,13 @@
 """A version that somebody went back to stays: the job learns and judges on, and publishes nothing until it may."""
 
-import json
-import shutil
-
 import pytest
 from tests.operations.conftest import day_name
+from tests.operations.test_job import lose_the_loop
 
 import mcnet
 from mcnet.operations.gate import Gate
-from mcnet.operations.status import LoopFolder
+from mcnet.operations.status import status_of as loop_status
+from mcnet.report.monitor_page import write_status_page
 
 METHOD = {"method": "platt-field"}
 
@@ -16,28 +15,26 @@ METHOD = {"method": "platt-field"}
 @pytest.fixture
 def registry(tmp_path, add_days):
     """Two versions, of five days and of six."""
-    path = tmp_path / "registry"
     for last in (5, 6):
-        mcnet.update(add_days(1 if last == 5 else last, last), path, **METHOD)
-    found = mcnet.Registry(path)
+        mcnet.update(add_days(1 if last == 5 else last, last).store, **METHOD)
+    found = mcnet.Registry(tmp_path / "ads.db")
     assert found.current.name == "2"
     return found
 
 
 def test_a_rollback_is_not_undone_by_the_next_run(add_days, registry):
     registry.rollback("NL is too high")
-    done = mcnet.update(add_days(7, 7), registry, **METHOD)
+    done = mcnet.update(add_days(7, 7).store, **METHOD)
     assert (done.outcome, done.version, done.learnt) == ("held", "1", (day_name(7),))
     assert "version 1 is held since" in done.reason
     assert "rolled back from version 2 (NL is too high)" in done.reason
     assert f"`mcnet versions release {registry.path}`" in done.reason
     assert done.verdict is not None, "it is judged all the same"
-    again = mcnet.update(add_days(8, 7), registry, **METHOD)
+    again = mcnet.update(add_days(8, 7).store, **METHOD)
     assert (again.outcome, again.version) == ("nothing new", "1")
     assert "rolled back from version 2" in again.held
-    status = json.loads(LoopFolder(registry.path).status_file.read_text())
+    status, page = status_of(registry)
     assert "rolled back from version 2" in status["held"]
-    page = LoopFolder(registry.path).status_page.read_text()
     assert "Nothing new: version 1 is served. It is held since" in page
     assert len(registry.versions) == 2
 
@@ -45,11 +42,11 @@ def test_a_rollback_is_not_undone_by_the_next_run(add_days, registry):
 def test_after_the_release_the_rows_that_waited_are_published(add_days, registry):
     registry.rollback()
     journal = add_days(7, 7)
-    assert mcnet.update(journal, registry, **METHOD).outcome == "held"
+    assert mcnet.update(journal.store, **METHOD).outcome == "held"
     registry.release("looked at")
-    done = mcnet.update(journal, registry, **METHOD)
+    done = mcnet.update(journal.store, **METHOD)
     assert (done.outcome, done.version, done.replaced, done.held) == ("published", "3", "1", None)
-    assert LoopFolder(registry.path).runs()[-1]["outcome"] == "published"
+    assert registry.store.state().runs()[-1]["outcome"] == "published"
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -57,19 +54,19 @@ def test_a_version_that_was_rolled_back_from_comes_back_by_force_alone(add_days,
     registry.rollback()
     registry.release()
     if lost:  # the history of runs does not tell that these rows were decided upon
-        shutil.rmtree(registry.path / "loop")
+        lose_the_loop(registry.store)
     journal = add_days(9, 8)
-    done = mcnet.update(journal, registry, **METHOD)
+    done = mcnet.update(journal.store, **METHOD)
     assert (done.outcome, done.version) == ("held" if lost else "nothing new", "1")
     assert ("version 2, which was rolled back from, is made of these very rows" in done.reason) == lost
-    forced = mcnet.update(journal, registry, **METHOD, force=True)
+    forced = mcnet.update(journal.store, **METHOD, force=True)
     assert (forced.outcome, forced.version, len(registry.versions)) == ("published", "2", 2)
     assert registry.withdrawn == ()
 
 
 def test_force_publishes_over_a_hold_and_tells(add_days, registry):
     registry.hold("no changes before the sale")
-    done = mcnet.update(add_days(7, 7), registry, **METHOD, force=True)
+    done = mcnet.update(add_days(7, 7).store, **METHOD, force=True)
     assert (done.outcome, done.version, done.forced, done.held) == ("published", "3", True, None)
     assert "forced, although: version 2 is held since" in done.reason
     assert "no changes before the sale" in registry.history()[-1]["note"]
@@ -77,9 +74,9 @@ def test_force_publishes_over_a_hold_and_tells(add_days, registry):
 
 def test_an_older_version_that_was_promoted_stays(add_days, registry):
     registry.promote(1, "as it was")
-    assert mcnet.update(add_days(7, 7), registry, **METHOD).outcome == "held"
+    assert mcnet.update(add_days(7, 7).store, **METHOD).outcome == "held"
     registry.promote("latest")
-    done = mcnet.update(add_days(8, 8), registry, **METHOD)
+    done = mcnet.update(add_days(8, 8).store, **METHOD)
     assert (done.outcome, done.replaced) == ("published", "2")
 
 
@@ -94,13 +91,13 @@ def test_a_change_while_a_run_is_at_work_stays(add_days, registry, monkeypatch, 
 
     other = registry.load(1)
     monkeypatch.setattr(Gate, "judge", slow)
-    done = mcnet.update(add_days(7, 7), registry, **METHOD)
+    done = mcnet.update(add_days(7, 7).store, **METHOD)
     monkeypatch.undo()
     assert done.outcome == "held"
     assert done.version == registry.current.name == ("1" if move == "rollback" else "3")
     if move == "promote":
         assert done.reason == "version 3 was promoted while this run was at work"
-        next_one = mcnet.update(add_days(8, 7), registry, **METHOD)
+        next_one = mcnet.update(add_days(8, 7).store, **METHOD)
         assert next_one.outcome == "published", "nobody holds it: the next run decides anew"
 
 
@@ -108,13 +105,13 @@ def test_rows_that_the_held_version_was_made_of_publish_nothing(add_days, regist
     registry.rollback()
     journal = add_days(9, 8)
     journal.remove("day 6 {}")
-    done = mcnet.update(journal, registry, **METHOD)
+    done = mcnet.update(journal.store, **METHOD)
     assert (done.outcome, done.reason) == ("nothing new", "version 1 is made of these very rows")
 
 
 def status_of(registry):
-    folder = LoopFolder(registry.path)
-    return json.loads(folder.status_file.read_text()), folder.status_page.read_text()
+    status = loop_status(registry.store)
+    return status, write_status_page(registry.store.database.path.with_name("status.html"), status).read_text()
 
 
 def test_the_status_follows_what_people_do_with_the_versions(add_days, registry):
@@ -144,7 +141,7 @@ def test_the_status_follows_what_people_do_with_the_versions(add_days, registry)
 
 def test_a_hold_that_the_last_run_met_is_shown_as_released(add_days, registry):
     registry.hold()
-    assert mcnet.update(add_days(7, 7), registry, **METHOD).outcome == "held"
+    assert mcnet.update(add_days(7, 7).store, **METHOD).outcome == "held"
     assert "Nothing was published: version 2 stays. It is held since" in status_of(registry)[1]
     registry.release()
     page = status_of(registry)[1]
@@ -155,16 +152,7 @@ def test_a_hold_that_the_last_run_met_is_shown_as_released(add_days, registry):
 def test_a_failed_run_after_a_rollback_tells_of_the_version_that_is_current(add_days, registry):
     registry.rollback()
     with pytest.raises(mcnet.InputError, match="there is no file"):
-        mcnet.update(add_days(7, 7), registry, "nowhere.csv", period="2026-11-08", **METHOD)
+        mcnet.update(add_days(7, 7).store, "nowhere.csv", period="2026-11-08", **METHOD)
     page = status_of(registry)[1]
     assert "The last run failed, and version 1 stays" in page
     assert "Since then" not in page
-
-
-@pytest.mark.parametrize("damage", ["[]", '{"format": "mcnet status"}', "{"])
-def test_a_registry_can_be_changed_beside_a_damaged_status(registry, recwarn, damage):
-    LoopFolder(registry.path).status_file.write_text(damage)
-    registry.rollback()
-    assert registry.release()
-    assert registry.current.name == "1"
-    assert all("still shows an earlier status" in str(warning.message) for warning in recwarn)

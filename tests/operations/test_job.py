@@ -1,7 +1,6 @@
 """The job: what it publishes, refuses and tells, and that running it again changes nothing."""
 
 import json
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -11,24 +10,38 @@ from tests.operations.conftest import day_name, day_rows
 import mcnet
 from mcnet.calibrators.per_field import PlattField
 from mcnet.errors import BusyError, InputError
-from mcnet.operations.status import LoopFolder
+from mcnet.operations.status import status_of
 from mcnet.operations.update import record_failed_run
+from mcnet.report.monitor_page import write_status_page
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.schema import checkpoints, documents, runs, versions
+from mcnet.store.state import LoopState
+
+
+def lose_the_loop(store):
+    """Delete what the loop keeps between runs."""
+    with store.database.writing() as connection:
+        for table in (checkpoints, documents, runs):
+            connection.execute(table.delete())
+
+
+def monitor_of(registry):
+    return mcnet.Monitor.of_document(mcnet.Store(registry).state().get("monitor"), "the monitor")
 
 
 def last_run(registry):
-    return LoopFolder(registry).runs()[-1]
+    return mcnet.Store(registry).state().runs()[-1]
 
 
 @pytest.fixture
 def registry(tmp_path):
-    return tmp_path / "registry"
+    return tmp_path / "ads.db"
 
 
 def test_a_version_is_published_after_enough_periods_and_then_after_each(add_days, registry):
     outcomes = []
     for day in range(1, 7):
-        done = mcnet.update(add_days(day, day), registry)
+        done = mcnet.update(add_days(day, day).store)
         outcomes.append((done.outcome, done.version, done.replaced))
     assert outcomes[:3] == [("waiting", None, None)] * 3
     assert outcomes[3:] == [("published", "1", None), ("published", "2", "1"), ("published", "3", "2")]
@@ -37,23 +50,23 @@ def test_a_version_is_published_after_enough_periods_and_then_after_each(add_day
     rows = day_rows(9)
     probability = opened.load().predict(rows["pctr"], field={"country": rows["country"]})
     assert probability.sum() / rows["click"].sum() == pytest.approx(1.0, abs=0.12)
-    assert [run["outcome"] for run in LoopFolder(registry).runs()] == [one[0] for one in outcomes]
+    assert [run["outcome"] for run in mcnet.Store(registry).state().runs()] == [one[0] for one in outcomes]
 
 
 def test_running_again_changes_nothing(add_days, registry):
     journal = add_days(1, 5)
-    first = mcnet.update(journal, registry)
-    again = mcnet.update(journal, registry)
+    first = mcnet.update(journal.store)
+    again = mcnet.update(journal.store)
     assert (first.outcome, again.outcome) == ("published", "nothing new")
     assert len(mcnet.Registry(registry).versions) == 1
     assert again.learnt == ()
-    assert len(LoopFolder(registry).runs()) == 2
+    assert len(mcnet.Store(registry).state().runs()) == 2
 
 
 def test_the_loop_learns_what_the_tracker_learns(add_days, registry):
-    mcnet.update(add_days(1, 5), registry)
+    mcnet.update(add_days(1, 5).store)
     journal = add_days(6, 6)
-    mcnet.update(journal, registry)
+    mcnet.update(journal.store)
     rows = day_rows(7)
     field = {"country": rows["country"]}
     expected = mcnet.Tracker.from_journal(journal).predict(rows["pctr"], field=field)
@@ -62,50 +75,53 @@ def test_the_loop_learns_what_the_tracker_learns(add_days, registry):
 
 
 def test_late_rows_of_an_old_period_are_learnt_from_a_state_before_it(add_days, registry):
-    mcnet.update(add_days(1, 8), registry)
+    mcnet.update(add_days(1, 8).store)
     journal = add_days(7, 7, ratio=0.5)  # more rows of a day that was learnt
-    done = mcnet.update(journal, registry)
+    done = mcnet.update(journal.store)
     assert done.learnt[-2:] == (day_name(7), day_name(8))
     assert len(done.learnt) <= 4, "not everything is learnt again"
-    fresh = mcnet.update(journal, registry.with_name("other"))
+    other = mcnet.Store(registry.with_name("other.db"))
+    for entry, sketch in journal.counts():
+        other.journal().add(sketch(), entry.period, source=entry.source)
+    fresh = mcnet.update(other)
     assert len(fresh.learnt) == 8
     rows = day_rows(9)
     one, other = (
         mcnet.Registry(path).load().predict(rows["pctr"], field={"country": rows["country"]})
-        for path in (registry, registry.with_name("other"))
+        for path in (registry, registry.with_name("other.db"))
     )
     assert one == pytest.approx(other, rel=1e-3)
 
 
 def test_what_is_lost_is_learnt_again(add_days, registry):
-    mcnet.update(add_days(1, 5), registry)
-    shutil.rmtree(registry / "loop")
-    done = mcnet.update(add_days(6, 6), registry)
+    mcnet.update(add_days(1, 5).store)
+    lose_the_loop(mcnet.Store(registry))
+    done = mcnet.update(add_days(6, 6).store)
     assert len(done.learnt) == 6
     assert done.outcome == "published"
 
 
 def test_a_jump_is_refused_by_max_shift_and_published_by_force(add_days, registry):
-    mcnet.update(add_days(1, 6), registry)
+    mcnet.update(add_days(1, 6).store)
     journal = add_days(7, 7, ratio=0.25, rows=20_000)  # as if many labels were lost on their way
-    done = mcnet.update(journal, registry, max_shift=0.2)
+    done = mcnet.update(journal.store, max_shift=0.2)
     assert (done.outcome, done.version) == ("refused", "1")
     assert "; allowed is -16.7% to +20.0% (--max-shift)" in done.reason
     assert mcnet.Registry(registry).history()[-1]["event"] == "refused"
-    assert mcnet.load(registry / "loop" / "refused.json").fields == ("country",)
-    assert mcnet.update(journal, registry, max_shift=0.2).outcome == "nothing new", "the same is not judged twice"
-    forced = mcnet.update(journal, registry, max_shift=0.2, force=True, note="checked by hand")
+    assert json.loads(mcnet.Registry(registry).content("refused"))["format"]
+    assert mcnet.update(journal.store, max_shift=0.2).outcome == "nothing new", "the same is not judged twice"
+    forced = mcnet.update(journal.store, max_shift=0.2, force=True, note="checked by hand")
     assert (forced.outcome, forced.forced, forced.version) == ("published", True, "2")
     assert "forced, although" in mcnet.Registry(registry).history()[-1]["note"]
     assert (last_run(registry)["forced"], last_run(registry)["note"]) == (True, "checked by hand")
-    assert mcnet.update(journal, registry, force=True).outcome == "nothing new", "it is published already"
+    assert mcnet.update(journal.store, force=True).outcome == "nothing new", "it is published already"
 
 
 def test_other_limits_judge_the_same_rows_again(add_days, registry):
-    mcnet.update(add_days(1, 6), registry)
+    mcnet.update(add_days(1, 6).store)
     journal = add_days(7, 7, ratio=0.35, rows=20_000)
-    assert mcnet.update(journal, registry, max_shift=0.01).outcome == "refused"
-    assert mcnet.update(journal, registry, max_shift=3.0).outcome == "published"
+    assert mcnet.update(journal.store, max_shift=0.01).outcome == "refused"
+    assert mcnet.update(journal.store, max_shift=3.0).outcome == "published"
 
 
 def test_a_version_of_ones_own_is_judged_on_the_periods_after_its_fit(add_days, registry):
@@ -113,7 +129,7 @@ def test_a_version_of_ones_own_is_judged_on_the_periods_after_its_fit(add_days, 
     own = PlattField().fit(rows["pctr"], rows["click"], field={"country": rows["country"]}).model_
     told = {**own.provenance, "fitted_periods": {"first": day_name(1), "last": day_name(1), "number": 1}}
     mcnet.Registry(registry).add(replace(own, provenance=told))
-    done = mcnet.update(add_days(1, 6), registry)
+    done = mcnet.update(add_days(1, 6).store)
     assert done.verdict.comparison.other == "version 1"
     assert (done.verdict.comparison.first, done.verdict.comparison.periods) == (day_name(2), 5)
 
@@ -123,47 +139,47 @@ def test_a_model_of_other_fields_is_never_replaced(add_days, registry):
     model = PlattField().fit(score, score > 0.2, field={"site": np.repeat(["a", "b"], 250)}).model_
     mcnet.Registry(registry).add(model)
     journal = add_days(1, 5)
-    done = mcnet.update(journal, registry)
+    done = mcnet.update(journal.store)
     assert done.outcome == "refused"
     assert "lacks the field 'site' of the current model" in done.reason
 
 
 def test_a_drift_raises_an_alarm_once(add_days, registry):
     """Nothing may be published, so that the served model cannot follow; the monitor must see it."""
-    mcnet.update(add_days(1, 6), registry)
+    mcnet.update(add_days(1, 6).store)
     mcnet.Registry(registry).hold("a sale")
     alarms = []
     for days in ((7, 10), (11, 11)):
-        done = mcnet.update(add_days(*days, ratio=0.3, rows=20_000), registry)
+        done = mcnet.update(add_days(*days, ratio=0.3, rows=20_000).store, status=registry.with_name("status.html"))
         assert done.outcome == "held"
         alarms += [alarm.what for alarm in done.alarms]
     assert alarms.count("level") == 1, "told once"
-    status = json.loads((registry / "loop" / "status.json").read_text())
+    status = status_of(mcnet.Store(registry))
     assert any(alarm["what"] == "level" for alarm in status["alarms"])
     assert status["current"]["number"] == 1
-    assert "over-predicted" in (registry / "loop" / "status.html").read_text()
+    assert "over-predicted" in done.status.read_text()
 
 
 def test_the_watch_begins_again_after_a_newer_version(add_days, registry):
-    mcnet.update(add_days(1, 6), registry)
-    mcnet.update(add_days(7, 10, ratio=0.3, rows=20_000), registry, max_shift=0.001)
-    assert mcnet.Monitor.load(registry / "loop" / "monitor.json").alarms
-    assert mcnet.update(add_days(11, 11, ratio=0.3, rows=20_000), registry, max_shift=9.0).outcome == "published"
-    mcnet.update(add_days(12, 12, ratio=0.3, rows=20_000), registry, max_shift=9.0)
-    monitor = mcnet.Monitor.load(registry / "loop" / "monitor.json")
+    mcnet.update(add_days(1, 6).store)
+    mcnet.update(add_days(7, 10, ratio=0.3, rows=20_000).store, max_shift=0.001)
+    assert monitor_of(registry).alarms
+    assert mcnet.update(add_days(11, 11, ratio=0.3, rows=20_000).store, max_shift=9.0).outcome == "published"
+    mcnet.update(add_days(12, 12, ratio=0.3, rows=20_000).store, max_shift=9.0)
+    monitor = monitor_of(registry)
     assert not monitor.alarms
     assert monitor.last_period == day_name(12)
 
 
 def test_a_period_that_has_not_ended_is_left_out(add_days, registry):
     journal = add_days(1, 6)
-    done = mcnet.update(journal, registry, until=day_name(5))
+    done = mcnet.update(journal.store, until=day_name(5))
     assert done.until == mcnet.Registry(registry).current.fitted_until == day_name(5)
 
 
 def test_with_a_delay_each_period_is_judged_by_what_was_known(add_days, registry):
     journal = add_days(1, 8)
-    done = mcnet.update(journal, registry, delay="2d")
+    done = mcnet.update(journal.store, delay="2d")
     assert done.verdict.comparison.periods == 5, "the first three days were predicted from nothing"
     assert mcnet.Registry(registry).load().parameters["delay"] == 2
 
@@ -173,58 +189,59 @@ def test_log_files_are_read_once(tmp_path, registry):
     columns = {"score": "pctr", "label": "click", "field": "country", "time": "ts", "every": "1d"}
     for day in range(1, 5):
         day_rows(day, rows=500).write_parquet(tmp_path / "logs" / f"{day_name(day)}.parquet")
-        done = mcnet.update(tmp_path / "journal", registry, tmp_path / "logs" / "*.parquet", **columns)
+        done = mcnet.update(registry, tmp_path / "logs" / "*.parquet", **columns)
         assert (done.added.rows, done.added.files, done.added.unchanged) == (500, 1, day - 1)
-    assert sum(entry.rows for entry in mcnet.Journal(tmp_path / "journal").entries()) == 2000
-    mcnet.Journal(tmp_path / "journal").remove(str(tmp_path / "logs" / f"{day_name(2)}.parquet"))
-    again = mcnet.update(tmp_path / "journal", registry, tmp_path / "logs" / "*.parquet", **columns)
+    assert sum(entry.rows for entry in mcnet.Journal(registry).entries()) == 2000
+    mcnet.Journal(registry).remove(str(tmp_path / "logs" / f"{day_name(2)}.parquet"))
+    again = mcnet.update(registry, tmp_path / "logs" / "*.parquet", **columns)
     assert again.added.rows == 500, "what was removed from the journal is read again"
 
 
 def test_two_runs_at_once_do_not_mix(add_days, registry):
     journal = add_days(1, 1)
-    mcnet.update(journal, registry)
-    with LoopFolder(registry).locked(0.0), pytest.raises(BusyError, match="another process is using"):
-        mcnet.update(journal, registry, wait_seconds=0.1)
+    mcnet.update(journal.store)
+    with journal.store.learning(), pytest.raises(BusyError, match="another process is"):
+        mcnet.update(journal.store, wait_seconds=0.1)
 
 
 def test_wrong_input_is_refused_before_anything_changes(add_days, registry, tmp_path):
-    with pytest.raises(InputError, match="there is no journal"):
-        mcnet.update(tmp_path / "nowhere", registry)
-    assert not registry.exists()
+    with pytest.raises(InputError, match="there is no store"):
+        mcnet.update(tmp_path / "nowhere.db")
+    assert not (tmp_path / "nowhere.db").exists()
     with pytest.raises(InputError, match="max_shift"):
-        mcnet.update(add_days(1, 1), registry, max_shift=-1.0)
+        mcnet.update(add_days(1, 1).store, max_shift=-1.0)
     day_rows(1).write_parquet(tmp_path / "log.parquet")
     with pytest.raises(InputError, match="name the column of time"):
-        mcnet.update(tmp_path / "journal", registry, tmp_path / "log.parquet", score="pctr", label="click")
+        mcnet.update(registry, tmp_path / "log.parquet", score="pctr", label="click")
     with pytest.raises(InputError, match="no column"):
-        mcnet.update(
-            tmp_path / "journal", registry, tmp_path / "log.parquet", score="x", label="click", time="ts", every="1d"
-        )
+        mcnet.update(registry, tmp_path / "log.parquet", score="x", label="click", time="ts", every="1d")
     assert not mcnet.Registry(registry).versions
-    assert [(run["outcome"], "no column" in run["reason"]) for run in LoopFolder(registry).runs()] == [("failed", True)]
+    assert [(run["outcome"], "no column" in run["reason"]) for run in mcnet.Store(registry).state().runs()] == [
+        ("failed", True)
+    ]
 
 
 @pytest.mark.parametrize("moment", ["before the pointer moved", "before the line was written"])
 def test_a_run_that_was_cut_off_is_completed_by_the_next(add_days, registry, monkeypatch, moment):
-    mcnet.update(add_days(1, 5), registry)
+    mcnet.update(add_days(1, 5).store)
     journal = add_days(6, 6)
 
     def cut(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(*((mcnet.Registry, "publish", cut) if "pointer" in moment else (LoopFolder, "add_run", cut)))
+        patch.setattr(*((mcnet.Registry, "publish", cut) if "pointer" in moment else (LoopState, "add_run", cut)))
         with pytest.raises(KeyboardInterrupt):
-            mcnet.update(journal, registry)
-    done = mcnet.update(journal, registry)
+            mcnet.update(journal.store)
+    assert len(mcnet.Registry(registry).versions) == 1, "a version, the pointer and the line of the run come together"
+    done = mcnet.update(journal.store)
     assert (done.outcome, done.version, done.replaced) == ("published", "2", "1")
     assert len(mcnet.Registry(registry).versions) == 2
-    assert mcnet.update(journal, registry).outcome == "nothing new"
+    assert mcnet.update(journal.store).outcome == "nothing new"
 
 
 def test_a_day_of_wrong_labels_makes_the_candidate_worse_and_the_gate_says_so(add_days, registry):
-    mcnet.update(add_days(1, 6), registry, method="platt-field")
+    mcnet.update(add_days(1, 6).store, method="platt-field")
     wrong = day_rows(7)
     label = np.random.default_rng(1).permutation(wrong["click"].to_numpy())  # as many clicks, on other rows
     sketch = Sketch.from_rows(wrong["pctr"], label, field={"country": wrong["country"]}, resolution=64)
@@ -232,7 +249,7 @@ def test_a_day_of_wrong_labels_makes_the_candidate_worse_and_the_gate_says_so(ad
     journal.add(sketch, day_name(7), source="wrong")
     journal.release(day_name(7))  # a look would have kept the tracker from learning it
     # No run came before the labels were right again: what the tracker forecast for these days was spoilt by day 7.
-    done = mcnet.update(add_days(8, 14), registry, method="platt-field")
+    done = mcnet.update(add_days(8, 14).store, method="platt-field")
     assert (done.outcome, done.version) == ("refused", "1")
     found = done.verdict.comparison
     assert (found.other, found.first, found.last, found.periods) == ("version 1", day_name(8), day_name(14), 7)
@@ -240,13 +257,12 @@ def test_a_day_of_wrong_labels_makes_the_candidate_worse_and_the_gate_says_so(ad
     assert "beside version 1 (" in done.reason
     assert ": worse) on 7 periods that neither was fitted on" in done.reason
     assert mcnet.Registry(registry).history()[-1]["reason"] == done.reason
-    assert mcnet.update(registry=registry, journal=add_days(9, 8), method="platt-field", tolerance=0.01).version == "2"
+    assert mcnet.update(add_days(9, 8).store, method="platt-field", tolerance=0.01).version == "2"
 
 
 def test_a_run_that_fails_is_told_in_the_status(add_days, registry, monkeypatch):
-    mcnet.update(add_days(1, 4), registry)
-    folder = LoopFolder(registry)
-    before = json.loads(folder.status_file.read_text())
+    mcnet.update(add_days(1, 4).store)
+    before = status_of(mcnet.Store(registry))
     assert before["last_ended"] == before["last_run"]["time"]
 
     def full(*_, **__):
@@ -256,49 +272,47 @@ def test_a_run_that_fails_is_told_in_the_status(add_days, registry, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr("mcnet.operations.update.learn_journal", full)
         with pytest.raises(OSError, match="No space"):
-            mcnet.update(journal, registry)
-    after = json.loads(folder.status_file.read_text())
+            mcnet.update(journal.store)
+    after = status_of(mcnet.Store(registry))
     assert (after["last_run"]["outcome"], after["last_ended"]) == ("failed", before["last_ended"])
     assert "No space left on device" in after["last_run"]["reason"]
     assert after["monitor"] == before["monitor"]
-    assert "No space left on device" in folder.status_page.read_text()
     record_failed_run(registry, "the update was ended by signal 9")
-    assert [run["outcome"] for run in json.loads(folder.status_file.read_text())["runs"]][:2] == ["failed", "failed"]
-    done = mcnet.update(journal, registry)
+    assert [run["outcome"] for run in status_of(mcnet.Store(registry))["runs"]][:2] == ["failed", "failed"]
+    done = mcnet.update(journal.store)
     assert (done.outcome, done.learnt) == ("published", (day_name(5),))
-    assert json.loads(folder.status_file.read_text())["last_run"]["outcome"] == "published"
+    assert status_of(mcnet.Store(registry))["last_run"]["outcome"] == "published"
 
 
 def test_a_damaged_version_of_the_past_does_not_stop_the_loop(add_days, registry):
-    mcnet.update(add_days(1, 4), registry)
-    mcnet.update(add_days(5, 5), registry)
-    (registry / "versions" / "000001" / "about.json").write_text("{")
-    done = mcnet.update(add_days(6, 6), registry)
+    mcnet.update(add_days(1, 4).store)
+    mcnet.update(add_days(5, 5).store)
+    with mcnet.Store(registry).database.writing() as connection:
+        connection.execute(versions.update().where(versions.c.number == 1).values(about="{"))
+    done = mcnet.update(add_days(6, 6).store)
     assert (done.outcome, done.version) == ("published", "3")
 
 
 def test_a_model_of_fewer_periods_does_not_take_the_place_of_a_newer_one(add_days, registry):
     journal = add_days(1, 6)
-    mcnet.update(journal, registry)
-    older = mcnet.update(journal, registry, until=day_name(5))
+    mcnet.update(journal.store)
+    older = mcnet.update(journal.store, until=day_name(5))
     assert (older.outcome, older.version) == ("nothing new", "1")
     assert f"fitted until {day_name(6)}, later than {day_name(5)}" in older.reason
-    forced = mcnet.update(journal, registry, until=day_name(5), force=True)
+    forced = mcnet.update(journal.store, until=day_name(5), force=True)
     assert (forced.outcome, forced.version) == ("published", "2")
 
 
 def test_a_run_without_its_files_has_its_line(add_days, registry, tmp_path):
     journal = add_days(1, 4)
-    mcnet.update(journal, registry)
+    mcnet.update(journal.store)
     with pytest.raises(InputError, match="nowhere"):
-        mcnet.update(
-            journal, registry, tmp_path / "nowhere.parquet", score="pctr", label="click", time="ts", every="1d"
-        )
+        mcnet.update(journal.store, tmp_path / "nowhere.parquet", score="pctr", label="click", time="ts", every="1d")
     assert last_run(registry)["outcome"] == "failed"
 
 
 def test_a_suspect_period_is_told_once_and_learnt_after_its_rows_were_replaced(add_days, registry):
-    mcnet.update(add_days(1, 7), registry)
+    mcnet.update(add_days(1, 7).store)
     before = mcnet.Registry(registry).load()
     rows = day_rows(8)
 
@@ -307,7 +321,7 @@ def test_a_suspect_period_is_told_once_and_learnt_after_its_rows_were_replaced(a
 
     journal = add_days(9, 8)
     journal.add(day(np.zeros(len(rows))), day_name(8), source="join")
-    done = mcnet.update(journal, registry)
+    done = mcnet.update(journal.store)
     (line,) = done.suspect
     assert "2026-11-08 is suspect and was not learnt: positives are 0 where" in line
     assert "(rows all from join)" in line
@@ -315,22 +329,23 @@ def test_a_suspect_period_is_told_once_and_learnt_after_its_rows_were_replaced(a
     score, field = rows["pctr"].to_numpy(), {"country": rows["country"]}
     after = mcnet.Registry(registry).load().predict(score, field=field)
     assert after == pytest.approx(before.predict(score, field=field), rel=0.03)
-    status = json.loads((registry / "loop" / "status.json").read_text())
+    status = status_of(mcnet.Store(registry))
     assert [one["period"] for one in status["suspects"]] == [day_name(8)]
-    assert "kept and not learnt" in (registry / "loop" / "status.html").read_text()
+    assert mcnet.Store(registry).state().suspects()[day_name(8)]["state"] == "waiting"
+    assert "kept and not learnt" in write_status_page(registry.with_name("status.html"), status).read_text()
     journal.add(day(rows["click"]), day_name(8), source="join", replace=True)
-    again = mcnet.update(journal, registry)
+    again = mcnet.update(journal.store)
     assert (again.suspect, again.learnt) == ((), (day_name(8),))
 
 
 def test_nothing_is_learnt_from_three_suspect_periods_in_a_row_and_an_alarm_says_so(add_days, registry):
-    mcnet.update(add_days(1, 7), registry)
+    mcnet.update(add_days(1, 7).store)
     told = []
     for day in (8, 9, 10, 11):
         rows = day_rows(day)
         sketch = Sketch.from_rows(rows["pctr"], 1 - rows["click"], field={"country": rows["country"]}, resolution=64)
         journal = add_days(12, 11)
         journal.add(sketch, day_name(day), source="flipped")
-        told.append([alarm.advice() for alarm in mcnet.update(journal, registry).alarms if alarm.what == "learning"])
+        told.append([alarm.advice() for alarm in mcnet.update(journal.store).alarms if alarm.what == "learning"])
     assert [len(lines) for lines in told] == [0, 0, 1, 0]
     assert "all periods since 2026-11-08 are suspect and nothing is being learnt" in told[2][0]

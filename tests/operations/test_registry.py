@@ -16,10 +16,9 @@ import pytest
 
 from mcnet.calibrators.parametric import Platt
 from mcnet.errors import FileFormatError, InputError
-from mcnet.operations.registry import Registry
 from mcnet.store.schema import heads, versions
 from mcnet.store.store import Store
-from mcnet.store.versions import DamagedVersion
+from mcnet.store.versions import DamagedVersion, Registry
 
 
 def model(seed):
@@ -235,7 +234,7 @@ def test_a_version_tells_until_when_it_was_fitted(registry):
 WRITER = """
 import sys, numpy as np
 from mcnet.calibrators.parametric import Platt
-from mcnet.operations.registry import Registry
+from mcnet.store.versions import Registry
 from mcnet.store.store import Store
 registry = Registry(sys.argv[1]) if sys.argv[3] == "folder" else Store(sys.argv[1]).versions("ctr")
 for seed in range(int(sys.argv[2]), int(sys.argv[2]) + 20):

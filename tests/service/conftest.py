@@ -11,7 +11,7 @@ from tests.service.running import Running, running
 import mcnet
 from mcnet._shared.messages import has_extra
 from mcnet.model.model import CalibrationModel
-from mcnet.operations.registry import Registry
+from mcnet.store.versions import Registry
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -9,7 +9,7 @@ import pytest
 from tests.service.running import TOKEN, running
 
 import mcnet
-from mcnet.operations.registry import Registry
+from mcnet.store.versions import Registry
 from mcnet.operations.service.http import BodyReader
 from mcnet.operations.service.settings import Limits
 

@@ -7,7 +7,7 @@ from tests.report.browser import browse, find_chromium
 from tests.service.conftest import rows
 from tests.service.running import TOKEN, running
 
-from mcnet.journal.journal import Journal
+from mcnet.store.journal import Journal
 from mcnet.sketch.sketch import Sketch
 
 LOOKS = [(390, False), (390, True), (1280, False), (1280, True)]

@@ -16,8 +16,8 @@ from tests.service.running import TOKEN, running
 from tests.service.test_reload import full_disk
 
 from mcnet.errors import InputError
-from mcnet.journal.additions import ImplausibleError
-from mcnet.journal.journal import Journal
+from mcnet.store.entries import ImplausibleError
+from mcnet.store.journal import Journal
 from mcnet.operations.service.feedback import Inbox, named_period, present
 from mcnet.operations.service.http import Problem
 from mcnet.sketch.sketch import Sketch

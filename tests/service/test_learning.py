@@ -10,7 +10,7 @@ from tests.service.conftest import rows
 from tests.service.running import running
 
 from mcnet.errors import InputError
-from mcnet.journal.journal import Journal
+from mcnet.store.journal import Journal
 from mcnet.operations.service.feedback import Present, named_period, present
 from mcnet.operations.service.learning import Learning
 from mcnet.operations.service.settings import ServiceSettings

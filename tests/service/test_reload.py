@@ -11,7 +11,7 @@ import time
 import pytest
 from tests.service.running import TOKEN, running
 
-from mcnet.operations.registry import Registry
+from mcnet.store.versions import Registry
 from mcnet.operations.service.board import Board
 from mcnet.operations.service.served import ServedVersions
 

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from mcnet.errors import InputError, McnetError, StoreUnavailableError
-from mcnet.journal.additions import Added, OtherRowsError
+from mcnet.store.entries import Added, OtherRowsError
 from mcnet.rows.periods import period_text
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.additions import Feedback, FeedbackWriter, add_feedback

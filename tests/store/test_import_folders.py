@@ -14,9 +14,9 @@ from tests.golden.make import SCORES, VALUES, rows
 
 import mcnet
 from mcnet.errors import BusyError, FileFormatError, InputError
-from mcnet.journal.journal import Journal
+from mcnet.store.journal import Journal
 from mcnet.operations.learning import StoredCheckpoints, learn_journal
-from mcnet.operations.registry import Registry
+from mcnet.store.versions import Registry
 from mcnet.store.import_folders import import_folder
 from mcnet.store.store import Store
 from mcnet.tracking.monitor import Monitor

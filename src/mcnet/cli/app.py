@@ -22,7 +22,7 @@ app = options.Commands(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_EVERY_COMMAND = "Options of every command: --config, --no-config, --debug. See mcnet --help."
+_EVERY_COMMAND = "Options of every command: --head, --config, --no-config, --debug. See mcnet --help."
 _COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Learn": (fit, compare, sketch, merge, methods),
     "Use": (apply, evaluate, show, diff, export),
@@ -66,6 +66,10 @@ def mcnet(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    head: Annotated[
+        str | None,
+        typer.Option("--head", metavar="NAME", help="The head of a store; the only or the default one if not given."),
+    ] = None,
     config: Annotated[
         str | None,
         typer.Option("--config", metavar="FILE", help="Read settings from this file, not from ./mcnet.toml."),
@@ -93,8 +97,8 @@ def mcnet(
 
     A LOG is a Parquet, CSV, JSONL or Arrow file, a glob or a folder, with one row per impression; an address such as
     s3://bucket/log.parquet (gs://, az://, https://), a table of Delta or Iceberg, or - for standard input. A saved
-    sketch is accepted instead of a LOG; fit, compare and evaluate also accept a journal, a folder of sketches by
-    period. The options of this page may also follow the command.
+    sketch is accepted instead of a LOG; fit, compare and evaluate also accept a STORE, which has sketches by period: a
+    file such as ads.db, or postgresql://user@host/ads. The options of this page may also follow the command.
 
     \b
     Exit codes:
@@ -121,4 +125,4 @@ def mcnet(
     )
     if context.invoked_subcommand not in _READ_LOGS:
         refuse_read_options(f"{context.invoked_subcommand} reads none")
-    context.default_map = read_config(context, config, no_config)
+    context.default_map = read_config(context, config, no_config, head)

@@ -13,13 +13,13 @@ from mcnet.errors import InputError
 
 if TYPE_CHECKING:
     from mcnet.cli.sources import RowSource
-    from mcnet.journal.journal import Journal
     from mcnet.metrics.evaluation import PeriodEvaluations
     from mcnet.metrics.judged_rows import MetricSettings
     from mcnet.model.model import CalibrationModel
     from mcnet.rows.periods import AutomaticPeriod
     from mcnet.rows.spec import RowSpec
     from mcnet.sketch.sketch import Sketch
+    from mcnet.store.journal import Journal
 
 # `mcnet compare`: judge every method on rows it has not seen, and choose one.
 

@@ -11,9 +11,9 @@ from mcnet.cli import options
 from mcnet.cli.run import THRESHOLD_NOT_MET, Printer, plain_interrupts, table
 
 if TYPE_CHECKING:
-    from mcnet.journal.additions import Added
+    from mcnet.store.entries import Added
 
-# `mcnet journal`: the past as a folder of sketches by period.
+# `mcnet journal`: the past as sketches by period.
 
 journal = options.Commands(name="journal", no_args_is_help=True)
 
@@ -22,28 +22,25 @@ journal = options.Commands(name="journal", no_args_is_help=True)
 def about(context: typer.Context) -> None:
     """Manage a journal: the past as sketches by period.
 
-    A journal is a folder of sketches, one per period and source. Any number of processes may add at the same time.
-    Adding the same source twice changes nothing, so a job may be retried. fit, evaluate, compare and monitor accept a
-    journal instead of a log.
+    A journal has a sketch per period and source, and lies in a store: a file such as ads.db, or PostgreSQL. Any number
+    of processes may add at the same time. Adding the same source twice changes nothing, so a job may be retried. fit,
+    evaluate, compare and monitor accept a store instead of a log.
 
     \b
     Example:
-      mcnet journal add history log.parquet --score pctr --label click \\
+      mcnet journal add ads.db log.parquet --score pctr --label click \\
           --field country --time ts --every 1h
-      mcnet journal list history
+      mcnet journal list ads.db
     """
     if context.invoked_subcommand != "add":
         options.refuse_read_options(f"journal {context.invoked_subcommand} reads none")
 
 
-Folder = Annotated[str, typer.Argument(metavar="JOURNAL", help="The folder of the journal.", show_default=False)]
-
-
 @journal.command(epilog=options.READS_LOGS)
 def add(
     context: typer.Context,
-    folder: Annotated[
-        str, typer.Argument(metavar="JOURNAL", help="The folder; created if it does not exist.", show_default=False)
+    store: Annotated[
+        str, typer.Argument(metavar="STORE", help="The store; created if it does not exist.", show_default=False)
     ],
     logs: options.Logs,
     score: options.Score = None,
@@ -71,21 +68,21 @@ def add(
 
     \b
     Example:
-      mcnet journal add history log.parquet --score pctr --label click \\
+      mcnet journal add ads.db log.parquet --score pctr --label click \\
           --field country --time ts --every 1h
-      mcnet journal add hourly part0.parquet --period 2026-11-16T13
+      mcnet journal add hourly.db part0.parquet --period 2026-11-16T13
     """
     from mcnet.cli.options import printer_of
     from mcnet.cli.sources import source_of
     from mcnet.errors import InputError
-    from mcnet.journal.entries import Addition
-    from mcnet.journal.journal import Journal
     from mcnet.sketch.scan import unnamed_column
+    from mcnet.store.entries import Addition
+    from mcnet.store.journal import Journal
 
     printer = printer_of(context, json, quiet)
     given = source_of(logs)
     if given.journal is not None:
-        raise InputError(f"{logs[0]} is a journal: give the logs or sketches that it was made of")
+        raise InputError(f"{logs[0]} is a store: give the logs or sketches that its journal was made of")
     if given.sketched and (time is not None or every is not None):
         raise InputError(f"{logs[0]} is a sketch and has no rows to split by time; name its period with --period")
     if (time is None) == (period is None) or (time is None) != (every is None):
@@ -101,17 +98,17 @@ def add(
     plain_interrupts()
     how = Addition(source, age, counted, replace, allow or ())
     with printer.progress("reading", given.row_count if printer.lively else None) as advance:
-        added = Journal(folder).add_paths(given.paths, spec, how, advance, period=period)
-    printer.note(_what_changed(added, folder))
-    document = {"journal": folder, "rows": added.rows, "periods": added.periods, "known": added.known}
+        added = Journal(store, options.head_name()).add_paths(given.paths, spec, how, advance, period=period)
+    printer.note(_what_changed(added, store))
+    document = {"store": store, "rows": added.rows, "periods": added.periods, "known": added.known}
     printer.result({**document, "left_out": added.left_out})
 
 
-def _what_changed(added: "Added", folder: str) -> str:
+def _what_changed(added: "Added", store: str) -> str:
     if not added.rows:
-        return f"nothing changed: {folder} has these rows already ({_periods(added.known)})"
+        return f"nothing changed: {store} has these rows already ({_periods(added.known)})"
     also = f"; {_periods(added.known)} had their rows already" if added.known else ""
-    return f"{added.rows:,} rows of {_periods(added.periods)} → {folder}{also}"
+    return f"{added.rows:,} rows of {_periods(added.periods)} → {store}{also}"
 
 
 def _periods(names: tuple[str, ...]) -> str:
@@ -125,7 +122,7 @@ def _periods(names: tuple[str, ...]) -> str:
 
 @journal.command("list")
 def list_periods(
-    folder: Folder,
+    store: options.StoreAddress,
     sources: Annotated[bool, typer.Option("--sources", help="Print a line per source of each period.")] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -134,12 +131,12 @@ def list_periods(
 
     \b
     Example:
-      mcnet journal list history
+      mcnet journal list ads.db
     """
     from mcnet.cli.sources import open_journal
     from mcnet.rows.periods import shown_periods
 
-    entries = open_journal(folder).table().to_dicts()
+    entries = open_journal(store).table().to_dicts()
     names = [entry["period"] for entry in entries]
     shown_as = dict(zip(names, shown_periods(names), strict=True))
     lines: dict[tuple[str, ...], list[dict[str, Any]]] = {}
@@ -153,7 +150,7 @@ def list_periods(
     rows, positives = (sum(entry[name] for entry in entries) for name in ("rows", "positives"))
     number = len({entry["period"] for entry in entries})
     total = f"\n{counted(rows, 'row')}, {counted(positives, 'positive')} in {counted(number, 'period')}"
-    Printer(json, quiet).result({"journal": folder, "entries": entries}, shown, total)
+    Printer(json, quiet).result({"store": store, "entries": entries}, shown, total)
 
 
 def _line(key: tuple[str, ...], group: list[dict[str, Any]], sources: bool) -> list[str]:
@@ -171,24 +168,24 @@ def _line(key: tuple[str, ...], group: list[dict[str, Any]], sources: bool) -> l
 
 
 @journal.command()
-def verify(folder: Folder, json: options.Json = False, quiet: options.Quiet = False) -> None:
-    """Read every file of a journal and report problems; exit with 1 if there are any.
+def verify(store: options.StoreAddress, json: options.Json = False, quiet: options.Quiet = False) -> None:
+    """Read every sketch of a journal and report problems; exit with 1 if there are any.
 
     \b
     Example:
-      mcnet journal verify history
+      mcnet journal verify ads.db
     """
     from mcnet.cli.sources import open_journal
 
-    problems = open_journal(folder).verify()
-    Printer(json, quiet).result({"journal": folder, "problems": problems}, *(problems or ["no problems"]))
+    problems = open_journal(store).verify()
+    Printer(json, quiet).result({"store": store, "problems": problems}, *(problems or ["no problems"]))
     if problems:
         raise typer.Exit(THRESHOLD_NOT_MET)
 
 
 @journal.command()
 def compact(
-    folder: Folder,
+    store: options.StoreAddress,
     before: Annotated[
         str | None,
         typer.Option("--before", metavar="P", help="Compact periods earlier than this; all but the last if not given."),
@@ -199,7 +196,7 @@ def compact(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Merge the sources of old periods into one file per period.
+    """Merge the sources of old periods into one sketch per period.
 
     Adding a compacted source again still changes nothing, but it can no longer be replaced or removed. With --every
     periods are merged into longer ones, such as hours into days; trackers, backtests and monitors warn of a journal
@@ -207,19 +204,19 @@ def compact(
 
     \b
     Example:
-      mcnet journal compact history --every 1d
+      mcnet journal compact ads.db --every 1d
     """
     from mcnet.cli.sources import open_journal
 
-    saved = open_journal(folder).compact(before, every)
+    saved = open_journal(store).compact(before, every)
     printer = Printer(json, quiet)
-    printer.note(f"{saved:,} files fewer" if saved else "nothing changed: there is nothing to merge")
-    printer.result({"journal": folder, "files_saved": saved})
+    printer.note(f"{saved:,} sketches fewer" if saved else "nothing changed: there is nothing to merge")
+    printer.result({"store": store, "sketches_saved": saved})
 
 
 @journal.command()
 def release(
-    folder: Folder,
+    store: options.StoreAddress,
     period: Annotated[str, typer.Argument(metavar="PERIOD", help="The period to learn.", show_default=False)],
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -232,19 +229,19 @@ def release(
 
     \b
     Example:
-      mcnet journal release history 2026-11-16T13
+      mcnet journal release ads.db 2026-11-16T13
     """
     from mcnet.cli.sources import open_journal
 
-    open_journal(folder).release(period)
+    open_journal(store).release(period)
     printer = Printer(json, quiet)
     printer.note(f"the period {period} is released: the next update learns it, and the later ones anew")
-    printer.result({"journal": folder, "released": period})
+    printer.result({"store": store, "released": period})
 
 
 @journal.command()
 def remove(
-    folder: Folder,
+    store: options.StoreAddress,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The source, as in the list.", show_default=False)],
     period: Annotated[
         str | None, typer.Option("--period", metavar="P", help="Remove this period alone; all of them if not given.")
@@ -256,14 +253,14 @@ def remove(
 
     \b
     Example:
-      mcnet journal remove history log.parquet --period 2026-11-16T13
+      mcnet journal remove ads.db log.parquet --period 2026-11-16T13
     """
     from mcnet.cli.sources import open_journal
 
-    rows = open_journal(folder).remove(source, period)
+    rows = open_journal(store).remove(source, period)
     printer = Printer(json, quiet)
-    printer.note(f"{rows:,} rows of {source} removed from {folder}")
-    printer.result({"journal": folder, "source": source, "rows": rows})
+    printer.note(f"{rows:,} rows of {source} removed from {store}")
+    printer.result({"store": store, "source": source, "rows": rows})
 
 
 # `mcnet backtest`: how would the tracker, and each method with each memory, have predicted the past?
@@ -273,9 +270,7 @@ def backtest(
     context: typer.Context,
     logs: Annotated[
         list[str],
-        typer.Argument(
-            metavar="LOG", help="Parquet, CSV, JSONL or Arrow files, globs or folders; or the folder of a journal."
-        ),
+        typer.Argument(metavar="LOG", help="Parquet, CSV, JSONL or Arrow files, globs or folders; or a store."),
     ],
     score: options.Score = None,
     label: options.Label = None,

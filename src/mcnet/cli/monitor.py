@@ -103,7 +103,7 @@ _MOST_LINES = 12
 def monitor(
     context: typer.Context,
     folder: Annotated[
-        str, typer.Argument(metavar="JOURNAL", help="A journal; mcnet journal add makes it.", show_default=False)
+        str, typer.Argument(metavar="STORE", help="A store; mcnet journal add makes it.", show_default=False)
     ],
     model: Annotated[
         str | None, typer.Option("--model", metavar="FILE", help="The model that served; the scores if not given.")
@@ -154,7 +154,7 @@ def monitor(
 
     \b
     Example:
-      mcnet monitor history --model model.json --fail-if alarm
+      mcnet monitor ads.db --model model.json --fail-if alarm
     """
     from mcnet.cli.options import printer_of
     from mcnet.cli.sources import check_output, load_model, open_journal

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,9 +49,17 @@ _NEVER = frozenset(
 """Options that belong to one run: what is read, what is written, and what is printed."""
 
 _FILE = "mcnet.config_file"
+_head: ContextVar[str | None] = ContextVar("mcnet head", default=None)
 
 
-def read_config(context: Any, path: str | None, ignored: bool) -> dict[str, dict[str, Any]] | None:
+def head_name() -> str | None:
+    """Return the head that `--head` names; None for the only or the default one."""
+    return _head.get()
+
+
+def read_config(
+    context: Any, path: str | None, ignored: bool, head: str | None = None
+) -> dict[str, dict[str, Any]] | None:
     """Return the options of every command that the configuration file gives, as Typer's `default_map`.
 
     Parameters
@@ -58,7 +67,9 @@ def read_config(context: Any, path: str | None, ignored: bool) -> dict[str, dict
     context : the context of `mcnet` itself, which knows the commands and their options.
     path : the file; `mcnet.toml` in the working directory, if there is one, when it is None.
     ignored : read no file.
+    head : the head whose table, [heads.NAME], comes before the rest of the file.
     """
+    _head.set(head)
     if ignored:
         if path is not None:
             raise InputError("--config and --no-config were both given; give one of them")
@@ -69,7 +80,18 @@ def read_config(context: Any, path: str | None, ignored: bool) -> dict[str, dict
             raise InputError(f"there is no file {file}")
         return None
     context.meta[_FILE] = str(file)
-    return _options_of_commands(file, _document(file), context.command)
+    return _options_of_commands(file, _of_head(file, _document(file), head), context.command)
+
+
+def _of_head(file: Path, document: dict[str, Any], head: str | None) -> dict[str, Any]:
+    """Return the document with the settings of a head in the place of those of all."""
+    heads = document.pop("heads", {})
+    if not isinstance(heads, dict) or not all(isinstance(table, dict) for table in heads.values()):
+        raise InputError(f"{file}: heads has no tables; name a head in each, as in [heads.cvr]")
+    for key, value in heads.get(head, {}).items():
+        both = isinstance(value, dict) and isinstance(document.get(key), dict)
+        document[key] = {**document[key], **value} if both else value
+    return document
 
 
 def printer_of(context: Any, json: bool, quiet: bool) -> Printer:
@@ -109,7 +131,7 @@ def _options_of_commands(file: Path, document: dict[str, Any], application: Any)
             continue
         name = key.replace("-", "_")
         if name not in SHARED_KEYS:
-            known = ", ".join((*SHARED_KEYS, *(f"[{command}]" for command in COMMANDS)))
+            known = ", ".join((*SHARED_KEYS, *(f"[{command}]" for command in COMMANDS), "[heads.NAME]"))
             raise InputError(f"{file} has the unknown key {key!r}; it may have {known}")
         for command in COMMANDS:
             if name in options[command]:
@@ -253,7 +275,7 @@ def _write_parameters(parameters: Iterable[Any], ctx: Any, formatter: Any) -> No
 
 READS_LOGS = (
     "\b\nOptions for reading logs: --where, --drop-missing, --separator, --storage-option.\n"
-    "Options of every command: --config, --no-config, --debug. See mcnet --help."
+    "Options of every command: --head, --config, --no-config, --debug. See mcnet --help."
 )
 """What stands below the help of a command that reads logs."""
 
@@ -291,9 +313,13 @@ def _metrics(beginning: str) -> list[str]:
 
 LOG_HELP = (
     "Parquet, CSV, JSONL or Arrow files, globs, folders or addresses (s3://...); or - for stdin; or saved sketches; "
-    "or a journal."
+    "or a store (ads.db, postgresql://...)."
 )
 Logs = Annotated[list[str], typer.Argument(metavar="LOG", help=LOG_HELP)]
+StoreAddress = Annotated[
+    str,
+    typer.Argument(metavar="STORE", help="A file such as ads.db, or postgresql://user@host/ads.", show_default=False),
+]
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A saved model.", show_default=False)]
 Score = Annotated[str | None, typer.Option("--score", metavar="COLUMN", help="The column of scores.")]
 Label = Annotated[

@@ -326,6 +326,7 @@ _ANYWHERE = {
     "--debug": 0,
     "--no-config": 0,
     "--config": 1,
+    "--head": 1,
     "--drop-missing": 0,
     "--where": 1,
     "--separator": 1,

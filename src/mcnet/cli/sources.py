@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.files import is_url, local_path, output_file
-from mcnet.cli.options import SHARED_KEYS, from_config, refuse_read_options
+from mcnet.cli.options import SHARED_KEYS, from_config, head_name, refuse_read_options
 from mcnet.cli.run import Printer, plain_interrupts
 from mcnet.errors import FileFormatError, InputError
 
 if TYPE_CHECKING:
     from mcnet._shared.arrays import ScoreType
-    from mcnet.journal.journal import Journal
     from mcnet.model.model import CalibrationModel
     from mcnet.rows.locations import Locations
     from mcnet.rows.periods import AutomaticPeriod
     from mcnet.rows.spec import RowSpec
     from mcnet.sketch.sketch import Sketch
+    from mcnet.store.journal import Journal
 
 # Standard output and object stores: their settings, and what can be written to them.
 
@@ -282,12 +282,12 @@ def source_of(names: Sequence[str], *, alone: bool = True) -> RowSource:
     names : files, globs, folders, addresses, or one journal.
     alone : whether the command reads nothing else, so that no option for reading logs is for another source.
     """
-    from mcnet.journal.storage import is_journal
     from mcnet.rows.locations import Locations
     from mcnet.rows.logs import expand_paths
     from mcnet.sketch.scan import are_sketches
+    from mcnet.store import is_store
 
-    journals = [name for name in names if is_journal(name)]
+    journals = [name for name in names if is_store(name)]
     if not journals:
         paths = expand_paths(list(names))
         sketched = are_sketches(paths)
@@ -297,19 +297,17 @@ def source_of(names: Sequence[str], *, alone: bool = True) -> RowSource:
     if len(names) > 1:
         other = next(name for name in names if name != journals[0])
         raise InputError(f"{journals[0]} is a journal and is read alone; leave out {other}, or add it to the journal")
-    from mcnet.journal.journal import Journal
-
     refuse_read_options(f"{journals[0]} is a journal, whose rows were read before", filters_only=not alone)
-    return RowSource(tuple(names), Locations(), Journal(journals[0]))
+    return RowSource(tuple(names), Locations(), open_journal(journals[0]))
 
 
-def open_journal(path: str) -> "Journal":
-    """Return a journal that exists."""
-    from mcnet.journal.journal import Journal
-    from mcnet.journal.storage import require_journal
+def open_journal(address: str) -> "Journal":
+    """Return the journal of the head that is meant; it must be there."""
+    from mcnet.store.journal import Journal
 
-    require_journal(Path(path), create=False)
-    return Journal(path)
+    found = Journal(address, head_name())
+    found.store.require_head(found.head)
+    return found
 
 
 def _sum_of_periods(journal: "Journal", spec: "RowSpec", **chosen: Any) -> "Sketch":

@@ -14,12 +14,6 @@ if TYPE_CHECKING:
 
 store = options.Commands(name="store", no_args_is_help=True)
 
-Address = Annotated[
-    str,
-    typer.Argument(metavar="STORE", help="A file such as ads.db, or postgresql://user@host/ads.", show_default=False),
-]
-HeadName = Annotated[str | None, typer.Option("--head", metavar="NAME", help="The head; the only one by default.")]
-
 
 @store.callback()
 def about() -> None:
@@ -51,11 +45,10 @@ def _require(address: str) -> "Store":
 
 @store.command("import")
 def import_(
-    store: Address,
+    store: options.StoreAddress,
     folders: Annotated[
         list[str], typer.Argument(metavar="FOLDER", help="Journals and registries of mcnet 0.1.", show_default=False)
     ],
-    head: HeadName = None,
     json: options.Json = False,
 ) -> None:
     """Take journals and registries of mcnet 0.1 into a store; the folders are not changed.
@@ -69,7 +62,7 @@ def import_(
     from mcnet.store.import_folders import import_folder
 
     opened, printer = _open(store), Printer(json)
-    done = [import_folder(opened, folder, head) for folder in folders]
+    done = [import_folder(opened, folder, options.head_name()) for folder in folders]
     for one in done:
         for problem in one.left_out:
             printer.warn(problem)
@@ -79,7 +72,7 @@ def import_(
 
 
 @store.command()
-def show(store: Address, json: options.Json = False) -> None:
+def show(store: options.StoreAddress, json: options.Json = False) -> None:
     """Show what a store has, by head.
 
     \b
@@ -95,7 +88,7 @@ def show(store: Address, json: options.Json = False) -> None:
 
 
 @store.command()
-def check(store: Address, json: options.Json = False) -> None:
+def check(store: options.StoreAddress, json: options.Json = False) -> None:
     """Read everything in a store, compare it with its digests, and name what is wrong (exit code 2).
 
     \b
@@ -111,7 +104,7 @@ def check(store: Address, json: options.Json = False) -> None:
 
 @store.command()
 def backup(
-    store: Address,
+    store: options.StoreAddress,
     output: Annotated[str, typer.Argument(metavar="FILE", help="The copy.", show_default=False)],
 ) -> None:
     """Copy a store in a file while others use it.
@@ -130,9 +123,8 @@ def backup(
 
 @store.command()
 def forget(
-    store: Address,
+    store: options.StoreAddress,
     before: Annotated[str, typer.Option("--before", metavar="PERIOD", help="The first period that stays.")],
-    head: HeadName = None,
     json: options.Json = False,
 ) -> None:
     """Delete the rows of all periods before one, for good; the versions stay.
@@ -141,12 +133,12 @@ def forget(
     Example:
       mcnet store forget ads.db --before 2023-11-14
     """
-    gone = _require(store).forget(before, head)
+    gone = _require(store).forget(before, options.head_name())
     Printer(json).result(dict(gone), f"{gone['periods']:,} periods were deleted, with {gone['rows']:,} rows")
 
 
 @store.command()
-def migrate(store: Address) -> None:
+def migrate(store: options.StoreAddress) -> None:
     """Bring the tables of a store in PostgreSQL up to date, as a role that may change them; files do so by themselves.
 
     \b

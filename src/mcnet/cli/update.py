@@ -18,20 +18,19 @@ ALARM = 3
 
 def update(
     context: typer.Context,
-    folder: Annotated[
-        str, typer.Argument(metavar="JOURNAL", help="The journal; created if it does not exist.", show_default=False)
-    ],
-    registry: Annotated[
+    store: Annotated[
         str,
-        typer.Option(
-            "--registry", metavar="FOLDER", help="The versions; created if it does not exist.", show_default=False
+        typer.Argument(
+            metavar="STORE",
+            help="A file such as ads.db, created if it does not exist, or postgresql://user@host/ads.",
+            show_default=False,
         ),
     ],
     logs: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="LOG",
-            help="Logs or saved sketches to add first; none if other processes add to the journal.",
+            help="Logs or saved sketches to add first; none if other processes add to the store.",
             show_default=False,
         ),
     ] = None,
@@ -74,6 +73,9 @@ def update(
         bool, typer.Option("--force", help="Publish even if the gate refuses; this is recorded in the history.")
     ] = False,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="A note for the history.")] = "",
+    status: Annotated[
+        str | None, typer.Option("--status", metavar="FILE", help="Write a page about the state of the loop (.html).")
+    ] = None,
     wait: Annotated[
         float, typer.Option("--wait", min=0.0, metavar="SECONDS", help="How long to wait for another run.")
     ] = 60.0,
@@ -95,8 +97,8 @@ def update(
     """Learn new rows and publish the next model.
 
     Add the rows to the journal, let the tracker learn them, and publish its model for the coming period if the gate
-    accepts it. Run it after every period. It may be killed at any time, run again, and run twice at once. The folder
-    "loop" of the registry has a status page, a history with a line per run, and the state between runs.
+    accepts it. Run it after every period. It may be killed at any time, run again, and run twice at once. Everything
+    that is kept between runs is in the store; --status writes a page about it.
 
     A new model is published if it is valid, is not worse than the current one on periods that neither was fitted on,
     and moves no mean probability farther than --max-shift. Otherwise the current version stays, and the history has the
@@ -112,8 +114,8 @@ def update(
 
     \b
     Example:
-      mcnet update history log.parquet --registry registry --score pctr \\
-          --label click --field country --time ts --every 1d
+      mcnet update ads.db log.parquet --score pctr --label click \\
+          --field country --time ts --every 1d
     """
     from mcnet.cli.options import printer_of
     from mcnet.cli.run import UNUSABLE, plain_interrupts
@@ -130,9 +132,9 @@ def update(
     total = given.row_count if given is not None and printer.lively else None
     with printer.progress("reading", total) as advance:
         done = run_update(
-            folder,
-            registry,
+            store,
             [] if given is None else given.paths,
+            head=options.head_name(),
             **columns,
             time=time,
             every=every,
@@ -151,6 +153,7 @@ def update(
             alpha=alpha,
             force=force,
             note=note,
+            status=status,
             wait_seconds=wait,
             reading=advance,
         )
@@ -179,20 +182,14 @@ def _lines(done: "Update") -> list[str]:
         lines.append(f"held       version {done.version} is {done.held}")
     lines += [f"suspect    {line}" for line in done.suspect]
     lines += [f"alarm      {alarm.what}: {alarm.advice(tracked=True)}" for alarm in done.alarms]
-    return [*lines, f"status     {done.status}"]
+    return lines if done.status is None else [*lines, f"status     {done.status}"]
 
 
 # `mcnet serve`: calibrate over HTTP.
 
 
 def serve(
-    registry: Annotated[
-        str,
-        typer.Argument(metavar="REGISTRY", help="The folder of the registry, see mcnet versions.", show_default=False),
-    ],
-    journal: Annotated[
-        str | None, typer.Option("--journal", metavar="FOLDER", help="The journal that feedback goes to.")
-    ] = None,
+    store: options.StoreAddress,
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=1, max=65535, metavar="N", help="The port to listen on.")] = 8080,
     workers: Annotated[
@@ -226,7 +223,7 @@ def serve(
     ] = None,
     poll: Annotated[
         float,
-        typer.Option("--poll", min=0.05, max=3600.0, metavar="SECONDS", help="How often to check the registry."),
+        typer.Option("--poll", min=0.05, max=3600.0, metavar="SECONDS", help="How often to check the store."),
     ] = 0.5,
     max_body: Annotated[
         int, typer.Option("--max-body", min=1_000, metavar="BYTES", help="The largest body of a request.")
@@ -243,12 +240,12 @@ def serve(
 ) -> None:
     """Serve calibrated probabilities over HTTP.
 
-    It answers JSON, Arrow and the Open Inference Protocol, always with the current version of the registry (a folder
-    that mcnet versions creates), and accepts feedback. A dashboard is at /, the list of requests at /docs.
+    It answers JSON, Arrow and the Open Inference Protocol, always with the current version, and accepts feedback. A
+    dashboard is at /, the list of requests at /docs.
 
     \b
     Example:
-      mcnet serve registry --port 8080 --workers 2
+      mcnet serve ads.db --port 8080 --workers 2
     """
     from pathlib import Path
 
@@ -259,8 +256,8 @@ def serve(
 
     run_service(
         ServiceSettings(
-            registry=Path(registry).absolute(),
-            journal=None if journal is None else Path(journal).absolute(),
+            store=store,
+            head=options.head_name(),
             name=name,
             host=host,
             port=port,

@@ -11,40 +11,38 @@ from mcnet.cli import options
 from mcnet.cli.run import Printer, table
 
 if TYPE_CHECKING:
-    from mcnet.operations.registry import Registry
-    from mcnet.store.versions import Version
+    from mcnet.store.versions import Registry, Version
 
 _NOTE_WIDTH = 70
 """Characters of a note in the list of versions; `show` has all of it."""
 
 versions = options.Commands(name="versions", no_args_is_help=True)
 
-Folder = Annotated[str, typer.Argument(metavar="REGISTRY", help="The folder of the registry.", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="VERSION", help="The number of a version, or latest.", show_default=False)]
 Note = Annotated[str, typer.Option("--note", metavar="TEXT", help="The reason, for the history.")]
 
 
 @versions.callback()
 def about() -> None:
-    """Manage the versions of a model in a registry.
+    """Manage the versions of a model in a store.
 
-    A registry is a folder of immutable versions, with a pointer to the one that is served.
+    A version never changes; a pointer names the one that is served. --head names the model, if a store has several.
 
     \b
     Example:
-      mcnet versions add registry model.json
+      mcnet versions add ads.db model.json
     """
 
 
 @versions.command()
-def add(registry: Folder, model: options.ModelFile, note: Note = "", json: options.Json = False) -> None:
+def add(store: options.StoreAddress, model: options.ModelFile, note: Note = "", json: options.Json = False) -> None:
     """Add a model file as a new version; the first one becomes current.
 
     \b
     Example:
-      mcnet versions add registry model.json --note "weekly fit"
+      mcnet versions add ads.db model.json --note "weekly fit"
     """
-    opened = _open(registry)
+    opened = _open(store)
     version = opened.add(model, note)
     state = (
         "current" if opened.current_number == version.number else "not yet current: mcnet versions promote makes it so"
@@ -62,16 +60,16 @@ def _short(note: str) -> str:
 
 
 @versions.command("list")
-def list_versions(registry: Folder, json: options.Json = False) -> None:
+def list_versions(store: options.StoreAddress, json: options.Json = False) -> None:
     """List the versions, oldest first, and mark the current one.
 
     \b
     Example:
-      mcnet versions list registry
+      mcnet versions list ads.db
     """
     from mcnet.store.versions import DamagedVersion, Version
 
-    opened = _open(registry)
+    opened = _open(store)
     found = opened.looked_at()
     there = [one for one in found if isinstance(one, Version)]
     damaged = [one for one in found if isinstance(one, DamagedVersion)]
@@ -88,13 +86,13 @@ def list_versions(registry: Folder, json: options.Json = False) -> None:
         "versions": [_document(version, current) for version in there],
         "damaged": [{"version": version.name, "reason": version.reason} for version in damaged],
     }
-    more = [] if held is None else [f"version {current} is {held}; {_until_released(registry)}"]
+    more = [] if held is None else [f"version {current} is {held}; {_until_released(store)}"]
     Printer(json).result(document, table(("version", "added", "method", "note"), rows, left=4), *more)
 
 
 @versions.command()
 def show(
-    registry: Folder,
+    store: options.StoreAddress,
     version: Annotated[str, typer.Argument(metavar="VERSION", help="A number, latest or current.")] = "current",
     json: options.Json = False,
 ) -> None:
@@ -102,9 +100,9 @@ def show(
 
     \b
     Example:
-      mcnet versions show registry 3
+      mcnet versions show ads.db 3
     """
-    opened = _open(registry)
+    opened = _open(store)
     chosen = opened.version(version)
     events = [line for line in opened.history() if line.get("version") == chosen.number]
     facts = _document(chosen, opened.current_number) | {"history": events}
@@ -115,70 +113,81 @@ def show(
 
 
 @versions.command()
-def path(
-    registry: Folder,
-    version: Annotated[str, typer.Argument(metavar="VERSION", help="A number, latest or current.")] = "current",
+def save(
+    store: options.StoreAddress,
+    version: Annotated[
+        str, typer.Argument(metavar="VERSION", help="A number, latest, current or refused.", show_default=False)
+    ],
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.")],
+    force: options.Force = False,
 ) -> None:
-    """Print the path of a version's model file, for other commands to read.
+    """Write the model of a version to a file, for other commands; "refused" is the last one that the gate refused.
 
     \b
     Example:
-      mcnet versions path registry latest
+      mcnet versions save ads.db latest -o model.json
     """
-    typer.echo(_open(registry).model_file(version))
+    from mcnet._shared.files import whole_file
+    from mcnet.cli.sources import check_output
+
+    check_output(output, [], force=force, endings=(".json",))
+    content = _open(store).content(version)
+    with whole_file(output) as part:
+        part.write_bytes(content)
+    Printer().note(f"version {version} of {store} → {output}")
 
 
 @versions.command()
-def promote(registry: Folder, version: Name, note: Note = "", json: options.Json = False) -> None:
+def promote(store: options.StoreAddress, version: Name, note: Note = "", json: options.Json = False) -> None:
     """Make a version the current one; one that is not the latest is held.
 
     \b
     Example:
-      mcnet versions promote registry latest
+      mcnet versions promote ads.db latest
     """
-    opened = _open(registry)
+    opened = _open(store)
     chosen = opened.promote(version, note)
-    held = f", and held: {_until_released(registry)}" if opened.held else ""
+    held = f", and held: {_until_released(store)}" if opened.held else ""
     Printer(json).result(_moved(chosen, opened), f"version {chosen.name} is current{held}")
 
 
 @versions.command()
-def rollback(registry: Folder, note: Note = "", json: options.Json = False) -> None:
+def rollback(store: options.StoreAddress, note: Note = "", json: options.Json = False) -> None:
     """Go back to the version that was current before, and hold it: `mcnet update` does not undo this.
 
     \b
     Example:
-      mcnet versions rollback registry --note "NL over-predicted"
+      mcnet versions rollback ads.db --note "NL over-predicted"
     """
-    opened = _open(registry)
+    opened = _open(store)
     chosen = opened.rollback(note)
-    message = f"version {chosen.name} is current again, and held: {_until_released(registry)}"
+    message = f"version {chosen.name} is current again, and held: {_until_released(store)}"
     Printer(json).result(_moved(chosen, opened), message)
 
 
 @versions.command()
-def hold(registry: Folder, note: Note = "", json: options.Json = False) -> None:
+def hold(store: options.StoreAddress, note: Note = "", json: options.Json = False) -> None:
     """Hold the current version: `mcnet update` publishes nothing until the hold is released.
 
     \b
     Example:
-      mcnet versions hold registry --note "no changes before the sale"
+      mcnet versions hold ads.db --note "no changes before the sale"
     """
-    opened = _open(registry)
+    opened = _open(store)
     held, current = opened.hold(note), opened.current
-    message = f"version {current.name} is {held}; {_until_released(registry)}"
+    message = f"version {current.name} is {held}; {_until_released(store)}"
     Printer(json).result(_moved(current, opened), message)
 
 
 @versions.command()
-def release(registry: Folder, note: Note = "", json: options.Json = False) -> None:
+def release(store: options.StoreAddress, note: Note = "", json: options.Json = False) -> None:
     """End a hold: `mcnet update` may publish again, and the current version stays until it does.
 
     \b
     Example:
-      mcnet versions release registry --note "the labels of NL are correct again"
+      mcnet versions release ads.db --note "the labels of NL are correct again"
     """
-    opened = _open(registry)
+    opened = _open(store)
     was = opened.release(note)
     message = "was held, and may be replaced now" if was else "was not held"
     Printer(json).result(_moved(opened.current, opened), f"version {opened.current.name} {message}")
@@ -186,7 +195,7 @@ def release(registry: Folder, note: Note = "", json: options.Json = False) -> No
 
 @versions.command()
 def prune(
-    registry: Folder,
+    store: options.StoreAddress,
     keep: Annotated[int, typer.Option("--keep", min=1, metavar="N", help="How many of the newest versions to keep.")],
     json: options.Json = False,
 ) -> None:
@@ -194,9 +203,9 @@ def prune(
 
     \b
     Example:
-      mcnet versions prune registry --keep 1000
+      mcnet versions prune ads.db --keep 1000
     """
-    gone = _open(registry).prune(keep)
+    gone = _open(store).prune(keep)
     message = f"{len(gone):,} version{'s' if len(gone) != 1 else ''} deleted"
     Printer(json).result({"deleted": [str(number) for number in gone]}, message)
 
@@ -282,14 +291,15 @@ def diff(
         printer.note(f"report → {report}")
 
 
-def _open(folder: str) -> "Registry":
-    from mcnet.operations.registry import Registry
+def _open(store: str) -> "Registry":
+    from mcnet.store.versions import Registry
 
-    return Registry(folder)
+    return Registry(store, options.head_name())
 
 
-def _until_released(folder: str) -> str:
-    return f"mcnet update publishes nothing until `mcnet versions release {folder}`"
+def _until_released(store: str) -> str:
+    head = "" if options.head_name() is None else f" --head {options.head_name()}"
+    return f"mcnet update publishes nothing until `mcnet versions release {store}{head}`"
 
 
 def _moved(version: "Version", registry: "Registry") -> dict[str, Any]:

@@ -15,7 +15,6 @@ from scipy.special import stdtrit
 from mcnet._shared.arrays import FloatArray
 from mcnet.difference import diff
 from mcnet.errors import InputError, McnetError
-from mcnet.journal.journal import Journal
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import load, save_model
@@ -23,6 +22,7 @@ from mcnet.operations.learning import Judged, sketch_log_loss
 from mcnet.rows.periods import elapsed_periods, periods_between, sorted_periods
 from mcnet.selection import UNIT_OF_DIFFERENCES, signed_differences
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.journal import Journal
 from mcnet.store.versions import Version
 from mcnet.tracking.memories import coarse
 from mcnet.tracking.monitor import CellProbabilities, Monitor

@@ -1,24 +1,17 @@
 """Learn from the journal in the loop: forecasts judged, checkpoints of the tracker."""
 
-import json
-import os
-import shutil
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, sigmoid
-from mcnet._shared.files import flush, named_if_full
 from mcnet.errors import McnetError
-from mcnet.journal.journal import Journal
 from mcnet.metrics.calibration_error import group_pcoc
 from mcnet.metrics.scores import CLIP
 from mcnet.metrics.sums import group_sums
@@ -26,11 +19,12 @@ from mcnet.model.model import CalibrationModel
 from mcnet.rows.periods import periods_between
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import sketch_of_bytes, stored_bytes
+from mcnet.store.journal import Journal
 from mcnet.store.state import LoopState
 from mcnet.tracking.forecast import Forecast
 from mcnet.tracking.learner import Learner
 from mcnet.tracking.replay import past_digests
-from mcnet.tracking.tracker_file import load_tracker, save_tracker, tracker_of_state, tracker_state
+from mcnet.tracking.tracker_file import tracker_of_state, tracker_state
 
 __all__ = ["Checkpoints", "Judged", "Learnt", "learn_journal", "period_pcoc", "sketch_log_loss"]
 
@@ -105,72 +99,12 @@ def period_pcoc(sketch: Sketch, probability: FloatArray) -> Pcoc:
 
 # Saved states of the tracker, also older ones, so that rows which arrive late do not cost a replay of everything.
 
-_PREFIX, _HIDDEN, _JUDGED = "tracker-", ".writing-", "judged.json"
-
 
 class Checkpoints:
-    """A folder of trackers, each with the periods that were judged on the way to it.
+    """The states of the tracker in a store, each with the periods that were judged on the way to it.
 
-    A state is of use as long as the periods that it learnt are the same in the journal. Of the older ones those are
-    kept that are about 1, 2, 4, 8 … periods behind, so that a late row costs about as many periods as it is late.
-    They are a cache: whatever is lost is learnt again from the journal.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        """Name the folder."""
-        self.folder = folder
-
-    def latest(
-        self, digests: Mapping[str, str], settings: tuple[str, tuple[float, ...] | None, int]
-    ) -> tuple[Learner, list[Judged]] | None:
-        """Return the latest state that has learnt what the journal still has, with these settings."""
-        for path in sorted(self.folder.glob(f"{_PREFIX}*"), reverse=True):
-            try:
-                learner = load_tracker(path)
-                judged = [Judged.restored(one) for one in json.loads((path / _JUDGED).read_text(encoding="utf-8"))]
-            except (McnetError, OSError, ValueError, TypeError, KeyError):
-                continue
-            if (learner.method, learner.given_memories, learner.delay) != settings:
-                continue
-            if learner.clock.last is not None and digests.get(learner.clock.last) == learner.journal_digest:
-                return learner, judged
-        return None
-
-    def save(self, learner: Learner, judged: Sequence[Judged]) -> None:
-        """Save a state as a whole, and drop those that are needed no more."""
-        target = self.folder / f"{_PREFIX}{learner.clock.ticks:08d}"
-        writing = self.folder / f"{_HIDDEN}{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        try:
-            with named_if_full(self.folder):
-                save_tracker(learner, writing)
-                text = json.dumps([one.to_dict() for one in judged], allow_nan=False)
-                (writing / _JUDGED).write_text(text, encoding="utf-8")
-                for path in writing.iterdir():
-                    flush(path)
-                if target.exists():  # a state of the same length that late rows have made useless
-                    target.rename(writing.with_name(f"{writing.name}-old"))
-                writing.rename(target)
-        finally:
-            self.remove_leftovers()
-        self._drop_needless(learner.clock.ticks)
-
-    def remove_leftovers(self) -> None:
-        """Delete what was not finished; whoever calls this holds the lock of the folder."""
-        for path in self.folder.glob(f"{_HIDDEN}*"):
-            shutil.rmtree(path, ignore_errors=True)
-
-    def _drop_needless(self, newest: int) -> None:
-        """Keep the newest, and the oldest of each range of ages: 1, 2 to 3, 4 to 7 … periods behind."""
-        kept: set[int] = set()
-        for path in sorted(self.folder.glob(f"{_PREFIX}*")):  # oldest first
-            behind = newest - int(path.name.removeprefix(_PREFIX))
-            if behind < 0 or behind.bit_length() in kept:
-                shutil.rmtree(path, ignore_errors=True)
-            kept.add(behind.bit_length())
-
-
-class StoredCheckpoints:
-    """The same in a store.
+    A state is of use as long as the periods that it learnt are the same in the journal. They are a cache: whatever is
+    lost is learnt again from the journal.
 
     Parameters
     ----------
@@ -248,7 +182,7 @@ class Learnt:
 
 def learn_journal(
     journal: Journal,
-    checkpoints: Checkpoints | StoredCheckpoints,
+    checkpoints: Checkpoints,
     *,
     method: str,
     delay: int,

@@ -1,134 +1,95 @@
-"""The state of the loop: its folder, its status file and page, and what is watched."""
+"""The status of the loop: what a run knew, what is served now, and the monitor of what was served."""
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from mcnet._shared.arrays import FloatArray
-from mcnet._shared.files import append_json_line, exclusive_lock, finite, last_json_lines, read_json_lines, write_json
-from mcnet.errors import FileFormatError, InputError, McnetError
-from mcnet.journal.journal import Journal
+from mcnet._shared.files import finite
+from mcnet.errors import FileFormatError, InputError
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
 from mcnet.operations.gate import VersionTimes, ends_at_or_after
-from mcnet.operations.learning import Checkpoints, Learnt, period_pcoc
-from mcnet.operations.registry import Registry, RegistryView
-from mcnet.report.monitor_page import write_status_page
+from mcnet.operations.learning import Learnt, period_pcoc
 from mcnet.rows.periods import periods_between
-from mcnet.store.versions import Version, now
+from mcnet.store.journal import Journal
+from mcnet.store.store import Store
+from mcnet.store.versions import Registry, Version, now
 from mcnet.tracking.monitor import CellProbabilities, Monitor
-
-# The files of the loop, in the folder `loop` of a registry: lock, history of runs, status, monitor, saved trackers.
-
-
-class LoopFolder:
-    """Where the job keeps what it needs from run to run, and what it tells.
-
-    The line of a run in `runs.jsonl` is written last: a run without its line has not ended, and the next one does again
-    what it may have left undone. Everything else is a cache, or made anew by every run.
-    """
-
-    def __init__(self, registry: Path) -> None:
-        """Name the folder; it is made by `locked`."""
-        self.path = registry / "loop"
-
-    @property
-    def status_page(self) -> Path:
-        """The status for people."""
-        return self.path / "status.html"
-
-    @property
-    def status_file(self) -> Path:
-        """The status for programs."""
-        return self.path / "status.json"
-
-    @property
-    def monitor_file(self) -> Path:
-        """The evidence of the monitor."""
-        return self.path / "monitor.json"
-
-    @property
-    def refused_model(self) -> Path:
-        """The last candidate that was refused, to look at."""
-        return self.path / "refused.json"
-
-    @property
-    def checkpoints(self) -> Checkpoints:
-        """The saved trackers."""
-        return Checkpoints(self.path)
-
-    @contextmanager
-    def locked(self, wait_seconds: float) -> Iterator[None]:
-        """Let one run at a time work here; the lock goes with its process, however that ends."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with exclusive_lock(self.path / ".lock", wait_seconds):
-            self.checkpoints.remove_leftovers()
-            yield
-
-    def add_run(self, run: dict[str, Any]) -> None:
-        """Add the line of a run."""
-        append_json_line(self.path / "runs.jsonl", run)
-
-    def runs(self) -> list[dict[str, Any]]:
-        """Return every run, oldest first."""
-        return read_json_lines(self.path / "runs.jsonl")
-
-    def last_runs(self, number: int) -> list[dict[str, Any]]:
-        """Return the last runs, oldest first."""
-        return last_json_lines(self.path / "runs.jsonl", number)
-
 
 # The status of the loop: what is served, what the last run decided and why, and whether it is calibrated.
 
+STATUS = "status"
+"""The kind of the document that has what the last run knew."""
 SHOWN_PERIODS, SHOWN_RUNS, SHOWN_VERSIONS, SHOWN_VALUES = 60, 20, 10, 12
 _OVERALL = ("level", "slope")
 RUNS_READ = 200
 """What was served in the shown periods is looked up in so many runs."""
 
 
-def status_document(
-    journal: Journal, registry: RegistryView, folder: LoopFolder, learnt: Learnt | None, monitor: Monitor | None
-) -> dict[str, Any]:
-    """Return the status as JSON-able values.
+def run_document(journal: Journal, learnt: Learnt | None, monitor: Monitor | None) -> dict[str, Any]:
+    """Return what a run knows as JSON-able values; `status_of` adds what may change without a run.
 
     Parameters
     ----------
-    journal, registry, folder : of the loop; the line of the last run is written already.
+    journal : the rows.
     learnt : what the tracker knows; None if there is no period yet.
     monitor : the monitor of what was served; None if there is no period yet.
     """
-    runs = folder.last_runs(RUNS_READ)
     entries = journal.entries()
     document: dict[str, Any] = finite(
         {
-            "format": "mcnet status",
-            "version": 1,
-            "time": now(),
             "journal": {
-                "path": str(journal.path),
                 "periods": len({entry.period for entry in entries}),
                 "last_period": journal.periods[-1] if entries else None,
                 "rows": sum(entry.rows for entry in entries),
             },
-            "registry": str(registry.path),
-            **_versions(registry),
-            **_runs(runs),
-            "decision": next((run for run in reversed(runs) if run["gate"] is not None), None),
-            "periods": [] if learnt is None else _periods(learnt, runs),
-            "alarms": [{**alarm, "told": run["time"]} for run in reversed(runs) for alarm in reversed(run["alarms"])][
-                :SHOWN_RUNS
-            ],
+            "periods": [] if learnt is None else _periods(learnt),
             "monitor": None if monitor is None else _monitor(monitor),
             "suspects": [] if learnt is None else _suspects(learnt),
         }
     )
     return document
+
+
+def status_of(store: Store, head: str | None = None) -> dict[str, Any] | None:
+    """Return the status of the loop of a head as JSON-able values; None before its first run.
+
+    Parameters
+    ----------
+    store, head : the store, and the name of the head; the only or the default one if None.
+    """
+    name = store.chosen_head(head)
+    state, registry = store.state(name), store.versions(name)
+    runs = state.runs(RUNS_READ)
+    if not runs:
+        return None
+    known = state.get(STATUS) or run_document(store.journal(name), None, None)
+    served = {one["period"]: one for run in runs for one in run["served"]}
+    for period in known["periods"]:
+        one = served.get(period["period"], {})
+        period |= {"served_pcoc": one.get("pcoc"), "served_version": one.get("version")}
+    alarms = [{**alarm, "told": run["time"]} for run in reversed(runs) for alarm in reversed(run["alarms"])]
+    versions: dict[str, Any] = {"current": None, "held": None, "versions": [], "problem": ""}
+    try:
+        versions |= _versions(registry)
+    except FileFormatError as error:  # a version that is damaged
+        versions["problem"] = str(error)
+    return {
+        "format": "mcnet status",
+        "version": 2,
+        "time": now(),
+        "store": store.name,
+        "head": name,
+        **known,
+        **versions,
+        **_runs(runs),
+        "decision": next((run for run in reversed(runs) if run["gate"] is not None), None),
+        "alarms": alarms[:SHOWN_RUNS],
+    }
 
 
 def _runs(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -141,7 +102,7 @@ def _runs(runs: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _versions(registry: RegistryView) -> dict[str, Any]:
+def _versions(registry: Registry) -> dict[str, Any]:
     """Return what is served now, whether it is held, and the newest versions."""
     promoted = registry.promoted
     return {
@@ -149,35 +110,6 @@ def _versions(registry: RegistryView) -> dict[str, Any]:
         "held": None if registry.held is None else str(registry.held),
         "versions": [asdict(version) for version in reversed(registry.newest(SHOWN_VERSIONS))],
     }
-
-
-def refresh_status(registry: RegistryView) -> None:
-    """Write the status again after the registry or the list of runs has changed; the rest is as the last run left it.
-
-    Every change of a registry calls this (a release, a rollback, …), and so does a run that failed.
-
-    Parameters
-    ----------
-    registry : the registry of the loop; one without a loop is left as it is.
-    """
-    folder = LoopFolder(registry.path)
-
-    def refreshed() -> dict[str, Any] | None:
-        try:
-            document: dict[str, Any] = json.loads(folder.status_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None  # there is no status yet, or none that can be read: the history of runs has the lines
-        runs = folder.last_runs(RUNS_READ)
-        if not runs:
-            return None
-        result = {"time": now(), **_runs(runs)}
-        with suppress(McnetError):  # a damaged registry: what was known of it stays
-            result |= _versions(registry)
-        document |= finite(result)
-        return document
-
-    if folder.status_file.exists():
-        write_status(folder, refreshed)
 
 
 def _shown(run: dict[str, Any]) -> dict[str, Any]:
@@ -189,9 +121,8 @@ def _shown(run: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _periods(learnt: Learnt, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the last periods: their rows, and the PCOC of the scores, of the tracker's forecast and of what served."""
-    served = {one["period"]: one for run in runs for one in run["served"]}
+def _periods(learnt: Learnt) -> list[dict[str, Any]]:
+    """Return the last periods: their rows, and the PCOC of the scores and of the tracker's forecast."""
     return [
         {
             "period": one.period,
@@ -200,8 +131,6 @@ def _periods(learnt: Learnt, runs: list[dict[str, Any]]) -> list[dict[str, Any]]
             "positives": one.positives,
             "base_pcoc": one.base_pcoc,
             "tracker_pcoc": one.tracker_pcoc,
-            "served_pcoc": served.get(one.period, {}).get("pcoc"),
-            "served_version": served.get(one.period, {}).get("version"),
             "base_log_loss": one.base_loss / one.weight,
             "tracker_log_loss": one.tracker_loss / one.weight,
         }
@@ -228,22 +157,6 @@ def _monitor(monitor: Monitor) -> dict[str, Any]:
     }
 
 
-def write_status(folder: LoopFolder, status: Callable[[], dict[str, Any] | None]) -> None:
-    """Write the status for programs and for people, each file whole or not at all.
-
-    Parameters
-    ----------
-    folder : of the loop.
-    status : returns the status, or None to leave the files as they are. It is called under a lock, so that what it
-        reads of the registry is not older than what another process has written meanwhile.
-    """
-    with exclusive_lock(folder.path / ".status-lock"):
-        document = status()
-        if document is not None:
-            write_json(folder.status_file, document, indent=1)
-            write_status_page(folder.status_page, document)
-
-
 # The monitor in the loop: is what was served in each period calibrated?
 
 
@@ -259,7 +172,7 @@ class Watched:
 def watch(
     journal: Journal,
     registry: Registry,
-    state: Path,
+    known: Any,
     *,
     forecasts: Mapping[str, FloatArray],
     promoted: Sequence[Version],
@@ -267,7 +180,7 @@ def watch(
     until: str,
     alpha: float,
 ) -> Watched:
-    """Let the monitor take in the periods since the last one it has seen, and save it.
+    """Let the monitor take in the periods since the last one it has seen.
 
     A period that a version served is tested. One from before the first version is a reference, with what the tracker
     forecast for it: it tells how much periods differ.
@@ -275,14 +188,14 @@ def watch(
     Parameters
     ----------
     journal, registry : the rows, and the versions.
-    state : the file of the monitor.
+    known : the document of the monitor after the last run; None if there is none.
     forecasts : of periods learnt now, what the tracker forecast for each cell.
     promoted : the versions that were current one after the other, before this run.
     delay : after how many further periods labels are known.
     until : the last period to take in.
     alpha : the chance of ever raising a false alarm.
     """
-    monitor = _continued(state, promoted, alpha)
+    monitor = _continued(known, promoted, alpha)
     periods = periods_between(journal.periods, None, until)
     seen = set() if monitor.last_period is None else set(periods_between(periods, None, monitor.last_period))
     new = [period for period in periods if period not in seen]
@@ -311,16 +224,15 @@ def watch(
             monitor.learn(sketch, period, CellProbabilities(forecasts[period]))
         else:
             monitor.last_period = period
-    monitor.save(state)
     return Watched(monitor, served)
 
 
-def _continued(state: Path, promoted: Sequence[Version], alpha: float) -> Monitor:
+def _continued(known: Any, promoted: Sequence[Version], alpha: float) -> Monitor:
     """Return the monitor of the last run; one that starts again, if versions were published since its alarms."""
-    if not state.exists():
+    if known is None:
         return Monitor(alpha)
     try:
-        monitor = Monitor.load(state)
+        monitor = Monitor.of_document(known, "the monitor of the last run")
     except FileFormatError:
         return Monitor(alpha)
     answered = bool(promoted) and all(ends_at_or_after(promoted[-1], alarm.raised) for alarm in monitor.alarms)

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import time
 import time as clock
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -13,25 +12,25 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mcnet._shared.arrays import ScoreType
-from mcnet._shared.files import finite, write_json
+from mcnet._shared.files import finite
 from mcnet._shared.messages import warn
-from mcnet.errors import Advice, BusyError, InputError, McnetError
-from mcnet.journal.additions import OtherRowsError
-from mcnet.journal.entries import Addition
-from mcnet.journal.journal import Journal
-from mcnet.journal.storage import require_journal
+from mcnet.errors import Advice, BusyError, InputError, McnetError, StoreUnavailableError
 from mcnet.model.model import CalibrationModel
-from mcnet.model.model_file import save_model
+from mcnet.model.model_file import model_text
 from mcnet.operations.gate import Current, Gate, Verdict, ends_after
-from mcnet.operations.learning import Learnt, learn_journal
-from mcnet.operations.registry import Registry
-from mcnet.operations.status import LoopFolder, Watched, refresh_status, status_document, watch, write_status
+from mcnet.operations.learning import Checkpoints, Learnt, learn_journal
+from mcnet.operations.status import STATUS, Watched, run_document, status_of, watch
+from mcnet.report.monitor_page import write_status_page
 from mcnet.rows.locations import Location, Locations, file_state, fingerprint, read_options
 from mcnet.rows.logs import ChangedFileError, expand_paths
 from mcnet.rows.periods import delay_in_periods, period_text, shown_periods
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
 from mcnet.sketch.scan import are_sketches, unnamed_column
-from mcnet.store.versions import Version, now
+from mcnet.store.entries import Addition, OtherRowsError
+from mcnet.store.journal import Journal
+from mcnet.store.state import FILES, MONITOR, REFUSED, SUSPECT, LoopState
+from mcnet.store.store import Lease, Store
+from mcnet.store.versions import Registry, Version, now
 from mcnet.tracking.look import Suspect
 from mcnet.tracking.memories import BAYES, check_method
 from mcnet.tracking.monitor import Alarm
@@ -103,7 +102,7 @@ class NewFiles:
 
 def add_rows(
     journal: Journal,
-    folder: LoopFolder,
+    loop: LoopState,
     files: NewFiles,
     progress: Callable[[int], Any] | None,
 ) -> NewRows:
@@ -111,8 +110,7 @@ def add_rows(
 
     A file that changes while it is read, or that has other rows than when it was added, is left out with a warning.
     """
-    memory = folder.path / "files.json"
-    known = _read_known_files(memory)
+    known = loop.get(FILES) or {}  # without it all files are read again, which changes nothing
     sources = journal.sources() if known else set()
     rows, unchanged = 0, 0
     periods: list[str] = []
@@ -132,21 +130,9 @@ def add_rows(
         periods += added.periods
         known[name] = state
     if unchanged < len(files.paths):
-        write_json(memory, known)
-    if left_out:
-        require_journal(
-            journal.path, create=True
-        )  # where every file was left out, as in a first run, it is still empty
+        loop.put(FILES, known)
     read = len(files.paths) - unchanged - len(left_out)
     return NewRows(rows, tuple(sorted(set(periods))), read, unchanged, tuple(left_out))
-
-
-def _read_known_files(memory: Path) -> dict[str, list[Any]]:
-    try:
-        known = json.loads(memory.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}  # all files are read again, which changes nothing
-    return known if isinstance(known, dict) else {}
 
 
 # What one run of the update job did.
@@ -185,7 +171,7 @@ class Update:
     held: str | None = None
     """Since when and why the current version is held, if it is."""
     status: Path | None = None
-    """The status page; `status.json` is beside it."""
+    """The status page, if one was asked for."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the run as JSON-able values."""
@@ -209,49 +195,50 @@ class Update:
 # The history of runs: one line per run, including failed ones.
 
 
-def record_failed_run(registry: str | PathLike[str], reason: str, *, wait_seconds: float = 60.0) -> None:
+def record_failed_run(
+    store: Store | str | PathLike[str], reason: str, *, head: str | None = None, wait_seconds: float = 60.0
+) -> None:
     """Write the line of a run that could not do so itself, since something ended its process.
 
     Parameters
     ----------
-    registry : the folder of the registry.
+    store, head : the store or its address, and the name of the head.
     reason : what is known of its end.
     wait_seconds : how long to wait for another run that is at work.
     """
-    opened = Registry(registry)
-    with LoopFolder(opened.path).locked(wait_seconds):
-        add_failed_run(opened, reason, "", time.monotonic())
+    opened = store if isinstance(store, Store) else Store(store)
+    name = opened.chosen_head(head)
+    with opened.learning(name, wait_seconds=wait_seconds):
+        _add_failed_run(opened, name, reason, "", clock.monotonic())
 
 
-def add_failed_run(registry: Registry, reason: str, note: str, started: float) -> None:
+def _add_failed_run(store: Store, head: str, reason: str, note: str, started: float) -> None:
     """Write the line of a run that ended with an error; what earlier runs have decided stays."""
-    folder = LoopFolder(registry.path)
-    earlier = folder.last_runs(1)
-    last = earlier[0] if earlier else {}
+    state = store.state(head)
+    last = (state.runs(1) or [{}])[0]
     version = last.get("version")
     with suppress(McnetError):  # somebody may have promoted another one since the last run
-        version = None if registry.current_number is None else str(registry.current_number)
-    done = Update("failed", reason, version, until=last.get("until"))
+        number = store.versions(head).current_number
+        version = None if number is None else str(number)
     kept = {"decided": last.get("decided")}
     kept |= {name: last.get(name, []) for name in ("alarms_told", "suspects_told")}
-    add_run(folder, done, started, note, served=[], **kept)
-    refresh_status(registry)
+    _add_run(state, Update("failed", reason, version, until=last.get("until")), started, note, served=[], **kept)
 
 
-def add_run(folder: LoopFolder, done: Update, started: float, note: str, **more: Any) -> None:
+def _add_run(state: LoopState, done: Update, started: float, note: str, **more: Any) -> None:
     """Write the line of a run, and what the next runs need to know of it."""
-    seconds = round(time.monotonic() - started, 3)
-    folder.add_run(finite({"time": now(), "seconds": seconds, **done.to_dict(), "note": note, **more}))
+    seconds = round(clock.monotonic() - started, 3)
+    state.add_run(finite({"time": now(), "seconds": seconds, **done.to_dict(), "note": note, **more}))
 
 
 # The job: add the new rows, update the tracker, gate, publish, monitor and report; safe to retry at any time.
 
 
 def update(
-    journal: Journal | str | PathLike[str],
-    registry: Registry | str | PathLike[str],
+    store: Store | str | PathLike[str],
     logs: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
     *,
+    head: str | None = None,
     score: str | None = None,
     label: str | None = None,
     field: str | Sequence[str] | None = None,
@@ -276,6 +263,7 @@ def update(
     alpha: float = 0.01,
     force: bool = False,
     note: str = "",
+    status: str | PathLike[str] | None = None,
     wait_seconds: float = 60.0,
     reading: Callable[[int], Any] | None = None,
     progress: Callable[[int, int], Any] | None = None,
@@ -288,10 +276,9 @@ def update(
 
     Parameters
     ----------
-    journal : the journal, or its folder; it is made when it is not there.
-    registry : the registry of versions, or its folder; it is made when it is not there. The folder `loop` inside it has
-        the status page, the history of runs, the monitor and the saved tracker.
-    logs : files to add to the journal first; none, if others add to it.
+    store : the store, or its address; it is made when it is not there.
+    logs : files to add to the journal of the head first; none, if others add to it.
+    head : the name of the head; the only or the default one if None.
     score, label, field, weight, score_type, negatives_kept, resolution : of logs, as in `mcnet.scan`.
     time, every : of logs: the column of timestamps and the length of a period, such as "1h".
     period : instead of `time`: the one period of all rows; for saved sketches, too.
@@ -305,6 +292,7 @@ def update(
     alpha : the monitor's chance of ever raising a false alarm.
     force : publish whatever the gate says, also instead of a version that is held; the history says so.
     note : goes into the history.
+    status : the file of a page about the state of the loop, written at the end.
     wait_seconds : how long to wait for another run that is at work.
     reading, progress : functions that are called with the rows of each batch read, and with the periods done and to do.
 
@@ -320,8 +308,9 @@ def update(
     started = clock.monotonic()
     gate = Gate(max_shift, tolerance, min_periods)
     check_method(method)
-    opened = journal if isinstance(journal, Journal) else Journal(journal)
-    versions = registry if isinstance(registry, Registry) else Registry(registry)
+    opened = store if isinstance(store, Store) else Store(store)
+    name = opened.chosen_head(head)
+    journal, state = opened.journal(name), opened.state(name)
     spec = RowSpec(
         score,
         label,
@@ -333,39 +322,43 @@ def update(
     )
     spec = spec if time is None else spec.with_time(time, every)
     how = Addition(source, age, counted, replace, allow)
-    folder = LoopFolder(versions.path)
     try:
         files = NewFiles.of(logs, spec, how, None if period is None else period_text(period), every)
         if not files.paths:
-            require_journal(opened.path, create=False)
+            opened.require_head(name)
     except McnetError as error:
-        if folder.path.exists():  # a loop that ran before tells of every run
+        if state.runs(1):  # a loop that ran before tells of every run
             with suppress(BusyError):  # what is wrong with this run matters more than its line
-                record_failed_run(versions.path, str(error), wait_seconds=wait_seconds)
+                record_failed_run(opened, str(error), head=name, wait_seconds=wait_seconds)
         raise
-    versions.create()
-    with folder.locked(wait_seconds):
+    with opened.learning(name, wait_seconds=wait_seconds) as lease:
         try:
-            added = add_rows(opened, folder, files, reading)
-            past = opened.snapshot()
-            late = delay_in_periods(delay, past.periods, every)
+            added = add_rows(journal, state, files, reading)
             last = None if until is None else period_text(until)
-            learnt = learn_journal(past, folder.checkpoints, method=method, delay=late, until=last, progress=progress)
-            run = _Run(past, versions, folder, gate, late, alpha, force, note, started)
-            return run.publish_and_record(learnt, added)
+            journal.compact_feedback(last)
+            past = journal.snapshot()
+            late = delay_in_periods(delay, past.periods, every)
+            learnt = learn_journal(past, Checkpoints(state), method=method, delay=late, until=last, progress=progress)
+            run = _Run(opened, lease, past, gate, late, alpha, force, note, started)
+            done = run.publish_and_record(learnt, added, status)
+            past.close()
         except Exception as error:
             reason = str(error) if isinstance(error, McnetError) else f"{type(error).__name__}: {error}"
-            add_failed_run(versions, reason, note, started)
+            with suppress(StoreUnavailableError):  # what is wrong matters more than its line
+                _add_failed_run(opened, name, reason, note, started)
             raise
+    if done.status is not None:
+        write_status_page(done.status, status_of(opened, name) or {})
+    return done
 
 
 @dataclass(frozen=True)
 class _Run:
     """One run, after the rows were added and learnt."""
 
+    store: Store
+    lease: Lease
     journal: Journal
-    registry: Registry
-    folder: LoopFolder
     gate: Gate
     delay: int
     alpha: float
@@ -373,38 +366,47 @@ class _Run:
     note: str
     started: float
 
-    def publish_and_record(self, learnt: Learnt | None, added: NewRows) -> Update:
-        """Publish the new model if it may be, update the monitor, and write the line of the run."""
-        earlier = self.folder.last_runs(1)
-        last = earlier[0] if earlier else {}
+    @property
+    def registry(self) -> Registry:
+        return self.store.versions(self.lease.head)
+
+    @property
+    def state(self) -> LoopState:
+        return self.store.state(self.lease.head)
+
+    def publish_and_record(self, learnt: Learnt | None, added: NewRows, page: str | PathLike[str] | None) -> Update:
+        """Publish the new model if it may be, and keep the line of the run and the monitor, in one transaction."""
+        last = (self.state.runs(1) or [{}])[0]
         promoted = self.registry.promoted
         before = promoted[-1] if promoted else None
+        status = None if page is None else Path(page)
         if learnt is None:
             why = "the journal has no period to learn yet"
-            return self._record(Update("nothing new", why, _name(before), added=added), None, None, last)
+            done = Update("nothing new", why, _name(before), added=added, status=status)
+            with self.store.transaction(self.lease):
+                return self._record(done, None, None, last)
         until = learnt.learner.clock.last
         assert until is not None
         seconds = learnt.learner.clock.period_seconds
         (read,) = shown_periods([until], seconds=seconds)
-        facts: dict[str, Any] = {"added": added, "learnt": tuple(learnt.new), "until": read}
+        facts: dict[str, Any] = {"added": added, "learnt": tuple(learnt.new), "until": read, "status": status}
         made_current = before is not None and before.rows_digest == learnt.digest
+        candidate: CalibrationModel | None = None
         if self._was_decided(last, learnt.digest, made_current):
             done = Update("nothing new", f"everything until {read} was learnt before", _name(before), **facts)
-        elif before is not None and made_current and self.registry.held is not None:
-            done = Update("nothing new", f"version {before.name} is made of these very rows", before.name, **facts)
         elif before is not None and made_current:
-            why = "an earlier run, which was cut off, has published it"
-            done = Update("published", why, before.name, _name(promoted[-2] if promoted[1:] else None), **facts)
+            done = Update("nothing new", f"version {before.name} is made of these very rows", before.name, **facts)
         elif before is not None and not self.force and ends_after(before, until):
             (fitted,) = shown_periods([before.fitted_until or ""], seconds=seconds)
             why = f"version {before.name} was fitted until {fitted}, later than {read}"
             done = Update("nothing new", why, before.name, **facts)
         else:
-            done = self._decide(learnt, before, facts)
+            candidate = learnt.model(self.journal.periods[0])
+            verdict = self._judged(candidate, before, learnt)
         watched = watch(
             self.journal,
             self.registry,
-            self.folder.monitor_file,
+            self.state.get(MONITOR),
             forecasts=learnt.forecasts,
             promoted=promoted,
             delay=self.delay,
@@ -417,13 +419,22 @@ class _Run:
         new = tuple(alarm for alarm in alarms if (alarm.what, alarm.raised) not in told_before)
         suspects = [one for one in look.suspects if [one.period, one.cause] not in last.get("suspects_told", [])]
         told = tuple(self._suspect_line(one) for one in suspects if one.state in ("waiting", "left out"))
-        return self._record(dataclasses.replace(done, alarms=new, suspect=told), learnt, watched, last)
+        with self.store.transaction(self.lease):
+            if candidate is not None:
+                done = self._decide(candidate, verdict, learnt.digest, before, facts)
+            return self._record(dataclasses.replace(done, alarms=new, suspect=told), learnt, watched, last)
+
+    @property
+    def _shell(self) -> str:
+        """The store and the head, as commands take them."""
+        name = self.lease.head
+        return f"{self.store.name}{'' if self.store.heads == [name] else f' --head {name}'}"
 
     def _suspect_line(self, suspect: Suspect) -> str:
         """Return that a period is suspect, where its rows came from, and what to do, in one line."""
         sources = sorted({entry.source for entry in self.journal.entries() if entry.period == suspect.period})
         come = f"all from {sources[0]}" if len(sources) == 1 else f"from {len(sources)} sources"
-        release = f"mcnet journal release {self.journal.path} {suspect.period}"
+        release = f"mcnet journal release {self._shell} {suspect.period}"
         return f"{suspect} (rows {come}); add its rows again with --replace, or learn it all the same: `{release}`"
 
     def _was_decided(self, last: dict[str, Any], digest: str, made_current: bool) -> bool:
@@ -436,11 +447,10 @@ class _Run:
         released = decided["outcome"] == "held" and self.registry.held is None
         return not (self.force or released or decided["gate"] != asdict(self.gate))
 
-    def _decide(self, learnt: Learnt, before: Version | None, facts: dict[str, Any]) -> Update:
-        """Ask the gate, and publish the candidate if it may be."""
-        candidate = learnt.model(self.journal.periods[0])
+    def _judged(self, candidate: CalibrationModel, before: Version | None, learnt: Learnt) -> Verdict:
+        """Ask the gate."""
         current = None if before is None else Current(before, self.registry.load(before.number))
-        verdict = self.gate.judge(
+        return self.gate.judge(
             candidate,
             current,
             learnt.judged,
@@ -450,13 +460,18 @@ class _Run:
             alpha=self.alpha,
             period_effect=learnt.learner.period_effect,
         )
+
+    def _decide(
+        self, candidate: CalibrationModel, verdict: Verdict, digest: str, before: Version | None, facts: dict[str, Any]
+    ) -> Update:
+        """Publish the candidate if it may be."""
         name = _name(before)
-        obstacle = self._reason_not_to_publish(learnt.digest)
+        obstacle = self._reason_not_to_publish(digest)
         if self.force or (verdict.passed and not obstacle):
             against = [] if verdict.passed else [verdict.reason]
             against += [obstacle] if obstacle else []
             why = f"forced, although: {'; '.join(against)}" if against else verdict.reason
-            obstacle = self._publish(candidate, learnt.digest, before, f"{self.note}: {why}" if self.note else why)
+            obstacle = self._publish(candidate, digest, before, f"{self.note}: {why}" if self.note else why)
             if not obstacle:
                 version = self.registry.current.name
                 return Update("published", why, version, name, bool(against), verdict=verdict, **facts)
@@ -464,7 +479,7 @@ class _Run:
             return Update("held", obstacle, self.registry.current.name, verdict=verdict, **facts)
         if verdict.waiting:
             return Update("waiting", verdict.waiting, name, verdict=verdict, **facts)
-        save_model(candidate, self.folder.refused_model)
+        self.state.put(REFUSED, json.loads(model_text(candidate)))
         self.registry.record("refused", reason=verdict.reason, until=facts["until"])
         return Update("refused", verdict.reason, name, verdict=verdict, **facts)
 
@@ -472,14 +487,14 @@ class _Run:
         """Return why nothing may be published, whatever the gate says: somebody wants what is current now."""
         held, made = self.registry.held, self._version_made_of(digest)
         if held is not None:
-            release = f"mcnet versions release {self.registry.path}"
+            release = f"mcnet versions release {self._shell}"
             return f"version {self.registry.current.name} is {held}; `{release}` lets updates publish again"
         if made is not None and made.number in self.registry.withdrawn:
             return f"version {made.name}, which was rolled back from, is made of these very rows"
         return ""
 
     def _publish(self, candidate: CalibrationModel, digest: str, before: Version | None, note: str) -> str:
-        """Add the candidate, unless a run that was cut off has added it, and point to it; return why not."""
+        """Add the candidate, unless it is the newest version already, and point to it; return why not."""
         added = self._version_made_of(digest) or self.registry.add(candidate, note)
         if self.force:
             self.registry.promote(added.number, note)
@@ -496,9 +511,9 @@ class _Run:
         return newest[0] if newest and newest[0].rows_digest == digest else None
 
     def _record(self, done: Update, learnt: Learnt | None, watched: Watched | None, last: dict[str, Any]) -> Update:
-        """Write the line of the run, and then the status."""
+        """Keep the line of the run, the monitor, the marks of suspect periods, and what the status shows."""
         held = self.registry.held
-        done = dataclasses.replace(done, status=self.folder.status_page, held=None if held is None else str(held))
+        done = dataclasses.replace(done, held=None if held is None else str(held))
         decided = last.get("decided")
         if done.outcome != "nothing new" and learnt is not None:
             decided = {"digest": learnt.digest, "outcome": done.outcome, "gate": asdict(self.gate)}
@@ -508,18 +523,15 @@ class _Run:
         names = [[alarm.what, alarm.raised] for alarm in alarms]
         suspects = [] if look is None else [[one.period, one.cause] for one in look.suspects]
         served = [] if watched is None else watched.served
-        add_run(
-            self.folder,
-            done,
-            self.started,
-            self.note,
-            served=served,
-            decided=decided,
-            alarms_told=names,
-            suspects_told=suspects,
-        )
+        told = {"alarms_told": names, "suspects_told": suspects}
+        _add_run(self.state, done, self.started, self.note, served=served, decided=decided, **told)
         monitor = None if watched is None else watched.monitor
-        write_status(self.folder, lambda: status_document(self.journal, self.registry, self.folder, learnt, monitor))
+        if monitor is not None:
+            self.state.put(MONITOR, monitor.document())
+        if look is not None:
+            marks = {str(one.period): {"cause": one.cause, "state": one.state} for one in look.suspects}
+            self.state.replace_all(SUSPECT, marks)
+        self.state.put(STATUS, run_document(self.journal, learnt, monitor))
         return done
 
 

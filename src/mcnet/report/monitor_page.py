@@ -176,7 +176,7 @@ def write_status_page(path: str | PathLike[str], status: dict[str, Any]) -> Path
     Parameters
     ----------
     path : the file to write; it appears complete or not at all.
-    status : what `status.json` of the loop has.
+    status : what `mcnet.operations.status.status_of` returns.
     """
     status = _as_read(status)
     run, current = status["last_run"], status["current"]
@@ -185,7 +185,7 @@ def write_status_page(path: str | PathLike[str], status: dict[str, Any]) -> Path
     page = template("status.html.j2").render(
         headline=headline(status),
         held=status["held"],
-        registry=status["registry"],
+        release=_release(status),
         good=run["outcome"] != "failed"
         and not run["alarms"]
         and (decision is None or decision["outcome"] != "refused"),
@@ -214,6 +214,11 @@ def write_status_page(path: str | PathLike[str], status: dict[str, Any]) -> Path
     with whole_file(path) as part:
         part.write_text(page, encoding="utf-8")
     return Path(path)
+
+
+def _release(status: dict[str, Any]) -> str:
+    """Return the command that ends a hold."""
+    return f"mcnet versions release {status['store']} --head {status['head']}"
 
 
 _NAMES_OF_PERIODS = {"period", "last_period", "fitted_until", "until", "first", "last", "since", "raised"}
@@ -294,9 +299,9 @@ def _shift(gate: dict[str, Any] | None) -> dict[str, str] | None:
 def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
     journal, current = status["journal"], status["current"]
     facts = [
-        ("Journal", f"{journal['path']}: {count(journal['rows'])} rows in {count(journal['periods'])} periods"),
+        ("Journal", f"{count(journal['rows'])} rows in {count(journal['periods'])} periods"),
         ("Last period", journal["last_period"] or "none yet"),
-        ("Registry", status["registry"]),
+        ("Store", f"{status['store']}, head {status['head']}"),
     ]
     if current is not None:
         facts += [

@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 from mcnet._shared.arrays import ScoreType
 from mcnet._shared.messages import warn
 from mcnet.errors import InputError
-from mcnet.journal.journal import Journal
 from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import HOURS_IN_DIGITS, Every, cut_to_periods, duration_seconds, parse_every
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, field_names
@@ -19,6 +18,7 @@ from mcnet.sketch.query import NoUsableRowsError
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import sketches_by
 from mcnet.spark.sketching import column_named, require_columns, sketch
+from mcnet.store.journal import Journal
 
 # A sketch per period: moments of any kind are cut to periods in Spark, and written as text as everywhere else.
 

@@ -11,32 +11,37 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from mcnet.errors import Advice, InputError, McnetError
-from mcnet.journal.additions import (
+from mcnet.rows.periods import is_moment, period_position, period_text, sorted_periods
+from mcnet.sketch.sketch import Sketch
+from mcnet.sketch.sketch_file import stored_bytes
+from mcnet.sketch.views import in_field_order
+from mcnet.store.entries import (
     Added,
+    Entry,
+    EntryKey,
     OtherRowsError,
     check_first_period,
     check_periods,
     check_weights,
     checked_guards,
+    entry_key,
     entry_of,
+    sketch_digest,
 )
-from mcnet.journal.entries import Entry, EntryKey, entry_key, sketch_digest
-from mcnet.rows.periods import is_moment, period_position, period_text, sorted_periods
-from mcnet.sketch.sketch import Sketch
-from mcnet.sketch.sketch_file import stored_bytes
-from mcnet.sketch.views import in_field_order
 from mcnet.store.schema import entries, heads, keys
 
 if TYPE_CHECKING:
     from mcnet.store.store import Head, Store
 
+
+_T = TypeVar("_T")
 
 FEEDBACK = "feedback "
 """What the source of feedback begins with; its key follows."""
@@ -131,7 +136,7 @@ class _Known:
     @staticmethod
     def read(connection: Connection, head: int, sources: Collection[str]) -> "_Known":
         found = _Known({}, {})
-        for some in _chunks(sources):
+        for some in chunks(sources):
             for source, period, age, digest, number, rows in connection.execute(
                 _GIVEN_BEFORE, {"head": head, "sources": some}
             ):
@@ -164,7 +169,7 @@ class _Known:
 def _copies(connection: Connection, head: int, fresh: Sequence[Entry]) -> tuple[tuple[str, str, str], ...]:
     """Return (source, other source, period) of rows that another source gave for the same period."""
     found: dict[tuple[str, str], str] = {}
-    for some in _chunks({entry.digest for entry in fresh}):
+    for some in chunks({entry.digest for entry in fresh}):
         for table in (entries, keys):
             same = sa.select(table.c.period, table.c.digest, table.c.source).where(
                 table.c.head == head, table.c.digest.in_(some), table.c.period.in_({e.period for e in fresh})
@@ -174,7 +179,8 @@ def _copies(connection: Connection, head: int, fresh: Sequence[Entry]) -> tuple[
     return tuple((entry.source, other, entry.period) for entry, other in pairs if other != entry.source)
 
 
-def _chunks(values: Collection[str]) -> Iterator[list[str]]:
+def chunks(values: Collection[_T]) -> Iterator[list[_T]]:
+    """Yield the values in lists that are short enough for one statement."""
     listed = list(values)
     for begin in range(0, len(listed), _MOST_AT_ONCE):
         yield listed[begin : begin + _MOST_AT_ONCE]

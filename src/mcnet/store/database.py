@@ -18,6 +18,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from mcnet._shared.files import disk_path, exclusive_lock
 from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
+from mcnet.store import old_folder
 from mcnet.store.schema import METADATA, SCHEMA, heads, schema_version
 
 WAIT_SECONDS = 30.0
@@ -27,8 +28,6 @@ _NETWORK_FILE_SYSTEM = re.compile(
     r"nfs4?|cifs|smb3|smbfs|afs|ceph|lustre|glusterfs|beegfs|gpfs|"
     r"fuse\.(ceph|glusterfs|sshfs|s3fs|gcsfuse|blobfuse2|rclone)"
 )
-_FOLDERS = {"journal.json": "a journal", "registry.json": "a registry"}
-"""The files by which folders of earlier versions of mcnet are known."""
 
 _CHANNEL = "mcnet"
 """Where PostgreSQL tells of pointers that have moved."""
@@ -195,12 +194,11 @@ class Database:
     def _refuse_other_things(self) -> None:
         assert self.path is not None
         if self.path.is_dir():
-            kind = next((kind for file, kind in _FOLDERS.items() if (self.path / file).is_file()), None)
-            if kind is None:
+            old = old_folder(self.path)
+            if not old:
                 raise InputError(f"{self.path} is a folder; a store is a file, or postgresql://…")
             raise InputError(
-                f"{self.path} is {kind} of an earlier mcnet; take it into a store: "
-                f"mcnet store import ads.db {self.path}"
+                f"{self.path} is {old} of mcnet 0.1; take it into a store: mcnet store import ads.db {self.path}"
             )
         if not self.path.parent.is_dir():
             raise InputError(f"the folder {self.path.parent} does not exist; make it first")

@@ -16,16 +16,14 @@ import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from mcnet._shared.files import disk_path, read_json_lines
+from mcnet._shared.files import checksum, disk_path, read_json_lines
 from mcnet.errors import BusyError, FileFormatError, InputError, McnetError
-from mcnet.journal.additions import entry_of
-from mcnet.journal.entries import COMPACTED, Entry, EntryBatch, counted_entries, entry_key, sketch_digest
-from mcnet.journal.storage import batch_folders, read_batch, require_journal
 from mcnet.model.model_file import parse_model
 from mcnet.rows.periods import sorted_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import sketch_of_bytes, stored_bytes
 from mcnet.store.additions import Shape, entry_row, shape_of, summarise
+from mcnet.store.entries import COMPACTED, Entry, EntryKey, entry_key, entry_of, sketch_digest
 from mcnet.store.schema import entries, heads, history, keys, runs, versions
 from mcnet.store.store import Head, Store
 from mcnet.store.versions import Pointer, Version
@@ -75,10 +73,11 @@ def import_folder(store: Store, folder: str | PathLike[str], head: str | None = 
     path = disk_path(folder, "what is imported")
     name = store.chosen_head(head)
     if (path / "journal.json").is_file():
-        require_journal(path, create=False)
+        _require_format(path / "journal.json", "mcnet journal")
         with _unused(path, ".lock"), store.writing_head("journal", name) as (connection, found):
             return _Journal(store, path, connection, found).imported()
     if (path / "registry.json").is_file():
+        _require_format(path / "registry.json", "mcnet registry")
         with _unused(path, ".lock", "loop/.lock"), store.writing_head("versions", name) as (connection, found):
             return _registry(store, path, connection, found)
     raise InputError(f"{path} is neither a journal nor a registry of mcnet; name such a folder")
@@ -99,7 +98,59 @@ def _unused(folder: Path, *locks: str) -> Iterator[None]:
         yield
 
 
-# A journal.
+def _require_format(marker: Path, kind: str) -> None:
+    """Refuse a folder of a later mcnet, or of something else."""
+    about = _json(marker, []) or {}
+    if not isinstance(about, dict) or about.get("format") != kind or about.get("version") != 1:
+        raise FileFormatError(f"{marker} does not describe a folder that this mcnet can read")
+
+
+# A journal: folders of sketches, each with a manifest that names its entries and what was merged into them.
+
+_MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """A folder of entries, by the names of their files."""
+
+    folder: Path
+    serial: int
+    entries: tuple[tuple[str, Entry], ...]
+    includes: tuple[tuple[str, str, str, float | None], ...]
+    """(source, period, digest, age) of what was merged into them."""
+
+    @staticmethod
+    def read(folder: Path) -> "_Batch":
+        path = folder / _MANIFEST
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise FileFormatError(f"{path} cannot be read ({error}); restore the folder from a copy") from None
+        if not isinstance(document, dict) or document.get("checksum") != checksum(document):
+            raise FileFormatError(f"{path} was altered: its checksum does not fit; restore the folder from a copy")
+        if document["version"] > 1:
+            raise FileFormatError(f"{path} is of version {document['version']}; upgrade mcnet to read it")
+        entries = ((entry.pop("file"), Entry(**entry)) for entry in document["entries"])
+        includes = tuple((source, period, digest, age) for source, period, digest, age in document["includes"])
+        return _Batch(folder, int(folder.name.split("-")[0]), tuple(entries), includes)
+
+
+def _counted(batches: Sequence[_Batch]) -> list[tuple[_Batch, str, Entry]]:
+    """Return what counts, with its batch and its file: the newest of each key, unless it was merged later."""
+    newest: dict[EntryKey, tuple[_Batch, str, Entry]] = {}
+    compacted: dict[tuple[int, str], tuple[_Batch, str, Entry]] = {}
+    merged: dict[EntryKey, int] = {}
+    for batch in sorted(batches, key=lambda batch: batch.serial):
+        for file, entry in batch.entries:
+            if batch.includes:
+                compacted[batch.serial, file] = (batch, file, entry)
+            else:
+                newest[entry_key(entry)] = (batch, file, entry)
+        for source, period, _, age in batch.includes:
+            merged[source, period, age] = batch.serial
+    counting = [*newest.values(), *compacted.values()]
+    return [found for found in counting if merged.get(entry_key(found[2]), -1) <= found[0].serial]
 
 
 @dataclass(frozen=True)
@@ -110,13 +161,14 @@ class _Journal:
     head: Head
 
     def imported(self) -> Imported:
-        batches = [batch for batch in map(read_batch, batch_folders(self.folder)) if batch is not None]
+        folders = (path for path in self.folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+        batches = [_Batch.read(path) for path in sorted(folders)]
         state = self.store.state(self.head.name)
         known = state.all(_IMPORTED)
         new = [batch for batch in batches if f"batch {batch.folder.name}" not in known]
         there = self._there(entries)
         merged = self._there(keys)
-        given = {entry_key(e): e.digest for e in counted_entries(batches).values() if e.source != COMPACTED}
+        given = {entry_key(e): e.digest for _, _, e in _counted(batches) if e.source != COMPACTED}
         self._refuse_other_rows(new, there, given)
         parts = [p for p in self._parts(batches, new) if p[0].source == COMPACTED or entry_key(p[0]) not in merged]
         fresh = [part for part in parts if there.get(entry_key(part[0])) != part[0].digest]
@@ -139,7 +191,7 @@ class _Journal:
         found = self.connection.execute(sa.select(*columns).where(table.c.head == self.head.id))
         return {(source, period, None if age == np.inf else age): digest for source, period, age, digest in found}
 
-    def _refuse_other_rows(self, new: Sequence[EntryBatch], there: Mapping[Any, str], given: Mapping[Any, str]) -> None:
+    def _refuse_other_rows(self, new: Sequence[_Batch], there: Mapping[Any, str], given: Mapping[Any, str]) -> None:
         """Refuse a folder that says other things of what the head has already."""
         again = "import it into a head of its own, or into a new store"
         for batch in new:
@@ -152,17 +204,13 @@ class _Journal:
                     f"{self.folder} has other rows of {key[0]} for {key[1]} than the head {self.head.name!r}; {again}"
                 )
 
-    def _parts(
-        self, batches: Sequence[EntryBatch], new: Sequence[EntryBatch]
-    ) -> Iterator[tuple[Entry, Sketch, bytes, int]]:
+    def _parts(self, batches: Sequence[_Batch], new: Sequence[_Batch]) -> Iterator[tuple[Entry, Sketch, bytes, int]]:
         """Yield what counts of the new batches, each compared with its digest; compacted ones of a period as one."""
-        folders = {batch.serial: batch for batch in batches}
         compacted: dict[str, list[tuple[Entry, Sketch, bytes, int]]] = defaultdict(list)
-        for (serial, *_), entry in counted_entries(batches).items():
-            batch = folders[serial]
+        for batch, file, entry in _counted(batches):
             if batch not in new:
                 continue
-            path = batch.folder / entry.file
+            path = batch.folder / file
             try:
                 content = path.read_bytes()
             except OSError as error:
@@ -216,9 +264,9 @@ class _Journal:
             )
 
 
-def _merged_periods(batch: EntryBatch, entry: Entry) -> int:
+def _merged_periods(batch: _Batch, entry: Entry) -> int:
     """Return of how many periods a compacted entry was merged."""
-    longer = sorted_periods([one.period for one in batch.entries if batch.compacted])
+    longer = sorted_periods([one.period for _, one in batch.entries if batch.includes])
     if entry.source != COMPACTED:
         return 1
     short = {period for source, period, *_ in batch.includes if source != COMPACTED}

@@ -2,64 +2,268 @@
 
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace as replace_fields
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from mcnet._shared.arrays import ScoreType
 from mcnet.errors import InputError, McnetError
-from mcnet.journal.additions import Added, entry_of
-from mcnet.journal.arrival import ArrivalCurve, corrected_sketch
-from mcnet.journal.entries import COMPACTED, Entry, sketch_digest
-from mcnet.journal.journal import Journal as FolderJournal
-from mcnet.rows.periods import cut_to_periods, is_moment, period_position, period_text, periods_between, sorted_periods
+from mcnet.rows.fields import MISSING_LABEL
+from mcnet.rows.locations import Location, Locations
+from mcnet.rows.logs import FilePaths, expand_paths
+from mcnet.rows.periods import period_text, periods_between, sorted_periods
+from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
+from mcnet.sketch.build import LargestWeight
+from mcnet.sketch.scan import scan_in_parts, sketch_files
 from mcnet.sketch.sketch import Sketch
-from mcnet.sketch.sketch_file import sketch_of_bytes, stored_bytes
-from mcnet.store.additions import FEEDBACK, commit_parts, entry_row, summarise
+from mcnet.sketch.sketch_file import sketch_of_bytes
+from mcnet.store.additions import FEEDBACK, chunks, commit_parts, summarise
+from mcnet.store.arrival import ArrivalCurve, corrected_sketch
+from mcnet.store.compaction import compact, forget_keys, forget_periods
+from mcnet.store.entries import (
+    COMPACTED,
+    MOST_CELLS_IN_MEMORY,
+    Added,
+    Addition,
+    Entry,
+    add_apart,
+    age_when_counted,
+    entry_of,
+    period_factors,
+    period_parts,
+    sketch_digest,
+    weighted_sum,
+)
 from mcnet.store.schema import entries, keys
+from mcnet.store.store import Head, Store
 
 if TYPE_CHECKING:
-    from mcnet.store.store import Store
+    from datetime import datetime
+
+    import polars as pl
 
 _DESCRIPTION = [column for column in entries.c if column.name not in ("head", "sketch")]
-_RELEASED = "released"
+RELEASED = "released"
 """The kind of the documents that name periods which were suspect, and are learnt all the same."""
-_MOST_AT_ONCE = 500
-"""How many entries one statement reads or deletes."""
 
 
-class Journal(FolderJournal):
+class Journal:
     """The rows of a head by period and source; any number of processes may add to it at the same time.
 
     Adding is atomic and idempotent: the same source twice changes nothing, so a job may be retried; rows that arrive
-    late are added under a source name of their own.
+    late are added under a source name of their own. A process killed at any time leaves a whole journal.
 
     Parameters
     ----------
-    store, head : the store, and the name of the head; both are made when the first rows are added.
+    store : the store, or its address; it is made when the first rows are added.
+    head : its name; the only or the default one if None.
+
+    >>> import tempfile
+    >>> journal = Journal(tempfile.mkdtemp() + "/ads.db")
+    >>> monday = Sketch.from_rows([0.1, 0.4], [0, 1])
+    >>> journal.add(monday, "2026-11-16", source="shop").rows
+    2
+    >>> journal.add(monday, "2026-11-16", source="shop").rows  # a job that runs again
+    0
+    >>> journal.periods
+    ['2026-11-16']
     """
 
-    def __init__(self, store: "Store", head: str) -> None:
-        self.store = store
-        self.head = head
-        self.path: Any = store.name  # what messages call it
+    def __init__(self, store: Store | str | PathLike[str], head: str | None = None) -> None:
+        self.store = store if isinstance(store, Store) else Store(store)
+        self.head = self.store.chosen_head(head)
 
     def __repr__(self) -> str:
         return f"{self.store!r}.journal({self.head!r})"
 
-    # -- changing -------------------------------------------------------------------------------------------------
+    @property
+    def path(self) -> str:
+        """How messages call the journal."""
+        return self.store.name
 
-    def _require(self) -> None:
-        self.store.require_head(self.head)
+    # -- adding ---------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        sketch: Sketch,
+        period: Any,
+        *,
+        source: str | None = None,
+        age: float | None = None,
+        replace: bool = False,
+        largest_weight: float | None = None,
+        every: str | None = None,
+        allow: str | Collection[str] = (),
+    ) -> Added:
+        """Add the rows of one period from one source.
+
+        Parameters
+        ----------
+        sketch : the rows.
+        period : a moment, a date, a whole number, or a label that sorts.
+        source : where the rows come from, such as the name of a log file; by default a digest of the rows, so that the
+            same rows are never added twice.
+        age : how many periods after the end of `period` its positives were counted, where positives arrive late;
+            None if they are complete. A count of a later age takes the place of earlier ones of the same source, so
+            `source` is needed.
+        replace : let these rows take the place of other rows that the same source gave for this period.
+        largest_weight : the largest weight of a row; by default the mean, since a sketch does not tell.
+        every : the length of a period, such as "1h"; by default the most frequent step between periods.
+        allow : what is added although it is implausible: "weight" (a row weighs more than 1,000 times the largest so
+            far, or more than 1e6 in an empty journal), "period" (more than 400 periods before the first or after now).
+
+        Returns
+        -------
+        Added : what changed; nothing, if these rows were there already.
+
+        Raises
+        ------
+        InputError : the rows cannot be used, do not fit the journal, or are implausible; nothing was added.
+        """
+        if not isinstance(sketch, Sketch):
+            raise InputError(f"add was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
+        if len(sketch) == 0:
+            raise InputError("the sketch has no rows; at least one row is needed")
+        Addition(source, age).check()
+        described = entry_of(sketch, period_text(period), source, age, largest_weight)
+        return self._commit(lambda: [described], replace=replace, every=every, allow=allow)
+
+    def add_parts(
+        self, parts: Mapping[Any, Sketch], *, source: str, replace: bool = False, allow: str | Collection[str] = ()
+    ) -> Added:
+        """Add the rows of many periods from one source as a whole.
+
+        Parameters
+        ----------
+        parts : a sketch per period, as `mcnet.sketch.views.sketches_by` makes them.
+        source, replace, allow : as in `add`.
+
+        Returns
+        -------
+        Added : what changed.
+        """
+        return self._commit(
+            lambda: (entry_of(part, period_text(period), source, None) for period, part in parts.items()),
+            replace=replace,
+            allow=allow,
+        )
+
+    def add_files(
+        self,
+        files: FilePaths,
+        *,
+        score: str,
+        label: str,
+        time: str,
+        every: str,
+        field: str | Sequence[str] | None = None,
+        weight: str | None = None,
+        source: str | None = None,
+        age: float | None = None,
+        counted: Any = None,
+        replace: bool = False,
+        score_type: ScoreType = "probability",
+        negatives_kept: float = 1.0,
+        resolution: Resolution = DEFAULT_RESOLUTION,
+        allow: str | Collection[str] = (),
+        progress: Callable[[int], Any] | None = None,
+    ) -> Added:
+        """Add log files whose rows lie in many periods, in one pass; each file is a source and is added as a whole.
+
+        Memory is bounded: cells of very many periods wait on disk until they are added up. A file that changes while it
+        is read, or that has other rows than when it was added, is left out with a warning, and the others are added; if
+        none can be, that is an error.
+
+        Parameters
+        ----------
+        files : Parquet, CSV, JSONL or Arrow files, globs or folders.
+        score, label, field, weight, score_type, negatives_kept, resolution, progress : as in `mcnet.scan`.
+        time : the column of moments.
+        every : the length of a period, such as "1h" or "1d".
+        source : what to call the source; by default the path of each file as it was given.
+        age, replace, allow : as in `add`; the age is that of every period.
+        counted : the moment at which the positives were counted, from which the age of each period follows.
+
+        Returns
+        -------
+        Added : what changed, over all files.
+        """
+        how = Addition(source, age, counted, replace, allow)
+        how.check()
+        spec = RowSpec(
+            score,
+            label,
+            field_names(field),
+            weight,
+            resolution=resolution,
+            score_type=score_type,
+            negatives_kept=negatives_kept,
+        ).with_time(time, every)
+        return self.add_paths(expand_paths(files), spec, how, progress)
+
+    def add_paths(
+        self,
+        paths: Locations,
+        spec: RowSpec,
+        how: Addition,
+        progress: Callable[[int], Any] | None = None,
+        *,
+        period: str | None = None,
+    ) -> Added:
+        """Add files whose names were expanded before.
+
+        Parameters
+        ----------
+        paths : log files, or saved sketches if `period` is given.
+        spec : how their rows are read; its column of time divides them into periods.
+        how, progress : as in `add_files`.
+        period : the one period of all rows; None if there is a column of time.
+
+        Returns
+        -------
+        Added : what changed, over all files.
+        """
+        how.check(len(paths))
+
+        def add(path: Location) -> Added:
+            if period is None:
+                return self._add_log(path, spec, how, progress)
+            sketch = sketch_files(Locations([path]), spec, progress=progress)
+            source = how.source or fspath(path)
+            return self.add(sketch, period, source=source, age=how.age, replace=how.replace, allow=how.allow)
+
+        return add_apart(paths, add)
+
+    def _add_log(self, path: Location, spec: RowSpec, how: Addition, progress: Callable[[int], Any] | None) -> Added:
+        time, largest = str(spec.time), LargestWeight()
+        every = str(spec.every[time])
+        read = scan_in_parts(
+            Locations([path]), spec, most_cells=MOST_CELLS_IN_MEMORY, largest_weight=largest, progress=progress
+        )
+        with period_parts(read, time) as parts:
+            if MISSING_LABEL in parts.cells:
+                raise InputError(f"{path} has rows without a timestamp in {time}; drop them, or give them one")
+
+            def described() -> Iterator[tuple[Entry, Sketch]]:
+                for written, sketch in parts.sketches():
+                    period = period_text(written)
+                    age = how.age if how.counted is None else age_when_counted(period, every, how.counted)
+                    yield entry_of(sketch, period, how.source or fspath(path), age, largest.value)
+
+            return self._commit(described, replace=how.replace, every=every, allow=how.allow)
 
     def _commit(self, parts: Callable[[], Iterable[tuple[Entry, Sketch]]], **options: Any) -> Added:
         return commit_parts(self.store, self.head, parts, **options)
+
+    def changing(self) -> AbstractContextManager[tuple[Connection, Head]]:
+        """Change the rows of the head in one transaction, one process at a time."""
+        return self.store.writing_head("journal", self.head, create=False)
 
     def remove(self, source: str, period: Any = None) -> int:
         """Remove what a source gave.
@@ -79,7 +283,7 @@ class Journal(FolderJournal):
             own = (table.c.head == head.id) & (table.c.source == source)
             return own if wanted is None else own & (table.c.period == wanted)
 
-        with self.store.writing_head("journal", self.head, create=False) as (connection, head):
+        with self.changing() as (connection, head):
             merged = sorted_periods(list(connection.scalars(sa.select(keys.c.period).where(chosen(keys)).distinct())))
             if merged:
                 which = merged[0] if len(merged) == 1 else f"{len(merged):,} periods, {merged[0]} to {merged[-1]},"
@@ -111,7 +315,7 @@ class Journal(FolderJournal):
             found = connection.execute(sa.select(*_DESCRIPTION).where(entries.c.head == head).order_by(entries.c.id))
             return {row.id: (_entry(row), row.merged_periods) for row in found}
 
-    def _latest(self) -> dict[int, Entry]:
+    def latest(self) -> dict[int, Entry]:
         """Return what counts: of several counts of a source and period the one of the latest age."""
         best: dict[tuple[str, str], tuple[float, int]] = {}
         counts = self._counts()
@@ -123,14 +327,14 @@ class Journal(FolderJournal):
 
     def entries(self) -> list[Entry]:
         """Return what counts, one entry per period and source: the count of the latest age."""
-        return list(self._latest().values())
+        return list(self.latest().values())
 
     def counts(self) -> list[tuple[Entry, Callable[[], Sketch]]]:
         """Return every count, also earlier ones of the same source, and what reads its rows."""
         return [(entry, partial(self._one, number)) for number, (entry, _) in self._counts().items()]
 
     def _one(self, number: int) -> Sketch:
-        return self._sketches_of([number])[number]
+        return self.sketches_of([number])[number]
 
     def snapshot(self) -> "JournalSnapshot":
         """Return the rows that the journal has now: those added later are not seen, so that several readings agree."""
@@ -151,6 +355,10 @@ class Journal(FolderJournal):
                 for source in connection.scalars(sa.select(table.c.source).where(table.c.head == head).distinct())
             }
 
+    def lengths(self) -> dict[int, int]:
+        """Return of how many periods each count was merged."""
+        return {number: periods for number, (_, periods) in self._counts().items()}
+
     def merged_periods(self) -> dict[str, int]:
         """Return how many periods each period was merged of, for those that were merged of several."""
         return {entry.period: number for entry, number in self._counts().values() if number > 1}
@@ -160,6 +368,21 @@ class Journal(FolderJournal):
         if all(entry.age is None for entry in self.entries()):
             return None
         return ArrivalCurve.learn([entry for entry, _ in self._counts().values()])
+
+    @property
+    def periods(self) -> list[str]:
+        """Return the periods that have rows, in their order."""
+        return sorted_periods(list({entry.period for entry in self.entries()}))
+
+    def table(self) -> "pl.DataFrame":
+        """Return a tidy table: period, source, age, rows, weight, positives."""
+        import polars as pl
+
+        order = {period: index for index, period in enumerate(self.periods)}
+        entries = sorted(self.entries(), key=lambda entry: (order[entry.period], entry.source))
+        columns = ("period", "source", "age", "rows", "weight", "positives")
+        types = dict(zip(columns, (pl.String, pl.String, pl.Float64, pl.Int64, pl.Float64, pl.Float64), strict=True))
+        return pl.DataFrame([[getattr(e, c) for c in columns] for e in entries], schema=types, orient="row")
 
     def sketches(self, since: Any = None, until: Any = None, *, corrected: bool = True) -> Iterator[tuple[str, Sketch]]:
         """Yield (period, sketch) in order, from `since` to `until` inclusive, one period in memory at a time.
@@ -177,23 +400,53 @@ class Journal(FolderJournal):
         past = self.snapshot()
         arrival = past.arrival() if corrected else None
         numbers: dict[str, list[int]] = defaultdict(list)
-        latest = past._latest()
+        latest = past.latest()
         for number, entry in latest.items():
             numbers[entry.period].append(number)
         for period in periods_between(sorted_periods(list(numbers)), since, until):
-            parts = past._sketches_of(numbers[period])
+            parts = past.sketches_of(numbers[period])
             yield (
                 period,
                 Sketch.merged([corrected_sketch(part, latest[n].age, arrival) for n, part in parts.items()]),
             )
 
-    def _sketches_of(self, numbers: Sequence[int]) -> dict[int, Sketch]:
+    def sketch(
+        self,
+        since: Any = None,
+        until: Any = None,
+        *,
+        half_life: float | None = None,
+        weights: Mapping[Any, float] | None = None,
+        corrected: bool = True,
+    ) -> Sketch:
+        """Return one sketch of many periods.
+
+        Parameters
+        ----------
+        since, until : the first and the last period, both included; None for no limit.
+        half_life : the number of periods after which a row counts half, seen from the last period.
+        weights : a factor per period; a period without one counts as it is, one of factor 0 is left out.
+        corrected : correct periods that were counted before all their positives had arrived; see `sketches`.
+
+        Returns
+        -------
+        Sketch : the rows of all these periods.
+        """
+        past = self.snapshot()
+        periods = past.periods
+        chosen = periods_between(periods, since, until)
+        if not chosen:
+            known = f"{periods[0]} to {periods[-1]}" if periods else "none at all"
+            raise InputError(f"the journal {self.path} has no period in this range; it has {known}")
+        factors = period_factors(chosen, half_life, weights or {}, periods)
+        return weighted_sum(past.sketches(chosen[0], chosen[-1], corrected=corrected), factors)
+
+    def sketches_of(self, numbers: Sequence[int]) -> dict[int, Sketch]:
         """Return the rows of entries, in their order."""
         found: dict[int, Sketch] = {}
         columns = (entries.c.id, entries.c.period, entries.c.source, entries.c.sketch)
         with self._reading() as (connection, _):
-            for begin in range(0, len(numbers), _MOST_AT_ONCE):
-                some = entries.c.id.in_(numbers[begin : begin + _MOST_AT_ONCE])
+            for some in map(entries.c.id.in_, chunks(numbers)):
                 for number, period, source, content in connection.execute(
                     sa.select(*columns).where(some).order_by(entries.c.id)
                 ):
@@ -213,13 +466,13 @@ class Journal(FolderJournal):
         name, rows = period_text(period), self._digests()
         if name not in rows:
             raise InputError(f"the journal {self.path} has no period {name}; `mcnet journal list` shows them")
-        self.store.state(self.head).put(_RELEASED, rows[name], name)
+        self.store.state(self.head).put(RELEASED, rows[name], name)
 
     @property
     def released(self) -> set[str]:
         """Return the periods that are learnt whatever a look finds."""
         rows = self._digests()
-        found = self.store.state(self.head).all(_RELEASED)
+        found = self.store.state(self.head).all(RELEASED)
         return {period for period, digest in found.items() if rows.get(period) == digest}
 
     def _digests(self) -> dict[str, str]:
@@ -246,82 +499,28 @@ class Journal(FolderJournal):
         -------
         int : how many sketches fewer there are.
         """
-        return self._compact(before, every, lambda _: True)
+        periods = self.periods
+        limit = period_text(before) if before is not None else (periods[-1] if periods else "")
+        return compact(self, set(periods_between(periods, None, limit)) - {limit}, every, lambda _: True)
 
-    def compact_feedback(self, before: Any = None, now: datetime | None = None) -> int:
+    def compact_feedback(self, until: Any = None, now: "datetime | None" = None) -> int:
         """Merge the feedback of closed periods into one sketch per period, and forget keys that are too old to matter.
 
         Parameters
         ----------
-        before : the first period that is not closed; by default the last one that has rows.
+        until : the last period that is closed; by default the last but one that has rows.
         now : the present timestamp in UTC; by the clock, if not given.
 
         Returns
         -------
         int : how many sketches fewer there are.
         """
-        saved = self._compact(
-            before, None, lambda entry: entry.source.startswith(FEEDBACK) or entry.source == COMPACTED
-        )
-        with self.store.writing_head("journal", self.head, create=False) as (connection, head):
-            # A day more than what is refused, so that no key is forgotten while its rows are still taken.
-            limit = (now or datetime.now(UTC)) - timedelta(days=head.key_days + 1.0)
-            own = (keys.c.head == head.id) & keys.c.source.startswith(FEEDBACK)
-            known = connection.scalars(sa.select(keys.c.period).where(own).distinct())
-            old = [text for text in known if is_moment(text) and (period_position(text) or 0.0) < limit.timestamp()]
-            for begin in range(0, len(old), _MOST_AT_ONCE):
-                connection.execute(keys.delete().where(own, keys.c.period.in_(old[begin : begin + _MOST_AT_ONCE])))
+        periods = self.periods
+        closed = periods[:-1] if until is None else periods_between(periods, None, until)
+        own = lambda entry: entry.source.startswith(FEEDBACK) or entry.source == COMPACTED  # noqa: E731
+        saved = compact(self, set(closed), None, own)
+        forget_keys(self, now)
         return saved
-
-    def _compact(self, before: Any, every: str | None, chosen: Callable[[Entry], bool]) -> int:
-        saved = 0
-        while True:
-            past, released = self.snapshot(), self.released
-            groups, counts = _groups(past._latest(), before, every, chosen), past._counts()
-            outcomes = [self._merge(past, period, group, counts) for period, group in groups.items()]
-            past.close()
-            for period in released.intersection(groups):  # the same rows, in other entries
-                self.release(period)
-            saved += sum(len(group) - 1 for group, merged in zip(groups.values(), outcomes, strict=True) if merged)
-            if all(outcomes):
-                break
-        if saved:
-            with self.store.writing_head("journal", self.head, create=False) as (connection, head):
-                summarise(connection, head.id)
-        return saved
-
-    def _merge(
-        self,
-        past: "JournalSnapshot",
-        period: str,
-        group: Mapping[int, Entry],
-        counts: Mapping[int, tuple[Entry, int]],
-    ) -> bool:
-        """Put one entry in the place of several; tell whether they were still as they had been read."""
-        total = Sketch.merged(list(past._sketches_of(list(group)).values()))
-        known = [entry.largest_weight for entry in group.values() if entry.largest_weight is not None]
-        entry, _ = entry_of(total, period, None, None, max(known, default=None))
-        periods: dict[str, int] = {}
-        for number, one in group.items():
-            periods[one.period] = max(counts[number][1], periods.get(one.period, 1))
-        content = stored_bytes(total)
-        with self.store.writing_head("journal", self.head, create=False) as (connection, head):
-            numbers = [list(group)[begin : begin + _MOST_AT_ONCE] for begin in range(0, len(group), _MOST_AT_ONCE)]
-            same = sum(connection.scalar(sa.select(sa.func.count()).where(entries.c.id.in_(some))) for some in numbers)
-            if same < len(group):
-                return False
-            for some in numbers:
-                connection.execute(entries.delete().where(entries.c.id.in_(some)))
-            included = [
-                {"head": head.id, "source": e.source, "period": e.period, "age": np.inf, "digest": e.digest}
-                for e in group.values()
-                if e.source != COMPACTED
-            ]
-            if included:
-                connection.execute(keys.insert(), included)
-            merged = replace_fields(entry, source=COMPACTED)
-            connection.execute(entries.insert(), [entry_row(head.id, merged, content, sum(periods.values()))])
-        return True
 
     def forget(self, before: Any) -> dict[str, int]:
         """Delete the rows of all periods earlier than one, for good.
@@ -334,21 +533,7 @@ class Journal(FolderJournal):
         -------
         dict : how many periods, rows and keys were deleted.
         """
-        limit = period_text(before)
-        with self.store.writing_head("journal", self.head, create=False) as (connection, head):
-            gone: dict[str, int] = {"rows": 0, "keys": 0}
-            periods: set[str] = set()
-            for table, name in ((entries, "rows"), (keys, "keys")):
-                known = set(connection.scalars(sa.select(table.c.period).where(table.c.head == head.id).distinct()))
-                earlier = set(periods_between(sorted_periods([*known, limit]), None, limit)) - {limit}
-                periods |= earlier if table is entries else set()
-                for period in earlier:
-                    own = (table.c.head == head.id) & (table.c.period == period)
-                    number = sa.func.sum(entries.c.rows) if table is entries else sa.func.count()
-                    gone[name] += int(connection.scalar(sa.select(number).select_from(table).where(own)) or 0)
-                    connection.execute(table.delete().where(own))
-            summarise(connection, head.id)
-        return {"periods": len(periods), **gone}
+        return forget_periods(self, period_text(before))
 
     def verify(self) -> list[str]:
         """Read every sketch and find what is wrong.
@@ -362,7 +547,7 @@ class Journal(FolderJournal):
         past = self.snapshot()
         for number, (entry, _) in past._counts().items():
             try:
-                if sketch_digest(past._sketches_of([number])[number]) != entry.digest:
+                if sketch_digest(past.sketches_of([number])[number]) != entry.digest:
                     problems.append(
                         f"{entry.period} of {entry.source} in {self.path} has other rows than were added; remove it, "
                         "and add it again"
@@ -395,35 +580,11 @@ class JournalSnapshot(Journal):
             yield self._connection, self._number
 
 
-def _groups(
-    latest: Mapping[int, Entry], before: Any, every: str | None, chosen: Callable[[Entry], bool]
-) -> dict[str, dict[int, Entry]]:
-    """Return the entries that are merged into each period, where there are several."""
-    periods = sorted_periods(list({entry.period for entry in latest.values()}))
-    limit = period_text(before) if before is not None else (periods[-1] if periods else None)
-    old = set(periods_between(periods, None, limit)) - {limit}
-    groups: dict[str, dict[int, Entry]] = defaultdict(dict)
-    for number, entry in latest.items():
-        if entry.period in old and entry.age is None and chosen(entry):
-            groups[_longer(entry.period, every)][number] = entry
-    return {period: group for period, group in groups.items() if len(group) > 1}
-
-
-def _longer(period: str, every: str | None) -> str:
-    """Return the longer period that a period lies in."""
-    if every is None:
-        return period
-    import polars as pl
-
-    return period_text(cut_to_periods(pl.Series("period", [period]), every)[0])
-
-
 def _entry(row: Any) -> Entry:
     return Entry(
         row.period,
         row.source,
         row.digest,
-        "",
         row.rows,
         row.weight,
         row.positives,

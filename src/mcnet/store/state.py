@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import sqlalchemy as sa
 
-from mcnet.errors import InputError
-from mcnet.rows.periods import period_text, sorted_periods
+from mcnet.rows.periods import sorted_periods
 from mcnet.store.schema import checkpoints, documents, runs
 
 if TYPE_CHECKING:
     from mcnet.store.store import Store
 
 
+MONITOR, FILES, REFUSED = "monitor", "files", "refused"
+"""The kinds of documents: the monitor's evidence, the log files that were read, the last model that was refused."""
 SUSPECT = "suspect"
-"""The kind of the documents that mark periods which are kept and not learnt; the period is the name."""
+"""The kind of the documents that mark periods which are suspect; the period is the name."""
 
 
 class LoopState:
@@ -151,22 +152,21 @@ class LoopState:
             found = connection.execute(query.where(documents.c.head == head.id, documents.c.kind == kind)).all()
         return {name: json.loads(document) for name, document in found}
 
-    # -- suspect periods ------------------------------------------------------------------------------------------
-
-    def mark_suspect(self, period: Any, mark: Mapping[str, Any] | None) -> None:
-        """Mark a period that is kept and not learnt, or take the mark away.
+    def replace_all(self, kind: str, wanted: Mapping[str, Any]) -> None:
+        """Let these documents be all of a kind; those that are so already stay as they are.
 
         Parameters
         ----------
-        period : the period.
-        mark : why, since when, by whom; None takes the mark away.
+        kind : as in `put`.
+        wanted : the documents by name.
         """
-        if mark is not None and not isinstance(mark, Mapping):
-            raise InputError(f"the mark is {mark!r}; it must be a mapping, such as {{'reason': 'half of the log'}}")
-        self.put(SUSPECT, mark, period_text(period))
+        there = self.all(kind)
+        for name in there.keys() | wanted.keys():
+            if there.get(name) != wanted.get(name):
+                self.put(kind, wanted.get(name), name)
 
     def suspects(self) -> dict[str, dict[str, Any]]:
-        """Return the mark of every suspect period, in the order of the periods."""
+        """Return the mark of every suspect period, its cause and what became of it, in the order of the periods."""
         found = self.all(SUSPECT)
         return {period: found[period] for period in sorted_periods(list(found))}
 

@@ -5,13 +5,13 @@ import hashlib
 import json
 import os
 import socket
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -21,10 +21,7 @@ from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import as_model, load, model_of_bytes, model_text
 from mcnet.store.schema import heads, history, versions
-
-if TYPE_CHECKING:
-    from mcnet.store.store import Head, Store
-
+from mcnet.store.store import Head, Store
 
 # The description of one immutable version of a model.
 
@@ -183,12 +180,20 @@ class Registry:
 
     Parameters
     ----------
-    store, head : the store, and the name of the head; both are made when the first version is added.
+    store : the store, or its address; it is made when the first version is added.
+    head : its name; the only or the default one if None.
+
+    >>> import tempfile
+    >>> from mcnet.calibrators.parametric import Platt
+    >>> registry = Registry(tempfile.mkdtemp() + "/ads.db")
+    >>> first = registry.add(Platt().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]).model_)
+    >>> registry.current.name
+    '1'
     """
 
-    def __init__(self, store: "Store", head: str) -> None:
-        self.store = store
-        self.head = head
+    def __init__(self, store: Store | str | PathLike[str], head: str | None = None) -> None:
+        self.store = store if isinstance(store, Store) else Store(store)
+        self.head = self.store.chosen_head(head)
 
     def __repr__(self) -> str:
         return f"{self.store!r}.versions({self.head!r})"
@@ -317,8 +322,13 @@ class Registry:
 
         Parameters
         ----------
-        version : its number, "latest" or "current".
+        version : its number, "latest", "current", or "refused" for the last model that the gate of `update` refused.
         """
+        if version == "refused":
+            refused = self.store.state(self.head).get("refused")
+            if refused is None:
+                raise InputError(f"no model was refused in {self.path}")
+            return json.dumps(refused).encode()
         chosen = self.version(version)
         head = self.store.require_head(self.head)
         query = sa.select(versions.c.model).where(versions.c.head == head.id, versions.c.number == chosen.number)
@@ -370,7 +380,7 @@ class Registry:
     def _pointer(self) -> Pointer:
         return self._pointer_of(self.store.require_head(self.head))
 
-    def _pointer_of(self, head: "Head") -> Pointer:
+    def _pointer_of(self, head: Head) -> Pointer:
         try:
             document = json.loads(head.pointer)
             return Pointer.of(document) if document else Pointer()
@@ -570,21 +580,19 @@ class Registry:
         with self._changing() as (connection, head):
             self._record(connection, head, event, version, **details)
 
-    @contextmanager
-    def _changing(self, *, create: bool = False) -> Iterator[tuple[Connection, "Head"]]:
-        with self.store.writing_head("versions", self.head, create=create) as found:
-            yield found
+    def _changing(self, *, create: bool = False) -> AbstractContextManager[tuple[Connection, Head]]:
+        return self.store.writing_head("versions", self.head, create=create)
 
-    def _insert(self, connection: Connection, head: "Head", version: Version, content: bytes) -> None:
+    def _insert(self, connection: Connection, head: Head, version: Version, content: bytes) -> None:
         row = {"head": head.id, "number": version.number, "digest": version.digest, "model": content}
         connection.execute(versions.insert().values(**row, about=json.dumps(asdict(version))))
 
-    def _point(self, connection: Connection, head: "Head", pointer: Pointer) -> None:
+    def _point(self, connection: Connection, head: Head, pointer: Pointer) -> None:
         moved = {"pointer": json.dumps(pointer.document()), "moves": heads.c.moves + 1}
         connection.execute(heads.update().where(heads.c.id == head.id).values(**moved))
         self.store.database.tell(connection, self.head)
 
-    def _record(self, connection: Connection, head: "Head", event: str, version: int | None, **details: Any) -> None:
+    def _record(self, connection: Connection, head: Head, event: str, version: int | None, **details: Any) -> None:
         line = {"time": now(), "event": event, "version": version, "who": _who()}
         line |= {name: value for name, value in details.items() if value != ""}
         connection.execute(history.insert().values(head=head.id, line=json.dumps(line, allow_nan=False)))

@@ -13,10 +13,6 @@ import numpy as np
 from mcnet._shared.arrays import ScoreType
 from mcnet._shared.files import named_if_full
 from mcnet.errors import InputError
-from mcnet.journal.additions import GUARDS
-from mcnet.journal.entries import Addition
-from mcnet.journal.journal import Journal
-from mcnet.journal.storage import is_journal
 from mcnet.rows.fields import MISSING_LABEL, is_table
 from mcnet.rows.locations import fingerprint
 from mcnet.rows.logs import expand_paths
@@ -24,6 +20,9 @@ from mcnet.rows.periods import delay_in_periods, period_text, periods_between
 from mcnet.rows.spec import Resolution, RowSpec, field_names
 from mcnet.sketch.scan import scan_table
 from mcnet.sketch.views import sketches_by
+from mcnet.store import is_store
+from mcnet.store.entries import GUARDS, Addition
+from mcnet.store.journal import Journal
 from mcnet.tracking.backtest_forecasters import (
     DEFAULT_MEMORIES,
     Follower,
@@ -78,7 +77,7 @@ def backtest(
 
     Parameters
     ----------
-    log : log files (paths, globs, folders), a table, a `Journal`, or the folder of one.
+    log : log files (paths, globs, folders), a table, a `Journal`, or the address of a store.
     score, label, weight, score_type, negatives_kept, resolution : of logs and tables, as in `mcnet.scan`.
     field : the name of a field column, or several; of a journal, which of its fields to use (all if not given).
     time, every : the column of moments and the length of a period, such as "1d"; a journal has its periods already.
@@ -92,7 +91,7 @@ def backtest(
     tracker : makes what is compared with the methods, an object with `predict` and `update_sketch`; by default
         `Tracker(delay=delay)`.
     folder : where results are written as they come. A run that was ended continues from there, with the same result.
-    journal : the folder of a journal to make of the log, to be kept; by default it is temporary.
+    journal : the store that the log is read into, to be kept; by default it is temporary.
     level, seed : of the intervals by block bootstrap.
     progress : a function that is called with the number of periods done, and of all.
     reading : a function that is called with the number of rows of each batch read.
@@ -119,7 +118,7 @@ def backtest(
         home.mkdir(parents=True, exist_ok=True)
         fields = field_names(field)
         reads = {"score": score, "label": label, "time": time, "every": every}
-        if isinstance(log, Journal) or is_journal(log):
+        if isinstance(log, Journal) or is_store(log):
             refused = [name for name, given in (reads | {"weight": weight, "journal": journal}).items() if given]
             if refused:
                 raise InputError(
@@ -130,7 +129,7 @@ def backtest(
             lacking = [name for name, given in reads.items() if given is None]
             if lacking:
                 raise InputError(f"{lacking[0]} was not given; a log needs score, label, time and every")
-            past = Journal(home / "journal" if journal is None else journal)
+            past = Journal(home / "journal.db" if journal is None else journal)
             spec = RowSpec(
                 score,
                 label,

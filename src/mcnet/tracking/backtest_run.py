@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray
-from mcnet._shared.files import named_if_full, whole_file, write_json
+from mcnet._shared.files import exclusive_lock, named_if_full, whole_file, write_json
 from mcnet.errors import FileFormatError, InputError
-from mcnet.journal.arrival import ArrivalCurve, corrected_sketch
-from mcnet.journal.entries import Entry
-from mcnet.journal.journal import Journal
-from mcnet.journal.storage import locked
 from mcnet.metrics.scores import CLIP
 from mcnet.metrics.sums import GroupSums, group_sums
 from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import elapsed_periods
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.arrival import ArrivalCurve, corrected_sketch
+from mcnet.store.entries import Entry
+from mcnet.store.journal import Journal
 from mcnet.tracking.backtest_forecasters import (
     BASE,
     TRACKER,
@@ -210,7 +209,7 @@ def run_plan(
     restored : loads a tracker that was saved in a folder; None if it cannot be saved.
     progress : a function that is called with the number of periods done, and of all.
     """
-    with locked(folder):
+    with exclusive_lock(folder / ".lock"):
         digests = past_digests(journal)
         done = _begin(folder, plan, digests)
         state = _State(plan, folder, follower, restored)

@@ -258,12 +258,11 @@ class Monitor:
         ----------
         path : the file.
         """
-        document = self.document()
-        write_json(path, {**document, "checksum": checksum(document)})
+        write_json(path, self.document())
 
     def document(self) -> dict[str, Any]:
-        """Return the evidence as JSON-able values."""
-        return {
+        """Return the evidence as JSON-able values, with a checksum."""
+        document: dict[str, Any] = {
             "format": _FORMAT,
             "version": _VERSION,
             "alpha": self.alpha,
@@ -281,6 +280,7 @@ class Monitor:
                 for what, watched in self._watched.items()
             },
         }
+        return {**document, "checksum": checksum(document)}
 
     @staticmethod
     def load(path: str | PathLike[str]) -> "Monitor":

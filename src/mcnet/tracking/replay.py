@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from mcnet._shared.messages import warn
 from mcnet.errors import CalibrationWarning, InputError
-from mcnet.journal.journal import Journal
 from mcnet.rows.periods import periods_between, sorted_periods
+from mcnet.store.journal import Journal
 from mcnet.tracking.learner import Learner
 
 __all__ = ["follow_journal", "past_digests", "warn_of_merged_periods"]

@@ -27,7 +27,7 @@ from mcnet.tracking.memories import BAYES, RESOLUTION, check_method
 if TYPE_CHECKING:
     import polars as pl
 
-    from mcnet.journal.journal import Journal
+    from mcnet.store.journal import Journal
 
 __all__ = ["Tracker", "TrackerExplanation"]
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from mcnet._shared.files import checksum, disk_path, write_json
 from mcnet.errors import FileFormatError, InputError, McnetError
-from mcnet.journal.entries import sketch_digest
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.entries import sketch_digest
 from mcnet.tracking.forecast import APART, Forecast, Stack, divided_belief
 from mcnet.tracking.learner import Clock, EffectVariance, Judgement, Learner
 from mcnet.tracking.look import Look

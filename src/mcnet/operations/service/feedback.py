@@ -12,10 +12,6 @@ import msgspec
 
 from mcnet._shared.arrays import ScoreType
 from mcnet.errors import FileFormatError, InputError
-from mcnet.journal.additions import Added, OtherRowsError, check_first_period
-from mcnet.journal.entries import Entry, sketch_digest
-from mcnet.journal.journal import Journal
-from mcnet.journal.storage import is_journal
 from mcnet.operations.service.arrow import ARROW, check_rows, read_arrow
 from mcnet.operations.service.board import Numbers
 from mcnet.operations.service.http import JSON_TYPES, RETRY, Problem, Request
@@ -24,6 +20,8 @@ from mcnet.operations.service.settings import ServiceSettings
 from mcnet.rows.columns import weights_column
 from mcnet.rows.periods import cut_to_periods, duration_seconds, parse_every, period_text, shown_periods
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.entries import Added, Entry, OtherRowsError, check_first_period, sketch_digest
+from mcnet.store.journal import Journal
 
 # Which period it is now, and when it ends.
 
@@ -164,17 +162,16 @@ class Inbox:
 
     Parameters
     ----------
-    settings : the journal's folder, the length of a period, and the limits.
+    settings : the store, the length of a period, and the limits.
     numbers : where rows are counted.
     """
 
     def __init__(self, settings: ServiceSettings, numbers: Numbers) -> None:
         self._settings = settings
         self._numbers = numbers
-        self._journal = None if settings.journal is None else Journal(settings.journal)
+        self._journal = Journal(settings.store, settings.head)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="feedback")
-        if self._journal is not None:
-            Sketch.from_rows([0.5], [1.0], field=["any"])  # so that the first request need not wait for imports
+        Sketch.from_rows([0.5], [1.0], field=["any"])  # so that the first request need not wait for imports
 
     def close(self) -> None:
         """Finish what was taken in."""
@@ -182,12 +179,9 @@ class Inbox:
 
     async def take(self, request: Request, served: Served) -> Taken:
         """Add the rows of a request to the journal; return what changed, once it is on disk."""
-        if self._journal is None:
-            raise Problem(404, "this service was started without a journal; start it with --journal FOLDER")
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._take, request, served)
 
     def _take(self, request: Request, served: Served) -> Taken:
-        assert self._journal is not None
         sketch, about = self._read(request, served)
         key = about.get("key") or request.header("idempotency-key")
         if not key or not key.strip() or len(key) > _LONGEST_KEY or not key.isprintable():
@@ -223,9 +217,8 @@ class Inbox:
         return self._count(added, key, _as_read(period_text(period), self._settings.every))
 
     def _entries(self) -> list[Entry]:
-        """Return what the journal has; nothing while another worker is making its folder."""
-        assert self._journal is not None
-        return self._journal.entries() if is_journal(self._journal.path) else []
+        """Return what the journal has."""
+        return self._journal.entries()
 
     def _known(self, source: str, sketch: Sketch, age: float | None) -> Entry | None:
         """Return what came under this key before, in whatever period; refuse other rows.
@@ -294,7 +287,6 @@ class Inbox:
 
     def _check(self, sketch: Sketch, served: Served) -> None:
         """Refuse rows from which the served model could not be learnt again."""
-        assert self._journal is not None
         given, needed = sketch.contexts.names, served.model.fields
         if needed == ("field",) and len(given) == 1:
             return  # a field without a name of its own

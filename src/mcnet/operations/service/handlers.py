@@ -73,7 +73,7 @@ class Handlers:
         self.board = board
         self.versions = versions
         self.inbox = Inbox(settings, board.own)
-        self.status = LoopStatus(settings.registry)
+        self.status = LoopStatus(settings.store, settings.head)
         self.state = ServiceState(settings, board, versions, self.status)
         self._description = describe(self.routes())
         self._docs = docs(self._description)

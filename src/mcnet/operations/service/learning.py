@@ -9,11 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mcnet.errors import McnetError
-from mcnet.journal.storage import is_journal
 from mcnet.operations.service.feedback import present
 from mcnet.operations.service.settings import ServiceSettings, log_event
-from mcnet.operations.status import LoopFolder
 from mcnet.operations.update import record_failed_run
+from mcnet.store.store import Store
 
 _BUSY = 75
 """The exit code of an update that found another one at work."""
@@ -30,7 +29,7 @@ class Learning:
 
     Parameters
     ----------
-    settings : the journal, the registry, the length of a period, and how long to wait for late rows.
+    settings : the store, the length of a period, and how long to wait for late rows.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
@@ -69,12 +68,12 @@ class Learning:
 
     def _update(self, until: str) -> bool:
         """Run the job once, over all periods that have ended; tell whether it need not be tried again."""
-        journal = self._settings.journal
-        if journal is None or not is_journal(journal):
+        store = Store(self._settings.store)
+        head = store.chosen_head(self._settings.head)
+        if not store.journal(head).periods:
             return True  # no feedback yet
-        folder = LoopFolder(self._settings.registry)
-        before = folder.last_runs(1)
-        words = ["update", str(journal), "--registry", str(self._settings.registry), "--until", until, "--json"]
+        before = store.state(head).runs(1)
+        words = ["update", self._settings.store, "--head", head, "--until", until, "--json"]
         with self._lock:
             if self._stop.is_set():
                 return True
@@ -91,10 +90,10 @@ class Learning:
         if done is None:
             code, reason = self._job.returncode, errors.strip()[-1000:]
             log_event("update failed", "error", until=until, code=code, reason=reason)
-            if code != _BUSY and folder.last_runs(1) == before:  # it could not write its line
+            if code != _BUSY and store.state(head).runs(1) == before:  # it could not write its line
                 why = f"the update was ended by signal {-code}" if code < 0 else reason
                 with suppress(McnetError, OSError):
-                    record_failed_run(self._settings.registry, why)
+                    record_failed_run(store, why, head=head)
             return False
         summary = {name: done.get(name) for name in ("outcome", "reason", "version", "replaced")}
         alarms = [alarm.get("what") for alarm in done.get("alarms") or []]

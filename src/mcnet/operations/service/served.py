@@ -5,18 +5,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mcnet.errors import FileFormatError, McnetError
 from mcnet.model.model import CalibrationModel
-from mcnet.operations.registry import Registry
 from mcnet.operations.service.board import Board
 from mcnet.rows.contexts import ANY
 from mcnet.rows.fields import FieldColumn
-from mcnet.store.versions import Version
+from mcnet.store.versions import Registry, Version
 
 # One version as it is served: the model, checked as a whole and ready to answer.
 
@@ -120,13 +118,13 @@ class ServedVersions:
 
     Parameters
     ----------
-    registry : the folder of versions.
+    registry : the versions.
     board : where reloads and refusals are counted, and where other workers see what this one serves.
     log : takes an event and its details.
     """
 
-    def __init__(self, registry: Path, board: Board, log: Log) -> None:
-        self.registry = Registry(registry)
+    def __init__(self, registry: Registry, board: Board, log: Log) -> None:
+        self.registry = registry
         self.refused: dict[str, Any] | None = None
         """What was refused last: the time, the reason; None since the pointer led to something that is served."""
         self._board = board
@@ -147,11 +145,9 @@ class ServedVersions:
         except McnetError:
             return False
 
-    def _read_pointer(self) -> bytes:
-        try:
-            return (self.registry.path / "current.json").read_bytes()
-        except OSError:
-            return b""
+    def _read_pointer(self) -> int:
+        """Return how often the pointer has moved."""
+        return self.registry.store.moves().get(self.registry.head, 0)
 
     async def follow(self, seconds: float) -> None:
         """Look at the pointer again and again."""
@@ -173,14 +169,14 @@ class ServedVersions:
             self._lock = asyncio.Lock()
         async with self._lock:
             begin = time.monotonic()
-            pointer = self._read_pointer()
+            pointer = await asyncio.to_thread(self._read_pointer)
             retry = self.refused is not None and (again or begin - self._tried > _RETRY_SECONDS)
             if pointer != self._pointer or retry:
                 self._tried = begin
                 await self._load(pointer)
             self._board.own["looked_at"] = begin
 
-    async def _load(self, pointer: bytes) -> None:
+    async def _load(self, pointer: int) -> None:
         try:
             loaded = await asyncio.to_thread(self._load_current)
         except (McnetError, OSError, MemoryError) as error:

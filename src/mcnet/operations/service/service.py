@@ -19,8 +19,6 @@ from time import perf_counter
 from typing import Any
 
 from mcnet.errors import InputError
-from mcnet.journal.storage import require_journal
-from mcnet.operations.registry import Registry
 from mcnet.operations.service.board import BOARD_PREFIX, ROUTES, Board, has_served, remove_abandoned_boards
 from mcnet.operations.service.calibrate import answer_json
 from mcnet.operations.service.feedback import present
@@ -40,6 +38,8 @@ from mcnet.operations.service.http import (
 from mcnet.operations.service.learning import Learning
 from mcnet.operations.service.served import ServedVersions
 from mcnet.operations.service.settings import LOGGING, TOKEN_VARIABLE, ServiceSettings, log_event
+from mcnet.store.store import Store
+from mcnet.store.versions import Registry
 
 # The service of one worker: reads a request, has it answered, and counts it.
 
@@ -69,7 +69,7 @@ class Service:
     def __init__(self, settings: ServiceSettings) -> None:
         self.settings = settings
         self.board = Board(settings.board)
-        self.versions = ServedVersions(settings.registry, self.board, log_event)
+        self.versions = ServedVersions(Registry(settings.store, settings.head), self.board, log_event)
         self.handlers = Handlers(settings, self.board, self.versions)
         self.bodies = BodyReader(settings.limits)
         self.table = RouteTable(self.handlers.routes())
@@ -203,7 +203,7 @@ def run_service(settings: ServiceSettings) -> None:
     from granian.http import HTTP1Settings
     from granian.log import LogLevels
 
-    Registry(settings.registry).load()  # a version that cannot be served is reported here, once
+    Registry(settings.store, settings.head).load()  # a version that cannot be served is reported here, once
     if not _NAME.fullmatch(settings.name):
         raise InputError(
             f"the name {settings.name!r} is part of an address; make it of letters, digits, '.', '_' and '-'"
@@ -301,10 +301,8 @@ def _check_times(settings: ServiceSettings) -> None:
     """Refuse periods that are none, and learning without what it needs."""
     if settings.every is not None:
         present(settings.every)
-    if settings.learn and (settings.journal is None or settings.every is None):
-        raise InputError("learning needs the journal and the length of a period: --learn --journal FOLDER --every 1h")
-    if settings.journal is not None and settings.journal.exists():
-        require_journal(settings.journal, create=True)  # a new folder becomes one, anything else is refused
+    if settings.learn and settings.every is None:
+        raise InputError("learning needs the length of a period: --learn --every 1h")
 
 
 def _check_free(host: str, port: int) -> None:
@@ -325,8 +323,7 @@ def _say_hello(settings: ServiceSettings) -> None:
     log_event(
         "service starting",
         url=f"http://{settings.host}:{settings.port}/",
-        registry=str(settings.registry),
-        journal=None if settings.journal is None else str(settings.journal),
+        store=Store(settings.store).name,
         workers=settings.workers,
         learns=settings.learn,
     )

@@ -51,8 +51,10 @@ class Limits:
 class ServiceSettings:
     """Everything a worker needs to know; it is sent to each of them."""
 
-    registry: Path
-    journal: Path | None = None
+    store: str
+    """The address of the store."""
+    head: str | None = None
+    """The head that is served; the only or the default one if None."""
     name: str = "calibration"
     host: str = "127.0.0.1"
     port: int = 8080
@@ -71,12 +73,9 @@ class ServiceSettings:
     """The folder in which the workers count what they do."""
 
     def public(self, value: Any) -> Any:
-        """Return strings, in whatever lists and documents, without the paths of this machine's folders."""
+        """Return strings, in whatever lists and documents, without the address of the store."""
         if isinstance(value, str):
-            folders = {str(self.registry): "the registry", str(self.journal or ""): "the journal"}
-            for folder in sorted(filter(None, folders), key=len, reverse=True):  # one may lie inside the other
-                value = value.replace(folder, folders[folder])
-            return value
+            return value.replace(self.store, "the store")
         if isinstance(value, dict):
             return {name: self.public(entry) for name, entry in value.items()}
         return [self.public(entry) for entry in value] if isinstance(value, list | tuple) else value

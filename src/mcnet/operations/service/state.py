@@ -1,25 +1,21 @@
 """The state of a service for people: versions, PCOC per period, curves, alarms, traffic."""
 
-import json
-import stat
 import threading
 import time
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mcnet.errors import McnetError
-from mcnet.journal.entries import Entry
-from mcnet.journal.journal import Journal
 from mcnet.model.drawing import largest_lines, lines_of, score_range
 from mcnet.operations.service.board import BUCKETS, ROUTES, Board, Numbers
 from mcnet.operations.service.http import Problem
 from mcnet.operations.service.served import Served, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings
+from mcnet.operations.status import status_of
 from mcnet.plots.figures import Line, draw_curves
 from mcnet.plots.style import Spec, as_svg, numbers
 from mcnet.plots.timeline import Drift, draw_drift, draw_rows
@@ -28,39 +24,33 @@ from mcnet.report.page_figures import drift_by_period
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import MISSING_LABEL, field_columns
 from mcnet.rows.periods import shown_periods, sorted_periods
+from mcnet.store.entries import Entry
+from mcnet.store.journal import Journal
+from mcnet.store.store import Store
 from mcnet.store.versions import DamagedVersion, Version
 from mcnet.version import __version__
 
-# What the update job wrote last: `loop/status.json` in the registry.
+# What the update job wrote last, and what is served now.
 
 
 class LoopStatus:
-    """Reads the status when it has changed.
+    """Reads the status.
 
     Parameters
     ----------
-    registry : the folder of the registry.
+    store, head : the address of the store, and the name of the head.
     """
 
-    def __init__(self, registry: Path) -> None:
-        self.path = registry / "loop" / "status.json"
-        self._stamp: tuple[int, int] | None = None
-        self._document: dict[str, Any] | None = None
+    def __init__(self, store: str, head: str | None) -> None:
+        self._store, self._head = Store(store), head
 
     def read(self) -> dict[str, Any] | None:
-        """Return the status; None if the job never ran, or its file cannot be read."""
+        """Return the status; None if the job never ran, or it cannot be read."""
         try:
-            state = self.path.lstat()
-            if not stat.S_ISREG(state.st_mode):  # a link may lead out of the registry
-                return None
-            stamp = (state.st_mtime_ns, state.st_ino)
-            if stamp != self._stamp:
-                document = json.loads(self.path.read_text(encoding="utf-8"))
-                self._document = document if _is_status(document) else None
-                self._stamp = stamp
-        except (OSError, ValueError):
-            self._stamp, self._document = None, None
-        return self._document
+            document = status_of(self._store, self._head)
+        except McnetError:
+            return None
+        return document if _is_status(document) else None
 
 
 _SHAPE: dict[str, tuple[type, ...]] = {
@@ -104,7 +94,7 @@ class ServiceState:
         self._board = board
         self._versions = versions
         self._loop = loop
-        self._journal = None if settings.journal is None else Journal(settings.journal)
+        self._journal = Journal(settings.store, settings.head)
         self._computed: dict[tuple[str, str, int], dict[str, Any]] = {}
         self._lock = threading.Lock()
 
@@ -153,8 +143,6 @@ class ServiceState:
 
     def _periods(self, served: Served, status: dict[str, Any]) -> dict[str, Any] | None:
         """Return the last periods of the journal, and the PCOC in each: of what served then, or of what serves now."""
-        if self._journal is None:
-            return None
         with self._lock:
             try:
                 result = self._read_periods(self._journal, served)

@@ -17,7 +17,7 @@ from mcnet.sketch.grid import Cells
 from mcnet.sketch.sketch import Sketch
 
 if TYPE_CHECKING:
-    from mcnet.journal.entries import Entry
+    from mcnet.store.entries import Entry
 
 MOST_AGES = 64
 """Counts of more different ages are looked at on as many quantiles of the ages."""

@@ -1,0 +1,117 @@
+"""Make the journal of a store smaller: merge the sources of old periods, forget old periods and keys."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+import sqlalchemy as sa
+
+from mcnet.rows.periods import cut_to_periods, is_moment, period_position, period_text, periods_between, sorted_periods
+from mcnet.sketch.sketch import Sketch
+from mcnet.sketch.sketch_file import stored_bytes
+from mcnet.store.additions import FEEDBACK, chunks, entry_row, summarise
+from mcnet.store.entries import COMPACTED, Entry, entry_of
+from mcnet.store.schema import entries, keys
+
+if TYPE_CHECKING:
+    from mcnet.store.journal import Journal, JournalSnapshot
+
+
+def compact(journal: "Journal", periods: Collection[str], every: str | None, chosen: Callable[[Entry], bool]) -> int:
+    """Merge the sources of periods into one sketch each, and return how many sketches fewer there are.
+
+    Parameters
+    ----------
+    journal, periods : the journal, and the periods that are merged.
+    every : the length of longer periods that they are merged into; None to keep them.
+    chosen : tells of an entry whether it is merged.
+    """
+    saved = 0
+    while True:
+        past, released = journal.snapshot(), journal.released
+        groups: dict[str, dict[int, Entry]] = defaultdict(dict)
+        for number, entry in past.latest().items():
+            if entry.period in periods and entry.age is None and chosen(entry):
+                groups[_longer(entry.period, every)][number] = entry
+        several = {period: group for period, group in groups.items() if len(group) > 1}
+        lengths = past.lengths()
+        outcomes = [_merge(past, period, group, lengths) for period, group in several.items()]
+        past.close()
+        for period in released.intersection(several):  # the same rows, in other entries
+            journal.release(period)
+        saved += sum(len(group) - 1 for group, merged in zip(several.values(), outcomes, strict=True) if merged)
+        if all(outcomes):
+            break
+    if saved:
+        with journal.changing() as (connection, head):
+            summarise(connection, head.id)
+    return saved
+
+
+def _merge(past: "JournalSnapshot", period: str, group: Mapping[int, Entry], lengths: Mapping[int, int]) -> bool:
+    """Put one entry in the place of several; tell whether they were still as they had been read."""
+    total = Sketch.merged(list(past.sketches_of(list(group)).values()))
+    known = [entry.largest_weight for entry in group.values() if entry.largest_weight is not None]
+    entry, _ = entry_of(total, period, None, None, max(known, default=None))
+    periods: dict[str, int] = {}
+    for number, one in group.items():
+        periods[one.period] = max(lengths[number], periods.get(one.period, 1))
+    content = stored_bytes(total)
+    with past.changing() as (connection, head):
+        counted = sa.select(sa.func.count())
+        if sum(connection.scalar(counted.where(entries.c.id.in_(some))) or 0 for some in chunks(group)) < len(group):
+            return False
+        for some in chunks(group):
+            connection.execute(entries.delete().where(entries.c.id.in_(some)))
+        included = [
+            {"head": head.id, "source": e.source, "period": e.period, "age": np.inf, "digest": e.digest}
+            for e in group.values()
+            if e.source != COMPACTED
+        ]
+        if included:
+            connection.execute(keys.insert(), included)
+        row = entry_row(head.id, replace(entry, source=COMPACTED), content, sum(periods.values()))
+        connection.execute(entries.insert(), [row])
+    return True
+
+
+def forget_keys(journal: "Journal", now: datetime | None) -> None:
+    """Forget the keys of feedback whose periods are so old that it is refused."""
+    with journal.changing() as (connection, head):
+        # A day more than what is refused, so that no key is forgotten while its rows are still taken.
+        limit = (now or datetime.now(UTC)) - timedelta(days=head.key_days + 1.0)
+        own = (keys.c.head == head.id) & keys.c.source.startswith(FEEDBACK)
+        known = connection.scalars(sa.select(keys.c.period).where(own).distinct())
+        old = [text for text in known if is_moment(text) and (period_position(text) or 0.0) < limit.timestamp()]
+        for some in chunks(old):
+            connection.execute(keys.delete().where(own, keys.c.period.in_(some)))
+
+
+def forget_periods(journal: "Journal", limit: str) -> dict[str, int]:
+    """Delete the rows and keys of all periods earlier than one; return how many periods, rows and keys."""
+    with journal.changing() as (connection, head):
+        gone: dict[str, int] = {"rows": 0, "keys": 0}
+        periods: set[str] = set()
+        for table, name in ((entries, "rows"), (keys, "keys")):
+            known = set(connection.scalars(sa.select(table.c.period).where(table.c.head == head.id).distinct()))
+            earlier = set(periods_between(sorted_periods([*known, limit]), None, limit)) - {limit}
+            periods |= earlier if table is entries else set()
+            for period in earlier:
+                own = (table.c.head == head.id) & (table.c.period == period)
+                number = sa.func.sum(entries.c.rows) if table is entries else sa.func.count()
+                gone[name] += int(connection.scalar(sa.select(number).select_from(table).where(own)) or 0)
+                connection.execute(table.delete().where(own))
+        summarise(connection, head.id)
+    return {"periods": len(periods), **gone}
+
+
+def _longer(period: str, every: str | None) -> str:
+    """Return the longer period that a period lies in."""
+    if every is None:
+        return period
+    import polars as pl
+
+    return period_text(cut_to_periods(pl.Series("period", [period]), every)[0])
