@@ -9,9 +9,9 @@ import pytest
 
 import mcnet as library
 from mcnet.cli.run import DISK_FULL
-from mcnet.store.journal import Journal
 from mcnet.sketch import scan as scan_module
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.journal import Journal
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import mcnet as library
-from mcnet.store.journal import Journal
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.journal import Journal
 
 DAYS = [f"2026-10-{day:02d}" for day in range(1, 25)]
 

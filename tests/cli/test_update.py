@@ -12,9 +12,9 @@ import pytest
 from tests.operations.conftest import day_name, day_rows
 
 from mcnet.cli.run import DISK_FULL
-from mcnet.store.versions import Registry
 from mcnet.operations.status import LoopFolder
 from mcnet.sketch import scan as scan_module
+from mcnet.store.versions import Registry
 
 COLUMNS = ("--score", "pctr", "--label", "click", "--field", "country", "--time", "ts", "--every", "1d")
 

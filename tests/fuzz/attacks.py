@@ -17,10 +17,10 @@ from tests.fuzz.loop_kills import loop_kills
 import mcnet
 from mcnet.calibrators.training_state import state_path
 from mcnet.errors import CalibrationWarning, FileFormatError, McnetError
-from mcnet.store.journal import Journal
 from mcnet.model.apply import apply_to_files
 from mcnet.model.model_file import checksum
 from mcnet.rows.csv_files import canonical_csv_text
+from mcnet.store.journal import Journal
 
 SPELLINGS = (
     *("7", "007", "7.0", "7.50", "012", "1e5", "100000", "0.00001", "-0.0", "0", "+1", "1_000", "0x1F", "1,5"),

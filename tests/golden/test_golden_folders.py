@@ -1,6 +1,5 @@
-"""Folders that mcnet 0.1.0 wrote are still read: a journal, a registry with its loop, a saved tracker."""
+"""Folders that mcnet 0.1.0 wrote are taken into a store: a journal, a registry with its loop; and a saved tracker."""
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -10,6 +9,8 @@ import pytest
 from tests.golden.make import DAYS, SCORES, VALUES, facts, predicted, rows
 
 import mcnet
+from mcnet.operations.status import status_of
+from mcnet.store.import_folders import import_folder
 
 GOLDEN = Path(__file__).parent
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))
@@ -17,15 +18,23 @@ EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))
 
 @pytest.fixture
 def folder(tmp_path):
-    """A copy, since readers and writers leave locks behind."""
-    for name in ("journal", "loop", "tracker"):
-        shutil.copytree(GOLDEN / name, tmp_path / name)
+    """A copy of what tests change."""
+    shutil.copytree(GOLDEN / "tracker", tmp_path / "tracker")
     return tmp_path
 
 
 @pytest.fixture
-def found(folder):
-    return json.loads(json.dumps(facts(folder)))
+def store(tmp_path):
+    found = mcnet.Store(tmp_path / "ads.db")
+    import_folder(found, GOLDEN / "journal", "orders")
+    for name in ("journal", "registry"):
+        import_folder(found, GOLDEN / "loop" / name, "ctr")
+    return found
+
+
+@pytest.fixture
+def found(store):
+    return json.loads(json.dumps(facts(store, GOLDEN)))
 
 
 def test_a_journal_has_its_periods_sources_ages_and_cells(found):
@@ -33,29 +42,12 @@ def test_a_journal_has_its_periods_sources_ages_and_cells(found):
     assert found["corrected positives"] == pytest.approx(EXPECTED["corrected positives"], rel=1e-9)
 
 
-def test_every_file_of_a_journal_has_the_rows_that_its_manifest_names(folder):
-    assert mcnet.Journal(folder / "journal").verify() == []
+def test_a_store_is_whole_after_the_import(store):
+    assert store.check() == []
 
 
-def test_a_journal_knows_what_was_compacted(folder):
-    journal = mcnet.Journal(folder / "journal")
-    compacted = mcnet.Sketch.load(GOLDEN / "compacted.parquet")
-    assert journal.add(compacted, "2026-11-01", source="logs/app.parquet").rows == 0
-    with pytest.raises(mcnet.InputError, match="compacted"):
-        journal.add(rows(77), "2026-11-01", source="logs/app.parquet", replace=True)
-    with pytest.raises(mcnet.InputError, match="compacted"):
-        journal.remove("feedback request-1")
-
-
-def test_a_journal_knows_the_keys_of_its_feedback(folder):
-    journal = mcnet.Journal(folder / "journal")
-    with pytest.raises(mcnet.InputError, match="other rows"):
-        journal.add(rows(77), "2026-11-01T03:00", source="feedback request-3")
-    assert journal.remove("feedback request-3") == 100
-
-
-def test_a_journal_of_before_takes_further_periods(folder):
-    journal = mcnet.Journal(folder / "journal")
+def test_a_journal_of_before_takes_further_periods(store):
+    journal = store.journal("orders")
     before = journal.sketch().rows
     assert journal.add(rows(77), "2026-11-01T05:00", source="logs/app.parquet").periods == ("2026-11-01T05:00",)
     assert journal.sketch().rows == before + 200
@@ -64,11 +56,8 @@ def test_a_journal_of_before_takes_further_periods(folder):
     assert journal.verify() == []
 
 
-def test_a_registry_has_its_versions_pointer_hold_and_history(found, folder):
+def test_a_registry_has_its_versions_pointer_hold_and_history(found):
     assert found["registry"] == EXPECTED["registry"]
-    registry = mcnet.Registry(folder / "loop" / "registry")
-    for version in registry.versions:
-        assert hashlib.sha256(registry.model_file(version.number).read_bytes()).hexdigest() == version.digest
 
 
 def test_the_models_of_a_registry_predict_as_they_did(found):
@@ -78,30 +67,28 @@ def test_the_models_of_a_registry_predict_as_they_did(found):
     np.testing.assert_allclose(found["refused"], EXPECTED["refused"], rtol=1e-9)
 
 
-def test_a_loop_goes_on_from_its_checkpoint(folder):
-    journal, registry = folder / "loop" / "journal", mcnet.Registry(folder / "loop" / "registry")
-    settings = {"method": "per-field", "min_periods": 2}
-    again = mcnet.update(journal, registry, **settings)
+def test_a_loop_goes_on_from_its_checkpoint(store, folder):
+    settings = {"head": "ctr", "method": "per-field", "min_periods": 2}
+    again = mcnet.update(store, **settings)
     assert (again.outcome, again.learnt) == ("nothing new", ())
     rows(8, values=["NL"]).save(folder / "day.parquet")
-    held = mcnet.update(journal, registry, folder / "day.parquet", period=DAYS[8], **settings)
+    held = mcnet.update(store, folder / "day.parquet", period=DAYS[8], **settings)
     assert (held.outcome, held.learnt, held.version) == ("held", (DAYS[8],), "4")
     assert "NL is over-predicted" in held.reason
-    registry.release()
-    published = mcnet.update(journal, registry, **settings)
+    store.versions("ctr").release()
+    published = mcnet.update(store, **settings)
     assert (published.outcome, published.version, published.replaced) == ("published", "6", "4")
 
 
-def test_the_history_and_the_status_of_a_loop_can_be_read(folder):
-    loop = folder / "loop" / "registry" / "loop"
-    runs = [json.loads(line) for line in (loop / "runs.jsonl").read_text(encoding="utf-8").splitlines()]
+def test_the_history_and_the_status_of_a_loop_can_be_read(store):
+    runs = store.state("ctr").runs()
     outcomes = ["waiting", "waiting", "published", "published", "failed", "refused", "published", "held"]
     assert [run["outcome"] for run in runs] == [*outcomes, "published", "published"]
-    mcnet.update(folder / "loop" / "journal", folder / "loop" / "registry", method="per-field", min_periods=2)
-    status = json.loads((loop / "status.json").read_text(encoding="utf-8"))
+    assert status_of(store, "ctr")["current"]["number"] == 4
+    mcnet.update(store, head="ctr", method="per-field", min_periods=2)
+    status = status_of(store, "ctr")
     assert (status["journal"]["periods"], status["current"]["number"]) == (8, 4)
-    told = (loop / "runs.jsonl").read_text(encoding="utf-8").splitlines()
-    assert len(told) == len(runs) + 1
+    assert store.state("ctr").number_of_runs() == len(runs) + 1
 
 
 def test_a_tracker_predicts_and_believes_as_it_did(found):

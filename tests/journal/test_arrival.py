@@ -10,10 +10,10 @@ import mcnet
 from mcnet.bayes.estimator import BayesMCNet
 from mcnet.datasets.worlds import DelayedWorld, make_world
 from mcnet.errors import InputError
+from mcnet.sketch.sketch import Sketch
 from mcnet.store.arrival import ArrivalCurve, corrected_sketch
 from mcnet.store.entries import Entry
 from mcnet.store.journal import Journal
-from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.backtest_run import KnownCounts
 
 NOW = 30

@@ -9,9 +9,9 @@ from mcnet.calibrators.parametric import Platt
 from mcnet.calibrators.period_effects import fitted_level, level_error, period_blocks
 from mcnet.datasets.worlds import make_world
 from mcnet.errors import InputError
-from mcnet.store.journal import Journal
 from mcnet.model.model_file import load
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.journal import Journal
 
 
 def days(world, number=30):

@@ -12,15 +12,15 @@ from datetime import datetime
 import numpy as np
 import polars as pl
 import pytest
+import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import mcnet.journal.journal
-from mcnet.errors import CalibrationWarning, FileFormatError, InputError
+from mcnet.errors import CalibrationWarning, InputError
+from mcnet.sketch.sketch import Sketch
 from mcnet.store.entries import _saved
 from mcnet.store.journal import Journal
-from mcnet.sketch.sketch import Sketch
-from mcnet.store.journal import Journal as StoreJournal
+from mcnet.store.schema import entries
 from mcnet.store.store import Store
 
 
@@ -31,22 +31,15 @@ def rows(seed, number=50, field=True):
     return Sketch.from_rows(score, rng.random(number) < score, field=names)
 
 
-@pytest.fixture(params=["folder", "sqlite", "postgresql"])
-def opened(request, tmp_path):
-    """A function that opens the journal of a name: a folder, or a head of a store on either database."""
-    if request.param == "folder":
-        return lambda name: Journal(tmp_path / name)
-    address = tmp_path / "ads.db" if request.param == "sqlite" else request.getfixturevalue("postgresql_store")()
-    return lambda name: Store(address).journal(name)
+@pytest.fixture
+def opened(store_address):
+    """A function that opens the journal of a head of a store on either database."""
+    return lambda name: Store(store_address).journal(name)
 
 
 @pytest.fixture
 def journal(opened):
     return opened("journal")
-
-
-def is_folder(journal):
-    return not isinstance(journal, StoreJournal)
 
 
 def test_a_journal_adds_up_what_was_added(journal):
@@ -205,10 +198,10 @@ def test_periods_that_do_not_fit_into_memory_wait_on_disk_and_come_out_the_same(
     parts = []
     monkeypatch.setattr("mcnet.rows.logs.BATCH_ROWS", 500)
     monkeypatch.setattr("mcnet.sketch.accumulate._DENSE_CELLS_PER_ROW", 0)
-    for module in ("journal", "additions"):
-        monkeypatch.setattr(f"mcnet.journal.{module}.MOST_CELLS_IN_MEMORY", 600)
+    for module in ("journal", "entries"):
+        monkeypatch.setattr(f"mcnet.store.{module}.MOST_CELLS_IN_MEMORY", 600)
     monkeypatch.setattr("mcnet.store.additions._BYTES_IN_MEMORY", 600)
-    monkeypatch.setattr("mcnet.journal.additions._saved", lambda *given: parts.append(given) or _saved(*given))
+    monkeypatch.setattr("mcnet.store.entries._saved", lambda *given: parts.append(given) or _saved(*given))
     added = spilled.add_files(tmp_path / "log.parquet", **asked)
     assert added.rows == 4000
     assert len(parts) >= 4
@@ -218,37 +211,30 @@ def test_periods_that_do_not_fit_into_memory_wait_on_disk_and_come_out_the_same(
     assert not [path for _, path in parts if path.exists()]
 
 
-def test_a_folder_with_other_things_is_no_journal(tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="holds other things"):
-        Journal(tmp_path).add(rows(1), 1)
-    with pytest.raises(InputError, match="there is no journal"):
+def test_a_folder_is_no_journal(tmp_path):
+    with pytest.raises(InputError, match="is a folder; a store is a file"):
+        Journal(tmp_path)
+    with pytest.raises(InputError, match="there is no store"):
         Journal(tmp_path / "none").verify()
 
 
-def test_a_damaged_journal_says_so(tmp_path):
-    journal = Journal(tmp_path / "journal")
-    journal.add(rows(1), 1)
-    manifest = next(journal.path.glob("*/manifest.json"))
-    text = manifest.read_text()
-    manifest.write_text(text.replace('"rows": 50', '"rows": 51'))
-    with pytest.raises(FileFormatError, match="altered"):
-        Journal(journal.path).periods  # noqa: B018
-    assert len(journal.verify()) == 1
-    manifest.write_text(text)
-    sketch = next(journal.path.glob("*/1.parquet"))
-    rows(2).save(sketch)
-    assert "other rows" in journal.verify()[0]
-    sketch.unlink()
-    assert "no file" in journal.verify()[0]
+def test_a_damaged_journal_says_so(journal):
+    journal.add(rows(1), 1, source="a")
+    journal.add(rows(2), 2, source="b")
+    with journal.changing() as (connection, _):
+        other = connection.scalar(sa.select(entries.c.sketch).where(entries.c.source == "b"))
+        connection.execute(entries.update().where(entries.c.source == "a").values(sketch=other))
+        connection.execute(entries.update().where(entries.c.source == "b").values(sketch=b"nothing"))
+    first, second = journal.verify()
+    assert "1 of a" in first
+    assert "has other rows than were added" in first
+    assert "2 of b" in second
 
 
 @settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.integers(0, 2)), max_size=12), st.randoms())
-@pytest.mark.parametrize("kind", ["folder", "store"])
-def test_any_sequence_of_additions_counts_each_source_and_period_once(tmp_path_factory, kind, steps, chance):
-    path = tmp_path_factory.mktemp("journal") / "it"
-    journal = Journal(path) if kind == "folder" else Store(path).journal()
+def test_any_sequence_of_additions_counts_each_source_and_period_once(tmp_path_factory, steps, chance):
+    journal = Journal(tmp_path_factory.mktemp("journal") / "it.db")
     expected = {}
     for period, source, seed in steps:
         journal.add(rows(seed, 5), period, source=source, replace=True)
@@ -266,8 +252,7 @@ WRITER = """
 import sys, numpy as np
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.journal import Journal
-from mcnet.store.store import Store
-journal = Journal(sys.argv[1]) if sys.argv[4] == "folder" else Store(sys.argv[1]).journal("journal")
+journal = Journal(sys.argv[1], "journal")
 for n in range(int(sys.argv[3])):
     rng = np.random.default_rng(n)
     score = rng.random(20)
@@ -283,8 +268,7 @@ def small(n):
 
 
 def writer(journal, name, number):
-    address = str(journal.path) if is_folder(journal) else journal.store.database.given
-    words = [address, name, str(number), "folder" if is_folder(journal) else "store"]
+    words = [journal.store.database.given, name, str(number)]
     return subprocess.Popen([sys.executable, "-c", textwrap.dedent(WRITER), *words], stdout=subprocess.PIPE, text=True)
 
 
@@ -316,9 +300,6 @@ def test_kill_at_any_moment_loses_nothing_that_was_acknowledged(journal):
         assert {f"a-{n}" for n in acknowledged} <= found
         assert journal.sketch() == sum(small(int(source[2:])) for source in found)
         assert journal.verify() == []
-    journal.add(small(0), 0, source="a-0")
-    if is_folder(journal):
-        assert not list(journal.path.glob(".writing-*")), "what killed writers left is removed by the next one"
 
 
 def test_rows_that_were_replaced_do_not_come_back_by_compacting(journal):
@@ -388,7 +369,7 @@ def test_the_weights_of_periods_are_numbers_of_periods_that_are_there(journal):
 
 def test_a_journal_that_is_not_there_is_named(tmp_path):
     for read in (lambda journal: list(journal.sketches()), lambda journal: journal.sketch()):
-        with pytest.raises(InputError, match=r"there is no journal in .*typo"):
+        with pytest.raises(InputError, match=r"there is no store in .*typo"):
             read(Journal(tmp_path / "typo"))
 
 
@@ -406,8 +387,6 @@ def test_a_reader_goes_on_while_files_are_merged_or_removed(opened, journal, cha
     change(opened("journal"))
     assert dict([first, *reader]) == expected
     journal.add(rows(99), 99)
-    if is_folder(journal):
-        assert not list(journal.path.glob(".retired-*"))
     assert journal.verify() == []
 
 
@@ -421,8 +400,6 @@ def test_a_snapshot_is_what_the_journal_was(journal):
     assert dict(past.sketches()) == {"1": rows(0) + rows(1), "2": rows(0) + rows(1)}
     del past
     journal.compact(before=3)
-    if is_folder(journal):
-        assert not list(journal.path.glob(".retired-*"))
 
 
 @pytest.mark.parametrize("written", ["texts", "a column"])
@@ -530,26 +507,3 @@ def test_a_stray_row_of_a_log_is_refused_and_a_long_past_without_a_gap_is_not(jo
     with pytest.raises(InputError, match=r"heavy.parquet has a row of weight 1e\+09"):
         journal.add_files(heavy, **columns)
     assert journal.add_files([stray, heavy], **columns, allow=("weight", "period")).rows == 5_031
-
-
-def test_a_snapshot_is_listed_and_counted_once(tmp_path, monkeypatch):
-    journal = Journal(tmp_path / "journal")
-    journal.add(rows(1), 1)
-    with monkeypatch.context() as patched:
-        calls = []
-        for name in ("require_journal", "counted_entries"):
-            patched.setattr(f"mcnet.journal.journal.{name}", counted_calls(name, calls))
-        snapshot = journal.snapshot()
-        assert snapshot.periods == ["1"]
-        assert len(dict(snapshot.sketches())) == len(snapshot.entries()) == 1
-        assert sorted(calls) == ["counted_entries", "require_journal"]
-
-
-def counted_calls(name, calls):
-    whole = getattr(mcnet.journal.journal, name)
-
-    def called(*given, **named):
-        calls.append(name)
-        return whole(*given, **named)
-
-    return called

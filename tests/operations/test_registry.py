@@ -1,7 +1,5 @@
-"""The registry: versions never change, the pointer always names a whole one, nothing outside the folder is reached."""
+"""The registry: versions never change, and the pointer always names a whole one."""
 
-import errno
-import json
 import os
 import random
 import signal
@@ -18,7 +16,7 @@ from mcnet.calibrators.parametric import Platt
 from mcnet.errors import FileFormatError, InputError
 from mcnet.store.schema import heads, versions
 from mcnet.store.store import Store
-from mcnet.store.versions import DamagedVersion, Registry
+from mcnet.store.versions import DamagedVersion
 
 
 def model(seed):
@@ -27,21 +25,9 @@ def model(seed):
     return Platt().fit(score, rng.random(200) < score).model_
 
 
-@pytest.fixture(params=["folder", "sqlite", "postgresql"])
-def registry(request, tmp_path):
-    if request.param == "folder":
-        return Registry(tmp_path / "registry")
-    address = tmp_path / "ads.db" if request.param == "sqlite" else request.getfixturevalue("postgresql_store")()
-    return Store(address).versions("ctr")
-
-
 @pytest.fixture
-def folder(tmp_path):
-    return Registry(tmp_path / "registry")
-
-
-def is_folder(registry):
-    return isinstance(registry, Registry)
+def registry(store_address):
+    return Store(store_address).versions("ctr")
 
 
 def alter(registry, **columns):
@@ -128,20 +114,11 @@ def test_a_version_promoted_again_is_no_longer_withdrawn(registry):
 
 def test_a_damaged_pointer_is_written_anew_by_a_promotion(registry):
     registry.add(model(1))
-    if is_folder(registry):
-        (registry.path / "current.json").write_text("{")
-    else:
-        alter(registry, pointer="{")
+    alter(registry, pointer="{")
     with pytest.raises(FileFormatError, match="promote a version to write it again"):
         registry.current  # noqa: B018
     registry.promote(1)
     assert registry.current.name == "1"
-
-
-def test_a_pointer_of_an_earlier_mcnet_is_read(folder):
-    folder.add(model(1))
-    (folder.path / "current.json").write_text('{"versions": [1], "since": "2026-11-16T13:00:00+00:00"}')
-    assert (folder.current.name, folder.held, folder.withdrawn) == ("1", None, ())
 
 
 def test_the_same_model_again_is_no_new_version(registry, tmp_path):
@@ -159,18 +136,13 @@ def test_a_damaged_model_is_not_added(registry, tmp_path):
     with pytest.raises(FileFormatError):
         registry.add(path)
     assert len(registry.versions) == 1
-    assert not is_folder(registry) or not list(registry.path.glob(".writing*"))
 
 
 def test_a_version_altered_later_is_never_served(registry):
     registry.add(model(1))
     registry.add(model(2))
-    if is_folder(registry):
-        path = registry.path / "versions" / "000002" / "model.json"
-        path.write_bytes((registry.path / "versions" / "000001" / "model.json").read_bytes())
-    else:
-        alter(registry, number=2, model=registry.content(1))
-        assert "version 2" in registry.verify()[0]
+    alter(registry, number=2, model=registry.content(1))
+    assert "version 2" in registry.verify()[0]
     with pytest.raises(FileFormatError, match="altered"):
         registry.promote(2)
     assert registry.current.name == "1"
@@ -183,40 +155,6 @@ def test_a_name_never_becomes_a_path(registry, name):
         registry.load(name)
 
 
-def test_links_are_not_followed(folder, tmp_path):
-    folder.add(model(1))
-    outside = tmp_path / "outside"
-    (folder.path / "versions" / "000001").rename(outside)
-    (folder.path / "versions" / "000001").symlink_to(outside)
-    with pytest.raises(FileFormatError, match="is a link"):
-        folder.load()
-
-
-def test_a_folder_with_other_things_is_no_registry(tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="holds other things"):
-        Registry(tmp_path).add(model(1))
-    with pytest.raises(InputError, match="there is no registry"):
-        Registry(tmp_path / "none").current  # noqa: B018
-    (tmp_path / "no").mkdir()
-    (tmp_path / "no" / "registry.json").write_text(json.dumps({"format": "other"}))
-    with pytest.raises(FileFormatError, match="does not describe a registry"):
-        Registry(tmp_path / "no").current  # noqa: B018
-
-
-def test_a_version_whose_writer_was_killed_before_it_pointed_is_served_after_the_next_try(folder):
-    first = model(1)  # the file of a fit has its time: the same one is added twice
-    folder.add(first)
-    (folder.path / "current.json").unlink()  # as if the process had ended right after the rename
-    (folder.path / ".writing-1-dead").mkdir()
-    with (folder.path / "history.jsonl").open("a") as file:
-        file.write('{"time": "2026-11-')
-    assert folder.add(first).name == "1"
-    assert folder.current.name == "1"
-    assert not list(folder.path.glob(".writing*"))
-    assert [line["event"] for line in folder.history()] == ["added", "promoted", "promoted"]
-
-
 def test_a_version_tells_until_when_it_was_fitted(registry):
     told = {"fitted_periods": {"first": "2026-11-01", "last": "2026-11-07", "number": 7}, "journal_digest": "abc"}
     first = model(1)
@@ -225,18 +163,14 @@ def test_a_version_tells_until_when_it_was_fitted(registry):
     assert registry.add(model(2)).fitted_until is None
     registry.promote(2)
     assert [version.number for version in registry.promoted] == [1, 2]
-    if is_folder(registry):
-        assert registry.model_file().read_bytes() == registry.model_file("latest").read_bytes()
-    else:
-        assert registry.content() == registry.content("latest")
+    assert registry.content() == registry.content("latest")
 
 
 WRITER = """
 import sys, numpy as np
 from mcnet.calibrators.parametric import Platt
 from mcnet.store.versions import Registry
-from mcnet.store.store import Store
-registry = Registry(sys.argv[1]) if sys.argv[3] == "folder" else Store(sys.argv[1]).versions("ctr")
+registry = Registry(sys.argv[1], "ctr")
 for seed in range(int(sys.argv[2]), int(sys.argv[2]) + 20):
     rng = np.random.default_rng(seed)
     score = rng.random(200)
@@ -248,11 +182,10 @@ for seed in range(int(sys.argv[2]), int(sys.argv[2]) + 20):
 def test_kill_at_any_moment_leaves_a_registry_that_serves(registry):
     chance = random.Random(0)
     registry.add(model(0))
-    kind = "folder" if is_folder(registry) else "store"
-    address = str(registry.path) if is_folder(registry) else registry.store.database.given
+    address = registry.store.database.given
     for turn in range(3):
         process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(WRITER), address, str(100 * turn + 1), kind],
+            [sys.executable, "-c", textwrap.dedent(WRITER), address, str(100 * turn + 1)],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -265,10 +198,7 @@ def test_kill_at_any_moment_leaves_a_registry_that_serves(registry):
 
 
 def damage(registry, number):
-    if is_folder(registry):
-        (registry.path / "versions" / f"{number:06d}" / "about.json").write_text("{")
-    else:
-        alter(registry, number=number, about="{")
+    alter(registry, number=number, about="{")
 
 
 def test_a_version_that_cannot_be_read_is_in_nobodys_way(registry):
@@ -293,24 +223,6 @@ def test_a_damaged_newest_version_is_not_the_latest(registry):
     damage(registry, 3)
     assert registry.promote("latest").name == "2"
     assert registry.held is None, "nothing newer can be served"
-
-
-def test_other_things_in_the_folder_of_versions_are_no_versions(folder):
-    folder.add(model(1))
-    for name in ("²", "0", "x", "000000"):
-        (folder.path / "versions" / name).mkdir()
-    assert folder.numbers == [1]
-    assert folder.prune(1) == []
-
-
-@pytest.mark.parametrize("part", ["000001/about.json", ""])
-def test_links_lead_nowhere(folder, tmp_path, part):
-    folder.add(model(1))
-    place = folder.path / "versions" / part if part else folder.path / "versions"
-    place.rename(tmp_path / "outside")
-    place.symlink_to(tmp_path / "outside")
-    with pytest.raises(FileFormatError, match="is a link"):
-        folder.load(1)
 
 
 def test_a_current_version_that_cannot_be_read_is_left_by_a_rollback(registry):
@@ -338,21 +250,4 @@ def test_old_versions_can_be_deleted_but_not_those_in_use(registry):
     assert registry.rollback().name == "1"
     assert registry.add(model(9)).name == "9"
     assert [line["event"] for line in registry.history()][-3:] == ["pruned", "rolled back", "added"]
-    if is_folder(registry):
-        assert not list(registry.path.glob(".writing*"))
     assert registry.load(8).method == "platt"
-
-
-def test_a_full_disk_is_said_of_the_registry_and_not_of_the_model_that_was_read(folder, tmp_path, monkeypatch):
-    folder.add(model(1))
-    given = tmp_path / "given.json"
-    model(2).save(given)
-
-    def full(source, _):
-        raise OSError(errno.ENOSPC, "No space left on device", str(source))
-
-    monkeypatch.setattr("mcnet.operations.versions.shutil.copyfile", full)
-    with pytest.raises(OSError, match="no space left on the disk, nothing was added") as caught:
-        folder.add(given)
-    assert caught.value.filename == str(tmp_path / "registry")
-    assert [version.name for version in folder.versions] == ["1"]

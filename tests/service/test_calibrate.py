@@ -9,9 +9,9 @@ import pytest
 from tests.service.running import TOKEN, running
 
 import mcnet
-from mcnet.store.versions import Registry
 from mcnet.operations.service.http import BodyReader
 from mcnet.operations.service.settings import Limits
+from mcnet.store.versions import Registry
 
 
 def test_columns_records_and_one_row_are_answered_with_what_the_model_predicts(shared, models):

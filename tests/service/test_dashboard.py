@@ -7,8 +7,8 @@ from tests.report.browser import browse, find_chromium
 from tests.service.conftest import rows
 from tests.service.running import TOKEN, running
 
-from mcnet.store.journal import Journal
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.journal import Journal
 
 LOOKS = [(390, False), (390, True), (1280, False), (1280, True)]
 

@@ -16,11 +16,11 @@ from tests.service.running import TOKEN, running
 from tests.service.test_reload import full_disk
 
 from mcnet.errors import InputError
-from mcnet.store.entries import ImplausibleError
-from mcnet.store.journal import Journal
 from mcnet.operations.service.feedback import Inbox, named_period, present
 from mcnet.operations.service.http import Problem
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.entries import ImplausibleError
+from mcnet.store.journal import Journal
 
 PERIOD = f"{datetime.now(UTC) - timedelta(days=2):%Y-%m-%d}T13:00"
 

@@ -10,13 +10,13 @@ from tests.service.conftest import rows
 from tests.service.running import running
 
 from mcnet.errors import InputError
-from mcnet.store.journal import Journal
 from mcnet.operations.service.feedback import Present, named_period, present
 from mcnet.operations.service.learning import Learning
 from mcnet.operations.service.settings import ServiceSettings
 from mcnet.operations.status import LoopFolder
 from mcnet.operations.update import record_failed_run
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.journal import Journal
 
 
 def test_feedback_is_learnt_and_what_is_published_is_served(registry, tmp_path):

@@ -11,9 +11,9 @@ import time
 import pytest
 from tests.service.running import TOKEN, running
 
-from mcnet.store.versions import Registry
 from mcnet.operations.service.board import Board
 from mcnet.operations.service.served import ServedVersions
+from mcnet.store.versions import Registry
 
 ONE = {"score": [0.1], "field": {"country": ["NL"]}}
 

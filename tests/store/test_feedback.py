@@ -15,10 +15,10 @@ import pytest
 import sqlalchemy as sa
 
 from mcnet.errors import InputError, McnetError, StoreUnavailableError
-from mcnet.store.entries import Added, OtherRowsError
 from mcnet.rows.periods import period_text
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.additions import Feedback, FeedbackWriter, add_feedback
+from mcnet.store.entries import Added, OtherRowsError
 from mcnet.store.schema import entries, keys
 from mcnet.store.store import Store
 

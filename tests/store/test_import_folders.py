@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,10 @@ import pytest
 from tests.golden.make import SCORES, VALUES, rows
 
 import mcnet
+from mcnet._shared.files import checksum
 from mcnet.errors import BusyError, FileFormatError, InputError
-from mcnet.store.journal import Journal
-from mcnet.operations.learning import StoredCheckpoints, learn_journal
-from mcnet.store.versions import Registry
+from mcnet.operations.learning import Checkpoints, learn_journal
+from mcnet.store.entries import entry_of
 from mcnet.store.import_folders import import_folder
 from mcnet.store.store import Store
 from mcnet.tracking.monitor import Monitor
@@ -32,6 +33,21 @@ def folder(tmp_path):
     return tmp_path
 
 
+def write_batch(folder, sketch, period, source, includes=()):
+    """Add rows to a folder as mcnet 0.1 did."""
+    serial = 1 + max((int(path.name[:10]) for path in folder.glob("0*")), default=0)
+    batch = folder / f"{serial:010d}-abcdef01"
+    batch.mkdir(parents=True)
+    entry, rows = entry_of(sketch, period, source, None)
+    rows.save(batch / "part.parquet")
+    document = {"format": "mcnet journal batch", "version": 1, "includes": list(includes)}
+    document["entries"] = [{**asdict(entry), "file": "part.parquet"}]
+    document["checksum"] = checksum(document)
+    (batch / "manifest.json").write_text(json.dumps(document), encoding="utf-8")
+    (folder / "journal.json").write_text('{"format": "mcnet journal", "version": 1}', encoding="utf-8")
+    return entry
+
+
 def content(folder):
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
@@ -44,13 +60,11 @@ def test_a_journal_has_its_periods_sources_ages_and_cells(store_address, folder)
     store = Store(store_address)
     done = import_folder(store, folder / "journal", "orders")
     assert (done.sources, done.rows, done.merged) == (16, 3100, 4)
-    journal, old = store.journal("orders"), Journal(GOLDEN / "journal")
+    journal = store.journal("orders")
     assert json.loads(json.dumps(journal.table().to_dicts())) == EXPECTED["journal"]["table"]
-    assert sorted(e.digest for e in journal.entries()) == sorted(e.digest for e in old.entries())
-    assert sorted(e.digest for e in journal.counts_by_age()) == sorted(e.digest for e in old.counts_by_age())
-    for (period, ours), (same, theirs) in zip(journal.sketches(), old.sketches(), strict=True):
-        assert period == same
-        assert ours.total_positives == pytest.approx(theirs.total_positives, rel=1e-12)
+    assert sorted(e.digest for e in journal.entries()) == EXPECTED["journal"]["digests"]
+    found = {period: sketch.total_positives for period, sketch in journal.sketches()}
+    assert found == pytest.approx(EXPECTED["corrected positives"], rel=1e-9)
     assert journal.verify() == []
     assert content(folder / "journal") == before, "the folder is not changed"
 
@@ -75,12 +89,13 @@ def test_a_registry_has_its_versions_pointer_hold_history_and_loop(store_address
     store = Store(store_address)
     done = import_folder(store, folder / "loop" / "registry", "ctr")
     assert (done.versions, done.runs, done.left_out) == (2, 10, ())
-    ours, old = store.versions("ctr"), Registry(GOLDEN / "loop" / "registry")
-    assert ours.versions == old.versions
-    assert (ours.current, ours.held, ours.withdrawn) == (old.current, old.held, old.withdrawn)
-    assert ours.history() == old.history()
-    for version in old.versions:
-        assert ours.content(version.number) == old.model_file(version.number).read_bytes()
+    ours = store.versions("ctr")
+    found = json.loads(json.dumps([asdict(version) for version in ours.versions]))
+    assert found == EXPECTED["registry"]["versions"]
+    assert (ours.current_number, asdict(ours.held)) == (EXPECTED["registry"]["current"], EXPECTED["registry"]["held"])
+    for version in ours.versions:
+        file = GOLDEN / "loop" / "registry" / "versions" / f"{version.number:06d}" / "model.json"
+        assert ours.content(version.number) == file.read_bytes()
         found = ours.load(version.number).predict(SCORES, VALUES)
         np.testing.assert_allclose(found, EXPECTED["served"][version.name], rtol=1e-9)
     runs = (GOLDEN / "loop" / "registry" / "loop" / "runs.jsonl").read_text(encoding="utf-8").splitlines()
@@ -90,7 +105,7 @@ def test_a_registry_has_its_versions_pointer_hold_history_and_loop(store_address
     assert ticks == sorted(ticks, reverse=True)
     assert ticks[0] == 8
     import_folder(store, folder / "loop" / "journal", "ctr")
-    learnt = learn_journal(store.journal("ctr"), StoredCheckpoints(store.state("ctr")), method="per-field", delay=0)
+    learnt = learn_journal(store.journal("ctr"), Checkpoints(store.state("ctr")), method="per-field", delay=0)
     assert learnt.new == [], "the tracker goes on where it was"
     assert Monitor.of_document(store.state("ctr").get("monitor"), "the monitor").last_period
     assert ours.release("looked at")
@@ -107,9 +122,9 @@ def test_importing_again_changes_nothing_and_takes_what_is_new(store_address, fo
         assert (done.sources, done.rows, done.versions, done.runs, done.checkpoints) == (0, 0, 0, 0, 0)
     assert store.show() == shown
     assert store.journal().table().equals(table)
-    Journal(folder / "loop" / "journal").add(rows(77), "2026-11-09", source="late")
-    registry = Registry(folder / "loop" / "registry")
-    registry.release()
+    write_batch(folder / "loop" / "journal", rows(77), "2026-11-09", "late")
+    with (folder / "loop" / "registry" / "history.jsonl").open("a") as file:
+        file.write('{"time": "2026-11-18T05:00:00+00:00", "event": "released", "version": 4}\n')
     store.versions().hold("in the store")
     done = import_folder(store, folder / "loop" / "journal")
     assert (done.sources, done.rows) == (1, 200)
@@ -124,13 +139,12 @@ def test_what_does_not_go_together_is_refused_and_nothing_is_imported(store_addr
     store = Store(store_address)
     import_folder(store, folder / "loop" / "journal", "ctr")
     rows_before = store.journal("ctr").sketch().rows
-    other = Journal(folder / "other")
-    other.add(mcnet.Sketch.from_rows([0.1, 0.2], [0, 1], field={"site": ["a", "b"]}), "2026-11-01")
+    other = mcnet.Sketch.from_rows([0.1, 0.2], [0, 1], field={"site": ["a", "b"]})
+    write_batch(folder / "other", other, "2026-11-01", "logs")
     with pytest.raises(InputError, match=r"rows of \('site',\).*import it into a head of its own"):
-        import_folder(store, other.path, "ctr")
-    changed = Journal(folder / "loop" / "journal")
-    source = changed.entries()[0]
-    changed.add(rows(78), source.period, source=source.source, replace=True)
+        import_folder(store, folder / "other", "ctr")
+    source = store.journal("ctr").entries()[0]
+    write_batch(folder / "loop" / "journal", rows(78), source.period, source.source)
     with pytest.raises(InputError, match="has other rows of"):
         import_folder(store, folder / "loop" / "journal", "ctr")
     assert store.journal("ctr").sketch().rows == rows_before
@@ -140,10 +154,10 @@ def test_what_does_not_go_together_is_refused_and_nothing_is_imported(store_addr
 
 def test_a_folder_that_was_compacted_since_is_refused(store_address, folder):
     store = Store(store_address)
-    journal = Journal(folder / "loop" / "journal")
-    journal.add(rows(79), "2026-11-01", source="more")
+    entry = write_batch(folder / "loop" / "journal", rows(79), "2026-11-01", "more")
     import_folder(store, folder / "loop" / "journal", "ctr")
-    journal.compact()
+    merged = [("more", "2026-11-01", entry.digest, None)]
+    write_batch(folder / "loop" / "journal", rows(79), "2026-11-01", None, merged)
     with pytest.raises(InputError, match="was compacted since it was imported"):
         import_folder(store, folder / "loop" / "journal", "ctr")
 

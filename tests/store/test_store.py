@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from mcnet.calibrators.parametric import Platt
 from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
-from mcnet.operations.learning import StoredCheckpoints, learn_journal
+from mcnet.operations.learning import Checkpoints, learn_journal
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.schema import METADATA, SCHEMA, heads, schema_version
 from mcnet.store.store import Store
@@ -493,15 +493,14 @@ def test_older_states_of_the_tracker_are_kept_at_growing_distances(store):
 
 def test_suspect_periods_are_marked_one_by_one(store):
     state = store.state("ctr")
-    state.mark_suspect("2026-11-16T13", {"reason": "half of the rows"})
-    state.mark_suspect("2026-11-16T05", {"reason": "no positives"})
+    state.replace_all("suspect", {"2026-11-16T13:00": {"cause": "half"}, "2026-11-16T05:00": {"cause": "none"}})
     assert list(state.suspects()) == ["2026-11-16T05:00", "2026-11-16T13:00"]
-    state.mark_suspect("2026-11-16T13:00", None)
-    assert state.suspects() == {"2026-11-16T05:00": {"reason": "no positives"}}
+    state.replace_all("suspect", {"2026-11-16T05:00": {"cause": "none"}})
+    assert state.suspects() == {"2026-11-16T05:00": {"cause": "none"}}
 
 
 def test_a_tracker_goes_on_from_its_checkpoint_and_late_rows_cost_what_they_are_late(store):
-    journal, saved = store.journal("ctr"), StoredCheckpoints(store.state("ctr"))
+    journal, saved = store.journal("ctr"), Checkpoints(store.state("ctr"))
     for day in range(1, 9):
         journal.add(rows(day, 400), f"2026-11-{day:02}", source="a")
     settings = {"method": "platt-field", "delay": 0}
@@ -516,7 +515,7 @@ def test_a_tracker_goes_on_from_its_checkpoint_and_late_rows_cost_what_they_are_
     third = learn_journal(journal.snapshot(), saved, **settings)
     assert "2026-11-08" in third.new
     assert "2026-11-01" not in third.new
-    fresh = learn_journal(journal.snapshot(), StoredCheckpoints(store.state("other")), **settings)
+    fresh = learn_journal(journal.snapshot(), Checkpoints(store.state("other")), **settings)
     probe = np.linspace(0.1, 0.9, 9)
     found, expected = (one.learner.model().predict(probe, ["NL"] * 9) for one in (third, fresh))
     np.testing.assert_allclose(found, expected, rtol=1e-9)
