@@ -73,9 +73,9 @@ def test_other_files_are_said_to_be_what_they_are(sketch, tmp_path):
         mcnet.load(tmp_path / "it.parquet")
     with pytest.raises(mcnet.InputError, match="is a folder, not a model"):
         mcnet.load(tmp_path)
-    with pytest.raises(mcnet.InputError, match="is a file; a journal is a folder"):
-        mcnet.Journal(tmp_path / "it.parquet").sketch()
-    with pytest.raises(mcnet.InputError, match="is a file; a registry is a folder"):
+    with pytest.raises(mcnet.FileFormatError, match="is not a store"):
+        mcnet.Journal(tmp_path / "it.parquet")
+    with pytest.raises(mcnet.FileFormatError, match="is not a store"):
         mcnet.Registry(tmp_path / "it.parquet")
 
 

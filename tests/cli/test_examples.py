@@ -48,7 +48,7 @@ def test_the_examples_work_as_pasted(mcnet, monkeypatch, log, columns, command):
     assert mcnet("sketch", log, *columns, "-o", "part0.parquet", "-q").code == 0
     if command in (["monitor"], ["store"]):
         words = (*columns, "--time", "ts", "--every", "1d")
-        assert mcnet("journal", "add", "history", log, *words, "-q").code == 0
+        assert mcnet("journal", "add", "ads.db", log, *words, "-q").code == 0
     for words in examples(mcnet(*command, "--help").out):
         if words[0] == "demo":
             continue

@@ -12,6 +12,7 @@ from mcnet.cli.run import DISK_FULL
 from mcnet.sketch import scan as scan_module
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.journal import Journal
+from mcnet.store.schema import entries
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def timed(frame, tmp_path):
 
 @pytest.fixture
 def folder(tmp_path):
-    return tmp_path / "history"
+    return tmp_path / "ads.db"
 
 
 @pytest.fixture
@@ -123,8 +124,8 @@ def test_compact_and_remove(mcnet, words, folder, timed):
 def test_verify_exits_with_one_if_a_file_is_damaged(mcnet, words, folder):
     mcnet(*words)
     assert mcnet("journal", "verify", folder).code == 0
-    damaged = next(folder.rglob("2026-11-15T2000.parquet"))
-    damaged.write_bytes(damaged.read_bytes()[:-40])
+    with Journal(folder).changing() as (connection, _):
+        connection.execute(entries.update().where(entries.c.period == "2026-11-15T20:00").values(sketch=b"damaged"))
     done = mcnet("journal", "verify", folder, "--json")
     assert (done.code, len(done.document["problems"])) == (1, 1)
 
@@ -161,17 +162,17 @@ def test_a_journal_is_judged_and_compared_like_its_log(mcnet, words, folder, tim
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (("journal", "list", "nowhere"), "there is no journal in nowhere"),
+        (("journal", "list", "nowhere"), "there is no store in nowhere"),
         (("journal", "add", "j", "log.parquet", "--score", "pctr", "--label", "click"), "--time and --every, or one"),
         (("journal", "add", "j", "log.parquet", "--time", "day"), "--time and --every, or one"),
         (("journal", "add", "j", "log.parquet", "--time", "day", "--every", "1h"), "column of scores with --score"),
         (("journal", "add", "j", "s.parquet", "--time", "day", "--every", "1h"), "no rows to split by time"),
         (("fit", "log.parquet", "-o", "m.json", "--half-life", "3"), "--half-life is for journals"),
-        (("fit", "history", "log.parquet", "-o", "m.json"), "is a journal and is read alone"),
-        (("fit", "history", "--weight", "w", "-o", "m.json"), "settled when its rows were added"),
-        (("apply", "model.json", "history", "-o", "out.parquet"), "has no rows to calibrate"),
-        (("compare", "history", "--time", "ts", "--report", "r.html"), "its periods are known, so leave out --time"),
-        (("fit", "history", "--since", "2027-01-01", "-o", "m.json"), "no period in this range"),
+        (("fit", "ads.db", "log.parquet", "-o", "m.json"), "is a store and is read alone"),
+        (("fit", "ads.db", "--weight", "w", "-o", "m.json"), "settled when its rows were added"),
+        (("apply", "model.json", "ads.db", "-o", "out.parquet"), "has no rows to calibrate"),
+        (("compare", "ads.db", "--time", "ts", "--report", "r.html"), "its periods are known, so leave out --time"),
+        (("fit", "ads.db", "--since", "2027-01-01", "-o", "m.json"), "no period in this range"),
     ],
 )
 def test_wrong_use_is_one_line(mcnet, words, model, log, columns, monkeypatch, command, message):
@@ -192,7 +193,7 @@ def test_columns_of_the_configuration_file_hold_for_journals(mcnet, folder, time
 
 
 def test_an_age_needs_a_source(mcnet, words, folder, tmp_path):
-    update = ("update", *words[2:], "--registry", tmp_path / "registry")
+    update = ("update", *words[2:])
     for command in (words, update):
         for when in (("--age", 1), ("--counted", "2026-11-17")):
             done = mcnet(*command, *when)
@@ -208,7 +209,7 @@ def test_the_moment_of_counting_gives_each_period_its_age(mcnet, words, folder, 
     assert "give the age of one period with --age" in mcnet(*one, "--counted", "2026-11-17").err
 
 
-@pytest.mark.parametrize("command", [("journal", "add", "past"), ("update", "past", "--registry", "versions")])
+@pytest.mark.parametrize("command", [("journal", "add", "past.db"), ("update", "past.db")])
 def test_swapped_columns_are_warned_of_once(mcnet, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)

@@ -122,7 +122,7 @@ def test_help_has_plain_metavars_and_whole_summaries(mcnet):
     assert "Usage: mcnet show [OPTIONS] MODEL\n" in mcnet("show", "--help").out
     assert "  LOG  Parquet, CSV" in mcnet("fit", "--help").out
     verify = " ".join(mcnet("journal", "--help").out.split())
-    assert "verify Read every file of a journal and report problems; exit with 1 if there are any." in verify
+    assert "verify Read every sketch of a journal and report problems; exit with 1 if there are any." in verify
 
 
 def test_the_help_groups_the_commands_by_what_they_are_for(mcnet):
@@ -156,17 +156,17 @@ def test_options_for_reading_logs_are_named_and_taken_only_where_logs_are_read(m
 
 
 def test_options_for_reading_logs_are_refused_where_the_rows_were_read_before(mcnet, log, model, columns, tmp_path):
-    history, sketch = tmp_path / "history", tmp_path / "sketch.parquet"
+    history, sketch = tmp_path / "ads.db", tmp_path / "sketch.parquet"
     assert mcnet("sketch", log, *columns, "-o", sketch).code == 0
     assert mcnet("journal", "add", history, sketch, "--period", "2026-11-16").code == 0
     options = (("--where", "pctr < 0.1"), ("--drop-missing",), ("--separator", ";"), ("--storage-option", "region=x"))
-    for source, kind in ((history, "a journal"), (sketch, "a saved sketch")):
+    for source, kind in ((history, "a store"), (sketch, "a saved sketch")):
         for words in (("fit", source, "-o", tmp_path / "n.json"), ("evaluate", source), ("compare", source)):
             for option in options:
                 done = mcnet(*words, *option)
                 said = f"{option[0]} is for reading logs, and {source} is {kind}, whose rows were read before"
                 assert (done.code, done.err) == (2, f"mcnet: {said}: leave it out\n")
-    for words in (("update", history, "--registry", tmp_path / "r"), ("diff", model, model)):
+    for words in (("update", history), ("diff", model, model)):
         assert mcnet(*words, "--where", "pctr < 0.1").err.startswith("mcnet: --where is for reading logs, and no ")
     assert mcnet("compare", log, *columns, "--test", sketch, "--where", "pctr < 0.1").code == 2
     assert mcnet("diff", model, model, "--log", log, "--where", "pctr < 0.1").code == 0

@@ -1,6 +1,5 @@
 """`mcnet update`: exit codes that a scheduler can use, and what it prints."""
 
-import json
 import re
 import resource
 import subprocess
@@ -12,8 +11,9 @@ import pytest
 from tests.operations.conftest import day_name, day_rows
 
 from mcnet.cli.run import DISK_FULL
-from mcnet.operations.status import LoopFolder
+from mcnet.operations.status import status_of
 from mcnet.sketch import scan as scan_module
+from mcnet.store.store import Store
 from mcnet.store.versions import Registry
 
 COLUMNS = ("--score", "pctr", "--label", "click", "--field", "country", "--time", "ts", "--every", "1d")
@@ -32,7 +32,7 @@ def write_days(folder, first, last, **world):
 
 
 def test_exit_codes_from_the_first_day_to_an_alarm(mcnet, folder):
-    words = ("update", "history", "logs/*.parquet", "--registry", "registry", *COLUMNS)
+    words = ("update", "ads.db", "logs/*.parquet", *COLUMNS)
     write_days(folder, 1, 2)
     done = mcnet(*words, "--nothing-new-code", "99")
     assert (done.code, "waiting: no version is served yet" in done.out) == (99, True)
@@ -46,7 +46,7 @@ def test_exit_codes_from_the_first_day_to_an_alarm(mcnet, folder):
     write_days(folder, 7, 7, ratio=0.5)
     refused = mcnet(*words, "--max-shift", "0.001")
     assert (refused.code, "refused: version 1 is served" in refused.out) == (1, True)
-    mcnet("versions", "hold", "registry")
+    mcnet("versions", "hold", "ads.db")
     write_days(folder, 8, 11, ratio=0.25, rows=20_000)
     alarm = mcnet(*words, "--json")
     assert alarm.code == 3
@@ -54,33 +54,32 @@ def test_exit_codes_from_the_first_day_to_an_alarm(mcnet, folder):
     assert "level" in [one["what"] for one in alarm.document["alarms"]]
     forced = mcnet(*words, "--force", "--note", "checked by hand")
     assert (forced.code, "published: version 2 is served, after 1" in forced.out) == (0, True)
-    runs = LoopFolder(folder / "registry").runs()
+    runs = Store(folder / "ads.db").state().runs()
     assert [run["outcome"] for run in runs] == [
         *("waiting", "published", "nothing new", "nothing new", "refused", "held", "published")
     ]
-    assert mcnet("versions", "show", "registry").out.count("forced, although") >= 1
-    status = json.loads((folder / "registry" / "loop" / "status.json").read_text())
-    assert status["last_run"]["note"] == "checked by hand"
+    assert mcnet("versions", "show", "ads.db").out.count("forced, although") >= 1
+    assert status_of(Store(folder / "ads.db"))["last_run"]["note"] == "checked by hand"
 
 
 def test_wrong_input_is_code_2_and_another_run_is_code_75(mcnet, folder):
     write_days(folder, 1, 1, rows=200)
-    words = ("update", "history", "logs/*.parquet", "--registry", "registry", *COLUMNS)
-    wrong = mcnet("update", "history", "--registry", "registry")
-    assert (wrong.code, "there is no journal in history" in wrong.err) == (2, True)
-    wrong = mcnet("update", "history", "logs/*.parquet", "--registry", "registry", "--score", "pctr")
+    words = ("update", "ads.db", "logs/*.parquet", *COLUMNS)
+    wrong = mcnet("update", "ads.db")
+    assert (wrong.code, "there is no store in ads.db" in wrong.err) == (2, True)
+    wrong = mcnet("update", "ads.db", "logs/*.parquet", "--score", "pctr")
     assert (wrong.code, wrong.err.count("\n")) == (2, 1)
     assert mcnet(*words).code == 0
-    with LoopFolder(folder / "registry").locked(0.0):
+    with Store(folder / "ads.db").learning():
         busy = mcnet(*words, "--wait", "0")
-    assert (busy.code, "another process is using" in busy.err) == (75, True)
+    assert (busy.code, "another process is" in busy.err) == (75, True)
 
 
-@pytest.mark.parametrize("file_bytes", [10, 2_000])
+@pytest.mark.parametrize("file_bytes", [10, 200_000])
 def test_a_full_disk_is_not_wrong_use(mcnet, folder, file_bytes):
     # A limit on the size of files fails like a full disk: in the middle of writing.
     write_days(folder, 1, 4, rows=500)
-    words = ("update", "history", "logs/*.parquet", "--registry", "registry", *COLUMNS)
+    words = ("update", "ads.db", "logs/*.parquet", *COLUMNS)
     done = subprocess.run(
         [sys.executable, "-m", "mcnet", *words],
         capture_output=True,
@@ -89,27 +88,26 @@ def test_a_full_disk_is_not_wrong_use(mcnet, folder, file_bytes):
     )
     assert done.returncode == DISK_FULL, done.stderr
     said = done.stderr.splitlines()[-1]
-    assert said.startswith(("mcnet: history: no space", "mcnet: registry/")), "the file or folder is named"
+    assert said.startswith("mcnet: ads.db: no space"), "the file is named"
     assert "no space left on the disk" in said
     assert "Traceback" not in done.stderr
     assert mcnet(*words).code == 0  # what was cut off is completed
-    assert [run["outcome"] for run in LoopFolder(folder / "registry").runs()][-1] == "published"
+    assert Store(folder / "ads.db").state().runs()[-1]["outcome"] == "published"
 
 
 def test_the_configuration_file_gives_the_columns(mcnet, folder):
     write_days(folder, 1, 1, rows=200)
     (folder / "mcnet.toml").write_text(
-        'score = "pctr"\nlabel = "click"\nfield = "country"\n\n[update]\nregistry = "registry"\ntime = "ts"\n'
-        'every = "1d"\nmax_shift = 0.3\n'
+        'score = "pctr"\nlabel = "click"\nfield = "country"\n\n[update]\ntime = "ts"\nevery = "1d"\nmax_shift = 0.3\n'
     )
-    done = mcnet("update", "history", "logs/*.parquet", "--json")
+    done = mcnet("update", "ads.db", "logs/*.parquet", "--json")
     assert done.code == 0, done.err
     assert done.document["added"]["rows"] == 200
-    assert mcnet("update", "history", "--json").document["outcome"] == "nothing new"
+    assert mcnet("update", "ads.db", "--json").document["outcome"] == "nothing new"
 
 
 def test_a_file_that_grows_is_left_out_and_blocks_no_run(mcnet, folder, monkeypatch):
-    words = ("update", "history", "logs/*.csv", "--registry", "registry", *COLUMNS)
+    words = ("update", "ads.db", "logs/*.csv", *COLUMNS)
     for day in range(1, 7):
         day_rows(day).write_csv(folder / "logs" / f"{day_name(day)}.csv")
     last = folder / "logs" / f"{day_name(6)}.csv"
@@ -124,7 +122,7 @@ def test_a_file_that_grows_is_left_out_and_blocks_no_run(mcnet, folder, monkeypa
         return found
 
     monkeypatch.setattr(scan_module, "open_log", growing)
-    done = mcnet(*words, "--json")
+    done = mcnet(*words, "--json", "--status", "status.html")
     monkeypatch.undo()
     monkeypatch.chdir(folder)
     assert (done.code, done.document["outcome"]) == (0, "published")
@@ -132,7 +130,7 @@ def test_a_file_that_grows_is_left_out_and_blocks_no_run(mcnet, folder, monkeypa
     (reason,) = done.document["added"]["left_out"]
     assert reason.startswith(f"logs/{last.name} changed while it was read (")
     assert f"warning: a file is left out: {reason}" in done.err
-    page = (folder / "registry" / "loop" / "status.html").read_text()
+    page = (folder / "status.html").read_text()
     assert f"{last.name} changed while it was read" in page
     last.write_text(complete)
     done = mcnet(*words, "--json")
@@ -147,19 +145,17 @@ def test_a_file_that_grows_is_left_out_and_blocks_no_run(mcnet, folder, monkeypa
     assert f"warning: a file is left out: logs/{last.name} gave 4,000 other rows for {day_name(6)} before" in done.err
     assert "--replace" in done.err
     assert "replace=True" not in done.err
-    # Alone it cannot be added: said by the exit code, as by `journal add`, but the journal is learnt and published.
-    alone = mcnet("update", "history", f"logs/{last.name}", "--registry", "other", *COLUMNS, "--json")
-    assert (alone.code, alone.document["outcome"], alone.document["until"]) == (2, "published", day_name(7))
-    alone = mcnet("update", "history", f"logs/{last.name}", "--registry", "other", *COLUMNS, "--nothing-new-code", "99")
+    # Alone it cannot be added: said by the exit code, as by `journal add`.
+    alone = mcnet("update", "ads.db", f"logs/{last.name}", *COLUMNS, "--nothing-new-code", "99")
     assert (alone.code, "nothing new" in alone.out) == (2, True)
     assert f"warning: a file is left out: logs/{last.name} gave 4,000 other rows" in alone.err
-    assert mcnet("journal", "add", "history", f"logs/{last.name}", *COLUMNS).code == 2
+    assert mcnet("journal", "add", "ads.db", f"logs/{last.name}", *COLUMNS).code == 2
     done = mcnet(*words, "--json", "--replace")
     assert (done.code, done.document["added"]["rows"], done.document["added"]["left_out"]) == (0, 4001, [])
 
 
 def test_a_file_is_read_again_under_another_condition(mcnet, folder):
-    words = ("update", "history", "logs/*.parquet", "--registry", "registry", *COLUMNS)
+    words = ("update", "ads.db", "logs/*.parquet", *COLUMNS)
     write_days(folder, 1, 3)
     mcnet(*words)
     assert mcnet(*words, "--json").document["added"]["unchanged"] == 3
@@ -171,7 +167,7 @@ def test_a_file_is_read_again_under_another_condition(mcnet, folder):
 
 
 def test_a_first_run_with_a_growing_file_alone_learns_nothing(mcnet, folder, monkeypatch):
-    words = ("update", "history", "logs/*.csv", "--registry", "registry", *COLUMNS)
+    words = ("update", "ads.db", "logs/*.csv", *COLUMNS)
     log = folder / "logs" / "1.csv"
     day_rows(1).write_csv(log)
     opened = scan_module.open_log
@@ -192,24 +188,24 @@ def test_the_first_hour_of_a_day_is_named_with_its_time(mcnet, folder):
         begin = datetime(2026, 5, 1) + timedelta(hours=hour)
         rows = day_rows(hour).with_columns(pl.lit(begin).alias("ts"))
         rows.write_parquet(folder / "logs" / f"{hour}.parquet")
-    words = ("update", "history", "logs/*.parquet", "--registry", "registry", *COLUMNS[:-1], "1h")
+    words = ("update", "ads.db", "logs/*.parquet", *COLUMNS[:-1], "1h")
     done = mcnet(*words)
     assert "learnt     5 periods, until 2026-05-02T00:00" in done.out
     assert "published: version 1 is served" in done.out
-    again = mcnet(*words, "--json")
+    again = mcnet(*words, "--json", "--status", "status.html")
     assert again.document["until"] == "2026-05-02T00:00"
     assert again.document["reason"] == "everything until 2026-05-02T00:00 was learnt before"
-    page = (folder / "registry" / "loop" / "status.html").read_text(encoding="utf-8")
+    page = (folder / "status.html").read_text(encoding="utf-8")
     assert not re.search(r"2026-05-02(?!T)", page)
     # What models are compared by keeps its stored name.
-    assert Registry(folder / "registry").current.fitted_until == "2026-05-02"
+    assert Registry(folder / "ads.db").current.fitted_until == "2026-05-02"
 
 
 def test_differences_of_log_loss_have_the_unit_of_the_other_commands(mcnet, folder):
     write_days(folder, 1, 6)
-    done = mcnet("update", "history", "logs/*.parquet", "--registry", "registry", *COLUMNS)
+    done = mcnet("update", "ads.db", "logs/*.parquet", "--status", "status.html", *COLUMNS)
     said = re.compile(r"log-loss [-+][\d,]+\.\d ×10⁻⁵ beside [^(]+ \([-+][\d,]+\.\d … [-+][\d,]+\.\d: better\)")
     assert said.search(done.out)
-    assert said.search(Registry(folder / "registry").current.note)
-    assert "×10⁻⁵" in mcnet("versions", "list", "registry").out
-    assert re.search(r"[\d,]+\.\d ×10⁻⁵ \(", (folder / "registry" / "loop" / "status.html").read_text(encoding="utf-8"))
+    assert said.search(Registry(folder / "ads.db").current.note)
+    assert "×10⁻⁵" in mcnet("versions", "list", "ads.db").out
+    assert re.search(r"[\d,]+\.\d ×10⁻⁵ \(", (folder / "status.html").read_text(encoding="utf-8"))

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -20,7 +21,7 @@ def models(tmp_path):
 
 
 def test_versions_are_added_promoted_and_rolled_back(models, tmp_path, capsys):
-    folder = str(tmp_path / "registry")
+    folder = str(tmp_path / "ads.db")
     assert run(["versions", "add", folder, models[0]]) == 0
     assert run(["versions", "add", folder, models[1], "--note", "new"]) == 0
     assert "not yet current" in capsys.readouterr().out
@@ -36,7 +37,7 @@ def test_versions_are_added_promoted_and_rolled_back(models, tmp_path, capsys):
 
 
 def test_a_long_note_is_not_cut_inside_an_interval(models, tmp_path, capsys):
-    folder = str(tmp_path / "registry")
+    folder = str(tmp_path / "ads.db")
     note = "log-loss -66.2×10⁻⁵ beside the model of version 3 (-79.2 … -53.2: better) on 12 periods that neither saw"
     assert run(["versions", "add", folder, models[0], "--note", note]) == 0
     assert run(["versions", "add", folder, models[1], "--note", note.replace("the model of ", "")]) == 0
@@ -48,9 +49,9 @@ def test_a_long_note_is_not_cut_inside_an_interval(models, tmp_path, capsys):
 
 
 def test_wrong_names_are_one_line(models, tmp_path, capsys):
-    folder = str(tmp_path / "registry")
+    folder = str(tmp_path / "ads.db")
     assert run(["versions", "list", folder]) == 2
-    assert "there is no registry" in capsys.readouterr().err
+    assert "there is no store" in capsys.readouterr().err
     run(["versions", "add", folder, models[0]])
     assert run(["versions", "promote", folder, "../../x"]) == 2
     assert "has no version '../../x'" in capsys.readouterr().err
@@ -88,12 +89,30 @@ def test_a_difference_as_a_page_and_by_score(models, tmp_path, capsys):
     assert run(["diff", *models, "--report", str(tmp_path / "diff.txt")]) == 2
 
 
-def test_the_path_of_a_version_is_a_model_file(models, tmp_path, capsys):
-    folder = str(tmp_path / "registry")
+def test_a_version_is_saved_as_a_model_file(models, tmp_path, capsys):
+    folder = str(tmp_path / "ads.db")
     run(["versions", "add", folder, models[0]])
     capsys.readouterr()
-    assert run(["versions", "path", folder]) == 0
-    assert run(["show", capsys.readouterr().out.strip()]) == 0
+    saved = str(tmp_path / "saved.json")
+    assert run(["versions", "save", folder, "current", "-o", saved]) == 0
+    assert run(["versions", "save", folder, "current", "-o", saved]) == 2, "it is there already"
+    assert Path(saved).read_bytes() == Path(models[0]).read_bytes()
+    assert run(["versions", "save", folder, "refused", "-o", str(tmp_path / "refused.json")]) == 2
+    assert "no model was refused" in capsys.readouterr().err
+
+
+def test_each_head_has_versions_of_its_own(models, tmp_path, capsys):
+    folder = str(tmp_path / "ads.db")
+    assert run(["versions", "add", folder, models[0], "--head", "ctr"]) == 0
+    assert run(["versions", "add", folder, models[1], "--head", "cvr"]) == 0
+    assert run(["versions", "list", folder]) == 2
+    assert "has the heads ctr, cvr; name one of them" in capsys.readouterr().err
+    assert run(["versions", "hold", folder, "--head", "cvr"]) == 0
+    assert f"`mcnet versions release {folder} --head cvr`" in capsys.readouterr().out
+    assert run(["--head", "cvr", "versions", "list", folder, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["versions"]) == 1
+    assert run(["versions", "list", folder, "--head", "roas"]) == 2
+    assert "has no head 'roas'; it has ctr, cvr" in capsys.readouterr().err
 
 
 def test_the_empty_value_is_seen_in_a_difference(mcnet, frame, tmp_path):

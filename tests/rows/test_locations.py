@@ -319,7 +319,7 @@ def test_a_path_may_be_written_as_an_address_of_a_file(tmp_path, monkeypatch):
         assert mcnet.scan(address, **NAMES) == EXPECTED
     EXPECTED.save(f"file://{tmp_path}/sketch.parquet")
     assert mcnet.Sketch.load(f"file://{tmp_path}/sketch.parquet") == EXPECTED
-    assert mcnet.Journal(f"file://{tmp_path}/journal").path == tmp_path / "journal"
+    assert mcnet.Journal(f"file://{tmp_path}/ads.db").path == f"{tmp_path}/ads.db"
     assert not (tmp_path / "file:").exists()
 
 

@@ -46,9 +46,8 @@ def test_periods_without_names_cannot_be_followed(journal):
         tracker.follow(journal)
 
 
-@pytest.mark.parametrize("kind", ["folder", "store"])
-def test_hours_beside_days_are_told(tmp_path, kind):
-    journal = mcnet.Journal(tmp_path / "hours") if kind == "folder" else mcnet.Store(tmp_path / "ads.db").journal()
+def test_hours_beside_days_are_told(tmp_path):
+    journal = mcnet.Store(tmp_path / "ads.db").journal()
     for hour in range(30):
         journal.add(rows(hour), f"2026-11-{1 + hour // 24:02}T{hour % 24:02}", source="log")
     assert journal.merged_periods() == {}
@@ -60,19 +59,3 @@ def test_hours_beside_days_are_told(tmp_path, kind):
         mcnet.Tracker.from_journal(journal)
     with pytest.warns(mcnet.CalibrationWarning, match="compacted from shorter ones"):
         mcnet.backtest(journal, methods=[])
-
-
-def test_a_journal_in_a_store_is_learnt_and_backtested_as_a_folder_is(tmp_path):
-    both = [mcnet.Journal(tmp_path / "journal"), mcnet.Store(tmp_path / "ads.db").journal("ctr")]
-    for journal in both:
-        for day in range(1, 7):
-            journal.add(rows(day), day, source="orders", age=0)
-            if day < 5:
-                journal.add(rows(day) + rows(day + 100), day, source="orders", age=1)
-            journal.add(rows(day + 50), day, source="log")
-    folder, stored = (mcnet.Tracker.from_journal(journal) for journal in both)
-    probe = np.linspace(0.05, 0.5, 7)
-    np.testing.assert_allclose(stored.predict(probe), folder.predict(probe), rtol=1e-9)
-    assert both[0].arrival().share == pytest.approx(both[1].arrival().share)
-    losses = [mcnet.backtest(journal, methods=["platt"]).summary["log_loss"].to_numpy() for journal in both]
-    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-9)

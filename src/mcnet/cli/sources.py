@@ -296,8 +296,8 @@ def source_of(names: Sequence[str], *, alone: bool = True) -> RowSource:
         return RowSource(tuple(names), paths, sketched=sketched)
     if len(names) > 1:
         other = next(name for name in names if name != journals[0])
-        raise InputError(f"{journals[0]} is a journal and is read alone; leave out {other}, or add it to the journal")
-    refuse_read_options(f"{journals[0]} is a journal, whose rows were read before", filters_only=not alone)
+        raise InputError(f"{journals[0]} is a store and is read alone; leave out {other}, or add it to the store")
+    refuse_read_options(f"{journals[0]} is a store, whose rows were read before", filters_only=not alone)
     return RowSource(tuple(names), Locations(), open_journal(journals[0]))
 
 

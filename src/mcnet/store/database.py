@@ -29,6 +29,9 @@ _NETWORK_FILE_SYSTEM = re.compile(
     r"fuse\.(ceph|glusterfs|sshfs|s3fs|gcsfuse|blobfuse2|rclone)"
 )
 
+_UNWRITTEN = ("SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHM", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_FSYNC")
+"""How SQLite calls files that cannot grow."""
+
 _CHANNEL = "mcnet"
 """Where PostgreSQL tells of pointers that have moved."""
 _LOCKS = {"schema": 0x6D63_0000, "journal": 0x6D63_0001, "versions": 0x6D63_0002, "learning": 0x6D63_0003}
@@ -307,7 +310,8 @@ class Database:
     def _error(self, error: exc.DBAPIError, what: str) -> Exception:
         reason = (str(error.orig).strip().splitlines() or [type(error.orig).__name__])[0]
         code = getattr(error.orig, "sqlstate", None) or ""
-        if re.search("database or disk is full|No space left", reason) or code == "53100":
+        unwritten = str(getattr(error.orig, "sqlite_errorname", "")).startswith(_UNWRITTEN)  # a quota, for one
+        if unwritten or re.search("database or disk is full|No space left", reason) or code == "53100":
             return OSError(errno.ENOSPC, f"no space left on the disk, {what}", self.name)
         if re.search("database (table )?is locked", reason) or code in ("55P03", "40P01"):
             return BusyError(f"another process is writing to {self.name} ({reason}); try again later")
