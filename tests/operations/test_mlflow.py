@@ -135,8 +135,8 @@ def registry(store):
     rng = np.random.default_rng(2)
     score, country = rng.uniform(0.02, 0.4, 2000), rng.choice(["NL", "FR"], 2000)
     calibrator = mcnet.PlattField().fit(score, rng.random(2000) < score, field={"country": country})
-    mcnet.Registry("registry").add(calibrator.model_)
-    return mcnet.Registry("registry")
+    mcnet.Registry("ads.db").add(calibrator.model_)
+    return mcnet.Registry("ads.db")
 
 
 def test_the_example_of_the_page_runs(registry, capsys):

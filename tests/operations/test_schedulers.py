@@ -14,7 +14,6 @@ import pytest
 from tests.operations.conftest import day_rows
 
 import mcnet
-from mcnet.operations.status import LoopFolder
 
 PAGE = (Path(__file__).parents[2] / "docs" / "hourly-loop.md").read_text(encoding="utf-8")
 SETTINGS = """score = "pctr"
@@ -22,7 +21,6 @@ label = "click"
 field = "country"
 
 [update]
-registry = "registry"
 time = "ts"
 every = "1h"
 """
@@ -61,7 +59,7 @@ def test_the_line_of_cron_adds_what_is_new(home):
     assert minute == "5"
     done = run(["sh", "-c", command.replace("\\%", "%").replace("/srv/ads", str(home))], home)
     assert (done.returncode, done.stderr) == (0, "")
-    (told,) = LoopFolder(home / "registry").runs()
+    (told,) = mcnet.Store(home / "ads.db").state().runs()
     assert (told["outcome"], told["added"]["rows"]) == ("published", 5000)
 
 
@@ -71,7 +69,7 @@ def test_the_unit_of_systemd_publishes(home):
     done = run(shlex.split(service["ExecStart"]), home)
     assert str(done.returncode) in {"0", *service["SuccessExitStatus"].split()}, done.stderr
     assert service["WorkingDirectory"] == "/srv/ads"
-    assert mcnet.Registry(home / "registry").current.name == "1"
+    assert mcnet.Registry(home / "ads.db").current.name == "1"
 
 
 def test_the_tasks_of_airflow_publish_and_export(home, monkeypatch, tmp_path):

@@ -72,19 +72,37 @@ def import_(
 
 
 @store.command()
-def show(store: options.StoreAddress, json: options.Json = False) -> None:
+def show(
+    store: options.StoreAddress,
+    status: Annotated[
+        str | None,
+        typer.Option("--status", metavar="FILE", help="Write a page about the state of the loop of a head (.html)."),
+    ] = None,
+    json: options.Json = False,
+) -> None:
     """Show what a store has, by head.
 
     \b
     Example:
       mcnet store show ads.db
     """
-    found = _require(store).show()
+    opened = _require(store)
+    found = opened.show()
     columns = ("periods", "first_period", "last_period", "sources", "rows", "versions", "current", "runs")
     rows = [[name, *(_shown(head[column]) for column in columns)] for name, head in found["heads"].items()]
     titles = ("head", *(column.replace("_", " ") for column in columns))
     held = [f"{name}: {head['held']}" for name, head in found["heads"].items() if head["held"]]
     Printer(json).result(found, table(titles, rows, left=1), *held)
+    if status is not None:
+        from mcnet.errors import InputError
+        from mcnet.operations.status import status_of
+        from mcnet.report.monitor_page import write_status_page
+
+        document = status_of(opened, options.head_name())
+        if document is None:
+            raise InputError(f"`mcnet update` has not run on {store} yet, so there is no state of the loop")
+        write_status_page(status, document)
+        Printer(json).note(f"status → {status}")
 
 
 @store.command()

@@ -186,7 +186,8 @@ def journal_writer(
 
     Parameters
     ----------
-    journal : the journal, or its folder, where the driver can write.
+    journal : the journal of a head, as `Store.journal` returns it, or the address of a store: a file where the driver
+        can write, or postgresql://….
     stream : the name of the stream: one per query, and another one when its checkpoint is begun anew.
     time, every, score, label, field, weight, resolution, score_type, negatives_kept : as in `mcnet.spark.journal`.
     drop_missing : leave out rows whose score, label or weight is missing; otherwise such a row ends the stream.
