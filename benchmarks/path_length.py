@@ -197,7 +197,7 @@ def path_of_fit() -> PathLength:
 def path_of_update() -> PathLength:
     """Run the loop for the sixth time, with the file of a sixth day."""
     rows = mcnet.simulate(ROWS, seed=0).frame()
-    line = "mcnet update history day{}.parquet --registry registry --score score --label label --field field "
+    line = "mcnet update ads.db day{}.parquet --score score --label label --field field "
     line += "--time ts --every 1d"
     for day in range(DAYS):
         part = rows.filter(pl.int_range(pl.len()) % DAYS == day)
@@ -205,13 +205,12 @@ def path_of_update() -> PathLength:
         part.with_columns(ts=pl.Series(moment)).write_parquet(f"day{day}.parquet")
     for day in range(DAYS - 1):
         command(line.format(day))
-    for name in ("history", "registry"):
-        shutil.copytree(name, f"{name}.before")
+    mcnet.Store("ads.db").backup("before.db")
 
     def as_before() -> None:
-        for name in ("history", "registry"):
-            shutil.rmtree(name)
-            shutil.copytree(f"{name}.before", name)
+        for rest in Path().glob("ads.db*"):
+            rest.unlink()
+        shutil.copyfile("before.db", "ads.db")
 
     return measured(lambda: command(line.format(DAYS - 1)), as_before)
 

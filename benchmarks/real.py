@@ -36,7 +36,7 @@ def with_periods(fit: object, test: object) -> np.ndarray:
     import mcnet
 
     with tempfile.TemporaryDirectory() as folder:
-        journal = mcnet.Journal(folder + "/journal")
+        journal = mcnet.Journal(folder + "/ads.db")
         journal.add_files(fit, score="score", label="label", field="field", time="ts", every="1d")
         model = mcnet.BayesMCNet().fit_journal(journal)
     rows = pl.read_parquet(test, columns=["score", "field"])

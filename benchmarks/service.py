@@ -29,7 +29,7 @@ COUNTRIES = ["NL", "FR", "US", "DE"]
 
 def make_registry(folder: Path, versions: int = 3) -> tuple[Registry, list[Any]]:
     """Return a registry of models that differ."""
-    rng, registry, models = np.random.default_rng(1), Registry(folder / "registry"), []
+    rng, registry, models = np.random.default_rng(1), Registry(folder / "ads.db"), []
     for place in range(versions):
         score = 1.0 / (1.0 + np.exp(3.0 - rng.normal(size=40_000)))
         country = rng.choice(COUNTRIES, len(score))

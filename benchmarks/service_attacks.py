@@ -33,7 +33,7 @@ def memory_mb(service: Running) -> float:
 def fuzzed(folder: Path, registry: Registry, number: int) -> list[str]:
     """Send requests that no client should, and look at the memory meanwhile."""
     parts, total, memory = 20, Counter[str](), []
-    with running(registry.path, folder, "--journal", str(folder / "fuzzed"), "--timeout", "2") as service:
+    with running(registry.path, folder, "--timeout", "2") as service:
         for part in range(parts):
             total += fuzz(service.port, max(number // parts, 1), TOKEN, seed=part)
             memory.append(memory_mb(service))
@@ -52,7 +52,7 @@ def described(folder: Path, registry: Registry, examples: int) -> list[str]:
     checks = "not_a_server_error,response_schema_conformance,content_type_conformance"
     words = ["--checks", checks, "--phases", "examples,fuzzing", "--max-examples", str(examples), "--no-color"]
     words += ["--suppress-health-check", "all", "-H", f"Authorization: Bearer {TOKEN}"]  # slow is no failure here
-    with running(registry.path, folder, "--journal", str(folder / "described")) as service:
+    with running(registry.path, folder) as service:
         command = [sys.executable, "-m", "schemathesis.cli", "run", f"{service.url}/openapi.json", *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         asked = sum(

@@ -67,14 +67,14 @@ class Client(threading.Thread):
 
 def feedback_kills(folder: Path, registry: Registry, number: int, seed: int = 5) -> list[str]:
     """Kill workers and whole services, and return a line of the table of results: what was lost, or counted twice."""
-    rng, path = random.Random(seed), folder / "journal"
+    rng, path = random.Random(seed), registry.path
     clients = [Client(place) for place in range(CLIENTS)]
     for client in clients:
         client.start()
     killed = services = unreadable = 0
     try:
         while killed < number:
-            service = begin(registry.path, folder, "--journal", str(path), "--workers", str(WORKERS))
+            service = begin(registry.path, folder, "--workers", str(WORKERS))
             service.wait_for("the service to answer", lambda one=service: is_ready(one))
             service.wait_for("all workers", lambda one=service: len(one.workers()) == WORKERS)
             for client in clients:

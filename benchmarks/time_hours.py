@@ -50,7 +50,7 @@ def main(full: bool = False) -> None:
     with tempfile.TemporaryDirectory() as home:
         log = Path(home) / "log.parquet"
         write_log(log, hours)
-        words = [sys.executable, "-c", _RUN, str(log), str(Path(home) / "journal")]
+        words = [sys.executable, "-c", _RUN, str(log), str(Path(home) / "ads.db")]
         done = subprocess.run(words, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     print("  ", found, flush=True)

@@ -115,6 +115,7 @@ class Loop:
 
     def __init__(self, stream: Stream, folder: str) -> None:
         self.stream, self.begun = stream, Path(folder) / f"begun-{stream.seed}-{id(stream)}"
+        self.begun.mkdir()
         for number in range(BROKEN_AT):
             self._add(self.begun, number, stream.hour(number))
         self._run(self.begun)
@@ -131,19 +132,19 @@ class Loop:
                     rows = poison(rows, rng)
                 self._add(folder, number, rows)
                 done = self._run(folder)
-                served.append((mcnet.Registry(folder / "registry").load(), done.outcome))
+                served.append((mcnet.Registry(folder / "ads.db").load(), done.outcome))
         return served
 
     @staticmethod
     def _add(folder: Path, number: int, rows: Hour) -> None:
         name = f"2026-11-{1 + number // 24:02}T{number % 24:02}"
-        mcnet.Journal(folder / "journal").add(rows.sketch(), name, source="log")
+        mcnet.Journal(folder / "ads.db").add(rows.sketch(), name, source="log")
 
     @staticmethod
     def _run(folder: Path) -> mcnet.Update:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return mcnet.update(folder / "journal", folder / "registry")
+            return mcnet.update(folder / "ads.db")
 
 
 def ratios(served: list, stream: Stream, other: Callable[[int, Hour], np.ndarray]) -> np.ndarray:

@@ -136,7 +136,7 @@ def fitted_on_half(name: WorldName, seed: int) -> tuple[float, float]:
 
 
 def _journal(folder: str, world: World, periods: int) -> mcnet.Journal:
-    journal = mcnet.Journal(f"{folder}/journal")
+    journal = mcnet.Journal(f"{folder}/ads.db")
     for t in range(periods):
         rows = world.period(t)
         journal.add(mcnet.Sketch.from_rows(rows.score, rows.label, field=rows.field, resolution=64), period=t)
@@ -159,7 +159,7 @@ def with_late_positives(name: WorldName, seed: int) -> list[float]:
     world = make_world(name, seed, periods=LATE_PERIODS + 1, rows=LATE_ROWS, **options)
     late = DelayedWorld(world)
     with tempfile.TemporaryDirectory() as folder:
-        journal = mcnet.Journal(f"{folder}/journal")
+        journal = mcnet.Journal(f"{folder}/ads.db")
         for t in range(LATE_PERIODS):
             rows = world.period(t)
             for age in range(min(LATEST_AGE, LATE_PERIODS - 1 - t) + 1):

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 import mcnet
-from mcnet.operations.status import LoopFolder
+from mcnet.operations.status import status_of
 
 ROWS = 400
 COLUMNS = ("--score", "pctr", "--label", "click", "--field", "country", "--time", "ts", "--every", "1h")
@@ -99,7 +99,7 @@ class Attack:
 
     def __init__(self, folder: Path, rng: np.random.Generator, starter: Starter) -> None:
         self.folder, self.rng, self.starter = folder, rng, starter
-        self.journal, self.registry = folder / "journal", folder / "registry"
+        self.store = folder / "ads.db"
         self.hours = 0
         self.acknowledged: set[str] = set()
         self.met: Counter[str] = Counter()
@@ -114,10 +114,10 @@ class Attack:
             path = write_hour(self.folder, self.hours)
             self.hours += 1
             if self.rng.random() < 0.5:
-                words.append(f"journal add {self.journal} {path} {' '.join(COLUMNS)}")
-                words.append(f"update {self.journal} --registry {self.registry} --method platt-field")
+                words.append(f"journal add {self.store} {path} {' '.join(COLUMNS)}")
+                words.append(f"update {self.store} --method platt-field")
             else:
-                update = f"update {self.journal} {path} --registry {self.registry} --method platt-field"
+                update = f"update {self.store} {path} --method platt-field"
                 words.append(f"{update} {' '.join(COLUMNS)}")
         return words
 
@@ -137,46 +137,41 @@ class Attack:
 
     def check(self) -> None:
         """Check that every file is readable and that what was acknowledged is there, once."""
-        if (self.journal / "journal.json").exists():
-            opened = mcnet.Journal(self.journal)
-            assert opened.verify() == []
-            rows: Counter[str] = Counter()
-            for entry in opened.entries():
-                rows[entry.source] += entry.rows
-            assert set(rows.values()) <= {ROWS}, f"counted twice, or in part: {rows}"
-            assert self.acknowledged <= set(rows), f"lost: {self.acknowledged - set(rows)}"
-        else:
+        store = mcnet.Store(self.store)
+        if not store.heads:
             assert not self.acknowledged, "lost: everything"
-        if (self.registry / "registry.json").exists():
-            registry = mcnet.Registry(self.registry)
-            for version in registry.versions[-3:]:
-                registry.load(version.number)
-            if registry.promoted:
-                registry.load()
-            registry.history()
-            loop = LoopFolder(self.registry)
-            loop.runs()
-            if loop.status_file.exists():
-                json.loads(loop.status_file.read_text(encoding="utf-8"))
-            if loop.monitor_file.exists():
-                mcnet.Monitor.load(loop.monitor_file)
+            return
+        assert store.check() == []
+        rows: Counter[str] = Counter()
+        for entry in store.journal().entries():
+            rows[entry.source] += entry.rows
+        assert set(rows.values()) <= {ROWS}, f"counted twice, or in part: {rows}"
+        assert self.acknowledged <= set(rows), f"lost: {self.acknowledged - set(rows)}"
+        registry, runs = store.versions(), store.state().runs()
+        if registry.promoted:
+            registry.load()
+            published = [run["version"] for run in runs if run["outcome"] == "published"]
+            assert published[-1:] == [registry.current.name], "a version and the line of its run come together"
+        if runs:
+            assert status_of(store)
+        store.close()
 
     def end(self) -> None:
         """Run everything once more to its end: nothing is lost, nothing counts twice, the model is the right one."""
-        words = f"update {self.journal} {self.folder}/hour*.parquet --registry {self.registry} --method platt-field"
+        words = f"update {self.store} {self.folder}/hour*.parquet --method platt-field"
         ((code, _),) = self.starter.run([f"{words} {' '.join(COLUMNS)} --max-shift 9 --tolerance 9"], None)
         assert code in ("0", "3"), code
         self.acknowledged = {str(path) for path in self.folder.glob("hour*.parquet")}
         self.check()
-        assert sum(entry.rows for entry in mcnet.Journal(self.journal).entries()) == ROWS * self.hours
-        other = self.folder / "afresh"
-        mcnet.update(self.journal, other, method="platt-field")
+        assert sum(entry.rows for entry in mcnet.Journal(self.store).entries()) == ROWS * self.hours
+        other = self.folder / "afresh.db"
+        for entry, sketch in mcnet.Journal(self.store).counts():
+            mcnet.Journal(other).add(sketch(), entry.period, source=entry.source)
+        mcnet.update(other, method="platt-field")
         probe = {"country": ["NL", "FR", "BE"]}
-        one, two = (
-            mcnet.Registry(path).load().predict([0.1, 0.2, 0.3], field=probe) for path in (self.registry, other)
-        )
+        one, two = (mcnet.Registry(path).load().predict([0.1, 0.2, 0.3], field=probe) for path in (self.store, other))
         np.testing.assert_allclose(one, two, rtol=1e-3)
-        versions = mcnet.Registry(self.registry).versions
+        versions = mcnet.Registry(self.store).versions
         assert [version.number for version in versions] == list(range(1, len(versions) + 1))
         digests = [version.rows_digest for version in versions]
         assert len(set(digests)) == len(digests), "the same rows were published twice"
@@ -209,7 +204,7 @@ def many_loop_kills(kills: int, seed: int = 0) -> tuple[Counter[str], int, int]:
                 attack.end()
                 met += attack.met
                 rows += ROWS * attack.hours
-                versions += len(mcnet.Registry(attack.registry).versions)
+                versions += len(mcnet.Registry(attack.store).versions)
             print(
                 f"{sum(met.values())} kills: {dict(met)}; {rows:,} rows, {versions} versions, nothing lost", flush=True
             )

@@ -274,7 +274,7 @@ def test_a_folder_of_before_is_refused_with_the_command_that_takes_it_in(tmp_pat
         folder = tmp_path / name[:4]
         folder.mkdir()
         (folder / name).write_text("{}")
-        with pytest.raises(InputError, match=rf"is {kind} of an earlier mcnet.*mcnet store import ads.db {folder}"):
+        with pytest.raises(InputError, match=rf"is {kind} of mcnet 0\.1.*mcnet store import ads.db {folder}"):
             Store(folder).journal().add(rows(1), 1)
     with pytest.raises(InputError, match="is a folder; a store is a file"):
         Store(tmp_path).heads  # noqa: B018
