@@ -136,7 +136,7 @@ def fitted_on_half(name: WorldName, seed: int) -> tuple[float, float]:
 
 
 def _journal(folder: str, world: World, periods: int) -> mcnet.Journal:
-    journal = mcnet.Journal(f"{folder}/ads.db")
+    journal = mcnet.Journal(f"{folder}/{periods}.db")
     for t in range(periods):
         rows = world.period(t)
         journal.add(mcnet.Sketch.from_rows(rows.score, rows.label, field=rows.field, resolution=64), period=t)
@@ -169,7 +169,7 @@ def with_late_positives(name: WorldName, seed: int) -> list[float]:
             journal.sketch(half_life=half_life, corrected=False),
             journal.sketch(half_life=half_life, until=LATE_PERIODS - 1 - LEFT_OUT),
             journal.sketch(half_life=half_life),
-            _journal(folder + "/complete", world, LATE_PERIODS).sketch(half_life=half_life),
+            _journal(folder, world, LATE_PERIODS).sketch(half_life=half_life),
         ]
     fresh = fresh_rows(world, LATE_PERIODS)
     return [divergence(fresh.expected, static_fit(sketch).predict(fresh.score, fresh.field)) for sketch in sketches]

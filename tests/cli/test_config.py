@@ -106,3 +106,16 @@ def test_what_the_file_may_not_say_is_one_line(mcnet, config, text, message):
     config.write_text(text)
     done = mcnet("fit", "log.parquet", "-o", "model.json")
     assert (done.code, done.err.count("\n"), message in done.err) == (2, 1, True), done.err
+
+
+def test_each_head_has_settings_of_its_own(mcnet, config):
+    config.write_text(f'{SETTINGS}\n[heads.days]\nfield = "day"\n\n[heads.days.fit]\nmethod = "per-field"\n')
+    for words, fields, method in (((), ("country",), "platt-field"), (("--head", "days"), ("day",), "per-field")):
+        assert mcnet("fit", "log.parquet", "-o", "model.json", "--force", *words).code == 0
+        assert (library.load("model.json").fields, library.load("model.json").method) == (fields, method)
+    config.write_text("heads = 3\n")
+    assert "heads has no tables; name a head in each" in mcnet("fit", "log.parquet", "-o", "m.json").err
+    config.write_text("[heads.days]\nfields = 3\n")
+    wrong = mcnet("fit", "log.parquet", "-o", "m.json", "--head", "days").err
+    assert "unknown key 'fields'" in wrong
+    assert "[heads.NAME]" in wrong

@@ -10,11 +10,12 @@ from tests.operations.conftest import day_name, day_rows
 import mcnet
 from mcnet.calibrators.per_field import PlattField
 from mcnet.errors import BusyError, InputError
+from mcnet.operations.gate import Gate
 from mcnet.operations.status import status_of
 from mcnet.operations.update import record_failed_run
 from mcnet.report.monitor_page import write_status_page
 from mcnet.sketch.sketch import Sketch
-from mcnet.store.schema import checkpoints, documents, runs, versions
+from mcnet.store.schema import checkpoints, documents, heads, runs, versions
 from mcnet.store.state import LoopState
 
 
@@ -349,3 +350,65 @@ def test_nothing_is_learnt_from_three_suspect_periods_in_a_row_and_an_alarm_says
         told.append([alarm.advice() for alarm in mcnet.update(journal.store).alarms if alarm.what == "learning"])
     assert [len(lines) for lines in told] == [0, 0, 1, 0]
     assert "all periods since 2026-11-08 are suspect and nothing is being learnt" in told[2][0]
+
+
+def add_day(journal, day, ratio):
+    rows = day_rows(day, ratio)
+    sketch = Sketch.from_rows(rows["pctr"], rows["click"], field={"country": rows["country"]}, resolution=64)
+    journal.add(sketch, day_name(day), source="log")
+
+
+def test_heads_of_one_store_learn_apart_on_both_databases(store_address):
+    store = mcnet.Store(store_address)
+    for head, ratio in (("ctr", 0.7), ("cvr", 0.3)):
+        for day in range(1, 6):
+            add_day(store.journal(head), day, ratio)
+    with pytest.raises(InputError, match="has the heads ctr, cvr; name one"):
+        mcnet.update(store)
+    for head in ("ctr", "cvr"):
+        done = mcnet.update(store, head=head, method="platt-field")
+        assert (done.outcome, done.version) == ("published", "1")
+        assert mcnet.update(store, head=head, method="platt-field").outcome == "nothing new"
+    one, other = (store.load(head).predict([0.2], field={"country": ["NL"]})[0] for head in ("ctr", "cvr"))
+    assert one == pytest.approx(other * 7 / 3, rel=0.2)
+    store.versions("cvr").hold()
+    add_day(store.journal("cvr"), 6, 0.3)
+    held = mcnet.update(store, head="cvr", method="platt-field")
+    assert f"`mcnet versions release {store.name} --head cvr`" in held.reason
+
+
+def test_a_run_that_stood_still_while_another_one_began_publishes_nothing(add_days, registry, monkeypatch):
+    judge = Gate.judge
+
+    def stalled(gate, *given, **named):
+        with mcnet.Store(registry).database.writing() as connection:  # as another process does when it gets the turn
+            connection.execute(heads.update().values(fence=heads.c.fence + 1))
+        return judge(gate, *given, **named)
+
+    monkeypatch.setattr(Gate, "judge", stalled)
+    with pytest.raises(BusyError, match="another process has begun to learn"):
+        mcnet.update(add_days(1, 5).store)
+    monkeypatch.undo()
+    assert (mcnet.Registry(registry).versions, monitor_kept(registry)) == ([], None)
+    assert mcnet.update(mcnet.Store(registry)).outcome == "published"
+
+
+def monitor_kept(registry):
+    return mcnet.Store(registry).state().get("monitor")
+
+
+def test_feedback_of_closed_periods_is_merged_before_it_is_learnt(add_days, registry):
+    journal = add_days(1, 4)
+    rows = day_rows(5)
+    for part in range(4):
+        some = rows[part::4]
+        sketch = Sketch.from_rows(some["pctr"], some["click"], field={"country": some["country"]}, resolution=64)
+        journal.add(sketch, day_name(5), source=f"feedback {part}")
+        journal.add(sketch, day_name(6), source=f"feedback {part}")
+    done = mcnet.update(journal.store, until=day_name(5))
+    assert done.learnt[-1] == day_name(5)
+    sources = [entry.source for entry in journal.entries() if entry.period >= day_name(5)]
+    assert sorted(sources) == ["(compacted)", *(f"feedback {part}" for part in range(4))], (
+        "the open period is as it was"
+    )
+    assert mcnet.update(journal.store, until=day_name(5)).learnt == ()
