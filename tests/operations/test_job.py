@@ -412,3 +412,15 @@ def test_feedback_of_closed_periods_is_merged_before_it_is_learnt(add_days, regi
         "the open period is as it was"
     )
     assert mcnet.update(journal.store, until=day_name(5)).learnt == ()
+
+
+def test_a_head_knows_its_columns_after_the_first_run(tmp_path, registry):
+    for day in range(1, 3):
+        rows = day_rows(day, rows=500)
+        rows.with_columns(pctr=(rows["pctr"] / (1 - rows["pctr"])).log()).write_parquet(tmp_path / f"{day}.parquet")
+    columns = {"score": "pctr", "label": "click", "field": "country", "score_type": "logit"}
+    mcnet.update(registry, tmp_path / "1.parquet", **columns, time="ts", every="1d")
+    done = mcnet.update(registry, tmp_path / "2.parquet")
+    assert (done.added.rows, done.learnt) == (500, (day_name(2),))
+    first, second = (sketch.score.mean() for _, sketch in mcnet.Journal(registry).sketches())
+    assert first == pytest.approx(second, rel=0.1), "logits again"

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from mcnet._shared.arrays import ScoreType
 from mcnet._shared.files import finite
 from mcnet._shared.messages import warn
-from mcnet.errors import Advice, BusyError, InputError, McnetError, StoreUnavailableError
+from mcnet.errors import Advice, BusyError, InputError, McnetError
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_text
 from mcnet.operations.gate import Current, Gate, Verdict, ends_after
@@ -279,7 +279,8 @@ def update(
     store : the store, or its address; it is made when it is not there.
     logs : files to add to the journal of the head first; none, if others add to it.
     head : the name of the head; the only or the default one if None.
-    score, label, field, weight, score_type, negatives_kept, resolution : of logs, as in `mcnet.scan`.
+    score, label, field, weight, score_type, negatives_kept, resolution : of logs, as in `mcnet.scan`. If neither score
+        nor label is named, logs are read as the last run has read those of this head.
     time, every : of logs: the column of timestamps and the length of a period, such as "1h".
     period : instead of `time`: the one period of all rows; for saved sketches, too.
     source, age, counted, replace, allow : as in `Journal.add_files`.
@@ -311,15 +312,15 @@ def update(
     opened = store if isinstance(store, Store) else Store(store)
     name = opened.chosen_head(head)
     journal, state = opened.journal(name), opened.state(name)
-    spec = RowSpec(
-        score,
-        label,
-        field_names(field),
-        weight,
-        resolution=resolution,
-        score_type=score_type,
-        negatives_kept=negatives_kept,
-    )
+    kinds: dict[str, Any] = {"score_type": score_type, "negatives_kept": negatives_kept}
+    columns = {"score": score, "label": label, "field": list(field_names(field)) or None, "weight": weight} | kinds
+    known = opened.find_head(name)
+    if score is None and label is None and known is not None:  # logs are read as the last run has read them
+        columns |= {column: value for column, value in known.settings.items() if column in columns}
+        if time is None and period is None:
+            time, every = known.settings.get("time"), every or known.settings.get("every")
+    fields = field_names(columns.pop("field"))
+    spec = RowSpec(fields=fields, resolution=resolution, **columns)
     spec = spec if time is None else spec.with_time(time, every)
     how = Addition(source, age, counted, replace, allow)
     try:
@@ -334,6 +335,8 @@ def update(
     with opened.learning(name, wait_seconds=wait_seconds) as lease:
         try:
             added = add_rows(journal, state, files, reading)
+            if time is not None and added.files:
+                opened.configure(name, **columns, field=list(fields) or None, time=time, every=every)
             last = None if until is None else period_text(until)
             journal.compact_feedback(last)
             past = journal.snapshot()
@@ -344,7 +347,7 @@ def update(
             past.close()
         except Exception as error:
             reason = str(error) if isinstance(error, McnetError) else f"{type(error).__name__}: {error}"
-            with suppress(StoreUnavailableError):  # what is wrong matters more than its line
+            with suppress(McnetError, OSError):  # what is wrong matters more than its line
                 _add_failed_run(opened, name, reason, note, started)
             raise
     if done.status is not None:
