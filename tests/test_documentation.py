@@ -19,11 +19,14 @@ import re
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 
+import polars as pl
 import pytest
+from tests.service.running import running
 
 import mcnet
 
@@ -159,6 +162,13 @@ def test_a_block_of_the_readme_works_when_pasted_alone(block, tmp_path, monkeypa
     elif first == "source":
         environment = re.search(r"^BIN := (\S+)", makefile, flags=re.MULTILINE)[1]
         assert block.body.strip() == f"source {environment}/activate"
+    elif first == "pip":  # from nothing to a served, learning model
+        reader_s_logs(tmp_path)
+        _, update, serve = block.body.strip().splitlines()
+        run_shell(replace(block, body=update), README)
+        address, *words = serve.partition("#")[0].split()[2:]
+        with running(tmp_path / address, tmp_path, *words) as service:
+            assert service.ask("GET", "/v2/health/ready").status == 200
     else:
         reader_s_logs(tmp_path)
         run_shell(block, README)
@@ -172,7 +182,8 @@ def reader_s_logs(folder):
     (folder / "logs").mkdir()
     for name in ("logs/monday.parquet", "logs/tuesday.parquet", "today.parquet"):
         rows = simulate(500, fields={"country": country}, rate=0.2, seed=len(name))
-        rows.frame().select("country", pctr="score", click="label").write_parquet(folder / name)
+        hours = pl.lit(datetime(2026, 11, 16)) + pl.duration(hours=pl.int_range(pl.len()) // 60)
+        rows.frame().select("country", pctr="score", click="label", ts=hours).write_parquet(folder / name)
 
 
 def test_the_first_page_writes_no_file_that_the_readme_has_written():
