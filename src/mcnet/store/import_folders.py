@@ -7,7 +7,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from mcnet.store.additions import Shape, entry_row, shape_of, summarise
 from mcnet.store.entries import COMPACTED, Entry, EntryKey, entry_key, entry_of, sketch_digest
 from mcnet.store.schema import entries, heads, history, keys, runs, versions
 from mcnet.store.store import Head, Store
-from mcnet.store.versions import Pointer, Version
+from mcnet.store.versions import Pointer, Version, version_row
 
 _IMPORTED = "imported"
 """The kind of the documents that tell what was imported before."""
@@ -335,8 +335,7 @@ def _versions(folder: Path, connection: Connection, head: Head, left_out: list[s
                 "its own"
             )
         if version.number not in known:
-            row = {"head": head.id, "number": version.number, "digest": version.digest, "model": content}
-            connection.execute(versions.insert().values(**row, about=json.dumps(asdict(version))))
+            connection.execute(versions.insert().values(**version_row(head.id, version, content)))
             added += 1
     stored = sa.select(versions.c.digest, versions.c.model).where(versions.c.head == head.id)
     for digest, content in connection.execute(stored):

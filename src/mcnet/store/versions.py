@@ -33,23 +33,21 @@ class Version:
     Attributes
     ----------
     number : counts up from 1.
+    added, note : when it was added, in UTC, and the note given then.
+    digest : SHA-256 of the model file.
     method, fields, rows : what the model was fitted with, and on how many rows.
-    note : the note given when it was added.
+    fitted_until, rows_digest : the last period that it was fitted on, and a digest of that journal, if it tells.
     """
 
     number: int
     added: str
-    """When, in UTC."""
     digest: str
-    """SHA-256 of the model file."""
     method: str
     fields: tuple[str, ...]
     rows: int | None
     note: str = ""
     fitted_until: str | None = None
-    """The last period that the model was fitted on, if it tells."""
     rows_digest: str | None = None
-    """A digest of the journal that the model was fitted on, if it tells."""
 
     @property
     def name(self) -> str:
@@ -59,11 +57,10 @@ class Version:
 
 @dataclass(frozen=True)
 class DamagedVersion:
-    """A version that cannot be read any more."""
+    """A version that cannot be read any more, and the reason."""
 
     number: int
     reason: str
-    """What is wrong with it, and where."""
 
     @property
     def name(self) -> str:
@@ -109,7 +106,6 @@ class Hold:
     reason: str
     """What was done, such as "rolled back from version 8"."""
     note: str = ""
-    """The note given when it was done."""
 
     def __str__(self) -> str:
         note = f" ({self.note})" if self.note else ""
@@ -247,8 +243,8 @@ class Registry:
                 return version
         except (ValueError, TypeError, KeyError):
             pass
-        reason = f"version {number} of {self.path} is not a version that can be read: it was altered"
-        return DamagedVersion(number, f"{reason}; promote another version")
+        reason = f"version {number} of {self.path} is not a version that can be read: it was altered; promote another"
+        return DamagedVersion(number, reason)
 
     def _version(self, number: int) -> Version:
         head = self.store.require_head(self.head)
@@ -418,7 +414,7 @@ class Registry:
                 version = newest[0]
             else:
                 version = described(1 + (newest[0].number if newest else 0), digest, checked, note)
-                self._insert(connection, head, version, content)
+                connection.execute(versions.insert().values(**version_row(head.id, version, content)))
                 self._record(connection, head, "added", version.number, note=note)
             if self._pointer_of(head).current is None:
                 self._point(connection, head, Pointer((version.number,)))
@@ -564,8 +560,7 @@ class Registry:
             if gone:
                 self._point(connection, head, pointer.without(gone))
                 self._record(connection, head, "pruned", None, versions=len(gone), until=gone[-1])
-                for number in gone:
-                    connection.execute(versions.delete().where(versions.c.head == head.id, versions.c.number == number))
+                connection.execute(versions.delete().where(versions.c.head == head.id, versions.c.number.in_(gone)))
         return gone
 
     def record(self, event: str, version: int | None = None, **details: Any) -> None:
@@ -583,10 +578,6 @@ class Registry:
     def _changing(self, *, create: bool = False) -> AbstractContextManager[tuple[Connection, Head]]:
         return self.store.writing_head("versions", self.head, create=create)
 
-    def _insert(self, connection: Connection, head: Head, version: Version, content: bytes) -> None:
-        row = {"head": head.id, "number": version.number, "digest": version.digest, "model": content}
-        connection.execute(versions.insert().values(**row, about=json.dumps(asdict(version))))
-
     def _point(self, connection: Connection, head: Head, pointer: Pointer) -> None:
         moved = {"pointer": json.dumps(pointer.document()), "moves": heads.c.moves + 1}
         connection.execute(heads.update().where(heads.c.id == head.id).values(**moved))
@@ -596,6 +587,12 @@ class Registry:
         line = {"time": now(), "event": event, "version": version, "who": _who()}
         line |= {name: value for name, value in details.items() if value != ""}
         connection.execute(history.insert().values(head=head.id, line=json.dumps(line, allow_nan=False)))
+
+
+def version_row(head: int, version: Version, content: bytes) -> dict[str, Any]:
+    """Return a version of a head as a row of its table, with its model file."""
+    row = {"head": head, "number": version.number, "digest": version.digest, "model": content}
+    return {**row, "about": json.dumps(asdict(version))}
 
 
 def _who() -> str:
