@@ -21,7 +21,7 @@ LAST_AGE = 9
 
 
 def entry(period, age, positives):
-    return Entry(str(period), "orders", "", "", 100, 100.0, float(positives), age)
+    return Entry(str(period), "orders", "", 100, 100.0, float(positives), age)
 
 
 def counted(delayed, t, age):

@@ -17,13 +17,14 @@ store = options.Commands(name="store", no_args_is_help=True)
 
 @store.callback()
 def about() -> None:
-    """Look after a store: everything that is kept between runs, in a file or in PostgreSQL.
+    """Look after a store.
 
-    A password never belongs into the address: set PGPASSWORD, PGPASSFILE or ~/.pgpass.
+    A store has everything that is kept between runs, in a file or in PostgreSQL. A password never belongs into the
+    address: set PGPASSWORD, PGPASSFILE or ~/.pgpass.
 
     \b
     Example:
-      mcnet store import ads.db history
+      mcnet store import ads.db history --head ctr
       mcnet store show ads.db
     """
 

@@ -23,8 +23,6 @@ from mcnet.model.model_file import as_model, load, model_of_bytes, model_text
 from mcnet.store.schema import heads, history, versions
 from mcnet.store.store import Head, Store
 
-# The description of one immutable version of a model.
-
 
 @dataclass(frozen=True)
 class Version:
@@ -91,8 +89,6 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-# The pointer of a registry: which version is served, which ones it followed, and whether updates may move it.
-
 MOST_REMEMBERED = 100
 """Versions that were current before, or were rolled back from; older ones are forgotten."""
 
@@ -114,7 +110,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Pointer:
-    """One state of the pointer; a change makes another one."""
+    """Which version is served, which ones it followed, and whether updates may move it; a change makes another one."""
 
     versions: tuple[int, ...] = ()
     """The versions that were current one after the other, the current one last."""
@@ -556,11 +552,13 @@ class Registry:
             raise InputError(f"keep is {keep!r}; it must be the number of versions to keep, at least 1")
         with self._changing() as (connection, head):
             pointer = self._pointer_of(head)
-            gone = sorted(set(self.numbers[:-keep]) - set(pointer.versions[-2:]))
+            kept = pointer.versions[-2:]
+            gone = sorted(set(self.numbers[:-keep]) - set(kept))
             if gone:
                 self._point(connection, head, pointer.without(gone))
                 self._record(connection, head, "pruned", None, versions=len(gone), until=gone[-1])
-                connection.execute(versions.delete().where(versions.c.head == head.id, versions.c.number.in_(gone)))
+                old = (versions.c.head == head.id) & (versions.c.number <= gone[-1]) & versions.c.number.not_in(kept)
+                connection.execute(versions.delete().where(old))
         return gone
 
     def record(self, event: str, version: int | None = None, **details: Any) -> None:
