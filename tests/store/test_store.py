@@ -19,6 +19,7 @@ from mcnet.calibrators.parametric import Platt
 from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
 from mcnet.operations.learning import Checkpoints, learn_journal
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.additions import Feedback, add_feedback
 from mcnet.store.schema import METADATA, SCHEMA, heads, schema_version
 from mcnet.store.store import Store
 
@@ -553,3 +554,40 @@ def test_rows_that_change_while_a_period_is_merged_are_merged_as_they_are_then(s
     assert journal.compact() == 1
     assert journal.sketch(until=1) == rows(ord("a")) + rows(7)
     assert journal.verify() == []
+
+
+def test_the_roles_of_the_page_have_the_rights_they_need_and_no_others(postgresql_store):
+    store = Store(postgresql_store())
+    store.journal("ctr").add(rows(1), "2026-11-16", source="log")
+    store.versions("ctr").add(model(1))
+    script = (Path(__file__).parents[2] / "deploy" / "roles.sql").read_text(encoding="utf-8")
+    logins = {"service": "mcnet_serve", "nightly": "mcnet_learn", "release": "mcnet_migrate"}
+    with store.database.engine.begin() as connection:
+        for _ in range(2):  # it may be run again
+            connection.exec_driver_sql(script.replace("%", "%%"))
+        for login, role in logins.items():
+            connection.execute(sa.text(f"CREATE ROLE {login} LOGIN IN ROLE {role}"))
+    service, nightly, release = (Store(store.database.given.replace("mcnet@", f"{login}@")) for login in logins)
+    try:
+        (added,) = add_feedback(service, [Feedback("ctr", "2026-11-17", "a-1", rows(2), every="1d", allow=["period"])])
+        assert added.rows == 50
+        assert service.load("ctr").method == "platt"
+        service.versions("ctr").hold("by a request with the token")
+        with pytest.raises(InputError, match=r"permission denied for table versions.*check the rights"):
+            service.versions("ctr").add(model(2))
+        with nightly.learning("ctr") as lease, nightly.transaction(lease):
+            nightly.versions("ctr").add(model(2))
+            nightly.state("ctr").add_run({"outcome": "published"})
+        nightly.journal("ctr").compact_feedback()
+        release.database.migrate()
+        change = sa.text("ALTER TABLE heads ADD COLUMN more TEXT")
+        with pytest.raises(InputError, match="must be owner of table heads"), nightly.database.writing() as connection:
+            connection.execute(change)
+    finally:
+        for one in (service, nightly, release):
+            one.close()
+        with store.database.engine.begin() as connection:
+            for role in (*logins, *logins.values()):
+                connection.execute(sa.text(f"REASSIGN OWNED BY {role} TO mcnet"))
+                connection.execute(sa.text(f"DROP OWNED BY {role}"))
+                connection.execute(sa.text(f"DROP ROLE {role}"))

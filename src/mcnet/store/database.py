@@ -68,7 +68,7 @@ class Database:
     @property
     def name(self) -> str:
         """How people know the database; without secrets."""
-        return str(self.path) if self.path is not None else self.url.render_as_string(hide_password=True)
+        return str(self.path or self.url.set(drivername="postgresql").render_as_string(hide_password=True))
 
     @property
     def is_sqlite(self) -> bool:
