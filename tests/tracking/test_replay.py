@@ -24,7 +24,7 @@ def journal(tmp_path):
 def test_a_journal_that_is_not_there_leaves_the_tracker_as_it_was(journal, tmp_path):
     tracker = mcnet.Tracker.from_journal(journal)
     before = tracker.predict([0.1, 0.3])
-    with pytest.raises(InputError, match=r"there is no journal in .*typo"):
+    with pytest.raises(InputError, match=r"there is no store in .*typo"):
         tracker.follow(mcnet.Journal(tmp_path / "typo"))
     np.testing.assert_array_equal(tracker.predict([0.1, 0.3]), before)
 
