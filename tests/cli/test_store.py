@@ -4,6 +4,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 GOLDEN = Path(__file__).parent.parent / "golden"
 LOOP = GOLDEN / "loop"
 
@@ -49,3 +51,25 @@ def test_wrong_use_is_one_line(mcnet, tmp_path):
         done = mcnet("store", *words)
         assert (done.code, said in done.err, done.err.count("\n")) == (code, True, 1), done.err
         assert "secret" not in done.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "update",
+        "fit",
+        "compare",
+        "evaluate",
+        "backtest",
+        "monitor",
+        "serve",
+        "journal list",
+        "versions list",
+        "store show",
+    ],
+)
+def test_a_folder_of_mcnet_0_1_is_refused_with_the_command_that_takes_it_in(mcnet, command):
+    folder = Path(__file__).parents[1] / "golden" / "journal"
+    done = mcnet(*command.split(), folder, *(("-o", "m.json") if command == "fit" else ()))
+    said = f"mcnet: {folder} is a journal of mcnet 0.1; take it into a store: mcnet store import ads.db {folder}\n"
+    assert (done.code, done.err) == (2, said)

@@ -97,9 +97,9 @@ class Starter:
 class Attack:
     """A loop whose job is killed again and again."""
 
-    def __init__(self, folder: Path, rng: np.random.Generator, starter: Starter) -> None:
+    def __init__(self, folder: Path, rng: np.random.Generator, starter: Starter, store: str | None = None) -> None:
         self.folder, self.rng, self.starter = folder, rng, starter
-        self.store = folder / "ads.db"
+        self.store = store or str(folder / "ads.db")
         self.hours = 0
         self.acknowledged: set[str] = set()
         self.met: Counter[str] = Counter()
@@ -177,11 +177,11 @@ class Attack:
         assert len(set(digests)) == len(digests), "the same rows were published twice"
 
 
-def loop_kills(rng: np.random.Generator, folder: Path, kills: int = 4) -> str:
-    """Kill the loop some times; return what was cut off first."""
+def loop_kills(rng: np.random.Generator, folder: Path, kills: int = 4, store: str | None = None) -> str:
+    """Kill the loop some times, on a store in a file or at an address; return what was cut off first."""
     starter = Starter()
     try:
-        attack = Attack(folder, rng, starter)
+        attack = Attack(folder, rng, starter, store)
         for _ in range(kills):
             attack.kill_once()
         attack.end()

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.fuzz.attacks import ATTACKS, run_once
+from tests.fuzz.loop_kills import loop_kills
 
 CASES = {"signals": 2, "damaged_files": 6, "adjacent_scores": 4, "journals": 6, "damaged_states": 4, "loop_kills": 1}
 
@@ -14,6 +16,10 @@ def test_a_few_cases_of_every_attack(name, tmp_path):
         folder = tmp_path / str(seed)
         folder.mkdir()
         run_once(name, seed, folder)
+
+
+def test_kills_of_the_loop_on_postgresql(postgresql_store, tmp_path):
+    assert loop_kills(np.random.default_rng(3), tmp_path, kills=2, store=postgresql_store())
 
 
 def test_the_last_long_run_had_every_attack_and_no_failure():
