@@ -126,6 +126,13 @@ def affordable_bins(weight: float, positives: float, config: BankConfig) -> int:
     return max(1, min(config.bins, int(rarer // max(config.least_positives, 1e-9))))
 
 
+def points_in(space: str, logit: FloatArray, score: FloatArray | None = None) -> FloatArray:
+    """Return rows as points of a space: their logits, or their scores, which a logit and back moves by a rounding."""
+    if space == "logit":
+        return np.asarray(logit, dtype=np.float64)
+    return np.asarray(expit(logit) if score is None else score, dtype=np.float64)
+
+
 def place_bins(points: FloatArray, weight: FloatArray, positives: FloatArray, config: BankConfig) -> Ranges:
     """Return bins of equal mass over the points, as many as the configuration and the data allow."""
     edges = midpoint_edges(points, weight, affordable_bins(float(weight.sum()), float(positives.sum()), config))
@@ -152,17 +159,31 @@ class BankFit:
     order_loss: float
 
     def values(
-        self, logit: FloatArray, codes: NDArray[np.integer] | None = None, nodes: int | None = None
+        self,
+        logit: FloatArray,
+        codes: NDArray[np.integer] | None = None,
+        nodes: int | None = None,
+        score: FloatArray | None = None,
     ) -> FloatArray:
-        """Return the functions themselves, unclipped: logits in logit space, probabilities in probability space."""
-        logit = np.asarray(logit, dtype=np.float64)
-        nodes = nodes or _NODES_TO_PREDICT[self.bank.shape.activation]
-        table = as_codes(codes, len(logit), self.bank.sizes)
-        contexts, context = _distinct(table, self.bank.sizes)
-        points = logit if self.bank.shape.space == "logit" else expit(logit)
+        """Return the functions themselves, unclipped: logits in logit space, probabilities in probability space.
+
+        In probability space `score`, if given, decides on which side of an edge a row lies.
+        """
+        points = points_in(self.bank.shape.space, logit, score)
+        table = as_codes(codes, len(points), self.bank.sizes)
         bins = np.searchsorted(self.bank.edges.cpu().numpy(), points, side="right").astype(np.int64)
-        derivative, offset, scale = self._at_nodes(contexts, nodes)
         result = np.empty(len(points))
+        if self.bank.network.has_value:
+            bank = _in_double(self.bank)
+            for start in range(0, len(points), 8192):
+                rows = slice(start, start + 8192)
+                parts = (torch.as_tensor(x[rows], device=bank.left.device) for x in (points, bins, table))
+                with torch.no_grad():
+                    result[rows] = bank(*parts).cpu().numpy()
+            return result
+        nodes = nodes or _NODES_TO_PREDICT[self.bank.shape.activation]
+        contexts, context = _distinct(table, self.bank.sizes)
+        derivative, offset, scale = self._at_nodes(contexts, nodes)
         for part in range(0, len(points), 65536):
             rows = slice(part, part + 65536)
             k, c = bins[rows], context[rows]
@@ -171,14 +192,19 @@ class BankFit:
         return result
 
     def predict(
-        self, logit: FloatArray, codes: NDArray[np.integer] | None = None, nodes: int | None = None
+        self,
+        logit: FloatArray,
+        codes: NDArray[np.integer] | None = None,
+        nodes: int | None = None,
+        score: FloatArray | None = None,
     ) -> FloatArray:
         """Return calibrated probabilities of rows with these logits and field codes `[rows, fields]`.
 
         The derivative network is evaluated once at 2 · `nodes` nodes of every bin and context, in float64,
-        and integrated up to each row. Without `nodes` there are enough for the smoothness of the network.
+        and integrated up to each row. Without `nodes` there are enough for the smoothness of the network. `score` as
+        in `values`.
         """
-        values = self.values(logit, codes, nodes)
+        values = self.values(logit, codes, nodes, score)
         return np.asarray(expit(values) if self.bank.shape.space == "logit" else np.clip(values, LEAST, 1 - LEAST))
 
     @torch.no_grad()

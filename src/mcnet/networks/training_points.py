@@ -26,7 +26,8 @@ _CHOICES = {
     "lower": ("zero", "edge", "centre"),
     "quadrature": ("plain", "lean"),
     "space": ("logit", "probability"),
-    "start": ("identity", "random"),
+    "standardise": ("none", "global", "bin"),
+    "start": ("identity", "random", "torch"),
     "training": ("sketch", "rows"),
 }
 
