@@ -314,6 +314,7 @@ def backtest(
     tracker_only: Annotated[
         bool, typer.Option("--tracker-only", help="Compare the tracker with the base scores alone, which is fast.")
     ] = False,
+    look: options.Look = True,
     since: Annotated[
         str | None, typer.Option("--since", metavar="PERIOD", help="Judge from this period on; learn from all.")
     ] = None,
@@ -379,6 +380,7 @@ def backtest(
             delay=delay,
             methods=[] if tracker_only else method,
             memories=memory or DEFAULT_MEMORIES,
+            look=look,
             since=since,
             folder=folder,
             score_type="logit" if logits else "probability",

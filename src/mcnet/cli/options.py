@@ -415,5 +415,13 @@ Thresholds = Annotated[
         autocompletion=_metrics,
     ),
 ]
+Look = Annotated[
+    bool,
+    typer.Option(
+        "--look/--no-look",
+        help="Keep a suspect period and do not learn it, or learn whatever comes.",
+        show_default=True,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a script instead.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors, warnings and --json.")]

@@ -16,7 +16,7 @@ from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.journal.journal import Journal
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
-from mcnet.operations.gate import VersionTimes, ends_at_or_after
+from mcnet.operations.gate import ServedPast, VersionTimes, ends_at_or_after
 from mcnet.operations.learning import Checkpoints, Learnt, period_pcoc
 from mcnet.operations.registry import Registry, RegistryView
 from mcnet.operations.versions import Version, now
@@ -288,14 +288,7 @@ def watch(
     new = [period for period in periods if period not in seen]
     served: list[dict[str, Any]] = []
     times = VersionTimes(periods, promoted, delay)
-
-    @cache
-    def model(number: int) -> CalibrationModel | None:
-        try:
-            return registry.load(number)
-        except (FileFormatError, InputError):  # damaged, or pruned, since it served
-            return None
-
+    model = loader(registry)
     for period, sketch in journal.sketches(new[0], new[-1]) if new else ():
         version = _served_in(period, promoted, times)
         if version is not None:
@@ -329,6 +322,34 @@ def _continued(state: Path, promoted: Sequence[Version], alpha: float) -> Monito
     fresh = Monitor(alpha)
     fresh.last_period = monitor.last_period
     return fresh
+
+
+def loader(registry: Registry) -> Callable[[int], CalibrationModel | None]:
+    """Return a function that loads a version, each once; None for one that was damaged or pruned since it served."""
+
+    @cache
+    def load(number: int) -> CalibrationModel | None:
+        try:
+            return registry.load(number)
+        except (FileFormatError, InputError):
+            return None
+
+    return load
+
+
+def served_past(
+    registry: Registry, folder: LoopFolder, periods: Sequence[str], promoted: Sequence[Version], delay: int
+) -> ServedPast:
+    """Return what was served in past periods: as the runs since have recorded it, else by when it was published."""
+    times = VersionTimes(periods, promoted, delay)
+    found = {period: _served_in(period, promoted, times) for period in periods}
+    recorded = {one["period"]: one["version"] for run in folder.last_runs(RUNS_READ) for one in run["served"]}
+    known = {version.name: version for version in promoted}
+    for period in recorded.keys() & found.keys():
+        with suppress(FileFormatError, InputError):  # pruned or damaged since
+            name = recorded[period]
+            found[period] = known.get(name) or registry.version(int(name))
+    return ServedPast({period: one for period, one in found.items() if one is not None}, loader(registry))
 
 
 def _served_in(period: str, promoted: Sequence[Version], times: VersionTimes) -> Version | None:

@@ -22,10 +22,18 @@ from mcnet.journal.journal import Journal, JournalSnapshot
 from mcnet.journal.storage import require_journal
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import save_model
-from mcnet.operations.gate import Current, Gate, Verdict, ends_after
+from mcnet.operations.gate import COMPARED_PERIODS, Current, Gate, Verdict, ends_after
 from mcnet.operations.learning import Learnt, learn_journal
 from mcnet.operations.registry import Registry
-from mcnet.operations.status import LoopFolder, Watched, refresh_status, status_document, watch, write_status
+from mcnet.operations.status import (
+    LoopFolder,
+    Watched,
+    refresh_status,
+    served_past,
+    status_document,
+    watch,
+    write_status,
+)
 from mcnet.operations.versions import Version, now
 from mcnet.rows.locations import Location, Locations, file_state, fingerprint, read_options
 from mcnet.rows.logs import ChangedFileError, expand_paths
@@ -281,6 +289,7 @@ def update(
     tolerance: float = 0.0,
     min_periods: int = 3,
     alpha: float = 0.01,
+    look: bool = True,
     force: bool = False,
     note: str = "",
     wait_seconds: float = 60.0,
@@ -310,6 +319,8 @@ def update(
     tolerance : the log-loss per row by which a new model may be worse than the current one.
     min_periods : so many periods must have been predicted and judged before a model is published.
     alpha : the monitor's chance of ever raising a false alarm.
+    look : look at a period before it is learnt: a suspect one is kept and not learnt. False learns every period that
+        comes from now on, whatever it is.
     force : publish whatever the gate says, also instead of a version that is held; the history says so.
     note : goes into the history.
     wait_seconds : how long to wait for another run that is at work.
@@ -357,7 +368,9 @@ def update(
             past = JournalSnapshot(opened)
             late = delay_in_periods(delay, past.periods, every)
             last = None if until is None else period_text(until)
-            learnt = learn_journal(past, folder.checkpoints, method=method, delay=late, until=last, progress=progress)
+            learnt = learn_journal(
+                past, folder.checkpoints, method=method, delay=late, until=last, look=look, progress=progress
+            )
             run = _Run(past, versions, folder, gate, late, alpha, force, note, started)
             return run.publish_and_record(learnt, added)
         except Exception as error:
@@ -407,7 +420,7 @@ class _Run:
             why = f"version {before.name} was fitted until {fitted}, later than {read}"
             done = Update("nothing new", why, before.name, **facts)
         else:
-            done = self._decide(learnt, before, facts)
+            done = self._decide(learnt, promoted, facts)
         watched = watch(
             self.journal,
             self.registry,
@@ -443,9 +456,11 @@ class _Run:
         released = decided["outcome"] == "held" and self.registry.held is None
         return not (self.force or released or decided["gate"] != asdict(self.gate))
 
-    def _decide(self, learnt: Learnt, before: Version | None, facts: dict[str, Any]) -> Update:
+    def _decide(self, learnt: Learnt, promoted: Sequence[Version], facts: dict[str, Any]) -> Update:
         """Ask the gate, and publish the candidate if it may be."""
+        before = promoted[-1] if promoted else None
         candidate = learnt.model(self.journal.periods[0])
+        periods = [one.period for one in learnt.judged[-COMPARED_PERIODS - 1 :]]
         current = None if before is None else Current(before, self.registry.load(before.number))
         verdict = self.gate.judge(
             candidate,
@@ -456,6 +471,7 @@ class _Run:
             until=learnt.learner.clock.last,
             alpha=self.alpha,
             period_effect=learnt.learner.period_effect,
+            served=served_past(self.registry, self.folder, periods, promoted, self.delay),
         )
         name = _name(before)
         obstacle = self._reason_not_to_publish(learnt.digest)
