@@ -11,24 +11,6 @@ from math import isfinite, isnan
 
 from mcnet.errors import Advice, CalibrationWarning, NotSupportedError
 
-__all__ = [
-    "Figure",
-    "aligned",
-    "count",
-    "counted",
-    "figure",
-    "has_extra",
-    "install_hint",
-    "narrow",
-    "need_extra",
-    "one_line",
-    "percent",
-    "safe_text",
-    "shown_value",
-    "warn",
-    "with_interval",
-]
-
 # Warn the caller, at the line that called into mcnet.
 
 

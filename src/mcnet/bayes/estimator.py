@@ -25,8 +25,6 @@ from mcnet.errors import InputError, NotSupportedError
 from mcnet.rows.contexts import MOST_COMPILED_COMBINATIONS, Contexts
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["BayesMCNet"]
-
 LARGE_MEAN_WEIGHT = 10.0
 """From this mean weight on, weights are hardly numbers of rows."""
 
@@ -262,7 +260,7 @@ class BayesMCNet(Calibrator):
             level_error = float(np.sqrt(variance.total))
             self._learnt = {"tempering": evidence.tempering, "level_error": level_error, "level_shift": shift}
         seen = tempered if self.field_aware else tempered.pooled()
-        misfit = Misfit.of(self.posterior_, cells_of(seen, seen.contexts), seen.contexts.table.astype(np.int64))
+        misfit = Misfit.of(self.posterior_, seen)
         family = family_of(self.posterior_, belief_limit(sketch.total_weight)).rounded()
         contexts = (
             served_contexts(sketch.contexts, kept, MOST_COMPILED_COMBINATIONS) if self.field_aware else Contexts.none()

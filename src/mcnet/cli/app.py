@@ -85,7 +85,7 @@ def mcnet(
     ] = None,
     storage_option: Annotated[
         list[str] | None,
-        typer.Option("--storage-option", metavar="KEY=VALUE", help="A setting of an object store; may be repeated."),
+        typer.Option("--storage-option", metavar="NAME=VALUE", help="A setting of an object store; may be repeated."),
     ] = None,
 ) -> None:
     """Turn ranking scores into true probabilities by one rising curve per context, such as a country.
@@ -110,11 +110,10 @@ def mcnet(
       mcnet demo
       mcnet compare log.parquet --score pctr --label click --field country
     """
-    from mcnet.cli.options import read_config, refuse_read_options
-    from mcnet.cli.sources import storage_settings
+    from mcnet.cli.options import parse_settings, read_config, refuse_read_options
     from mcnet.rows.locations import read_with
 
-    settings = storage_settings(storage_option or [])
+    settings = parse_settings(storage_option, lambda _, text: text, "--storage-option", "aws_region=eu-west-1")
     context.with_resource(
         read_with(storage_options=settings, separator=separator, where=where, drop_missing=drop_missing)
     )

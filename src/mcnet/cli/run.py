@@ -141,13 +141,6 @@ _REPLACEMENTS = {
 }
 
 
-def replace_what_cannot_be_shown() -> None:
-    """Let stdout and stderr, whatever their encoding, print something similar for characters that it does not have."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors=_HANDLER)
-
-
 def _fall_back(error: UnicodeError) -> tuple[str, int]:
     """Return what stands for the characters that a stream cannot encode: something similar, or an escape."""
     if not isinstance(error, UnicodeEncodeError):
@@ -187,7 +180,7 @@ class Printer:
             self.note(f"{reading.dropped_rows:,} rows were left out: a score, label or weight is missing")
         if self.json:
             sys.stdout.write(_as_json({**document, "config": self.config} if self.config else document) + "\n")
-        elif not self.quiet:
+        elif shown and not self.quiet:
             console = _console()
             for item in shown:
                 console.print(safe_text(item) if isinstance(item, str) else item)
@@ -351,7 +344,9 @@ def run(arguments: Sequence[str] | None = None, *, application: Any = None, name
     """
     words = _options_first(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
     output = sys.stdout
-    replace_what_cannot_be_shown()
+    for stream in (sys.stdout, sys.stderr):  # whatever their encoding
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors=_HANDLER)
     try:
         with orderly_termination(), warnings.catch_warnings():
             from typer.main import get_command

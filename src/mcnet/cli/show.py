@@ -141,13 +141,13 @@ def export(
       mcnet export model.json -o calibrate.h --set name=ctr
       mcnet export model.json --to sql -o calibrate.sql --set dialect=bigquery
     """
-    from mcnet.cli.options import parse_parameters
+    from mcnet.cli.options import parse_settings
     from mcnet.cli.sources import check_output, load_model
     from mcnet.errors import InputError
     from mcnet.export.targets import default_path, export_model, option_from_text, target_of
 
     printer = Printer(json, quiet)
-    chosen = parse_parameters(parameters, option_from_text)
+    chosen = parse_settings(parameters, option_from_text)
     if output is None:
         if to is None:
             raise InputError("name the kind with --to (onnx, c, sql or table), or the file with --output")

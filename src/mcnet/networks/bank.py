@@ -1,7 +1,6 @@
 """The networks of MCNet and of NeuCalib's line plot, trained on a sketch."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,7 @@ from mcnet.networks.monotone import BankShape, MonotoneBank, Ranges
 from mcnet.networks.objective import BankObjective, Penalties, Priors, order_loss
 from mcnet.networks.optimise import Descent, Progress, Schedule, descend
 from mcnet.networks.training_points import TrainingCells, as_codes, midpoint_edges, pad_cells, with_unseen
+from mcnet.rows.contexts import distinct_contexts
 
 # Piecewise linear functions of the logit in torch: NeuCalib's line plot trained on rows, and lines per context.
 
@@ -182,7 +182,7 @@ class BankFit:
                     result[rows] = bank(*parts).cpu().numpy()
             return result
         nodes = nodes or _NODES_TO_PREDICT[self.bank.shape.activation]
-        contexts, context = _distinct(table, self.bank.sizes)
+        contexts, context = distinct_contexts(table)
         derivative, offset, scale = self._at_nodes(contexts, nodes)
         for part in range(0, len(points), 65536):
             rows = slice(part, part + 65536)
@@ -251,24 +251,6 @@ def _ranges_of(bank: MonotoneBank) -> Ranges:
         x.cpu().numpy() for x in (bank.edges, bank.left, bank.right, bank.shift, bank.stretch)
     )
     return Ranges(edges, left, right, shift, stretch)
-
-
-def _distinct(
-    table: NDArray[np.int64], sizes: tuple[int, ...]
-) -> tuple[NDArray[np.int64], NDArray[np.int64] | NDArray[np.intp]]:
-    """Return the distinct contexts among rows, and which one each row has; codes lie in 0 … size."""
-    shape = tuple(size + 1 for size in sizes)
-    if math.prod(shape) > 1_000_000:
-        contexts, inverse = np.unique(table, axis=0, return_inverse=True)
-        return contexts, inverse.reshape(-1)
-    # One number per context: looking it up takes a tenth of the time of sorting rows.
-    number = np.ravel_multi_index(tuple(table.T), shape) if shape else np.zeros(len(table), dtype=np.intp)
-    present = np.zeros(math.prod(shape), dtype=bool)
-    present[number] = True
-    index = np.cumsum(present) - 1
-    result = np.unravel_index(np.flatnonzero(present), shape) if shape else ()
-    contexts = np.stack(result, axis=1).astype(np.int64) if shape else np.empty((1, 0), dtype=np.int64)
-    return contexts, index[number]
 
 
 def restore_bank(state: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> BankFit:

@@ -13,6 +13,7 @@ from mcnet._shared.arrays import FloatArray, clip_scores, logit
 from mcnet.networks.monotone import MonotoneBank
 from mcnet.networks.optimise import Step, newton
 from mcnet.networks.training_points import PaddedCells, TrainingCells, shared_codes
+from mcnet.rows.contexts import distinct_contexts
 
 # The three terms of the training objective: log-loss, order between bins, balance between fields.
 #
@@ -192,9 +193,9 @@ class BankObjective:
         self.codes = torch.as_tensor(cells.codes[:1] if self.one_function else cells.codes, device=device)
         shared = shared_codes(cells, own_shapes)[: len(self.codes)]
         self.shared = torch.as_tensor(shared, device=device)
-        shapes, shape_of = np.unique(shared, axis=0, return_inverse=True) if cells.sizes else (shared, np.zeros(1))
+        shapes, shape_of = distinct_contexts(shared)
         self.shapes = torch.as_tensor(shapes, device=device)
-        self.shape_of = torch.as_tensor(shape_of.reshape(-1), dtype=torch.int64, device=device)
+        self.shape_of = torch.as_tensor(shape_of, dtype=torch.int64, device=device)
         # Networks that have no value are integrated by a rule, which for cells that stay is a matrix.
         self.points = torch.as_tensor(points, device=device)
         self.matrix = None if bank.network.has_value else tensor(bank.rule(points, bins, nodes))

@@ -11,8 +11,8 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray, sigmoid, sums_by
 from mcnet._shared.messages import counted
 from mcnet.bayes.fit import belief_limit
+from mcnet.calibrators.base import largest_contexts
 from mcnet.calibrators.methods import calibrator_class
-from mcnet.calibrators.period_effects import largest_contexts
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.rows.columns import check_total_weight
