@@ -90,10 +90,10 @@ def mcnet(
 ) -> None:
     """Turn ranking scores into true probabilities by one rising curve per context, such as a country.
 
-    A LOG is a Parquet, CSV, JSONL or Arrow file, a glob or a folder, with one row per impression; an address such as
-    s3://bucket/log.parquet (gs://, az://, https://), a table of Delta or Iceberg, or - for standard input. A saved
-    sketch is accepted instead of a LOG; fit, compare and evaluate also accept a journal, a folder of sketches by
-    period. The options of this page may also follow the command.
+    A LOG is a file, a glob or a folder, with one row per impression; an address such as s3://bucket/log.parquet
+    (gs://, az://, https://), a table of Delta or Iceberg, or - for standard input. A saved sketch is accepted instead
+    of a LOG; fit, compare and evaluate also accept a journal, a folder of sketches by period. The options of this page
+    may also follow the command.
 
     \b
     Exit codes:

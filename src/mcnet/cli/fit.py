@@ -87,7 +87,7 @@ def apply(
         list[str],
         typer.Argument(
             metavar="LOG",
-            help="Parquet, CSV, JSONL or Arrow files, globs, folders or addresses (s3://...); or - for stdin.",
+            help=f"{options.LOG_FILES}; or - for stdin.",
         ),
     ],
     output: options.Output,

@@ -273,9 +273,7 @@ def backtest(
     context: typer.Context,
     logs: Annotated[
         list[str],
-        typer.Argument(
-            metavar="LOG", help="Parquet, CSV, JSONL or Arrow files, globs or folders; or the folder of a journal."
-        ),
+        typer.Argument(metavar="LOG", help=f"{options.LOG_FILES}; or the folder of a journal."),
     ],
     score: options.Score = None,
     label: options.Label = None,

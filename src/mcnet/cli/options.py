@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from mcnet.cli.run import Printer
 from mcnet.errors import FileFormatError, InputError
+from mcnet.rows.locations import FORMAT_NAMES
 
 # The configuration file `mcnet.toml`: options that need not be repeated on every command line.
 
@@ -300,10 +301,8 @@ def _metrics(beginning: str) -> list[str]:
     return [name for name in (*threshold_names(), UNSEEN) if name.startswith(beginning)]
 
 
-LOG_HELP = (
-    "Parquet, CSV, JSONL or Arrow files, globs, folders or addresses (s3://...); or - for stdin; or saved sketches; "
-    "or a journal."
-)
+LOG_FILES = f"{FORMAT_NAMES} files, globs, folders or addresses (s3://...)"
+LOG_HELP = f"{LOG_FILES}; or - for stdin; or saved sketches; or a journal."
 Logs = Annotated[list[str], typer.Argument(metavar="LOG", help=LOG_HELP)]
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A saved model.", show_default=False)]
 Score = Annotated[str | None, typer.Option("--score", metavar="COLUMN", help="The column of scores.")]

@@ -153,7 +153,7 @@ def apply_to_files(
 ) -> Applied:
     """Write the rows of log files with one more column, their calibrated probability; or three, with its interval.
 
-    Reads and writes Parquet, CSV, TSV, JSONL and Arrow, by the ending of the names, in bounded memory; the output
+    Reads and writes every format of logs, by the ending of the names, in bounded memory; the output
     appears whole or not at all, and not at all if a file changes while it is read. The other columns stay as they are.
     CSV has no types: in an output of another format its score is a number, its fields are canonical strings (7.0 is
     "7", as in the fit), and any other column has the type that all its values have (see `types_of_texts`), for which

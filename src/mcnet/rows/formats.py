@@ -1,4 +1,4 @@
-"""The formats of logs, each opened as one lazy table: CSV, JSONL, Parquet, Arrow, lakes."""
+"""The formats of logs, each opened as one lazy table."""
 
 import glob
 import json

@@ -25,6 +25,8 @@ from mcnet.rows.formats import (
     open_tables,
 )
 from mcnet.rows.locations import (
+    FORMAT_NAMES,
+    FORMATS,
     STANDARD_INPUT,
     LakeTable,
     Location,
@@ -49,21 +51,7 @@ FilePaths = str | PathLike[str] | Sequence[str | PathLike[str]]
 BATCH_ROWS = 1 << 19
 """Rows read from a log at a time."""
 
-_FORMATS = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".csv.gz": "csv",
-    ".tsv": "tsv",
-    ".tsv.gz": "tsv",
-    ".arrow": "arrow",
-    ".ipc": "arrow",
-    ".feather": "arrow",
-    ".jsonl": "jsonl",
-    ".jsonl.gz": "jsonl",
-    ".ndjson": "jsonl",
-    ".ndjson.gz": "jsonl",
-}
+_FORMAT_OF = {suffix: name.lower() for name, suffixes in FORMATS.items() for suffix in suffixes}
 
 
 def expand_paths(files: FilePaths) -> Locations:
@@ -102,7 +90,7 @@ def _expand_path(item: str | PathLike[str]) -> list[Path]:
         inside = sorted(p for p in path.iterdir() if _is_log(p))
         inside += sorted(p for p in path.rglob("*") if _is_log(p) and _is_partitioned(p, path))
         if not inside:
-            raise InputError(f"the folder {path} has no Parquet, CSV, JSONL or Arrow file")
+            raise InputError(f"the folder {path} has no {FORMAT_NAMES} file")
         return inside
     matches = sorted(p for p in map(Path, glob.glob(fspath(item), recursive=True)) if p.is_file())
     if not matches:
@@ -142,7 +130,7 @@ def source_name(files: FilePaths | Locations) -> str:
 def _known_format(path: Location) -> str | None:
     if isinstance(path, LakeTable):
         return path.kind
-    return next((kind for suffix, kind in _FORMATS.items() if path.name.lower().endswith(suffix)), None)
+    return next((kind for suffix, kind in _FORMAT_OF.items() if path.name.lower().endswith(suffix)), None)
 
 
 def file_format(path: Location) -> str:
@@ -158,7 +146,7 @@ def file_format(path: Location) -> str:
         return "parquet"
     if kind is None:
         hint = " (JSON, as models are, is no log)" if path.name.lower().endswith(".json") else ""
-        raise InputError(f"{path} is of no known format{hint}; files end in {', '.join(_FORMATS)}")
+        raise InputError(f"{path} is of no known format{hint}; files end in {', '.join(_FORMAT_OF)}")
     return kind
 
 
@@ -177,8 +165,8 @@ def open_log(
 
     Parameters
     ----------
-    files : Parquet, CSV, TSV, JSONL or Arrow files: paths, globs, folders (of partitions such as dt=2026-11-16, too),
-        addresses in object stores (s3://, gs://, az://, https://), all of one format; or a table of Delta or Iceberg.
+    files : paths, globs, folders (of partitions such as dt=2026-11-16, too), addresses in object stores (s3://, gs://,
+        az://, https://), all of one format (see `FORMATS`); or a table of Delta or Iceberg.
     numbers : columns of numbers. In CSV, where types are guessed from the first rows, they may have fractions later.
     texts : field columns. In CSV they are read as text and put into canonical form (see `canonical_csv_text`).
     periods : those of the fields that are cut to periods afterwards.
