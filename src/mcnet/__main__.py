@@ -2,6 +2,4 @@
 
 from mcnet.cli import main
 
-__all__: list[str] = []
-
 main()

@@ -88,7 +88,7 @@ def test_wrong_use_of_a_query_is_refused(log, mcnet, columns):
         (("sketch", "--sql", "duckdb", "--table", "t"), "name the columns of t"),
         (("sketch", *columns, "-o", "x.parquet"), "name the logs to read"),
         (("sketch", log, *columns), "name the file to write with -o"),
-        (("sketch", log, *columns, "-o", "x.parquet", "--storage-option", "region"), "KEY=VALUE"),
+        (("sketch", log, *columns, "-o", "x.parquet", "--storage-option", "region"), "NAME=VALUE"),
     ):
         done = mcnet(*words)
         assert done.code == 2

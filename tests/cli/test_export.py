@@ -3,6 +3,8 @@
 import duckdb
 import pytest
 
+from mcnet.export.targets import targets
+
 
 @pytest.mark.parametrize(
     ("words", "name"),
@@ -39,7 +41,14 @@ def test_a_large_export_is_said_to_be_large(mcnet, model, tmp_path, monkeypatch)
     assert done.err.count("\n") == 1  # said once, and with one opinion of which export is the smallest
 
 
-def test_neither_a_kind_nor_a_file_is_refused(mcnet, model):
+def test_the_help_names_every_target_and_its_options(mcnet):
+    shown = mcnet("export", "--help").out
+    for name, target in targets().items():
+        assert f"  {name} " in shown
+        assert [option for option in target.options if f"{option}=" not in shown] == []
+
+
+def test_neither_a_target_nor_a_file_is_refused(mcnet, model):
     done = mcnet("export", model)
     assert (done.code, "--to" in done.err, "--output" in done.err) == (2, True, True)
 

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 import mcnet as library
+from mcnet.rows.locations import FORMAT_NAMES
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,8 @@ def test_help_has_plain_metavars_and_whole_summaries(mcnet):
     assert "Usage: mcnet fit [OPTIONS] LOG...\n" in mcnet("fit", "--help").out
     assert "Usage: mcnet sketch [OPTIONS] [LOG...]\n" in mcnet("sketch", "--help").out
     assert "Usage: mcnet show [OPTIONS] MODEL\n" in mcnet("show", "--help").out
-    assert "  LOG  Parquet, CSV" in mcnet("fit", "--help").out
+    for command in ("fit", "apply", "backtest"):
+        assert f"LOG {FORMAT_NAMES} files" in " ".join(mcnet(command, "--help").out.split())
     verify = " ".join(mcnet("journal", "--help").out.split())
     assert "verify Read every sketch of a journal and report problems; exit with 1 if there are any." in verify
 

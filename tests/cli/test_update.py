@@ -209,3 +209,33 @@ def test_differences_of_log_loss_have_the_unit_of_the_other_commands(mcnet, fold
     assert said.search(Registry(folder / "ads.db").current.note)
     assert "×10⁻⁵" in mcnet("versions", "list", "ads.db").out
     assert re.search(r"[\d,]+\.\d ×10⁻⁵ \(", (folder / "status.html").read_text(encoding="utf-8"))
+
+
+def test_after_a_refusal_the_loop_recovers_by_itself_once_clean_days_come(mcnet, folder):
+    words = ("update", "ads.db", "logs/*.parquet", *COLUMNS, "--max-shift", "0.1", "--json")
+    write_days(folder, 1, 7)
+    assert mcnet(*words).document["outcome"] == "published"
+    write_days(folder, 8, 8, ratio=0.25)  # two of three labels were lost: no more than a change may be, to a look
+    refused = mcnet(*words)
+    assert (refused.code, refused.document["suspect"]) == (1, [])
+    assert "and only one of the last 2 periods says so" in refused.document["reason"]
+    outcomes = []
+    for day in range(9, 14):
+        write_days(folder, day, day)
+        outcomes.append(mcnet(*words).document["outcome"])
+    assert outcomes[-2:] == ["published", "published"], outcomes
+    rows = day_rows(20, rows=40_000)
+    served = Registry(folder / "ads.db").load().predict(rows["pctr"], field={"country": rows["country"]})
+    assert served.sum() / rows["click"].sum() == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_look_is_switched_off_on_the_command_line_or_in_the_file(mcnet, folder):
+    words = ("update", "ads.db", "logs/*.parquet", *COLUMNS, "--json")
+    write_days(folder, 1, 7, rows=2_000)
+    mcnet(*words)
+    for day in (8, 9, 10):
+        flipped = day_rows(day, rows=2_000).with_columns(click=1 - pl.col("click"))
+        flipped.write_parquet(folder / "logs" / f"{day_name(day)}.parquet")
+        (folder / "mcnet.toml").write_text("[update]\nlook = false\n" if day == 9 else "")
+        done = mcnet(*words, *(["--no-look"] if day == 10 else []))
+        assert len(done.document["suspect"]) == (day == 8)

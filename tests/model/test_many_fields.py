@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mcnet
-from mcnet.rows.contexts import ANY, CombinationIndex, Contexts, distinct_combinations
+from mcnet.rows.contexts import ANY, CombinationIndex, Contexts, distinct_combinations, distinct_contexts
 from mcnet.rows.fields import field_columns
 
 
@@ -45,3 +45,14 @@ def test_a_table_of_no_context_finds_nothing():
     contexts = Contexts(names, (("0", "1"),) * 50, np.zeros((0, 50), dtype=np.int32))
     columns = field_columns({name: [0, 1] for name in names})
     assert contexts.lookup(columns).tolist() == [ANY, ANY]
+
+
+@pytest.mark.parametrize("sizes", [(), (3,), (3, 2), (2_000, 2_000), (2**31,) * 4])
+@pytest.mark.parametrize("rows", [0, 1, 500])
+def test_distinct_contexts_are_in_order_whatever_the_sizes(sizes, rows):
+    codes = np.random.default_rng(0).integers(ANY, np.array(sizes, dtype=np.int64), (rows, len(sizes)))
+    contexts, which = distinct_contexts(codes)
+    np.testing.assert_array_equal(contexts[which], codes)
+    expected = np.unique(codes, axis=0) if codes.size else codes[:1]
+    np.testing.assert_array_equal(contexts, expected)
+    assert contexts.dtype == codes.dtype

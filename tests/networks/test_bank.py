@@ -10,7 +10,6 @@ from sklearn.isotonic import IsotonicRegression
 import mcnet
 from mcnet.datasets.simulator import simulate
 from mcnet.errors import InputError
-from mcnet.networks import bank
 from mcnet.networks.adaptive import AdaptiveConfig, fit_adaptive
 from mcnet.networks.bank import BankConfig, BankFit, fit_bank, place_bins, restore_bank
 from mcnet.networks.baselines import LinePlotProblem, fit_line_plot
@@ -329,14 +328,6 @@ def test_untrained_networks_are_the_same_function_whatever_their_size(cells: Tra
         for shape in (BankShape(hidden=(1,), embedding=1), SHAPE)
     )
     np.testing.assert_allclose(small, large, rtol=1e-4)
-
-
-@pytest.mark.parametrize("sizes", [(3,), (3, 2), (2_000, 2_000)])
-def test_the_contexts_of_rows_are_found_by_number_or_by_sorting(sizes) -> None:
-    table = np.random.default_rng(0).integers(0, np.array(sizes) + 1, (500, len(sizes)))
-    contexts, which = bank._distinct(table, sizes)
-    np.testing.assert_array_equal(contexts[which], table)
-    assert len(np.unique(contexts, axis=0)) == len(contexts) == len(np.unique(table, axis=0))
 
 
 @pytest.mark.parametrize("bins", [5, 20])

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +10,11 @@ import torch
 from torch import nn
 
 import mcnet
+from mcnet.errors import InputError
 from mcnet.export.sql import export_sql
 from mcnet.networks import MonotonicCalibration
+from mcnet.networks.literal import fit_bank_on_rows, paper_config
+from mcnet.networks.objective import balance_loss
 
 SMALL = {"bins": 4, "hidden": (8, 8), "embedding": 4}
 
@@ -94,6 +98,74 @@ def test_weights_count_as_rows(log):
         weighed = module.loss(score, value, label, weight)
         repeated = module.loss(score[index], value[index], label[index])
     torch.testing.assert_close(weighed, repeated, rtol=1e-9, atol=0.0)
+
+
+def test_the_balance_term_of_a_batch_is_over_all_values_as_in_training_on_rows():
+    score = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+    value, label = torch.tensor([0, 0, 1, 1]), torch.tensor([0.0, 1.0, 0.0, 0.0], dtype=torch.float64)
+    found = {}
+    for alpha in (0.0, 1.0):
+        module = MonotonicCalibration(score, (3,), alpha_balance=alpha, beta_order=0.0, **SMALL).double()
+        with torch.no_grad():
+            found[alpha] = float(module.loss(score, value, label))
+    with torch.no_grad():
+        p = module(score, value)
+    # The third value has no row here, and is in balance: DIFF = 0.
+    differences = np.array([float((p - label)[value == v].sum()) / 4 for v in range(3)])
+    assert found[1.0] - found[0.0] == pytest.approx(differences.std(), rel=1e-6)
+    rows = torch.ones(4, dtype=torch.float64)
+    trained = balance_loss(p, rows, label, value, 3)
+    assert found[1.0] - found[0.0] == pytest.approx(float(trained), rel=1e-6)
+    with torch.no_grad():  # a value never seen is one more
+        more = module.loss(score, torch.tensor([0, 0, 1, -1]), label)
+    assert torch.isfinite(more)
+
+
+def test_with_several_fields_the_balance_term_counts_every_combination(log):
+    score, value, label = rows(log, 200)
+    fields = torch.stack([value, value % 2], dim=1)
+    module = MonotonicCalibration(score, (4, 3), alpha_balance=1.0, beta_order=0.0, **SMALL).double()
+    plain = MonotonicCalibration(score, (4, 3), beta_order=0.0, **SMALL).double()
+    with torch.no_grad():
+        term = float(module.loss(score, fields, label) - plain.loss(score, fields, label))
+        p = module(score, fields).numpy()
+    differences = np.zeros(12)
+    np.add.at(differences, (fields[:, 0] * 3 + fields[:, 1]).numpy(), (p - label.numpy()) / 200)
+    assert term == pytest.approx(differences.std(), rel=1e-5)
+
+
+@pytest.mark.parametrize("variant", ["none", "field"])
+def test_the_published_network_as_a_module_is_that_of_the_preset(log, variant):
+    score, value, label = rows(log, 3_000)
+    sizes = (4,) if variant == "field" else None
+    module = MonotonicCalibration.paper(variant, score, sizes, seed=5)
+    config, schedule = paper_config(field=variant == "field")
+    shape = config.shape
+    assert module.bank.shape == shape
+    assert (module.steps, module.bank.bins, module.config.penalties.order_in("probability")) == (50, 20, 1.0)
+    codes = value.numpy()[:, None] if sizes else None
+    fit = fit_bank_on_rows(
+        torch.logit(score).numpy(),
+        label.numpy(),
+        codes,
+        sizes or (),
+        config=replace(config, seed=5),
+        schedule=replace(schedule, max_steps=1, rate=1e-12),
+        score=score.numpy(),
+    )
+    np.testing.assert_array_equal(module.bank.edges.numpy(), fit.bank.edges.numpy())
+    for ours, theirs in zip(module.bank.state_dict().values(), fit.bank.state_dict().values(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-9)
+
+
+def test_the_preset_of_the_module_refuses_what_it_is_not(log):
+    score = rows(log, 100)[0]
+    with pytest.raises(InputError, match="it must be 'none' or 'field'"):
+        MonotonicCalibration.paper("both", score)
+    with pytest.raises(InputError, match="MCNet-None sees no field"):
+        MonotonicCalibration.paper("none", score, (4,))
+    with pytest.raises(InputError, match="MCNet-Field needs the number of values"):
+        MonotonicCalibration.paper("field", score)
 
 
 def test_a_value_never_seen_has_the_curve_of_a_zero_embedding(log):

@@ -30,7 +30,7 @@ def shaken(shape: BankShape, sizes: tuple[int, ...] = (3,), scale: float = 1.0) 
 def test_jacobian_is_strictly_positive_everywhere(positive, lower, activation) -> None:
     shape = BankShape(**SMALL, positive=positive, lower=lower, activation=activation)
     bank = shaken(shape)
-    for p in bank.derivative_weights:
+    for p in bank.network.derivative_weights:
         p.data *= 3.0  # saturate some units
     points = torch.linspace(-16, 16, 200, dtype=torch.float64, requires_grad=True)
     codes = torch.arange(200)[:, None] % 4

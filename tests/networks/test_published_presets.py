@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 
 import mcnet
 from mcnet import CalibrationWarning, InputError, MCNet, NotSupportedError
@@ -106,6 +107,9 @@ def test_a_literal_fit_whose_probabilities_are_clipped_says_so(log):
         ({"weight_decay": None}, "weight_decay is None; it must be a number ≥ 0"),
         ({"progress": 3}, r"progress is 3; it must be a function of \(steps done, steps, loss\)"),
         ({"scale": False}, "scale=False leaves out the scale of each bin"),
+        ({"start": "warm"}, "start is 'warm'; it must be one of identity, random, torch"),
+        ({"activation": "gelu"}, "activation is 'gelu'; it must be one of silu, tanh, relu"),
+        ({"quadrature": "lean"}, "quadrature='lean' .* needs training='rows'"),
         ({"scale": "yes"}, "scale is 'yes'; it must be True or False"),
         ({"field_aware": None}, "field_aware is None; it must be True or False"),
         ({"seed": 0.5}, "seed is 0.5; it must be a whole number"),
@@ -131,6 +135,49 @@ def test_rows_that_share_their_nodes_are_trained_alike(log, variant):
     slow, quick = (fit(literal(variant, steps=steps, epochs=1), log, field) for steps in (50, None))
     np.testing.assert_allclose(quick.predict(log.score, field), slow.predict(log.score, field), rtol=1e-3)
     assert quick.get_params()["steps"] is None
+
+
+def test_the_gradient_can_be_integrated_and_is_the_same(log):
+    plain, lean = (fit(literal("none", quadrature=kind, epochs=1), log) for kind in ("plain", "lean"))
+    np.testing.assert_allclose(lean.predict(log.score), plain.predict(log.score), rtol=1e-4)
+
+
+def test_the_start_of_torch_is_that_of_its_layers(log):
+    made = literal("none", start="torch", epochs=1, learning_rate=1e-12, hidden=(64, 64), embedding=128, bins=20)
+    bank = fit(made, log).network_.bank
+    first = bank.network.score_weight.detach().abs()
+    assert 0.9 * 129**-0.5 < float(first.max()) <= 129**-0.5  # one score beside an embedding of 128
+    for layers, inputs in ((bank.network.derivative_weights, 129), (bank.bias_weights, 128)):
+        for index, into in ((1, inputs), (2, 64), (3, 64), (4, 64), (5, 64)):
+            largest = float(layers[index].detach().abs().max())
+            assert 0.5 * into**-0.5 < largest <= into**-0.5, index
+    offset, scale = bank.bias(bank.embed(bank.edges.new_zeros(1, 0).long()))[:, 0].detach().unbind(-1)
+    assert (offset.abs() > 0).all()
+    assert (scale.abs() > 0).all()
+    other = fit(made.set_params(seed=1), log).network_.bank
+    assert not np.array_equal(other.bias_weights[1].detach(), bank.bias_weights[1].detach())
+
+
+@pytest.mark.parametrize("activation", [None, "tanh"])
+def test_the_activation_is_relu_on_rows_and_silu_on_a_sketch_unless_chosen(log, activation):
+    on_rows = fit(literal("none", activation=activation, epochs=1), log)
+    on_sketch = fit(MCNet(bins=2, hidden=(4, 4), embedding=2, activation=activation), log)
+    assert on_rows.network_.bank.shape.activation == (activation or "relu")
+    assert on_sketch.network_.bank.shape.activation == (activation or "silu")
+
+
+def test_a_score_on_an_edge_is_in_the_bin_that_training_put_it_in(log):
+    fitted = fit(literal("none", bins=20, epochs=6, learning_rate=1e-3), log)
+    edges = fitted.network_.bank.edges.numpy()
+    below = np.nextafter(edges, 0.0)
+    for scores, place in ((edges, np.arange(1, len(edges) + 1)), (below, np.arange(len(edges)))):
+        exact = fitted.predict(scores, exact=True)
+        bank = fitted.network_.bank
+        expected = bank(torch.as_tensor(scores), torch.as_tensor(place), torch.zeros(len(scores), 0, dtype=torch.long))
+        np.testing.assert_allclose(exact, expected.detach().numpy(), rtol=1e-5)
+    jumps = np.abs(fitted.predict(edges, exact=True) - fitted.predict(below, exact=True))
+    assert (jumps > 1e-6).any()  # the two sides of an edge are different functions
+    np.testing.assert_allclose(fitted.predict(edges), fitted.predict(edges, exact=True), rtol=1e-4)
 
 
 def test_rows_are_needed_for_training_on_rows(log):

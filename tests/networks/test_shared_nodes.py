@@ -35,7 +35,7 @@ def contexts_of(field: bool) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("field", [False, True])
-@pytest.mark.parametrize("start", ["identity", "random"])
+@pytest.mark.parametrize("start", ["identity", "random", "torch"])
 def test_values_penalty_and_gradients_are_those_of_one_quadrature_per_row(field: bool, start: str) -> None:
     bank, points, codes, label = shaken(field, start=start)
     found = []

@@ -10,7 +10,16 @@ from mcnet.calibrators.per_field import PlattField
 from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
 from mcnet.metrics.evaluation import predict_cells
-from mcnet.operations.gate import Current, Gate, invalid, later_than_fit, mean_difference, shift_between
+from mcnet.operations.gate import (
+    Current,
+    Gate,
+    LatestPeriods,
+    ServedPast,
+    invalid,
+    later_than_fit,
+    mean_difference,
+    shift_between,
+)
 from mcnet.operations.learning import Judged, sketch_log_loss
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.versions import Version
@@ -62,9 +71,9 @@ def test_updates_that_made_it_worse_are_stopped(candidate, add_days):
     journal = add_days(1, 8)
     newest = current(candidate, day_name(8), "digest 8")
     found = Gate().judge(candidate, newest, judged(8, tracker=0.01), journal)
-    assert found.comparison.other == "the model of the period before"
+    assert found.comparison.other == "the version served before each"
     assert not found.passed
-    assert "beside the model of the period before (" in found.reason
+    assert "beside the version served before each (" in found.reason
     assert ": worse) on 8 periods" in found.reason
     assert Gate(tolerance=0.02).judge(candidate, newest, judged(8, tracker=0.01), journal).passed
     assert Gate().judge(candidate, newest, judged(8, tracker=-0.01), journal).passed
@@ -108,8 +117,8 @@ def test_a_field_value_that_moves_too_far_is_named(candidate, add_days):
     moved = PlattField().fit(rows["pctr"], label, field={"country": rows["country"]}).model_
     newest = current(candidate, day_name(8), "digest 8")
     found = Gate(max_shift=0.3).judge(moved, newest, judged(8), add_days(1, 8))
-    assert found.shift.where == "NL"
-    assert "the mean probability of NL moves by +1" in found.reason
+    assert found.shift.where == "country=NL"
+    assert "the mean probability of country=NL moves by +1" in found.reason
     # A larger limit does not help a candidate that the latest periods contradict.
     (problem,) = Gate(max_shift=3.0).judge(moved, newest, judged(8), add_days(1, 8)).problems
     assert "on the last 3 periods the new model would raise an alarm: country=NL" in problem
@@ -132,7 +141,7 @@ def test_a_context_that_rises_from_few_positives_moves():
     )
     found = Sketch.from_rows(score, np.zeros(40_000), field={"country": country})
     moved = shift_between(old, new, found)
-    assert moved.where == "FR"
+    assert moved.where == "country=FR"
     assert moved.largest > 3.0
 
 
@@ -177,7 +186,7 @@ def test_a_far_move_passes_if_each_of_the_last_periods_says_so(add_days):
     journal = add_days(7, 7, ratio=0.3)
     stale = current(old, day_name(6), "digest 6")
     found = Gate(max_shift=0.2).judge(new, stale, judged(7, tracker=-0.001), journal)
-    assert "and not each of the last 2 periods says so; allowed is" in found.reason
+    assert "and only one of the last 2 periods says so; allowed is" in found.reason
     journal = add_days(8, 8, ratio=0.3)
     found = Gate(max_shift=0.2).judge(new, stale, judged(8, tracker=-0.001), journal)
     assert found.passed, found.problems
@@ -202,3 +211,67 @@ def test_one_wild_period_decides_nothing_in_either_direction():
             value, low, high = mean_difference(np.append(loss, wild), np.full(13, 1000.0))
             assert np.sign(value) == sign
             assert np.sign(low) == np.sign(high) == sign
+
+
+def test_a_forecast_is_compared_with_what_was_served_when_it_was_made(candidate, add_days):
+    """The tracker's model of the period before is not what counts if it was refused, held or rolled back from."""
+    journal, past = add_days(1, 8), judged(8, before=9.0)
+    newest = current(candidate, day_name(8), "digest 8")
+    kept = current(model(0.2), day_name(2), "digest 2")
+    served = ServedPast({day_name(day): kept.version for day in range(3, 8)}, lambda _: kept.model)
+    found = Gate().judge(candidate, newest, past, journal, served=served).comparison
+    losses = {period: sketch_log_loss(rows, predict_cells(kept.model, rows)) for period, rows in journal.sketches()}
+    # Version 2 is what the tracker had until day 3; on days 5 to 8 another model was there, which was not served.
+    expected = [one.tracker_loss - (losses[one.period] if day > 3 else one.before_loss) for day, one in enumerate(past)]
+    value, low, high = mean_difference(expected, np.full(8, 4000.0))
+    assert (found.difference, found.low, found.high) == pytest.approx((value, low, high), abs=2e-3)
+    gone = ServedPast(served.versions, lambda _: None)
+    assert Gate().judge(candidate, newest, past, journal, served=gone).comparison.periods == 8
+
+
+def two_fields(label, rows=9_000, seed=0):
+    rng = np.random.default_rng(seed)
+    score, field = rng.uniform(0.1, 0.4, rows), {"a": rng.choice(["x", "y"], rows), "b": rng.choice(["u", "v"], rows)}
+    return score, rng.random(rows) < label(score, field), field
+
+
+def test_of_several_fields_a_value_and_a_context_are_confirmed_by_their_own_rows():
+    def moved(score, field):
+        return score * np.where(field["a"] == "x", 0.4, 1.0)
+
+    old, new = (
+        PlattField().fit(score, label, field=field).model_
+        for score, label, field in (two_fields(lambda s, _: s, 40_000, 1), two_fields(moved, 40_000, 2))
+    )
+    days = [Sketch.from_rows(s, y, field=field) for s, y, field in (two_fields(moved, seed=seed) for seed in (3, 4))]
+    shift = shift_between(old, new, days[0])
+    assert {name for name, move in shift.moves if move < -0.4} == {"a=x", "a=x, b=u", "a=x, b=v"}
+    latest = LatestPeriods(days, old, new)
+    assert [latest.confirming(name) for name in ("a=x", "a=x, b=v", "a=y", "a=nowhere")] == [2, 2, 0, 0]
+
+
+def test_an_alarm_against_what_is_served_does_not_block_a_candidate_that_is_nearer_to_the_truth(add_days):
+    days = [rows for _, rows in add_days(1, 3, ratio=0.35).sketches()]
+    far, near, right = model(0.9), model(0.5), model(0.35)
+    assert LatestPeriods(days, right, near).alarms(0.01, 0.0)
+    assert not LatestPeriods(days, far, near).alarms(0.01, 0.0)
+    assert LatestPeriods(days, near, far).alarms(0.01, 0.0)
+
+
+def test_one_wild_period_raises_no_alarm_against_a_candidate(add_days):
+    days = [rows for _, rows in add_days(1, 3, ratio=0.35).sketches()]
+    right, near = model(0.35), model(0.4)
+    lost = day_rows(2, rows=20_000)
+    wild = Sketch.from_rows(lost["pctr"], np.zeros(20_000), field={"country": lost["country"]})
+    assert not LatestPeriods([days[0], wild, days[2]], near, right).alarms(0.01, 0.0)
+    assert not LatestPeriods([wild], near, right).alarms(0.01, 0.0)
+
+
+def test_what_was_worse_for_a_while_passes_once_it_is_good_again(candidate, add_days):
+    journal, newest = add_days(1, 12), current(candidate, day_name(12), "digest 12")
+    bad = judged(9, tracker=0.02)
+    assert not Gate().judge(candidate, newest, [*bad, *judged(11, tracker=-0.005)[9:]], journal).passed
+    found = Gate().judge(candidate, newest, [*bad, *judged(12, tracker=-0.005)[9:]], journal)
+    assert found.passed
+    assert found.comparison.is_worse
+    assert "but each of the last 3 periods was predicted no worse" in found.reason

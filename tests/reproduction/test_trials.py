@@ -145,7 +145,7 @@ def test_a_falling_learning_rate_ends_where_it_stands_still(task):
     recipe = LiteralRecipe(rate=1e-3, hidden=(16, 16), epochs=4)
     looks = [
         follow_literal(
-            small, replace(recipe, falling=falling), (3, 4), lambda fit: fit.bank.score_weight.detach().clone()
+            small, replace(recipe, falling=falling), (3, 4), lambda fit: fit.bank.network.score_weight.detach().clone()
         )
         for falling in (False, True)
     ]

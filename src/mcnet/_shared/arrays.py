@@ -6,24 +6,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "PROBABILITY_FLOOR",
-    "ROWS_AT_A_TIME",
-    "SCORE_FLOOR",
-    "CodeArray",
-    "FloatArray",
-    "IndexArray",
-    "IntArray",
-    "MaskArray",
-    "ScoreType",
-    "by_pieces",
-    "clip_scores",
-    "inside_unit",
-    "logit",
-    "sigmoid",
-    "sums_by",
-]
-
 # The types of arrays, one name each.
 
 FloatArray = NDArray[np.float64]
@@ -54,13 +36,9 @@ _FEW_ENOUGH_FOR_THE_CACHE = 16_384
 
 def sigmoid(logits: FloatArray) -> FloatArray:
     """Return 1 / (1 + exp(-x)) without overflow."""
-    if np.size(logits) <= _FEW_ENOUGH_FOR_THE_CACHE:
-        return _sigmoid(logits)
-    flat = np.ascontiguousarray(logits).reshape(-1)
-    return by_pieces(_sigmoid, flat, size=_FEW_ENOUGH_FOR_THE_CACHE).reshape(np.shape(logits))
-
-
-def _sigmoid(logits: FloatArray) -> FloatArray:
+    if np.size(logits) > _FEW_ENOUGH_FOR_THE_CACHE:
+        flat = np.ascontiguousarray(logits).reshape(-1)
+        return by_pieces(sigmoid, flat, size=_FEW_ENOUGH_FOR_THE_CACHE).reshape(np.shape(logits))
     small = np.exp(-np.abs(logits))
     return np.where(logits >= 0, 1.0, small) / (1.0 + small)
 

@@ -18,31 +18,12 @@ from typing import IO, Any
 
 from mcnet.errors import BusyError, InputError
 
-__all__ = [
-    "append_json_line",
-    "checksum",
-    "disk_path",
-    "exclusive_lock",
-    "finite",
-    "flush",
-    "is_disk_full",
-    "is_url",
-    "last_json_lines",
-    "local_path",
-    "named_if_full",
-    "output_file",
-    "read_json_lines",
-    "remove_unfinished_files",
-    "whole_file",
-    "write_json",
-]
-
 # Paths on a disk, distinguished from addresses in an object store or on a web server.
 
 # A Path of an address has one slash where the address had two.
 _URL = re.compile(r"(?:s3|s3a|gs|gcs|az|azure|abfs|abfss|adl|http|https|hf):/{1,2}[^/]")
 
-_FILE = re.compile(r"file:(?://(?:localhost)?)?(?=/)")
+_FILE = re.compile(r"\Afile:(?://(?:localhost)?)?(?=/)")
 
 
 def is_url(path: str | PathLike[str]) -> bool:
@@ -60,7 +41,7 @@ def local_path(path: str | PathLike[str]) -> str:
     >>> local_path("file:///logs/1.parquet"), local_path("file:/logs/1.parquet"), local_path("1.parquet")
     ('/logs/1.parquet', '/logs/1.parquet', '1.parquet')
     """
-    return _FILE.sub("", fspath(path), count=1) if _FILE.match(fspath(path)) else fspath(path)
+    return _FILE.sub("", fspath(path))
 
 
 def disk_path(path: str | PathLike[str], what: str) -> Path:
@@ -140,7 +121,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = output_file(path)
     _remove_abandoned(target.parent)
     # The name is known before the file is made, so that an interrupt at any time finds what it has to remove.
-    part = target.with_name(_part_name(target.name))
+    beginning = target.name.encode(errors="ignore")[:_NAME_BYTES].decode(errors="ignore")
+    part = target.with_name(f".{beginning}.mcnet-{secrets.token_hex(8)}.part")
     _unfinished.add(part)
     lock = -1
     try:
@@ -192,11 +174,6 @@ def remove_unfinished_files() -> None:
 def is_disk_full(error: BaseException) -> bool:
     """Tell whether an error means that no more can be written; Polars says so in its message alone."""
     return getattr(error, "errno", None) in _FULL or _FULL_TEXT.search(str(error)) is not None
-
-
-def _part_name(name: str) -> str:
-    beginning = name.encode(errors="ignore")[:_NAME_BYTES].decode(errors="ignore")
-    return f".{beginning}.mcnet-{secrets.token_hex(8)}.part"
 
 
 def _create(part: Path) -> int:

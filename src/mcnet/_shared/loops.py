@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray
 
-__all__ = ["BLOCK", "bucket_starts", "clip_into_buckets", "clipped_and_buckets", "compiled", "numba_installed"]
-
 # Compile a hot loop with numba, where it is installed.
 
 

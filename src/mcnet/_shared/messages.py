@@ -2,6 +2,7 @@
 
 import re
 import sys
+import textwrap
 import unicodedata
 import warnings
 from collections.abc import Sequence
@@ -10,24 +11,6 @@ from importlib.util import find_spec
 from math import isfinite, isnan
 
 from mcnet.errors import Advice, CalibrationWarning, NotSupportedError
-
-__all__ = [
-    "Figure",
-    "aligned",
-    "count",
-    "counted",
-    "figure",
-    "has_extra",
-    "install_hint",
-    "narrow",
-    "need_extra",
-    "one_line",
-    "percent",
-    "safe_text",
-    "shown_value",
-    "warn",
-    "with_interval",
-]
 
 # Warn the caller, at the line that called into mcnet.
 
@@ -98,6 +81,8 @@ _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
 _ZERO_WIDTH = ("Mn", "Me", "Cf")
+_FEWEST_WORDS = 20
+"""A column of words is broken into lines of at least so many characters."""
 
 
 def display_width(text: str) -> int:
@@ -153,10 +138,11 @@ def pad(text: str, width: int, *, right: bool = False) -> str:
     return blank + text if right else text + blank
 
 
-def aligned(lines: Sequence[Sequence[str]]) -> str:
-    """Return a table with columns of equal width: the first column to the left, the others to the right.
+def aligned(lines: Sequence[Sequence[str]], *, left: int = 1, width: int | None = None) -> str:
+    """Return a table with columns of equal width: the first `left` columns to the left, the others to the right.
 
-    Widths are those of a terminal, where some characters take two columns; control characters are written out.
+    Widths are those of a terminal, where some characters take two columns; control characters are written out. A last
+    column of words is broken into several lines where the table would be wider than `width`.
 
     >>> print(aligned([("city", "rows"), ("東京", "12"), ("Oslo", "3")]))
     city  rows
@@ -165,8 +151,16 @@ def aligned(lines: Sequence[Sequence[str]]) -> str:
     """
     cells = [[one_line(word) for word in line] for line in lines]
     widths = [max(map(display_width, column)) for column in zip(*cells, strict=True)]
+    if width is not None and left == len(widths):
+        room = max(width - sum(widths[:-1]) - 2 * (left - 1), _FEWEST_WORDS)
+        broken = [(line[:-1], textwrap.wrap(line[-1], room) or [""]) for line in cells]
+        cells = [
+            [*(first if index == 0 else [""] * len(first)), part]
+            for first, parts in broken
+            for index, part in enumerate(parts)
+        ]
     padded = (
-        "  ".join(pad(word, width, right=i > 0) for i, (word, width) in enumerate(zip(line, widths, strict=True)))
+        "  ".join(pad(word, size, right=i >= left) for i, (word, size) in enumerate(zip(line, widths, strict=True)))
         for line in cells
     )
     return "\n".join(line.rstrip() for line in padded)

@@ -12,8 +12,6 @@ from mcnet.bayes.newton import Posterior
 from mcnet.bayes.solver import Arrow
 from mcnet.bayes.structure import State
 
-__all__ = ["Balance", "refine_balance"]
-
 
 @dataclass(frozen=True)
 class Balance:

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, sigmoid
+from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, logit, sigmoid
 from mcnet._shared.messages import warn
 from mcnet.bayes.fit import belief_limit, family_of, fit_bayes_sketch, fit_one_curve, fit_quickly
 from mcnet.bayes.isotonic_mixture import earned_share, mixed_with_isotonic
@@ -24,8 +24,6 @@ from mcnet.curves.family import believable
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.rows.contexts import MOST_COMPILED_COMBINATIONS, Contexts
 from mcnet.sketch.sketch import Sketch
-
-__all__ = ["BayesMCNet"]
 
 LARGE_MEAN_WEIGHT = 10.0
 """From this mean weight on, weights are hardly numbers of rows."""
@@ -203,12 +201,12 @@ class BayesMCNet(Calibrator):
 
     # -- shared steps -------------------------------------------------------------------------------------------
 
-    def _posterior_mode(self, logits: FloatArray, codes: IntArray) -> FloatArray:
+    def _posterior_mode(self, scores: FloatArray, codes: IntArray) -> FloatArray:
         """Return the probabilities of the posterior mode itself."""
         if not hasattr(self, "posterior_"):
             raise NotSupportedError(f"this fit is a constant ({self.constant_because_}): its uncertainty is not known")
         # A model that serves every context by its own curve is saved without its family.
-        limit = belief_limit(self._fitted().total_weight)
+        limit, logits = belief_limit(self._fitted().total_weight), logit(scores)
         return sigmoid(believable(self.posterior_.calibrate(codes, logits), logits, limit))
 
     def _check_parameters(self) -> None:
@@ -262,7 +260,7 @@ class BayesMCNet(Calibrator):
             level_error = float(np.sqrt(variance.total))
             self._learnt = {"tempering": evidence.tempering, "level_error": level_error, "level_shift": shift}
         seen = tempered if self.field_aware else tempered.pooled()
-        misfit = Misfit.of(self.posterior_, cells_of(seen, seen.contexts), seen.contexts.table.astype(np.int64))
+        misfit = Misfit.of(self.posterior_, seen)
         family = family_of(self.posterior_, belief_limit(sketch.total_weight)).rounded()
         contexts = (
             served_contexts(sketch.contexts, kept, MOST_COMPILED_COMBINATIONS) if self.field_aware else Contexts.none()

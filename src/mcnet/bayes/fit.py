@@ -48,8 +48,6 @@ from mcnet.curves.family import Combination, CurveFamily
 from mcnet.errors import InputError
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["belief_limit", "family_of", "fit_bayes", "fit_bayes_sketch", "fit_one_curve", "fit_quickly"]
-
 # How finely the curve of a field value can differ from the common one, given its number of rows.
 
 # A bend of which the rows know this much, beside what its prior says, moves a curve by about that share of what the

@@ -15,8 +15,6 @@ from mcnet.rows.contexts import Contexts
 from mcnet.sketch.folds import split_counts
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["earned_share", "mixed_with_isotonic"]
-
 FOLDS = 5
 # An isotonic fit has nothing to add to a smooth curve before it has seen so many rows of the rarer class …
 FEWEST_OF_RARER_CLASS = 2_000

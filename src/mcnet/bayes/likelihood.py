@@ -10,8 +10,6 @@ import numpy as np
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray, sums_by
 from mcnet.bayes.structure import Panels
 
-__all__ = ["Table", "log_slopes_beyond", "make_table", "merged_cells"]
-
 # Directions in which the coefficients of a context may move, and the products of its information with them.
 
 
@@ -20,17 +18,14 @@ class _Side:
     """The panels on one side of the origin, and what they add to each other along directions."""
 
     panels: slice
+    count: int
+    """The number of its panels."""
     inner: slice
     """Those of them that end somewhere."""
     from_near: FloatArray
     """Slopes times it: for each direction and panel, what the panels nearer to the origin add."""
     from_far: FloatArray
     """The same of those farther away."""
-
-    @property
-    def count(self) -> int:
-        """The number of its panels."""
-        return int(self.panels.stop - self.panels.start)
 
 
 @dataclass(frozen=True)
@@ -59,23 +54,21 @@ class Directions:
         level = int(np.argmax(np.append(moves[1:].any(axis=0), True)))
         bends = np.ascontiguousarray(moves[1:, level:].T)
         raised = np.flatnonzero(moves[0, level:])
-        farther = _farther(panels)
+        index = np.arange(panels.count)
+        right = index > panels.origin
+        beyond = np.where(right[:, None], index[:, None] < index, index[:, None] > index)
+        farther = np.where((right[:, None] == right) & beyond, 1.0, 0.0)
         first, last = panels.origin + 1, panels.count
 
         def side(part: slice, inner: slice) -> _Side:
             inside, bent = farther[part, part], bends[:, part].T
             near = (bent * panels.lengths[part, None])[:, :, None] * inside[:, None, :]
             far = bent[:, :, None] * inside.T[:, None, :]
-            return _Side(part, inner, near.reshape(len(bent), -1), far.reshape(len(bent), -1))
+            return _Side(part, part.stop - part.start, inner, near.reshape(len(bent), -1), far.reshape(len(bent), -1))
 
         sides = side(slice(0, first), slice(1, first)), side(slice(first, last), slice(first, last - 1))
         is_levels = np.array_equal(lift[2:-1, 1:], np.eye(panels.count - 2))
         return cls(lift, along, moves, level, bends, raised, sides, farther, is_levels)
-
-    @cached_property
-    def largest(self) -> int:
-        """The numbers of one context in the largest temporary array of `products`."""
-        return len(self.bends) * max(side.count for side in self.sides)
 
     def products(
         self,
@@ -123,14 +116,6 @@ class Directions:
                 bent[:, :, 1:] += end[:, :, None] * shares
 
 
-def _farther(panels: Panels) -> FloatArray:
-    index = np.arange(panels.count)
-    right = index > panels.origin
-    after = index[:, None] < index[None, :]
-    before = index[:, None] > index[None, :]
-    return np.where((right[:, None] & right[None, :] & after) | (~right[:, None] & ~right[None, :] & before), 1.0, 0.0)
-
-
 # The log-likelihood of weighted cells under one log-slope per panel and context, with exact derivatives.
 
 # Log-slopes (of raw logits) beyond ± this are penalised as strongly as all rows of the context weigh: a curve is a step
@@ -148,10 +133,6 @@ class CalibratedCells:
     log_slopes: FloatArray
     slopes: FloatArray
     logits: FloatArray
-
-    def is_at(self, offset: FloatArray, log_slopes: FloatArray) -> bool:
-        """Tell whether these are the cells at the very same arrays."""
-        return self.offset is offset and self.log_slopes is log_slopes
 
     @cached_property
     def smaller_odds(self) -> FloatArray:
@@ -190,7 +171,7 @@ class Table:
 
         A step of a search asks for loss, gradient and curvature at the same contexts, so the last answer is kept.
         """
-        if not (self._asked and self._asked[0].is_at(offset, log_slopes)):
+        if not (self._asked and self._asked[0].offset is offset and self._asked[0].log_slopes is log_slopes):
             with np.errstate(over="ignore", invalid="ignore"):
                 slopes = np.exp(log_slopes)
                 logits = offset[:, None] + slopes @ self.panels.crossed.T + self.place * slopes
@@ -280,7 +261,7 @@ class Table:
         beyond = log_slopes_beyond(self.panels, log_slopes)
         cells = self.calibrated(offset, log_slopes)
         size = min(contexts, max(1, CHUNK // (panels * max(len(directions.bends), 1))))
-        memory = self._scratch(size * directions.largest)
+        memory = self._scratch(size * len(directions.bends) * max(side.count for side in directions.sides))
         for start in range(0, contexts, size):
             chunk = slice(start, start + size)
             slopes, place, rows = cells.slopes[chunk], self.place[chunk], self.weight[chunk]
@@ -319,16 +300,11 @@ def make_table(
     panels: Panels, logits: FloatArray, contexts: IntArray, weight: FloatArray, positives: FloatArray, count: int
 ) -> Table:
     """Merge cells of the same context and panel; `count` is the number of contexts."""
-    panel, place = panels.locate(logits)
-    key = contexts * panels.count + panel
-    shape = (count, panels.count)
-
-    def total(values: FloatArray) -> FloatArray:
-        return np.bincount(key, weights=values, minlength=count * panels.count).reshape(shape).astype(np.float64)
-
-    rows = total(weight)
-    mean = np.divide(total(weight * place), rows, out=np.zeros(shape), where=rows > 0)
-    return Table(panels=panels, weight=rows, positives=total(positives), place=mean)
+    key, *columns = merged_cells(panels, logits, contexts, weight, positives, count)
+    table = np.zeros((3, count * panels.count))
+    table[:, key] = columns
+    rows, clicks, place = table.reshape(3, count, panels.count)
+    return Table(panels=panels, weight=rows, positives=clicks, place=place)
 
 
 def merged_cells(

@@ -23,9 +23,7 @@ import scipy
 
 from mcnet._shared.arrays import FloatArray, IntArray, sigmoid, sums_by
 from mcnet.bayes.posterior import BayesFit
-from mcnet.bayes.tempering import BlockCells
-
-__all__ = ["Misfit"]
+from mcnet.sketch.sketch import Sketch
 
 # Standard deviations of a misfit in logits, and its correlation lengths in standard deviations of the scores.
 SIZES = np.array([0.25, 0.5, 1.0])
@@ -67,18 +65,19 @@ class Misfit:
     """The contexts with the most information: their field codes, and their rows."""
 
     @staticmethod
-    def of(fit: BayesFit, cells: BlockCells, table: IntArray) -> Misfit:
-        """Return the misfit of a fit; `table` has the field values of each context of the cells."""
-        p = sigmoid(fit.calibrate_contexts(table, cells.context, cells.logits))
-        information, residual = cells.weight * p * (1.0 - p), cells.positives - cells.weight * p
-        panel, _ = fit.panels.locate(cells.logits)
-        columns = panel, cells.logits, information, residual
-        of_context = sums_by(cells.context, information, len(table))
+    def of(fit: BayesFit, sketch: Sketch) -> Misfit:
+        """Return the misfit of a fit to its rows."""
+        table = sketch.contexts.table.astype(np.int64)
+        p = sigmoid(fit.calibrate_contexts(table, sketch.context, sketch.logit))
+        information, residual = sketch.weight * p * (1.0 - p), sketch.positives - sketch.weight * p
+        panel, _ = fit.panels.locate(sketch.logit)
+        columns = panel, sketch.logit, information, residual
+        of_context = sums_by(sketch.context, information, len(table))
         # With several fields the covariance of one context leaves out what couples them: it explains too much.
         alone = len(table) > 1 and len(fit.state.values) == 1
         largest = np.argsort(-of_context, kind="stable")[: MOST_CONTEXTS if alone else 0]
         chosen = largest[of_context[largest] >= LEAST_INFORMATION]
-        parts = [_Panels.of(*(column[cells.context == context] for column in columns)) for context in chosen]
+        parts = [_Panels.of(*(column[sketch.context == context] for column in columns)) for context in chosen]
         return Misfit(fit, _Panels.of(*columns), tuple(zip(fit.expand(table[chosen]), parts, strict=True)))
 
     def variance(self, logits: FloatArray) -> FloatArray:

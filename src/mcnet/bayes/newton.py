@@ -14,9 +14,6 @@ from mcnet.bayes.solver import Arrow, Information, JointMatrix, NewtonSystem
 from mcnet.bayes.sparse_table import SparseTable
 from mcnet.bayes.structure import Incidence, Shapes, State
 
-__all__ = ["Posterior", "Search"]
-
-
 # No log-slope may move by more than this in one step: an exponential leads far astray.
 LONGEST = 2.0
 # After a step that moved no offset and no log-slope by more than this, the maximum is near.
@@ -46,8 +43,8 @@ class Posterior:
     @cached_property
     def centre(self) -> FloatArray:
         """The prior mean of the shared vector: the curve that leaves the score as it is."""
-        mean = np.zeros(1 + self.shapes.basis.shape[1])
-        mean[0] = self.table.panels.origin_logit
+        panels, mean = self.table.panels, np.zeros(1 + self.shapes.basis.shape[1])
+        mean[0] = panels.centre + panels.scale * float(panels.edges[panels.origin])
         return mean
 
     def contexts(self, state: State) -> tuple[FloatArray, FloatArray]:

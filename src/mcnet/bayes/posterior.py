@@ -11,14 +11,13 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray
+from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IndexArray, IntArray
 from mcnet.bayes.prior import PSEUDO_COUNT_SHARED, PSEUDO_COUNTS, Strengths, default_strengths
 from mcnet.bayes.structure import Panels, Shapes, State
 from mcnet.curves.curves import CurveUncertainty, kept_places
 from mcnet.curves.family import Combination, CurveFamily
 from mcnet.errors import NotFittedError
-
-__all__ = ["BayesFit", "Covariance", "FitUncertainty", "JointCovariance", "uncertainty_of"]
+from mcnet.rows.contexts import distinct_contexts
 
 # A fit of BayesMCNet: one monotone curve for every context, with its posterior covariance.
 
@@ -166,10 +165,10 @@ class BayesFit:
     def calibrate(self, codes: ArrayLike, logits: ArrayLike) -> FloatArray:
         """Return calibrated logits of rows: `codes` `[rows, fields]`, raw `logits` `[rows]`."""
         raw = np.asarray(logits, dtype=np.float64)
-        contexts, inverse = _distinct(self.expand(codes))
+        contexts, inverse = distinct_contexts(self.expand(codes))
         return self.calibrate_contexts(contexts[:, : self.fields], np.broadcast_to(inverse, raw.shape), raw)
 
-    def calibrate_contexts(self, contexts: IntArray, which: IntArray, logits: FloatArray) -> FloatArray:
+    def calibrate_contexts(self, contexts: IntArray, which: IndexArray, logits: FloatArray) -> FloatArray:
         """Return calibrated logits of rows whose contexts are rows of a table."""
         values, slopes = self._pieces(contexts)
         calibrated = np.empty(len(logits))
@@ -200,7 +199,7 @@ class BayesFit:
     def _rows_by_context(self, codes: ArrayLike, rows: int) -> Iterator[tuple[IntArray, IntArray]]:
         """Return every distinct context (expanded) with the places of its rows."""
         self.required_covariance()
-        contexts, inverse = _distinct(self.expand(codes))
+        contexts, inverse = distinct_contexts(self.expand(codes))
         inverse = np.broadcast_to(inverse, rows)
         order = np.argsort(inverse, kind="stable")
         ends = np.cumsum(np.bincount(inverse, minlength=len(contexts)))[:-1]
@@ -287,18 +286,6 @@ class BayesFit:
                 for index in range(pairs)
             ),
         )
-
-
-def _distinct(codes: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the distinct rows of codes and the place of each row among them."""
-    if codes.shape[1] == 0 or len(codes) == 1:
-        return codes[:1], np.zeros(len(codes), dtype=np.int64)
-    key = np.zeros(len(codes), dtype=np.int64)
-    for column in codes.T:
-        # Rank after each column: the product of many fields' sizes could leave 64 bits.
-        _, key = np.unique(key * (int(column.max()) + 2) + column + 1, return_inverse=True)
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    return codes[first], inverse
 
 
 # The posterior variance of calibrated logits at a few scores, for every field value.
@@ -389,11 +376,13 @@ class _Variances:
         self.by_slope = fit.panels.crossed[panel].copy()
         self.by_slope[np.arange(len(panel)), panel] += place
         fields = range(len(fit.state.values))
-        self.shares = [_normalised(share) for share in fit.rows_of_values]
+        self.shares = [rows / max(float(rows.sum()), np.finfo(np.float64).tiny) for rows in fit.rows_of_values]
         self.mean = [self.shares[f] @ fit.state.values[f] for f in fields]
         self.precision = [fit.strengths.value_precision(f, fit.shapes) for f in fields]
         self.of_strengths = [self._variance_of_strengths(f) for f in fields]
-        self.of_shared_strength = 2.0 / (self._determined_shared() + PSEUDO_COUNT_SHARED)
+        held = float(np.sum(self.shared[1:, 1:] * fit.shapes.penalty)) / fit.strengths.shared
+        determined = max(len(self.shared) - 2 - held, 0.0)
+        self.of_shared_strength = 2.0 / (determined + PSEUDO_COUNT_SHARED)
 
     def compute(self, family: CurveFamily) -> CurveUncertainty:
         fields = range(len(self.fit.state.values))
@@ -403,7 +392,10 @@ class _Variances:
             common = np.zeros(len(self.places))
         known, unseen, steps = [], [], []
         for field in fields:
-            step = _step(len(self.fit.state.values[field]), len(self.places))
+            # A field with very many values gives its variances at fewer places.
+            values = len(self.fit.state.values[field])
+            coarse = 4 if values <= VALUES_AT_FOURTH_PLACES else len(self.places) // 2
+            step = 1 if values <= VALUES_AT_EVERY_PLACE else coarse
             at = kept_places(step, len(self.places))
             added = np.concatenate([self._of_values(field, at), self._variance(field, None, at)])
             if several and field < self.fit.fields:
@@ -499,19 +491,3 @@ class _Variances:
         groups = np.array([determined[0], determined[1], determined[2:].sum()])
         each = VARIANCE_OF_ONE / (groups + PSEUDO_COUNTS)
         return np.concatenate([each[:2], np.full(len(determined) - 2, each[2])])
-
-    def _determined_shared(self) -> float:
-        shapes, strengths = self.fit.shapes, self.fit.strengths
-        held = float(np.sum(self.shared[1:, 1:] * shapes.penalty)) / strengths.shared
-        return float(np.clip(len(self.shared) - 2 - held, 0.0, None))
-
-
-def _normalised(rows: FloatArray) -> FloatArray:
-    return rows / max(float(rows.sum()), np.finfo(np.float64).tiny)
-
-
-def _step(values: int, places: int) -> int:
-    """At every how many places a field with this many values gives its variances."""
-    if values <= VALUES_AT_EVERY_PLACE:
-        return 1
-    return 4 if values <= VALUES_AT_FOURTH_PLACES else places // 2

@@ -10,9 +10,6 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray
 from mcnet.bayes.structure import Shapes, State
 
-__all__ = ["EmpiricalBayes", "Prior", "StrengthIteration", "Strengths", "default_strengths", "relearn"]
-
-
 # Expectations before any data, as variances: how much values of a field differ in offset (0.3 logits), in log-slope
 # (0.15), and how far their log-slopes, and the shared one, wander from one standard deviation of the scores to the
 # next (0.25).

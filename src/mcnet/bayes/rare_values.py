@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray, IntArray, sums_by
 from mcnet.bayes.prior import EXPECTED, LARGEST
-from mcnet.rows.contexts import ANY, Contexts
+from mcnet.rows.contexts import ANY, Contexts, distinct_contexts
 from mcnet.sketch.sketch import Sketch
-
-__all__ = ["LEAST_INFORMATION", "common_first", "served_contexts", "without_rare"]
 
 VALUES_KEPT_WHOLE = 2_000
 """A field with no more values than this gives each of them its own curve."""
@@ -68,11 +66,10 @@ def without_rare(table: NDArray[np.int32], kept: tuple[int, ...]) -> tuple[IntAr
         return codes, np.arange(len(codes))
     if len(kept) == 1:
         # One context for each value, then one for all the rare ones.
-        code = np.where(codes[:, 0] < 0, kept[0], codes[:, 0])
-        distinct, which = np.unique(code, return_inverse=True)
-        return np.where(distinct == kept[0], ANY, distinct)[:, None], which.astype(np.int32)
-    distinct, which = np.unique(codes, axis=0, return_inverse=True)
-    return distinct, which.reshape(-1).astype(np.int32)
+        distinct, which = distinct_contexts(np.where(codes < 0, kept[0], codes))
+        return np.where(distinct == kept[0], ANY, distinct), which.astype(np.int32)
+    distinct, which = distinct_contexts(codes)
+    return distinct, which.astype(np.int32)
 
 
 def served_contexts(contexts: Contexts, kept: tuple[int, ...], limit: int) -> Contexts:

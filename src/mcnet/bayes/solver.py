@@ -13,16 +13,6 @@ from mcnet._shared.arrays import FloatArray, IntArray
 from mcnet._shared.loops import compiled, numba_installed
 from mcnet.bayes.structure import FEWEST_COMPILED_CONTEXTS, Incidence, State
 
-__all__ = [
-    "Arrow",
-    "Information",
-    "JointMatrix",
-    "NewtonSystem",
-    "conjugate_gradients",
-    "inverses",
-    "joint_information",
-]
-
 # Inverses of many small positive definite matrices.
 
 # Up to this many rows a matrix is eliminated faster together with others than by LAPACK, one matrix at a time.

@@ -18,8 +18,6 @@ from mcnet._shared.loops import compiled
 from mcnet.bayes.likelihood import log_slopes_beyond, merged_cells
 from mcnet.bayes.structure import Panels
 
-__all__ = ["SparseTable", "make_sparse_table"]
-
 
 @dataclass(frozen=True)
 class SparseTable:

@@ -17,22 +17,6 @@ from mcnet._shared.messages import warn
 from mcnet.curves.family import Combination
 from mcnet.rows.contexts import distinct_combinations
 
-__all__ = [
-    "FEWEST_COMPILED_CONTEXTS",
-    "MOST_PAIRS",
-    "Incidence",
-    "Panels",
-    "Shape",
-    "Shapes",
-    "State",
-    "combine",
-    "field_pairs",
-    "interacting_pairs",
-    "make_panels",
-    "make_shapes",
-    "shape_basis",
-]
-
 # Panels: the fixed partition of standardised logits on which every log-slope is a step function.
 
 Shape = Literal["step", "linear", "cubic", "network"]
@@ -63,11 +47,6 @@ class Panels:
     def count(self) -> int:
         """The number of panels, one more than edges."""
         return len(self.edges) + 1
-
-    @property
-    def origin_logit(self) -> float:
-        """The raw logit at which the integral starts."""
-        return self.centre + self.scale * float(self.edges[self.origin])
 
     @cached_property
     def lengths(self) -> FloatArray:
@@ -296,11 +275,7 @@ class Incidence:
     def __init__(self, codes: IntArray, sizes: list[int]) -> None:
         self.codes = codes
         self.sizes = sizes
-
-    @property
-    def fields(self) -> int:
-        """The number of fields."""
-        return len(self.sizes)
+        self.fields = len(sizes)
 
     def total(self, field: int, numbers: FloatArray) -> FloatArray:
         """Sum `numbers[context, ...]` over the contexts of every value of a field."""

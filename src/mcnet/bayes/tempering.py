@@ -14,8 +14,6 @@ from mcnet.calibrators.period_effects import fitted_level, level_error
 from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["BlockCells", "PeriodEvidence", "cells_of"]
-
 TEMPERING_FACTORS = (1.0, 4.0, 16.0, 64.0, 256.0)
 """What the weights may be divided by."""
 PAST_SHARES = (1 / 4, 1 / 3, 1 / 2)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from html import escape
 from math import inf
 from os import PathLike
@@ -17,7 +18,6 @@ from mcnet.calibrators.period_effects import (
     PeriodBlocks,
     PeriodEffects,
     PeriodSource,
-    fit_history,
     period_blocks,
     period_effects,
 )
@@ -30,6 +30,7 @@ from mcnet.rows.columns import check_lengths, labels_column, weights_column
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
+from mcnet.version import __version__
 
 # What a fit gives, and its parts that every method shares: a constant rate, parameters as plain values.
 
@@ -96,6 +97,45 @@ def in_weight_range(sketch: Sketch) -> Sketch:
     if LEAST_WEIGHT <= total <= MOST_WEIGHT:
         return sketch
     return sketch * min(float(np.clip(total, LEAST_WEIGHT, MOST_WEIGHT)) / total, LARGEST_FACTOR)
+
+
+# The history of a fit: facts about the rows that a model was fitted on, for people and plots.
+
+MOST_LARGEST_CONTEXTS = 12
+"""How many of the largest contexts a model's history names, so that plots can show those."""
+
+
+def fit_history(sketch: Sketch) -> dict[str, Any]:
+    """Return what a model keeps of the rows of its fit, for people and plots; nothing that is served depends on it."""
+    positives = sketch.total_positives
+    return {
+        "rows": sketch.rows,
+        "weight": sketch.total_weight,
+        "positives": positives,
+        "lowest_score": float(sketch.score.min()),
+        "highest_score": float(sketch.score.max()),
+        "resolution": sketch.resolution,
+        "base_pcoc": float(sketch.weight @ sketch.score) / positives if positives > 0.0 else None,
+        "columns": {**sketch.columns, **sketch.reading},
+        "largest_contexts": largest_contexts(sketch),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "library": f"mcnet {__version__}",
+    }
+
+
+def largest_contexts(sketch: Sketch, number: int = MOST_LARGEST_CONTEXTS) -> list[list[str | None]]:
+    """Return the field values of the contexts with the most weight, the largest first.
+
+    >>> largest_contexts(Sketch.from_rows([0.1] * 3, [0, 1, 0], field={"country": ["NL", "US", "US"]}))
+    [['US'], ['NL']]
+    """
+    contexts = sketch.contexts
+    if not contexts.names:
+        return []
+    largest = np.argsort(-sketch.context_sums[:, 0], kind="stable")[:number]
+    return [
+        [values[code] for values, code in zip(contexts.values, contexts.table[place], strict=True)] for place in largest
+    ]
 
 
 FieldUse = Literal["none", "optional", "required"]
@@ -243,7 +283,7 @@ class Calibrator(Estimator):
             parameters=self._plain_parameters(),
             contexts=sketch.contexts if fitted.contexts is None else fitted.contexts,
             curves=fitted.curves.bounded(),
-            monotone=self._monotone_curves(),
+            monotone=self.monotone,
             family=fitted.family,
             score_type=sketch.score_type,
             total_weight=sketch.total_weight,
@@ -453,10 +493,6 @@ class Calibrator(Estimator):
         """Return curves that give all rows their common rate."""
         number = 1 + (len(sketch.contexts) if sketch.contexts.names else 0)
         return Fitted(Curves.constant(constant_rate(sketch), number), sketch.contexts)
-
-    def _monotone_curves(self) -> bool:
-        """Tell whether the curves, whatever is added to them, never fall."""
-        return self.monotone
 
     def _learns_from_one_score(self, has_fields: bool) -> bool:
         """Tell whether rows of a single score still say something: through their fields or features."""

@@ -183,14 +183,9 @@ def check_penalties(alpha_balance: Any, balance: Any) -> None:
         raise InputError(f"balance is {balance!r}; it must be 'global' or 'field'")
 
 
-def is_positive(number: Any) -> bool:
-    """Tell whether something is a number above 0, before it has been checked."""
-    return isinstance(number, Real) and float(number) > 0.0
-
-
 def balanced_field_use(alpha_balance: Any, field_aware: bool) -> Literal["none", "optional", "required"]:
     """Return whether a field is of use to the curves, needed by the balance term, or of no use."""
-    if is_positive(alpha_balance):
+    if isinstance(alpha_balance, Real) and float(alpha_balance) > 0.0:  # it has not been checked yet
         return "required"
     return "optional" if field_aware else "none"
 

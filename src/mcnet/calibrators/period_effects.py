@@ -1,8 +1,7 @@
-"""Rows by period, as a fit takes them: how much periods differ, and the history of a fit."""
+"""Rows by period, as a fit takes them: and how much periods differ."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +10,6 @@ from mcnet._shared.arrays import FloatArray, sigmoid, sums_by
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.sketch.sketch import Sketch
-from mcnet.version import __version__
 
 # Rows by period, as a fit takes them: a journal or a mapping, in a bounded number of blocks.
 
@@ -199,45 +197,3 @@ def level_error(levels: Sequence[tuple[float, float]]) -> float:
     share = information / information.sum()
     spread = float(np.sum(share**2 * (level - share @ level) ** 2)) * len(levels) / (len(levels) - 1.0)
     return max(spread - 1.0 / float(information.sum()), 0.0)
-
-
-# The history of a fit: facts about the rows that a model was fitted on, for people and plots.
-
-MOST_LARGEST_CONTEXTS = 12
-"""How many of the largest contexts a model's history names, so that plots can show those."""
-
-
-def fit_history(sketch: Sketch) -> dict[str, Any]:
-    """Return what a model keeps of the rows of its fit, for people and plots; nothing that is served depends on it."""
-    return {
-        "rows": sketch.rows,
-        "weight": sketch.total_weight,
-        "positives": sketch.total_positives,
-        "lowest_score": float(sketch.score.min()),
-        "highest_score": float(sketch.score.max()),
-        "resolution": sketch.resolution,
-        "base_pcoc": _ratio(float(sketch.weight @ sketch.score), sketch.total_positives),
-        "columns": {**sketch.columns, **sketch.reading},
-        "largest_contexts": largest_contexts(sketch),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "library": f"mcnet {__version__}",
-    }
-
-
-def largest_contexts(sketch: Sketch, number: int = MOST_LARGEST_CONTEXTS) -> list[list[str | None]]:
-    """Return the field values of the contexts with the most weight, the largest first.
-
-    >>> largest_contexts(Sketch.from_rows([0.1] * 3, [0, 1, 0], field={"country": ["NL", "US", "US"]}))
-    [['US'], ['NL']]
-    """
-    contexts = sketch.contexts
-    if not contexts.names:
-        return []
-    largest = np.argsort(-sketch.context_sums[:, 0], kind="stable")[:number]
-    return [
-        [values[code] for values, code in zip(contexts.values, contexts.table[place], strict=True)] for place in largest
-    ]
-
-
-def _ratio(above: float, below: float) -> float | None:
-    return above / below if below > 0.0 else None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, logit
+from mcnet._shared.arrays import FloatArray, IntArray, ScoreType
 from mcnet._shared.files import whole_file
 from mcnet._shared.messages import need_extra
 from mcnet.calibrators.base import Calibrator
@@ -152,11 +152,11 @@ def predict_exactly(
     codes: Any,
     score_type: ScoreType | None,
 ) -> FloatArray:
-    """Return `function(logits, field codes)` of the rows; the codes are -1 where a value is unseen."""
+    """Return `function(scores, field codes)` of the rows; the codes are -1 where a value is unseen."""
     if codes is not None:
         raise InputError("codes name curves; with exact=True give the field itself")
-    logits = logit(scores_column(scores, score_type=score_type or model.score_type))
-    return function(logits, _field_codes(model, field, len(logits)))
+    given = scores_column(scores, score_type=score_type or model.score_type)
+    return function(given, _field_codes(model, field, len(given)))
 
 
 def _field_codes(model: CalibrationModel, field: Any, rows: int) -> IntArray:

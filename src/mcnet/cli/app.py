@@ -90,15 +90,15 @@ def mcnet(
     ] = None,
     storage_option: Annotated[
         list[str] | None,
-        typer.Option("--storage-option", metavar="KEY=VALUE", help="A setting of an object store; may be repeated."),
+        typer.Option("--storage-option", metavar="NAME=VALUE", help="A setting of an object store; may be repeated."),
     ] = None,
 ) -> None:
     """Turn ranking scores into true probabilities by one rising curve per context, such as a country.
 
-    A LOG is a Parquet, CSV, JSONL or Arrow file, a glob or a folder, with one row per impression; an address such as
-    s3://bucket/log.parquet (gs://, az://, https://), a table of Delta or Iceberg, or - for standard input. A saved
-    sketch is accepted instead of a LOG; fit, compare and evaluate also accept a STORE, which has sketches by period: a
-    file such as ads.db, or postgresql://user@host/ads. The options of this page may also follow the command.
+    A LOG is a file, a glob or a folder, with one row per impression; an address such as s3://bucket/log.parquet
+    (gs://, az://, https://), a table of Delta or Iceberg, or - for standard input. A saved sketch is accepted instead
+    of a LOG; fit, compare and evaluate also accept a STORE, which has sketches by period: a file such as ads.db, or
+    postgresql://user@host/ads. The options of this page may also follow the command.
 
     \b
     Exit codes:
@@ -115,11 +115,10 @@ def mcnet(
       mcnet demo
       mcnet compare log.parquet --score pctr --label click --field country
     """
-    from mcnet.cli.options import read_config, refuse_read_options
-    from mcnet.cli.sources import storage_settings
+    from mcnet.cli.options import parse_settings, read_config, refuse_read_options
     from mcnet.rows.locations import read_with
 
-    settings = storage_settings(storage_option or [])
+    settings = parse_settings(storage_option, lambda _, text: text, "--storage-option", "aws_region=eu-west-1")
     context.with_resource(
         read_with(storage_options=settings, separator=separator, where=where, drop_missing=drop_missing)
     )

@@ -48,7 +48,7 @@ def fit(
           -o model.json
     """
     from mcnet.calibrators.methods import calibrator
-    from mcnet.cli.options import parse_parameters, printer_of
+    from mcnet.cli.options import parse_settings, printer_of
     from mcnet.cli.sources import by_period, check_output, remember_periods, source_of
     from mcnet.errors import InputError
 
@@ -56,7 +56,7 @@ def fit(
     source = source_of(logs)
     source.refuse_time(time)
     check_output(output, [source], force=force)
-    chosen = calibrator(method, **parse_parameters(parameters))
+    chosen = calibrator(method, **parse_settings(parameters))
     if every is not None and time is None:
         raise InputError("--every cuts a column of time to periods; pass --time too")
     spec = source.with_time(source.spec(context), time, every)
@@ -87,7 +87,7 @@ def apply(
         list[str],
         typer.Argument(
             metavar="LOG",
-            help="Parquet, CSV, JSONL or Arrow files, globs, folders or addresses (s3://...); or - for stdin.",
+            help=f"{options.LOG_FILES}; or - for stdin.",
         ),
     ],
     output: options.Output,

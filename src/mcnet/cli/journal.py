@@ -270,7 +270,7 @@ def backtest(
     context: typer.Context,
     logs: Annotated[
         list[str],
-        typer.Argument(metavar="LOG", help="Parquet, CSV, JSONL or Arrow files, globs or folders; or a store."),
+        typer.Argument(metavar="LOG", help=f"{options.LOG_FILES}; or a store."),
     ],
     score: options.Score = None,
     label: options.Label = None,
@@ -309,6 +309,7 @@ def backtest(
     tracker_only: Annotated[
         bool, typer.Option("--tracker-only", help="Compare the tracker with the base scores alone, which is fast.")
     ] = False,
+    look: options.Look = True,
     since: Annotated[
         str | None, typer.Option("--since", metavar="PERIOD", help="Judge from this period on; learn from all.")
     ] = None,
@@ -374,6 +375,7 @@ def backtest(
             delay=delay,
             methods=[] if tracker_only else method,
             memories=memory or DEFAULT_MEMORIES,
+            look=look,
             since=since,
             folder=folder,
             score_type="logit" if logits else "probability",

@@ -11,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from mcnet.cli.run import Printer
 from mcnet.errors import FileFormatError, InputError
+from mcnet.rows.locations import FORMAT_NAMES
 
 # The configuration file `mcnet.toml`: options that need not be repeated on every command line.
 
@@ -175,7 +176,7 @@ def _value(file: Path, key: str, value: Any, option: Any) -> Any:
     return str(value)
 
 
-# Parameters of a method from words like `bins=10`.
+# Settings from words like `bins=10`: parameters of a method, options of an export, settings of an object store.
 
 
 def _as_json(_: str, text: str) -> Any:
@@ -186,21 +187,32 @@ def _as_json(_: str, text: str) -> Any:
         return text
 
 
-def parse_parameters(words: Sequence[str] | None, read: Callable[[str, str], Any] = _as_json) -> dict[str, Any]:
-    """Return NAME=VALUE words as a mapping; `read` makes a value of a name and its text.
+def parse_settings(
+    words: Sequence[str] | None,
+    read: Callable[[str, str], Any] = _as_json,
+    option: str = "--set",
+    example: str = "bins=10",
+) -> dict[str, Any]:
+    """Return words such as bins=10 as a mapping.
 
-    >>> parse_parameters(["bins=10", "inner=platt", "smooth_targets=true"])
+    Parameters
+    ----------
+    words : what was typed.
+    read : makes a value of a name and its string.
+    option, example : what messages name.
+
+    >>> parse_settings(["bins=10", "inner=platt", "smooth_targets=true"])
     {'bins': 10, 'inner': 'platt', 'smooth_targets': True}
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for word in words or ():
         name, equals, text = word.partition("=")
         if not equals or not name.strip():
-            raise InputError(f"--set {word!r} is not NAME=VALUE, as in --set bins=10")
-        if name.strip() in found:
-            raise InputError(f"--set gives {name.strip()!r} twice; give it once")
-        found[name.strip()] = read(name.strip(), text)
-    return found
+            raise InputError(f"{option} {word!r} is not NAME=VALUE, as in {option} {example}")
+        if name.strip() in settings:
+            raise InputError(f"{option} gives {name.strip()!r} twice; give it once")
+        settings[name.strip()] = read(name.strip(), text)
+    return settings
 
 
 # What several commands share: arguments, options, and how their help is printed.
@@ -311,10 +323,8 @@ def _metrics(beginning: str) -> list[str]:
     return [name for name in (*threshold_names(), UNSEEN) if name.startswith(beginning)]
 
 
-LOG_HELP = (
-    "Parquet, CSV, JSONL or Arrow files, globs, folders or addresses (s3://...); or - for stdin; or saved sketches; "
-    "or a store (ads.db, postgresql://...)."
-)
+LOG_FILES = f"{FORMAT_NAMES} files, globs, folders or addresses (s3://...)"
+LOG_HELP = f"{LOG_FILES}; or - for stdin; or saved sketches; or a store (ads.db, postgresql://...)."
 Logs = Annotated[list[str], typer.Argument(metavar="LOG", help=LOG_HELP)]
 StoreAddress = Annotated[
     str,
@@ -439,6 +449,14 @@ Thresholds = Annotated[
         metavar="THRESHOLD",
         help="Exit with 1 if this is true: 'f_rce>0.05' or 'field.pcoc>1.1 where positives>100'; may be repeated.",
         autocompletion=_metrics,
+    ),
+]
+Look = Annotated[
+    bool,
+    typer.Option(
+        "--look/--no-look",
+        help="Keep a suspect period and do not learn it, or learn whatever comes.",
+        show_default=True,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a script instead.")]

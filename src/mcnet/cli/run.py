@@ -4,6 +4,7 @@ import codecs
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -15,13 +16,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.files import finite, is_disk_full, remove_unfinished_files
-from mcnet._shared.messages import one_line, safe_text
+from mcnet._shared.messages import aligned, safe_text
 from mcnet.rows.locations import read_options
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from mcnet.model.apply import UnseenValues
 
 # Signals that end a command: the temporary files are removed, and the exit code is 128 plus the signal's number.
@@ -141,13 +139,6 @@ _REPLACEMENTS = {
 }
 
 
-def replace_what_cannot_be_shown() -> None:
-    """Let stdout and stderr, whatever their encoding, print something similar for characters that it does not have."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors=_HANDLER)
-
-
 def _fall_back(error: UnicodeError) -> tuple[str, int]:
     """Return what stands for the characters that a stream cannot encode: something similar, or an escape."""
     if not isinstance(error, UnicodeEncodeError):
@@ -179,7 +170,7 @@ class Printer:
     config: str | None = None
     """The configuration file that gave the command some of its options."""
 
-    def result(self, document: dict[str, Any], *shown: Any) -> None:
+    def result(self, document: dict[str, Any], *shown: str) -> None:
         """Print the result of a command: the document for scripts, the rest for people."""
         reading = read_options()
         if reading.drop_missing:
@@ -187,10 +178,8 @@ class Printer:
             self.note(f"{reading.dropped_rows:,} rows were left out: a score, label or weight is missing")
         if self.json:
             sys.stdout.write(_as_json({**document, "config": self.config} if self.config else document) + "\n")
-        elif not self.quiet:
-            console = _console()
-            for item in shown:
-                console.print(safe_text(item) if isinstance(item, str) else item)
+        elif shown and not self.quiet:
+            print(*map(safe_text, shown), sep="\n")
 
     def note(self, text: str) -> None:
         """Tell a person what was done, on stderr."""
@@ -244,17 +233,11 @@ class Printer:
             yield lambda name: status.update(f"{title}: {name}")
 
 
-def table(headings: Sequence[str], lines: Sequence[Sequence[str]], *, left: int = 1) -> "Table":
+def table(headings: Sequence[str], lines: Sequence[Sequence[str]], *, left: int = 1) -> str:
     """Return a table for the terminal: the first `left` columns to the left, figures to the right."""
-    from rich import box
-    from rich.table import Table
-
-    result = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for index, heading in enumerate(headings):
-        result.add_column(heading, justify="left" if index < left else "right", overflow="fold")
-    for line in lines:
-        result.add_row(*(one_line(cell) for cell in line))
-    return result
+    # A file or a pipe has no width.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return aligned([headings, *lines], left=left, width=width)
 
 
 def file_size(number: int) -> str:
@@ -267,15 +250,6 @@ def file_size(number: int) -> str:
         if number >= size:
             return f"{number / size:.3g} {unit}"
     return f"{number} bytes"
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    # A file or a pipe has no width; a table cut to 80 columns would lose figures.
-    # Field values are shown as they are: no markup ("[b]"), no emoji codes (":smile:").
-    terminal = sys.stdout.isatty()
-    return Console(width=None if terminal else 200, soft_wrap=not terminal, markup=False, emoji=False, highlight=False)
 
 
 # Characters that are legal in JSON as they are, and may still steer a terminal.
@@ -352,7 +326,9 @@ def run(arguments: Sequence[str] | None = None, *, application: Any = None, name
     """
     words = _options_first(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
     output = sys.stdout
-    replace_what_cannot_be_shown()
+    for stream in (sys.stdout, sys.stderr):  # whatever their encoding
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors=_HANDLER)
     try:
         with orderly_termination(), warnings.catch_warnings():
             from typer.main import get_command

@@ -110,7 +110,7 @@ def export(
         typer.Option("--output", "-o", metavar="FILE", help="The file to write; by default beside the model."),
     ] = None,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="KIND", help="onnx, c, sql or table, if the file's name does not say.")
+        str | None, typer.Option("--to", metavar="TARGET", help="The target, if the file's name does not say.")
     ] = None,
     parameters: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the target; may be repeated.")
@@ -122,7 +122,7 @@ def export(
     """Export a model to ONNX, C, SQL or a table of knots.
 
     \b
-    Options by target, for --set:
+    Targets, and their options for --set:
       onnx    number_type=double|float, field_type=string|int64,
               missing=TEXT and missing_number=N for a missing value,
               score_type=probability|logit, if not as in the fit
@@ -141,16 +141,16 @@ def export(
       mcnet export model.json -o calibrate.h --set name=ctr
       mcnet export model.json --to sql -o calibrate.sql --set dialect=bigquery
     """
-    from mcnet.cli.options import parse_parameters
+    from mcnet.cli.options import parse_settings
     from mcnet.cli.sources import check_output, load_model
     from mcnet.errors import InputError
-    from mcnet.export.targets import default_path, export_model, option_from_text, target_of
+    from mcnet.export.targets import default_path, export_model, option_from_text, target_of, targets
 
     printer = Printer(json, quiet)
-    chosen = parse_parameters(parameters, option_from_text)
+    chosen = parse_settings(parameters, option_from_text)
     if output is None:
         if to is None:
-            raise InputError("name the kind with --to (onnx, c, sql or table), or the file with --output")
+            raise InputError(f"name the target with --to ({', '.join(targets())}), or the file with --output")
         output = str(default_path(model, to, **chosen))
     to = target_of(output, to)
     check_output(output, [model], force=force)

@@ -23,24 +23,9 @@ if TYPE_CHECKING:
     from mcnet.sketch.sketch import Sketch
     from mcnet.store.journal import Journal
 
-# Standard output and object stores: their settings, and what can be written to them.
+# Standard output and object stores: what can be written to them.
 
 STANDARD_OUTPUT = "-"
-
-
-def storage_settings(typed: Sequence[str]) -> dict[str, str]:
-    """Return settings that were typed as KEY=VALUE.
-
-    >>> storage_settings(["aws_region=eu-west-1"])
-    {'aws_region': 'eu-west-1'}
-    """
-    settings = {}
-    for setting in typed:
-        key, sign, value = setting.partition("=")
-        if not sign or not key:
-            raise InputError(f"--storage-option is KEY=VALUE, as in aws_region=eu-west-1, and not {setting!r}")
-        settings[key] = value
-    return settings
 
 
 def url_exists(url: str) -> bool:

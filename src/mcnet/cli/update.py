@@ -69,6 +69,7 @@ def update(
     alpha: Annotated[
         float, typer.Option("--alpha", metavar="SHARE", help="The monitor's chance of ever raising a false alarm.")
     ] = 0.01,
+    look: options.Look = True,
     force: Annotated[
         bool, typer.Option("--force", help="Publish even if the gate refuses; this is recorded in the history.")
     ] = False,
@@ -151,6 +152,7 @@ def update(
             tolerance=tolerance,
             min_periods=min_periods,
             alpha=alpha,
+            look=look,
             force=force,
             note=note,
             status=status,

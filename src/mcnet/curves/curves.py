@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import PROBABILITY_FLOOR, FloatArray, IntArray
 from mcnet.curves.family import CurveFamily, round_to_digits
 from mcnet.errors import InputError
+from mcnet.rows.contexts import distinct_contexts
 
 # Curves: the one representation of every fitted calibrator.
 
@@ -190,10 +191,7 @@ class CurveUncertainty:
         one.
         """
         codes = np.asarray(codes, dtype=np.int64).reshape(len(logits), self.family.fields)
-        distinct, which = codes[:1], np.zeros(len(codes), dtype=np.int64)
-        if codes.shape[1]:
-            distinct, which = np.unique(codes, axis=0, return_inverse=True)
-            which = which.reshape(-1)
+        distinct, which = distinct_contexts(codes)
         low, high = np.empty(len(logits)), np.empty(len(logits))
         order = np.argsort(which, kind="stable")
         starts = range(0, len(distinct), CONTEXTS_PER_BLOCK)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import PROBABILITY_FLOOR, FloatArray, IntArray, clip_scores, logit, sigmoid
+from mcnet.rows.contexts import distinct_contexts
 
 # A family of curves: every combination of field values has one, made from a few numbers for each value.
 
@@ -213,10 +214,6 @@ def family_problem(family: CurveFamily, sizes: Sequence[int]) -> str | None:
     Values beyond a field's numbers share the common curve.
     With knots in order and finite numbers, every curve of the family rises: its slopes are exponentials.
     """
-    return _shape_problem(family, sizes) or _number_problem(family)
-
-
-def _shape_problem(family: CurveFamily, sizes: Sequence[int]) -> str | None:
     knots, moves = len(family.knots), len(family.offset_by)
     if knots == 0 or not 0 <= family.origin < knots:
         return f"a family of curves has {knots} knots and its origin at knot {family.origin}"
@@ -232,22 +229,6 @@ def _shape_problem(family: CurveFamily, sizes: Sequence[int]) -> str | None:
     for part, size in zip(family.numbers, expected, strict=True):
         if part.ndim != 2 or len(part) > size or part.shape[1] != moves:
             return f"a family of curves has numbers of shape {part.shape} for {size} values of a field"
-    return None
-
-
-def _combination_problem(combination: Combination, sizes: Sequence[int]) -> str | None:
-    first, second = combination.first, combination.second
-    if not (0 <= first < len(sizes) and 0 <= second < len(sizes) and first != second):
-        return f"a family of curves combines the fields {first} and {second} of {len(sizes)}"
-    if not 0 < combination.size <= sizes[second]:
-        return f"a combination of fields counts {combination.size} values where there are {sizes[second]}"
-    keys = combination.keys
-    if len(keys) and not (keys[0] >= 0 and keys[-1] < sizes[first] * sizes[second] and (np.diff(keys) > 0).all()):
-        return "the pairs of values of a combination are not in order, or not pairs of values"
-    return None
-
-
-def _number_problem(family: CurveFamily) -> str | None:
     parts = (family.knots, family.log_slope, family.offset_by, family.log_slope_by, *family.numbers)
     if not (all(np.isfinite(part).all() for part in parts) and np.isfinite(family.offset)):
         return "a number of a family of curves is not finite"
@@ -264,6 +245,18 @@ def _number_problem(family: CurveFamily) -> str | None:
         )
     if abs(family.offset) + np.abs(family.offset_by) @ largest > _LARGEST_CHECKED_LOGIT:
         return "an offset of a family of curves is too large"
+    return None
+
+
+def _combination_problem(combination: Combination, sizes: Sequence[int]) -> str | None:
+    first, second = combination.first, combination.second
+    if not (0 <= first < len(sizes) and 0 <= second < len(sizes) and first != second):
+        return f"a family of curves combines the fields {first} and {second} of {len(sizes)}"
+    if not 0 < combination.size <= sizes[second]:
+        return f"a combination of fields counts {combination.size} values where there are {sizes[second]}"
+    keys = combination.keys
+    if len(keys) and not (keys[0] >= 0 and keys[-1] < sizes[first] * sizes[second] and (np.diff(keys) > 0).all()):
+        return "the pairs of values of a combination are not in order, or not pairs of values"
     return None
 
 
@@ -344,13 +337,13 @@ class FamilyEvaluator:
         """
         codes = np.asarray(codes, dtype=np.int64).reshape(len(scores), self.family.fields)
         result = np.empty(len(scores))
-        order, first, which = _groups(codes)
-        for start in range(0, len(first), CONTEXTS_PER_BLOCK):
-            stop = min(start + CONTEXTS_PER_BLOCK, len(first))
-            begin, end = np.searchsorted(which, [start, stop])
+        distinct, which = distinct_contexts(codes)
+        order = np.argsort(which, kind="stable")
+        for start in range(0, len(distinct), CONTEXTS_PER_BLOCK):
+            begin, end = np.searchsorted(which[order], [start, start + CONTEXTS_PER_BLOCK])
             rows = order[begin:end]
-            contexts = self._contexts(codes[order[first[start:stop]]])
-            result[rows] = self._rows(contexts, which[begin:end] - start, clip_scores(scores[rows]))
+            contexts = self._contexts(distinct[start : start + CONTEXTS_PER_BLOCK])
+            result[rows] = self._rows(contexts, which[rows] - start, clip_scores(scores[rows]))
         return result
 
     def predict_one(self, score: float, codes: tuple[int, ...]) -> float:
@@ -435,12 +428,3 @@ def _monotone_sigmoid(logits: FloatArray) -> FloatArray:
     rarer = small / (1.0 + small)
     p = np.where(logits > 0.0, 1.0 - rarer, rarer)
     return np.clip(p, PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR)
-
-
-def _groups(codes: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return rows ordered by context, where each context starts in that order, and the context of each ordered row."""
-    order = np.lexsort(codes.T[::-1]) if codes.shape[1] else np.arange(len(codes))
-    ordered = codes[order]
-    starts = np.ones(len(codes), dtype=bool)
-    starts[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    return order, np.flatnonzero(starts), np.cumsum(starts) - 1

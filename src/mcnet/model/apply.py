@@ -23,7 +23,6 @@ from mcnet.rows.formats import column_at
 from mcnet.rows.locations import Locations, RemoteFile, read_options
 from mcnet.rows.logs import (
     FilePaths,
-    UnchangedFiles,
     describe_row_in,
     expand_paths,
     file_format,
@@ -32,6 +31,7 @@ from mcnet.rows.logs import (
     require_columns,
     short_rows_of,
     source_name,
+    unchanged_files,
 )
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def apply_to_files(
 ) -> Applied:
     """Write the rows of log files with one more column, their calibrated probability; or three, with its interval.
 
-    Reads and writes Parquet, CSV, TSV, JSONL and Arrow, by the ending of the names, in bounded memory; the output
+    Reads and writes every format of logs, by the ending of the names, in bounded memory; the output
     appears whole or not at all, and not at all if a file changes while it is read. The other columns stay as they are.
     CSV has no types: in an output of another format its score is a number, its fields are canonical strings (7.0 is
     "7", as in the fit), and any other column has the type that all its values have (see `types_of_texts`), for which
@@ -178,7 +178,6 @@ def apply_to_files(
     target: Path | RemoteFile = RemoteFile(fspath(output)) if is_url(output) else Path(local_path(output))
     source = source_name(files)
     paths = files if isinstance(files, Locations) else expand_paths(files)
-    unchanged = UnchangedFiles(paths)
     kind, read_kind = file_format(target), file_format(paths[0])
     local = [path for path in paths if isinstance(path, Path)]
     if isinstance(target, Path) and target.exists() and any(target.samefile(path) for path in local):
@@ -192,7 +191,7 @@ def apply_to_files(
     repeated = next((name for index, name in enumerate(fields) if name in (score, *fields[:index])), None)
     if repeated is not None:
         raise InputError(f"the column {repeated!r} is named twice, as a field and as another field or the score")
-    with _whole_output(target) as part, unchanged.reading():
+    with _whole_output(target) as part, unchanged_files(paths):
         log = open_log(paths, texts=fields, typed=False, all_kept=True)
         require_columns(log, (score, *fields), source=source)
         known = log.collect_schema().names()

@@ -14,7 +14,7 @@ from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
 from mcnet.curves.family import round_to_digits
 from mcnet.errors import InputError
-from mcnet.rows.contexts import Contexts
+from mcnet.rows.contexts import Contexts, distinct_contexts
 
 # Credible intervals of a model's probabilities: the band of its uncertainty, made to rise with the score.
 
@@ -68,10 +68,7 @@ class Bands:
         level : the probability that the interval includes the truth.
         """
         logits = logit(clip_scores(scores))
-        contexts, which = codes[:1], np.zeros(len(codes), dtype=np.int64)
-        if codes.shape[1]:
-            contexts, which = np.unique(codes, axis=0, return_inverse=True)
-            which = which.reshape(-1)
+        contexts, which = distinct_contexts(codes)
         order = np.argsort(which, kind="stable")
         ends = np.searchsorted(which[order], np.arange(0, len(contexts) + _CONTEXTS_PER_BLOCK, _CONTEXTS_PER_BLOCK))
         found = np.empty((2, len(scores)))
@@ -142,10 +139,10 @@ class CurveDeviations:
         """Return the context of each row, -1 where the pooled curve serves it."""
         if not self.contexts.names:
             return np.full(len(codes), -1, dtype=np.int64)
-        distinct, which = np.unique(codes, axis=0, return_inverse=True)
+        distinct, which = distinct_contexts(codes)
         place = {tuple(row): context for context, row in enumerate(self.contexts.table.tolist())}
         found = np.array([place.get(tuple(row), -1) for row in distinct.tolist()], dtype=np.int64)
-        return np.asarray(found[which.reshape(-1)])
+        return np.asarray(found[which])
 
     @cached_property
     def _evaluator(self) -> Evaluator:

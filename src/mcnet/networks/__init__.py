@@ -2,7 +2,8 @@
 
 - The calibrators: `mcnet` (as published), `baselines` (NeuCalib, AdaCalib), `with_features` (a network on features
   beside a calibrator), `calibrator` (what they share). `module`: MCNet inside your own training loop.
-- The networks: `monotone` (and their integrals, Clenshaw–Curtis and Gauss–Legendre), `adaptive` (AdaCalib).
+- The networks: `kinds` (the monotone networks that a bin can have), `monotone` (a bank of them, and their integrals,
+  Clenshaw–Curtis and Gauss–Legendre), `adaptive` (AdaCalib).
 - Training on a sketch: `bank`, `objective`, `optimise`, `training_points`. Training on rows: `training` (and an
   auxiliary network), `literal` (as published).
 """

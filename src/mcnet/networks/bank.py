@@ -1,7 +1,6 @@
 """The networks of MCNet and of NeuCalib's line plot, trained on a sketch."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,7 @@ from mcnet.networks.monotone import BankShape, MonotoneBank, Ranges
 from mcnet.networks.objective import BankObjective, Penalties, Priors, order_loss
 from mcnet.networks.optimise import Descent, Progress, Schedule, descend
 from mcnet.networks.training_points import TrainingCells, as_codes, midpoint_edges, pad_cells, with_unseen
+from mcnet.rows.contexts import distinct_contexts
 
 # Piecewise linear functions of the logit in torch: NeuCalib's line plot trained on rows, and lines per context.
 
@@ -126,6 +126,13 @@ def affordable_bins(weight: float, positives: float, config: BankConfig) -> int:
     return max(1, min(config.bins, int(rarer // max(config.least_positives, 1e-9))))
 
 
+def points_in(space: str, logit: FloatArray, score: FloatArray | None = None) -> FloatArray:
+    """Return rows as points of a space: their logits, or their scores, which a logit and back moves by a rounding."""
+    if space == "logit":
+        return np.asarray(logit, dtype=np.float64)
+    return np.asarray(expit(logit) if score is None else score, dtype=np.float64)
+
+
 def place_bins(points: FloatArray, weight: FloatArray, positives: FloatArray, config: BankConfig) -> Ranges:
     """Return bins of equal mass over the points, as many as the configuration and the data allow."""
     edges = midpoint_edges(points, weight, affordable_bins(float(weight.sum()), float(positives.sum()), config))
@@ -152,17 +159,31 @@ class BankFit:
     order_loss: float
 
     def values(
-        self, logit: FloatArray, codes: NDArray[np.integer] | None = None, nodes: int | None = None
+        self,
+        logit: FloatArray,
+        codes: NDArray[np.integer] | None = None,
+        nodes: int | None = None,
+        score: FloatArray | None = None,
     ) -> FloatArray:
-        """Return the functions themselves, unclipped: logits in logit space, probabilities in probability space."""
-        logit = np.asarray(logit, dtype=np.float64)
-        nodes = nodes or _NODES_TO_PREDICT[self.bank.shape.activation]
-        table = as_codes(codes, len(logit), self.bank.sizes)
-        contexts, context = _distinct(table, self.bank.sizes)
-        points = logit if self.bank.shape.space == "logit" else expit(logit)
+        """Return the functions themselves, unclipped: logits in logit space, probabilities in probability space.
+
+        In probability space `score`, if given, decides on which side of an edge a row lies.
+        """
+        points = points_in(self.bank.shape.space, logit, score)
+        table = as_codes(codes, len(points), self.bank.sizes)
         bins = np.searchsorted(self.bank.edges.cpu().numpy(), points, side="right").astype(np.int64)
-        derivative, offset, scale = self._at_nodes(contexts, nodes)
         result = np.empty(len(points))
+        if self.bank.network.has_value:
+            bank = _in_double(self.bank)
+            for start in range(0, len(points), 8192):
+                rows = slice(start, start + 8192)
+                parts = (torch.as_tensor(x[rows], device=bank.left.device) for x in (points, bins, table))
+                with torch.no_grad():
+                    result[rows] = bank(*parts).cpu().numpy()
+            return result
+        nodes = nodes or _NODES_TO_PREDICT[self.bank.shape.activation]
+        contexts, context = distinct_contexts(table)
+        derivative, offset, scale = self._at_nodes(contexts, nodes)
         for part in range(0, len(points), 65536):
             rows = slice(part, part + 65536)
             k, c = bins[rows], context[rows]
@@ -171,14 +192,19 @@ class BankFit:
         return result
 
     def predict(
-        self, logit: FloatArray, codes: NDArray[np.integer] | None = None, nodes: int | None = None
+        self,
+        logit: FloatArray,
+        codes: NDArray[np.integer] | None = None,
+        nodes: int | None = None,
+        score: FloatArray | None = None,
     ) -> FloatArray:
         """Return calibrated probabilities of rows with these logits and field codes `[rows, fields]`.
 
         The derivative network is evaluated once at 2 · `nodes` nodes of every bin and context, in float64,
-        and integrated up to each row. Without `nodes` there are enough for the smoothness of the network.
+        and integrated up to each row. Without `nodes` there are enough for the smoothness of the network. `score` as
+        in `values`.
         """
-        values = self.values(logit, codes, nodes)
+        values = self.values(logit, codes, nodes, score)
         return np.asarray(expit(values) if self.bank.shape.space == "logit" else np.clip(values, LEAST, 1 - LEAST))
 
     @torch.no_grad()
@@ -225,24 +251,6 @@ def _ranges_of(bank: MonotoneBank) -> Ranges:
         x.cpu().numpy() for x in (bank.edges, bank.left, bank.right, bank.shift, bank.stretch)
     )
     return Ranges(edges, left, right, shift, stretch)
-
-
-def _distinct(
-    table: NDArray[np.int64], sizes: tuple[int, ...]
-) -> tuple[NDArray[np.int64], NDArray[np.int64] | NDArray[np.intp]]:
-    """Return the distinct contexts among rows, and which one each row has; codes lie in 0 … size."""
-    shape = tuple(size + 1 for size in sizes)
-    if math.prod(shape) > 1_000_000:
-        contexts, inverse = np.unique(table, axis=0, return_inverse=True)
-        return contexts, inverse.reshape(-1)
-    # One number per context: looking it up takes a tenth of the time of sorting rows.
-    number = np.ravel_multi_index(tuple(table.T), shape) if shape else np.zeros(len(table), dtype=np.intp)
-    present = np.zeros(math.prod(shape), dtype=bool)
-    present[number] = True
-    index = np.cumsum(present) - 1
-    result = np.unravel_index(np.flatnonzero(present), shape) if shape else ()
-    contexts = np.stack(result, axis=1).astype(np.int64) if shape else np.empty((1, 0), dtype=np.int64)
-    return contexts, index[number]
 
 
 def restore_bank(state: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> BankFit:

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from mcnet._shared.arrays import FloatArray, IntArray, sigmoid, sums_by
 from mcnet._shared.messages import need_extra
 from mcnet.calibrators.base import FieldUse
-from mcnet.calibrators.parameters import check_beta_order, check_bins, check_penalties, is_positive
+from mcnet.calibrators.parameters import balanced_field_use, check_beta_order, check_bins, check_penalties
 from mcnet.calibrators.training_state import TrainingState
 from mcnet.errors import InputError
 from mcnet.networks.calibrator import NetworkCalibrator, training_cells
@@ -272,7 +272,7 @@ class NeuCalib(NetworkCalibrator):
     @property
     def field_use(self) -> FieldUse:  # type: ignore[override]
         """Whether a field is of use: to the balance term alone."""
-        return "required" if is_positive(self.alpha_balance) else "none"
+        return balanced_field_use(self.alpha_balance, False)
 
     @property
     def _one_curve(self) -> bool:
@@ -355,7 +355,7 @@ class AdaCalib(NetworkCalibrator):
     @property
     def field_use(self) -> FieldUse:  # type: ignore[override]
         """Whether a field is needed: the balance term compares field values."""
-        return "required" if is_positive(self.alpha_balance) else "optional"
+        return balanced_field_use(self.alpha_balance, True)
 
     def _check_parameters(self) -> None:
         need_extra("networks", self.method)

@@ -144,7 +144,12 @@ class NetworkCalibrator(Calibrator):
             raise NotSupportedError(
                 f"this fit is a constant ({self.constant_because_}): there is no function behind its curve"
             )
-        return predict_exactly(model, self.network_.predict, scores, field, codes, score_type)
+        return predict_exactly(model, self._exact, scores, field, codes, score_type)
+
+    def _exact(self, scores: FloatArray, codes: IntArray) -> FloatArray:
+        """Return the trained function at scores with these field codes."""
+        result: FloatArray = self.network_.predict(logit(scores), codes)
+        return result
 
     def save(self, path: str | PathLike[str], *, training_state: bool = False) -> None:
         """Save the fitted model as JSON; `mcnet.load` restores it for serving.

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit
 from torch import Tensor
 
 from mcnet._shared.arrays import FloatArray, IntArray
-from mcnet.networks.bank import BankConfig, BankFit, order_violation, place_bins
+from mcnet.networks.bank import BankConfig, BankFit, order_violation, place_bins, points_in
 from mcnet.networks.monotone import BankOfContexts, BankShape, MonotoneBank
 from mcnet.networks.objective import Penalties, Priors, order_loss
 from mcnet.networks.optimise import Descent, Progress
@@ -42,7 +41,7 @@ class BankOnSharedNodes(BankOfContexts):
     @property
     def work(self) -> float:
         """Multiplications for one row: those of a bin and context are shared by its rows, so there are few."""
-        return float(sum(w[0].numel() for w in self.bank.derivative_weights))
+        return self.bank.work
 
     @cached_property
     def _places(self) -> Tensor:
@@ -61,7 +60,7 @@ class BankOnSharedNodes(BankOfContexts):
 
     def _rule(self, points: FloatArray, bins: IntArray) -> Tensor:
         weights = self._rules(points, bins)
-        return torch.as_tensor(weights, dtype=self.bank.score_weight.dtype, device=self.bank.left.device)
+        return torch.as_tensor(weights, dtype=self.bank.dtype, device=self.bank.left.device)
 
     @cached_property
     def _keys(self) -> tuple[Tensor, Tensor]:
@@ -120,7 +119,7 @@ class BankOnRows(BankOfContexts):
     @property
     def work(self) -> float:
         """Return how many multiplications one row takes."""
-        return float((self.steps + 1) * sum(w[0].numel() for w in self.bank.derivative_weights))
+        return self.bank.work if self.bank.network.has_value else (self.steps + 1) * self.bank.work
 
     def at_rows(self, points: Tensor, codes: Tensor) -> Tensor:
         """Return the functions at rows."""
@@ -163,13 +162,15 @@ def fit_bank_on_rows(
     progress: Progress | None = None,
     groups: NDArray[np.integer] | None = None,
     after_epoch: Callable[[int, BankFit], Any] | None = None,
+    score: NDArray[np.float64] | None = None,
 ) -> BankFit:
     """Train a bank on rows, with a quadrature of `steps` steps for each row, as published.
 
     Without a configuration it is the paper's; `codes` are `[rows, fields]` with `sizes` values each. `groups`
     `[rows, fields]` are what the balance term compares, if not the codes. With `steps` None the rows of a bin share
     their nodes: the same training, many times as fast. `after_epoch` is called with the number of epochs done and the
-    fit as it is then, which goes on changing.
+    fit as it is then, which goes on changing. In probability space the rows are put into bins by `score`, if given,
+    and not by what a logit and back makes of it.
     """
     usual, usual_schedule = paper_config(field=bool(sizes))
     config, schedule = config or (warm.config if warm else usual), schedule or usual_schedule
@@ -177,8 +178,7 @@ def fit_bank_on_rows(
     contexts = np.unique(table, axis=0) if sizes else np.empty((1, 0), dtype=np.int64)
     mass = np.ones(len(logit)) if weight is None else np.asarray(weight, dtype=np.float64)
     TrainingCells.of(logit, mass, mass * label)
-    points = np.asarray(logit, dtype=np.float64)
-    points = points if config.shape.space == "logit" else expit(points)
+    points = points_in(config.shape.space, logit, score)
     if warm is None:
         ranges = place_bins(points, mass, mass * label, config)
         bank = MonotoneBank(config.shape, sizes, ranges, config.seed)
@@ -186,7 +186,8 @@ def fit_bank_on_rows(
         bank = copy.deepcopy(warm.bank)
     bank = bank.to(config.device)
     known = torch.as_tensor(contexts, device=config.device)
-    function: RowFunction = BankOnSharedNodes(bank, known) if steps is None else BankOnRows(bank, known, steps, lean)
+    shared = steps is None and not bank.network.has_value
+    function: RowFunction = BankOnSharedNodes(bank, known) if shared else BankOnRows(bank, known, steps or 1, lean)
     rows = Rows.of(points, label, table, weight, device=config.device, groups=groups)
 
     def fitted(descent: Descent) -> BankFit:

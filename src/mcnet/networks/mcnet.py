@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray, ScoreType, clip_scores, logit
+from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, clip_scores, logit
 from mcnet._shared.messages import need_extra, warn
 from mcnet.calibrators.base import FieldUse
 from mcnet.calibrators.parameters import balanced_field_use, check_beta_order, check_bins, check_penalties
@@ -34,14 +34,20 @@ if TYPE_CHECKING:
 
 # The settings of MCNet's networks, checked: their shape, their training, where they are trained.
 
-_CHOICES = ("derivative", "space", "lower", "training")
+_CHOICES = ("derivative", "space", "lower", "training", "start", "quadrature")
 _COUNTS = ("embedding", "epochs", "batch")
 _SWITCHES = ("field_aware", "guarantee", "warm_start", "share_embedding", "scale")
 
 
 def check_network(calibrator: Any) -> None:
     """Raise InputError if a setting of MCNet's networks cannot be used."""
+    from mcnet.networks.kinds import NETWORKS
+
     check_choices(**{name: getattr(calibrator, name) for name in _CHOICES})
+    if calibrator.activation is not None:
+        check_choices(activation=calibrator.activation)
+    if calibrator.network not in NETWORKS:
+        raise InputError(f"network is {calibrator.network!r}; it must be one of {', '.join(NETWORKS)}")
     for name in _SWITCHES:
         check_switch(name, getattr(calibrator, name))
     for name in _COUNTS:
@@ -60,6 +66,11 @@ def check_network(calibrator: Any) -> None:
         raise InputError(
             "scale=False leaves out the scale of each bin, which training on a sketch solves for; "
             "use training='rows', or leave scale=True"
+        )
+    if calibrator.quadrature == "lean" and (calibrator.training == "sketch" or calibrator.steps is None):
+        raise InputError(
+            "quadrature='lean' integrates the gradient of each row's own integral; it needs training='rows' and a "
+            "number of steps, as the rows of a bin share their nodes otherwise"
         )
 
 
@@ -117,7 +128,7 @@ def choose_bins(sketch: Sketch, config_of: Callable[[int], "BankConfig"], *, fie
         # The networks start constant and are not trained here: the smallest are the same function, and one node per
         # half of a bin measures their integrals exactly.
         config = config_of(bins)
-        smallest = replace(config.shape, hidden=(1,), embedding=1)
+        smallest = replace(config.shape, hidden=(1,), embedding=1, network="umnn", start="identity")
         untrained = Schedule(cycles=0, solved=_NATS_TO_COMPARE)
         config = replace(config, shape=smallest, schedule=untrained, nodes=1)
         fitted = fit_on_sketch(train, config, field_aware=field_aware)
@@ -135,12 +146,13 @@ def fit_on_rows(
     steps: int | None,
     *,
     field_aware: bool,
+    lean: bool = False,
     earlier: "BankFit | None" = None,
     progress: Progress | None = None,
 ) -> "BankFit":
     """Train the networks on rows in mini-batches, with `steps` steps of quadrature per row, as published.
 
-    Without `steps` the rows of a bin share the nodes of their integrals.
+    Without `steps` the rows of a bin share the nodes of their integrals; with `lean` the gradient is integrated.
     """
     from mcnet.networks.literal import fit_bank_on_rows
 
@@ -157,9 +169,11 @@ def fit_on_rows(
         config,
         schedule,
         steps,
+        lean,
         warm=earlier,
         progress=progress,
         groups=groups,
+        score=rows.score,
     )
     warn_of_literal_fit(fitted, rows, codes)
     return fitted
@@ -170,7 +184,7 @@ def warn_of_literal_fit(fitted: "BankFit", rows: FitRows, codes: Any) -> None:
     logits, weight = logit(rows.score), np.ones(len(rows)) if rows.weight is None else rows.weight
     mass = float(weight.sum())
     if fitted.bank.shape.space == "probability":
-        values = fitted.values(logits, codes)
+        values = fitted.values(logits, codes, score=rows.score)
         clipped = float(weight[(values <= 0.0) | (values >= 1.0)].sum()) / mass
         if clipped > 0.0:
             warn(
@@ -180,7 +194,7 @@ def warn_of_literal_fit(fitted: "BankFit", rows: FitRows, codes: Any) -> None:
             )
     after, before = (
         log_loss_sum(predicted, weight, weight * rows.label) / mass
-        for predicted in (_logits(fitted.predict(logits, codes)), logits)
+        for predicted in (_logits(fitted.predict(logits, codes, score=rows.score)), logits)
     )
     if after > before:
         warn(
@@ -217,11 +231,19 @@ class MCNet(NetworkCalibrator):
     beta_order : the weight of the order regulariser; None takes what suits the space.
     guarantee : project the compiled curve, so that the order of scores holds for certain.
     warm_start : continue from the previous fit of this object; new field values are allowed.
-    hidden, embedding, share_embedding, derivative, scale, space, lower : the shape of the networks.
+    network : the kind of monotone network (`mcnet.networks.kinds`): "umnn", the integral of a positive network (the
+        paper); "lmn", a Lipschitz monotonic network, or "minmax", a smooth min-max network, both without an integral.
+    hidden, embedding, share_embedding, derivative, scale, space, lower : the shape of the networks; scale=False leaves
+        out exp(r), as the printed formula does.
+    activation : "silu", "tanh" or "relu"; None is silu on a sketch and relu on rows, as UMNN has it.
+    start : where training starts: "identity", "random" (weights at random, constants 0) or "torch" (weights and
+        constants as torch's layers have them). The paper does not say.
     training : "sketch", full batch on cells, or "rows", mini-batches of rows as in the paper.
     epochs, batch, learning_rate, weight_decay : (training on rows) the schedule.
     steps : (training on rows) the quadrature steps T for every row; None lets the rows of a bin share their nodes,
         which is the same training in a fiftieth of the time or less.
+    quadrature : (training on rows, with steps) "plain" differentiates the integral, "lean" integrates the gradient
+        (Algorithm 2 of the paper), in memory that does not grow with `steps`.
     seed, device : of the training; device is "cpu" or "cuda".
     progress : is called with (steps done, steps at most, loss).
 
@@ -247,11 +269,14 @@ class MCNet(NetworkCalibrator):
         beta_order: float | None = None,
         guarantee: bool = True,
         warm_start: bool = False,
+        network: str = "umnn",
         hidden: tuple[int, ...] = (128, 128),
         embedding: int = 128,
         share_embedding: bool = False,
         derivative: Literal["sigmoid", "softplus", "elu"] = "sigmoid",
+        activation: Literal["silu", "tanh", "relu"] | None = None,
         scale: bool = True,
+        start: Literal["identity", "random", "torch"] = "identity",
         space: Literal["logit", "probability"] = "logit",
         lower: Literal["zero", "edge", "centre"] = "centre",
         training: Literal["sketch", "rows"] = "sketch",
@@ -260,6 +285,7 @@ class MCNet(NetworkCalibrator):
         learning_rate: float | None = None,
         weight_decay: float = 0.0,
         steps: int | None = 50,
+        quadrature: Literal["plain", "lean"] = "plain",
         seed: int = 0,
         device: str = "cpu",
         progress: Callable[[int, int, float], Any] | None = None,
@@ -272,11 +298,14 @@ class MCNet(NetworkCalibrator):
         self.beta_order = beta_order
         self.guarantee = guarantee
         self.warm_start = warm_start
+        self.network = network
         self.hidden = hidden
         self.embedding = embedding
         self.share_embedding = share_embedding
         self.derivative = derivative
+        self.activation = activation
         self.scale = scale
+        self.start = start
         self.space = space
         self.lower = lower
         self.training = training
@@ -285,6 +314,7 @@ class MCNet(NetworkCalibrator):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.steps = steps
+        self.quadrature = quadrature
         self.seed = seed
         self.device = device
         self.progress = progress
@@ -403,7 +433,12 @@ class MCNet(NetworkCalibrator):
         )
         config = self._config(USUAL_BINS if self.bins == "auto" else self.bins)
         given: dict[str, Any] = {"field_aware": self.field_aware, "earlier": earlier, "progress": self.progress}
-        return fit_on_rows(rows, sketch.contexts, config, schedule, self.steps, **given)
+        lean = self.quadrature == "lean"
+        return fit_on_rows(rows, sketch.contexts, config, schedule, self.steps, lean=lean, **given)
+
+    def _exact(self, scores: FloatArray, codes: IntArray) -> FloatArray:
+        result: FloatArray = self.network_.predict(logit(scores), codes, score=scores)
+        return result
 
     def _config(self, bins: int) -> "BankConfig":
         """Return the settings as the networks take them."""
@@ -417,10 +452,12 @@ class MCNet(NetworkCalibrator):
             embedding=self.embedding,
             share_embedding=self.share_embedding,
             positive=self.derivative,
-            activation="relu" if literal else "silu",
+            activation=self.activation or ("relu" if literal else "silu"),
             scale=self.scale,
             space=self.space,
             lower=self.lower,
+            start=self.start,
+            network=self.network,
             standardise="none" if literal else "bin",
             direct=not literal,
         )

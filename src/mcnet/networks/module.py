@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mcnet._shared.arrays import ScoreType
+from mcnet._shared.arrays import FloatArray, ScoreType, logit
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.networks.bank import LEAST, BankConfig, BankFit, place_bins
-from mcnet.networks.monotone import BankShape, MonotoneBank, Positive, integrate, integrate_lean
+from mcnet.networks.kinds import NETWORKS
+from mcnet.networks.monotone import BankShape, MonotoneBank, Positive
 from mcnet.networks.objective import (
     Penalties,
     balance_loss,
@@ -161,13 +162,17 @@ class MonotonicCalibration(nn.Module):
     bins : the number of networks K; fewer if there are fewer distinct scores.
     score_type : "probability" or "logit": what `scores`, and the scores given to `forward`, are.
     space : "logit" (functions of logits, then a sigmoid) or "probability" (the paper).
-    start : "identity" or "random": the function before training.
+    network : the kind of monotone network, "umnn" (the paper), "lmn" or "minmax", as in `MCNet`.
+    start : "identity", "random" or "torch": the function before training, as in `MCNet`.
     quadrature : "plain" differentiates the integral by autograd; "lean" integrates the gradient (Algorithm 2 of the
         paper), in memory that does not grow with `steps`.
     steps : the Clenshaw–Curtis steps T of each integral.
     beta_order : the weight of the order regulariser; None takes 0.01 in logit space and 1 in probability space.
     alpha_balance, balance : the weight of the field-balance regulariser and its norm, as in `MCNet`.
     hidden, embedding, share_embedding, derivative, activation, scale, lower : the shape of the networks.
+    standardise : the units in which networks see scores: "none" (as they are: the paper), or standard deviations of all
+        scores, "global", or of those in their "bin".
+    direct : whether every field value also adds two numbers of its own, past the bias network; the paper has none.
     seed : of the random start.
     """
 
@@ -180,7 +185,8 @@ class MonotonicCalibration(nn.Module):
         bins: int = 20,
         score_type: ScoreType = "probability",
         space: Literal["logit", "probability"] = "logit",
-        start: Literal["identity", "random"] = "identity",
+        network: str = "umnn",
+        start: Literal["identity", "random", "torch"] = "identity",
         quadrature: Literal["plain", "lean"] = "plain",
         steps: int = 20,
         beta_order: float | None = None,
@@ -193,11 +199,15 @@ class MonotonicCalibration(nn.Module):
         activation: Literal["silu", "tanh", "relu"] = "silu",
         scale: bool = True,
         lower: Literal["zero", "edge", "centre"] = "centre",
+        standardise: Literal["none", "global", "bin"] = "bin",
+        direct: bool | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
+        if network not in NETWORKS:
+            raise InputError(f"network is {network!r}; it must be one of {', '.join(NETWORKS)}")
         check_choices(space=space, start=start, quadrature=quadrature, balance=balance)
-        check_choices(derivative=derivative, activation=activation, lower=lower)
+        check_choices(derivative=derivative, activation=activation, lower=lower, standardise=standardise)
         for name, count in (("bins", bins), ("steps", steps), ("embedding", embedding)):
             check_count(name, count)
         check_switch("share_embedding", share_embedding)
@@ -225,8 +235,10 @@ class MonotonicCalibration(nn.Module):
             scale=scale,
             space=space,
             lower=lower,
+            standardise=standardise,
             start=start,
-            direct=scale,
+            direct=scale if direct is None else direct,
+            network=network,
         )
         self.config = BankConfig(
             bins=bins,
@@ -235,9 +247,50 @@ class MonotonicCalibration(nn.Module):
             least_positives=0.0,
             seed=seed,
         )
-        points = self.sketch.logit if space == "logit" else self.sketch.score
-        mass = self.sketch.weight
+        points, mass = _points_to_bin(scores, weight, score_type, space)
         self.bank = MonotoneBank(shape, self.sizes, place_bins(points, mass, mass / 2.0, self.config), seed)
+
+    @classmethod
+    def paper(
+        cls,
+        variant: Literal["none", "field"],
+        scores: Any,
+        sizes: int | Sequence[int] | None = None,
+        **changes: Any,
+    ) -> "MonotonicCalibration":
+        """Return the published network, MCNet-None or MCNet-Field, with what it is trained by.
+
+        Probability space, 20 networks of 2 × 128 (ReLU) with a sigmoid derivative, integrals from 0 with T = 50, scores
+        as they are, β = 1, α = 0: the function and the loss of `MCNet.paper`, to be trained by Adam on batches of 2048
+        rows at a learning rate of 1e-5 (None) or 1e-4 (Field). The paper leaves the start open; here it is the
+        identity, unless `start="torch"`. Its printed formula has no exp(r): `scale=False`.
+
+        Parameters
+        ----------
+        variant : "none", which sees no field, or "field".
+        scores, sizes : as in the constructor; "none" takes no sizes.
+        changes : settings to change, by name.
+        """
+        if variant not in ("none", "field"):
+            raise InputError(f"the variant is {variant!r}; it must be 'none' or 'field'")
+        if variant == "none" and sizes is not None:
+            raise InputError("MCNet-None sees no field; leave sizes out, or take 'field'")
+        from mcnet.networks.literal import paper_config
+
+        shape = paper_config(field=variant == "field")[0].shape
+        settings: dict[str, Any] = {
+            "activation": shape.activation,
+            "space": shape.space,
+            "lower": shape.lower,
+            "standardise": shape.standardise,
+            "direct": shape.direct,
+            "beta_order": 1.0,
+            "steps": 50,
+        }
+        module = cls(scores, () if variant == "none" else sizes, **(settings | changes))
+        if variant == "field" and not module.sizes:
+            raise InputError("MCNet-Field needs the number of values of its field; give sizes, or take 'none'")
+        return module
 
     def extra_repr(self) -> str:
         """Return bins, fields and space, for the module's text."""
@@ -261,7 +314,9 @@ class MonotonicCalibration(nn.Module):
     def loss(self, score: Tensor, context: Tensor | None, label: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return the training loss of a batch: mean log-loss + β · order + α · balance.
 
-        The order term sums over the values of the field or, with several fields, over the contexts of the batch.
+        The order term sums over the values of the field or, with several fields, over the contexts of the batch. The
+        balance term compares all values (all contexts, with several fields): one without rows in the batch counts as
+        being in balance, as in the paper, where each is a sum over the rows.
 
         Parameters
         ----------
@@ -288,8 +343,9 @@ class MonotonicCalibration(nn.Module):
             total = total + order * order_loss(*self.bank.edge_values(self._all_contexts(codes)))
         if penalties.balance > 0:
             chance = torch.sigmoid(values) if space == "logit" else values
-            _, group = torch.unique(codes, dim=0, return_inverse=True)
-            groups = int(group.max()) + 1
+            present, group = torch.unique(codes, dim=0, return_inverse=True)
+            unseen = (present >= torch.tensor(self.sizes, device=codes.device)).any(dim=1).sum()
+            groups = self._known_contexts() + int(unseen)
             total = total + penalties.balance * balance_loss(
                 chance, mass, positives, group, groups, penalties.normalise
             )
@@ -349,10 +405,13 @@ class MonotonicCalibration(nn.Module):
         bias = bank.offset_and_scale(codes, context)
         upper = points[None, :].expand(bank.bins, -1)
         lower = bank.origin[:, None].expand_as(upper)
-        rule = integrate_lean if self.quadrature == "lean" and torch.is_grad_enabled() else integrate
-        inputs = (context, bank.score_weight, *bank.derivative_weights)
-        area = rule(lambda t, h, *w: bank.derivative(t, h, *w).to(t.dtype), lower, upper, inputs, self.steps)
-        return lower.to(bias.dtype) + bias[..., 0] + bias[..., 1].exp() * area.to(bias.dtype)
+        lean = self.quadrature == "lean" and torch.is_grad_enabled()
+        area = bank.area(lower, upper, context, self.steps, lean)
+        return lower.to(bias.dtype) + bias[..., 0] + bias[..., 1].exp() * area
+
+    def _known_contexts(self) -> int:
+        """Return how many contexts there are: those of the sketch, or every combination of values."""
+        return len(self.contexts) if self.contexts is not None else prod(self.sizes)
 
     def _all_contexts(self, codes: Tensor) -> Tensor:
         if len(self.sizes) == 1:
@@ -391,6 +450,16 @@ class MonotonicCalibration(nn.Module):
             "beta_order": penalties.order_in(shape.space),
             "alpha_balance": penalties.balance,
         }
+
+
+def _points_to_bin(scores: Any, weight: Any, score_type: ScoreType, space: str) -> tuple[FloatArray, FloatArray]:
+    """Return the points of a space that decide where the bins lie, and their weights: the scores themselves."""
+    if isinstance(scores, Sketch):
+        return (scores.logit if space == "logit" else scores.score), scores.weight
+    column = scores_column(plain_column(scores), score_type=score_type)
+    mass = np.ones(len(column)) if weight is None else weights_column(plain_column(weight))
+    kept = mass > 0.0
+    return (logit(column[kept]) if space == "logit" else column[kept]), mass[kept]
 
 
 def _sketch_of(scores: Any, weight: Any, score_type: ScoreType) -> Sketch:

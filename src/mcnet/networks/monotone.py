@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional
 
 from mcnet.errors import InputError
+from mcnet.networks.kinds import NETWORKS, activate, layers
 
 # Integrals of a function up to many points: by plain Clenshaw–Curtis, with little memory, or shared.
 #
@@ -216,14 +216,10 @@ def cumulative_rule(points: NDArray[np.float64], edges: NDArray[np.float64], cou
 #
 # with `f₁` a strictly positive network, `(o, r)` a second network and `h` an embedding of the context, all of
 # them private to the bin, and `e` the lower limit. Weights carry the bin as their first axis, so that K
-# networks are one matrix product a layer. It starts as the identity.
+# networks are one matrix product per layer. It starts as the identity. The kind of network decides how the integral
+# is found (`kinds.py`): by quadrature of f₁, or in closed form.
 
 Positive = Literal["sigmoid", "softplus", "elu"]
-
-# The integrand never falls below this: its integral is strictly increasing in float32 too, and saturated
-# units do not feed denormal numbers, which processors handle a hundred times slower, into the rest of the
-# network.
-FLOOR = 1e-4
 
 
 @dataclass(frozen=True)
@@ -234,9 +230,10 @@ class BankShape:
     paper). `lower` is the lower limit of the integral: `"zero"` (the paper), the left `"edge"` of the bin, or
     its `"centre"`, which makes offset and slope nearly independent of each other and so trains fastest.
     `standardise` says in what units the networks see their input: as it is, in standard deviations of all
-    scores, or of the bin's own. With `direct`, every field value also adds two numbers of its own to offset
-    and log-scale, past the bias network; these can be solved for, so that the fitted probabilities of a field
-    value sum to its positives.
+    scores, or of the bin's own. `start` is the function before training: the identity, weights at random with
+    constants of 0, or weights and constants as the layers of torch start. With `direct`, every field value also adds
+    two numbers of its own to offset and log-scale, past the bias network; these can be solved for, so that the fitted
+    probabilities of a field value sum to its positives. `network` is a kind of monotone network by its name.
     """
 
     hidden: tuple[int, ...] = (128, 128)
@@ -249,8 +246,9 @@ class BankShape:
     space: Literal["logit", "probability"] = "logit"
     lower: Literal["zero", "edge", "centre"] = "centre"
     standardise: Literal["none", "global", "bin"] = "bin"
-    start: Literal["identity", "random"] = "identity"
+    start: Literal["identity", "random", "torch"] = "identity"
     direct: bool = True
+    network: str = "umnn"
 
 
 @dataclass(frozen=True)
@@ -267,20 +265,6 @@ class Ranges:
     def bins(self) -> int:
         """The number of bins."""
         return len(self.left)
-
-
-def positive(kind: Positive, values: Tensor) -> Tensor:
-    """Map any number to a strictly positive one."""
-    if kind == "sigmoid":
-        return FLOOR + (1.0 - FLOOR) * torch.sigmoid(values)
-    if kind == "softplus":
-        return FLOOR + functional.softplus(values)
-    return FLOOR + functional.elu(values) + 1.0
-
-
-def _uniform(generator: torch.Generator, *shape: int) -> nn.Parameter:
-    bound = 1.0 / math.sqrt(max(shape[-2], 1))
-    return nn.Parameter((torch.rand(*shape, generator=generator) * 2.0 - 1.0) * bound)
 
 
 class MonotoneBank(nn.Module):
@@ -320,32 +304,36 @@ class MonotoneBank(nn.Module):
             nn.Parameter(torch.zeros(bins, size + 1, 2)) for size in (sizes if shape.direct else ())
         )
         self.context_width = shape.embedding * (len(sizes) if shape.combine == "concat" else min(len(sizes), 1))
+        self.network = NETWORKS[shape.network](shape, bins, self.context_width, generator)
+        inputs = (self.context_width or shape.embedding) if shape.start == "torch" else None
         widths = (self.context_width, *shape.hidden)
-        self.score_weight = _uniform(generator, bins, 1, shape.hidden[0])
-        self.derivative_weights = self._layers(generator, bins, widths, 1)
-        self.bias_weights = self._layers(generator, bins, widths, 2 if shape.scale else 1)
+        self.bias_weights = layers(generator, bins, widths, 2 if shape.scale else 1, inputs)
         if shape.start == "identity":
             self._start_as_identity()
 
-    @staticmethod
-    def _layers(generator: torch.Generator, bins: int, widths: tuple[int, ...], outputs: int) -> nn.ParameterList:
-        weights = nn.ParameterList()
-        for into, out in zip(widths, (*widths[1:], outputs), strict=True):
-            weights.append(_uniform(generator, bins, into, out))
-            weights.append(nn.Parameter(torch.zeros(bins, 1, out)))
-        return weights
-
     @torch.no_grad()
     def _start_as_identity(self) -> None:
-        last, constant = self.derivative_weights[-2], self.derivative_weights[-1]
-        last.zero_()
+        slope = self.network.start_as_identity()
         self.bias_weights[-2].zero_()
         if self.shape.scale:
-            height = positive(self.shape.positive, torch.zeros(()))
-            self.bias_weights[-1][..., 1] = -height.log()
-        else:
-            # Without a scale a sigmoid cannot reach slope one: start steep, but where its gradient is alive.
-            constant.fill_({"sigmoid": 2.0, "softplus": math.log(math.e - 1.0), "elu": 0.0}[self.shape.positive])
+            self.bias_weights[-1][..., 1] = -math.log(slope)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        for name in [n for n in state_dict if n.startswith((f"{prefix}score_weight", f"{prefix}derivative_weights"))]:
+            # Saved when the bank itself had the weights of its one kind of network.
+            state_dict[f"{prefix}network.{name.removeprefix(prefix)}"] = state_dict.pop(name)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the parameters."""
+        first: nn.Parameter = self.bias_weights[0]
+        return first.dtype
+
+    @property
+    def work(self) -> float:
+        """Multiplications for the networks of one bin at one point."""
+        return float(sum(p[0].numel() for p in self.network.parameters()))
 
     @property
     def bins(self) -> int:
@@ -356,13 +344,8 @@ class MonotoneBank(nn.Module):
         """Return embeddings `[K, C, width]` of contexts given by their field codes `[C, fields]`."""
         parts = [table[:, codes[:, i]].expand(self.bins, -1, -1) for i, table in enumerate(self.tables)]
         if not parts:
-            return self.score_weight.new_zeros(self.bins, len(codes), 0)
+            return torch.zeros(self.bins, len(codes), 0, dtype=self.dtype, device=self.left.device)
         return torch.cat(parts, dim=-1) if self.shape.combine == "concat" else torch.stack(parts).sum(dim=0)
-
-    def _activate(self, values: Tensor) -> Tensor:
-        if self.shape.activation == "silu":
-            return functional.silu(values)
-        return torch.tanh(values) if self.shape.activation == "tanh" else torch.relu(values)
 
     def derivative(self, points: Tensor, context: Tensor, *weights: Tensor) -> Tensor:
         """Return the positive network f₁ at points `[K, C or 1, n]` for contexts `[K, C, width]`: `[K, C, n]`.
@@ -370,27 +353,26 @@ class MonotoneBank(nn.Module):
         Outside the fitted range it keeps its value at the end. `weights` are the network's own unless given,
         which the lean integral needs, as it differentiates with respect to them itself.
         """
-        score_weight, *layers = weights or (self.score_weight, *self.derivative_weights)
         low, high = self._reach()
-        inside = torch.minimum(torch.maximum(points, low), high)
-        inputs = ((inside - self.shift[:, None, None]) / self.stretch[:, None, None]).to(score_weight.dtype)
-        # The score enters the first layer as one outer product, so a context's share is computed once, not at
-        # every node.
-        shared = torch.baddbmm(layers[1], context, layers[0])
-        values = shared[:, :, None, :] + inputs[..., None] * score_weight[:, :, None, :]
-        bins, contexts, nodes, _ = values.shape
-        values = values.reshape(bins, contexts * nodes, -1)
-        for weight, constant in zip(layers[2::2], layers[3::2], strict=True):
-            values = torch.baddbmm(constant, self._activate(values), weight)
-        return positive(self.shape.positive, values.reshape(bins, contexts, nodes))
+        return self.network.slope(self._inputs(torch.minimum(torch.maximum(points, low), high)), context, *weights)
+
+    def _inputs(self, points: Tensor) -> Tensor:
+        """Return points `[K, C or 1, n]` in the units of their bins."""
+        return ((points - self.shift[:, None, None]) / self.stretch[:, None, None]).to(self.dtype)
+
+    def rise(self, points: Tensor, context: Tensor) -> Tensor:
+        """Return the integral of f₁ from the lower limit to points, in closed form; for networks that have a value."""
+        origin = self.origin[:, None, None].expand(*points.shape[:2], 1)
+        values = self.network.value(self._inputs(torch.cat([points, origin], dim=-1)), context)
+        return (values[..., :-1] - values[..., -1:]) * self.stretch.to(values.dtype)[:, None, None]
 
     def bias(self, context: Tensor) -> Tensor:
         """Return the bias network: offset o and log-scale r, `[K, C, 2]`, for contexts `[K, C, width]`."""
-        layers = tuple(self.bias_weights)  # cutting a ParameterList makes another one, which takes longer than all else
-        values = torch.baddbmm(layers[1], context, layers[0])
-        for weight, constant in zip(layers[2::2], layers[3::2], strict=True):
-            values = torch.baddbmm(constant, self._activate(values), weight)
-        return values if self.shape.scale else functional.pad(values, (0, 1))
+        parts = tuple(self.bias_weights)  # cutting a ParameterList makes another one, which takes longer than all else
+        values = torch.baddbmm(parts[1], context, parts[0])
+        for weight, constant in zip(parts[2::2], parts[3::2], strict=True):
+            values = torch.baddbmm(constant, activate(self.shape.activation, values), weight)
+        return values if self.shape.scale else nn.functional.pad(values, (0, 1))
 
     def offset_and_scale(self, codes: Tensor, context: Tensor) -> Tensor:
         """Return offset o and logarithm of the scale r, `[K, C, 2]`, with what the field values add directly."""
@@ -442,22 +424,33 @@ class MonotoneBank(nn.Module):
             bias = bias + table[bins_column, padded.view(self.bins, width, -1)[..., i]]
         upper = upper.view(self.bins, width)
         lower = self.origin[:, None].expand_as(upper)
+        area = self.area(lower, upper, context, steps, lean)
+        values = lower.to(area.dtype) + bias[..., 0] + bias[..., 1].exp() * area
+        return values.reshape(-1)[where]
+
+    def area(self, lower: Tensor, upper: Tensor, context: Tensor, steps: int, lean: bool) -> Tensor:
+        """Return the integral of f₁ from `lower`, the lower limits, to `upper` `[K, C]`, one quadrature each."""
+        if self.network.has_value:
+            return self.rise(upper[..., None], context)[..., 0]
         rule = integrate_lean if lean else integrate
-        dtype = context.dtype
-        area = rule(
+        found = rule(
             lambda nodes, h, *weights: self.derivative(nodes, h, *weights).to(nodes.dtype),
             lower,
             upper,
-            (context, self.score_weight, *self.derivative_weights),
+            (context, *self.network.parameters()),
             steps,
         )
-        values = lower.to(dtype) + bias[..., 0] + bias[..., 1].exp() * area.to(dtype)
-        return values.reshape(-1)[where]
+        return found.to(context.dtype)
 
     def edge_values(self, codes: Tensor, count: int = 16) -> tuple[Tensor, Tensor]:
         """Return the functions left and right of every interior edge, `[K − 1, C]` each, for these contexts."""
         context = self.embed(codes)
         bias = self.offset_and_scale(codes, context)
+        if self.network.has_value:
+            ends = torch.stack([torch.cat([self.left[:1], self.edges]), torch.cat([self.edges, self.right[-1:]])], -1)
+            offset = self.origin.to(bias.dtype)[:, None] + bias[..., 0]
+            values = offset[..., None] + bias[..., 1:].exp() * self.rise(ends[:, None, :], context)
+            return values[:-1, :, 1], values[1:, :, 0]
         derivative = self.derivative(self.nodes(count)[:, None, :], context)
         edges = self.edges.cpu().numpy()
         before = np.arange(self.bins - 1)
@@ -475,7 +468,7 @@ class MonotoneBank(nn.Module):
         rows = torch.zeros_like(bins) if self.shape.share_embedding else bins
         parts = [table[rows, codes[..., i]] for i, table in enumerate(self.tables)]
         if not parts:
-            return self.score_weight.new_zeros(*codes.shape[:2], 0)
+            return torch.zeros(*codes.shape[:2], 0, dtype=self.dtype, device=self.left.device)
         return torch.cat(parts, dim=-1) if self.shape.combine == "concat" else torch.stack(parts).sum(dim=0)
 
     def bin_of(self, points: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from mcnet._shared.arrays import FloatArray, clip_scores, logit
 from mcnet.networks.monotone import MonotoneBank
 from mcnet.networks.optimise import Step, newton
 from mcnet.networks.training_points import PaddedCells, TrainingCells, shared_codes
+from mcnet.rows.contexts import distinct_contexts
 
 # The three terms of the training objective: log-loss, order between bins, balance between fields.
 #
@@ -68,20 +69,26 @@ def balance_loss(
     """Return the spread between field values of how much each is over-predicted.
 
     DIFF_c = (1/N) Σ_{rows of c} (p − y), with N all rows (`"global"`, as in the paper) or the rows of c
-    (`"field"`); the result is the population standard deviation of DIFF over the values. A value without rows
-    counts as zero in the first variant and is left out in the second.
+    (`"field"`); the result is the population standard deviation of DIFF over the values. `groups` is the number of
+    all values, not of those in a batch: one without rows counts as zero in the first variant and is left out in the
+    second.
     """
     excess = (weight * probabilities - positives).reshape(-1)
-    sums = torch.zeros(groups, dtype=excess.dtype, device=excess.device).index_add(0, group.reshape(-1), excess)
+    present = int(group.max()) + 1
+    sums = torch.zeros(present, dtype=excess.dtype, device=excess.device).index_add(0, group.reshape(-1), excess)
     if normalise == "global":
-        difference = sums / weight.sum()
+        difference, count = sums / weight.sum(), groups
     else:
         mass = torch.zeros_like(sums).index_add(0, group.reshape(-1), weight.reshape(-1).to(sums.dtype))
         difference = sums[mass > 0] / mass[mass > 0]
-    if difference.numel() < 2:
+        count = difference.numel()
+    if count < 2:
         return torch.zeros((), dtype=excess.dtype, device=excess.device)
+    mean = difference.sum() / count
+    # Values that no row has differ from the mean by the mean itself.
+    variance = ((difference - mean).square().sum() + (count - difference.numel()) * mean.square()) / count
     # The tiny constant keeps the slope of the root finite where all values are in balance.
-    return (difference.var(correction=0) + 1e-12).sqrt()
+    return (variance + 1e-12).sqrt()
 
 
 # The objective of a monotone bank on weighted cells: log-loss, order, balance, and Gaussian priors.
@@ -136,14 +143,13 @@ class Penalties:
 class _Fixed:
     """What does not change during training: integration weights, lower limits and the cells themselves."""
 
-    matrix: Tensor
     origin: Tensor
     weight: Tensor
     positives: Tensor
 
-    def double(self) -> "_Fixed":
-        """Return the same in float64."""
-        return _Fixed(self.matrix.double(), self.origin.double(), self.weight.double(), self.positives.double())
+    def to(self, dtype: torch.dtype) -> "_Fixed":
+        """Return the same in another type of number."""
+        return _Fixed(self.origin.to(dtype), self.weight.to(dtype), self.positives.to(dtype))
 
 
 @dataclass(frozen=True)
@@ -153,11 +159,6 @@ class _Shapes:
     area: Tensor
     log_derivative: Tensor
     fixed: _Fixed
-
-    @classmethod
-    def of(cls, derivative: Tensor, fixed: _Fixed) -> "_Shapes":
-        """Return the shapes of a derivative given at its nodes."""
-        return cls(torch.matmul(fixed.matrix, derivative[..., None])[..., 0], derivative.log(), fixed)
 
 
 class BankObjective:
@@ -177,7 +178,7 @@ class BankObjective:
         self.bank, self.priors, self.penalties = bank, priors, penalties
         self.originals = originals
         self.order = penalties.order_in(bank.shape.space, priors.jump)
-        dtype, device = bank.score_weight.dtype, bank.left.device
+        dtype, device = bank.dtype, bank.left.device
         # The two ends of a bin are added as points without weight: order and jumps are measured there.
         ends = np.stack([grid.left, grid.right], axis=-1)[:, None, :]
         points = np.concatenate([grid.points, np.broadcast_to(ends, (*grid.points.shape[:2], 2))], axis=-1)
@@ -192,11 +193,13 @@ class BankObjective:
         self.codes = torch.as_tensor(cells.codes[:1] if self.one_function else cells.codes, device=device)
         shared = shared_codes(cells, own_shapes)[: len(self.codes)]
         self.shared = torch.as_tensor(shared, device=device)
-        shapes, shape_of = np.unique(shared, axis=0, return_inverse=True) if cells.sizes else (shared, np.zeros(1))
+        shapes, shape_of = distinct_contexts(shared)
         self.shapes = torch.as_tensor(shapes, device=device)
-        self.shape_of = torch.as_tensor(shape_of.reshape(-1), dtype=torch.int64, device=device)
+        self.shape_of = torch.as_tensor(shape_of, dtype=torch.int64, device=device)
+        # Networks that have no value are integrated by a rule, which for cells that stay is a matrix.
+        self.points = torch.as_tensor(points, device=device)
+        self.matrix = None if bank.network.has_value else tensor(bank.rule(points, bins, nodes))
         self.fixed = _Fixed(
-            matrix=tensor(bank.rule(points, bins, nodes)),
             origin=bank.origin.to(dtype)[:, None],
             weight=tensor(grid.weight),
             positives=tensor(grid.positives),
@@ -207,18 +210,23 @@ class BankObjective:
         layers = zip(bank.shape.hidden, (*bank.shape.hidden[1:], 1), strict=True)
         self.work = float(self.nodes.numel() * len(self.shapes) * sum(a * b for a, b in layers))
 
-    def _functions(self) -> tuple[Tensor, Tensor]:
-        """Return offset and log-scale `[K, C, 2]` and derivative `[K, C, n]`; contexts may share their networks."""
+    def _functions(self, dtype: torch.dtype) -> tuple[Tensor, _Shapes]:
+        """Return offset and log-scale `[K, C, 2]`, and the shapes they act on; contexts may share their networks."""
         context = self.bank.embed(self.shapes)
         bias = self.bank.bias(context)[:, self.shape_of]
         for i, table in enumerate(self.bank.direct):
             bias = bias + table[:, self.codes[:, i]]
-        return bias, self.bank.derivative(self.nodes, context)[:, self.shape_of]
+        derivative = self.bank.derivative(self.nodes, context)[:, self.shape_of].to(dtype)
+        if self.matrix is None:
+            area = self.bank.rise(self.points, context[:, self.shape_of].expand(-1, self.points.shape[1], -1))
+        else:
+            area = torch.matmul(self.matrix.to(dtype), derivative[..., None])[..., 0]
+        return bias.to(dtype), _Shapes(area.to(dtype), derivative.log(), self.fixed.to(dtype))
 
     def evaluate(self) -> Step:
         """Return the loss now; its handle is the offset and log-scale of every bin and context."""
-        bias, derivative = self._functions()
-        loss, curvature = self._loss(bias, _Shapes.of(derivative, self.fixed))
+        bias, shapes = self._functions(self.bank.dtype)
+        loss, curvature = self._loss(bias, shapes)
         return Step(loss, (bias,), (curvature,))
 
     @torch.no_grad()
@@ -235,9 +243,8 @@ class BankObjective:
         if not self.bank.shape.scale:
             return
         with torch.no_grad():
-            bias, derivative = (part.double() for part in self._functions())
+            bias, shapes = self._functions(torch.float64)
         rows = [self.codes[:, i] for i in range(len(self.bank.direct))] or [self.codes.new_zeros(len(self.codes))]
-        shapes = _Shapes.of(derivative, self.fixed.double())
 
         def moved(moves: list[Tensor]) -> Tensor:
             total = bias

@@ -15,6 +15,7 @@ from torch.nn import functional
 from mcnet.errors import InputError
 from mcnet.networks.objective import Penalties, balance_loss, log_loss_from_logits, log_loss_from_probabilities
 from mcnet.networks.optimise import Descent, FlatAdam, Progress, flush_denormals, threads_for
+from mcnet.rows.contexts import distinct_contexts
 
 # Training on rows in mini-batches: as the paper does it, and for whatever needs the features of a row.
 
@@ -81,7 +82,7 @@ class Rows:
         if count == 0 or len(label) != count or len(codes) != count:
             raise InputError("points, label and codes must have one entry per row each, and at least one row")
         groups = codes if groups is None else groups
-        group = np.unique(groups, axis=0, return_inverse=True)[1].reshape(-1) if groups.shape[1] else np.zeros(count)
+        _, group = distinct_contexts(np.asarray(groups))
 
         def floats(values: NDArray[np.floating]) -> Tensor:
             return torch.as_tensor(np.asarray(values), dtype=torch.float32, device=device)

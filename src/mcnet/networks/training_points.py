@@ -13,7 +13,7 @@ from mcnet._shared.arrays import FloatArray, IntArray, logit, sums_by
 from mcnet.curves.compile import DENSE_PER_LOGIT, Projection, compile_table, dense_scores, project_monotone
 from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
-from mcnet.rows.contexts import Contexts
+from mcnet.rows.contexts import Contexts, distinct_contexts
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import equal_mass_cuts
 
@@ -26,7 +26,8 @@ _CHOICES = {
     "lower": ("zero", "edge", "centre"),
     "quadrature": ("plain", "lean"),
     "space": ("logit", "probability"),
-    "start": ("identity", "random"),
+    "standardise": ("none", "global", "bin"),
+    "start": ("identity", "random", "torch"),
     "training": ("sketch", "rows"),
 }
 
@@ -172,9 +173,9 @@ def with_unseen(cells: TrainingCells, share: float) -> TrainingCells:
     for fields_hidden in hidden:
         masked = cells.codes.copy()
         masked[:, fields_hidden] = limit[fields_hidden]
-        distinct, inverse = np.unique(masked, axis=0, return_inverse=True)
+        distinct, inverse = distinct_contexts(masked)
         codes.append(distinct)
-        parts.append(count + inverse.reshape(-1)[cells.context])
+        parts.append(count + inverse[cells.context])
         count += len(distinct)
     copies = len(hidden)
     scale = np.repeat([1.0, share / copies], [len(cells.logit), copies * len(cells.logit)])

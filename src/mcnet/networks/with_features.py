@@ -354,7 +354,12 @@ class WithFeatures(Calibrator):
         if both.function is None:
             asked: dict[str, Any] = {"exact": True} if isinstance(self.calibrator_, BayesMCNet) else {}
             return both.add(self.calibrator_.predict(scores, field, score_type=score_type, **asked), encoded)
-        return both.add(predict_exactly(model, both.function.predict, scores, field, None, score_type), encoded)
+        function = both.function
+
+        def trained(given: FloatArray, known: IntArray) -> FloatArray:
+            return function.predict(logit(given), known)
+
+        return both.add(predict_exactly(model, trained, scores, field, None, score_type), encoded)
 
     def predict_one(self, score: float, field: Any = None, *, score_type: ScoreType | None = None) -> NoReturn:
         """Refuse: one score and its field say nothing of the features."""

@@ -2,34 +2,34 @@
 
 import math
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from mcnet._shared.arrays import FloatArray
-from mcnet.difference import diff
+from mcnet._shared.arrays import FloatArray, IndexArray
 from mcnet.errors import InputError, McnetError
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import load, save_model
 from mcnet.operations.learning import Judged, sketch_log_loss
+from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import elapsed_periods, periods_between, sorted_periods
 from mcnet.selection import UNIT_OF_DIFFERENCES, signed_differences
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.journal import Journal
 from mcnet.store.versions import Version
 from mcnet.tracking.memories import coarse
-from mcnet.tracking.monitor import CellProbabilities, Monitor
+from mcnet.tracking.monitor import Alarm, CellProbabilities, Monitor
 
 __all__ = [
     "Current",
     "Gate",
+    "ServedPast",
     "Verdict",
     "VersionTimes",
     "compared",
@@ -92,6 +92,8 @@ def ends_after(version: Version, period: str) -> bool:
 # The difference in loss between two forecasts of the same periods, with an interval over periods.
 
 LEVEL = 0.95
+RECOVERED_PERIODS = 3
+"""What was worse for a while, after a broken period say, is good again once each of so many was predicted no worse."""
 MOST_DEVIATIONS = 6.0
 """A period counts at most as one that is so many median deviations from the median period."""
 LEAST_TO_TRIM = 5
@@ -112,6 +114,8 @@ class Comparison:
     low: float
     high: float
     """The 95 % interval of the difference; it takes periods, not rows, as independent, and neighbours as related."""
+    latest: float = -math.inf
+    """The largest difference of a single period among the last three: below 0, each of them was better."""
 
     @property
     def is_worse(self) -> bool:
@@ -125,7 +129,8 @@ class Comparison:
 
 def compared(other: str, periods: Sequence[str], losses: ArrayLike, weight: ArrayLike) -> Comparison:
     """Compare on periods, given the summed loss of the candidate above that of the other in each."""
-    return Comparison(other, len(periods), periods[0], periods[-1], *mean_difference(losses, weight))
+    latest = float(np.max((np.asarray(losses) / np.asarray(weight))[-RECOVERED_PERIODS:]))
+    return Comparison(other, len(periods), periods[0], periods[-1], *mean_difference(losses, weight), latest)
 
 
 def mean_difference(losses: ArrayLike, weight: ArrayLike) -> tuple[float, float, float]:
@@ -201,16 +206,40 @@ def _size(move: float) -> float:
 
 
 def shift_between(current: CalibrationModel, candidate: CalibrationModel, rows: Sketch) -> Shift:
-    """Return how far mean probabilities move, weighed by rows."""
-    found = diff(current, candidate, rows)
-    table = found.table
-    moved = [(ALL_ROWS, found.shift)]
-    # By either model: a context that rises from few positives to many moves, too.
-    expected = table["weight"] * table.select(pl.max_horizontal("old_rate", "new_rate")).to_series()
-    for line in table.filter(expected >= LEAST_POSITIVES).iter_rows(named=True):
-        moved.append((line["context"], line["shift"]))
+    """Return how far mean probabilities move, weighed by rows: of all, of every field value and of every context."""
+    rows = _of_models(rows, current, candidate)
+    old, new = (rows.weight * predict_cells(model, rows) for model in (current, candidate))
+    overall = float(new.sum() / old.sum()) - 1.0
+    moved = [(ALL_ROWS, overall)]
+    for names, codes in _groups(rows):
+        before, after = (np.bincount(codes, weights=part, minlength=len(names)) for part in (old, new))
+        # By either model: a value that rises from few positives to many moves, too.
+        for code in np.flatnonzero(np.maximum(before, after) >= LEAST_POSITIVES).tolist():
+            moved.append((names[code], float(after[code] / before[code]) - 1.0))
     moved.sort(key=lambda one: -abs(math.log1p(one[1])))
-    return Shift(found.shift, moved[0][1], moved[0][0], tuple(moved))
+    return Shift(overall, moved[0][1], moved[0][0], tuple(moved))
+
+
+def _of_models(rows: Sketch, *models: CalibrationModel) -> Sketch:
+    """Return rows with the fields that models need alone."""
+    return rows.unfolded().only(*dict.fromkeys(name for model in models for name in model.fields))
+
+
+def _groups(rows: Sketch) -> list[tuple[list[str], IndexArray]]:
+    """Return the groups of cells that are judged by themselves, by name: field values and, of several fields, contexts.
+
+    Each entry has the names of a grouping, and the index of each cell's group.
+    """
+    columns = rows.contexts.columns(rows.context)
+    shown = [[f"{c.name}={MISSING_LABEL if value is None else value}" for value in c.values] for c in columns]
+    groups: list[tuple[list[str], IndexArray]] = [
+        (names, column.codes) for names, column in zip(shown, columns, strict=True)
+    ]
+    if len(columns) > 1:
+        table = rows.contexts.table.tolist()
+        joined = [", ".join(names[code] for names, code in zip(shown, line, strict=True)) for line in table]
+        groups.append((joined, rows.context))
+    return groups
 
 
 # What the latest periods say: about a large move, and about a candidate as the monitor sees it.
@@ -228,35 +257,47 @@ class LatestPeriods:
 
     def __init__(self, sketches: Sequence[Sketch], current: CalibrationModel, candidate: CalibrationModel) -> None:
         """Predict every period by both."""
-        self._sketches = sketches
-        self._said = [[predict_cells(model, rows) for rows in sketches] for model in (current, candidate)]
+        self._sketches = [_of_models(rows, current, candidate) for rows in sketches]
+        self._said = [[predict_cells(model, rows) for rows in self._sketches] for model in (current, candidate)]
 
-    def confirm(self, where: str) -> bool:
-        """Tell whether each of the last periods by itself speaks for the move of a context, or of all rows."""
-        gains = [self._gain(index, where) for index in range(len(self._sketches))][-CONFIRMING_PERIODS:]
-        return len(gains) == CONFIRMING_PERIODS and min(gains) > LEAST_CONFIRMATION
+    def confirming(self, where: str) -> int:
+        """Return how many of the last periods speak, each by itself, for the move of a group, or of all rows."""
+        last = range(len(self._sketches))[-CONFIRMING_PERIODS:]
+        return sum(self._gain(index, where) > LEAST_CONFIRMATION for index in last)
 
     def _gain(self, index: int, where: str) -> float:
         """Return the log-likelihood of a period's positives by the candidate above that by the current model."""
         rows = self._sketches[index]
-        chosen = np.ones(len(rows), dtype=bool)
-        if where != ALL_ROWS:
-            chosen = np.array([label == where for label in rows.contexts.labels()], dtype=bool)[rows.context]
+        chosen = np.full(len(rows), where == ALL_ROWS)
+        for names, codes in _groups(rows):
+            if where in names:
+                chosen = codes == names.index(where)
         old, new = (float(said[index][chosen] @ rows.weight[chosen]) for said in self._said)
         if not (old > 0.0 and new > 0.0):
             return 0.0
         return float(rows.positives[chosen].sum()) * math.log(new / old) - (new - old)
 
     def alarms(self, alpha: float, effect: float) -> list[str]:
-        """Return what a monitor raises an alarm of under the candidate; nothing if the current model raises one."""
-        raised = []
-        for said in self._said:
-            monitor = Monitor(alpha, effect)
-            for index, rows in enumerate(self._sketches):
+        """Return what a monitor raises an alarm of under the candidate, unless more speaks against the current model.
+
+        So an alarm against the current model never keeps out a candidate that is nearer to the truth. And one wild
+        period decides nothing: the alarm must be raised whichever of the periods is left out.
+        """
+        raised: list[str] = []
+        for left_out in range(len(self._sketches) if len(self._sketches) > 1 else 0):
+            current, candidate = (self._alarms(said, left_out, alpha, effect) for said in self._said)
+            against = max((alarm.log_evidence for alarm in current), default=-math.inf)
+            raised = [alarm.what for alarm in candidate]
+            if not any(alarm.log_evidence > against for alarm in candidate):
+                return []
+        return raised
+
+    def _alarms(self, said: Sequence[FloatArray], left_out: int, alpha: float, effect: float) -> list[Alarm]:
+        monitor = Monitor(alpha, effect)
+        for index, rows in enumerate(self._sketches):
+            if index != left_out:
                 monitor.update(rows, index, CellProbabilities(said[index]))
-            raised.append([alarm.what for alarm in monitor.alarms])
-        current, candidate = raised
-        return [] if current else candidate
+        return monitor.alarms
 
 
 # Whether a new model can be served: its file, its fields and scores, and its probabilities on rows of the journal.
@@ -312,6 +353,16 @@ class Current:
 
     version: Version
     model: CalibrationModel
+
+
+@dataclass(frozen=True)
+class ServedPast:
+    """What was served in past periods, whatever was published, refused, held or rolled back since."""
+
+    versions: Mapping[str, Version] = field(default_factory=dict)
+    """The version of each period."""
+    load: Callable[[int], CalibrationModel | None] = lambda _: None
+    """Returns the model of a version; None if it cannot be read any more."""
 
 
 @dataclass(frozen=True)
@@ -385,6 +436,7 @@ class Gate:
         until: str | None = None,
         alpha: float = 0.01,
         period_effect: float = 0.0,
+        served: ServedPast | None = None,
     ) -> Verdict:
         """Decide whether a candidate may be published.
 
@@ -398,7 +450,9 @@ class Gate:
         until : the last period that the candidate was fitted on.
         alpha : the chance of a false alarm, of the monitor that the candidate is shown to.
         period_effect : how much periods differ, as a standard deviation in logits; the monitor allows for that.
+        served : what was served in past periods.
         """
+        past = list(judged)
         suspect = {one.period for one in judged if one.suspect}
         judged = [one for one in judged if not one.suspect]
         periods = periods_between(journal.periods, None, until)[-RECENT_PERIODS:]
@@ -409,7 +463,7 @@ class Gate:
         problem = invalid(candidate, rows, None if current is None else current.model)
         if problem:
             return Verdict((problem,))
-        comparison = self._comparison(current, judged, journal, delay)
+        comparison = self._comparison(current, past, journal, delay, served or ServedPast())
         if comparison is None or comparison.periods < self.min_periods:
             number = 0 if comparison is None else comparison.periods
             return Verdict(waiting=f"{number} of the {self.min_periods} periods to judge by were predicted so far")
@@ -418,8 +472,10 @@ class Gate:
                 waiting=f"nothing is published before it gains: {_in_words(comparison)}", comparison=comparison
             )
         problems, notes = [], [_in_words(comparison)]
-        if comparison.low > self.tolerance:
+        if comparison.low > self.tolerance and comparison.latest > self.tolerance:
             problems.append(_in_words(comparison))
+        elif comparison.low > self.tolerance:
+            notes.append(f"but each of the last {RECOVERED_PERIODS} periods was predicted no worse")
         shift = None
         if current is not None:
             shift = shift_between(current.model, candidate, rows)
@@ -428,12 +484,12 @@ class Gate:
             sketches = [coarse(s.unfolded()) for p, s in journal.sketches(last[0], last[-1]) if p in last]
             latest = LatestPeriods(sketches, current.model, candidate)
             far = [move for move in shift.moves if _size(move[1]) > self.max_shift]
-            alone = [move for move in far if not latest.confirm(move[0])]
+            alone = [(move, agree) for move in far if (agree := latest.confirming(move[0])) < CONFIRMING_PERIODS]
             if alone:
-                least = 1.0 / (1.0 + self.max_shift) - 1.0
+                (move, agree), least = alone[0], 1.0 / (1.0 + self.max_shift) - 1.0
                 problems.append(
-                    f"{_moves(*alone[0])}, and not each of the last {CONFIRMING_PERIODS} periods says so; allowed is "
-                    f"{least:+.1%} to {self.max_shift:+.1%} (--max-shift)"
+                    f"{_moves(*move)}, and {'only one' if agree else 'none'} of the last {CONFIRMING_PERIODS} periods "
+                    f"says so; allowed is {least:+.1%} to {self.max_shift:+.1%} (--max-shift)"
                 )
             elif far:
                 notes.append(f"beyond --max-shift, but each of the last {CONFIRMING_PERIODS} periods says so")
@@ -443,34 +499,61 @@ class Gate:
         return Verdict(tuple(problems), "", comparison, shift, tuple(notes))
 
     def _comparison(
-        self, current: Current | None, judged: Sequence[Judged], journal: Journal, delay: int
+        self, current: Current | None, past: Sequence[Judged], journal: Journal, delay: int, served: ServedPast
     ) -> Comparison | None:
-        """Compare on periods that neither side was fitted on.
+        """Compare on periods that neither side was fitted on, and that are not suspect.
 
         1. No version yet: what the tracker had forecast, beside the scores as they are.
         2. The current version has seen at least `min_periods` periods that it was not fitted on: what the tracker
            had forecast for those, beside the current version itself.
         3. The current version is newer than that, as in a loop that publishes after every period: what the tracker
-           had forecast for each recent period, beside the model that it had one period earlier. That is what keeping
-           the model of the period before would have been worth in the past.
+           had forecast for each recent period, beside the version that was served when it made that forecast. That
+           is what keeping the served version would have been worth at every step so far.
         """
+        judged = [one for one in past if not one.suspect]
         if current is None:
-            chosen = list(judged)[-COMPARED_PERIODS:]
+            chosen = judged[-COMPARED_PERIODS:]
             losses = [one.tracker_loss - one.base_loss for one in chosen]
             return _compared("the scores as they are", chosen, losses)
         later = later_than_fit(judged, current.version, delay)[-COMPARED_PERIODS:]
         if len(later) >= self.min_periods:
-            by_period = {one.period: one for one in later}
-            losses = [
-                by_period[period].tracker_loss - sketch_log_loss(rows, predict_cells(current.model, rows))
-                for period, sketch in journal.sketches(later[0].period, later[-1].period)
-                if period in by_period
-                for rows in [coarse(sketch.unfolded())]
-            ]
+            of_current = _losses(journal, dict.fromkeys([one.period for one in later], current.model))
+            losses = [one.tracker_loss - of_current[one.period] for one in later]
             return _compared(f"version {current.version.name}", later, losses)
-        pairs = [(one, one.before_loss) for one in judged if one.before_loss is not None][-COMPARED_PERIODS:]
-        losses = [one.tracker_loss - before for one, before in pairs]
-        return _compared("the model of the period before", [one for one, _ in pairs], losses)
+        chosen = []
+        kept: dict[str, CalibrationModel] = {}
+        for index in range(len(past))[-COMPARED_PERIODS:]:
+            version = None if index == 0 else served.versions.get(past[index - 1].period)
+            model = None
+            if version is not None and not _was_forecast(version, past, index, delay):
+                model = served.load(version.number)
+            if not past[index].suspect and (model is not None or past[index].before_loss is not None):
+                chosen.append(past[index])
+                kept |= {} if model is None else {past[index].period: model}
+        known = {one.period: one.before_loss for one in chosen} | _losses(journal, kept)
+        chosen = [one for one in chosen if known[one.period] is not None]
+        losses = [one.tracker_loss - (known[one.period] or 0.0) for one in chosen]
+        return _compared("the version served before each", chosen, losses)
+
+
+def _was_forecast(version: Version, past: Sequence[Judged], index: int, delay: int) -> bool:
+    """Tell whether a version is the tracker's model of one period before its forecast for a period.
+
+    Its loss is the period's `before_loss` then. Before there is a version, that model stands in for it.
+    """
+    made = index - 2 - delay
+    unlearnt = any(one.suspect for one in past[max(made, 0) : index])
+    return made >= 0 and version.rows_digest == past[made].digest and not unlearnt
+
+
+def _losses(journal: Journal, models: Mapping[str, CalibrationModel]) -> dict[str, float]:
+    """Return the loss of a model in each of some periods; those that lack a field of it are left out."""
+    periods, result = sorted_periods(list(models)), {}
+    for period, sketch in journal.sketches(periods[0], periods[-1]) if periods else ():
+        if period in models and set(models[period].fields) <= set(sketch.contexts.names):
+            rows = coarse(sketch.unfolded())
+            result[period] = sketch_log_loss(rows, predict_cells(models[period], rows))
+    return result
 
 
 def later_than_fit(judged: Sequence[Judged], version: Version, delay: int) -> list[Judged]:

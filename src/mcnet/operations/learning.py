@@ -187,6 +187,7 @@ def learn_journal(
     method: str,
     delay: int,
     until: Any = None,
+    look: bool = True,
     progress: Callable[[int, int], Any] | None = None,
 ) -> Learnt | None:
     """Learn the periods of a journal that are new, or changed; None if it has no period yet.
@@ -197,6 +198,7 @@ def learn_journal(
     checkpoints : where the states of earlier runs are, and that of this one is saved.
     method, delay : as in `Tracker`.
     until : the last period to learn; all if None.
+    look : keep periods that are suspect at a look, and do not learn them; those that were released are.
     progress : a function that is called with the number of periods done, and of all that are to be learnt.
     """
     digests = past_digests(journal)
@@ -213,7 +215,7 @@ def learn_journal(
     recent: deque[tuple[str, FloatArray]] = deque(maxlen=MOST_FORECASTS)
     saved = time.monotonic()
     for place, (period, sketch) in enumerate(journal.sketches(left[0], left[-1])):
-        probability = _learn_period(learnt, period, digests[period], sketch, look=period not in released)
+        probability = _learn_period(learnt, period, digests[period], sketch, look=look and period not in released)
         if probability is not None:
             recent.append((period, probability))
         behind = len(left) - 1 - place

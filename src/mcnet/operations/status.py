@@ -1,6 +1,7 @@
 """The status of the loop: what a run knew, what is served now, and the monitor of what was served."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
@@ -12,10 +13,11 @@ from mcnet._shared.files import finite
 from mcnet.errors import FileFormatError, InputError
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
-from mcnet.operations.gate import VersionTimes, ends_at_or_after
+from mcnet.operations.gate import ServedPast, VersionTimes, ends_at_or_after
 from mcnet.operations.learning import Learnt, period_pcoc
 from mcnet.rows.periods import periods_between
 from mcnet.store.journal import Journal
+from mcnet.store.state import LoopState
 from mcnet.store.store import Store
 from mcnet.store.versions import Registry, Version, now
 from mcnet.tracking.monitor import CellProbabilities, Monitor
@@ -201,14 +203,7 @@ def watch(
     new = [period for period in periods if period not in seen]
     served: list[dict[str, Any]] = []
     times = VersionTimes(periods, promoted, delay)
-
-    @cache
-    def model(number: int) -> CalibrationModel | None:
-        try:
-            return registry.load(number)
-        except (FileFormatError, InputError):  # damaged, or pruned, since it served
-            return None
-
+    model = loader(registry)
     for period, sketch in journal.sketches(new[0], new[-1]) if new else ():
         version = _served_in(period, promoted, times)
         if version is not None:
@@ -241,6 +236,34 @@ def _continued(known: Any, promoted: Sequence[Version], alpha: float) -> Monitor
     fresh = Monitor(alpha)
     fresh.last_period = monitor.last_period
     return fresh
+
+
+def loader(registry: Registry) -> Callable[[int], CalibrationModel | None]:
+    """Return a function that loads a version, each once; None for one that was damaged or pruned since it served."""
+
+    @cache
+    def load(number: int) -> CalibrationModel | None:
+        try:
+            return registry.load(number)
+        except (FileFormatError, InputError):
+            return None
+
+    return load
+
+
+def served_past(
+    registry: Registry, state: LoopState, periods: Sequence[str], promoted: Sequence[Version], delay: int
+) -> ServedPast:
+    """Return what was served in past periods: as the runs since have recorded it, else by when it was published."""
+    times = VersionTimes(periods, promoted, delay)
+    found = {period: _served_in(period, promoted, times) for period in periods}
+    recorded = {one["period"]: one["version"] for run in state.runs(RUNS_READ) for one in run["served"]}
+    known = {version.name: version for version in promoted}
+    for period in recorded.keys() & found.keys():
+        with suppress(FileFormatError, InputError):  # pruned or damaged since
+            name = recorded[period]
+            found[period] = known.get(name) or registry.version(int(name))
+    return ServedPast({period: one for period, one in found.items() if one is not None}, loader(registry))
 
 
 def _served_in(period: str, promoted: Sequence[Version], times: VersionTimes) -> Version | None:

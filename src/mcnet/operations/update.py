@@ -17,9 +17,9 @@ from mcnet._shared.messages import warn
 from mcnet.errors import Advice, BusyError, InputError, McnetError
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_text
-from mcnet.operations.gate import Current, Gate, Verdict, ends_after
+from mcnet.operations.gate import COMPARED_PERIODS, Current, Gate, Verdict, ends_after
 from mcnet.operations.learning import Checkpoints, Learnt, learn_journal
-from mcnet.operations.status import STATUS, Watched, run_document, status_of, watch
+from mcnet.operations.status import STATUS, Watched, run_document, served_past, status_of, watch
 from mcnet.report.monitor_page import write_status_page
 from mcnet.rows.locations import Location, Locations, file_state, fingerprint, read_options
 from mcnet.rows.logs import ChangedFileError, expand_paths
@@ -261,6 +261,7 @@ def update(
     tolerance: float = 0.0,
     min_periods: int = 3,
     alpha: float = 0.01,
+    look: bool = True,
     force: bool = False,
     note: str = "",
     status: str | PathLike[str] | None = None,
@@ -291,6 +292,8 @@ def update(
     tolerance : the log-loss per row by which a new model may be worse than the current one.
     min_periods : so many periods must have been predicted and judged before a model is published.
     alpha : the monitor's chance of ever raising a false alarm.
+    look : look at a period before it is learnt: a suspect one is kept and not learnt. False learns every period that
+        comes from now on, whatever it is.
     force : publish whatever the gate says, also instead of a version that is held; the history says so.
     note : goes into the history.
     status : the file of a page about the state of the loop, written at the end.
@@ -341,7 +344,9 @@ def update(
             journal.compact_feedback(last)
             past = journal.snapshot()
             late = delay_in_periods(delay, past.periods, every)
-            learnt = learn_journal(past, Checkpoints(state), method=method, delay=late, until=last, progress=progress)
+            learnt = learn_journal(
+                past, Checkpoints(state), method=method, delay=late, until=last, look=look, progress=progress
+            )
             run = _Run(opened, lease, past, gate, late, alpha, force, note, started)
             done = run.publish_and_record(learnt, added, status)
             past.close()
@@ -405,7 +410,7 @@ class _Run:
             done = Update("nothing new", why, before.name, **facts)
         else:
             candidate = learnt.model(self.journal.periods[0])
-            verdict = self._judged(candidate, before, learnt)
+            verdict = self._judged(candidate, promoted, learnt)
         watched = watch(
             self.journal,
             self.registry,
@@ -450,8 +455,10 @@ class _Run:
         released = decided["outcome"] == "held" and self.registry.held is None
         return not (self.force or released or decided["gate"] != asdict(self.gate))
 
-    def _judged(self, candidate: CalibrationModel, before: Version | None, learnt: Learnt) -> Verdict:
+    def _judged(self, candidate: CalibrationModel, promoted: Sequence[Version], learnt: Learnt) -> Verdict:
         """Ask the gate."""
+        before = promoted[-1] if promoted else None
+        periods = [one.period for one in learnt.judged[-COMPARED_PERIODS - 1 :]]
         current = None if before is None else Current(before, self.registry.load(before.number))
         return self.gate.judge(
             candidate,
@@ -462,6 +469,7 @@ class _Run:
             until=learnt.learner.clock.last,
             alpha=self.alpha,
             period_effect=learnt.learner.period_effect,
+            served=served_past(self.registry, self.state, periods, promoted, self.delay),
         )
 
     def _decide(

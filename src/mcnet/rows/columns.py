@@ -49,8 +49,14 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
     refuse_lazy(values, name)
     if isinstance(values, np.ndarray):
         array = without_mask(values)
+    elif str(getattr(values, "dtype", "")) in _WIDE_INTEGERS:
+        array = np.array(values.to_list(), dtype=object)
     elif hasattr(values, "to_numpy"):
-        array = _table_column(values)
+        try:
+            array = np.asarray(values.to_numpy())
+        except Exception:
+            # Arrow refuses a copy (nulls, booleans, several chunks) unless it is asked for by its own name.
+            array = np.asarray(values.to_numpy(zero_copy_only=False))
     elif isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise InputError(f"{name} is {type(values).__name__} {values!r}, not a column; pass an array or a list")
     else:
@@ -77,24 +83,13 @@ def without_mask(values: Any) -> Any:
     return np.array(values.tolist(), dtype=object)
 
 
-def _table_column(values: Any) -> NDArray[Any]:
-    """Return a column of pandas, Polars or Arrow as an array."""
-    if str(getattr(values, "dtype", "")) in _WIDE_INTEGERS:
-        return np.array(values.to_list(), dtype=object)
-    try:
-        return np.asarray(values.to_numpy())
-    except Exception:
-        # Arrow refuses a copy (nulls, booleans, several chunks) unless it is asked for by its own name.
-        return np.asarray(values.to_numpy(zero_copy_only=False))
-
-
 def as_floats(values: Any, name: str, first_row: int = 0, describe_row: DescribeRow = describe_row) -> FloatArray:
     """Return a column as float64, missing values as NaN; refuse what is not a number."""
     array = as_array(_polars_floats(values), name)
     if array.dtype.kind in "cmM":
         raise InputError(f"{name} is a column of {array.dtype}, not of plain numbers; convert the column first")
     try:
-        if not _has_odd_texts(array):
+        if array.dtype.kind not in "OUS" or not any(map(_is_odd, array.tolist())):
             return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         pass
@@ -121,12 +116,8 @@ def label_floats(values: Any, name: str, first_row: int = 0, describe_row: Descr
 _FLAGS = {"true": 1.0, "false": 0.0}
 
 
-def _has_odd_texts(array: NDArray[Any]) -> bool:
-    """Tell whether there is a text such as 0_1, which Python takes for a number."""
-    return array.dtype.kind in "OUS" and any(_is_odd(value) for value in array.tolist())
-
-
 def _is_odd(value: Any) -> bool:
+    """Tell whether this is a string such as 0_1, which Python takes for a number."""
     text = value.decode("latin-1") if isinstance(value, bytes) else value
     return isinstance(text, str) and ("_" in text or not text.isascii())
 

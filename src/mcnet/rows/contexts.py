@@ -46,6 +46,22 @@ def distinct_combinations(
     return np.column_stack([column[rows] for column in codes]), which
 
 
+def distinct_contexts(codes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the distinct rows of a table of codes `[rows, fields]`, in order, and which of them each row is.
+
+    A code is a whole number from ANY (-1) on.
+
+    >>> table, which = distinct_contexts(np.array([[1, 2], [-1, 0], [1, 2]]))
+    >>> table.tolist(), which.tolist()
+    ([[-1, 0], [1, 2]], [1, 0, 1])
+    """
+    if codes.size == 0:
+        return codes[:1], np.zeros(len(codes), dtype=np.int64)
+    columns = codes.T.astype(np.int64) + 1
+    table, which = distinct_combinations(list(columns), (columns.max(axis=1) + 1).tolist())
+    return (table - 1).astype(codes.dtype), which
+
+
 def _numbered(keys: IntArray, size: int) -> tuple[IntArray, int]:
     """Return the number of each key among the distinct keys in order, and how many these are."""
     if not 0 < size <= min(_MOST_DENSE_KEYS, _DENSE_KEYS_PER_ROW * len(keys)):

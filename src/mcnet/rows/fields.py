@@ -35,8 +35,8 @@ def is_lazy(rows: Any) -> bool:
 
 def refuse_lazy(values: Any, name: str) -> None:
     """Refuse a LazyFrame or an expression of Polars where values are needed."""
-    if is_lazy(values) or (type(values).__module__.startswith("polars") and type(values).__name__ == "Expr"):
-        kind = "a LazyFrame" if is_lazy(values) else "an expression"
+    kind = {"LazyFrame": "a LazyFrame", "Expr": "an expression"}.get(type(values).__name__)
+    if kind is not None and type(values).__module__.startswith("polars"):
         raise InputError(
             f"{name} is {kind} of Polars, which has no values yet; collect it first, or give a "
             "LazyFrame and names of columns to mcnet.scan"

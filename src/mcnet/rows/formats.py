@@ -1,4 +1,4 @@
-"""The formats of logs, each opened as one lazy table: CSV, JSONL, Parquet, Arrow, lakes."""
+"""The formats of logs, each opened as one lazy table."""
 
 import glob
 import json
@@ -71,15 +71,7 @@ def check_folder_columns(
     paths: Sequence[Location], kind: str, partitions: "Mapping[str, pl.DataType]", columns: Columns
 ) -> None:
     """Refuse what a folder such as hour=7 and the files in it say differently, and a number that both of them have."""
-    import polars as pl
-
-    where = read_options().where
-    if not partitions:
-        return
-    try:
-        asked = set() if where is None else set(pl.sql_expr(where).meta.root_names())
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise unusable_condition(str(where), error) from None
+    asked = _columns_of_condition()
     wanted = [n for n in partitions if columns.all_kept or n in asked or n in (*columns.numbers, *columns.texts)]
     fetched = [path for place, path in enumerate(paths) if place == 0 or isinstance(path, Path)]
     for path in fetched if wanted else ():  # of a store, one file is enough to look at
@@ -122,7 +114,7 @@ def _same_value(text: str | None, folder: str | None) -> bool:
 
 
 def filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" = None) -> "pl.LazyFrame":
-    """Return the rows that meet the condition in SQL, if there is one.
+    """Return the rows that meet the condition in SQL.
 
     Parameters
     ----------
@@ -168,12 +160,12 @@ def open_csv(
 
     refuse_other_headers(paths, separator)
     options = source_options(paths)
-    types = guessed_csv_types(_sources(paths), separator, options) if typed or read_options().where else {}
+    types = guessed_csv_types(list(map(fspath, paths)), separator, options) if typed or read_options().where else {}
     names = [plain_name(name) for name in types]
     guessed = dict(zip(names, types.values(), strict=True))
 
     def scan(files: Sequence[Location]) -> pl.LazyFrame:
-        return with_plain_names(pl.scan_csv(_sources(files), separator=separator, **described, **options))
+        return with_plain_names(pl.scan_csv(list(map(fspath, files)), separator=separator, **described, **options))
 
     if typed:
         # A column of whole numbers in the first rows may have fractions, or other texts, in later ones.
@@ -189,10 +181,6 @@ def open_csv(
     texts_of = {name: column_at(names, name).cast(pl.String) for name in texts if name in guessed}
     canonical = [canonical_csv_text(column).alias(name) for name, column in texts_of.items()]
     return filtered(frame.with_columns(canonical), guessed)
-
-
-def _sources(paths: Sequence[Location]) -> list[str]:
-    return [fspath(path) for path in paths]
 
 
 def open_jsonl(paths: Locations, partitions: "dict[str, pl.DataType]", columns: Columns) -> "pl.LazyFrame":
@@ -254,14 +242,13 @@ def open_tables(paths: Locations, partitions: "dict[str, pl.DataType]", kind: st
     if partitions or any(isinstance(path, RemoteFile) for path in paths):
         options["hive_partitioning"] = True  # by itself, Polars adds the columns of folders that it was given alone
 
-    def scan(source: Location | Locations) -> pl.LazyFrame:
-        given = _sources(source) if isinstance(source, Locations) else fspath(source)
-        return pl.scan_parquet(given, **options) if kind == "parquet" else pl.scan_ipc(given, **options)
-
-    frames = [scan(path) for path in paths] if len(paths) > 1 else []
+    scan: Any = partial(pl.scan_parquet if kind == "parquet" else pl.scan_ipc, **options)
+    sources = list(map(fspath, paths))
+    frames = [scan(source) for source in sources] if len(sources) > 1 else []
     schemas = [frame.collect_schema() for frame in frames]
     if all(schema == schemas[0] for schema in schemas):
-        return scan(paths)
+        frame: pl.LazyFrame = scan(sources)
+        return frame
     return _one_table(paths, frames, columns)
 
 
@@ -304,7 +291,6 @@ def _one_table(paths: Sequence[Location], frames: "Sequence[pl.LazyFrame]", colu
 
 def _names_in_all(paths: Sequence[Location], schemas: "Sequence[pl.Schema]", columns: Columns) -> list[str]:
     """Return the columns to read of files that differ in them; refuse files that lack one of these."""
-    import polars as pl
 
     common = [name for name in schemas[0] if all(name in schema for schema in schemas)]
     known = dict.fromkeys(name for schema in schemas for name in schema)
@@ -314,14 +300,21 @@ def _names_in_all(paths: Sequence[Location], schemas: "Sequence[pl.Schema]", col
         having = next((path for path, schema in zip(paths, schemas, strict=True) if name in schema), None)
         if lacking is not None and having is not None:
             raise InputError(f"{lacking} has no column {name!r}, and {having} has it; give files of the same columns")
-    where = read_options().where
     if columns.all_kept or not named:
         return common
+    asked = _columns_of_condition()
+    return [name for name in common if name in named or name in asked]
+
+
+def _columns_of_condition() -> set[str]:
+    """Return the columns that the condition on the rows, if there is one, asks for."""
+    import polars as pl
+
+    where = read_options().where
     try:
-        asked = set() if where is None else set(pl.sql_expr(where).meta.root_names())
+        return set() if where is None else set(pl.sql_expr(where).meta.root_names())
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise unusable_condition(str(where), error) from None
-    return [name for name in common if name in named or name in asked]
 
 
 def _has_common_type(kinds: "Collection[pl.DataType]") -> bool:

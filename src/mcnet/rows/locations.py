@@ -97,6 +97,20 @@ def unusable_condition(where: str, error: BaseException) -> InputError:
     return InputError(f"the condition {where!r} cannot be used: {reason}")
 
 
+# The formats of logs, which messages and the help of commands name.
+
+FORMATS = {
+    "Parquet": (".parquet", ".pq"),
+    "CSV": (".csv", ".csv.gz"),
+    "TSV": (".tsv", ".tsv.gz"),
+    "Arrow": (".arrow", ".ipc", ".feather"),
+    "JSONL": (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz"),
+}
+"""The formats of log files, and how the names of their files end."""
+
+FORMAT_NAMES = " or ".join([", ".join(list(FORMATS)[:-1]), list(FORMATS)[-1]])
+
+
 # Where rows are, if not in a file on disk: in an object store, in a table of a lake, or on standard input.
 
 STANDARD_INPUT = "-"

@@ -25,6 +25,8 @@ from mcnet.rows.formats import (
     open_tables,
 )
 from mcnet.rows.locations import (
+    FORMAT_NAMES,
+    FORMATS,
     STANDARD_INPUT,
     LakeTable,
     Location,
@@ -49,21 +51,7 @@ FilePaths = str | PathLike[str] | Sequence[str | PathLike[str]]
 BATCH_ROWS = 1 << 19
 """Rows read from a log at a time."""
 
-_FORMATS = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".csv.gz": "csv",
-    ".tsv": "tsv",
-    ".tsv.gz": "tsv",
-    ".arrow": "arrow",
-    ".ipc": "arrow",
-    ".feather": "arrow",
-    ".jsonl": "jsonl",
-    ".jsonl.gz": "jsonl",
-    ".ndjson": "jsonl",
-    ".ndjson.gz": "jsonl",
-}
+_FORMAT_OF = {suffix: name.lower() for name, suffixes in FORMATS.items() for suffix in suffixes}
 
 
 def expand_paths(files: FilePaths) -> Locations:
@@ -102,7 +90,7 @@ def _expand_path(item: str | PathLike[str]) -> list[Path]:
         inside = sorted(p for p in path.iterdir() if _is_log(p))
         inside += sorted(p for p in path.rglob("*") if _is_log(p) and _is_partitioned(p, path))
         if not inside:
-            raise InputError(f"the folder {path} has no Parquet, CSV, JSONL or Arrow file")
+            raise InputError(f"the folder {path} has no {FORMAT_NAMES} file")
         return inside
     matches = sorted(p for p in map(Path, glob.glob(fspath(item), recursive=True)) if p.is_file())
     if not matches:
@@ -142,7 +130,7 @@ def source_name(files: FilePaths | Locations) -> str:
 def _known_format(path: Location) -> str | None:
     if isinstance(path, LakeTable):
         return path.kind
-    return next((kind for suffix, kind in _FORMATS.items() if path.name.lower().endswith(suffix)), None)
+    return next((kind for suffix, kind in _FORMAT_OF.items() if path.name.lower().endswith(suffix)), None)
 
 
 def file_format(path: Location) -> str:
@@ -158,7 +146,7 @@ def file_format(path: Location) -> str:
         return "parquet"
     if kind is None:
         hint = " (JSON, as models are, is no log)" if path.name.lower().endswith(".json") else ""
-        raise InputError(f"{path} is of no known format{hint}; files end in {', '.join(_FORMATS)}")
+        raise InputError(f"{path} is of no known format{hint}; files end in {', '.join(_FORMAT_OF)}")
     return kind
 
 
@@ -177,8 +165,8 @@ def open_log(
 
     Parameters
     ----------
-    files : Parquet, CSV, TSV, JSONL or Arrow files: paths, globs, folders (of partitions such as dt=2026-11-16, too),
-        addresses in object stores (s3://, gs://, az://, https://), all of one format; or a table of Delta or Iceberg.
+    files : paths, globs, folders (of partitions such as dt=2026-11-16, too), addresses in object stores (s3://, gs://,
+        az://, https://), all of one format (see `FORMATS`); or a table of Delta or Iceberg.
     numbers : columns of numbers. In CSV, where types are guessed from the first rows, they may have fractions later.
     texts : field columns. In CSV they are read as text and put into canonical form (see `canonical_csv_text`).
     periods : those of the fields that are cut to periods afterwards.
@@ -197,14 +185,17 @@ def open_log(
     partitions = partition_types(named) if len(named) == len(paths) else {}
     if len(named) < len(paths) and len({tuple(partition_values(path).items()) for path in paths}) > 1:
         # Folders and globs of an object store, each below folders of its own.
+        import polars as pl
+
         apart = [open_log(Locations([path]), typed=typed, **options) for path in paths]
-        return _concatenated(apart)
+        return pl.concat(apart, how="vertical_relaxed")
     if kind in ("csv", "tsv", "jsonl"):
         _warn_of_folders_without_columns([path for path in paths if path not in named])
     with readable(source_name(files), paths):
         if partitions and where is not None:
             paths = Locations(prune(paths, partitions, where))
-        check_folder_columns(paths, kind, partitions, columns)
+        if partitions:
+            check_folder_columns(paths, kind, partitions, columns)
         if kind in ("csv", "tsv"):
             return open_csv(paths, partitions, csv_separator(kind), numbers, texts, typed)
         if kind == "jsonl":
@@ -215,7 +206,7 @@ def open_log(
             frame = open_tables(paths, partitions, kind, columns)
             if len(named) < len(paths):
                 frame = with_outer_partitions(frame, paths[0])
-        return filtered(frame)
+        return frame if where is None else filtered(frame)
 
 
 def _warn_of_folders_without_columns(paths: Sequence[Location]) -> None:
@@ -228,46 +219,34 @@ def _warn_of_folders_without_columns(paths: Sequence[Location]) -> None:
             )
 
 
-def _concatenated(frames: "list[pl.LazyFrame]") -> "pl.LazyFrame":
-    import polars as pl
-
-    return pl.concat(frames, how="vertical_relaxed")
-
-
 class ChangedFileError(InputError):
     """A file was written to while it was read, so that its rows would count in part."""
 
 
-class UnchangedFiles:
-    """Files that must stay as they are while they are read; those that are not on a disk cannot be looked at.
+@contextmanager
+def unchanged_files(paths: Sequence[Location]) -> Iterator[None]:
+    """Refuse, at the end of the block, a file that has changed; an error of mcnet inside is put down to that as well.
 
     Parameters
     ----------
-    paths : the files; their state is the one at this moment, so this comes before anything is read.
+    paths : the files; those that are not on a disk cannot be looked at.
     """
-
-    def __init__(self, paths: Sequence[Location]) -> None:
-        self._before = {path: file_state(path) for path in paths if isinstance(path, Path)}
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Refuse, at the end of the block, a file that has changed; an error inside is put down to that as well."""
+    states = {path: file_state(path) for path in paths if isinstance(path, Path)}
+    problem = None
+    try:
+        yield
+    except McnetError as error:
+        problem = error
+    for path, before in states.items():
         try:
-            yield
-        except McnetError:
-            self._refuse_changed()
-            raise
-        self._refuse_changed()
-
-    def _refuse_changed(self) -> None:
-        for path, before in self._before.items():
-            try:
-                now = file_state(path)
-            except OSError:
-                raise ChangedFileError(f"{path} was removed while it was read; read it when it is complete") from None
-            if now != before:
-                sizes = f"{before[0]:,} bytes before, {now[0]:,} after"
-                raise ChangedFileError(f"{path} changed while it was read ({sizes}); read it when it is complete")
+            now = file_state(path)
+        except OSError:
+            raise ChangedFileError(f"{path} was removed while it was read; read it when it is complete") from None
+        if now != before:
+            sizes = f"{before[0]:,} bytes before, {now[0]:,} after"
+            raise ChangedFileError(f"{path} changed while it was read ({sizes}); read it when it is complete")
+    if problem is not None:
+        raise problem
 
 
 @contextmanager
@@ -357,10 +336,10 @@ def batches(
                 progress(len(batch))
 
 
-def short_rows_of(paths: Sequence[Location]) -> ShortRows:
-    """Return what refuses short rows of CSV files; of other files it refuses none."""
-    kind = file_format(paths[0])
-    return ShortRows(paths if kind in ("csv", "tsv") else (), csv_separator(kind))
+def short_rows_of(paths: Sequence[Location]) -> ShortRows | None:
+    """Return what refuses short rows of CSV files; other files have none."""
+    kind = file_format(paths[0]) if paths else ""
+    return ShortRows(paths, csv_separator(kind)) if kind in ("csv", "tsv") else None
 
 
 def describe_row_in(paths: Sequence[Location]) -> DescribeRow:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcnet._shared.arrays import ScoreType
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 Resolution = int | Literal["exact"]
 DEFAULT_RESOLUTION = 512
+MOST_FOLDS = 100
 
 
 def field_names(given: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -22,6 +24,15 @@ def field_names(given: str | Sequence[str] | None) -> tuple[str, ...]:
     (('country',), ('country', 'device'), ())
     """
     return (given,) if isinstance(given, str) else tuple(given or ())
+
+
+def check_folds(folds: Any) -> int:
+    """Return the number of folds, or raise if it is not one."""
+    if isinstance(folds, bool) or not isinstance(folds, Integral) or not 1 <= int(folds) <= MOST_FOLDS:
+        raise InputError(
+            f"folds is {folds!r}; it must be a whole number from 1 to {MOST_FOLDS}, or a column of fold numbers"
+        )
+    return int(folds)
 
 
 @dataclass(frozen=True)
@@ -114,4 +125,6 @@ class RowSpec:
                 raise InputError(f"every names {name!r}, which is not a field of this scan; pass it as a field too")
         if self.score_type not in ("probability", "logit"):
             raise InputError(f"score_type is {self.score_type!r}; it must be 'probability' or 'logit'")
+        if self.fold_column is None:
+            check_folds(self.folds)
         check_negatives_kept(self.negatives_kept)

@@ -2,7 +2,7 @@
 
 - `sketch`: `Sketch`, the table. `grid`: its cells, and which one a score falls into. `views`, `folds`: sketches from
   sketches.
-- From rows: `scan` (log files and tables), `build` (the one loop for all rows), `accumulate` (the hot loop), `checks`.
+- From rows: `scan` (log files and tables), `build` (the one loop for all rows), `accumulate` (the hot loop).
 - From a database: `connection`, and `query` (the SQL, and its result as a sketch), made of `query_rows` and
   `query_cells`.
 - `sketch_file`: Parquet with a checksum.

@@ -140,7 +140,10 @@ class RunningContexts:
         if not self._names:
             self._names = Contexts.distinct_names(fields)
             self._values = [{} for _ in fields]
-        running = [self._numbered(known, column) for known, column in zip(self._values, fields, strict=True)]
+        running = [
+            np.array([known.setdefault(value, len(known)) for value in column.values], dtype=np.int32)
+            for known, column in zip(self._values, fields, strict=True)
+        ]
         if len(fields) == 1:
             return fields[0].mapped(running[0])
         table, which = distinct_combinations([c.codes for c in fields], [len(c.values) for c in fields])
@@ -150,13 +153,6 @@ class RunningContexts:
         numbers = np.fromiter((known.setdefault(key, len(known)) for key in keys), dtype=np.int32, count=len(keys))
         contexts: CodeArray = numbers[which]
         return contexts
-
-    @staticmethod
-    def _numbered(known: dict[str | None, int], column: FieldColumn) -> CodeArray:
-        """Return the running number of each value of a column."""
-        return np.fromiter(
-            (known.setdefault(value, len(known)) for value in column.values), dtype=np.int32, count=len(column.values)
-        )
 
     def finish(self, numbers: CodeArray) -> tuple[Contexts, NDArray[Any]]:
         """Return the contexts among `numbers`, in canonical order, and the place of each running number."""
@@ -223,15 +219,15 @@ class Accumulator:
         contexts = self._contexts.number(fields, len(scores))
         slots = contexts if folds is None else contexts * self._folds + folds
         needed = len(self._contexts) * self._folds
-        if isinstance(self._grid, LogitGrid) and self._worth_a_block(needed * len(self._grid)):
-            return self._add_dense(self._grid, scores, labels, weights, slots, needed)
+        if isinstance(self._grid, LogitGrid):
+            cells = needed * len(self._grid)
+            worth_a_block = self._dense is not None or cells <= _DENSE_CELLS_PER_ROW * self.rows
+            if worth_a_block and cells <= _MOST_DENSE_CELLS:
+                return self._add_dense(self._grid, scores, labels, weights, slots, needed)
         if self._dense is not None:
             self._sparse.add(self._dense_cells())
             self._dense = None
         return self._add_sparse(scores, labels, weights, slots)
-
-    def _worth_a_block(self, cells: int) -> bool:
-        return cells <= _MOST_DENSE_CELLS and (self._dense is not None or cells <= _DENSE_CELLS_PER_ROW * self.rows)
 
     def has_more_cells(self, number: int) -> bool:
         """Tell whether there are more cells than this, and adding up equal ones does not leave half as many."""

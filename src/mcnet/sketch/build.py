@@ -25,9 +25,9 @@ from mcnet.rows.columns import (
 )
 from mcnet.rows.fields import FieldColumn
 from mcnet.rows.locations import read_options
-from mcnet.rows.spec import RowSpec
+from mcnet.rows.spec import MOST_FOLDS, RowSpec, check_folds
 from mcnet.sketch.accumulate import Accumulator
-from mcnet.sketch.folds import MOST_FOLDS, assign_folds, check_folds, folds_column
+from mcnet.sketch.folds import assign_folds, folds_column
 from mcnet.sketch.grid import make_grid
 from mcnet.sketch.sketch import Sketch
 
@@ -173,7 +173,7 @@ def sketch_parts(
     Sketch : their sum has all rows; there is at least one.
     """
     grid = make_grid(spec.resolution)
-    folds = MOST_FOLDS if isinstance(spec.folds, str) else check_folds(spec.folds)
+    folds = MOST_FOLDS if isinstance(spec.folds, str) else spec.folds
 
     def finished(accumulator: Accumulator) -> Sketch:
         contexts, cells = accumulator.finish()
@@ -194,7 +194,10 @@ def sketch_parts(
     for batch in batches:
         if len(batch) == 0:
             continue
-        missing = _added(accumulator, batch, spec, origin.describe_row, largest_weight)
+        try:
+            missing = _add(accumulator, batch, spec, origin.describe_row, largest_weight)
+        except InputError as error:
+            raise _with_advice(error) from None
         if missing:
             dropped += missing
             read_options().dropped_rows += missing
@@ -218,21 +221,12 @@ _LEAVE_OUT = Advice(
 )
 
 
-def _added(
-    accumulator: Accumulator,
-    batch: Batch,
-    spec: RowSpec,
-    describe_row: DescribeRow,
-    largest_weight: LargestWeight | None,
-) -> int:
-    """Validate one batch and add it to the cells; return how many rows were dropped."""
-    try:
-        return _add(accumulator, batch, spec, describe_row, largest_weight)
-    except InputError as error:
-        if isinstance(error.found, float) and error.advice is not None and not isfinite(error.found):
-            where: dict[str, Any] = {"column": error.column, "row": error.row, "file": error.file}
-            raise InputError(error.what, advice=error.advice | _LEAVE_OUT, found=error.found, **where) from None
-        raise
+def _with_advice(error: InputError) -> InputError:
+    """Return an error about a missing value with the advice to leave such rows out; others as they are."""
+    if not isinstance(error.found, float) or error.advice is None or isfinite(error.found):
+        return error
+    where: dict[str, Any] = {"column": error.column, "row": error.row, "file": error.file}
+    return InputError(error.what, advice=error.advice | _LEAVE_OUT, found=error.found, **where)
 
 
 def _add(
@@ -242,11 +236,12 @@ def _add(
     describe_row: DescribeRow,
     largest_weight: LargestWeight | None,
 ) -> int:
+    """Validate one batch and add it to the cells; return how many rows were dropped."""
     folds = None
     if batch.folds is None and isinstance(spec.folds, int) and spec.folds > 1:
         folds = assign_folds(batch.first_row, len(batch), spec.folds)
     dropped = 0
-    if spec.drop_missing:
+    if spec.drop_missing or read_options().drop_missing:
         kept = _complete_rows(batch, spec, describe_row)
         dropped = len(batch) - len(kept)
     if dropped:

@@ -8,18 +8,8 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import FloatArray
 from mcnet.errors import InputError
 from mcnet.rows.columns import DescribeRow, as_floats, describe_row
+from mcnet.rows.spec import MOST_FOLDS
 from mcnet.sketch.grid import Cells
-
-MOST_FOLDS = 100
-
-
-def check_folds(folds: int) -> int:
-    """Return the number of folds, or raise if it is not one."""
-    if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or not 1 <= folds <= MOST_FOLDS:
-        raise InputError(
-            f"folds is {folds!r}; it must be a whole number from 1 to {MOST_FOLDS}, or a column of fold numbers"
-        )
-    return int(folds)
 
 
 def assign_folds(first_row: int, rows: int, folds: int) -> NDArray[np.int16]:

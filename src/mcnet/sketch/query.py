@@ -16,10 +16,9 @@ from mcnet.rows.columns import as_floats
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.dialects import Dialect, dialect_named
 from mcnet.rows.fields import column_names, field_columns, is_lazy, is_table
-from mcnet.rows.logs import UnchangedFiles, expand_paths, open_log, readable, source_name
-from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
+from mcnet.rows.logs import expand_paths, open_log, readable, source_name, unchanged_files
+from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, check_folds, field_names
 from mcnet.sketch.build import warn_of_mistakes
-from mcnet.sketch.folds import check_folds
 from mcnet.sketch.grid import Cells, LogitGrid, make_grid
 from mcnet.sketch.query_cells import CellSearch, EdgeList, root_lines
 from mcnet.sketch.query_rows import (
@@ -420,7 +419,7 @@ def fetched_columns(table: Any) -> Mapping[str, Any]:
 def _from_file(path: str | PathLike[str]) -> "dict[str, pl.Series]":
     import polars as pl
 
-    with UnchangedFiles(expand_paths(path)).reading(), readable(source_name(path)):
+    with unchanged_files(expand_paths(path)), readable(source_name(path)):
         opened = open_log(path, typed=False)
         kinds = opened.collect_schema()
         names = kinds.names()

@@ -11,8 +11,7 @@ from mcnet.errors import Advice, FileFormatError, InputError
 from mcnet.rows.columns import LOGITS_ADVICE
 from mcnet.rows.dialects import Dialect, name_parts
 from mcnet.rows.periods import truncation_unit
-from mcnet.rows.spec import RowSpec
-from mcnet.sketch.folds import MOST_FOLDS
+from mcnet.rows.spec import MOST_FOLDS, RowSpec
 
 # What a sketch query returns: the names of its columns, what it says of itself, and the numbers of unusable rows.
 

@@ -1,8 +1,9 @@
 """Sketch log files of any size, tables in memory and lazy tables, in one pass and bounded memory."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.arrays import ScoreType
@@ -12,7 +13,6 @@ from mcnet.rows.columns import DescribeRow, describe_row
 from mcnet.rows.fields import FieldColumn, column_names, field_columns, is_lazy, is_table
 from mcnet.rows.locations import Location, Locations, read_options, read_with
 from mcnet.rows.logs import (
-    UnchangedFiles,
     batches,
     describe_row_in,
     expand_paths,
@@ -21,9 +21,10 @@ from mcnet.rows.logs import (
     readable,
     short_rows_of,
     source_name,
+    unchanged_files,
 )
 from mcnet.rows.periods import AutomaticPeriod, cut_to_periods
-from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
+from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, check_folds, field_names
 from mcnet.sketch.build import (
     Batch,
     LargestWeight,
@@ -33,15 +34,17 @@ from mcnet.sketch.build import (
     sketch_parts,
     warn_of_mistakes,
 )
-from mcnet.sketch.checks import file_digests
 from mcnet.sketch.connection import is_connection, scan_connection
-from mcnet.sketch.folds import check_folds
-from mcnet.sketch.sketch import Sketch
+from mcnet.sketch.sketch import DIGEST_BYTES, Sketch
 from mcnet.sketch.sketch_file import is_sketch_file, load_sketch
 from mcnet.sketch.views import rename_values
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+_SAMPLED_BYTES = 1 << 16
+"""Of a file, the first and the last bytes are read for its digest, and its size."""
 
 
 def scan(
@@ -125,7 +128,7 @@ def scan(
     if is_table(rows):
         return scan_table(rows, spec)
     if is_lazy(rows):
-        origin, spec = Origin("the lazy table"), _with_options(spec)
+        origin = Origin("the lazy table")
         return _in_final_periods(sketch_batches(_batches(rows, spec, origin, progress), spec, origin), spec)
     if not isinstance(rows, str | PathLike | Sequence):
         raise InputError(
@@ -139,8 +142,8 @@ def _scan_files(
     paths: Locations, spec: RowSpec, progress: Callable[[int], Any] | None, source: str | None = None
 ) -> Sketch:
     """Sketch log files whose names were expanded before; `source` is what messages call them."""
-    with UnchangedFiles(paths).reading():
-        read, spec, origin = _file_batches(paths, spec, progress, source)
+    with unchanged_files(paths):
+        read, origin = _file_batches(paths, spec, progress, source)
         sketch = sketch_batches(read, spec, origin)
     return _in_final_periods(sketch, spec)
 
@@ -168,8 +171,8 @@ def scan_in_parts(
     Sketch : their sum is what `scan` returns. A file that changes meanwhile is refused after the last one.
     """
     spec.check()
-    with UnchangedFiles(paths).reading():
-        read, spec, origin = _file_batches(paths, spec, progress)
+    with unchanged_files(paths):
+        read, origin = _file_batches(paths, spec, progress)
         parts = sketch_parts(read, spec, origin, most_cells=most_cells, largest_weight=largest_weight)
         for number, part in enumerate(parts):
             if number == 0:
@@ -179,22 +182,39 @@ def scan_in_parts(
 
 def _file_batches(
     paths: Locations, spec: RowSpec, progress: Callable[[int], Any] | None, source: str | None = None
-) -> tuple[Iterator[Batch], RowSpec, Origin]:
-    """Return the rows of log files, how they are read under the options that hold now, and where they come from."""
+) -> tuple[Iterator[Batch], Origin]:
+    """Return the rows of log files, and where they come from."""
     where = read_options().where
-    digests = file_digests(paths, where)
+    digests = _file_digests(paths, where)
     unique = None if digests is None else tuple(dict.fromkeys(digests))
     if digests is not None and unique is not None and len(unique) < len(digests):
         warn(f"{len(digests) - len(unique):,} of the {len(digests):,} files are copies of others; all are read")
-    spec = _with_options(spec)
     origin = Origin(source or source_name(paths), describe_row_in(paths), where, unique)
     frame = open_log(paths, numbers=spec.numbers, texts=spec.fields, periods=spec.every)
-    return _batches(frame, spec, origin, progress, paths), spec, origin
+    return _batches(frame, spec, origin, progress, paths), origin
 
 
-def _with_options(spec: RowSpec) -> RowSpec:
-    """Return how rows are read under the options that hold now."""
-    return replace(spec, drop_missing=spec.drop_missing or read_options().drop_missing)
+def _file_digests(paths: Sequence[Location], where: str | None = None) -> tuple[str, ...] | None:
+    """Return a digest per file: the same for copies of a file, whatever their names; None if some are not on disk.
+
+    The rows of a file that meet one condition are not those that meet another.
+    """
+    local = [path for path in paths if isinstance(path, Path)]
+    return tuple(_file_digest(path, where) for path in local) if len(local) == len(paths) else None
+
+
+def _file_digest(path: Path, where: str | None) -> str:
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES, key=b"" if where is None else b"where")
+    if where is not None:
+        digest.update(repr(where).encode())
+    size = path.stat().st_size
+    digest.update(str(size).encode())
+    with path.open("rb") as file:
+        digest.update(file.read(_SAMPLED_BYTES))
+        if size > _SAMPLED_BYTES:
+            file.seek(-min(_SAMPLED_BYTES, size - _SAMPLED_BYTES), 2)
+            digest.update(file.read())
+    return digest.hexdigest()
 
 
 def _batches(
@@ -207,7 +227,7 @@ def _batches(
     """Yield the rows of a lazy table; of files, the one that cannot be read is named."""
     first_row = 0
     columns = [*spec.numbers, *spec.fields]
-    short_rows = short_rows_of(paths) if paths else None
+    short_rows = short_rows_of(paths)
     for table in batches(frame, columns, source=origin.name, paths=paths, progress=progress):
         if short_rows is not None:
             short_rows.check(table[name] for name in columns)
@@ -226,7 +246,7 @@ def scan_table(table: Any, spec: RowSpec) -> Sketch:
             raise InputError(f"the table has no column {name!r}; it has {', '.join(known)}")
     score, label, weight, folds = _number_columns(table, spec)
     fields = _field_columns(table, spec)
-    sketch = sketch_columns(score, label, weight, fields, spec.folds if folds is None else folds, _with_options(spec))
+    sketch = sketch_columns(score, label, weight, fields, spec.folds if folds is None else folds, spec)
     return _in_final_periods(sketch, spec)
 
 

@@ -1,5 +1,6 @@
 """The sketch: a small mergeable table of weighted cells that every calibrator fits on."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,10 +17,15 @@ from mcnet.plots.style import card
 from mcnet.rows.columns import warn_of_other_order
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import field_columns
-from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec
-from mcnet.sketch.checks import LEAST_ROWS_TO_RECOGNISE, content_digest
-from mcnet.sketch.folds import check_folds, split_cells
+from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, check_folds
+from mcnet.sketch.folds import split_cells
 from mcnet.sketch.grid import Cells, Grid, make_grid, scaled_cells
+
+DIGEST_BYTES = 8
+"""The size of the digests by which rows that are added twice are noticed."""
+
+_LEAST_ROWS_TO_RECOGNISE = 100
+"""Sketches of fewer rows may be equal without being made of the same rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +79,7 @@ class Sketch:
         """
         if self.known_sources is not None:
             return self.known_sources
-        return (content_digest(self),) if self.rows >= LEAST_ROWS_TO_RECOGNISE else ()
+        return (_content_digest(self),) if self.rows >= _LEAST_ROWS_TO_RECOGNISE else ()
 
     @staticmethod
     def from_rows(
@@ -431,3 +437,15 @@ def sketch_card(sketch: Sketch) -> str:
     for name, values in zip(sketch.contexts.names, sketch.contexts.values, strict=True):
         rows.append([f"field {name}", f"{len(values):,} values"])
     return card("Sketch", [], rows)
+
+
+def _content_digest(sketch: Sketch) -> str:
+    """Return a digest of the fields, their values and the cells of a sketch."""
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    contexts, cells = sketch.contexts, sketch.cells
+    digest.update(repr((contexts.names, sketch.resolution, sketch.folds, sketch.rows)).encode())
+    for values in contexts.values:
+        digest.update(repr(values).encode())
+    for column in (contexts.table, cells.context, cells.key, cells.fold, cells.sums):
+        digest.update(np.ascontiguousarray(column).data)
+    return digest.hexdigest()

@@ -61,6 +61,7 @@ def backtest(
     since: Any = None,
     once: int | None = None,
     tracker: Callable[[], Follower] | None = None,
+    look: bool = True,
     folder: str | PathLike[str] | None = None,
     journal: str | PathLike[str] | None = None,
     score_type: ScoreType = "probability",
@@ -90,6 +91,7 @@ def backtest(
     once : how many periods "once" is fitted on: by default those before `since`, or a tenth.
     tracker : makes what is compared with the methods, an object with `predict` and `update_sketch`; by default
         `Tracker(delay=delay)`.
+    look : the tracker keeps a suspect period and does not learn it, as in `Tracker.update`; False learns all of them.
     folder : where results are written as they come. A run that was ended continues from there, with the same result.
     journal : the store that the log is read into, to be kept; by default it is temporary.
     level, seed : of the intervals by block bootstrap.
@@ -161,6 +163,7 @@ def backtest(
             once=_once(once, since, periods),
             fields=used,
             rows=rows,
+            look=look,
         )
         for method in plan.methods:  # refuse unknown ones before anything is fitted
             for memory in parse_memories(plan.memories):

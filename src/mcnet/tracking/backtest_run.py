@@ -188,6 +188,8 @@ class Plan:
     fields: tuple[str, ...]
     rows: str
     """Which rows: a digest of the names and sizes of the log files; empty for a journal."""
+    look: bool = True
+    """Whether the tracker keeps suspect periods and does not learn them."""
 
 
 def run_plan(
@@ -261,7 +263,7 @@ class _State:
         restored: Callable[[Path], Follower] | None,
     ) -> None:
         self.plan, self.folder, self.load = plan, folder, restored
-        self.tracker = TrackerForecaster(follower())
+        self.tracker = TrackerForecaster(follower(), look=plan.look)
         has_fields = bool(plan.fields)
         self.memories = (
             [RunningMemory(spec, plan.once) for spec in parse_memories(plan.memories)] if plan.methods else []
@@ -355,10 +357,11 @@ def _begin(folder: Path, plan: Plan, digests: dict[str, str]) -> int:
         raise FileFormatError(f"{path} cannot be read as settings of a backtest; name another folder") from None
     if before.get("format") != _FORMAT or before.get("version") != _VERSION:
         raise FileFormatError(f"{path} is not a backtest that this mcnet can continue; name another folder")
+    planned = {"look": True, **before["plan"]}  # of before the look could be switched off
     for name, now in document["plan"].items():
-        if before["plan"].get(name) != now:
+        if planned.get(name) != now:
             raise InputError(
-                f"{folder} has a backtest with other settings ({name}: {before['plan'].get(name)}, now {now}); "
+                f"{folder} has a backtest with other settings ({name}: {planned.get(name)}, now {now}); "
                 "continue it with the same ones, or name another folder"
             )
     kept = read_lines(folder)

@@ -11,8 +11,8 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray, sigmoid, sums_by
 from mcnet._shared.messages import counted
 from mcnet.bayes.fit import belief_limit
+from mcnet.calibrators.base import largest_contexts
 from mcnet.calibrators.methods import calibrator_class
-from mcnet.calibrators.period_effects import largest_contexts
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.rows.columns import check_total_weight
@@ -287,8 +287,11 @@ class Learner:
 
     @property
     def period_effect(self) -> float:
-        """How much a field value differs between periods beyond its forecast: a standard deviation in logits."""
-        return float(np.sqrt(self.level_effect.value + self.value_spread.value))
+        """How much a field value differs between periods beyond its forecast: a standard deviation in logits.
+
+        Both variances are robust: one period that is far off hardly moves them.
+        """
+        return float(np.sqrt(self.level_effect.value + (self.changes.effect if self.changes.names else 0.0)))
 
     def prior_belief(self) -> dict[str, float]:
         """Return the candidates by name, with the prior belief in each."""
