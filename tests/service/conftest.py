@@ -1,4 +1,4 @@
-"""A registry of three versions, and services on it that tests share, since starting one takes seconds."""
+"""A store of three versions, and services on it that tests share, since starting one takes seconds."""
 
 import shutil
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from tests.service.running import Running, running
 import mcnet
 from mcnet._shared.messages import has_extra
 from mcnet.model.model import CalibrationModel
+from mcnet.store.store import Store
 from mcnet.store.versions import Registry
 
 
@@ -43,34 +44,35 @@ def models() -> list[CalibrationModel]:
 
 @pytest.fixture(scope="session")
 def template(models: list[CalibrationModel], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("template") / "registry"
+    path = tmp_path_factory.mktemp("template") / "ads.db"
     registry = Registry(path)
     for place, model in enumerate(models):
         registry.add(model, f"fit {place}")
+    registry.store.close()
     return path
 
 
 @pytest.fixture
 def registry(template: Path, tmp_path: Path) -> Registry:
-    """A copy of the registry that a test may change."""
-    shutil.copytree(template, tmp_path / "registry")
-    return Registry(tmp_path / "registry")
+    """The versions of a copy of the store, which a test may change."""
+    shutil.copy(template, tmp_path / "ads.db")
+    return Registry(tmp_path / "ads.db")
 
 
 @pytest.fixture(scope="module")
 def pair(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A service of two workers, for tests that change its versions."""
     folder = tmp_path_factory.mktemp("pair")
-    shutil.copytree(template, folder / "registry")
-    with running(folder / "registry", folder, "--workers", "2", "--poll", "0.1") as service:
+    shutil.copy(template, folder / "ads.db")
+    with running(folder / "ads.db", folder, "--workers", "2", "--poll", "0.1") as service:
         yield service
 
 
 @pytest.fixture(scope="session")
 def shared(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A service of two workers with a journal, for tests that leave its versions as they are."""
+    """A service of two workers, for tests that leave its versions as they are."""
     folder = tmp_path_factory.mktemp("service")
-    shutil.copytree(template, folder / "registry")
-    words = ("--workers", "2", "--max-rows", "500000", "--timeout", "2", "--journal", str(folder / "journal"))
-    with running(folder / "registry", folder, *words) as service:
+    shutil.copy(template, folder / "ads.db")
+    Store(folder / "ads.db").configure(key_days=100_000)  # so that periods of long ago are judged by their plausibility
+    with running(folder / "ads.db", folder, "--workers", "2", "--max-rows", "500000", "--timeout", "2") as service:
         yield service

@@ -108,7 +108,7 @@ class Running:
         return self.process.wait(60)
 
 
-def begin(registry: Path, folder: Path, *words: str, token: str | None = TOKEN, **environment: str) -> Running:
+def begin(store: str | Path, folder: Path, *words: str, token: str | None = TOKEN, **environment: str) -> Running:
     """Start a service and return at once."""
     port = free_port()
     known = {name: value for name, value in os.environ.items() if name != "MCNET_TOKEN"}
@@ -117,7 +117,7 @@ def begin(registry: Path, folder: Path, *words: str, token: str | None = TOKEN, 
     log_file = folder / f"log-{port}.jsonl"
     with log_file.open("w") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "mcnet", "serve", str(registry), "--port", str(port), *words],
+            [sys.executable, "-m", "mcnet", "serve", str(store), "--port", str(port), *words],
             stdout=log,
             stderr=log,
             env={**known, "OMP_NUM_THREADS": "1", **environment},
@@ -137,10 +137,10 @@ def is_ready(service: Running) -> bool:
 
 @contextlib.contextmanager
 def running(
-    registry: Path, folder: Path, *words: str, token: str | None = TOKEN, **environment: str
+    store: str | Path, folder: Path, *words: str, token: str | None = TOKEN, **environment: str
 ) -> Iterator[Running]:
     """Start a service, wait until it answers, and end it with all its processes."""
-    service = begin(registry, folder, *words, token=token, **environment)
+    service = begin(store, folder, *words, token=token, **environment)
     try:
         wanted = int(words[words.index("--workers") + 1]) if "--workers" in words else 1
         service.wait_for("all workers", lambda: len(service.workers()) >= wanted)

@@ -28,7 +28,7 @@ def test_columns_records_and_one_row_are_answered_with_what_the_model_predicts(s
 
 
 def counted(service, metric):
-    (line,) = (x for x in service.get("/metrics").body.decode().splitlines() if x.startswith(f"{metric} "))
+    (line,) = (x for x in service.get("/metrics").body.decode().splitlines() if x.startswith(f"{metric}{{"))
     return int(line.split()[1])
 
 
@@ -242,10 +242,10 @@ def others(tmp_path_factory):
         "several": mcnet.PerField("isotonic").fit(score, label, field=fields).model_,
         "unnamed": mcnet.PerField("platt").fit(score, label, field=fields["country"]).model_,
     }
-    registry = Registry(folder / "registry")
+    registry = Registry(folder / "ads.db")
     for name, model in found.items():
         registry.add(model, name)
-    with running(folder / "registry", folder) as service:
+    with running(folder / "ads.db", folder) as service:
         yield service, found
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from mcnet.operations.service import calibrate
-from mcnet.operations.service.board import ROUTES, Board, Numbers
+from mcnet.operations.service.board import ROUTES, Board, HeadNumbers, Numbers
 from mcnet.operations.service.served import load_served
 from mcnet.operations.service.service import Service
 from mcnet.operations.service.settings import ServiceSettings
@@ -50,30 +50,30 @@ def test_threads_that_count_at_the_same_time_lose_nothing(tmp_path):
             threading.Event().wait(0)
             return found
 
-    numbers = Numbers(Slow(numbers.values.tolist()))
+    numbers, of_head = Numbers(Slow(numbers.values.tolist())), HeadNumbers(Slow([0.0] * len(HeadNumbers.names)))
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        threads = [threading.Thread(target=_count, args=(numbers, often)) for _ in range(4)]
+        threads = [threading.Thread(target=_count, args=(numbers, of_head, often)) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
     finally:
         sys.setswitchinterval(before)
-    assert numbers["rows"] == 4 * often
+    assert of_head["rows"] == 4 * often
     assert numbers.statuses(CALIBRATE) == [4 * often, 0.0, 0.0]
 
 
-def _count(numbers: Numbers, often: int) -> None:
+def _count(numbers: Numbers, of_head: HeadNumbers, often: int) -> None:
     for _ in range(often):
-        numbers.rows(1, 0)
+        of_head.count_rows(1, 0)
         numbers.answered(CALIBRATE, 200, 0.001)
 
 
 @pytest.mark.parametrize("rows", [2, 8, 9])
 def test_a_few_rows_are_answered_and_counted_as_many_are(registry, tmp_path, monkeypatch, rows):
-    served, numbers = load_served(registry), Board(tmp_path).own
+    served, numbers = load_served(registry), Board(tmp_path).head(1)
     scores = [0.05 * (row + 1) for row in range(rows)]
     field = {"country": (["NL", "nowhere"] * 5)[:rows]}
     made = []

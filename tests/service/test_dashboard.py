@@ -19,13 +19,13 @@ def page(template, tmp_path_factory):
     if chromium is None:
         pytest.skip("Chromium is not installed")
     folder = tmp_path_factory.mktemp("dashboard")
-    shutil.copytree(template, folder / "registry")
-    journal = Journal(folder / "journal")
+    shutil.copy(template, folder / "ads.db")
+    journal = Journal(folder / "ads.db")
     for hour in range(5):
         score, label, country = rows(hour, 3_000)
         journal.add(Sketch.from_rows(score, label, field={"country": country}), f"2026-11-16T{hour:02}", source="shop")
     with (
-        running(folder / "registry", folder, "--journal", str(folder / "journal"), "--name", "clicks") as service,
+        running(folder / "ads.db", folder, "--name", "clicks") as service,
         browse(chromium) as browser,
     ):
         service.calibrate([0.1] * 4, {"country": ["NL", "NL", "NL", "XX"]})

@@ -1,5 +1,6 @@
 """Feedback ends in the journal: once, as a whole, and only acknowledged when it is on disk."""
 
+import asyncio
 import concurrent.futures
 import os
 import signal
@@ -16,11 +17,15 @@ from tests.service.running import TOKEN, running
 from tests.service.test_reload import full_disk
 
 from mcnet.errors import InputError
-from mcnet.operations.service.feedback import Inbox, named_period, present
+from mcnet.operations.service.board import Board
+from mcnet.operations.service.feedback import Inbox, named_period
 from mcnet.operations.service.http import Problem
+from mcnet.operations.service.served import ServedHeads
+from mcnet.operations.service.settings import ServiceSettings, log_event
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.entries import ImplausibleError
 from mcnet.store.journal import Journal
+from mcnet.store.store import Store
 
 PERIOD = f"{datetime.now(UTC) - timedelta(days=2):%Y-%m-%d}T13:00"
 
@@ -34,8 +39,7 @@ def feedback(seed, key, number=50, period=PERIOD, **more):
 @pytest.fixture
 def journal(shared):
     """The journal of the shared service, empty again."""
-    path = shared.log_file.parent / "journal"
-    found = Journal(path)
+    found = Journal(shared.log_file.parent / "ads.db")
     for source in {entry.source for entry in found.entries()}:
         found.remove(source)
     return found
@@ -179,86 +183,93 @@ def test_absurd_weights_and_periods_are_refused_unless_they_are_allowed_by_name(
     assert shared.change("/feedback", allowed).status == 201
 
 
+def inbox(tmp_path, monkeypatch, every="1h"):
+    """Return what takes rows in without HTTP, and its journal."""
+    store = Store(tmp_path / "ads.db")
+    store.configure("ctr", every=every)
+    heads = ServedHeads(store, None, Board(tmp_path), log_event)
+    taken = Inbox(ServiceSettings(store.name, board=tmp_path), heads)
+    score, label, country = rows(5, 40)
+    sent = {
+        name: Sketch.from_rows(score, label * one, field={"country": country}) for name, one in (("a", 1), ("b", 0))
+    }
+    monkeypatch.setattr(taken, "_read", lambda asked, _: (sent[asked.body], dict(asked.about)))
+
+    def take(body, **about):
+        return asyncio.run(taken.take(SimpleNamespace(body=body, about=about, media_type=""), heads.head()))
+
+    return taken, take, store.journal()
+
+
 @pytest.mark.parametrize("every", ["1h", None])
 def test_a_period_long_past_does_not_begin_a_journal_unless_it_is_allowed(tmp_path, monkeypatch, every):
-    taken = Inbox(SimpleNamespace(journal=tmp_path / "journal", every=every), SimpleNamespace(add=lambda *_: None))
-    monkeypatch.setattr(taken, "_check", lambda *_: None)
-    score, label, country = rows(5, 40)
-    sketch = Sketch.from_rows(score, label, field={"country": country})
-    monkeypatch.setattr(taken, "_read", lambda asked, _: (sketch, dict(asked)))
+    taken, take, journal = inbox(tmp_path, monkeypatch, every)
+    journal.store.configure(key_days=100_000)
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0, tzinfo=None)
-    first, old = ({"key": "a", "period": f"{now - timedelta(hours=back):%Y-%m-%dT%H}"} for back in (399, 425))
-    for asked in (old, {"key": "a", "period": "1971-11-18T05"}):
+    first, old = (f"{now - timedelta(hours=back):%Y-%m-%dT%H}" for back in (399, 425))
+    for period in (old, "1971-11-18T05"):
         with pytest.raises(ImplausibleError, match=r"periods before now, and the journal has no rows yet") as refused:
-            taken._take(asked, None)
+            take("a", key="a", period=period)
         assert refused.value.column == "period"
-    assert Journal(tmp_path / "journal").entries() == []
-    assert taken._take(first, None).rows == 40
-    assert taken._take(old | {"key": "b"}, None).rows == 40, "26 hours before the first one"
+    assert journal.entries() == []
+    assert take("a", key="a", period=first).rows == 40
+    assert take("a", key="b", period=old).rows == 40, "26 hours before the first one"
     for source in ("feedback a", "feedback b"):
-        Journal(tmp_path / "journal").remove(source)
-    assert taken._take({"key": "a", "period": "1971-11-18T05", "allow": ["period"]}, None).rows == 40
+        journal.remove(source)
+    assert take("a", key="a", period="1971-11-18T05", allow=["period"]).rows == 40
     taken.close()
 
 
-def test_feedback_is_taken_while_another_worker_makes_the_journal(tmp_path, monkeypatch):
-    (tmp_path / "journal").mkdir()  # its marker follows
-    (tmp_path / "journal" / ".journal.part").touch()
-    taken = Inbox(SimpleNamespace(journal=tmp_path / "journal", every="1h"), SimpleNamespace(add=lambda *_: None))
-    monkeypatch.setattr(taken, "_check", lambda *_: None)
-    score, label, country = rows(5, 40)
-    sketch = Sketch.from_rows(score, label, field={"country": country})
-    monkeypatch.setattr(taken, "_read", lambda asked, _: (sketch, dict(asked)))
-    assert taken._take({"key": "a", "period": PERIOD}, None).rows == 40
+def test_feedback_for_periods_whose_keys_are_forgotten_is_refused(tmp_path, monkeypatch):
+    taken, take, journal = inbox(tmp_path, monkeypatch)
+    ago = {days: f"{datetime.now(UTC) - timedelta(days=days):%Y-%m-%dT00}" for days in (3, 40)}
+    assert take("a", key="a", period=ago[3]).rows == 40
+    for allow in ([], ["period"]):
+        with pytest.raises(InputError, match=r"the keys of feedback are kept for 30 days.*mcnet journal add"):
+            take("b", key="b", period=ago[40], allow=allow)
+    journal.store.configure(key_days=50)
+    assert take("b", key="b", period=ago[40], allow=["period"]).rows == 40
     taken.close()
 
 
 def test_what_is_sent_again_in_the_next_period_counts_once(tmp_path, monkeypatch):
     hours = iter([PERIOD, PERIOD.replace("T13", "T14")])
-
-    def at(every, now=None):
-        return present(every, now) if now else SimpleNamespace(period=next(hours))
-
-    monkeypatch.setattr("mcnet.operations.service.feedback.present", at)
-    taken = Inbox(SimpleNamespace(journal=tmp_path / "journal", every="1h"), SimpleNamespace(add=lambda *_: None))
-    score, label, country = rows(5, 40)
-    sent = {
-        name: Sketch.from_rows(score, label * one, field={"country": country}) for name, one in (("a", 1), ("b", 0))
-    }
-    monkeypatch.setattr(taken, "_check", lambda *_: None)
-    asked = {"key": "hourly"}
-    monkeypatch.setattr(taken, "_read", lambda request, _: (sent[request], dict(asked)))
-    first, again = (taken._take("a", None) for _ in range(2))
-    asked["period"] = PERIOD.replace("T13", "T09")
-    named = taken._take("a", None)
+    monkeypatch.setattr("mcnet.operations.service.feedback._present_period", lambda *_: next(hours))
+    taken, take, journal = inbox(tmp_path, monkeypatch)
+    first, again = (take("a", key="hourly") for _ in range(2))
+    other = PERIOD.replace("T13", "T09")
+    named = take("a", key="hourly", period=other)
     assert (first.period, first.known) == (PERIOD, False)
     for found in (again, named):
         assert (found.period, found.known) == (PERIOD, True)
     with pytest.raises(Problem) as refused:
-        taken._take("b", None)
+        take("b", key="hourly", period=other)
     assert refused.value.status == 409
-    asked["key"] = "another"
-    assert taken._take("b", None).period == PERIOD.replace("T13", "T09")
-    assert Journal(tmp_path / "journal").sketch().rows == 80
+    assert take("b", key="another", period=other).period == other
+    assert journal.sketch().rows == 80
     taken.close()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the limits of another process can be set on Linux alone")
 @pytest.mark.parametrize(("every", "shown"), [("1h", "T00:00"), ("1d", "")])
 def test_the_first_hour_of_a_day_is_answered_with_its_time(tmp_path, monkeypatch, every, shown):
-    taken = Inbox(SimpleNamespace(journal=tmp_path / "journal", every=every), SimpleNamespace(add=lambda *_: None))
-    score, label, country = rows(5, 40)
-    sent = Sketch.from_rows(score, label, field={"country": country})
+    taken, take, journal = inbox(tmp_path, monkeypatch, every)
     day = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
-    monkeypatch.setattr(taken, "_check", lambda *_: None)
-    monkeypatch.setattr(taken, "_read", lambda *_: (sent, {"key": "a", "period": f"{day}T00"}))
-    assert taken._take(None, None).period == f"{day}{shown}"
-    assert Journal(tmp_path / "journal").periods == [day]
+    assert take("a", key="a", period=f"{day}T00").period == f"{day}{shown}"
+    assert journal.periods == [day]
     with pytest.raises(InputError, match=f"lies in the period {day}{shown}$"):
         named_period(f"{day}T00:20", every)
     taken.close()
 
 
+def test_a_head_without_a_version_takes_feedback(tmp_path, monkeypatch):
+    taken, take, journal = inbox(tmp_path, monkeypatch)
+    assert taken._heads.head().current is None
+    assert take("a", key="a", period=PERIOD).rows == 40
+    assert journal.sketch().contexts.names == ("country",)
+    taken.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limits of another process can be set on Linux alone")
 def test_feedback_on_a_full_disk_is_a_503_and_nothing_is_added(shared, journal, tmp_path):
     Sketch.from_rows(*rows(8, 50)[:2], field={"country": rows(8, 50)[2]}).save(tmp_path / "part.parquet")
     assert shared.change("/feedback", feedback(7, "before")).status == 201
@@ -276,12 +287,9 @@ def test_feedback_on_a_full_disk_is_a_503_and_nothing_is_added(shared, journal, 
     assert shared.events("unexpected error") == []
 
 
-def test_feedback_needs_the_token_and_a_journal(shared, journal, pair):
+def test_feedback_needs_the_token(shared, journal):
     assert shared.post("/feedback", feedback(1, "x")).status == 401
     assert journal.entries() == []
-    answer = pair.change("/feedback", feedback(1, "x"))
-    assert answer.status == 404
-    assert "--journal" in answer.document["detail"]
 
 
 def test_feedback_of_many_clients_at_once_adds_up(shared, journal):
@@ -298,8 +306,8 @@ def test_feedback_of_many_clients_at_once_adds_up(shared, journal):
 
 
 def test_what_was_acknowledged_survives_a_kill_and_counts_once(registry, tmp_path):
-    path, done, acknowledged, failures = tmp_path / "journal", threading.Event(), set(), []
-    with running(registry.path, tmp_path, "--workers", "3", "--journal", str(path)) as service:
+    done, acknowledged, failures = threading.Event(), set(), []
+    with running(registry.path, tmp_path, "--workers", "3") as service:
 
         def send(client: int) -> None:
             number = 0
@@ -326,7 +334,7 @@ def test_what_was_acknowledged_survives_a_kill_and_counts_once(registry, tmp_pat
                 done.set()
             for each in sending:
                 each.result()
-    journal = Journal(path)
+    journal = registry.store.journal()
     sources = [entry.source.removeprefix("feedback ") for entry in journal.entries()]
     assert len(acknowledged) >= 24
     assert acknowledged <= set(sources) <= acknowledged | set(failures)

@@ -13,20 +13,18 @@ from mcnet.errors import InputError
 from mcnet.operations.service.feedback import Present, named_period, present
 from mcnet.operations.service.learning import Learning
 from mcnet.operations.service.settings import ServiceSettings
-from mcnet.operations.status import LoopFolder
 from mcnet.operations.update import record_failed_run
 from mcnet.sketch.sketch import Sketch
-from mcnet.store.journal import Journal
+from mcnet.store.store import Store
 
 
 def test_feedback_is_learnt_and_what_is_published_is_served(registry, tmp_path):
-    path = tmp_path / "journal"
     now = datetime.now(UTC).replace(tzinfo=None, minute=0, second=0, microsecond=0)
-    journal = Journal(path)
+    journal = registry.store.journal()
     for hour in range(6, 0, -1):
         score, label, country = rows(hour, 3_000, factor=0.5)
         journal.add(Sketch.from_rows(score, label, field={"country": country}), now - timedelta(hours=hour), source="s")
-    words = ("--journal", str(path), "--learn", "--every", "1h", "--learn-after", "0")
+    words = ("--learn", "--every", "1h", "--learn-after", "0")
     with running(registry.path, tmp_path, *words) as service:
         service.wait_for("the update job", lambda: service.events("update finished") or service.events("update failed"))
         assert service.events("update failed") == []
@@ -41,9 +39,9 @@ def test_feedback_is_learnt_and_what_is_published_is_served(registry, tmp_path):
         assert [each["rows"] for each in found["journal"]["periods"]] == [3_000] * 6
         assert found["journal"]["periods"][-1]["version"] == "1", "what served then, not what serves now"
         metrics = service.get("/metrics").body.decode()
-        assert "mcnet_monitor_alarms 0" in metrics
+        assert 'mcnet_monitor_alarms{head="default"} 0' in metrics
         assert "mcnet_update_age_seconds" in metrics
-        assert "\nmcnet_update_failed 0\n" in metrics
+        assert '\nmcnet_update_failed{head="default"} 0\n' in metrics
         assert service.change("/rollback").document["version"] == "1"
         # Rows without a period belong to the present one.
         row = {"score": [0.1], "label": [1], "field": {"country": ["NL"]}, "key": "now"}
@@ -53,8 +51,8 @@ def test_feedback_is_learnt_and_what_is_published_is_served(registry, tmp_path):
         later = service.change("/feedback", row | {"period": "2962-11-16T13", "key": "later"})
         assert (later.status, later.document["at"]) == (400, "$.period")
         record_failed_run(registry.path, f"the disk of {registry.path} is full")
-        assert service.get("/status").document["last_run"]["reason"] == "the disk of the registry is full"
-        assert "\nmcnet_update_failed 1\n" in service.get("/metrics").body.decode()
+        assert service.get("/status").document["last_run"]["reason"] == "the disk of the store is full"
+        assert '\nmcnet_update_failed{head="default"} 1\n' in service.get("/metrics").body.decode()
         assert service.stop() == 0
 
 
@@ -68,12 +66,18 @@ def test_the_job_runs_at_the_start_and_at_the_end_of_every_period(monkeypatch, t
 
     jobs = queue.Queue()
     monkeypatch.setattr("mcnet.operations.service.learning.present", quick)
-    monkeypatch.setattr(Learning, "_update", lambda self, until: jobs.put(int(until)) or True)
-    learning = Learning(ServiceSettings(tmp_path, tmp_path, every="1m", learn=True, learn_after_seconds=0.0))
+    monkeypatch.setattr(Learning, "_update", lambda self, head, until: jobs.put((head, int(until))) or True)
+    store = Store(tmp_path / "ads.db")
+    store.configure("ctr", every="1m")
+    store.configure("cvr")
+    learning = Learning(ServiceSettings(store.name, every="1m", learn=True, learn_after_seconds=0.0))
     learning.start()
-    found = [jobs.get(timeout=60) for _ in range(4)]
+    found = [jobs.get(timeout=60) for _ in range(8)]
     learning.stop()
-    assert found == sorted(set(found)), "each period once, after its end"
+    for head in ("ctr", "cvr"):
+        periods = [period for name, period in found if name == head]
+        assert len(periods) == 4
+        assert periods == sorted(set(periods)), "each period once, after its end"
 
 
 @pytest.mark.parametrize(
@@ -104,21 +108,21 @@ def test_the_period_of_feedback_is_one_of_the_service(period, every, said):
 
 
 def test_an_update_that_fails_is_told_and_tried_again(registry, tmp_path, monkeypatch):
-    journal = Journal(tmp_path / "journal")
+    journal = registry.store.journal()
     score, label, country = rows(1, 500)
     journal.add(Sketch.from_rows(score, label, field={"country": country}), "2024-05-01", source="s")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mcnet.toml").write_text("not toml")
-    learning = Learning(ServiceSettings(registry.path, journal.path, every="1d", learn=True))
-    assert not learning._update("2024-05-01")
-    assert LoopFolder(registry.path).runs()[-1]["outcome"] == "failed"
-    assert "mcnet.toml" in LoopFolder(registry.path).runs()[-1]["reason"]
+    learning = Learning(ServiceSettings(registry.path, every="1d", learn=True))
+    assert not learning._update("default", "2024-05-01")
+    assert registry.store.state().runs()[-1]["outcome"] == "failed"
+    assert "mcnet.toml" in registry.store.state().runs()[-1]["reason"]
     (tmp_path / "mcnet.toml").unlink()
-    assert learning._update("2024-05-01")
+    assert learning._update("default", "2024-05-01")
     monkeypatch.setattr("mcnet.operations.service.learning._LONGEST_SLEEP_SECONDS", 0.01)
     tried = []
-    monkeypatch.setattr(Learning, "_update", lambda self, until: (tried.append(until), len(tried) > 2)[1])
-    learning = Learning(ServiceSettings(registry.path, journal.path, every="1y", learn=True))
+    monkeypatch.setattr(Learning, "_update", lambda self, head, until: (tried.append(until), len(tried) > 2)[1])
+    learning = Learning(ServiceSettings(registry.path, every="1y", learn=True))
     learning.start()
     while len(tried) < 3:
         time.sleep(0.01)
@@ -127,15 +131,16 @@ def test_an_update_that_fails_is_told_and_tried_again(registry, tmp_path, monkey
 
 
 def test_an_update_that_was_killed_is_told(registry, tmp_path, monkeypatch):
-    journal = Journal(tmp_path / "journal")
+    journal = registry.store.journal()
     score, label, country = rows(1, 500)
     journal.add(Sketch.from_rows(score, label, field={"country": country}), "2024-05-01", source="s")
     killed = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     (tmp_path / "python").write_text(f'#!/bin/sh\nexec {sys.executable} -c "{killed}"\n')
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    assert not Learning(ServiceSettings(registry.path, journal.path, every="1d", learn=True))._update("2024-05-01")
-    (run,) = LoopFolder(registry.path).runs()
+    learning = Learning(ServiceSettings(registry.path, every="1d", learn=True))
+    assert not learning._update("default", "2024-05-01")
+    (run,) = registry.store.state().runs()
     assert (run["outcome"], run["reason"]) == ("failed", "the update was ended by signal 9")
 
 

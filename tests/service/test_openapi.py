@@ -9,14 +9,15 @@ from mcnet.operations.service.board import Board
 from mcnet.operations.service.handlers import Handlers
 from mcnet.operations.service.http import Request, Response, Route
 from mcnet.operations.service.openapi import describe
-from mcnet.operations.service.served import ServedVersions
+from mcnet.operations.service.served import ServedHeads
 from mcnet.operations.service.settings import ServiceSettings, log_event
 
 
 @pytest.fixture
 def routes(registry, tmp_path: Path) -> list[Route]:
     board = Board(tmp_path)
-    return Handlers(ServiceSettings(registry.path), board, ServedVersions(registry.path, board, log_event)).routes()
+    heads = ServedHeads(registry.store, None, board, log_event)
+    return Handlers(ServiceSettings(registry.path), board, heads).routes()
 
 
 def of(routes: list[Route], path: str) -> Route:

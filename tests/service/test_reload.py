@@ -1,4 +1,4 @@
-"""The service follows the registry: promote, rollback, a damaged version, several workers, and requests meanwhile."""
+"""The service follows the store: promote, rollback, a damaged version, several workers, and requests meanwhile."""
 
 import asyncio
 import concurrent.futures
@@ -12,7 +12,8 @@ import pytest
 from tests.service.running import TOKEN, running
 
 from mcnet.operations.service.board import Board
-from mcnet.operations.service.served import ServedVersions
+from mcnet.operations.service.served import ServedHeads
+from mcnet.store.schema import heads, versions
 from mcnet.store.versions import Registry
 
 ONE = {"score": [0.1], "field": {"country": ["NL"]}}
@@ -21,9 +22,15 @@ ONE = {"score": [0.1], "field": {"country": ["NL"]}}
 @pytest.fixture
 def registry_of(pair):
     """The registry of the service that the tests share, with its first version current."""
-    found = Registry(pair.log_file.parent / "registry")
+    found = Registry(pair.log_file.parent / "ads.db")
     assert pair.change("/versions/1/promote").status == 200
     return found
+
+
+def alter(registry, statement):
+    """Change a table behind everybody's back."""
+    with registry.store.database.writing() as connection:
+        connection.execute(statement)
 
 
 def served(service, times=20):
@@ -50,7 +57,7 @@ def test_promote_and_rollback_are_answered_when_every_worker_serves_the_version(
     assert pair.change("/rollback").document == {"version": "2", "workers": ["2", "2"], "held": True}
     assert registry_of.current.name == "2"
     assert pair.get("/versions").document["held"]["reason"] == "rolled back from version 3"
-    assert "\nmcnet_model_held 1\n" in pair.get("/metrics").body.decode()
+    assert '\nmcnet_model_held{head="default"} 1\n' in pair.get("/metrics").body.decode()
     assert pair.change("/release?note=looked+at").document == {"version": "2", "workers": ["2", "2"], "held": False}
     assert pair.change("/hold").document["held"]
     assert pair.change("/release?note=looked+at").document["held"] is False
@@ -81,7 +88,7 @@ def test_a_full_disk_is_a_503_that_says_what_is_current(pair, registry_of):
             answer = pair.change(path)
             assert answer.status == 503, (path, answer.body)
             assert answer.document["detail"] == (
-                "the registry cannot be written (no space left on the disk, nothing was written); nothing was changed: "
+                "the store cannot be written (no space left on the disk, nothing was added); nothing was changed: "
                 "version 2 is current"
             )
             assert answer.headers["retry-after"]
@@ -91,25 +98,21 @@ def test_a_full_disk_is_a_503_that_says_what_is_current(pair, registry_of):
     with full_disk(pair, 10):
         assert "version 2 is current, held" in pair.change("/release").document["detail"]
     assert pair.change("/release").status == 200
-    while (registry_of.path / "history.jsonl").stat().st_size < 8_000:
-        registry_of.record("note", note="a line that makes the history longer than the pointer")
-    with full_disk(pair, 6_000):
-        answer = pair.change("/versions/3/promote")
-        assert answer.status == 503
-        assert "version 3 is current now, but the history lacks a line" in answer.document["detail"]
     assert pair.events("unexpected error") == []
 
 
 def test_a_worker_that_does_not_look_is_told_to_be_late(registry, tmp_path):
     board, other = Board(tmp_path), Board(tmp_path)
-    found = ServedVersions(registry.path, board, lambda *_, **__: None)
-    assert asyncio.run(found.everywhere(0.05)) == (["1", "0"], 1)
-    other.own["version"], other.own["looked_at"] = 1, time.monotonic() + 60.0
-    assert asyncio.run(found.everywhere(0.05)) == (["1", "1"], 0)
+    found = ServedHeads(registry.store, None, board, lambda *_, **__: None)
+    head = found.head()
+    assert asyncio.run(found.everywhere(head, 0.05)) == (["1", "0"], 1)
+    other.head(head.number)["version"], other.own["looked_at"] = 1, time.monotonic() + 60.0
+    found._lock = None  # of another loop
+    assert asyncio.run(found.everywhere(head, 0.05)) == (["1", "1"], 0)
 
 
 def test_a_damaged_version_that_is_not_served_is_only_listed(registry, tmp_path):
-    (registry.path / "versions" / "000002" / "about.json").write_text("{")
+    alter(registry, versions.update().where(versions.c.number == 2).values(about="{"))
     with running(registry.path, tmp_path) as service:
         listed = service.get("/versions").document
         assert [version["version"] for version in listed["versions"]] == ["1", "3"]
@@ -138,14 +141,14 @@ def test_latest_and_current_are_looked_up_in_every_request(pair, registry_of):
 
 def test_a_version_that_cannot_be_served_is_refused_counted_and_reported(registry, tmp_path):
     with running(registry.path, tmp_path, "--poll", "0.1") as service:
-        model = registry.path / "versions" / "000002" / "model.json"
-        whole = model.read_bytes()
+        second = versions.update().where(versions.c.number == 2)
+        whole = registry.content(2)
         registry.promote(2)
         service.wait_for("version 2", lambda: service.post("/calibrate", ONE).document["version"] == "2")
         registry.rollback()
         service.wait_for("version 1", lambda: service.post("/calibrate", ONE).document["version"] == "1")
-        model.write_bytes(whole.replace(b"mcnet-bayes", b"mcnet-bayeX"))
-        (registry.path / "current.json").write_text('{"versions": [1, 2], "since": "now"}')
+        alter(registry, second.values(model=whole.replace(b"mcnet-bayes", b"mcnet-bayeX")))
+        alter(registry, heads.update().values(pointer='{"versions": [1, 2], "since": "now"}'))
         service.wait_for("the refusal", lambda: service.events("version refused"))
         assert "altered" in service.events("version refused")[0]["reason"]
         assert service.post("/calibrate", ONE).document["version"] == "1"
@@ -153,14 +156,14 @@ def test_a_version_that_cannot_be_served_is_refused_counted_and_reported(registr
         assert refused.status == 409
         assert "1 serves on" in refused.document["detail"]
         assert str(tmp_path) not in refused.document["detail"]
-        model.write_bytes(whole)
+        alter(registry, second.values(model=whole))
         assert service.change("/reload").document == {"version": "2", "workers": ["2"], "held": False}
-        (registry.path / "current.json").write_text("{")
+        alter(registry, heads.update().values(pointer="{"))
         service.wait_for("the pointer", lambda: len(service.events("version refused")) > 2)
         assert service.post("/calibrate", ONE).document["version"] == "2"
         found = service.get("/status").document
         assert (found["current"], found["served"]["version"], len(found["versions"])) == (None, "2", 3)
-        assert "cannot be read" in found["refused"]["reason"]
+        assert "altered" in found["refused"]["reason"]
         assert service.change("/versions/1/promote").document["version"] == "1", "a promotion writes it anew"
 
 
@@ -194,8 +197,8 @@ def test_no_request_fails_while_versions_change(pair, registry_of, models):
 
 
 def test_without_the_token_nothing_changes(shared, registry, tmp_path):
-    own = Registry(shared.log_file.parent / "registry")
-    before = (own.path / "history.jsonl").read_bytes()
+    own = Registry(shared.log_file.parent / "ads.db")
+    before = own.history()
     changes = ("/versions/2/promote", "/rollback", "/hold", "/release", "/reload")
     for path in changes:
         for token in (None, "", "wrong", TOKEN[:-1], TOKEN + "x", "Bearer " + TOKEN):
@@ -205,13 +208,13 @@ def test_without_the_token_nothing_changes(shared, registry, tmp_path):
         assert shared.ask("POST", path, Authorization=f"Basic {TOKEN}").status == 401
         assert shared.get(f"{path}?token={TOKEN}").status == 405
     assert TOKEN not in shared.log_file.read_text()
-    assert (own.path / "history.jsonl").read_bytes() == before
-    before = (registry.path / "history.jsonl").read_bytes()
+    assert own.history() == before
+    before = registry.history()
     with running(registry.path, tmp_path, token=None) as service:
         assert service.events("read-only")
         for path in changes:
             answer = service.post(path, token=TOKEN)
             assert answer.status == 403
             assert "--token-file" in answer.document["detail"]
-    assert (registry.path / "history.jsonl").read_bytes() == before
+    assert registry.history() == before
     assert (own.current.name, registry.current.name) == ("1", "1")

@@ -254,7 +254,7 @@ def serve(
     need_extra("serve", "the service")
 
     from mcnet.operations.service.service import run_service
-    from mcnet.operations.service.settings import Limits, ServiceSettings, read_token
+    from mcnet.operations.service.settings import Limits, ServiceSettings, read_tokens
 
     run_service(
         ServiceSettings(
@@ -268,7 +268,7 @@ def serve(
             learn=learn,
             learn_after_seconds=learn_after,
             poll_seconds=poll,
-            token_digest=read_token(None if token_file is None else Path(token_file)),
+            tokens=read_tokens(None if token_file is None else Path(token_file)),
             limits=Limits(body_bytes=max_body, rows=max_rows, body_seconds=timeout),
         )
     )

@@ -305,6 +305,14 @@ class Store:
         with self.database.learning(number, wait_seconds) as fence:
             yield Lease(name, fence)
 
+    def read_heads(self) -> list[Head]:
+        """Return all heads as they are now, by name; none if there is no store yet."""
+        if not self.database.exists():
+            return []
+        with self.database.reading() as connection:
+            found = connection.execute(sa.select(heads).order_by(heads.c.name)).all()
+        return [_head_of(one) for one in found]
+
     def moves(self) -> dict[str, int]:
         """Return how often the pointer of each head has moved: a change means that another version is served."""
         with self.database.reading() as connection:
@@ -403,4 +411,8 @@ class Store:
 
 def _head(connection: Connection, name: str) -> Head | None:
     found = connection.execute(sa.select(heads).where(heads.c.name == name)).one_or_none()
-    return None if found is None else Head(**{**found._mapping, "settings": json.loads(found.settings)})
+    return None if found is None else _head_of(found)
+
+
+def _head_of(found: Any) -> Head:
+    return Head(**{**found._mapping, "settings": json.loads(found.settings)})

@@ -7,7 +7,8 @@ import os
 import shutil
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from itertools import count
@@ -15,10 +16,11 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from mcnet.errors import InputError
 from mcnet.version import __version__
 
 if TYPE_CHECKING:
-    from mcnet.operations.service.served import ServedVersions
+    from mcnet.operations.service.served import ServedHeads, ServedVersions
 
 BOARD_PREFIX = "mcnet-serve-"
 """How the folders of boards are called, among temporary files."""
@@ -34,45 +36,61 @@ STATUSES = ("2xx", "4xx", "5xx")
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Upper ends of the latency histogram in seconds; one more bucket has what took longer."""
 
-_SINGLE = (
+_SINGLE = ("incomplete_bodies", "store_errors", "looked_at", "pid")
+_PER_HEAD = (
+    "head",
+    "version",
     "rows",
     "unseen_rows",
+    "unknown_keys",
     "reloads",
     "reload_failures",
     "feedback_rows",
     "feedback_known",
-    "unknown_keys",
-    "incomplete_bodies",
-    "looked_at",
-    "version",
-    "pid",
 )
+"""What is counted per head: its number in the store, the version that is served, and sums."""
 _PER_ROUTE = len(STATUSES) + len(BUCKETS) + 2
-_SLOTS = len(_SINGLE) + len(ROUTES) * _PER_ROUTE
+_HEADS_BEGIN = len(_SINGLE) + len(ROUTES) * _PER_ROUTE
+_MOST_HEADS = 256
+_SLOTS = _HEADS_BEGIN + _MOST_HEADS * len(_PER_HEAD)
 
 
-class Numbers:
-    """The numbers of one worker, or sums over workers. Several threads may count at the same time."""
+class _Counts:
+    """Numbers by name. Several threads may count at the same time."""
+
+    names: tuple[str, ...]
 
     def __init__(self, values: "memoryview[float] | list[float]") -> None:
         self.values = values
         self._lock = Lock()
 
     def __getitem__(self, name: str) -> float:
-        return float(self.values[_SINGLE.index(name)])
+        return float(self.values[self.names.index(name)])
 
     def __setitem__(self, name: str, value: float) -> None:
-        self.values[_SINGLE.index(name)] = value
+        self.values[self.names.index(name)] = value
 
     def add(self, name: str, amount: float = 1.0) -> None:
         """Count something."""
         with self._lock:
-            self.values[_SINGLE.index(name)] += amount
+            self.values[self.names.index(name)] += amount
 
-    def rows(self, number: int, unseen: int) -> None:
+
+class HeadNumbers(_Counts):
+    """The numbers of one head in one worker, or sums over workers."""
+
+    names = _PER_HEAD
+
+    def count_rows(self, number: int, unseen: int) -> None:
         """Count predictions, and how many of them had a field value that the model does not know."""
         self.add("rows", number)
         self.add("unseen_rows", unseen)
+
+
+class Numbers(_Counts):
+    """The numbers of one worker, or sums over workers."""
+
+    names = _SINGLE
 
     def answered(self, route: int, status: int, seconds: float) -> None:
         """Count an answer of a route (its place in ROUTES)."""
@@ -105,6 +123,7 @@ class Board:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._heads: dict[int, HeadNumbers] = {}
         self._maps: dict[str, memoryview[float]] = {}
         for index in count():
             handle = os.open(folder / f"worker-{index}", os.O_CREAT | os.O_RDWR, 0o600)
@@ -138,7 +157,34 @@ class Board:
 
     def total(self) -> Numbers:
         """Return the sums over all workers, those that are gone included."""
-        return Numbers([sum(column) for column in zip(*(n.values for _, n in self._all()), strict=True)])
+        return Numbers([sum(column) for column in zip(*(n.values[:_HEADS_BEGIN] for _, n in self._all()), strict=True)])
+
+    def head(self, number: int) -> HeadNumbers:
+        """Return what this worker counts of a head.
+
+        Parameters
+        ----------
+        number : of the head in its store.
+        """
+        if number not in self._heads:
+            own = self.own.values
+            taken = {int(own[begin]): begin for begin in reversed(_HEAD_SLOTS)}  # the first free one is left under 0
+            begin = taken.get(number, taken.get(0))
+            if begin is None:
+                raise InputError(f"a service has at most {_MOST_HEADS} heads; use another store for the others")
+            self._heads[number] = HeadNumbers(own[begin : begin + len(_PER_HEAD)])
+            self._heads[number]["head"] = number
+        return self._heads[number]
+
+    def total_of(self, number: int) -> HeadNumbers:
+        """Return the sums of a head over all workers, those that are gone included."""
+        found = [part for _, numbers in self._all() if (part := _part_of(numbers, number)) is not None]
+        return HeadNumbers([sum(column) for column in zip(*found, strict=True)] or [0.0] * len(_PER_HEAD))
+
+    def served(self, number: int) -> list[str]:
+        """Return the version of a head that each living worker serves; "0" of one that serves none."""
+        parts = [_part_of(numbers, number) for numbers in self.living()]
+        return [str(0 if part is None else int(HeadNumbers(part)["version"])) for part in parts]
 
     def living(self) -> list[Numbers]:
         """Return the numbers of the workers that live."""
@@ -150,6 +196,15 @@ class Board:
 
     def _is_locked(self, name: str) -> bool:
         return _is_locked(self.folder / name)
+
+
+_HEAD_SLOTS = range(_HEADS_BEGIN, _SLOTS, len(_PER_HEAD))
+
+
+def _part_of(numbers: Numbers, head: int) -> "memoryview[float] | list[float] | None":
+    """Return the numbers of a head among those of a worker; None if it never served that head."""
+    values = numbers.values
+    return next((values[at : at + len(_PER_HEAD)] for at in _HEAD_SLOTS if values[at] == head), None)
 
 
 def _is_locked(path: Path) -> bool:
@@ -167,8 +222,9 @@ def _is_locked(path: Path) -> bool:
 
 def has_served(folder: Path) -> bool:
     """Tell whether a worker of a service has ever loaded a version."""
-    version = slice(8 * _SINGLE.index("version"), 8 * _SINGLE.index("version") + 8)
-    return any(any(path.read_bytes()[version]) for path in folder.glob("worker-*"))
+    versions = slice(_HEADS_BEGIN + _PER_HEAD.index("version"), _SLOTS, len(_PER_HEAD))
+    boards = (path.read_bytes() for path in folder.glob("worker-*"))
+    return any(any(memoryview(board).cast("d")[versions]) for board in boards if len(board) == 8 * _SLOTS)
 
 
 def remove_abandoned_boards(folder: Path) -> None:
@@ -187,17 +243,16 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Sample = tuple[str, dict[str, str], float]
 
 
-def metrics_text(board: Board, versions: "ServedVersions", status: dict[str, Any] | None) -> str:
+def metrics_text(board: Board, heads: "ServedHeads", statuses: Mapping[str, dict[str, Any] | None]) -> str:
     """Return the metrics of the whole service, whichever worker is asked.
 
     Parameters
     ----------
     board : the numbers of all workers.
-    versions : what this worker serves.
-    status : what the update job wrote last, if it ever ran: it has the PCOC and the evidence of the monitor.
+    heads : what this worker serves.
+    statuses : by head, what the update job wrote last, if it ever ran: the PCOC and the evidence of the monitor.
     """
-    total, living, served = board.total(), board.living(), versions.current
-    distinct = {numbers["version"] for numbers in living}
+    total, living = board.total(), board.living()
     lines: list[str] = []
 
     def put(name: str, kind: str, help: str, samples: Iterable[Sample]) -> None:
@@ -221,26 +276,81 @@ def metrics_text(board: Board, versions: "ServedVersions", status: dict[str, Any
         ],
     )
     put("mcnet_request_seconds", "histogram", "Time from a request's head to its answer.", _histograms(total))
-    one("mcnet_predictions_total", "counter", "Rows calibrated.", total["rows"])
-    one("mcnet_unseen_rows_total", "counter", "Rows with a field value the model does not know.", total["unseen_rows"])
-    one("mcnet_unknown_keys_total", "counter", "Keys of records that no model field has.", total["unknown_keys"])
     one("mcnet_incomplete_bodies_total", "counter", "Requests that ended in their body.", total["incomplete_bodies"])
-    one("mcnet_model_version", "gauge", "The version served.", served.version.number)
-    one("mcnet_model_versions_served", "gauge", "Different versions served by the workers now.", len(distinct))
-    one("mcnet_model_age_seconds", "gauge", "Time since the served version was added.", _age(served.version.added))
-    one("mcnet_model_held", "gauge", "1 while the current version is held and updates publish nothing.", versions.held)
-    one("mcnet_reloads_total", "counter", "Versions loaded in place of another, in all workers.", total["reloads"])
-    one(
-        "mcnet_reload_failures_total",
-        "counter",
-        "Versions refused while the one before served on, in all workers.",
-        total["reload_failures"],
-    )
-    one("mcnet_feedback_rows_total", "counter", "Rows of feedback added to the journal.", total["feedback_rows"])
-    one("mcnet_feedback_known_total", "counter", "Feedback that had come before.", total["feedback_known"])
-    if status is not None:
-        _put_monitor(put, one, status)
+    one("mcnet_store_errors_total", "counter", "Times the store could not be read or written.", total["store_errors"])
+    one("mcnet_store_reachable", "gauge", "0 while the store cannot be reached.", heads.unreachable is None)
+    values: dict[str, list[Sample]] = defaultdict(list)
+    for name, head in heads.by_name.items():
+        for metric, value in _head_values(board, head).items():
+            values[metric].append(("", {"head": name}, value))
+        for metric, labels, value in _monitor_values(statuses.get(name)):
+            values[metric].append(("", {"head": name, **labels}, value))
+    for metric, (kind, text) in _HEAD_METRICS.items():
+        if metric in values:
+            put(metric, kind, text, values[metric])
     return "\n".join(lines) + "\n"
+
+
+_HEAD_METRICS = {
+    "mcnet_predictions_total": ("counter", "Rows calibrated."),
+    "mcnet_unseen_rows_total": ("counter", "Rows with a field value the model does not know."),
+    "mcnet_unknown_keys_total": ("counter", "Keys of records that no model field has."),
+    "mcnet_model_version": ("gauge", "The version served."),
+    "mcnet_model_versions_served": ("gauge", "Different versions served by the workers now."),
+    "mcnet_model_age_seconds": ("gauge", "Time since the served version was added."),
+    "mcnet_model_held": ("gauge", "1 while the current version is held and updates publish nothing."),
+    "mcnet_reloads_total": ("counter", "Versions loaded in place of another, in all workers."),
+    "mcnet_reload_failures_total": ("counter", "Versions refused while the one before served on, in all workers."),
+    "mcnet_feedback_rows_total": ("counter", "Rows of feedback added to the journal."),
+    "mcnet_feedback_known_total": ("counter", "Feedback that had come before."),
+    "mcnet_update_age_seconds": ("gauge", "Time since the last run of the update job that did not fail."),
+    "mcnet_update_failed": ("gauge", "1 if the last run of the update job failed."),
+    "mcnet_monitor_pcoc": ("gauge", "Predicted over observed positives of all rows since the most probable change."),
+    "mcnet_monitor_e_value": ("gauge", "Evidence against calibration, weighted by its share of alpha."),
+    "mcnet_monitor_alarms": ("gauge", "Alarms that stand: of all rows, the slope, and field values."),
+}
+
+
+def _head_values(board: Board, head: "ServedVersions") -> dict[str, float]:
+    total, served = board.total_of(head.number), head.current
+    values = {
+        "mcnet_predictions_total": total["rows"],
+        "mcnet_unseen_rows_total": total["unseen_rows"],
+        "mcnet_unknown_keys_total": total["unknown_keys"],
+        "mcnet_model_versions_served": len(set(board.served(head.number))),
+        "mcnet_model_held": head.held is not None,
+        "mcnet_reloads_total": total["reloads"],
+        "mcnet_reload_failures_total": total["reload_failures"],
+        "mcnet_feedback_rows_total": total["feedback_rows"],
+        "mcnet_feedback_known_total": total["feedback_known"],
+    }
+    if served is not None:
+        values |= {
+            "mcnet_model_version": served.version.number,
+            "mcnet_model_age_seconds": _age(served.version.added),
+        }
+    return values
+
+
+def _monitor_values(status: dict[str, Any] | None) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Yield what the update job found: the level and the slope of all rows, and the number of alarms."""
+    if status is None:
+        return
+    run, ended = status.get("last_run") or {}, status.get("last_ended")
+    if isinstance(ended, str):
+        yield "mcnet_update_age_seconds", {}, _age(ended)
+    yield "mcnet_update_failed", {}, run.get("outcome") == "failed"
+    monitor = status.get("monitor")
+    if not monitor:
+        return
+    watched = {line["what"]: line for line in monitor.get("table", []) if line.get("what") in ("level", "slope")}
+    if "level" in watched:
+        pcoc = watched["level"].get("pcoc")
+        yield "mcnet_monitor_pcoc", {}, math.nan if pcoc is None else pcoc
+    for what, line in watched.items():
+        if line.get("log_evidence") is not None:
+            yield "mcnet_monitor_e_value", {"what": what}, math.exp(min(line["log_evidence"], 700.0))
+    yield "mcnet_monitor_alarms", {}, monitor.get("alarms", math.nan)
 
 
 def _histograms(total: Any) -> Iterable[Sample]:
@@ -254,31 +364,6 @@ def _histograms(total: Any) -> Iterable[Sample]:
         yield "_count", {"route": route}, so_far
 
 
-def _put_monitor(put: Any, one: Any, status: dict[str, Any]) -> None:
-    """Put what the update job found: the level and the slope of all rows, and the number of alarms."""
-    run, ended = status.get("last_run") or {}, status.get("last_ended")
-    if isinstance(ended, str):
-        text = "Time since the last run of the update job that did not fail."
-        one("mcnet_update_age_seconds", "gauge", text, _age(ended))
-    one("mcnet_update_failed", "gauge", "1 if the last run of the update job failed.", run.get("outcome") == "failed")
-    monitor = status.get("monitor")
-    if not monitor:
-        return
-    watched = {line["what"]: line for line in monitor.get("table", []) if line.get("what") in ("level", "slope")}
-    if "level" in watched:
-        pcoc = watched["level"].get("pcoc")
-        text = "Predicted over observed positives of all rows since the most probable change."
-        one("mcnet_monitor_pcoc", "gauge", text, math.nan if pcoc is None else pcoc)
-    evidence = [
-        ("", {"what": what}, math.exp(min(line["log_evidence"], 700.0)))
-        for what, line in watched.items()
-        if line.get("log_evidence") is not None
-    ]
-    put("mcnet_monitor_e_value", "gauge", "Evidence against calibration, weighted by its share of alpha.", evidence)
-    alarms = monitor.get("alarms", math.nan)
-    one("mcnet_monitor_alarms", "gauge", "Alarms that stand: of all rows, the slope, and field values.", alarms)
-
-
 def _age(timestamp: str) -> float:
     try:
         return max(time.time() - datetime.fromisoformat(timestamp).timestamp(), 0.0)
@@ -287,8 +372,13 @@ def _age(timestamp: str) -> float:
 
 
 def _labels(labels: dict[str, str]) -> str:
-    """Return labels as Prometheus has them; all are words of ours, without characters to escape."""
-    return "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}" if labels else ""
+    """Return labels as Prometheus has them."""
+    pairs = ",".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in labels.items())
+    return f"{{{pairs}}}" if labels else ""
+
+
+_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+"""What Prometheus has in the place of characters that a label must not have."""
 
 
 def _number(value: float) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray, ScoreType
 from mcnet.model.small_batches import MOST_ROWS
 from mcnet.operations.service.arrow import check_rows, read_arrow
-from mcnet.operations.service.board import Numbers
+from mcnet.operations.service.board import HeadNumbers
 from mcnet.operations.service.http import Problem
 from mcnet.operations.service.served import Served
 from mcnet.rows.fields import FieldColumn, field_columns
@@ -44,7 +44,7 @@ def check_fields(served: Served, given: Sequence[str], at: str = "$.field") -> N
 
 def calibrate_rows(
     served: Served,
-    numbers: Numbers,
+    numbers: HeadNumbers,
     score: Any,
     field: dict[str, Any] | None,
     *,
@@ -62,14 +62,14 @@ def calibrate_rows(
     if interval is None and type(score) in (list, np.ndarray) and len(score) <= MOST_ROWS:
         # A few rows go to the model as they came: making columns of them would take longer than the prediction.
         few = model.predict(score, field or None, score_type=score_type)
-        numbers.rows(len(few), _unseen_among_few(served, field))
+        numbers.count_rows(len(few), _unseen_among_few(served, field))
         return Calibrated(few)
     columns: list[FieldColumn] | None = field_columns(field) if field else None
     result = Calibrated(model.predict(score, columns, score_type=score_type))
     if interval is not None:
         low, high = model.interval(score, columns, interval, score_type=score_type)
         result = Calibrated(result.calibrated, low, high)
-    numbers.rows(len(result.calibrated), served.unseen_rows(columns or []))
+    numbers.count_rows(len(result.calibrated), served.unseen_rows(columns or []))
     return result
 
 
@@ -86,7 +86,7 @@ def answer_arrow(
     served: Served,
     body: bytes,
     most_rows: int,
-    numbers: Numbers,
+    numbers: HeadNumbers,
     *,
     score_type: ScoreType | None = None,
     interval: float | None = None,
@@ -147,7 +147,7 @@ _encode = msgspec.json.Encoder().encode
 _ABSENT: Any = object()
 
 
-def answer_json(served: Served, body: bytes, most_rows: int, numbers: Numbers) -> bytes:
+def answer_json(served: Served, body: bytes, most_rows: int, numbers: HeadNumbers) -> bytes:
     """Return the answer to a question as JSON.
 
     Parameters
@@ -186,7 +186,7 @@ def answer_json(served: Served, body: bytes, most_rows: int, numbers: Numbers) -
     return _encode(answer)
 
 
-def _one_row(served: Served, question: Question, single: bool, numbers: Numbers) -> float | None:
+def _one_row(served: Served, question: Question, single: bool, numbers: HeadNumbers) -> float | None:
     """Return the answer to the usual question, one row with all its fields; None if it needs a closer look."""
     field, names = question.field, served.fields
     row: tuple[Value, ...] | None = None
@@ -209,7 +209,7 @@ def _one_row(served: Served, question: Question, single: bool, numbers: Numbers)
         return None
     score: Any = question.score
     result = served.model.predict_one(score if single else score[0], row, score_type=question.score_type)
-    numbers.rows(1, 0 if row is None else served.unseen(row))
+    numbers.count_rows(1, 0 if row is None else served.unseen(row))
     return result
 
 
@@ -244,7 +244,7 @@ def _one_row_of(question: Question) -> Question:
     return Question(question.score[0], field or None)
 
 
-def _columns(served: Served, records: list[Record], most_rows: int, numbers: Numbers, at: str = "") -> Question:
+def _columns(served: Served, records: list[Record], most_rows: int, numbers: HeadNumbers, at: str = "") -> Question:
     """Return records as columns; every record has the score and the fields of the model under their names.
 
     Keys that the model does not know are ignored and counted: a bid request has many.

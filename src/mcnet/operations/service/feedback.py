@@ -2,26 +2,27 @@
 
 import asyncio
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from mcnet._shared.arrays import ScoreType
-from mcnet.errors import FileFormatError, InputError
+from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
 from mcnet.operations.service.arrow import ARROW, check_rows, read_arrow
-from mcnet.operations.service.board import Numbers
-from mcnet.operations.service.http import JSON_TYPES, RETRY, Problem, Request
-from mcnet.operations.service.served import Served
+from mcnet.operations.service.http import JSON_TYPES, LARGE_BODY, RETRY, Problem, Request
+from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings
 from mcnet.rows.columns import weights_column
 from mcnet.rows.periods import cut_to_periods, duration_seconds, parse_every, period_text, shown_periods
 from mcnet.sketch.sketch import Sketch
-from mcnet.store.entries import Added, Entry, OtherRowsError, check_first_period, sketch_digest
-from mcnet.store.journal import Journal
+from mcnet.store.additions import Feedback as Asked
+from mcnet.store.additions import FeedbackWriter
+from mcnet.store.entries import OtherRowsError
 
 # Which period it is now, and when it ends.
 
@@ -155,34 +156,59 @@ _decoder = msgspec.json.Decoder(Feedback)
 
 
 class Inbox:
-    """Takes feedback in, one addition to the journal after the other.
+    """Takes feedback in: requests that arrive while others are being written are written together.
 
     The key of a request is the name of its source in the journal. So a request that is sent again changes nothing, and
-    another one under the same key and period is refused.
+    another one under the same key is refused.
 
     Parameters
     ----------
-    settings : the store, the length of a period, and the limits.
-    numbers : where rows are counted.
+    settings : the length of a period, and the limits.
+    heads : what is served; has the store.
     """
 
-    def __init__(self, settings: ServiceSettings, numbers: Numbers) -> None:
+    def __init__(self, settings: ServiceSettings, heads: ServedHeads) -> None:
         self._settings = settings
-        self._numbers = numbers
-        self._journal = Journal(settings.store, settings.head)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="feedback")
+        self._heads = heads
+        self._writer = FeedbackWriter(heads.store)
         Sketch.from_rows([0.5], [1.0], field=["any"])  # so that the first request need not wait for imports
 
     def close(self) -> None:
         """Finish what was taken in."""
-        self._thread.shutdown()
+        self._writer.close()
 
-    async def take(self, request: Request, served: Served) -> Taken:
-        """Add the rows of a request to the journal; return what changed, once it is on disk."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._take, request, served)
+    async def take(self, request: Request, head: ServedVersions) -> Taken:
+        """Add the rows of a request to the journal of a head; return what changed, once it is on disk."""
+        if len(request.body) > LARGE_BODY or request.media_type == SKETCH:
+            asked = await asyncio.to_thread(self._asked, request, head)
+        else:
+            asked = self._asked(request, head)
+        if extra := _more_fields(asked.sketch, head.current):
+            # The first rows decide on the fields of a journal; more than those of the model are no slip if it has them.
+            about = await asyncio.to_thread(self._heads.store.require_head, head.name)
+            if about.shape is None:
+                given = ", ".join(asked.sketch.contexts.names)
+                detail = f"fields given: {given}; the served model does not have {extra[0]}"
+                raise Problem(400, detail, at="$.field")
+        try:
+            added = await asyncio.wrap_future(self._writer.submit(asked))
+        except OtherRowsError as error:
+            raise Problem(409, str(error), at="$.key") from None
+        except (StoreUnavailableError, BusyError, OSError) as error:
+            self._heads.count_error(error)
+            reason = (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__
+            safe = "send the request again, with the same key: rows count once"
+            raise Problem(503, f"the journal cannot be written ({reason}); {safe}", headers=RETRY) from None
+        known = not added.rows
+        head.numbers.add("feedback_rows", added.rows)
+        if known:
+            head.numbers.add("feedback_known")
+        period = (added.known if known else added.periods)[0]
+        return Taken(added.rows, _as_read(period, asked.every), asked.key, known)
 
-    def _take(self, request: Request, served: Served) -> Taken:
-        sketch, about = self._read(request, served)
+    def _asked(self, request: Request, head: ServedVersions) -> Asked:
+        """Read a request; refuse one that cannot be used, whatever the journal has."""
+        sketch, about = self._read(request, head)
         key = about.get("key") or request.header("idempotency-key")
         if not key or not key.strip() or len(key) > _LONGEST_KEY or not key.isprintable():
             raise Problem(
@@ -191,73 +217,20 @@ class Inbox:
                 "once; send `key`, or the header Idempotency-Key",
                 at="$.key",
             )
-        source = f"feedback {key}"
-        self._check(sketch, served)
-        known = self._known(source, sketch, about.get("age"))
-        period = self._period(about.get("period")) if known is None else known.period
-        if "period" not in (about.get("allow") or ()) and not self._entries():
-            check_first_period(period_text(period), self._settings.every)
-        try:
-            added = self._journal.add(
-                sketch,
-                period,
-                source=source,
-                age=about.get("age"),
-                largest_weight=about.get("largest_weight"),
-                every=self._settings.every,
-                allow=about.get("allow") or (),
-            )
-        except OtherRowsError:
-            read = _as_read(period_text(period), self._settings.every)
-            detail = f"the key {key!r} came with other rows for {read} before; use another key"
-            raise Problem(409, detail, at="$.key") from None
-        except OSError as error:
-            detail = f"the journal cannot be written ({error.strerror}); nothing was added"
-            raise Problem(503, detail, headers=RETRY) from None
-        return self._count(added, key, _as_read(period_text(period), self._settings.every))
+        _check_fields(sketch, head.current)
+        every = self._settings.every_of(head.settings)
+        return Asked(
+            head.name,
+            _period(about.get("period"), every),
+            key,
+            sketch,
+            every,
+            about.get("age"),
+            about.get("largest_weight"),
+            about.get("allow") or (),
+        )
 
-    def _entries(self) -> list[Entry]:
-        """Return what the journal has."""
-        return self._journal.entries()
-
-    def _known(self, source: str, sketch: Sketch, age: float | None) -> Entry | None:
-        """Return what came under this key before, in whatever period; refuse other rows.
-
-        A client that sends a request again may do so in the next period, and name that one.
-        """
-        before = [entry for entry in self._entries() if (entry.source, entry.age) == (source, age)]
-        digest = sketch_digest(sketch) if before else ""
-        same = next((entry for entry in before if entry.digest == digest), None)
-        if before and same is None:
-            key = source.removeprefix("feedback ")
-            period = _as_read(before[0].period, self._settings.every)
-            detail = f"the key {key!r} came with other rows for {period} before; use another key"
-            raise Problem(409, detail, at="$.key")
-        return same
-
-    def _period(self, given: str | int | None) -> str | int:
-        """Return the period of the rows: the one given, if it can be one, else the present one."""
-        every = self._settings.every
-        if given is None:
-            if every is None:
-                raise Problem(400, "the period of the rows is needed, such as 2026-11-16T13", at="$.period")
-            return present(every).period
-        if isinstance(given, str) and len(given) > _LONGEST_PERIOD:
-            raise Problem(400, f"the period has {len(given):,} characters; name it shortly", at="$.period")
-        try:
-            return given if every is None else named_period(given, every)
-        except InputError as error:
-            raise Problem(400, str(error), at="$.period") from None
-
-    def _count(self, added: Added, key: str, period: str) -> Taken:
-        """Count what was added, and return the answer."""
-        known = not added.rows
-        self._numbers.add("feedback_rows", added.rows)
-        if known:
-            self._numbers.add("feedback_known")
-        return Taken(added.rows, period, key, known)
-
-    def _read(self, request: Request, served: Served) -> tuple[Sketch, dict[str, Any]]:
+    def _read(self, request: Request, head: ServedVersions) -> tuple[Sketch, dict[str, Any]]:
         kind = request.media_type
         if kind == SKETCH:
             return _sketch(request.body), _query(request)
@@ -277,7 +250,8 @@ class Inbox:
             about["allow"] = rows.allow
             check_rows(len(rows.score), self._settings.limits.rows)
             score, label, weight, columns = rows.score, rows.label, rows.weight, rows.field or {}
-        score_type: ScoreType = about.pop("score_type", None) or served.model.score_type
+        own = head.settings.get("score_type", "probability") if head.current is None else head.current.model.score_type
+        score_type: ScoreType = about.pop("score_type", None) or own
         if len(score) == 0:
             raise Problem(400, "there are no rows; feedback has at least one", at="$.score")
         sketch = Sketch.from_rows(score, label, field=columns or None, weight=weight, score_type=score_type)
@@ -285,19 +259,48 @@ class Inbox:
             about["largest_weight"] = float(weights_column(weight).max())
         return sketch, about
 
-    def _check(self, sketch: Sketch, served: Served) -> None:
-        """Refuse rows from which the served model could not be learnt again."""
-        given, needed = sketch.contexts.names, served.model.fields
-        if needed == ("field",) and len(given) == 1:
-            return  # a field without a name of its own
-        lacking = [name for name in needed if name not in given]
+
+def _period(given: str | int | None, every: str | None) -> str:
+    """Return the period of the rows: the one given, if it can be one, else the present one."""
+    if given is None:
+        if every is None:
+            raise Problem(400, "the period of the rows is needed, such as 2026-11-16T13", at="$.period")
+        return _present_period(every, int(time.time()) // 60)
+    if isinstance(given, str) and len(given) > _LONGEST_PERIOD:
+        raise Problem(400, f"the period has {len(given):,} characters; name it shortly", at="$.period")
+    try:
+        return period_text(given) if every is None else _named_period(given, every, int(time.time()) // 60)
+    except InputError as error:
+        raise Problem(400, str(error), at="$.period") from None
+
+
+@lru_cache(64)
+def _present_period(every: str, minute: int) -> str:  # no period is shorter than a minute
+    return present(every).period
+
+
+@lru_cache(256)
+def _named_period(given: str | int, every: str, minute: int) -> str:
+    return named_period(given, every)
+
+
+def _check_fields(sketch: Sketch, served: Served | None) -> None:
+    """Refuse rows from which the served model could not be learnt again."""
+    needed, given = () if served is None else served.model.fields, sketch.contexts.names
+    if needed == ("field",) and len(given) == 1:
+        return  # a field without a name of its own
+    lacking = [name for name in needed if name not in given]
+    if lacking:
         fields = f"fields given: {', '.join(given) or 'none'}"
-        if lacking:
-            raise Problem(400, f"{fields}; the served model needs {lacking[0]}, too", at="$.field")
-        # The first rows decide on the fields of a journal; more than those of the model are no slip if it has them.
-        more = [name for name in given if name not in (needed or served.model.balanced_by)]
-        if more and not self._entries():
-            raise Problem(400, f"{fields}; the served model does not have {more[0]}", at="$.field")
+        raise Problem(400, f"{fields}; the served model needs {lacking[0]}, too", at="$.field")
+
+
+def _more_fields(sketch: Sketch, served: Served | None) -> list[str]:
+    """Return the fields of rows that the served model does not have."""
+    if served is None:
+        return []
+    known, given = served.model.fields or served.model.balanced_by, sketch.contexts.names
+    return [] if known == ("field",) and len(given) == 1 else [name for name in given if name not in known]
 
 
 def _columns(body: bytes) -> Feedback:

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import msgspec
 
-from mcnet.errors import FileFormatError, InputError
+from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
 from mcnet.operations.service.arrow import ARROW
 from mcnet.operations.service.board import METRICS_TYPE, Board, metrics_text
 from mcnet.operations.service.calibrate import Answer, Question, Record, answer_arrow, answer_json
@@ -31,9 +32,9 @@ from mcnet.operations.service.inference import (
     server_metadata,
 )
 from mcnet.operations.service.openapi import dashboard, describe, docs
-from mcnet.operations.service.served import Served, ServedVersions
+from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings, log_event
-from mcnet.operations.service.state import LoopStatus, ServiceState, curves_document
+from mcnet.operations.service.state import ServiceState, curves_document
 from mcnet.store.versions import DamagedVersion, Version
 from mcnet.version import __version__
 
@@ -47,7 +48,7 @@ _EVERYWHERE_SECONDS = 10.0
 
 
 class Moved(msgspec.Struct, omit_defaults=True):
-    """What each worker serves after a change; `late` ones have not looked at the registry yet."""
+    """What each worker serves after a change; `late` ones have not looked at the store yet."""
 
     version: str
     workers: list[str]
@@ -55,11 +56,19 @@ class Moved(msgspec.Struct, omit_defaults=True):
     late: int = 0
 
 
+class HeadAbout(msgspec.Struct):
+    """A model of the store; `default` is that of requests which name none."""
+
+    head: str
+    version: str | None
+    default: bool
+
+
 class Versions(msgspec.Struct):
-    """The versions of the registry, and those that cannot be read."""
+    """The versions of a head, and those that cannot be read."""
 
     current: str | None
-    served: str
+    served: str | None
     held: dict[str, Any] | None
     versions: list[dict[str, Any]]
     damaged: list[dict[str, Any]]
@@ -68,13 +77,12 @@ class Versions(msgspec.Struct):
 class Handlers:
     """The handlers of one worker, with what they share."""
 
-    def __init__(self, settings: ServiceSettings, board: Board, versions: ServedVersions) -> None:
+    def __init__(self, settings: ServiceSettings, board: Board, heads: ServedHeads) -> None:
         self.settings = settings
         self.board = board
-        self.versions = versions
-        self.inbox = Inbox(settings, board.own)
-        self.status = LoopStatus(settings.store, settings.head)
-        self.state = ServiceState(settings, board, versions, self.status)
+        self.heads = heads
+        self.inbox = Inbox(settings, heads)
+        self.state = ServiceState(settings, board, heads)
         self._description = describe(self.routes())
         self._docs = docs(self._description)
 
@@ -88,7 +96,7 @@ class Handlers:
         change: dict[str, Any] = {"changes": True, "answers": moved, "parameters": ("note",)}
         rows = """-d '{"score": [0.1], "field": {"country": ["NL"]}}'"""
         infer: dict[str, Any] = {"body": (Inference, BYTES), "answers": {200: (dict, BYTES)}}
-        return [
+        of_a_head = [
             Route(
                 "POST", "/calibrate", "calibrate", self.calibrate,
                 body=(Question, Record, list[Record], ARROW), answers={200: (Answer, ARROW)}, parameters=_ROWS_QUERY,
@@ -106,10 +114,15 @@ class Handlers:
             Route("POST", "/release", "versions", self.release, **change),
             Route("POST", "/reload", "versions", self.reload, changes=True, answers=moved),
             Route("GET", "/", "dashboard", self.dashboard, answers={200: "text/html"}),
-            Route("GET", "/docs", "dashboard", self.docs, answers={200: "text/html"}),
-            Route("GET", "/openapi.json", "dashboard", self.openapi),
             Route("GET", "/status", "dashboard", self.show_state),
             Route("GET", "/curves", "dashboard", self.curves),
+        ]  # fmt: skip
+        return [
+            *of_a_head,
+            *(replace(route, path=f"/heads/{{head}}{route.path}") for route in of_a_head),
+            Route("GET", "/heads", "versions", self.list_heads, answers={200: list[HeadAbout]}),
+            Route("GET", "/docs", "dashboard", self.docs, answers={200: "text/html"}),
+            Route("GET", "/openapi.json", "dashboard", self.openapi),
             Route("GET", "/metrics", "metrics", self.metrics, answers={200: "text/plain"}),
             Route("GET", "/v2", "health", self.server),
             Route("GET", "/v2/health/live", "health", self.live),
@@ -132,17 +145,18 @@ class Handlers:
         counted. All rows of an answer are from one version.
         """
         # A short JSON document, the usual request, is answered by the service itself, and not here.
-        served, most = self.versions.current, self.settings.limits.rows
+        head = self.heads.head(request.head)
+        served, most = head.answering, self.settings.limits.rows
         kind = request.media_type
         if kind == ARROW:
             query = request.query(*_ROWS_QUERY)
             work = partial(answer_arrow, score_type=_score_type(query), interval=_interval(query))
-            body = await asyncio.to_thread(work, served, request.body, most, self.board.own)
+            body = await asyncio.to_thread(work, served, request.body, most, head.numbers)
             return Response(200, [("content-type", ARROW), ("mcnet-version", served.name)], body)
         request.query()
         if kind not in JSON_TYPES:
             raise Problem(415, f"the body is of type {kind[:80]!r}; send application/json or {ARROW}")
-        body = await asyncio.to_thread(answer_json, served, request.body, most, self.board.own)
+        body = await asyncio.to_thread(answer_json, served, request.body, most, head.numbers)
         return Response(200, JSON, body)
 
     async def infer(self, request: Request) -> Response:
@@ -151,12 +165,13 @@ class Handlers:
         Open Inference Protocol, with its binary tensors. Inputs are score and one per field; outputs are calibrated,
         and low and high if they are asked for.
         """
-        served = await self._served(request)
-        work = (served, self.settings.name, request.body, request.header(BINARY_HEADER), self.settings.limits.rows)
+        head, served = await self._served(request)
+        name = request.matched["name"]
+        work = (served, name, request.body, request.header(BINARY_HEADER), self.settings.limits.rows, head.numbers)
         if len(request.body) > LARGE_BODY:
-            body, headers = await asyncio.to_thread(answer_inference, *work, self.board.own)
+            body, headers = await asyncio.to_thread(answer_inference, *work)
         else:
-            body, headers = answer_inference(*work, self.board.own)
+            body, headers = answer_inference(*work)
         return Response(200, headers, body)
 
     # -- feedback -------------------------------------------------------------------------------------------------
@@ -167,22 +182,35 @@ class Handlers:
         Rows with labels, or a saved sketch of them, for the journal. Answered when they are on disk; the same key and
         rows again change nothing.
         """
-        taken = await self.inbox.take(request, self.versions.current)
+        taken = await self.inbox.take(request, self.heads.head(request.head))
         return Response.json(taken, 200 if taken.known else 201)
 
     # -- versions -------------------------------------------------------------------------------------------------
 
+    async def list_heads(self, request: Request) -> Response:
+        """List the heads.
+
+        Every model of the store by its name, with the version that is served.
+        """
+        request.query()
+        default = self.heads.by_path.get("/calibrate")
+        listed = [
+            HeadAbout(head.name, None if head.current is None else head.current.name, head is default)
+            for head in self.heads.by_name.values()
+        ]
+        return Response.json(listed)
+
     async def list_versions(self, request: Request) -> Response:
         """List the versions.
 
-        Those of the registry, oldest first.
+        Those of a head, oldest first.
         """
         request.query()
-        return Response.json(await asyncio.to_thread(self._versions))
+        return Response.json(await asyncio.to_thread(self._versions, self.heads.head(request.head)))
 
-    def _versions(self) -> Versions:
-        registry = self.versions.registry
-        served, known = self.versions.current.name, registry.looked_at()
+    def _versions(self, head: ServedVersions) -> Versions:
+        registry = head.registry
+        served, known = None if head.current is None else head.current.name, registry.looked_at()
         listed = [
             {
                 "version": version.name,
@@ -209,12 +237,12 @@ class Handlers:
         Make a version the current one. Answered when every worker serves it. A version that is not the latest is held,
         as after a rollback.
         """
-        name = request.matched["version"]
+        name, head = request.matched["version"], self.heads.head(request.head)
         note = _note(request)
-        await self._known(name)
-        chosen = await self._change(self.versions.registry.promote, name, note)
-        log_event("promoted", version=chosen.name, note=note)
-        return await self._moved(chosen.name)
+        await _known(head, name)
+        chosen = await self._change(head, head.registry.promote, name, note)
+        log_event("promoted", head=head.name, version=chosen.name, note=note)
+        return await self._moved(head, chosen.name)
 
     async def rollback(self, request: Request) -> Response:
         """Go back.
@@ -222,23 +250,23 @@ class Handlers:
         Make the version current that was current before, and hold it: updates publish nothing until it is released, or
         the latest version is promoted.
         """
-        note = _note(request)
+        note, head = _note(request), self.heads.head(request.head)
         try:
-            chosen = await self._change(self.versions.registry.rollback, note)
+            chosen = await self._change(head, head.registry.rollback, note)
         except InputError as error:
             raise Problem(409, str(error)) from None
-        log_event("rolled back", version=chosen.name, note=note)
-        return await self._moved(chosen.name)
+        log_event("rolled back", head=head.name, version=chosen.name, note=note)
+        return await self._moved(head, chosen.name)
 
     async def hold(self, request: Request) -> Response:
         """Keep the current version.
 
         Updates learn and judge, but publish nothing until it is released, or the latest version is promoted.
         """
-        note = _note(request)
-        await self._change(self.versions.registry.hold, note)
-        log_event("held", note=note)
-        return await self._moved(None)
+        note, head = _note(request), self.heads.head(request.head)
+        await self._change(head, head.registry.hold, note)
+        log_event("held", head=head.name, note=note)
+        return await self._moved(head, None)
 
     async def release(self, request: Request) -> Response:
         """Let updates publish again.
@@ -246,56 +274,39 @@ class Handlers:
         End the hold that a rollback, or the promotion of an older version, has set. The current version stays until an
         update publishes another one.
         """
-        note = _note(request)
-        await self._change(self.versions.registry.release, note)
-        log_event("released", note=note)
-        return await self._moved(None)
+        note, head = _note(request), self.heads.head(request.head)
+        await self._change(head, head.registry.release, note)
+        log_event("released", head=head.name, note=note)
+        return await self._moved(head, None)
 
-    async def _change(self, act: Callable[..., T], *words: str) -> T:
-        """Change the registry; say what it is like now if its disk is full or cannot be written to."""
-        before = await asyncio.to_thread(self._pointed)
+    async def _change(self, head: ServedVersions, act: Callable[..., T], *words: str) -> T:
+        """Change the versions of a head; say what is current if the disk is full or cannot be written to."""
         try:
             return await asyncio.to_thread(act, *words)
         except OSError as error:
-            now = await asyncio.to_thread(self._pointed)
-            current = f"version {now[0]} is current{', held' if now[1] else ''}"
-            what = (
-                f"nothing was changed: {current}" if now == before else f"{current} now, but the history lacks a line"
-            )
+            current = await asyncio.to_thread(_pointed, head)
             reason = error.strerror or type(error).__name__
-            raise Problem(503, f"the registry cannot be written ({reason}); {what}", headers=RETRY) from None
-
-    def _pointed(self) -> tuple[int | None, bool]:
-        registry = self.versions.registry
-        try:
-            return registry.current_number, registry.held is not None
-        except FileFormatError:
-            return None, False  # a damaged pointer, which a promotion writes again
-
-    async def _known(self, name: str) -> None:
-        """Refuse the name of a version that is not in the registry."""
-        try:
-            await asyncio.to_thread(self.versions.registry.version, name)
-        except InputError as error:
-            raise Problem(404, str(error)) from None
+            detail = f"the store cannot be written ({reason}); nothing was changed: {current}"
+            raise Problem(503, detail, headers=RETRY) from None
+        except (StoreUnavailableError, BusyError) as error:
+            self.heads.count_error(error)
+            raise
 
     async def reload(self, request: Request) -> Response:
-        """Look at the registry now.
+        """Look at the store now.
 
-        Every worker looks at the pointer of the registry, instead of waiting for its next poll.
+        Every worker looks for versions that have become current, instead of waiting for its next poll.
         """
         request.query()
-        return await self._moved(None)
+        return await self._moved(self.heads.head(request.head), None)
 
-    async def _moved(self, wanted: str | None) -> Response:
-        served, late = await self.versions.everywhere(_EVERYWHERE_SECONDS)
-        refused = self.versions.refused
-        if refused is not None:
-            reason = f"the current version of the registry was refused, and {self.versions.current.name} serves on: "
-            raise Problem(409, reason + refused["reason"])
-        held = await asyncio.to_thread(lambda: self.versions.registry.held is not None)
-        moved = Moved(wanted or self.versions.current.name, served, held, late)
-        return Response.json(moved, 202 if late else 200)
+    async def _moved(self, head: ServedVersions, wanted: str | None) -> Response:
+        served, late = await self.heads.everywhere(head, _EVERYWHERE_SECONDS)
+        current = "none" if head.current is None else head.current.name
+        if head.refused is not None:
+            reason = f"the current version of {head.name} was refused, and {current} serves on: "
+            raise Problem(409, reason + head.refused["reason"])
+        return Response.json(Moved(wanted or current, served, head.held is not None, late), 202 if late else 200)
 
     # -- for people -----------------------------------------------------------------------------------------------
 
@@ -326,7 +337,7 @@ class Handlers:
         What the dashboard shows.
         """
         request.query()
-        return Response.json(await asyncio.to_thread(self.state.document))
+        return Response.json(await asyncio.to_thread(self.state.document, self.heads.head(request.head)))
 
     async def curves(self, request: Request) -> Response:
         """Tell the curves that are served.
@@ -334,7 +345,7 @@ class Handlers:
         The pooled curve and those of the largest contexts, as points; with the name and value of every field in the
         query, the curve of that context with its 95 % interval.
         """
-        served = self.versions.current
+        served = self.heads.head(request.head).answering
         asked = request.query(*served.fields)
         return Response.json(await asyncio.to_thread(curves_document, served, asked))
 
@@ -345,7 +356,8 @@ class Handlers:
 
         Summed over all workers.
         """
-        metrics = metrics_text(self.board, self.versions, self.status.read())
+        statuses = await asyncio.to_thread(self.state.loop_statuses)
+        metrics = metrics_text(self.board, self.heads, statuses)
         return Response(200, [("content-type", METRICS_TYPE)], metrics.encode())
 
     async def server(self, request: Request) -> Response:
@@ -360,28 +372,33 @@ class Handlers:
 
         Open Inference Protocol.
         """
-        served = await self._served(request)
-        numbers = await asyncio.to_thread(lambda: self.versions.registry.numbers)
+        head, served = await self._served(request)
+        numbers = await asyncio.to_thread(lambda: head.registry.numbers)
         versions = [str(number) for number in numbers]
-        return Response.json(model_metadata(served, self.settings.name, versions))
+        return Response.json(model_metadata(served, request.matched["name"], versions))
 
     async def model_ready(self, request: Request) -> Response:
         """Say that the model, or a version of it, is ready.
 
         Open Inference Protocol.
         """
-        served = await self._served(request)
-        return Response.json({"name": self.settings.name, "version": served.name, "ready": True})
+        _, served = await self._served(request)
+        return Response.json({"name": request.matched["name"], "version": served.name, "ready": True})
 
-    async def _served(self, request: Request) -> Served:
-        """Return the version that a path of the Open Inference Protocol names."""
-        if request.matched["name"] != self.settings.name:
-            raise Problem(404, f"there is no such model; the model is called {self.settings.name!r}")
+    async def _served(self, request: Request) -> tuple[ServedVersions, Served]:
+        """Return the head and the version that a path of the Open Inference Protocol names."""
+        name = unquote(request.matched["name"])
+        head = self.heads.by_name.get(name)
+        if head is None:
+            if name != self.settings.name:
+                listed = ", ".join([*self.heads.by_name, self.settings.name])
+                raise Problem(404, f"there is no such model; there are {listed}")
+            head = self.heads.head()
         version = request.matched.get("version")
         if version is None:
-            return self.versions.current
-        await self._known(version)
-        return await self.versions.version(version)
+            return head, head.answering
+        await _known(head, version)
+        return head, await head.version(version)
 
     async def live(self, request: Request) -> Response:
         """Say that this process lives.
@@ -396,6 +413,22 @@ class Handlers:
         Open Inference Protocol.
         """
         return Response.json({"ready": True})
+
+
+async def _known(head: ServedVersions, name: str) -> None:
+    """Refuse the name of a version that a head does not have."""
+    try:
+        await asyncio.to_thread(head.registry.version, name)
+    except InputError as error:
+        raise Problem(404, str(error)) from None
+
+
+def _pointed(head: ServedVersions) -> str:
+    try:
+        current = f"version {head.registry.current_number} is current"
+        return current if head.registry.held is None else f"{current}, held"
+    except FileFormatError:
+        return "the pointer is damaged"  # a promotion writes it again
 
 
 def _note(request: Request) -> str:

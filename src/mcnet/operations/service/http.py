@@ -4,25 +4,25 @@ import asyncio
 import hashlib
 import hmac
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from time import monotonic
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
 from mcnet._shared.files import is_disk_full
-from mcnet.errors import FileFormatError, McnetError, in_words
-from mcnet.operations.service.settings import TOKEN_VARIABLE, Limits
+from mcnet.errors import BusyError, FileFormatError, McnetError, StoreUnavailableError, in_words
+from mcnet.operations.service.settings import TOKEN_VARIABLE, Limits, Token
 
 # Problems: errors as RFC 9457 problem details, which say what was found, where, and what to do.
 
 PROBLEM_TYPE = "application/problem+json"
 
-RETRY = (("retry-after", "30"),)
-"""A header for answers of 503: somebody has to make room on the disk first."""
+RETRY = (("retry-after", "10"),)
+"""A header for answers of 503: somebody has to make room on the disk, or to start the database, first."""
 
 
 class ProblemDetails(msgspec.Struct, omit_defaults=True):
@@ -85,6 +85,8 @@ def problem_of(error: Exception) -> Problem | None:
         return Problem(
             503, f"the disk of the service is full ({reason}); make room, and send this again", headers=RETRY
         )
+    if isinstance(error, StoreUnavailableError | BusyError):
+        return Problem(503, str(error), headers=RETRY)
     if isinstance(error, McnetError):
         at = None if error.column is None else f"$.{error.column}" + ("" if error.row is None else f"[{error.row}]")
         return Problem(400, in_words(error, "service"), at=at, column=error.column, row=error.row)
@@ -150,6 +152,12 @@ class Request:
     body: bytes
     matched: dict[str, str] = field(default_factory=dict)
     """The parts of the path that its route leaves open."""
+
+    @property
+    def head(self) -> str | None:
+        """The name of the head in the path; None if it names none."""
+        given = self.matched.get("head")
+        return None if given is None else unquote(given)
 
     def header(self, name: str) -> str:
         """Return a header in lower case, without spaces around it; an empty string if there is none."""
@@ -379,9 +387,9 @@ def _matched(pattern: list[str], parts: list[str]) -> dict[str, str] | None:
 # Changes need the bearer token.
 
 
-def check_token(request: Request, digest: bytes | None) -> None:
-    """Refuse a request that does not have the token."""
-    if digest is None:
+def check_token(request: Request, tokens: Sequence[Token], head: str | None) -> None:
+    """Refuse a request that does not have a token for a head."""
+    if not tokens:
         raise Problem(
             403,
             "this service was started without a token, so nothing can be changed; start it with --token-file or "
@@ -389,7 +397,10 @@ def check_token(request: Request, digest: bytes | None) -> None:
         )
     scheme, _, given = request.header("authorization").partition(" ")
     # Digests of equal length are compared in constant time, whatever was given.
-    same = hmac.compare_digest(hashlib.sha256(given.strip().encode()).digest(), digest)
+    digest = hashlib.sha256(given.strip().encode()).digest()
+    same = [token for token in tokens if hmac.compare_digest(digest, token.digest)]
+    if scheme.lower() == "bearer" and same and not any(one.heads is None or head in one.heads for one in same):
+        raise Problem(403, "this token is for other heads; ask for one that is for this head, or for all")
     if scheme.lower() != "bearer" or not same:
         problem = "the token is wrong" if given else "this needs a token"
         challenge = ("www-authenticate", 'Bearer realm="mcnet"')

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray
 from mcnet.operations.service.arrow import check_rows
-from mcnet.operations.service.board import Numbers
+from mcnet.operations.service.board import HeadNumbers
 from mcnet.operations.service.calibrate import Calibrated, calibrate_rows, check_fields
 from mcnet.operations.service.http import Headers, Problem
 from mcnet.operations.service.served import Served
@@ -86,7 +86,7 @@ def model_metadata(served: Served, name: str, versions: list[str]) -> dict[str, 
 
 
 def answer_inference(
-    served: Served, name: str, body: bytes, json_bytes: str, most_rows: int, numbers: Numbers
+    served: Served, name: str, body: bytes, json_bytes: str, most_rows: int, numbers: HeadNumbers
 ) -> tuple[bytes, Headers]:
     """Return the answer to an inference request, and the headers that tell its form.
 

@@ -22,7 +22,7 @@ _LONGEST_SLEEP_SECONDS = 60.0
 
 
 class Learning:
-    """Runs `mcnet update` when the service starts, and after the end of every period.
+    """Runs `mcnet update` for every head when the service starts, and after the end of every period.
 
     The job may be killed at any time and run twice at once, so nothing else is needed here: what it publishes, the
     workers find in the registry.
@@ -52,27 +52,38 @@ class Learning:
         self._thread.join(10.0)
 
     def _run(self) -> None:
-        assert self._settings.every is not None
         wait = timedelta(seconds=self._settings.learn_after_seconds)
+        done: dict[str, str] = {}
         while not self._stop.is_set():
-            now = datetime.now(UTC).replace(tzinfo=None)
-            at = present(self._settings.every, now - wait)
-            done = self._update(at.previous)
-            while not self._stop.is_set():
-                left = (at.end + wait - datetime.now(UTC).replace(tzinfo=None)).total_seconds()
-                if left <= 0.0:
-                    break
-                self._stop.wait(min(left, _LONGEST_SLEEP_SECONDS))
-                if not done and not self._stop.is_set():
-                    done = self._update(at.previous)  # a disk that was full, or another run that was at work
+            left = _LONGEST_SLEEP_SECONDS
+            for head, every in self._heads():
+                at = present(every, _now() - wait)
+                if done.get(head) != at.previous and self._update(head, at.previous):
+                    done[head] = at.previous
+                # One that failed, on a full disk or beside another run, is tried again after the longest sleep.
+                left = min(left, max((at.end + wait - _now()).total_seconds(), 0.0))
+            self._stop.wait(left)
 
-    def _update(self, until: str) -> bool:
-        """Run the job once, over all periods that have ended; tell whether it need not be tried again."""
+    def _heads(self) -> list[tuple[str, str]]:
+        """Return the heads, and the length of their periods; none while the store cannot be reached."""
+        try:
+            known = Store(self._settings.store).read_heads()
+        except McnetError as error:
+            log_event("update failed", "error", reason=str(error))
+            return []
+        lengths = ((about.name, self._settings.every_of(about.settings)) for about in known)
+        return [(name, every) for name, every in lengths if every is not None]
+
+    def _update(self, head: str, until: str) -> bool:
+        """Run the job of a head once, over all periods that have ended; tell whether it need not be tried again."""
         store = Store(self._settings.store)
-        head = store.chosen_head(self._settings.head)
-        if not store.journal(head).periods:
-            return True  # no feedback yet
-        before = store.state(head).runs(1)
+        try:
+            if not store.journal(head).periods:
+                return True  # no feedback yet
+            before = store.state(head).runs(1)
+        except McnetError as error:
+            log_event("update failed", "error", head=head, until=until, reason=str(error))
+            return False
         words = ["update", self._settings.store, "--head", head, "--until", until, "--json"]
         with self._lock:
             if self._stop.is_set():
@@ -89,16 +100,20 @@ class Learning:
         done = _document(out)
         if done is None:
             code, reason = self._job.returncode, errors.strip()[-1000:]
-            log_event("update failed", "error", until=until, code=code, reason=reason)
-            if code != _BUSY and store.state(head).runs(1) == before:  # it could not write its line
-                why = f"the update was ended by signal {-code}" if code < 0 else reason
-                with suppress(McnetError, OSError):
+            log_event("update failed", "error", head=head, until=until, code=code, reason=reason)
+            with suppress(McnetError, OSError):
+                if code != _BUSY and store.state(head).runs(1) == before:  # it could not write its line
+                    why = f"the update was ended by signal {-code}" if code < 0 else reason
                     record_failed_run(store, why, head=head)
             return False
         summary = {name: done.get(name) for name in ("outcome", "reason", "version", "replaced")}
         alarms = [alarm.get("what") for alarm in done.get("alarms") or []]
-        log_event("update finished", "warning" if alarms else "info", until=until, **summary, alarms=alarms)
+        log_event("update finished", "warning" if alarms else "info", head=head, until=until, **summary, alarms=alarms)
         return True
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(tzinfo=None)
 
 
 def _document(printed: str) -> dict[str, Any] | None:

@@ -23,8 +23,9 @@ Schema = dict[str, Any]
 _TOKEN = "-H 'Authorization: Bearer TOKEN'"
 
 _PARAMETERS: dict[str, tuple[str, str, Any]] = {
+    "head": ("path", "The name of a head; paths without it are for the only or the default one.", str),
     "version": ("path", "The number of a version.", str),
-    "name": ("path", "What the model is called (--name).", str),
+    "name": ("path", "The name of a head, or what the default one is called (--name).", str),
     "note": ("query", "Why; goes into the history.", Annotated[str, msgspec.Meta(max_length=1000)]),
     "interval": ("query", "Arrow only: the level of the interval to add, as 0.9.", float),
     "score_type": ("query", "Arrow and sketches: what the scores are.", Literal["probability", "logit"]),
@@ -51,7 +52,7 @@ def describe(routes: Sequence[Route]) -> Schema:
         "info": {
             "title": "mcnet",
             "version": __version__,
-            "description": "Calibrated probabilities of ranking scores, by the current version of a registry.",
+            "description": "Calibrated probabilities of ranking scores, by the current versions of a store.",
         },
         "paths": paths,
         "components": {

@@ -1,4 +1,4 @@
-"""The versions of a service: the current one, swapped as a whole when the registry's pointer moves, and some others."""
+"""What a service serves: the current version of every head, swapped as a whole when its pointer moves."""
 
 import asyncio
 import time
@@ -6,15 +6,18 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
-from mcnet.errors import FileFormatError, McnetError
+from mcnet.errors import BusyError, FileFormatError, McnetError, StoreUnavailableError
 from mcnet.model.model import CalibrationModel
 from mcnet.operations.service.board import Board
+from mcnet.operations.service.http import RETRY, Problem
 from mcnet.rows.contexts import ANY
 from mcnet.rows.fields import FieldColumn
-from mcnet.store.versions import Registry, Version
+from mcnet.store.store import DEFAULT_HEAD, Head, Store
+from mcnet.store.versions import Hold, Registry, Version
 
 # One version as it is served: the model, checked as a whole and ready to answer.
 
@@ -97,7 +100,7 @@ def _warm_up(served: Served) -> None:
     model.predict(np.linspace(0.0, 1.0, _WARM_UP_ROWS), columns or None, score_type="probability")
 
 
-# The versions of a service: the current one, swapped as a whole when the registry's pointer moves, and some others.
+# The current version of every head, swapped as a whole when its pointer moves, and some others.
 
 _OTHERS = 4
 """Versions other than the current one that are kept loaded for clients that name them."""
@@ -111,7 +114,7 @@ Log = Callable[..., None]
 
 
 class ServedVersions:
-    """Follow the pointer of a registry.
+    """The versions of one head: the current one, and some others.
 
     A new version is loaded and checked beside the current one, in a thread, while the current one answers. A version
     that cannot be served is refused, counted and logged, and the current one stays.
@@ -119,92 +122,87 @@ class ServedVersions:
     Parameters
     ----------
     registry : the versions.
+    about : the head as the store describes it.
     board : where reloads and refusals are counted, and where other workers see what this one serves.
     log : takes an event and its details.
     """
 
-    def __init__(self, registry: Registry, board: Board, log: Log) -> None:
+    def __init__(self, registry: Registry, about: Head, board: Board, log: Log) -> None:
         self.registry = registry
+        self.name, self.number = about.name, about.id
+        self.settings = about.settings
+        self.current: Served | None = None
+        """What is served; None while the head has no version that can be served."""
+        self.held: Hold | None = None
         self.refused: dict[str, Any] | None = None
         """What was refused last: the time, the reason; None since the pointer led to something that is served."""
-        self._board = board
+        self.numbers = board.head(about.id)
         self._log = log
-        self._pointer = self._read_pointer()
+        self._pointer: str | None = None
         self._tried = 0.0
-        self._lock: asyncio.Lock | None = None
         self._others: OrderedDict[str, Served] = OrderedDict()
-        self.current = load_served(self.registry)
-        board.own["version"] = self.current.version.number
-        board.own["looked_at"] = time.monotonic()
 
     @property
-    def held(self) -> bool:
-        """Whether updates must leave the current version as it is; False, too, where the pointer cannot be read."""
-        try:
-            return self.registry.held is not None
-        except McnetError:
-            return False
+    def answering(self) -> Served:
+        """Return the current version; refuse a head that has none."""
+        if self.current is not None:
+            return self.current
+        if self.refused is not None:
+            detail = f"the current version of {self.name} was refused: {self.refused['reason']}"
+            raise Problem(503, detail, headers=RETRY)
+        raise Problem(409, f"the head {self.name} has no version yet; run `mcnet update`, or `mcnet versions add`")
 
-    def _read_pointer(self) -> int:
-        """Return how often the pointer has moved."""
-        return self.registry.store.moves().get(self.registry.head, 0)
-
-    async def follow(self, seconds: float) -> None:
-        """Look at the pointer again and again."""
-        while True:
-            await asyncio.sleep(seconds)
-            try:
-                await self.look()
-            except Exception as error:  # whatever it is, the current version serves on
-                self._log("reload failed", level="error", reason=repr(error))
-
-    async def look(self, *, again: bool = False) -> None:
-        """Look at the pointer now, and load what it leads to if that is not served yet.
+    def look(self, about: Head, *, again: bool = False) -> None:
+        """Load what the pointer of the head leads to, if that is not served yet.
 
         Parameters
         ----------
+        about : the head as it is now.
         again : try a version that was refused, even if that was a moment ago.
         """
-        if self._lock is None:
-            self._lock = asyncio.Lock()
-        async with self._lock:
-            begin = time.monotonic()
-            pointer = await asyncio.to_thread(self._read_pointer)
-            retry = self.refused is not None and (again or begin - self._tried > _RETRY_SECONDS)
-            if pointer != self._pointer or retry:
-                self._tried = begin
-                await self._load(pointer)
-            self._board.own["looked_at"] = begin
-
-    async def _load(self, pointer: int) -> None:
+        self.settings = about.settings
+        retry = self.refused is not None and (again or time.monotonic() - self._tried > _RETRY_SECONDS)
+        pointer = f"{about.moves} {about.pointer}"
+        if pointer == self._pointer and not retry:
+            return
+        self._tried = time.monotonic()
         try:
-            loaded = await asyncio.to_thread(self._load_current)
+            loaded = self._load_current()
         except (McnetError, OSError, MemoryError) as error:
+            if isinstance(error, StoreUnavailableError | BusyError):
+                raise
             self._pointer = pointer
             self.refused = {"time": time.time(), "reason": str(error)}
-            self._board.own.add("reload_failures")
-            self._log("version refused", level="error", reason=str(error), serving=self.current.name)
+            self.numbers.add("reload_failures")
+            serving = None if self.current is None else self.current.name
+            self._log("version refused", level="error", head=self.name, reason=str(error), serving=serving)
             return
         self._pointer = pointer
         self.refused = None
-        if loaded is not self.current:
+        if loaded is not None and loaded is not self.current:
             before, self.current = self.current, loaded
-            self._board.own["version"] = loaded.version.number
-            self._board.own.add("reloads")
-            self._log("version loaded", version=loaded.name, before=before.name)
+            self.numbers["version"] = loaded.version.number
+            if before is None:
+                return
+            self.numbers.add("reloads")
+            self._log("version loaded", head=self.name, version=loaded.name, before=before.name)
             if loaded.model.fields != before.model.fields:
                 self._log("fields changed", level="warning", fields=loaded.model.fields, before=before.model.fields)
 
-    def _load_current(self) -> Served:
-        chosen = self.registry.current
-        if chosen == self.current.version:
+    def _load_current(self) -> Served | None:
+        self.held = self.registry.held
+        number = self.registry.current_number
+        if number is None:
+            return self.current
+        chosen = self.registry.version(number)
+        if self.current is not None and chosen == self.current.version:
             return self.current
         return load_served(self.registry, chosen.number)
 
     async def version(self, name: str) -> Served:
         """Return a version by its number; those asked for last are kept loaded."""
         current = self.current
-        if name == current.name:
+        if current is not None and name == current.name:
             return current
         if name not in self._others:
             loaded = await asyncio.to_thread(load_served, self.registry, name)
@@ -216,18 +214,121 @@ class ServedVersions:
         self._others.move_to_end(name)
         return self._others[name]
 
-    async def everywhere(self, seconds: float) -> tuple[list[str], int]:
-        """Wait until every living worker has looked at the pointer since now.
+
+class ServedHeads:
+    """All heads of a store as one worker serves them; follows their pointers.
+
+    While the store cannot be reached, everything is served as it was.
+
+    Parameters
+    ----------
+    store : the store.
+    default : the head of requests that name none; the only or the default one if None.
+    board, log : as in `ServedVersions`.
+    """
+
+    def __init__(self, store: Store, default: str | None, board: Board, log: Log) -> None:
+        self.store = store
+        self.by_name: dict[str, ServedVersions] = {}
+        self.by_path: dict[str, ServedVersions] = {}
+        """The heads by the path under which most requests come."""
+        self.unreachable: str | None = None
+        """Why the store cannot be reached; None while it can."""
+        self._board, self._log = board, log
+        self._lock: asyncio.Lock | None = None
+        self.default = default_head(store, default)
+        self._look()
+
+    def head(self, name: str | None = None) -> ServedVersions:
+        """Return a head by its name; the one of requests that name none if None."""
+        wanted = self.default if name is None else name
+        found = None if wanted is None else self.by_name.get(wanted)
+        if found is not None:
+            return found
+        listed = ", ".join(sorted(self.by_name))
+        if wanted is None:
+            raise Problem(404, f"this service has the heads {listed}; name one of them in the path: /heads/NAME/…")
+        raise Problem(404, f"there is no head {wanted[:80]!r}; this service has {listed}")
+
+    async def follow(self, seconds: float) -> None:
+        """Look at the pointers again and again: when the database tells of a change, and every so many seconds."""
+        changes = None if self.store.database.is_sqlite else self.store.changes(seconds)
+        while True:
+            # Every addition of rows changes a file, so a file is only looked at now and then.
+            await (asyncio.sleep(seconds) if changes is None else asyncio.to_thread(changes.wait, seconds))
+            try:
+                await self.look()
+            except Exception as error:  # whatever it is, the current versions serve on
+                if not isinstance(error, StoreUnavailableError | BusyError):
+                    self._log("reload failed", level="error", reason=repr(error))
+                await asyncio.sleep(seconds)
+
+    async def look(self, *, again: bool = False) -> None:
+        """Look at the pointers now, and load what they lead to if that is not served yet.
+
+        Parameters
+        ----------
+        again : try versions that were refused, even if that was a moment ago.
+        """
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        async with self._lock:
+            begin = time.monotonic()
+            try:
+                await asyncio.to_thread(self._look, again=again)
+            except (StoreUnavailableError, BusyError) as error:
+                self.count_error(error)
+                raise
+            if self.unreachable is not None:
+                self._log("store reachable again")
+                self.unreachable = None
+            self._board.own["looked_at"] = begin
+
+    def count_error(self, error: Exception) -> None:
+        """Count that the store cannot be reached, and log it once."""
+        self._board.own.add("store_errors")
+        if self.unreachable is None:
+            self.unreachable = str(error)
+            self._log("store unreachable", level="error", reason=str(error), advice="what is served stays in memory")
+
+    def _look(self, *, again: bool = False) -> None:
+        known = {about.name: about for about in self.store.read_heads()}
+        for name, about in known.items():
+            head = self.by_name.get(name)
+            if head is None or head.number != about.id:
+                head = ServedVersions(Registry(self.store, name), about, self._board, self._log)
+            head.look(about, again=again)
+            self.by_name[name] = head
+        for name in set(self.by_name) - set(known):
+            del self.by_name[name]
+            self._log("head removed", level="warning", head=name)
+        paths = {f"/heads/{quote(name, safe='')}/calibrate": head for name, head in self.by_name.items()}
+        if self.default in self.by_name:
+            paths["/calibrate"] = self.by_name[self.default]
+        self.by_path = paths
+        self._board.own["looked_at"] = time.monotonic()
+
+    async def everywhere(self, head: ServedVersions, seconds: float) -> tuple[list[str], int]:
+        """Wait until every living worker has looked at the pointers since now.
 
         Returns
         -------
-        tuple : the version that each worker serves, and how many workers have not looked in the time given.
+        tuple : the version of a head that each worker serves, and how many workers have not looked in the time given.
         """
         begin = time.monotonic()
         await self.look(again=True)
         while True:
-            living = self._board.living()
-            late = sum(numbers["looked_at"] < begin for numbers in living)
+            late = sum(numbers["looked_at"] < begin for numbers in self._board.living())
             if not late or time.monotonic() - begin >= seconds:
-                return [str(int(numbers["version"])) for numbers in living], late
+                return self._board.served(head.number), late
             await asyncio.sleep(_STEP_SECONDS)
+
+
+def default_head(store: Store, name: str | None) -> str | None:
+    """Return the head of requests that name none: the one given, the only or the default one; None if that is open."""
+    if name is not None:
+        return store.require_head(name).name
+    there = store.heads
+    if len(there) == 1:
+        return there[0]
+    return DEFAULT_HEAD if DEFAULT_HEAD in there else None

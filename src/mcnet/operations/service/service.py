@@ -17,8 +17,9 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+from urllib.parse import quote
 
-from mcnet.errors import InputError
+from mcnet.errors import BusyError, InputError, McnetError, StoreUnavailableError
 from mcnet.operations.service.board import BOARD_PREFIX, ROUTES, Board, has_served, remove_abandoned_boards
 from mcnet.operations.service.calibrate import answer_json
 from mcnet.operations.service.feedback import present
@@ -36,10 +37,9 @@ from mcnet.operations.service.http import (
     problem_of,
 )
 from mcnet.operations.service.learning import Learning
-from mcnet.operations.service.served import ServedVersions
+from mcnet.operations.service.served import ServedHeads, default_head, load_served
 from mcnet.operations.service.settings import LOGGING, TOKEN_VARIABLE, ServiceSettings, log_event
 from mcnet.store.store import Store
-from mcnet.store.versions import Registry
 
 # The service of one worker: reads a request, has it answered, and counts it.
 
@@ -69,20 +69,21 @@ class Service:
     def __init__(self, settings: ServiceSettings) -> None:
         self.settings = settings
         self.board = Board(settings.board)
-        self.versions = ServedVersions(Registry(settings.store, settings.head), self.board, log_event)
-        self.handlers = Handlers(settings, self.board, self.versions)
+        self.heads = ServedHeads(Store(settings.store), settings.head, self.board, log_event)
+        self.handlers = Handlers(settings, self.board, self.heads)
         self.bodies = BodyReader(settings.limits)
         self.table = RouteTable(self.handlers.routes())
         self._tasks: list[asyncio.Task[None]] = []
 
     def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to follow the registry."""
+        """Begin to follow the store."""
         self._tasks = [
-            loop.create_task(self.versions.follow(self.settings.poll_seconds)),
+            loop.create_task(self.heads.follow(self.settings.poll_seconds)),
             loop.create_task(self.bodies.watch()),
             loop.create_task(_end_with_parent()),
         ]
-        log_event("worker started", version=self.versions.current.name)
+        served = {name: head.current and head.current.name for name, head in self.heads.by_name.items()}
+        log_event("worker started", versions=served)
 
     def __rsgi_del__(self, loop: asyncio.AbstractEventLoop) -> None:
         """End the tasks in the background."""
@@ -97,19 +98,20 @@ class Service:
         begin = perf_counter()
         route = _OTHER
         try:
-            if scope.path == "/calibrate" and scope.method == "POST":
+            head = self.heads.by_path.get(scope.path)
+            if head is not None and scope.method == "POST":
                 route = _CALIBRATE
                 headers = scope.headers
                 body = await self.bodies.read(headers, protocol)
                 # The usual request: short, and JSON. It takes its own way past the route table.
                 if len(body) <= LARGE_BODY and headers.get("content-type") in _JSON and not scope.query_string:
                     most = self.settings.limits.rows
-                    body = answer_json(self.versions.current, body, most, self.board.own)
+                    body = answer_json(head.answering, body, most, head.numbers)
                     # Counted before it is sent: whoever has an answer finds it in the metrics of every worker.
                     self.board.own.answered(_CALIBRATE, 200, perf_counter() - begin)
                     protocol.response_bytes(200, JSON, body)
                     return
-                request = Request("POST", "/calibrate", scope.query_string, headers, body)
+                request = Request("POST", scope.path, scope.query_string, headers, body, {"head": quote(head.name)})
                 response = await self.handlers.calibrate(request)
             else:
                 route, response = await self._by_table(scope, protocol)
@@ -137,7 +139,9 @@ class Service:
         request = Request(scope.method, scope.path, scope.query_string, scope.headers, b"", matched)
         try:
             if route.changes:
-                check_token(request, self.settings.token_digest)  # before a byte of the body is read
+                # Before a byte of the body is read, and before anything tells whether there is such a head.
+                head = request.head or self.heads.default
+                check_token(request, self.settings.tokens, head)
             if scope.method not in ("GET", "HEAD"):
                 body = await self.bodies.read(scope.headers, protocol)
                 request = Request(scope.method, scope.path, scope.query_string, scope.headers, body, matched)
@@ -197,18 +201,21 @@ def run_service(settings: ServiceSettings) -> None:
 
     Parameters
     ----------
-    settings : the folders, the address and the limits.
+    settings : the store, the address and the limits.
     """
     from granian.constants import HTTPModes, Interfaces
     from granian.http import HTTP1Settings
     from granian.log import LogLevels
 
-    Registry(settings.store, settings.head).load()  # a version that cannot be served is reported here, once
+    store = Store(settings.store)
+    settings = replace(settings, head=default_head(store, settings.head))
+    _check_versions(store, settings)
     if not _NAME.fullmatch(settings.name):
         raise InputError(
             f"the name {settings.name!r} is part of an address; make it of letters, digits, '.', '_' and '-'"
         )
-    _check_times(settings)
+    _check_times(store, settings)
+    store.close()
     _check_free(settings.host, settings.port)
     # A fork would copy threads of other libraries half; a fresh process has none.
     multiprocessing.set_start_method("spawn", force=True)
@@ -297,12 +304,37 @@ def _allow_connections(wanted: int) -> int:
     return max(most - _OTHER_FILES, most // 2)
 
 
-def _check_times(settings: ServiceSettings) -> None:
-    """Refuse periods that are none, and learning without what it needs."""
+def _check_versions(store: Store, settings: ServiceSettings) -> None:
+    """Refuse a store of which no head can be served, and one whose periods are others; tell what is wrong, once."""
+    problems: list[McnetError] = []
+    there = store.heads
+    if not there:
+        store.require_head(settings.head or "")
+    for name in there:
+        try:
+            load_served(store.versions(name))
+        except (StoreUnavailableError, BusyError):
+            raise
+        except McnetError as error:
+            log_event("head not served", "warning", head=name, reason=settings.public(str(error)))
+            problems.append(error)
+    if len(problems) == len(there):
+        raise problems[0]
+
+
+def _check_times(store: Store, settings: ServiceSettings) -> None:
+    """Refuse periods that are none or others than a head has, and learning without what it needs."""
     if settings.every is not None:
         present(settings.every)
-    if settings.learn and settings.every is None:
-        raise InputError("learning needs the length of a period: --learn --every 1h")
+    for about in store.read_heads():
+        own = about.settings.get("every")
+        if settings.every is not None and own not in (None, settings.every):
+            raise InputError(f"the head {about.name} has periods of {own}, not of {settings.every}; leave --every out")
+        if settings.learn and settings.every_of(about.settings) is None:
+            raise InputError("learning needs the length of a period: --learn --every 1h")
+    for token in settings.tokens:
+        for name in sorted((token.heads or frozenset()) - set(store.heads)):
+            log_event("token for a head that is not there", "warning", head=name)
 
 
 def _check_free(host: str, port: int) -> None:
@@ -327,7 +359,7 @@ def _say_hello(settings: ServiceSettings) -> None:
         workers=settings.workers,
         learns=settings.learn,
     )
-    if settings.token_digest is None:
+    if not settings.tokens:
         log_event(
             "read-only",
             "warning",

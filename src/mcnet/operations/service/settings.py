@@ -1,21 +1,24 @@
-"""The settings of a service: its folders, its limits, the token for changes, and its log."""
+"""The settings of a service: its store, its limits, the tokens for changes, and its log."""
 
 import hashlib
 import logging
 import os
 import stat
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from mcnet.errors import InputError
+from mcnet.store.store import Store
 
-# The settings of a service: its folders, its limits, and the token for changes.
+# The settings of a service: its store, its limits, and the tokens for changes.
 
 
 @dataclass(frozen=True)
@@ -48,53 +51,71 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Token:
+    """Who may change something: the SHA-256 of a token, and the heads that it is for, None for all."""
+
+    digest: bytes = field(repr=False)
+    heads: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
 class ServiceSettings:
     """Everything a worker needs to know; it is sent to each of them."""
 
     store: str
     """The address of the store."""
     head: str | None = None
-    """The head that is served; the only or the default one if None."""
+    """The head of requests that name none; the only or the default one if None."""
     name: str = "calibration"
     host: str = "127.0.0.1"
     port: int = 8080
     workers: int = 1
     every: str | None = None
-    """The length of a period, such as "1h": rows of feedback without a period belong to the present one."""
+    """The length of a period, such as "1h", of heads that do not say it themselves."""
     learn: bool = False
     """Whether the update job is run at the end of every period."""
     learn_after_seconds: float = 60.0
     """How long after the end of a period its rows may arrive."""
     poll_seconds: float = 0.5
-    token_digest: bytes | None = field(default=None, repr=False)
-    """SHA-256 of the token that changes of state need; without one nothing can be changed."""
+    tokens: tuple[Token, ...] = ()
+    """The tokens that changes of state need; without one nothing can be changed."""
     limits: Limits = Limits()
     board: Path = Path()
     """The folder in which the workers count what they do."""
 
+    def every_of(self, head: Mapping[str, Any]) -> str | None:
+        """Return the length of a period of a head, by its settings."""
+        own: str | None = head.get("every")
+        return own or self.every
+
+    @cached_property
+    def _store_name(self) -> str:
+        return Store(self.store).name
+
     def public(self, value: Any) -> Any:
         """Return strings, in whatever lists and documents, without the address of the store."""
         if isinstance(value, str):
-            return value.replace(self.store, "the store")
+            return value.replace(self.store, "the store").replace(self._store_name, "the store")
         if isinstance(value, dict):
             return {name: self.public(entry) for name, entry in value.items()}
         return [self.public(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
-# The bearer token that is needed to change anything.
+# The bearer tokens that are needed to change anything.
 
 TOKEN_VARIABLE = "MCNET_TOKEN"
 _FEWEST_CHARACTERS = 16
 
 
-def read_token(file: Path | None) -> bytes | None:
-    """Return the SHA-256 of the token in a file, or in the environment; None if there is none.
+def read_tokens(file: Path | None) -> tuple[Token, ...]:
+    """Return the tokens in a file, one per line, or the one in the environment.
 
-    A worker needs to compare tokens and never to know one, so only the digest is kept.
+    A line is a token, or `TOKEN heads=ctr,cvr` for one that is limited to some heads. A worker needs to compare tokens
+    and never to know one, so only digests are kept.
     """
     if file is not None:
         try:
-            token = file.read_text(encoding="utf-8").strip()
+            lines = file.read_text(encoding="utf-8").split("\n")
             mode = stat.S_IMODE(file.stat().st_mode)
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"the token file {file} cannot be read ({error})") from None
@@ -103,15 +124,24 @@ def read_token(file: Path | None) -> bytes | None:
             reason = f"{file} has mode {mode:03o}: other users of this machine can read or change the token"
             log_event("token file open to others", "warning", reason=reason, advice=f"chmod 600 {file}")
     else:
-        token, where = os.environ.get(TOKEN_VARIABLE, "").strip(), f"the variable {TOKEN_VARIABLE}"
-        if not token:
-            return None
+        lines, where = [os.environ.get(TOKEN_VARIABLE, "")], f"the variable {TOKEN_VARIABLE}"
+        if not lines[0].strip():
+            return ()
+    tokens = tuple(_token(line.strip(), where) for line in lines if line.strip())
+    return tokens or (_token("", where),)
+
+
+def _token(line: str, where: str) -> Token:
+    token, limited, names = line.partition(" heads=")
+    heads = frozenset(name.strip() for name in names.split(",")) - {""} if limited else None
+    if heads is not None and not heads:
+        raise InputError(f"a token in {where} is limited to no head; write: TOKEN heads=ctr,cvr")
     if len(token) < _FEWEST_CHARACTERS or not token.isascii() or not token.isprintable() or " " in token:
         raise InputError(
             f"the token in {where} is not at least {_FEWEST_CHARACTERS} printable ASCII characters without spaces; "
             "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
         )
-    return hashlib.sha256(token.encode()).digest()
+    return Token(hashlib.sha256(token.encode()).digest(), heads)
 
 
 # Structured logs: one JSON object per line on stderr.

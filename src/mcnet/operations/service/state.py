@@ -11,9 +11,9 @@ import numpy as np
 
 from mcnet.errors import McnetError
 from mcnet.model.drawing import largest_lines, lines_of, score_range
-from mcnet.operations.service.board import BUCKETS, ROUTES, Board, Numbers
+from mcnet.operations.service.board import BUCKETS, ROUTES, Board, HeadNumbers, Numbers
 from mcnet.operations.service.http import Problem
-from mcnet.operations.service.served import Served, ServedVersions
+from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings
 from mcnet.operations.status import status_of
 from mcnet.plots.figures import Line, draw_curves
@@ -26,31 +26,20 @@ from mcnet.rows.fields import MISSING_LABEL, field_columns
 from mcnet.rows.periods import shown_periods, sorted_periods
 from mcnet.store.entries import Entry
 from mcnet.store.journal import Journal
-from mcnet.store.store import Store
-from mcnet.store.versions import DamagedVersion, Version
+from mcnet.store.store import DEFAULT_HEAD, Store
+from mcnet.store.versions import DamagedVersion, Registry, Version
 from mcnet.version import __version__
 
 # What the update job wrote last, and what is served now.
 
 
-class LoopStatus:
-    """Reads the status.
-
-    Parameters
-    ----------
-    store, head : the address of the store, and the name of the head.
-    """
-
-    def __init__(self, store: str, head: str | None) -> None:
-        self._store, self._head = Store(store), head
-
-    def read(self) -> dict[str, Any] | None:
-        """Return the status; None if the job never ran, or it cannot be read."""
-        try:
-            document = status_of(self._store, self._head)
-        except McnetError:
-            return None
-        return document if _is_status(document) else None
+def loop_status(store: Store, head: str) -> dict[str, Any] | None:
+    """Return the status of the loop of a head; None if the update job never ran, or it cannot be read."""
+    try:
+        document = status_of(store, head)
+    except McnetError:
+        return None
+    return document if _is_status(document) else None
 
 
 _SHAPE: dict[str, tuple[type, ...]] = {
@@ -86,35 +75,42 @@ class ServiceState:
 
     Parameters
     ----------
-    settings, board, versions, loop : of the service.
+    settings, board, heads : of the service.
     """
 
-    def __init__(self, settings: ServiceSettings, board: Board, versions: ServedVersions, loop: LoopStatus) -> None:
+    def __init__(self, settings: ServiceSettings, board: Board, heads: ServedHeads) -> None:
         self._settings = settings
         self._board = board
-        self._versions = versions
-        self._loop = loop
-        self._journal = Journal(settings.store, settings.head)
-        self._computed: dict[tuple[str, str, int], dict[str, Any]] = {}
+        self._heads = heads
+        self._computed: dict[str, dict[tuple[str, str, int], dict[str, Any]]] = defaultdict(dict)
         self._lock = threading.Lock()
 
-    def document(self) -> dict[str, Any]:
-        """Return the state as JSON-able values."""
-        served = self._versions.current
-        total, living = self._board.total(), self._board.living()
-        status = self._loop.read() or {}
+    def loop_statuses(self) -> dict[str, dict[str, Any] | None]:
+        """Return what the update job of each head wrote last."""
+        if self._heads.unreachable is not None:
+            return {}
+        return {name: loop_status(self._heads.store, name) for name in list(self._heads.by_name)}
+
+    def document(self, head: ServedVersions) -> dict[str, Any]:
+        """Return the state of a head as JSON-able values."""
+        served = head.current
+        total, of_head = self._board.total(), self._board.total_of(head.number)
+        status = loop_status(self._heads.store, head.name) or {}
         result: dict[str, Any] = {
             "time": time.time(),
             "mcnet": __version__,
-            "name": self._settings.name,
-            "may_change": self._settings.token_digest is not None,
-            "served": _about(served),
-            "refused": self._versions.refused,
-            **self._registry(),
-            "workers": [str(int(each["version"])) for each in living],
-            "traffic": _traffic(total),
-            "feedback": {"rows": total["feedback_rows"], "known": total["feedback_known"]},
-            "journal": self._periods(served, status),
+            "name": self._settings.name if head.name == DEFAULT_HEAD else head.name,
+            "head": head.name,
+            "heads": sorted(self._heads.by_name),
+            "may_change": bool(self._settings.tokens),
+            "served": None if served is None else _about(served),
+            "refused": head.refused,
+            "unreachable": self._heads.unreachable,
+            **_registry(head.registry),
+            "workers": self._board.served(head.number),
+            "traffic": _traffic(total, of_head),
+            "feedback": {"rows": of_head["feedback_rows"], "known": of_head["feedback_known"]},
+            "journal": self._periods(head, status),
             "monitor": _monitor(status),
             "alarms": (status.get("alarms") or [])[:_ALARMS],
             "last_run": _last_run(status),
@@ -122,30 +118,12 @@ class ServiceState:
         public: dict[str, Any] = self._settings.public(result)
         return public
 
-    def _registry(self) -> dict[str, Any]:
-        """Return what the registry tells, as far as it can be read: `refused` says why a version is not served."""
-        registry = self._versions.registry
-        result: dict[str, Any] = {"current": None, "held": None, "versions": [], "damaged": []}
-        with suppress(McnetError):
-            newest = registry.looked_at(_VERSIONS)
-            result["versions"] = [
-                {"version": v.name, "added": v.added, "method": v.method, "rows": v.rows, "note": v.note}
-                for v in reversed(newest)
-                if isinstance(v, Version)
-            ]
-            result["damaged"] = [asdict(v) for v in newest if isinstance(v, DamagedVersion)]
-        with suppress(McnetError):
-            held = registry.held
-            number = registry.current_number
-            result["current"] = None if number is None else str(number)
-            result["held"] = None if held is None else str(held)
-        return result | {"events": list(reversed(registry.history(_EVENTS)))}
-
-    def _periods(self, served: Served, status: dict[str, Any]) -> dict[str, Any] | None:
+    def _periods(self, head: ServedVersions, status: dict[str, Any]) -> dict[str, Any] | None:
         """Return the last periods of the journal, and the PCOC in each: of what served then, or of what serves now."""
         with self._lock:
             try:
-                result = self._read_periods(self._journal, served)
+                journal = self._heads.store.journal(head.name)
+                result = self._read_periods(journal, head.current, self._computed[head.name])
             except McnetError as error:
                 return {"problem": str(error), "periods": []}
         then = {one.get("period"): one for one in status.get("periods") or []}
@@ -156,31 +134,35 @@ class ServiceState:
                 one["version"] = then[one["period"]].get("served_version")
         return result | {"pictures": _pictures(result["periods"])}
 
-    def _read_periods(self, journal: Journal, served: Served) -> dict[str, Any]:
+    def _read_periods(
+        self, journal: Journal, served: Served | None, computed: dict[tuple[str, str, int], dict[str, Any]]
+    ) -> dict[str, Any]:
         entries: dict[str, list[Entry]] = defaultdict(list)
         for entry in journal.entries():
             entries[entry.period].append(entry)
         shown = sorted_periods(list(entries))[-_PERIODS:]
+        name = served.name if served else ""
         keys = {
-            period: (served.name, period, hash(frozenset((e.source, e.digest, e.age) for e in entries[period])))
+            period: (name, period, hash(frozenset((e.source, e.digest, e.age) for e in entries[period])))
             for period in shown
         }
-        wanted = [period for period in shown if keys[period] not in self._computed]
+        wanted = [period for period in shown if keys[period] not in computed] if served else []
         sketches = journal.sketches(wanted[0], wanted[-1]) if wanted else ()
         for period, sketch in sketches:
-            if period in wanted:
+            if period in wanted and served is not None:
                 drift = drift_by_period(served.model, {period: sketch.unfolded()})
                 series = [numbers(part[:, 0]) for part in (drift.pcoc, drift.low, drift.high)]
-                self._computed[keys[period]] = {
+                computed[keys[period]] = {
                     "period": period,
                     "raw": series[0][0],
                     "pcoc": series[0][1],
                     "low": series[1][1],
                     "high": series[2][1],
                 }
-        self._computed = {key: self._computed[key] for key in keys.values() if key in self._computed}
+        for key in set(computed) - set(keys.values()):
+            del computed[key]
         counted = [
-            self._computed.get(keys[period], {"period": period})
+            computed.get(keys[period], {"period": period})
             | {
                 "rows": sum(entry.rows for entry in entries[period]),
                 "positives": sum(entry.positives for entry in entries[period]),
@@ -189,6 +171,25 @@ class ServiceState:
             for period in shown
         ]
         return {"problem": None, "periods": counted}
+
+
+def _registry(registry: Registry) -> dict[str, Any]:
+    """Return what is known of the versions, as far as they can be read: `refused` says why one is not served."""
+    result: dict[str, Any] = {"current": None, "held": None, "versions": [], "damaged": []}
+    with suppress(McnetError):
+        newest = registry.looked_at(_VERSIONS)
+        result["versions"] = [
+            {"version": v.name, "added": v.added, "method": v.method, "rows": v.rows, "note": v.note}
+            for v in reversed(newest)
+            if isinstance(v, Version)
+        ]
+        result["damaged"] = [asdict(v) for v in newest if isinstance(v, DamagedVersion)]
+    with suppress(McnetError):
+        held = registry.held
+        number = registry.current_number
+        result["current"] = None if number is None else str(number)
+        result["held"] = None if held is None else str(held)
+    return result | {"events": list(reversed(registry.history(_EVENTS)))}
 
 
 def _pictures(periods: list[dict[str, Any]]) -> dict[str, list[str]]:
@@ -258,19 +259,19 @@ def _last_run(status: dict[str, Any]) -> dict[str, Any] | None:
     return shown
 
 
-def _traffic(total: Numbers) -> dict[str, Any]:
+def _traffic(total: Numbers, of_head: HeadNumbers) -> dict[str, Any]:
     counts, _ = total.latencies(ROUTES.index("calibrate"))
     answered = [sum(column) for column in zip(*(total.statuses(p) for p in range(len(ROUTES))), strict=True)]
     return {
-        "predictions": total["rows"],
-        "unseen_rows": total["unseen_rows"],
+        "predictions": of_head["rows"],
+        "unseen_rows": of_head["unseen_rows"],
         "requests": sum(answered),
         "client_errors": answered[1],
         "server_errors": answered[2],
         "median_seconds": _quantile(counts, 0.5),
         "p99_seconds": _quantile(counts, 0.99),
-        "reloads": total["reloads"],
-        "reload_failures": total["reload_failures"],
+        "reloads": of_head["reloads"],
+        "reload_failures": of_head["reload_failures"],
     }
 
 
