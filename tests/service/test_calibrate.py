@@ -1,6 +1,7 @@
 """`POST /calibrate` in JSON: what a model predicts, and errors that say what, where and what to do."""
 
 import asyncio
+import re
 import socket
 import struct
 
@@ -28,7 +29,7 @@ def test_columns_records_and_one_row_are_answered_with_what_the_model_predicts(s
 
 
 def counted(service, metric):
-    (line,) = (x for x in service.get("/metrics").body.decode().splitlines() if x.startswith(f"{metric}{{"))
+    (line,) = (x for x in service.get("/metrics").body.decode().splitlines() if re.match(rf"{metric}[ {{]", x))
     return int(line.split()[1])
 
 

@@ -187,8 +187,9 @@ def inbox(tmp_path, monkeypatch, every="1h"):
     """Return what takes rows in without HTTP, and its journal."""
     store = Store(tmp_path / "ads.db")
     store.configure("ctr", every=every)
-    heads = ServedHeads(store, None, Board(tmp_path), log_event)
-    taken = Inbox(ServiceSettings(store.name, board=tmp_path), heads)
+    board = Board(tmp_path)
+    heads = ServedHeads(store, None, board, log_event)
+    taken = Inbox(ServiceSettings(store.name, board=tmp_path), heads, board.own)
     score, label, country = rows(5, 40)
     sent = {
         name: Sketch.from_rows(score, label * one, field={"country": country}) for name, one in (("a", 1), ("b", 0))

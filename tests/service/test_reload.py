@@ -88,8 +88,8 @@ def test_a_full_disk_is_a_503_that_says_what_is_current(pair, registry_of):
             answer = pair.change(path)
             assert answer.status == 503, (path, answer.body)
             assert answer.document["detail"] == (
-                "the store cannot be written (no space left on the disk, nothing was added); nothing was changed: "
-                "version 2 is current"
+                "the store cannot be written (disk I/O error: the disk is full, over its quota, or failing); "
+                "nothing was added, try again later; version 2 is current"
             )
             assert answer.headers["retry-after"]
         assert served(pair) == {"2"}
@@ -163,7 +163,7 @@ def test_a_version_that_cannot_be_served_is_refused_counted_and_reported(registr
         assert service.post("/calibrate", ONE).document["version"] == "2"
         found = service.get("/status").document
         assert (found["current"], found["served"]["version"], len(found["versions"])) == (None, "2", 3)
-        assert "altered" in found["refused"]["reason"]
+        assert "damaged" in found["refused"]["reason"]
         assert service.change("/versions/1/promote").document["version"] == "1", "a promotion writes it anew"
 
 

@@ -452,10 +452,12 @@ class FeedbackWriter:
     ----------
     store : where to.
     most : how many requests a group has at most.
+    committed : called after each group.
     """
 
-    def __init__(self, store: "Store", most: int = 256) -> None:
+    def __init__(self, store: "Store", most: int = 256, committed: Callable[[], None] = lambda: None) -> None:
         self._store = store
+        self._committed = committed
         self._most = most
         self._waiting: queue.SimpleQueue[tuple[Feedback, Future[Added]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="mcnet-feedback", daemon=True)
@@ -497,6 +499,7 @@ class FeedbackWriter:
             for _, result in group:
                 result.set_exception(error)
             return
+        self._committed()
         for (_, result), outcome in zip(group, outcomes, strict=True):
             if isinstance(outcome, Added):
                 result.set_result(outcome)

@@ -313,6 +313,9 @@ class Database:
         unwritten = str(getattr(error.orig, "sqlite_errorname", "")).startswith(_UNWRITTEN)  # a quota, for one
         if unwritten or re.search("database or disk is full|No space left", reason) or code == "53100":
             return OSError(errno.ENOSPC, f"no space left on the disk, {what}", self.name)
+        if "disk I/O error" in reason:
+            why = "the disk is full, over its quota, or failing"
+            return StoreUnavailableError(f"{self.name} cannot be written ({reason}: {why}); {what}, try again later")
         if re.search("database (table )?is locked", reason) or code in ("55P03", "40P01"):
             return BusyError(f"another process is writing to {self.name} ({reason}); try again later")
         if re.search("readonly|unable to open", reason) or code == "42501":

@@ -36,7 +36,7 @@ STATUSES = ("2xx", "4xx", "5xx")
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Upper ends of the latency histogram in seconds; one more bucket has what took longer."""
 
-_SINGLE = ("incomplete_bodies", "store_errors", "looked_at", "pid")
+_SINGLE = ("incomplete_bodies", "store_errors", "feedback_commits", "looked_at", "pid")
 _PER_HEAD = (
     "head",
     "version",
@@ -278,6 +278,8 @@ def metrics_text(board: Board, heads: "ServedHeads", statuses: Mapping[str, dict
     put("mcnet_request_seconds", "histogram", "Time from a request's head to its answer.", _histograms(total))
     one("mcnet_incomplete_bodies_total", "counter", "Requests that ended in their body.", total["incomplete_bodies"])
     one("mcnet_store_errors_total", "counter", "Times the store could not be read or written.", total["store_errors"])
+    text = "Transactions in which feedback was written, several requests in each."
+    one("mcnet_feedback_commits_total", "counter", text, total["feedback_commits"])
     one("mcnet_store_reachable", "gauge", "0 while the store cannot be reached.", heads.unreachable is None)
     values: dict[str, list[Sample]] = defaultdict(list)
     for name, head in heads.by_name.items():

@@ -54,6 +54,20 @@ function showTiles() {
   fill("tiles", ...tiles.map(([name, value, more]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(value), make("small", {}, more)))));
 }
 
+/* The page of a head is at heads/NAME/, where links to the rest of the service begin two steps up. */
+const root = /\/heads\/[^/]+\/$/.test(location.pathname) ? "../../" : "";
+for (const link of root ? at("nav").querySelectorAll("a") : []) link.setAttribute("href", root + link.getAttribute("href"));
+function showHeads() {
+  if (state.heads.length < 2 || at("heads").childElementCount === state.heads.length) return;
+  fill("heads", ...state.heads.map((name) => make("a", { href: `${root}heads/${encodeURIComponent(name)}/`, "aria-current": name === state.head ? "page" : null }, name)));
+}
+
+function showNothing() {
+  at("dot").className = "dot " + (state.refused ? "bad" : "warn");
+  at("name").textContent = document.title = state.name;
+  at("summary").textContent = state.refused ? `No version serves: ${state.refused.reason}` : "No version yet; mcnet update publishes the first one.";
+}
+
 function showSummary() {
   const s = state.served, alarms = (state.monitor && state.monitor.alarms) || 0;
   const failed = state.last_run && state.last_run.outcome === "failed";
@@ -65,6 +79,7 @@ function showSummary() {
   at("summary").textContent = `Version ${s.version} serves (${s.method}, ${what})` + (alarms ? `; ${alarms} ${alarms > 1 ? "alarms" : "alarm"}` : "");
   const notices = [];
   if (state.refused) notices.push(make("p", { class: "notice" }, `${state.current ? "Version " + state.current : "The current version of the registry"} was refused, and version ${s.version} serves on: ${state.refused.reason}`));
+  if (state.unreachable) notices.push(make("p", { class: "notice", id: "unreachable" }, `The store cannot be reached; what is served stays in memory: ${state.unreachable}`));
   if (failed) notices.push(make("p", { class: "notice", id: "failed" }, `The last update, ${moment(state.last_run.time)}, failed: ${state.last_run.reason}`));
   if (state.damaged.length) notices.push(make("p", { class: "notice warn" }, `Versions that cannot be read: ${state.damaged.map((v) => v.number).join(", ")}`));
   if (state.held) notices.push(make("p", { class: "notice warn", id: "held" }, `Version ${state.current} is ${state.held}. Updates publish nothing until it is released, or the latest version is promoted.`));
@@ -119,9 +134,7 @@ function showJournal() {
   if (!pictures.pcoc) fill("pcoc-plot", make("p", { class: "how" }, "No period of the journal has labels yet."));
   draw("feedback-plot", pictures.feedback);
   if (!pictures.feedback) fill("feedback-plot", make("p", { class: "how" }, "No feedback yet."));
-  at("feedback-text").textContent = state.journal
-    ? `Labelled rows per period in the journal, positives in orange. ${count(state.feedback.rows)} rows arrived here since the start.`
-    : "The service was started without a journal (--journal).";
+  at("feedback-text").textContent = `Labelled rows per period in the journal, positives in orange. ${count(state.feedback.rows)} rows arrived here since the start.`;
 }
 
 /* A context is one value of every field: with the first one chosen, the others begin at their first value. */
@@ -191,11 +204,14 @@ function trouble(error) {
 }
 async function refresh() {
   const found = await ask("status");
-  before = state; state = found;
-  showSummary(); showTiles(); showMonitor(); showVersions(); showJournal();
-  await showCurves();
+  before = state && state.served ? state : null; state = found;
+  showHeads(); showMonitor(); showJournal();
+  if (state.served) {
+    showSummary(); showTiles(); showVersions();
+    await showCurves();
+  } else showNothing();
   document.documentElement.dataset.ready = "yes";
-  document.documentElement.dataset.served = state.served.version;
+  document.documentElement.dataset.served = state.served ? state.served.version : "";
 }
 async function follow() {
   if (!document.hidden || !state) await refresh().catch(trouble);

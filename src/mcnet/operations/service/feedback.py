@@ -14,6 +14,7 @@ import msgspec
 from mcnet._shared.arrays import ScoreType
 from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
 from mcnet.operations.service.arrow import ARROW, check_rows, read_arrow
+from mcnet.operations.service.board import Numbers
 from mcnet.operations.service.http import JSON_TYPES, LARGE_BODY, RETRY, Problem, Request
 from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings
@@ -165,12 +166,13 @@ class Inbox:
     ----------
     settings : the length of a period, and the limits.
     heads : what is served; has the store.
+    numbers : where commits are counted.
     """
 
-    def __init__(self, settings: ServiceSettings, heads: ServedHeads) -> None:
+    def __init__(self, settings: ServiceSettings, heads: ServedHeads, numbers: Numbers) -> None:
         self._settings = settings
         self._heads = heads
-        self._writer = FeedbackWriter(heads.store)
+        self._writer = FeedbackWriter(heads.store, committed=lambda: numbers.add("feedback_commits"))
         Sketch.from_rows([0.5], [1.0], field=["any"])  # so that the first request need not wait for imports
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
+from mcnet.errors import BusyError, InputError, McnetError, StoreUnavailableError
 from mcnet.operations.service.arrow import ARROW
 from mcnet.operations.service.board import METRICS_TYPE, Board, metrics_text
 from mcnet.operations.service.calibrate import Answer, Question, Record, answer_arrow, answer_json
@@ -81,7 +81,7 @@ class Handlers:
         self.settings = settings
         self.board = board
         self.heads = heads
-        self.inbox = Inbox(settings, heads)
+        self.inbox = Inbox(settings, heads, board.own)
         self.state = ServiceState(settings, board, heads)
         self._description = describe(self.routes())
         self._docs = docs(self._description)
@@ -283,14 +283,12 @@ class Handlers:
         """Change the versions of a head; say what is current if the disk is full or cannot be written to."""
         try:
             return await asyncio.to_thread(act, *words)
-        except OSError as error:
-            current = await asyncio.to_thread(_pointed, head)
-            reason = error.strerror or type(error).__name__
-            detail = f"the store cannot be written ({reason}); nothing was changed: {current}"
-            raise Problem(503, detail, headers=RETRY) from None
-        except (StoreUnavailableError, BusyError) as error:
+        except (OSError, StoreUnavailableError, BusyError) as error:
             self.heads.count_error(error)
-            raise
+            reason = str(error)
+            if isinstance(error, OSError):
+                reason = f"the store cannot be written ({error.strerror or type(error).__name__})"
+            raise Problem(503, f"{reason}; {await asyncio.to_thread(_pointed, head)}", headers=RETRY) from None
 
     async def reload(self, request: Request) -> Response:
         """Look at the store now.
@@ -427,8 +425,8 @@ def _pointed(head: ServedVersions) -> str:
     try:
         current = f"version {head.registry.current_number} is current"
         return current if head.registry.held is None else f"{current}, held"
-    except FileFormatError:
-        return "the pointer is damaged"  # a promotion writes it again
+    except McnetError as error:
+        return str(error)
 
 
 def _note(request: Request) -> str:
