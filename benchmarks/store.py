@@ -65,7 +65,7 @@ def main(full: bool = False) -> None:
         f"## Feedback into a store\n\n{requests:,} requests of {ROWS} rows over HTTP by {CLIENTS} connections, one "
         f"worker, SQLite with full synchronisation: {rate:,.0f} requests/s, {share:.0%} of a loop that only commits "
         f"the same bytes in groups of the same size; CPU {cpu:.2f} ms per request, {last / first - 1:+.0%} from the "
-        f"first quarter to the last. Merging them when the period is closed takes {closing_ms:.2f} ms of CPU per request.\n\n"
+        f"first quarter to the last. Merging them when the period is closed takes {closing_ms:.2f} ms per request.\n\n"
         f"{table}"
     )
     print(text)
