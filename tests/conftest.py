@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.databases import postgresql, postgresql_store, store_address  # noqa: F401 (fixtures for all tests)
 
 from mcnet._shared.messages import has_extra
+
+if (Path(__file__).parent / "databases.py").is_file():  # else this file was copied, to be tried alone
+    from tests.databases import postgresql, postgresql_store, store_address  # noqa: F401 (fixtures for all tests)
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # As many processes as cores: threads of each on top of them spend their time waiting for each other (a training

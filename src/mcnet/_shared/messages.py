@@ -32,6 +32,7 @@ _LIBRARIES = {
     "mlflow": ("mlflow", "pandas"),
     "delta": ("deltalake",),
     "iceberg": ("pyiceberg",),
+    "postgresql": ("psycopg",),
 }
 """What an extra of mcnet installs, as far as it is asked for before it is imported."""
 

@@ -17,6 +17,7 @@ from sqlalchemy import exc
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from mcnet._shared.files import disk_path, exclusive_lock
+from mcnet._shared.messages import need_extra
 from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
 from mcnet.store import old_folder
 from mcnet.store.schema import METADATA, SCHEMA, heads, schema_version
@@ -155,10 +156,8 @@ class Database:
         defaults = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
         defaults |= {"tcp_user_timeout": 30_000, "application_name": "mcnet"}  # type: ignore[dict-item]
         given = {name: value for name, value in defaults.items() if name not in self.url.query}
-        try:
-            engine = sa.create_engine(self.url, connect_args=given, pool_pre_ping=True, max_overflow=-1)
-        except ModuleNotFoundError:
-            raise InputError("PostgreSQL needs its driver: pip install 'mcnet[postgresql]'") from None
+        need_extra("postgresql", "a store in PostgreSQL")
+        engine = sa.create_engine(self.url, connect_args=given, pool_pre_ping=True, max_overflow=-1)
         sa.event.listen(engine, "connect", _set_up_postgresql)
         return engine
 

@@ -262,7 +262,12 @@ class Journal:
         return commit_parts(self.store, self.head, parts, **options)
 
     def changing(self) -> AbstractContextManager[tuple[Connection, Head]]:
-        """Change the rows of the head in one transaction, one process at a time."""
+        """Change the rows of the head in one transaction, one process at a time.
+
+        Returns
+        -------
+        AbstractContextManager : gives the connection, and the head as it is now.
+        """
         return self.store.writing_head("journal", self.head, create=False)
 
     def remove(self, source: str, period: Any = None) -> int:
@@ -442,7 +447,12 @@ class Journal:
         return weighted_sum(past.sketches(chosen[0], chosen[-1], corrected=corrected), factors)
 
     def sketches_of(self, numbers: Sequence[int]) -> dict[int, Sketch]:
-        """Return the rows of entries, in their order."""
+        """Return the rows of entries, in their order.
+
+        Parameters
+        ----------
+        numbers : of the entries, as `latest` has them.
+        """
         found: dict[int, Sketch] = {}
         columns = (entries.c.id, entries.c.period, entries.c.source, entries.c.sketch)
         with self._reading() as (connection, _):

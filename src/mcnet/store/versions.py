@@ -360,7 +360,12 @@ class Registry:
             return [json.loads(line) for line in reversed(connection.scalars(query).all())]
 
     def verify(self) -> list[str]:
-        """Load every version and find what is wrong: a sentence per problem."""
+        """Load every version and find what is wrong.
+
+        Returns
+        -------
+        list[str] : a sentence per problem; empty if there is none.
+        """
         problems = []
         for found in self.looked_at():
             try:
