@@ -2,11 +2,14 @@
 
 The error is the logarithm of predicted ÷ true rate of a field value in the coming period, over a fixed distribution of
 scores. Beside the tracker: the same without values apart (as it was before), and BayesMCNet fitted in every judged
-period with one memory, the best of three in hindsight.
+period with one memory, the best of three in hindsight. What is measured is kept after each seed, and taken from there
+by a run with --resume.
 """
 
+import json
 import warnings
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from unittest import mock
 
@@ -14,14 +17,18 @@ import numpy as np
 
 import mcnet
 from benchmarks import report
+from benchmarks.peers import calling
+from mcnet.tracking.forecast import PRIOR_APART
 
 PERIODS, CHANGE, JUDGED_EVERY = 50, 30, 2
 ROWS, VALUES = 6_000, 12
 MEAN_LOGIT = -3.2
 SEEDS, QUICK_SEEDS = 10, 2
+FIRST_SEED = 100
+"""Seeds that no setting of the tracker was chosen on."""
 HALF_LIVES = (2.0, 8.0, np.inf)
 NONE_APART = 1e-200
-GAP = 23
+GAP, GAPS, ROWS_AFTER = 23, (0, 23, 100), (3, 200, 2_000)
 GRID = np.linspace(MEAN_LOGIT - 3.0, MEAN_LOGIT + 3.0, 120)
 DENSITY = np.exp(-0.5 * (GRID - MEAN_LOGIT) ** 2) / np.exp(-0.5 * (GRID - MEAN_LOGIT) ** 2).sum()
 AFTER = (1, 2, 3, 5, 10)
@@ -125,45 +132,79 @@ class OneMemory:
         return mcnet.BayesMCNet(isotonic_share=0.0).fit_sketch(self.past).model_
 
 
-def errors(truth: Truth, forecaster: object, rng: np.random.Generator) -> np.ndarray:
-    """Return the errors after each judged period from the change on `[periods, values]`, NaN for others."""
-    values = truth.offset.shape[1]
-    share = rng.dirichlet(np.full(values, 3.0))
-    share[0] = max(share[0], 0.25 if values == VALUES else 0.05)
-    names, result = np.array([f"v{code}" for code in range(values)]), np.full((PERIODS, values), np.nan)
-    clock = 0
+class Rows:
+    """The rows of each period of a world."""
+
+    def __init__(self, truth: Truth, seed: int) -> None:
+        self.truth, self.rng, self.values = truth, np.random.default_rng([seed, 1]), truth.offset.shape[1]
+        self.share = self.rng.dirichlet(np.full(self.values, 3.0))
+        self.share[0] = max(self.share[0], 0.25 if self.values == VALUES else 0.05)
+        self.names = np.array([f"v{code}" for code in range(self.values)])
+
+    def period(self, t: int, rows: int = ROWS) -> mcnet.Sketch:
+        there = np.where(self.truth.first <= t, self.share, 0.0)
+        code = self.rng.choice(self.values, rows, p=there / there.sum())
+        raw = self.rng.normal(MEAN_LOGIT, 1.0, rows)
+        label = self.rng.random(rows) < sigmoid(self.truth.logit(t, code, raw))
+        return mcnet.Sketch.from_rows(sigmoid(raw), label, field=self.names[code], resolution=64)
+
+    def logs(self, model: mcnet.CalibrationModel, t: int) -> np.ndarray:
+        """Return the logarithm of predicted ÷ true rate of each value in a period; NaN for one that never was there."""
+        result = np.full(self.values, np.nan)
+        for value in np.flatnonzero(self.truth.first < t):
+            said = DENSITY @ model.predict(sigmoid(GRID), [self.names[value]] * len(GRID))
+            result[value] = np.log(said / (DENSITY @ sigmoid(self.truth.logit(t, value, GRID))))
+        return result
+
+
+def errors(truth: Truth, forecasters: dict[str, object], seed: int) -> dict[str, list[list[float]]]:
+    """Return the errors of each forecaster after each judged period from the change on `[periods, values]`."""
+    rows, clock = Rows(truth, seed), 0
+    result: dict[str, list[list[float]]] = {label: [] for label in forecasters}
     for t in range(PERIODS):
-        there = np.where(truth.first <= t, share, 0.0)
-        code = rng.choice(values, ROWS, p=there / there.sum())
-        raw = rng.normal(MEAN_LOGIT, 1.0, ROWS)
-        label = rng.random(ROWS) < sigmoid(truth.logit(t, code, raw))
         clock += 1 if t != truth.gap_at else 1 + GAP
-        forecaster.update_sketch(mcnet.Sketch.from_rows(sigmoid(raw), label, field=names[code], resolution=64), clock)
-        since = t + 1 - CHANGE
-        if since < 0 or not (since in AFTER or since % JUDGED_EVERY == 0):
-            continue
-        model = forecaster.model_
-        for value in np.flatnonzero(truth.first <= t):
-            said = DENSITY @ model.predict(sigmoid(GRID), [names[value]] * len(GRID))
-            result[t, value] = np.log(said / (DENSITY @ sigmoid(truth.logit(t + 1, value, GRID))))
+        sketch, since = rows.period(t), t + 1 - CHANGE
+        for label, forecaster in forecasters.items():
+            with mock.patch("mcnet.tracking.forecast.PRIOR_APART", NONE_APART if label == "as one" else PRIOR_APART):
+                forecaster.update_sketch(sketch, clock)
+        if since >= 0 and (since in AFTER or since % JUDGED_EVERY == 0):
+            for label, forecaster in forecasters.items():
+                result[label].append(rows.logs(forecaster.model_, t + 1).tolist())
     return result
 
 
-def runs(name: str, seeds: int) -> dict[str, np.ndarray]:
-    """Return the errors of each forecaster `[seeds, periods, values]`, and which values moved under "moved"."""
-    result: dict[str, list[np.ndarray]] = {}
-    for seed in range(seeds):
-        truth = WORLDS[name](np.random.default_rng([seed, 0]))
-
-        def judge(label: str, forecaster: object, truth: Truth = truth, seed: int = seed) -> None:
-            result.setdefault(label, []).append(errors(truth, forecaster, np.random.default_rng([seed, 1])))
-
-        judge("tracker", mcnet.Tracker())
+def run(name: str, seed: int) -> dict[str, np.ndarray]:
+    """Return the errors of each forecaster `[periods, values]`, and which values moved under "moved"."""
+    path = report.KEPT / "parts" / f"{list(WORLDS).index(name)}-{seed}.json"
+    truth = WORLDS[name](np.random.default_rng([seed, 0]))
+    if not (calling.RESUME and path.exists()):
         with mock.patch("mcnet.tracking.forecast.PRIOR_APART", NONE_APART):
-            judge("as one", mcnet.Tracker())
-        for half_life in HALF_LIVES:
-            judge(f"memory {half_life:g}", OneMemory(half_life))
-    return {label: np.array(found) for label, found in result.items()} | {"moved": truth.moved}
+            as_one = mcnet.Tracker()
+        forecasters = {"tracker": mcnet.Tracker(), "as one": as_one}
+        forecasters |= {f"memory {half_life:g}": OneMemory(half_life) for half_life in HALF_LIVES}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(errors(truth, forecasters, seed)))
+    found = json.loads(path.read_text())
+    return {label: np.array(one, dtype=float) for label, one in found.items()} | {"moved": truth.moved}
+
+
+def after_gaps(seed: int) -> dict[tuple[int, int], tuple[float, float]]:
+    """Return how far the first rows after a gap move a value, and how far they leave values from the truth (rms).
+
+    The level has jumped three periods before, so that a short memory is trusted.
+    """
+    truth = common_jump(np.random.default_rng([seed, 0]))
+    rows, tracker, now = Rows(truth, seed), mcnet.Tracker(), CHANGE + 3
+    for t in range(now):
+        tracker.update_sketch(rows.period(t), t)
+    before, state, result = rows.logs(tracker.model_, now + 1), rows.rng.bit_generator.state, {}
+    for gap in GAPS:
+        for number in ROWS_AFTER:
+            rows.rng.bit_generator.state = state
+            other = deepcopy(tracker).update_sketch(rows.period(now, number), now + gap)
+            after = rows.logs(other.model_, now + 1)
+            result[gap, number] = float(np.expm1(np.abs(after - before).max())), rms(after)
+    return result
 
 
 def rms(found: np.ndarray) -> float:
@@ -171,35 +212,53 @@ def rms(found: np.ndarray) -> float:
 
 
 def main(full: bool = False) -> None:
-    seeds = SEEDS if full else QUICK_SEEDS
+    warnings.simplefilter("ignore")
+    measured: list[dict[str, dict[str, np.ndarray]]] = []
+    gaps: list[dict[tuple[int, int], tuple[float, float]]] = []
+    for seed in range(FIRST_SEED, FIRST_SEED + (SEEDS if full else QUICK_SEEDS)):
+        gaps.append(after_gaps(seed))
+        measured.append({name: run(name, seed) for name in WORLDS})
+        print("   seed", seed, flush=True)
+        keep(measured, gaps, full)
+
+
+def keep(measured: list[dict[str, dict[str, np.ndarray]]], gaps: list, full: bool) -> None:
+    """Keep the section with the seeds that are measured so far."""
     lines, after = [], []
     for name in WORLDS:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = runs(name, seeds)
-        apart = found.pop("moved")
+        found = {label: np.stack([one[name][label] for one in measured]) for label in measured[0][name]}
+        apart = found.pop("moved")[0]
         best = min((label for label in found if label.startswith("memory")), key=lambda label: rms(found[label]))
         figures = [rms(found[label][:, :, which]) for which in (apart, ~apart) for label in ("tracker", "as one", best)]
         hindsight = "everything" if best == "memory inf" else best
         lines.append([name, *("—" if np.isnan(figure) else f"{figure:.3f}" for figure in figures), hindsight])
-        print("  ", *lines[-1], flush=True)
         if name == "one value drops by 0.6":
-            for label in ("tracker", "as one"):
-                means = [np.mean(np.abs(found[label][:, CHANGE + n - 1, 0])) for n in AFTER]
-                after.append([{"tracker": "Tracker()", "as one": "without values apart"}[label]])
-                after[-1] += [f"{mean:.2f}" for mean in means]
+            judged = [n for n in range(PERIODS - CHANGE + 1) if n in AFTER or n % JUDGED_EVERY == 0]
+            for label, shown in (("tracker", "Tracker()"), ("as one", "without values apart")):
+                means = [np.mean(np.abs(found[label][:, judged.index(n), 0])) for n in AFTER]
+                after.append([shown, *(f"{mean:.2f}" for mean in means)])
+    moves = []
+    for gap in GAPS:
+        for rows in ROWS_AFTER:
+            far, error = np.array([one[gap, rows] for one in gaps]).T
+            moves.append([gap, f"{rows:,}", f"{np.median(far):.1%}", f"{far.max():.1%}", f"{np.mean(error):.3f}"])
     head = ("world", "moved values: Tracker()", "without values apart", "best memory", "other values: Tracker()")
     text = f"""## Time: worlds that move in parts
 
 Root mean square of log(predicted ÷ true rate) of a field value in the coming period, from the change in period {CHANGE}
-on; {ROWS:,} rows per period, {seeds} seeds. The best memory is that of BayesMCNet with half-life 2, 8 or
-everything, chosen in hindsight.
+on; {ROWS:,} rows per period, {len(measured)} seeds on which no setting was chosen. The best memory is that of
+BayesMCNet with half-life 2, 8 or everything, chosen in hindsight.
 
 {report.table((*head, "without values apart", "best memory", "which"), lines)}
 
 The value that drops, mean absolute error after so many periods:
 
 {report.table(("", *map(str, AFTER)), after)}
+
+The first rows after a gap, three periods after the level of all values jumped by 0.6 logits: how far they move the mean
+probability of the field value that moves farthest, and how far they leave all values from the truth.
+
+{report.table(("empty periods", "rows", "largest move: median", "largest", "error after it"), moves)}
 """
     report.keep("time_parts", text, full)
 

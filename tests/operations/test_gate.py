@@ -9,6 +9,7 @@ from tests.operations.conftest import day_name, day_rows
 from mcnet.calibrators.per_field import PlattField
 from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
+from mcnet.journal.journal import Journal
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.operations.gate import (
     Current,
@@ -191,6 +192,31 @@ def test_a_far_move_passes_if_each_of_the_last_periods_says_so(add_days):
     found = Gate(max_shift=0.2).judge(new, stale, judged(8, tracker=-0.001), journal)
     assert found.passed, found.problems
     assert "but each of the last 2 periods says so" in found.reason
+
+
+def test_of_a_common_move_that_is_confirmed_no_small_value_has_to_say_so_by_itself(tmp_path):
+    def rows(day, ratio, number=2_000, apart=1.0):
+        rng = np.random.default_rng(day)
+        score, value = rng.uniform(0.1, 0.3, number), rng.integers(0, 21, number) % 20
+        truth = ratio * score * np.where(value == 0, apart, 1.0)
+        return score, rng.random(number) < truth, {"value": [f"v{code}" for code in value]}
+
+    def fitted(*world, **apart):
+        score, label, field = rows(*world, **apart)
+        return PlattField().fit(score, label, field=field).model_
+
+    journal = Journal(tmp_path / "journal")
+    for day in range(1, 9):
+        score, label, field = rows(day, 0.7 if day < 7 else 0.4)
+        journal.add(Sketch.from_rows(score, label, field=field, resolution=64), day_name(day))
+    old, new = fitted(20, 0.7, 60_000), fitted(21, 0.4, 60_000)
+    stale = current(old, day_name(6), "digest 6")
+    found = Gate(max_shift=0.5).judge(new, stale, judged(8, tracker=-0.001), journal)
+    assert found.passed, found.problems
+    assert "but each of the last 2 periods says so" in found.reason
+    far = fitted(22, 0.4, 60_000, apart=0.4)  # a value that moves by much more than all of them
+    found = Gate(max_shift=0.5).judge(far, stale, judged(8, tracker=-0.001), journal)
+    assert "the mean probability of value=v0 moves by -7" in found.reason
 
 
 def test_suspect_periods_are_left_out_of_every_comparison(candidate, add_days):

@@ -308,11 +308,11 @@ def test_several_fields():
     tracker.predict([0.2], {"country": ["ES"], "source": ["a"]})
 
 
-def one_value_drops(rng, tracker, periods, drops_at, by=-1.0, rows=1500):
-    """Ten cities of two countries; the rows of Utrecht, and so of the region that has no other city, drop."""
+def one_value_drops(rng, tracker, periods, drops_at, by=-1.0, rows=2500):
+    """Ten cities of three regions; the rows of Utrecht, and so of the region that has no other city, drop."""
     for t in range(periods):
         raw, city = rng.normal(-2.0, 1.0, rows), rng.integers(0, 10, rows)
-        truth = expit(raw + np.where((city == 0) & (t >= drops_at), by, 0.0))
+        truth = expit(0.8 * raw + np.where((city == 0) & (t >= drops_at), by, 0.0))
         field = {
             "city": np.array(["Utrecht", *(f"c{code}" for code in range(1, 10))])[city],
             "region": np.array(["UT", *["other"] * 4, *["south"] * 5])[city],
@@ -330,7 +330,7 @@ def test_a_value_that_drops_is_followed_by_itself_and_only_it(dropped):
     raw = np.linspace(-3.5, -0.5, 21)
     for city, region, by in (("Utrecht", "UT", -1.0), ("c1", "other", 0.0), ("c7", "south", 0.0)):
         field = {"city": [city] * 21, "region": [region] * 21}
-        error = np.log(dropped.predict(expit(raw), field).sum() / expit(raw + by).sum())
+        error = np.log(dropped.predict(expit(raw), field).sum() / expit(0.8 * raw + by).sum())
         assert abs(error) < (0.3 if by else 0.1)
 
 
@@ -351,6 +351,19 @@ def test_the_intervals_of_a_value_that_moves_by_itself_are_wider(dropped):
         for city, region in (("Utrecht", "UT"), ("c1", "other"))
     ]
     assert widths[0] > widths[1]
+
+
+@pytest.mark.parametrize("delay", [0, 3])
+def test_what_everything_learns_of_a_change_is_not_counted_twice(delay):
+    raw, share = np.linspace(-4.0, 0.0, 21), np.array([0.25, *[0.075] * 10])
+    tracker, values = mcnet.Tracker(delay=delay), [f"v{code}" for code in range(11)]
+    score, field = np.tile(expit(raw), 22), np.tile(np.repeat(values, 21), 2)
+    for t in range(28):
+        truth = expit(raw + np.array([-0.8 if t >= 10 else 0.0, *[0.0] * 10])[:, None])
+        weight = 3000.0 * share[:, None] / 21.0 * np.stack([truth, 1.0 - truth])  # no noise
+        tracker.update(score, np.repeat([1.0, 0.0], 231), field=field, weight=weight.ravel(), period=t)
+    said = tracker.predict(expit(raw), ["v0"] * 21).sum()
+    assert np.log(said / expit(raw - 0.8).sum()) == pytest.approx(0.0, abs=0.03)
 
 
 def test_a_common_jump_is_no_change_of_a_value():

@@ -66,6 +66,30 @@ def test_a_value_that_changes_is_found_with_its_period_and_returns():
     assert abs(offsets(changes)[0]) < 0.05
 
 
+def test_what_a_candidate_has_learnt_of_a_change_is_taken_off_the_offset():
+    changes, apart = ValueChanges(), np.array([-0.8, 0.0, 0.0, 0.0, 0.0, 0.0])
+    for period in range(8):
+        changes = learnt(changes, period, apart if period >= 4 else 0.0)
+    movement = np.tile([-0.3, *[0.0] * 5], (len(FOLLOWED), 1))
+    rebased = changes.rebased(CONTEXTS, np.full(6, 2000.0), movement)
+    np.testing.assert_allclose(offsets(rebased) - offsets(changes), [0.3, *[0.0] * 5], atol=0.01)
+    common = changes.rebased(CONTEXTS, np.full(6, 2000.0), movement + 0.2)  # which is nobody's own
+    np.testing.assert_allclose(offsets(common), offsets(rebased), atol=1e-6)
+
+
+def test_of_nested_values_only_the_one_that_took_the_change_is_rebased():
+    nested = Contexts(("region", "city"), (("UT", "other"), VALUES), np.array([[int(c > 0), c] for c in range(6)]))
+    changes, logit, weight = ValueChanges(), np.full(6, -2.0), np.full(6, 2000.0)
+    for period in range(8):
+        positives = weight * expit(logit - 0.8 * (np.arange(6) == 0) * (period >= 4))
+        changes = changes.learnt(
+            nested, np.arange(6), weight, positives, dict.fromkeys(FOLLOWED, logit), str(period), 1.0
+        )
+    rebased = changes.rebased(nested, weight, np.tile([-0.3, *[0.0] * 5], (len(FOLLOWED), 1)))
+    (before, _), (after, _) = (one.offsets().of_contexts(nested) for one in (changes, rebased))
+    np.testing.assert_allclose((after - before)[:, 0], [0.3, *[0.0] * 5], atol=0.02)
+
+
 def test_a_value_without_rows_keeps_its_offset():
     changes, apart = ValueChanges(), np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.8])
     for period in range(8):

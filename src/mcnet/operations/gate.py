@@ -484,7 +484,10 @@ class Gate:
             sketches = [coarse(s.unfolded()) for p, s in journal.sketches(last[0], last[-1]) if p in last]
             latest = LatestPeriods(sketches, current.model, candidate)
             far = [move for move in shift.moves if _size(move[1]) > self.max_shift]
-            alone = [(move, agree) for move in far if (agree := latest.confirming(move[0])) < CONFIRMING_PERIODS]
+            # Of a common move that is confirmed, no small value has to say so by itself.
+            common = shift.overall if latest.confirming(ALL_ROWS) == CONFIRMING_PERIODS else 0.0
+            own = [move for move in far if _size((1.0 + move[1]) / (1.0 + common) - 1.0) > self.max_shift]
+            alone = [(move, agree) for move in own if (agree := latest.confirming(move[0])) < CONFIRMING_PERIODS]
             if alone:
                 (move, agree), least = alone[0], 1.0 / (1.0 + self.max_shift) - 1.0
                 problems.append(

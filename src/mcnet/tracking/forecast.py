@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
 
-from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, sigmoid
+from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, sigmoid, sums_by
 from mcnet.curves.compile import LOGIT_EDGE, compile_functions, compile_lines
 from mcnet.curves.curves import Curves, interpolated
 from mcnet.curves.family import Lines
@@ -280,6 +280,20 @@ class Forecast:
         """Return the logit that each candidate gives to rows, given their features."""
         every = features @ np.vstack(list(self.candidates.values())).T
         return dict(zip(self.candidates, every.T, strict=True))
+
+    def movement(self, later: "Forecast", new: Sketch) -> tuple[FloatArray, FloatArray]:
+        """Return by how much the `FOLLOWED` candidates have moved since `[followed, contexts]`, after the rows of each.
+
+        It is that at the mean raw logit of each context of a sketch.
+        """
+        contexts = new.contexts
+        rows, sums = (sums_by(new.context, part, len(contexts)) for part in (new.weight, new.weight * new.logit))
+        raw = sums / np.maximum(rows, 1e-300)
+        before, after = (
+            one.features(contexts, contexts.all(), raw) @ np.column_stack([one.candidates[name] for name in FOLLOWED])
+            for one in (self, later)
+        )
+        return rows, np.asarray((after - before).T)
 
     def shifts(self, contexts: Contexts) -> tuple[FloatArray, FloatArray]:
         """Return by how much contexts are served apart from the common movement, in logits, and its variance."""

@@ -35,11 +35,11 @@ from mcnet.tracking.forecast import (
     widened_belief,
 )
 from mcnet.tracking.look import Look, Measured, Suspect, measured
-from mcnet.tracking.memories import SMALLEST_FADING, Memory, Seasons, coarse, season_lengths
+from mcnet.tracking.memories import SMALLEST_FADING, EffectVariance, Memory, Seasons, coarse, season_lengths
 from mcnet.tracking.value_changes import FOLLOWED, ValueChanges
 from mcnet.version import __version__
 
-__all__ = ["Clock", "EffectVariance", "Learner"]
+__all__ = ["Clock", "Learner"]
 
 # The clock of a tracker: how many periods have passed since the last one, in bounded memory.
 
@@ -132,58 +132,6 @@ class Clock:
         """Return the clock that `state` described."""
         steps = {float(step): int(number) for step, number in state["steps"]}
         return Clock(state["last"], int(state["ticks"]), float(state["waiting"]), steps)
-
-
-# The effects of periods: how much a period differs from what was forecast, beyond the noise of its rows.
-
-HALF_LIFE = 60.0
-"""Periods over which the variance is averaged."""
-EXPECTED_VARIANCE = 0.02
-"""What the variance is expected to be: a standard deviation of 0.14 logits …"""
-EXPECTED_PERIODS = 3.0
-"""… counting as this many periods."""
-
-
-@dataclass
-class EffectVariance:
-    """The variance v of what a period changes, in logits, by the method of moments: var(residual) = I + v · I².
-
-    I is the information of a group of rows, Σ w p (1 − p). Both sums are forgotten slowly.
-    """
-
-    cap: float | None = None
-    """A squared residual counts at most this many times what was expected of it; None for no limit."""
-    excess: float = 0.0
-    size: float = 0.0
-
-    @property
-    def value(self) -> float:
-        """The variance."""
-        return max(self.excess / self.size, 0.0) if self.size else EXPECTED_VARIANCE
-
-    def overdispersion(self, information: float) -> float:
-        """Return how many rows of a period with this information are worth one independent row."""
-        return 1.0 + self.value * information
-
-    def add(self, residual: FloatArray, information: FloatArray) -> None:
-        """Take in the residuals (positives minus expected ones) of groups of rows, and their information."""
-        seen = information > 1e-9
-        if not seen.any():
-            return
-        residual, information = residual[seen], information[seen]
-        squared = residual**2
-        if self.cap is not None:
-            squared = np.minimum(squared, self.cap * information * (1.0 + self.value * information))
-        if not self.size:
-            self.size = EXPECTED_PERIODS * float(np.sum(information**2))
-            self.excess = EXPECTED_VARIANCE * self.size
-        kept = 2.0 ** (-1.0 / HALF_LIFE)
-        self.excess = kept * self.excess + float(np.sum(squared - information))
-        self.size = kept * self.size + float(np.sum(information**2))
-
-    def state(self) -> dict[str, Any]:
-        """Return the state as JSON-able values."""
-        return asdict(self)
 
 
 # The state of a tracker, and its update by a period: judge the forecast, learn the rows, forecast again.
@@ -421,6 +369,9 @@ class Learner:
         if self.forecasts:
             self.previous = self.forecasts[-1]
         self._add_forecast(self.position)
+        if self.changes.runs and self.previous is not None:
+            self.changes = self.changes.rebased(new.contexts, *self.previous.movement(self.forecasts[-1], new))
+            self.forecasts[-1] = replace(self.forecasts[-1], offsets=self.changes.offsets())
 
     def _add_forecast(self, position: float) -> None:
         """Forecast the period after a place in time; keep those forecasts that periods to come are judged by."""
@@ -486,7 +437,9 @@ class Learner:
             elapsed=step,
         )
         if new.contexts.names:
-            period = self.clock.last or str(self.clock.ticks)
+            latest, period = self.forecasts[-1], self.clock.last or str(self.clock.ticks)
+            if latest is not forecast:  # offsets are those beside the latest curves
+                logits = latest.logits(latest.of_cells(new))
             self.changes = self.changes.learnt(new.contexts, new.context, weight, positives, logits, period, step)
         level = balanced_level(features[:, len(forecast.experts) - 1], new, LEVEL_VARIANCE)
         information_of_level = 1.0 / (self.level_effect.value + 1.0 / max(float(whole[0]), 1e-9))

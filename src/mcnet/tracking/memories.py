@@ -1,7 +1,7 @@
-"""Memories: sketches with different half-lives, the curves last fitted to them, and seasons."""
+"""Memories: sketches with different half-lives, the curves last fitted to them, seasons, and the effects of periods."""
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ __all__ = [
     "BAYES",
     "NUMBER_OF_SEASONS",
     "SMALLEST_FADING",
+    "EffectVariance",
     "Expert",
     "FamilyExpert",
     "Memory",
@@ -276,6 +277,58 @@ def _fit(sketch: Sketch, start: BayesFit | None, *, covariance: bool) -> BayesFi
         strengths=None if start is None else start.strengths,
         covariance=covariance,
     )
+
+
+# The effects of periods: how much a period differs from what was forecast, beyond the noise of its rows.
+
+EFFECT_HALF_LIFE = 60.0
+"""Periods over which the variance is averaged."""
+EXPECTED_EFFECT = 0.02
+"""What the variance is expected to be: a standard deviation of 0.14 logits …"""
+EXPECTED_PERIODS = 3.0
+"""… counting as this many periods."""
+
+
+@dataclass
+class EffectVariance:
+    """The variance v of what a period changes, in logits, by the method of moments: var(residual) = I + v · I².
+
+    I is the information of a group of rows, Σ w p (1 − p). Both sums are forgotten slowly.
+    """
+
+    cap: float | None = None
+    """A squared residual counts at most this many times what was expected of it; None for no limit."""
+    excess: float = 0.0
+    size: float = 0.0
+
+    @property
+    def value(self) -> float:
+        """The variance."""
+        return max(self.excess / self.size, 0.0) if self.size else EXPECTED_EFFECT
+
+    def overdispersion(self, information: float) -> float:
+        """Return how many rows of a period with this information are worth one independent row."""
+        return 1.0 + self.value * information
+
+    def add(self, residual: FloatArray, information: FloatArray) -> None:
+        """Take in the residuals (positives minus expected ones) of groups of rows, and their information."""
+        seen = information > 1e-9
+        if not seen.any():
+            return
+        residual, information = residual[seen], information[seen]
+        squared = residual**2
+        if self.cap is not None:
+            squared = np.minimum(squared, self.cap * information * (1.0 + self.value * information))
+        if not self.size:
+            self.size = EXPECTED_PERIODS * float(np.sum(information**2))
+            self.excess = EXPECTED_EFFECT * self.size
+        kept = 2.0 ** (-1.0 / EFFECT_HALF_LIFE)
+        self.excess = kept * self.excess + float(np.sum(squared - information))
+        self.size = kept * self.size + float(np.sum(information**2))
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as JSON-able values."""
+        return asdict(self)
 
 
 # Memories: sketches with different half-lives, each with the curves last fitted to it.

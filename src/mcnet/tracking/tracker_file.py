@@ -18,9 +18,9 @@ from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.entries import sketch_digest
 from mcnet.tracking.forecast import APART, Forecast, Stack, divided_belief
-from mcnet.tracking.learner import Clock, EffectVariance, Judgement, Learner
+from mcnet.tracking.learner import Clock, Judgement, Learner
 from mcnet.tracking.look import Look
-from mcnet.tracking.memories import Expert, Memory, Seasons, expert_from_state
+from mcnet.tracking.memories import EffectVariance, Expert, Memory, Seasons, expert_from_state
 from mcnet.tracking.value_changes import ValueChanges
 
 __all__ = ["load_tracker", "save_tracker"]

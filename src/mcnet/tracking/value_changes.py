@@ -264,6 +264,31 @@ class ValueChanges:
         other = replace(other, runs=tuple(runs), periods=(*self.periods, period)[-LONGEST_RUN:])
         return replace(other, since=other._since())
 
+    def rebased(self, contexts: Contexts, weight: FloatArray, movement: FloatArray) -> ValueChanges:
+        """Return the same filters beside candidates that have learnt the period too.
+
+        What a candidate has taken over of the change of a value is no longer the offset's to add. What all values
+        share is nobody's own.
+
+        Parameters
+        ----------
+        contexts, weight : of the period, which all filters know.
+        movement : by how much each of the `FOLLOWED` candidates has moved, in logits `[followed, contexts]`.
+        """
+        codes = [_codes(index, contexts, number) for number, index in enumerate(self.values)]
+        runs, rest = list(self.runs), movement
+        for number in sorted(range(len(codes)), key=lambda number: len(self.values[number])):
+            code, here = codes[number], runs[number]
+            moved = 1.0 - here.weight[:, :, 0].astype(np.float64)
+            still = (1.0 - moved)[:, code] * weight
+            rest = rest - (still * rest).sum(axis=1, keepdims=True) / (still.sum(axis=1, keepdims=True) + 1e-300)
+            rows = np.maximum(sums_by(code, weight, moved.shape[1]), 1e-300)
+            own = np.stack([sums_by(code, weight * one, moved.shape[1]) / rows for one in rest])
+            mean = here.mean.copy()
+            mean[:, :, 1:] -= own[:, :, None].astype(np.float32)
+            runs[number], rest = replace(here, mean=mean), rest - (moved * own)[:, code]
+        return replace(self, runs=tuple(runs))
+
     def _grown(self, contexts: Contexts) -> ValueChanges:
         """Return filters that know every value of some contexts."""
         values, runs = [], []
