@@ -9,7 +9,6 @@ from tests.operations.conftest import day_name, day_rows
 from mcnet.calibrators.per_field import PlattField
 from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
-from mcnet.journal.journal import Journal
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.operations.gate import (
     Current,
@@ -23,6 +22,7 @@ from mcnet.operations.gate import (
 )
 from mcnet.operations.learning import Judged, sketch_log_loss
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.journal import Journal
 from mcnet.store.versions import Version
 
 NO_PCOC = (None, None, None)
