@@ -64,21 +64,21 @@ def expand_paths(files: FilePaths) -> Locations:
     given = [files] if isinstance(files, str | PathLike) else list(files)
     if not given:
         raise InputError("no file was given; name at least one")
-    found: list[Location] = []
+    result: list[Location] = []
     for item in given:
         if isinstance(item, RemoteFile | LakeTable):
-            found.append(item)
+            result.append(item)
             continue
         item = local_path(item)
         if item == STANDARD_INPUT:
-            found.append(standard_input())
+            result.append(standard_input())
         elif (table := lake_table(item)) is not None:
-            found.append(table)
+            result.append(table)
         elif is_url(item):
-            found.append(RemoteFile(item))
+            result.append(RemoteFile(item))
         else:
-            found += _expand_path(item)
-    return Locations(found)
+            result += _expand_path(item)
+    return Locations(result)
 
 
 def _expand_path(item: str | PathLike[str]) -> list[Path]:
