@@ -463,8 +463,8 @@ def _script(statements: list[str], dialect: Dialect) -> str:
             f"a statement has {longest / 1e6:,.1f} MB, {most}; form='tables' has the shortest statements"
         )
     warnings.warn(
-        f"the SQL has {len(string.encode()) / 1e6:,.1f} MB, {most}: run its statements one by one; where a line ends in "
-        "; a statement ends",
+        f"the SQL has {len(string.encode()) / 1e6:,.1f} MB, {most}: run its statements one by one; where a line ends "
+        "in ; a statement ends",
         CalibrationWarning,
         stacklevel=3,
     )
