@@ -42,6 +42,7 @@ from mcnet.rows.locations import (
     refuse_dates_for_numbers,
     source_options,
     unusable_condition,
+    with_outer_partitions,
     with_partitions,
 )
 from mcnet.rows.periods import TIMESTAMP
@@ -113,8 +114,8 @@ def _same_value(text: str | None, folder: str | None) -> bool:
     return text == folder or (is_whole(text) and is_whole(folder) and int(text) == int(folder))
 
 
-def filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" = None) -> "pl.LazyFrame":
-    """Return the rows that meet the condition in SQL.
+def _filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" = None) -> "pl.LazyFrame":
+    """Return the rows that meet the condition in SQL, if there is one.
 
     Parameters
     ----------
@@ -147,17 +148,39 @@ def filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" = 
     return kept.select(pl.nth(range(len(names))))
 
 
-def open_csv(
-    paths: Locations,
-    partitions: "dict[str, pl.DataType]",
-    separator: str,
-    numbers: Sequence[str],
-    texts: Sequence[str],
-    typed: bool,
+def open_format(
+    kind: str, paths: Locations, partitions: "dict[str, pl.DataType]", columns: Columns, *, typed: bool
+) -> "pl.LazyFrame":
+    """Return files of one format as one table, without the rows that do not meet the condition, if there is one.
+
+    Parameters
+    ----------
+    kind : the format.
+    paths : the files.
+    partitions : the columns that their folders stand for, and their types.
+    columns : which columns are read, and what for.
+    typed : whether the other columns of CSV files get a guessed type.
+    """
+    if kind in ("csv", "tsv"):
+        return _open_csv(paths, partitions, csv_separator(kind), columns, typed)
+    if kind == "jsonl":
+        frame = _open_jsonl(paths, partitions, columns)
+    elif kind in ("delta", "iceberg"):
+        frame = _open_lake(paths, kind, columns)
+    else:
+        frame = _open_tables(paths, partitions, kind, columns)
+        if any(isinstance(path, RemoteFile) and not path.is_one_file for path in paths):
+            frame = with_outer_partitions(frame, paths[0])
+    return _filtered(frame)
+
+
+def _open_csv(
+    paths: Locations, partitions: "dict[str, pl.DataType]", separator: str, columns: Columns, typed: bool
 ) -> "pl.LazyFrame":
     """Return CSV files as one table; the condition on the rows sees the types that the first rows suggest."""
     import polars as pl
 
+    numbers, texts = columns.numbers, columns.texts
     refuse_other_headers(paths, separator)
     options = source_options(paths)
     types = guessed_csv_types(list(map(fspath, paths)), separator, options) if typed or read_options().where else {}
@@ -176,14 +199,14 @@ def open_csv(
         described = {"infer_schema": False}
     frame = with_partitions(paths, partitions, scan) if partitions else scan(paths)
     if not typed:
-        return filtered(frame, guessed)
+        return _filtered(frame, guessed)
     # A partition may be whole numbers where the files have a column of its name.
     texts_of = {name: column_at(names, name).cast(pl.String) for name in texts if name in guessed}
     canonical = [canonical_csv_text(column).alias(name) for name, column in texts_of.items()]
-    return filtered(frame.with_columns(canonical), guessed)
+    return _filtered(frame.with_columns(canonical), guessed)
 
 
-def open_jsonl(paths: Locations, partitions: "dict[str, pl.DataType]", columns: Columns) -> "pl.LazyFrame":
+def _open_jsonl(paths: Locations, partitions: "dict[str, pl.DataType]", columns: Columns) -> "pl.LazyFrame":
     """Return files of lines of JSON as one table."""
     import polars as pl
 
@@ -219,7 +242,7 @@ def _scan_ndjson(paths: Sequence[Location], **options: Any) -> "pl.LazyFrame":
     return pl.scan_ndjson(sources, **options, **stored)
 
 
-def open_lake(paths: Locations, kind: str, columns: Columns) -> "pl.LazyFrame":
+def _open_lake(paths: Locations, kind: str, columns: Columns) -> "pl.LazyFrame":
     """Return tables of Delta Lake or Apache Iceberg as one table."""
     import polars as pl
 
@@ -233,7 +256,7 @@ def open_lake(paths: Locations, kind: str, columns: Columns) -> "pl.LazyFrame":
     return frames[0] if len(frames) == 1 else _one_table(paths, frames, columns)
 
 
-def open_tables(paths: Locations, partitions: "dict[str, pl.DataType]", kind: str, columns: Columns) -> "pl.LazyFrame":
+def _open_tables(paths: Locations, partitions: "dict[str, pl.DataType]", kind: str, columns: Columns) -> "pl.LazyFrame":
     """Return Parquet or Arrow files as one table; where files disagree on the type of a field, as canonical texts."""
     import polars as pl
 
