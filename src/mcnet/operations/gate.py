@@ -528,7 +528,7 @@ class Gate:
         for index in range(len(past))[-COMPARED_PERIODS:]:
             version = None if index == 0 else served.versions.get(past[index - 1].period)
             model = None
-            if version is not None and not _was_forecast(version, past, index, delay):
+            if version is not None and not _was_forecast(version, past, index, served.delay):
                 model = served.load(version.number)
             if not past[index].suspect and (model is not None or past[index].before_loss is not None):
                 chosen.append(past[index])
