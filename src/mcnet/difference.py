@@ -92,17 +92,17 @@ def diff(old: Any, new: Any, sketch: Sketch | None = None) -> ModelDifference:
         )
     if old.score_type != new.score_type:
         raise InputError(f"the old model takes {old.score_type}s and the new one {new.score_type}s as scores")
-    found = _on_a_grid(old, new) if sketch is None else _on_rows(old, new, sketch)
-    table, order = _by_context(found)
+    result = _on_a_grid(old, new) if sketch is None else _on_rows(old, new, sketch)
+    table, order = _by_context(result)
     return ModelDifference(
         "scores" if sketch is None else "rows",
-        float(found.weight @ found.after / (found.weight @ found.before) - 1.0),
-        float(np.abs(found.after / found.before - 1.0)[found.weight > 0.0].max()),
+        float(result.weight @ result.after / (result.weight @ result.before) - 1.0),
+        float(np.abs(result.after / result.before - 1.0)[result.weight > 0.0].max()),
         table,
         _only_in(old.contexts, new.contexts),
         _only_in(new.contexts, old.contexts),
-        _by_score(found),
-        found.contexts,
+        _by_score(result),
+        result.contexts,
         order,
     )
 

@@ -67,16 +67,16 @@ def save_model(model: Any, path: str | PathLike[str], **options: Any) -> None:
 @contextmanager
 def _described(model: Any, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Give the arguments of MLflow: the model file, its columns, rows that show how to call it, what to install."""
-    found = as_model(model, "logged")
-    about = {"method": found.method, "score_type": found.score_type, "checksum": model_document(found)["checksum"]}
+    result = as_model(model, "logged")
+    about = {"method": result.method, "score_type": result.score_type, "checksum": model_document(result)["checksum"]}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / _FILE
-        save_model_file(found, file)
+        save_model_file(result, file)
         yield {
             "loader_module": "mcnet.mlflow",
             "data_path": str(file),
-            "signature": _signature(found),
-            "input_example": example_rows(found),
+            "signature": _signature(result),
+            "input_example": example_rows(result),
             "pip_requirements": [f"mcnet[mlflow]=={__version__}"],
             **options,
             "metadata": {"mcnet": about, **(options.get("metadata") or {})},
@@ -136,7 +136,7 @@ def example_rows(model: CalibrationModel) -> "pd.DataFrame":
     columns: dict[str, Any] = {score_column(model): scores}
     for name, values in zip(model.fields, model.contexts.values, strict=True):
         known = [value for value in values if value is not None] or ["any"]
-        columns[name] = [known[place % len(known)] for place in range(len(scores))]
+        columns[name] = [known[index % len(known)] for index in range(len(scores))]
     return pd.DataFrame(columns)
 
 

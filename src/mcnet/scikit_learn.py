@@ -252,9 +252,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
             check_is_fitted(base)
             self.estimator_ = base
             return _scores(base, features)
-        found = self._out_of_fold(base, features, y, positive, routed)
+        result = self._out_of_fold(base, features, y, positive, routed)
         self.estimator_ = base.fit(features, y, **routed.estimator.fit)
-        return found
+        return result
 
     @contextmanager
     def _advice_on_field(self, X: Any) -> Iterator[None]:
@@ -294,8 +294,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         splitter = check_cv(self._folds(positive), positive, classifier=True)
         response = "predict_proba" if hasattr(base, "predict_proba") else "decision_function"
         indices = list(splitter.split(features, positive, **routed.splitter.split))
-        found = cross_val_predict(base, features, y, cv=indices, method=response, params=routed.estimator.fit)
-        return _score_column(found, response)
+        result = cross_val_predict(base, features, y, cv=indices, method=response, params=routed.estimator.fit)
+        return _score_column(result, response)
 
     def _folds(self, positive: FloatArray) -> Any:
         if not isinstance(self.cv, int | np.integer):

@@ -61,9 +61,9 @@ class FitWarnings:
             yield
         for warning in caught:
             if issubclass(warning.category, CalibrationWarning):
-                text = str(warning.message)
-                reason = text.removeprefix(f"{method}: ")
-                self._texts.setdefault(reason, text)
+                string = str(warning.message)
+                reason = string.removeprefix(f"{method}: ")
+                self._texts.setdefault(reason, string)
                 self._methods.setdefault(reason, []).append(method)
             else:
                 warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
@@ -139,13 +139,13 @@ def signed_differences(*differences: float) -> tuple[str, ...]:
 
 def explanation(selection: "Selection") -> str:
     """Return what the lines show."""
-    text = f"Judged on {selection.judged_on}; ← is chosen."
+    string = f"Judged on {selection.judged_on}; ← is chosen."
     if selection.judged.folds > 1:
         of_fields = "F-RCE and AUC are means of the folds. The floor is the F-RCE of noise alone."
-        return f"{text}\n{of_fields if selection.judged.contexts.names else 'AUC is the mean of the folds.'}"
+        return f"{string}\n{of_fields if selection.judged.contexts.names else 'AUC is the mean of the folds.'}"
     if selection.judged.contexts.names:
-        text += "\nF-RCE includes noise; its floor is what noise alone gives."
-    return text
+        string += "\nF-RCE includes noise; its floor is what noise alone gives."
+    return string
 
 
 def failure_lines(selection: "Selection") -> list[str]:

@@ -192,14 +192,14 @@ def _create(part: Path) -> int:
 
 def _take_over_mode(part: Path, target: Path) -> None:
     try:
-        found = target.stat()
+        result = target.stat()
     except FileNotFoundError:
         return
     made = part.stat()
-    if (made.st_uid, made.st_gid) != (found.st_uid, found.st_gid):
+    if (made.st_uid, made.st_gid) != (result.st_uid, result.st_gid):
         with suppress(OSError):
-            os.chown(part, found.st_uid, found.st_gid)
-    os.chmod(part, stat.S_IMODE(found.st_mode))
+            os.chown(part, result.st_uid, result.st_gid)
+    os.chmod(part, stat.S_IMODE(result.st_mode))
 
 
 def _remove_abandoned(folder: Path) -> None:
@@ -275,8 +275,8 @@ def checksum(document: Mapping[str, Any]) -> str:
     True
     """
     content = {key: value for key, value in document.items() if key != "checksum"}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    string = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return "sha256:" + hashlib.sha256(string.encode()).hexdigest()
 
 
 def write_json(
@@ -289,9 +289,9 @@ def write_json(
     path, document, indent : the file, what it says, and how it is laid out.
     durable : return only when it would outlive a loss of power.
     """
-    text = json.dumps(document, indent=indent, allow_nan=False)
+    string = json.dumps(document, indent=indent, allow_nan=False)
     with whole_file(path) as part:
-        part.write_text(text, encoding="utf-8")
+        part.write_text(string, encoding="utf-8")
         if durable:
             flush(part)
     if durable:
@@ -373,12 +373,12 @@ def last_json_lines(path: Path, number: int) -> list[dict[str, Any]]:
 
 
 def _parsed(content: bytes) -> list[dict[str, Any]]:
-    found = []
+    result = []
     for line in content[: content.rfind(b"\n") + 1].splitlines():
         try:
             document = json.loads(line)
         except ValueError:
             continue  # damaged by something else; the other lines are as good as ever
         if isinstance(document, dict):
-            found.append(document)
-    return found
+            result.append(document)
+    return result

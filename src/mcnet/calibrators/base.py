@@ -134,7 +134,7 @@ def largest_contexts(sketch: Sketch, number: int = MOST_LARGEST_CONTEXTS) -> lis
         return []
     largest = np.argsort(-sketch.context_sums[:, 0], kind="stable")[:number]
     return [
-        [values[code] for values, code in zip(contexts.values, contexts.table[place], strict=True)] for place in largest
+        [values[code] for values, code in zip(contexts.values, contexts.table[index], strict=True)] for index in largest
     ]
 
 

@@ -54,9 +54,9 @@ class Histogram(Calibrator):
 
     def _fit_curves(self, sketch: Sketch) -> Curves:
         edges = equal_mass_edges(sketch, self.bins)
-        place = bin_of(sketch.score, edges)
-        weight = sums_by(place, sketch.weight, len(edges) + 1)
-        positives = sums_by(place, sketch.positives, len(edges) + 1)
+        index = bin_of(sketch.score, edges)
+        weight = sums_by(index, sketch.weight, len(edges) + 1)
+        positives = sums_by(index, sketch.positives, len(edges) + 1)
         rate = sketch.total_positives / sketch.total_weight
         values = (positives + self.prior * rate) / (weight + self.prior)
         return Curves.of([step_curve(edges, np.clip(values, SCORE_FLOOR, 1.0 - SCORE_FLOOR))])
@@ -164,12 +164,12 @@ class SIR(Calibrator):
         if self.samples_per_bin is not None:
             bins = max(1, int(sketch.total_weight // self.samples_per_bin))
         edges = equal_mass_edges(sketch, bins)
-        place = bin_of(sketch.score, edges)
+        index = bin_of(sketch.score, edges)
         number = len(edges) + 1
         low, high = np.full(number, np.inf), np.full(number, -np.inf)
-        np.minimum.at(low, place, sketch.score)
-        np.maximum.at(high, place, sketch.score)
-        sums = (sums_by(place, x, number) for x in (sketch.weight, sketch.positives, sketch.weight * sketch.score))
+        np.minimum.at(low, index, sketch.score)
+        np.maximum.at(high, index, sketch.score)
+        sums = (sums_by(index, x, number) for x in (sketch.weight, sketch.positives, sketch.weight * sketch.score))
         pooled = pool_bins(np.stack([low, high, *sums], axis=1))
         knots = knot_scores(pooled, self.knots)
         rate = np.clip(pooled[:, 3] / pooled[:, 2], SCORE_FLOOR, 1.0 - SCORE_FLOOR)

@@ -112,8 +112,8 @@ def calibrator_class(name: str) -> type[Calibrator]:
         if extra is None:
             raise
         raise NotSupportedError(f"{name} needs {error.name}, which is not installed; {install_hint(extra)}") from None
-    found: type[Calibrator] = getattr(module, entry.class_name)
-    return found
+    result: type[Calibrator] = getattr(module, entry.class_name)
+    return result
 
 
 def calibrator(name: str, **parameters: Any) -> Calibrator:
@@ -130,12 +130,12 @@ def calibrator(name: str, **parameters: Any) -> Calibrator:
     if isinstance(name, str) and name in VARIANTS:
         name, given = VARIANTS[name]
         parameters = given | parameters
-    found = calibrator_class(name)
-    known = sorted(inspect.signature(found).parameters)
+    result = calibrator_class(name)
+    known = sorted(inspect.signature(result).parameters)
     unknown = [parameter for parameter in parameters if parameter not in known]
     if unknown:
         raise InputError(f"{name} has no parameter {unknown[0]!r}; it has {', '.join(known) or 'none'}")
-    return found(**parameters)
+    return result(**parameters)
 
 
 def default_parameters(method: str) -> dict[str, Any]:

@@ -227,9 +227,9 @@ def _sums_by_key(sketch: Sketch) -> tuple[FloatArray, FloatArray, FloatArray]:
     sums = np.zeros((3, width))
     for start in range(0, len(key), ROWS_AT_A_TIME):
         cells = slice(start, start + ROWS_AT_A_TIME)
-        weight, place = sketch.weight[cells], key[cells] - lowest
+        weight, index = sketch.weight[cells], key[cells] - lowest
         for total, column in zip(sums, (weight, sketch.positives[cells], weight * sketch.score[cells]), strict=True):
-            total += np.bincount(place, column, width)
+            total += np.bincount(index, column, width)
     weight, positives, expected = sums[:, sums[0] > 0.0]
     return weight, positives, expected
 

@@ -132,10 +132,10 @@ class PerField(Calibrator):
             pooled, own, events = self._fits(train)
             general = Evaluator(Curves.of([pooled]))(held.score)
             special = Evaluator(Curves.of(own))(held.score, held.context)
-            for place, k in enumerate(_SHRINKAGES):
+            for index, k in enumerate(_SHRINKAGES):
                 share = np.array([_share(count, k) for count in events])[held.context]
                 mixed = share * special + (1.0 - share) * general
-                losses[place] += log_loss_sum(logit(mixed), held.weight, held.positives)
+                losses[index] += log_loss_sum(logit(mixed), held.weight, held.positives)
         return _SHRINKAGES[int(np.argmin(losses))]
 
 

@@ -48,9 +48,9 @@ def period_blocks(
     if isinstance(journal, Mapping):
         if since is not None or until is not None:
             raise InputError("since and until choose periods of a journal; of a mapping, give the wanted ones alone")
-        found = iter(journal.items())
+        result = iter(journal.items())
     elif hasattr(journal, "sketches"):
-        found = journal.sketches(since, until)
+        result = journal.sketches(since, until)
     else:
         raise InputError(
             f"fit_journal was given {type(journal).__name__}; give a mcnet.Journal, or a mapping of periods to sketches"
@@ -58,12 +58,12 @@ def period_blocks(
     blocks: list[Sketch] = []
     names: list[str] = []
     length = 1
-    for period, sketch in found:
+    for period, sketch in result:
         if len(names) % length:
             blocks[-1] = blocks[-1] + sketch.unfolded()
         else:
             if len(blocks) == most:
-                blocks = [_sum(blocks[place : place + 2]) for place in range(0, most, 2)]
+                blocks = [_sum(blocks[index : index + 2]) for index in range(0, most, 2)]
                 length *= 2
             blocks.append(sketch.unfolded())
         names.append(str(period))
@@ -128,15 +128,15 @@ def period_effects(model: CalibrationModel, rows: PeriodBlocks, **learnt: float)
     """
     residuals, sizes = np.empty(len(rows.blocks)), np.empty(len(rows.blocks))
     value_excess = value_size = 0.0
-    for place, block in enumerate(rows.blocks):
+    for index, block in enumerate(rows.blocks):
         p = _predicted(model, block)
         residual, information = block.positives - block.weight * p, block.weight * p * (1.0 - p)
-        residuals[place], sizes[place] = residual.sum(), max(float(information.sum()), 1e-300)
+        residuals[index], sizes[index] = residual.sum(), max(float(information.sum()), 1e-300)
         of_value = sums_by(block.context, information, len(block.contexts))
-        left = sums_by(block.context, residual, len(block.contexts)) - of_value * (residuals[place] / sizes[place])
-        value_excess += float(np.sum(left**2 - of_value * (1.0 - of_value / sizes[place])))
+        left = sums_by(block.context, residual, len(block.contexts)) - of_value * (residuals[index] / sizes[index])
+        value_excess += float(np.sum(left**2 - of_value * (1.0 - of_value / sizes[index])))
         # What a value adds is a part of the block's own residual too.
-        share = of_value / sizes[place]
+        share = of_value / sizes[index]
         value_size += float(np.sum(of_value**2 * (1.0 - 2.0 * share + np.sum(share**2))))
     several = len(rows.total.contexts) > 1
     variance = _positive(float(np.sum(residuals**2 - sizes)), float(np.sum(sizes**2)))

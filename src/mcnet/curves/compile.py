@@ -121,15 +121,15 @@ def _corners(lines: Lines) -> _Points:
     bounds = np.minimum(grid, -limit), np.maximum(grid, limit)
     points = _Points(np.repeat(np.arange(number), len(grid)), np.tile(grid, number), np.clip(free, *bounds).ravel())
     # Between two points of the grid both a line and its bounds are straight: they cross at most once.
-    places, shares, values = [], [], []
+    indices, shares, values = [], [], []
     for bound in bounds:
         above = free - bound
         curve, piece = np.nonzero(above[:, :-1] * above[:, 1:] < 0.0)
         share = above[curve, piece] / (above[curve, piece] - above[curve, piece + 1])
-        places.append(curve * len(grid) + piece)
+        indices.append(curve * len(grid) + piece)
         shares.append(share)
         values.append(bound[piece] + share * (bound[piece + 1] - bound[piece]))
-    index, share, value = (np.concatenate(parts) for parts in (places, shares, values))
+    index, share, value = (np.concatenate(parts) for parts in (indices, shares, values))
     order = np.lexsort((share, index))
     index, share, value = index[order], share[order], value[order]
     where = points.logits[index] + share * (points.logits[index + 1] - points.logits[index])

@@ -180,7 +180,7 @@ def _kernel() -> Any:
         curve, line_at, guide_at = whole(0), line_start[0], guide_start[0]
         for begin in range(0, len(scores), BLOCK):
             rows = min(BLOCK, len(scores) - begin)
-            given, found = scores[begin : begin + rows], out[begin : begin + rows]
+            given, result = scores[begin : begin + rows], out[begin : begin + rows]
             fine = clip_into_buckets(given, clipped, buckets, last_bucket, shift)
             if which is not None:
                 chosen = which[begin : begin + rows]
@@ -209,7 +209,7 @@ def _kernel() -> Any:
                             line = _bisect(lines, line, end - one, score)
                             break
                 reached = lines[line, slope] * (score - lines[line, knot]) + lines[line, value]
-                found[i] = min(reached, lines[line, most])
+                result[i] = min(reached, lines[line, most])
         return True
 
     return compiled(kernel, clip_into_buckets, _bisect)

@@ -189,11 +189,11 @@ class CurveFamily:
 def round_to_digits(values: FloatArray, digits: int) -> FloatArray:
     """Return numbers of this many significant digits, each the float that its digits spell."""
     with np.errstate(divide="ignore"):
-        places = digits - 1.0 - np.floor(np.log10(np.abs(values)))
+        decimals = digits - 1.0 - np.floor(np.log10(np.abs(values)))
     # Powers of ten up to 22 are exact: then a whole number divided by one is the number that its digits spell.
-    plain = np.abs(places) <= _EXACT_POWER
-    scale = 10.0 ** np.where(plain, np.abs(places), 0.0)
-    up = places >= 0.0
+    plain = np.abs(decimals) <= _EXACT_POWER
+    scale = 10.0 ** np.where(plain, np.abs(decimals), 0.0)
+    up = decimals >= 0.0
     whole = np.round(np.where(up, values * scale, values / scale))
     result: FloatArray = np.where(up, whole / scale, whole * scale)
     result[~plain] = [float(f"{value:.{digits}g}") for value in values[~plain].tolist()]

@@ -293,7 +293,7 @@ def export_c(
     pieces = Pieces.of(exported.curves)
     shared = {"name": name, "NAME": _macros(name), "contexts": str(len(exported.curves) - 1)}
     shared["score"] = f"{name}_probability_(score)" if takes == "logit" else "score"
-    text = HEADER.substitute(
+    string = HEADER.substitute(
         shared,
         stamp=stamp_line(origin),
         usage=_call(name, parameters),
@@ -310,9 +310,9 @@ def export_c(
         ),
         **_tables(pieces),
     )
-    warn_of_size("C header", len(text), len(pieces))
+    warn_of_size("C header", len(string), len(pieces))
     with whole_file(path) as part:
-        part.write_text(text, encoding="ascii")
+        part.write_text(string, encoding="ascii")
 
 
 def _tables(pieces: Pieces) -> dict[str, str]:
@@ -358,23 +358,23 @@ def _lookup(known: ContextMap, parameters: list[str], shared: dict[str, str]) ->
     name = shared["name"]
     tables, sums = [], []
     for field, (digits, stride) in enumerate(zip(known.digits, known.strides, strict=True)):
-        texts = {value.encode(): digit * stride for value, digit in digits.items() if value is not None}
+        strings = {value.encode(): digit * stride for value, digit in digits.items() if value is not None}
         # C has no empty arrays; key 0 is what every unseen value gets.
-        entries = sorted(texts.items(), key=lambda entry: (len(entry[0]), entry[0])) or [(b"", 0)]
-        rows = "\n".join(f"    {{{_literal(text)}, {len(text)}, {key}u}}," for text, key in entries)
+        entries = sorted(strings.items(), key=lambda entry: (len(entry[0]), entry[0])) or [(b"", 0)]
+        rows = "\n".join(f"    {{{_literal(string)}, {len(string)}, {key}u}}," for string, key in entries)
         tables.append(f"static const {name}_value_ {name}_field_{field}_[] = {{\n{rows}\n}};\n")
-        text, length = parameters[field], f"{parameters[field]}_length"
-        result = f"{name}_value_key_({name}_field_{field}_, {len(entries)}, {text}, {length})"
-        sums.append(f"    key += {text} ? {result} : {digits.get(None, 0) * stride}u;")
+        string, length = parameters[field], f"{parameters[field]}_length"
+        result = f"{name}_value_key_({name}_field_{field}_, {len(entries)}, {string}, {length})"
+        sums.append(f"    key += {string} ? {result} : {digits.get(None, 0) * stride}u;")
     contexts = sorted(known.curves.items()) or [(0, 0)]
     return WITH_FIELDS.substitute(
         shared,
         values="\n".join(tables),
         keys=_lines(f"{{{key}u, {curve - 1}}}" for key, curve in contexts),
         key_sum="\n".join(sums),
-        parameters=", ".join(f"const char *{text}" for text in parameters),
-        sized_parameters=", ".join(f"const char *{text}, size_t {text}_length" for text in parameters),
-        sized_arguments=", ".join(f"{text}, {text} ? strlen({text}) : 0" for text in parameters),
+        parameters=", ".join(f"const char *{string}" for string in parameters),
+        sized_parameters=", ".join(f"const char *{string}, size_t {string}_length" for string in parameters),
+        sized_arguments=", ".join(f"{string}, {string} ? strlen({string}) : 0" for string in parameters),
     )
 
 
@@ -397,7 +397,7 @@ def _parameters(known: ContextMap, name: str) -> list[str]:
         plain = re.sub(r"[^a-z0-9]+", "_", field.lower()).strip("_")
         wanted = f"field_{plain}".rstrip("_")
         tried = chain([wanted], (f"{wanted}_{number}" for number in count(2)))
-        names.append(next(text for text in tried if taken.isdisjoint((text, f"{text}_length"))))
+        names.append(next(string for string in tried if taken.isdisjoint((string, f"{string}_length"))))
         taken |= {names[-1], f"{names[-1]}_length"}
     return names
 

@@ -234,9 +234,9 @@ def _curve(graph: "Graph", known: ContextMap, columns: list[str], keys: list[dic
 
 def _encode(graph: "Graph", column: str, table: Mapping[Any, int], default: int) -> str:
     """Add a lookup by hash; what the table does not hold gets the default."""
-    texts = isinstance(next(iter(table)), str)
+    strings = isinstance(next(iter(table)), str)
     attributes: dict[str, Any] = {
-        "keys_strings" if texts else "keys_int64s": list(table),
+        "keys_strings" if strings else "keys_int64s": list(table),
         "values_int64s": list(table.values()),
         "default_int64": default,
     }

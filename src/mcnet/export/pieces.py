@@ -286,6 +286,6 @@ def stamp(model: CalibrationModel, exported: Exported, score_type: ScoreType | N
 
 def stamp_line(origin: dict[str, Any]) -> str:
     """Return the origin as one line of JSON in plain ASCII that cannot end or open a comment of C or SQL."""
-    text = json.dumps(origin, ensure_ascii=True, allow_nan=False)
+    string = json.dumps(origin, ensure_ascii=True, allow_nan=False)
     # Written by its number, a slash is neither half of a comment's mark; a question mark would be half of a trigraph.
-    return text.replace("/", "\\u002f").replace("?", "\\u003f")
+    return string.replace("/", "\\u002f").replace("?", "\\u003f")

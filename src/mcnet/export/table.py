@@ -46,10 +46,10 @@ def knot_table(exported: Exported) -> "pl.DataFrame":
     for field, name in enumerate(exported.contexts.names):
         known = exported.contexts.values[field]
         codes = [ANY, *exported.contexts.table[:, field].tolist()]
-        texts = [None if code == ANY else known[code] for code in codes]
+        strings = [None if code == ANY else known[code] for code in codes]
         kinds = ["any" if code == ANY else "missing" if known[code] is None else "value" for code in codes]
         value = free_name(name, [*_NUMBERS, *columns])
-        columns[value] = pl.Series(texts, dtype=pl.String).gather(rows)
+        columns[value] = pl.Series(strings, dtype=pl.String).gather(rows)
         columns[free_name(f"{value}_is", [*_NUMBERS, *columns])] = pl.Series(kinds, dtype=pl.String).gather(rows)
     return pl.DataFrame(
         {

@@ -104,8 +104,8 @@ def _wanted(name: str, value: Any) -> str | None:
         return None  # an option of one target, which checks it
     if name == "field_type" and _is_text(value):
         return None
-    texts = isinstance(value, Mapping) and all(_is_text(v) and isinstance(k, str) for k, v in value.items())
-    if texts:
+    strings = isinstance(value, Mapping) and all(_is_text(v) and isinstance(k, str) for k, v in value.items())
+    if strings:
         return None
     example = '{"country": "int64"}' if name == "field_type" else '{"country": "country_code"}'
     return f"{'a text, or ' if name == 'field_type' else ''}a mapping of fields, as in {example}"

@@ -81,8 +81,8 @@ class UnseenValues:
         if not unknown.any():
             return
         self.unseen += float(weight[unknown.any(axis=1)].sum())
-        for place, name in enumerate(self.by_field):
-            self.by_field[name] += float(weight[unknown[:, place]].sum())
+        for index, name in enumerate(self.by_field):
+            self.by_field[name] += float(weight[unknown[:, index]].sum())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the share of rows with unseen values, altogether and by field."""
@@ -209,11 +209,11 @@ def apply_to_files(
         result = _with_added(frame, inputs, work, added)
         if read_kind in _CSV and kind not in _CSV:
             number = typed_csv_text(column_at(names, score).str.strip_chars(), pl.Float64())
-            texts = (canonical_csv_text(column_at(names, name).cast(pl.String)).alias(name) for name in fields)
+            strings = (canonical_csv_text(column_at(names, name).cast(pl.String)).alias(name) for name in fields)
             with readable(source):
                 types = types_of_texts(log, [name for name in known if name not in (score, *fields, *added)])
             others = (typed_csv_text(column_at(names, name), kind).alias(name) for name, kind in types.items())
-            result = result.with_columns(number.alias(score), *texts, *others)
+            result = result.with_columns(number.alias(score), *strings, *others)
         storage_options = dict(read_options().storage_options)  # which the thread that writes does not see
         with readable(source, paths):
             work.run(lambda: _sink(result.drop(index), part, kind, target.name, storage_options))
@@ -228,9 +228,9 @@ def _with_added(frame: pl.LazyFrame, inputs: pl.Expr, work: "_Work", added: Sequ
         made = inputs.map_batches(work, return_dtype=pl.Float64, is_elementwise=True)
         return frame.with_columns(made.alias(added[0]))
     together = _unused_name({*frame.collect_schema().names(), *added})
-    kind = pl.Struct({str(place): pl.Float64 for place in range(len(added))})
+    kind = pl.Struct({str(index): pl.Float64 for index in range(len(added))})
     made = inputs.map_batches(work, return_dtype=kind, is_elementwise=True).alias(together)
-    parts = (pl.col(together).struct.field(str(place)).alias(name) for place, name in enumerate(added))
+    parts = (pl.col(together).struct.field(str(index)).alias(name) for index, name in enumerate(added))
     return frame.with_columns(made).with_columns(*parts).drop(together)
 
 
@@ -313,7 +313,7 @@ class _Work:
         if len(rows) < size:
             given, batch = given[rows], batch.gather(rows)
         column = batch.struct.field
-        fields = {name: column(f"field {place}") for place, name in enumerate(self.model.fields)} or None
+        fields = {name: column(f"field {index}") for index, name in enumerate(self.model.fields)} or None
         if self.short_rows is not None and fields is not None:
             self.short_rows.check(fields.values())
         results: list[FloatArray] = [np.empty(0)] * (1 if self._interval is None else 3)
@@ -344,7 +344,7 @@ class _Work:
         """Return one column, or the probability and its bounds as one column of structs."""
         if self._interval is None:
             return pl.Series(calibrated, dtype=pl.Float64, nan_to_null=True)
-        parts = {str(place): part for place, part in enumerate((calibrated, *bounds))}
+        parts = {str(index): part for index, part in enumerate((calibrated, *bounds))}
         return pl.DataFrame(parts, nan_to_null=True).to_struct()
 
     def extremes(self) -> FloatArray:

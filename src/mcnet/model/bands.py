@@ -71,21 +71,21 @@ class Bands:
         contexts, which = distinct_contexts(codes)
         order = np.argsort(which, kind="stable")
         ends = np.searchsorted(which[order], np.arange(0, len(contexts) + _CONTEXTS_PER_BLOCK, _CONTEXTS_PER_BLOCK))
-        found = np.empty((2, len(scores)))
+        result = np.empty((2, len(scores)))
         for block, (begin, end) in enumerate(pairwise(ends)):
             first, rows = block * _CONTEXTS_PER_BLOCK, order[begin:end]
             bands = self._bands(contexts[first : first + _CONTEXTS_PER_BLOCK], level)
-            found[:, rows] = self._interpolated(bands, which[rows] - first, logits[rows])
+            result[:, rows] = self._interpolated(bands, which[rows] - first, logits[rows])
         # Beyond this logit the sigmoid would round to exactly 1, which no rows can show.
-        found = np.minimum(found, _LARGEST_LOGIT)
-        low, high = sigmoid(np.rint(found * _ROUNDING) / _ROUNDING)
+        result = np.minimum(result, _LARGEST_LOGIT)
+        low, high = sigmoid(np.rint(result * _ROUNDING) / _ROUNDING)
         return low, high
 
     def _bands(self, contexts: NDArray[Any], level: float) -> FloatArray:
         """Return the rising band of each context on the grid: `[contexts, 2, points]`."""
         keys = [(level, context.tobytes()) for context in contexts]
         remembered = [self._remembered.get(key) for key in keys]
-        missing = [place for place, band in enumerate(remembered) if band is None]
+        missing = [index for index, band in enumerate(remembered) if band is None]
         if missing:
             codes = np.repeat(contexts[missing], len(self._grid), axis=0)
             low, high = self.uncertainty.band(np.tile(self._grid, len(missing)), codes, level)
@@ -95,8 +95,8 @@ class Bands:
             )
             if len(self._remembered) + len(missing) > _REMEMBERED_CONTEXTS:
                 self._remembered.clear()
-            for place, band in zip(missing, rising, strict=True):
-                remembered[place] = self._remembered[keys[place]] = band
+            for index, band in zip(missing, rising, strict=True):
+                remembered[index] = self._remembered[keys[index]] = band
         return np.stack([band for band in remembered if band is not None])
 
     def _interpolated(self, bands: FloatArray, which: NDArray[Any], logits: FloatArray) -> FloatArray:
@@ -140,9 +140,9 @@ class CurveDeviations:
         if not self.contexts.names:
             return np.full(len(codes), -1, dtype=np.int64)
         distinct, which = distinct_contexts(codes)
-        place = {tuple(row): context for context, row in enumerate(self.contexts.table.tolist())}
-        found = np.array([place.get(tuple(row), -1) for row in distinct.tolist()], dtype=np.int64)
-        return np.asarray(found[which])
+        index = {tuple(row): context for context, row in enumerate(self.contexts.table.tolist())}
+        result = np.array([index.get(tuple(row), -1) for row in distinct.tolist()], dtype=np.int64)
+        return np.asarray(result[which])
 
     @cached_property
     def _evaluator(self) -> Evaluator:

@@ -55,8 +55,8 @@ def lines_of(
         lines.append(Line(POOLED, scores, model.predict(scores, codes=nowhere, score_type="probability")))
     if contexts is not None:
         single = len(contexts) == 1 and not pooled
-        for place, label in enumerate(contexts.labels()):
-            everywhere = np.full(len(scores), place, dtype=np.int32)
+        for index, label in enumerate(contexts.labels()):
+            everywhere = np.full(len(scores), index, dtype=np.int32)
             field = [column for column in contexts.columns(everywhere) if column.name in model.fields]
             band = _band(calibrator, scores, field) if single else (None, None)
             lines.append(Line(label, scores, model.predict(scores, field, score_type="probability"), *band))
@@ -86,10 +86,10 @@ def _largest(model: "CalibrationModel", shown: int) -> Contexts:
         whole = np.flatnonzero((model.contexts.table != ANY).all(axis=1))
         return model.contexts.subset(whole[:shown].astype(np.int32))
     columns = zip(*named[:shown], strict=True)
-    found, order = Contexts.of(
+    result, order = Contexts.of(
         field_columns(dict(zip(model.fields, map(list, columns), strict=True))), len(named[:shown])
     )
-    return found.subset(order)
+    return result.subset(order)
 
 
 def score_range(model: "CalibrationModel") -> tuple[float, float]:

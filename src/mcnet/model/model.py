@@ -266,9 +266,9 @@ class CalibrationModel:
         float : the probability.
         """
         probability = (score_type or self.score_type) == "probability"
-        found = self._small_batches.one(score, field) if probability else None
-        if found is not None:
-            return found
+        result = self._small_batches.one(score, field) if probability else None
+        if result is not None:
+            return result
         if np.ndim(score) != 0:
             raise InputError(f"score is {type(score).__name__}, not a number; predict takes columns of scores")
         return float(self.predict([score], self._one_row(field), score_type=score_type)[0])
@@ -436,12 +436,12 @@ def packed_model(model: CalibrationModel) -> bytes:
 
 def unpacked_model(digest: bytes, packed: bytes) -> CalibrationModel:
     """Return the model of a digest, from those that this process has already if it is one of them."""
-    found = _unpacked.get(digest)
-    if found is None:
+    result = _unpacked.get(digest)
+    if result is None:
         while len(_unpacked) >= _MODELS_KEPT:
             _unpacked.pop(next(iter(_unpacked)))
-        found = _unpacked[digest] = pickle.loads(packed)
-    return found
+        result = _unpacked[digest] = pickle.loads(packed)
+    return result
 
 
 def calibrated_batch(

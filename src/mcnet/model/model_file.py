@@ -103,24 +103,24 @@ def validated(document: dict[str, Any]) -> ModelDocument:
     mcnet.errors.InputError: Expected `str`, got `int` - at `$.method`
     """
     try:
-        found = msgspec.convert(document, ModelDocument)
+        result = msgspec.convert(document, ModelDocument)
     except msgspec.ValidationError as error:
         raise InputError(str(error)) from None
-    if found.total_weight < 0.0:
-        raise InputError(f"the total weight is {found.total_weight}; it must not be below 0")
-    if not 0.0 <= found.isotonic_share <= 1.0:
-        raise InputError(f"the isotonic share is {found.isotonic_share}; it must be from 0 to 1")
-    names = [field.name for field in found.fields]
+    if result.total_weight < 0.0:
+        raise InputError(f"the total weight is {result.total_weight}; it must not be below 0")
+    if not 0.0 <= result.isotonic_share <= 1.0:
+        raise InputError(f"the isotonic share is {result.isotonic_share}; it must be from 0 to 1")
+    names = [field.name for field in result.fields]
     if len(set(names)) < len(names):
         raise InputError(f"two fields have the same name: {', '.join(names)}")
-    for field in found.fields:
+    for field in result.fields:
         if len(set(field.values)) < len(field.values):
             raise InputError(f"the field {field.name!r} lists a value twice")
-    if (found.curves is None) != (found.grids is None) or (found.curves is None) == (found.contexts is None):
+    if (result.curves is None) != (result.grids is None) or (result.curves is None) == (result.contexts is None):
         raise InputError("a file has either grids and curves, or contexts and a family of curves")
-    if found.curves is None and found.family is None:
+    if result.curves is None and result.family is None:
         raise InputError("it holds neither curves nor a family of curves")
-    return found
+    return result
 
 
 # Model files of schema version 1, in which the history of the fit decided how to serve.
@@ -196,24 +196,24 @@ def _layout(document: dict[str, Any]) -> str:
     for key, value in document.items():
         if isinstance(value, list) and value:
             entries = ",\n    ".join(json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in value)
-            text = f"[\n    {entries}\n  ]"
+            string = f"[\n    {entries}\n  ]"
         elif isinstance(value, dict) and value:
             entries = ",\n    ".join(
                 f"{json.dumps(name)}: {json.dumps(entry, ensure_ascii=False, allow_nan=False)}"
                 for name, entry in value.items()
             )
-            text = f"{{\n    {entries}\n  }}"
+            string = f"{{\n    {entries}\n  }}"
         else:
-            text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        lines.append(f"  {json.dumps(key)}: {text}")
+            string = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        lines.append(f"  {json.dumps(key)}: {string}")
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def save_model(model: CalibrationModel, path: str | PathLike[str]) -> None:
     """Save a model as JSON, whole or not at all."""
-    text = model_text(model)
+    string = model_text(model)
     with whole_file(path) as part:
-        part.write_text(text, encoding="utf-8")
+        part.write_text(string, encoding="utf-8")
 
 
 def model_text(model: CalibrationModel) -> str:
@@ -263,15 +263,15 @@ def read_model(path: str | PathLike[str]) -> CalibrationModel:
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     try:
-        text = path.read_text(encoding="utf-8")
+        string = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         with path.open("rb") as file:
             if file.read(4) == b"PAR1":
                 raise FileFormatError(
                     f"{path} is a Parquet file, not a model; mcnet.Sketch.load reads a sketch"
                 ) from None
-        text = ""
-    return parse_model(text, str(path))
+        string = ""
+    return parse_model(string, str(path))
 
 
 def parse_model(text: str, path: str) -> CalibrationModel:
@@ -442,9 +442,9 @@ def as_model(model: Any, done: str) -> CalibrationModel:
             "with features a probability depends on more than the score, so no curve of the score gives it; "
             "pass calibrator.model_, the calibrator without features"
         )
-    found = getattr(model, "model_", model)
-    if isinstance(found, CalibrationModel):
-        return found
+    result = getattr(model, "model_", model)
+    if isinstance(result, CalibrationModel):
+        return result
     if hasattr(model, "fit_sketch"):
         raise NotFittedError(f"this {type(model).__name__} is not fitted yet; call fit or fit_sketch first")
     raise InputError(

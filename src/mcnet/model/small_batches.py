@@ -53,9 +53,9 @@ def _items(column: Any) -> list[Any] | None:
 
 def _at(lines: Lines, score: float) -> float:
     start, value, slope, most = lines[1][bisect_right(lines[0], score)]
-    found = slope * (score - start) + value
+    result = slope * (score - start) + value
     # Rounding may carry the line past its end by one unit in the last place; the order must not suffer.
-    return found if found < most else most
+    return result if result < most else most
 
 
 def _small(value: Any) -> bool:
@@ -169,7 +169,7 @@ class SmallBatches:
             columns = [_items(field)]
         else:
             return None
-        found = []
+        result = []
         for column in columns:
             if column is None or len(column) != rows:
                 return None
@@ -177,8 +177,8 @@ class SmallBatches:
             own = self._find(values)
             if own is None:
                 return None
-            found.append(own)
-        return found
+            result.append(own)
+        return result
 
     def _lines_without_field(self) -> Lines | None:
         """Return the lines of the only curve; None if the model needs a field."""

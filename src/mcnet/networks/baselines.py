@@ -10,6 +10,7 @@ from mcnet._shared.arrays import FloatArray, IntArray, sigmoid, sums_by
 from mcnet._shared.messages import need_extra
 from mcnet.calibrators.base import FieldUse
 from mcnet.calibrators.parameters import balanced_field_use, check_beta_order, check_bins, check_penalties
+from mcnet.calibrators.parametric import log_loss_sum
 from mcnet.calibrators.training_state import TrainingState
 from mcnet.errors import InputError
 from mcnet.networks.calibrator import NetworkCalibrator, training_cells
@@ -121,7 +122,7 @@ class _Objective:
         """Return the loss."""
         self._look(moves)
         problem = self.problem
-        loss = float(problem.weight @ np.logaddexp(0.0, self.line) - problem.positives @ self.line) / self.mass
+        loss = log_loss_sum(self.line, problem.weight, problem.positives) / self.mass
         loss += float(moves @ moves) / (2.0 * PRIOR_DEVIATION**2 * self.mass)
         small = np.minimum(self.fall, ROUNDED_FALL)
         loss += problem.order * float((small * (self.fall - small / 2.0)).sum()) / ROUNDED_FALL

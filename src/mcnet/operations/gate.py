@@ -363,6 +363,8 @@ class ServedPast:
     """The version of each period."""
     load: Callable[[int], CalibrationModel | None] = lambda _: None
     """Returns the model of a version; None if it cannot be read any more."""
+    delay: int = 0
+    """After how many further periods labels are known."""
 
 
 @dataclass(frozen=True)
@@ -432,7 +434,6 @@ class Gate:
         judged: Sequence[Judged],
         journal: Journal,
         *,
-        delay: int = 0,
         until: str | None = None,
         alpha: float = 0.01,
         period_effect: float = 0.0,
@@ -446,7 +447,6 @@ class Gate:
         current : what is served now; None before the first version.
         judged : how the past periods came out, in order.
         journal : their rows.
-        delay : after how many further periods labels are known.
         until : the last period that the candidate was fitted on.
         alpha : the chance of a false alarm, of the monitor that the candidate is shown to.
         period_effect : how much periods differ, as a standard deviation in logits; the monitor allows for that.
@@ -463,7 +463,7 @@ class Gate:
         problem = invalid(candidate, rows, None if current is None else current.model)
         if problem:
             return Verdict((problem,))
-        comparison = self._comparison(current, past, journal, delay, served or ServedPast())
+        comparison = self._comparison(current, past, journal, served or ServedPast())
         if comparison is None or comparison.periods < self.min_periods:
             number = 0 if comparison is None else comparison.periods
             return Verdict(waiting=f"{number} of the {self.min_periods} periods to judge by were predicted so far")
@@ -502,7 +502,7 @@ class Gate:
         return Verdict(tuple(problems), "", comparison, shift, tuple(notes))
 
     def _comparison(
-        self, current: Current | None, past: Sequence[Judged], journal: Journal, delay: int, served: ServedPast
+        self, current: Current | None, past: Sequence[Judged], journal: Journal, served: ServedPast
     ) -> Comparison | None:
         """Compare on periods that neither side was fitted on, and that are not suspect.
 
@@ -518,7 +518,7 @@ class Gate:
             chosen = judged[-COMPARED_PERIODS:]
             losses = [one.tracker_loss - one.base_loss for one in chosen]
             return _compared("the scores as they are", chosen, losses)
-        later = later_than_fit(judged, current.version, delay)[-COMPARED_PERIODS:]
+        later = later_than_fit(judged, current.version, served.delay)[-COMPARED_PERIODS:]
         if len(later) >= self.min_periods:
             of_current = _losses(journal, dict.fromkeys([one.period for one in later], current.model))
             losses = [one.tracker_loss - of_current[one.period] for one in later]
@@ -528,7 +528,7 @@ class Gate:
         for index in range(len(past))[-COMPARED_PERIODS:]:
             version = None if index == 0 else served.versions.get(past[index - 1].period)
             model = None
-            if version is not None and not _was_forecast(version, past, index, delay):
+            if version is not None and not _was_forecast(version, past, index, served.delay):
                 model = served.load(version.number)
             if not past[index].suspect and (model is not None or past[index].before_loss is not None):
                 chosen.append(past[index])

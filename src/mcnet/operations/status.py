@@ -263,7 +263,7 @@ def served_past(
         with suppress(FileFormatError, InputError):  # pruned or damaged since
             name = recorded[period]
             found[period] = known.get(name) or registry.version(int(name))
-    return ServedPast({period: one for period, one in found.items() if one is not None}, loader(registry))
+    return ServedPast({period: one for period, one in found.items() if one is not None}, loader(registry), delay)
 
 
 def _served_in(period: str, promoted: Sequence[Version], times: VersionTimes) -> Version | None:

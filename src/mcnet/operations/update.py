@@ -465,7 +465,6 @@ class _Run:
             current,
             learnt.judged,
             self.journal,
-            delay=self.delay,
             until=learnt.learner.clock.last,
             alpha=self.alpha,
             period_effect=learnt.learner.period_effect,

@@ -424,13 +424,13 @@ def forest_of(tables: dict[str, PcocTable]) -> Forest:
 def draw_forest(forest: Forest, *, limit: int = 30) -> Spec:
     """Draw the `limit` worst values, one line each, the worst on top."""
     shown = forest.first(limit)
-    places = np.arange(len(shown), dtype=np.float64)
+    indices = np.arange(len(shown), dtype=np.float64)
     colours = (BEFORE, AFTER) if len(shown.series) > 1 else (AFTER,)
     traces: list[dict[str, Any]] = []
     for index, (name, colour) in enumerate(zip(shown.series, colours, strict=False)):
         # Side by side on a value's line, so that neither hides the other.
         aside = 0.0 if len(shown.series) == 1 else 0.34 * index - 0.17
-        traces.append(_points(shown, index, name, colour, places + aside))
+        traces.append(_points(shown, index, name, colour, indices + aside))
     traces.append(reference_line([1.0, 1.0], [-0.6, len(shown) - 0.4]))
     reach = ratio_reach(shown.pcoc, shown.low, shown.high)
     rows = max(len(shown), 3)
@@ -441,7 +441,7 @@ def draw_forest(forest: Forest, *, limit: int = 30) -> Spec:
             xaxis=ratio_axis("PCOC: predicted ÷ observed positives", 1.0 / reach, reach),
             yaxis=axis(
                 "",
-                tickvals=places.tolist(),
+                tickvals=indices.tolist(),
                 ticktext=[_short(value) for value in shown.values],
                 range=[len(shown) - 0.4, -0.6],
             ),

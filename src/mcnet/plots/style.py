@@ -426,12 +426,12 @@ def terminal_plot(
             for dot in range(ends[0], ends[1] + 1):
                 cells[dot // 4, column // 2] |= _DOTS[column % 2][dot % 4]
             before = row
-    text = ["".join(map(chr, line)) for line in cells.tolist()]
+    string = ["".join(map(chr, line)) for line in cells.tolist()]
     marks = [_mark(top), *[""] * (height - 2), _mark(bottom)] if height > 1 else [_mark(top)]
     margin = max(3, *map(len, marks))
     foot = _mark(left) + _mark(right).rjust(max(width - len(_mark(left)), 0))
     return "\n".join(
-        [f"{m.rjust(margin)} {line}" for m, line in zip(marks, text, strict=True)] + [" " * (margin + 1) + foot]
+        [f"{m.rjust(margin)} {line}" for m, line in zip(marks, string, strict=True)] + [" " * (margin + 1) + foot]
     )
 
 

@@ -63,7 +63,7 @@ class Drift:
 
 def draw_drift(drift: Drift, *, height: int = 340) -> Spec:
     """Draw PCOC per period with whiskers, on a log scale; periods with few rows are faded and left out of the line."""
-    places, x_axis, shown = period_places(drift.periods)
+    indices, x_axis, shown = period_places(drift.periods)
     thin = _thin(drift)
     clear = shown & ~thin
     colours = (BEFORE, AFTER, LINES[2]) if len(drift.series) > 1 else (AFTER,)
@@ -72,11 +72,11 @@ def draw_drift(drift: Drift, *, height: int = 340) -> Spec:
         symbol = "circle" if series or len(drift.series) == 1 else "circle-open"
         look = {"name": name, "legendgroup": name, "marker": {"color": colour, "size": 6, "symbol": symbol}}
         line = {"mode": "lines+markers", "line": {"color": colour, "width": 1.5}}
-        traces.append({**_points(drift, series, places, clear, colour), **look, **line})
+        traces.append({**_points(drift, series, indices, clear, colour), **look, **line})
         if (shown & thin).any():
             faded = {"mode": "markers", "opacity": _THIN_OPACITY, "showlegend": False}
-            traces.append({**_points(drift, series, places, shown & thin, colour), **look, **faded})
-    kept = [index for index, keep in zip(places, shown, strict=True) if keep]
+            traces.append({**_points(drift, series, indices, shown & thin, colour), **look, **faded})
+    kept = [index for index, keep in zip(indices, shown, strict=True) if keep]
     if kept:
         traces.append(reference_line([kept[0], kept[-1]], [1.0, 1.0]))
     low, high = _ends(drift.pcoc[:, clear])
@@ -93,14 +93,18 @@ def draw_rows(
     periods: tuple[str, ...], rows: Sequence[float], positives: Sequence[float], *, height: int = 190
 ) -> Spec:
     """Draw the rows of each period as bars, their positives in front."""
-    places = list(range(len(periods)))
+    indices = list(range(len(periods)))
     most = max(*rows, 1)
     said = [
         f"{name}: {count(n)} rows, {count(k)} positives" for name, n, k in zip(periods, rows, positives, strict=True)
     ]
-    x_axis: dict[str, Any] = {"tickvals": places, "ticktext": list(periods), "range": [-0.5, max(len(places), 6) - 0.5]}
+    x_axis: dict[str, Any] = {
+        "tickvals": indices,
+        "ticktext": list(periods),
+        "range": [-0.5, max(len(indices), 6) - 0.5],
+    }
     y_axis: dict[str, Any] = {"tickvals": [0, most], "ticktext": ["0", count(most)], "range": [0, most]}
-    look = {"type": "bar", "x": places, "text": said}
+    look = {"type": "bar", "x": indices, "text": said}
     traces = [
         {**look, "name": name, "y": list(values), "marker": {"color": colour}}
         for name, values, colour in (("rows", rows, AFTER), ("positives", positives, BEFORE))
@@ -120,10 +124,10 @@ def period_places(periods: tuple[str, ...]) -> tuple[list[Any], dict[str, Any], 
     counted = np.array([_is_number(period) for period in periods])
     if counted.sum() >= max(2, len(periods) - 1):
         return [float(p) if is_number else None for p, is_number in zip(periods, counted, strict=True)], {}, counted
-    places = list(range(len(periods)))
-    every = max(1, -(-len(places) // 12))
-    ticks = {"tickvals": places[::every], "ticktext": list(periods[::every]), "showgrid": False}
-    return places, {**ticks, "range": [-0.5, len(places) - 0.5]}, np.ones(len(periods), dtype=bool)
+    indices = list(range(len(periods)))
+    every = max(1, -(-len(indices) // 12))
+    ticks = {"tickvals": indices[::every], "ticktext": list(periods[::every]), "showgrid": False}
+    return indices, {**ticks, "range": [-0.5, len(indices) - 0.5]}, np.ones(len(periods), dtype=bool)
 
 
 def _is_number(text: str) -> bool:
@@ -223,9 +227,9 @@ def draw_timeline(
     hover : how numbers are written, as Plotly has it.
     height : in pixels.
     """
-    places, x_axis, shown = period_places(timeline.periods)
+    indices, x_axis, shown = period_places(timeline.periods)
     kept = [index for index, keep in enumerate(shown) if keep]
-    x = [places[index] for index in kept]
+    x = [indices[index] for index in kept]
     traces: list[dict[str, Any]] = [
         {
             "type": "scatter",
@@ -255,7 +259,7 @@ def draw_timeline(
 
 def draw_shares(timeline: Timeline, title: str, *, height: int = 340) -> Spec:
     """Draw series that add up as areas on top of one another."""
-    places, x_axis, shown = period_places(timeline.periods)
+    indices, x_axis, shown = period_places(timeline.periods)
     kept = [index for index, keep in enumerate(shown) if keep]
     traces = [
         {
@@ -263,7 +267,7 @@ def draw_shares(timeline: Timeline, title: str, *, height: int = 340) -> Spec:
             "mode": "lines",
             "name": name,
             "stackgroup": "shares",
-            "x": [places[index] for index in kept],
+            "x": [indices[index] for index in kept],
             "y": numbers(values[kept], _DIGITS),
             "text": [timeline.periods[index] for index in kept],
             "line": {"color": colour, "width": 0.5},

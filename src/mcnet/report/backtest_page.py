@@ -55,11 +55,11 @@ def shown_forecasters(backtest: Backtest) -> list[str]:
 def regret_figure(backtest: Backtest) -> Spec:
     """Draw the losses summed up over time, beside the best in hindsight, in units of the final mean log-loss."""
     shown = shown_forecasters(backtest)
-    places = [backtest.forecasters.index(name) for name in shown]
+    indices = [backtest.forecasters.index(name) for name in shown]
     weight = backtest.matrix("weight")
     losses = backtest.matrix("log_loss") * weight
     best = losses[backtest.forecasters.index(backtest.best)]
-    excess = np.cumsum(losses[places] - best, axis=1) / weight[0].sum()
+    excess = np.cumsum(losses[indices] - best, axis=1) / weight[0].sum()
     timeline = Timeline(_names(backtest.periods), tuple(shown), excess)
     return draw_timeline(timeline, "log-loss above the best", main=[TRACKER], zero=True, hover="+.5f")
 

@@ -150,17 +150,19 @@ def evidence_text(log_evidence: float) -> str:
 def _marked(figure: Spec, drift: Drift, since: str | None, reference: Sequence[str]) -> Spec:
     """Return a figure with a line where a change began, and the reference in grey."""
     dated = figure["layout"]["xaxis"].get("type") == "date"
-    places: dict[str, Any] = {period: period if dated else index for index, period in enumerate(drift.periods)}
+    positions: dict[str, Any] = {period: period if dated else index for index, period in enumerate(drift.periods)}
     if not dated and "tickvals" not in figure["layout"]["xaxis"]:
-        places = {period: float(period) for period in drift.periods}
+        positions = {period: float(period) for period in drift.periods}
     shapes = []
-    inside = [period for period in sorted_periods(list(reference)) if period in places]
+    inside = [period for period in sorted_periods(list(reference)) if period in positions]
     if inside:
         area = {"type": "rect", "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 0}, "fillcolor": QUIET}
-        shapes.append({**area, "x0": places[inside[0]], "x1": places[inside[-1]], "layer": "below", "opacity": 0.5})
-    if since in places:
+        shapes.append(
+            {**area, "x0": positions[inside[0]], "x1": positions[inside[-1]], "layer": "below", "opacity": 0.5}
+        )
+    if since in positions:
         line = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "line": {"color": INK, "width": 2, "dash": "dash"}}
-        shapes.append({**line, "x0": places[since], "x1": places[since]})
+        shapes.append({**line, "x0": positions[since], "x1": positions[since]})
     return {**figure, "layout": {**figure["layout"], "shapes": shapes}}
 
 
@@ -206,8 +208,8 @@ def write_status_page(path: str | PathLike[str], status: dict[str, Any]) -> Path
             {**version, "current": current is not None and version["number"] == current["number"]}
             for version in status["versions"]
         ],
-        runs=[{**one, "rows": count(one["rows"]), "time": _moment(one["time"])} for one in status["runs"]],
-        moment=_moment,
+        runs=[{**one, "rows": count(one["rows"]), "time": _shown_time(one["time"])} for one in status["runs"]],
+        shown_time=_shown_time,
         count=count,
         style=read_asset("page.css"),
     )
@@ -243,10 +245,10 @@ def _as_read(status: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _moment(text: str) -> str:
-    """Return a moment of UTC as people read it.
+def _shown_time(text: str) -> str:
+    """Return a timestamp of UTC as people read it.
 
-    >>> _moment("2026-11-16T13:05:00+00:00")
+    >>> _shown_time("2026-11-16T13:05:00+00:00")
     '2026-11-16 13:05'
     """
     return text[:16].replace("T", " ")
@@ -305,7 +307,7 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if current is not None:
         facts += [
-            ("Current version", f"{current['number']}, added {_moment(current['added'])} UTC"),
+            ("Current version", f"{current['number']}, added {_shown_time(current['added'])} UTC"),
             ("Fitted until", current["fitted_until"] or "unknown"),
             ("Fields", ", ".join(current["fields"]) or "none"),
             ("Checksum", f"sha256:{current['digest'][:_SHORTEST_DIGEST]}…"),

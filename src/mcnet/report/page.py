@@ -204,8 +204,8 @@ def facts_of(selection: Selection, sketch: Sketch, judged: Sketch, judged_on: st
         facts.append(("Fields", ", ".join(values) + together + unused))
     if model.parameters:
         chosen_ones = [f"{line.name} = {line.value}" for line in parameters_of(selection) if line.chosen]
-        text = ", ".join(chosen_ones) + "; the others at their defaults" if chosen_ones else "all at their defaults"
-        facts.append(("Parameters", text))
+        string = ", ".join(chosen_ones) + "; the others at their defaults" if chosen_ones else "all at their defaults"
+        facts.append(("Parameters", string))
     facts.append(("Scores", f"from {figure(known['lowest_score'])} to {figure(known['highest_score'])}"))
     facts.append(("Sketch", f"{count(len(sketch))} cells, resolution {sketch.resolution}"))
     facts.append(("Made", f"{known['date'].replace('T', ' ').replace('+00:00', ' UTC')} by {known['library']}"))

@@ -95,14 +95,14 @@ def unite(sketches: Sequence[Sketch]) -> tuple[Contexts, list[CodeArray]]:
     """Return the contexts of all sketches together, and for each sketch the context of every cell among them."""
     contexts = sketches[0].contexts
     sketches = [in_field_order(sketch, contexts.names) for sketch in sketches]
-    places = [contexts.all()]
+    indices = [contexts.all()]
     for sketch in sketches[1:]:
         if sketch.contexts.names != contexts.names:
             here, there = (", ".join(names) or "none" for names in (contexts.names, sketch.contexts.names))
             raise InputError(f"the sketches have different fields: {here} and {there}; make them alike with only(…)")
         contexts, mine, its = contexts.united(sketch.contexts)
-        places = [*(mine[index] for index in places), its]
-    return contexts, [index[sketch.context] for index, sketch in zip(places, sketches, strict=True)]
+        indices = [*(mine[index] for index in indices), its]
+    return contexts, [index[sketch.context] for index, sketch in zip(indices, sketches, strict=True)]
 
 
 def views_of(contexts: Contexts, weight: FloatArray, *, limit: int = 300) -> list[View]:
@@ -258,10 +258,10 @@ class ReportRows:
     def of(judged: Sketch, fitted: Sketch, timelines: Mapping[str, Mapping[str, Sketch]]) -> "ReportRows":
         """Return the rows with the contexts of all of them."""
         parts = [part for periods in timelines.values() for part in periods.values()]
-        contexts, places = unite([judged, fitted, *parts])
-        left = iter(places[2:])
+        contexts, indices = unite([judged, fitted, *parts])
+        left = iter(indices[2:])
         by_timeline = {name: [next(left) for _ in periods] for name, periods in timelines.items()}
-        return ReportRows(judged, fitted, timelines, contexts, places[0], places[1], by_timeline)
+        return ReportRows(judged, fitted, timelines, contexts, indices[0], indices[1], by_timeline)
 
 
 class MethodFigures:

@@ -50,7 +50,7 @@ class ColumnTypes:
             "z": self.zoned_timestamp,
             "c": self.padded,
         }
-        return [(found.format(column), mark) for mark, found in conditions.items() if found is not None]
+        return [(result.format(column), mark) for mark, result in conditions.items() if result is not None]
 
     def canonical_decimal(self, column: str, string_type: str, *, small: bool) -> str:
         """Return the canonical string of a decimal, all of its digits; NULL for NaN and infinity.
@@ -69,14 +69,14 @@ class ColumnTypes:
         exponent = "NULL"
         if small:
             digits = f"REGEXP_REPLACE({fraction}, '^-?0[.]0*', '')"
-            place = f"LENGTH(REGEXP_REPLACE({fraction}, '^-?0[.]', '')) - LENGTH({digits}) + 1"
+            position = f"LENGTH(REGEXP_REPLACE({fraction}, '^-?0[.]', '')) - LENGTH({digits}) + 1"
             exponent = (
                 f"CASE WHEN {whole} LIKE '-%' THEN '-' ELSE '' END || SUBSTR({digits}, 1, 1)"
                 f" || CASE WHEN LENGTH({digits}) > 1 THEN '.' ELSE '' END || SUBSTR({digits}, 2)"
-                f" || CASE WHEN {place} < 10 THEN 'e-0' ELSE 'e-' END || CAST({place} AS {string_type})"
+                f" || CASE WHEN {position} < 10 THEN 'e-0' ELSE 'e-' END || CAST({position} AS {string_type})"
             )
         cases.append((f"{whole} LIKE '0.0000%' OR {whole} LIKE '-0.0000%'", exponent))
-        return "CASE" + "".join(f" WHEN {found} THEN {value}" for found, value in cases) + f" ELSE {fraction} END"
+        return "CASE" + "".join(f" WHEN {result} THEN {value}" for result, value in cases) + f" ELSE {fraction} END"
 
     def canonical_timestamp(self, column: str, *, zoned: bool) -> str | None:
         """Return the canonical string of a timestamp: 2026-11-16 at midnight, else 2026-11-16T07:00:00."""

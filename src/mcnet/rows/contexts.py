@@ -82,10 +82,10 @@ class CombinationIndex:
         self._cuts: dict[int, IntArray] = {}
         """Fields before which keys, grown too large, are replaced by their numbers among the distinct ones."""
         keys, size = np.zeros(len(columns[0]), dtype=np.int64), 1
-        for place, (column, number) in enumerate(zip(columns, sizes, strict=True)):
+        for index, (column, number) in enumerate(zip(columns, sizes, strict=True)):
             if size * number > _LARGEST_KEY:
-                self._cuts[place], keys = np.unique(keys, return_inverse=True)
-                size = len(self._cuts[place])
+                self._cuts[index], keys = np.unique(keys, return_inverse=True)
+                size = len(self._cuts[index])
             keys = keys * number + column
             size *= number
         self._rows = np.argsort(keys)
@@ -101,20 +101,20 @@ class CombinationIndex:
             return np.full(len(columns[0]), -1, dtype=np.int32)
         keys = np.zeros(len(columns[0]), dtype=np.int64)
         unknown = np.zeros(0, dtype=np.int64)
-        for place, (column, number) in enumerate(zip(columns, self._sizes, strict=True)):
-            if place in self._cuts:
-                distinct = self._cuts[place]
+        for index, (column, number) in enumerate(zip(columns, self._sizes, strict=True)):
+            if index in self._cuts:
+                distinct = self._cuts[index]
                 at = np.minimum(np.searchsorted(distinct, keys), len(distinct) - 1)
                 unknown = np.concatenate([unknown, np.flatnonzero(distinct[at] != keys)])
                 keys = at
             keys = keys * number + column
         if self._dense is not None:
-            found = self._dense[keys]
+            result = self._dense[keys]
         else:
             at = np.minimum(np.searchsorted(self._ordered, keys), len(self._ordered) - 1)
-            found = np.where(self._ordered[at] == keys, self._rows[at], -1).astype(np.int32)
-        found[unknown] = -1
-        return found
+            result = np.where(self._ordered[at] == keys, self._rows[at], -1).astype(np.int32)
+        result[unknown] = -1
+        return result
 
 
 ANY = -1
@@ -186,17 +186,17 @@ class Contexts:
         for field, known in enumerate(self.values):
             used = np.flatnonzero(np.bincount(self.table[:, field] + 1, minlength=len(known) + 1)[1:]).tolist()
             kept = sorted_values({known[code] for code in used})
-            place = {value: code for code, value in enumerate(kept)}
+            index = {value: code for code, value in enumerate(kept)}
             values.append(kept)
-            renumber.append(np.array([place.get(value, ANY) for value in known] + [ANY], dtype=np.int32))
+            renumber.append(np.array([index.get(value, ANY) for value in known] + [ANY], dtype=np.int32))
         table = np.column_stack([new[self.table[:, f]] for f, new in enumerate(renumber)]) if values else self.table
         if len(values) == 1:
             order = np.argsort(table[:, 0], kind="stable")
         else:
             order = np.lexsort(table.T[::-1]) if values else np.arange(len(table))
-        places = np.empty(len(order), dtype=np.int32)
-        places[order] = np.arange(len(order), dtype=np.int32)
-        return Contexts(self.names, tuple(values), table[order]), places
+        indices = np.empty(len(order), dtype=np.int32)
+        indices[order] = np.arange(len(order), dtype=np.int32)
+        return Contexts(self.names, tuple(values), table[order]), indices
 
     def united(self, other: "Contexts") -> tuple["Contexts", NDArray[np.int32], NDArray[np.int32]]:
         """Return the contexts of both (of the same fields), and the new places of this one's and the other's."""
@@ -204,13 +204,13 @@ class Contexts:
             return self, np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32)
         columns = []
         for mine, its in zip(self.columns(self.all()), other.columns(other.all()), strict=True):
-            place = {value: code for code, value in enumerate(dict.fromkeys(mine.values + its.values))}
+            index = {value: code for code, value in enumerate(dict.fromkeys(mine.values + its.values))}
             codes = [
-                column.mapped(np.array([place[v] for v in column.values], dtype=np.int32)) for column in (mine, its)
+                column.mapped(np.array([index[v] for v in column.values], dtype=np.int32)) for column in (mine, its)
             ]
-            columns.append(FieldColumn(mine.name, np.concatenate(codes), tuple(place)))
-        contexts, places = Contexts.of(columns, len(self) + len(other))
-        return contexts, places[: len(self)], places[len(self) :]
+            columns.append(FieldColumn(mine.name, np.concatenate(codes), tuple(index)))
+        contexts, indices = Contexts.of(columns, len(self) + len(other))
+        return contexts, indices[: len(self)], indices[len(self) :]
 
     def all(self) -> NDArray[np.int32]:
         """Return the places of all contexts: 0, 1, 2 …"""
@@ -238,8 +238,8 @@ class Contexts:
                 rows[:, field] = np.arange(len(known))
                 alone.append(rows)
             both = np.concatenate([self.table, *alone])
-            found, _ = distinct_combinations(list(both.T + 1), [len(known) + 1 for known in self.values])
-            table = (found - 1).astype(np.int32)
+            result, _ = distinct_combinations(list(both.T + 1), [len(known) + 1 for known in self.values])
+            table = (result - 1).astype(np.int32)
         return Contexts(self.names, self.values, table)
 
     @property
@@ -256,8 +256,8 @@ class Contexts:
         """Return the code of each row's value in every field `[rows, fields]`, ANY for an unseen value."""
         return np.column_stack(
             [
-                column.mapped(np.array([places.get(value, ANY) for value in column.values], dtype=np.int32))
-                for places, column in zip(self._places, self.aligned(columns), strict=True)
+                column.mapped(np.array([indices.get(value, ANY) for value in column.values], dtype=np.int32))
+                for indices, column in zip(self._places, self.aligned(columns), strict=True)
             ]
         )
 
@@ -331,11 +331,11 @@ class Contexts:
 
     def codes_of(self, values: Sequence[Any]) -> tuple[int, ...]:
         """Return the code of each of one row's values, in the order of the fields; ANY for an unseen value."""
-        return tuple([place.get(field_text(v), ANY) for place, v in zip(self._places, values, strict=True)])
+        return tuple([index.get(field_text(v), ANY) for index, v in zip(self._places, values, strict=True)])
 
     @cached_property
     def _by_codes(self) -> dict[tuple[int, ...], int]:
-        return {tuple(row): place for place, row in enumerate(self.table.tolist())}
+        return {tuple(row): index for index, row in enumerate(self.table.tolist())}
 
     @cached_property
     def _places(self) -> list[dict[str | None, int]]:

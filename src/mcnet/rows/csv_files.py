@@ -55,8 +55,8 @@ def canonical_csv_text(column: "pl.Expr") -> "pl.Expr":
     """
     import polars as pl
 
-    text = column.str.replace(r"^(-?(?:0|[1-9]\d*))\.0$", "${1}")
-    zero = pl.when(column.is_in(["-0", "-0.0"])).then(pl.lit("0")).otherwise(text)
+    string = column.str.replace(r"^(-?(?:0|[1-9]\d*))\.0$", "${1}")
+    zero = pl.when(column.is_in(["-0", "-0.0"])).then(pl.lit("0")).otherwise(string)
     return zero.replace({"True": "true", "False": "false"})
 
 
@@ -86,27 +86,27 @@ def types_of_texts(frame: "pl.LazyFrame", names: Sequence[str]) -> "dict[str, pl
     import polars as pl
 
     schema = frame.collect_schema()
-    texts = {name: ("whole", "number", "flag") for name in names if schema[name] == pl.String}
-    first = _common_kinds(frame.head(ROWS_TO_GUESS_TYPES_FROM), texts)
+    strings = {name: ("whole", "number", "flag") for name in names if schema[name] == pl.String}
+    first = _common_kinds(frame.head(ROWS_TO_GUESS_TYPES_FROM), strings)
     wider = {"whole": ("whole", "number"), "number": ("number",), "flag": ("flag",)}
-    found = _common_kinds(frame, {name: wider[kind] for name, kind in first.items()})
+    result = _common_kinds(frame, {name: wider[kind] for name, kind in first.items()})
     types: dict[str, pl.DataType] = {"whole": pl.Int64(), "number": pl.Float64(), "flag": pl.Boolean()}
-    return {name: types[kind] for name, kind in found.items()}
+    return {name: types[kind] for name, kind in result.items()}
 
 
 def _common_kinds(frame: "pl.LazyFrame", kinds: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Return the first of the kinds given for each column that all its values are of; nothing for one without."""
     names = frame.collect_schema().names()
     checks = {
-        f"{place} {kind}": _all_of_kind(names.index(name), kind)
-        for place, (name, asked) in enumerate(kinds.items())
+        f"{index} {kind}": _all_of_kind(names.index(name), kind)
+        for index, (name, asked) in enumerate(kinds.items())
         for kind in asked
     }
     if not checks:
         return {}
     holds = frame.select(**checks).collect(engine="streaming").row(0, named=True)
-    found = {name: [kind for kind in kinds[name] if holds[f"{place} {kind}"]] for place, name in enumerate(kinds)}
-    return {name: those[0] for name, those in found.items() if those}
+    result = {name: [kind for kind in kinds[name] if holds[f"{index} {kind}"]] for index, name in enumerate(kinds)}
+    return {name: those[0] for name, those in result.items() if those}
 
 
 _MOST_DIGITS_OF_A_FLOAT = 1e15
@@ -116,17 +116,17 @@ def _all_of_kind(place: int, kind: str) -> "pl.Expr":
     """Return whether all strings of a column that are not empty, and at least one, are of a kind."""
     import polars as pl
 
-    text = pl.nth(place).filter(pl.nth(place) != "")
+    string = pl.nth(place).filter(pl.nth(place) != "")
     if kind == "flag":
-        return (text.len() > 0) & text.str.to_lowercase().is_in(["true", "false"]).all()
-    padded = text.str.starts_with("0") & (text.str.len_bytes() > 1) & ~text.str.starts_with("0.")
-    padded |= text.str.starts_with("-0") & (text.str.len_bytes() > 2) & ~text.str.starts_with("-0.")
-    plain = ~(padded | text.str.starts_with("+"))
+        return (string.len() > 0) & string.str.to_lowercase().is_in(["true", "false"]).all()
+    padded = string.str.starts_with("0") & (string.str.len_bytes() > 1) & ~string.str.starts_with("0.")
+    padded |= string.str.starts_with("-0") & (string.str.len_bytes() > 2) & ~string.str.starts_with("-0.")
+    plain = ~(padded | string.str.starts_with("+"))
     if kind == "whole":
-        return (text.len() > 0) & (plain & text.cast(pl.Int64, strict=False).is_not_null()).all()
-    number = text.cast(pl.Float64, strict=False)
+        return (string.len() > 0) & (plain & string.cast(pl.Int64, strict=False).is_not_null()).all()
+    number = string.cast(pl.Float64, strict=False)
     long = (number.abs() >= _MOST_DIGITS_OF_A_FLOAT) & number.is_finite()
-    long &= ~(text.str.contains("e", literal=True) | text.str.contains("E", literal=True))
+    long &= ~(string.str.contains("e", literal=True) | string.str.contains("E", literal=True))
     return number.is_finite().any() & (plain & ~long & number.is_not_null()).all()
 
 
@@ -247,5 +247,5 @@ class ShortRows:
         line = pl.col("line")
         bare = pl.when(line.str.contains('"', literal=True)).then(line.str.replace_all('"[^"]*"', "")).otherwise(line)
         short = bare.str.count_matches(self._separator, literal=True) < width - 1
-        found = lines.select((short | bare.str.contains('"', literal=True)).any()).collect().item()
-        return bool(found)
+        result = lines.select((short | bare.str.contains('"', literal=True)).any()).collect().item()
+        return bool(result)

@@ -34,10 +34,10 @@ def by_code(quote: Callable[[str], str], code: str = "chr({})", join: str = "{} 
         parts = _CONTROL.split(value)
         if len(parts) == 1:
             return quote(value)
-        texts = [code.format(ord(part)) if place % 2 else quote(part) for place, part in enumerate(parts)]
-        whole = texts[0]
-        for text in texts[1:]:
-            whole = join.format(whole, text)
+        strings = [code.format(ord(part)) if index % 2 else quote(part) for index, part in enumerate(parts)]
+        whole = strings[0]
+        for string in strings[1:]:
+            whole = join.format(whole, string)
         return f"({whole})"
 
     return quoted
@@ -74,16 +74,16 @@ class Dialect:
     quote_name: Callable[[str], str]
     is_nan: str
     """An expression with {} for the number."""
-    moment_type: str = "TIMESTAMP"
-    """The type of a moment without a time zone."""
+    timestamp_type: str = "TIMESTAMP"
+    """The type of a timestamp without a time zone."""
     column_as_double: str | None = None
     """The expression of a column as a double, where a cast would take texts that are no numbers for missing values."""
     fetched: str = "{}"
     """The expression of a field value such that every client gets the value, and not how the engine stores it."""
     in_utc: str = "CAST({} AT TIME ZONE 'UTC' AS TIMESTAMP)"
-    """The expression of a moment with a time zone as one without, as clocks in UTC show it."""
-    truncated: str = "DATE_TRUNC('{unit}', {moment})"
-    """The expression of a moment cut to a unit: minute, hour, day, month or year."""
+    """The expression of a timestamp with a time zone as one without, as clocks in UTC show it."""
+    truncated: str = "DATE_TRUNC('{unit}', {timestamp})"
+    """The expression of a timestamp cut to a unit: minute, hour, day, month or year."""
     inline: str = "(VALUES {rows}) AS t ({names})"
     """A table whose rows are in the text of the query; {typed} has the names with their types."""
     casts_booleans: bool = True
@@ -134,8 +134,8 @@ class Dialect:
         The exponent makes it a double in most engines. In PostgreSQL it is a numeric of these digits, which becomes a
         double beside one: scores are cast before they meet it, and results that may be literals alone after.
         """
-        text = repr(float(value))
-        return text if "e" in text else text + "e0"
+        string = repr(float(value))
+        return string if "e" in string else string + "e0"
 
     def as_double(self, expression: str) -> str:
         """Return the expression as a double."""
@@ -238,9 +238,9 @@ DIALECTS = {
             escaped("'", _eight_digits),
             escaped("`", _eight_digits),
             "IS_NAN(CAST({} AS FLOAT64))",
-            moment_type="DATETIME",
+            timestamp_type="DATETIME",
             in_utc="DATETIME({}, 'UTC')",
-            truncated="DATETIME_TRUNC({moment}, {unit})",
+            truncated="DATETIME_TRUNC({timestamp}, {unit})",
             casts_booleans=False,
             ignores_case=True,
             inline="UNNEST([STRUCT<{typed}>{rows}])",
@@ -258,7 +258,7 @@ DIALECTS = {
             escaped("'", _utf16),
             doubled('"'),
             "CAST({} AS DOUBLE) = CAST('NaN' AS DOUBLE)",
-            moment_type="TIMESTAMP_NTZ",
+            timestamp_type="TIMESTAMP_NTZ",
             in_utc="CAST(CONVERT_TIMEZONE('UTC', {}) AS TIMESTAMP_NTZ)",
             casts_booleans=False,
             create_table="CREATE OR REPLACE TABLE {table} ({columns})",
@@ -273,10 +273,10 @@ DIALECTS = {
             escaped("'", _utf16),
             doubled("`"),
             "isnan(CAST({} AS DOUBLE))",
-            moment_type="TIMESTAMP_NTZ",
+            timestamp_type="TIMESTAMP_NTZ",
             in_utc="TIMESTAMP_NTZ'1970-01-01' + MAKE_DT_INTERVAL(0, 0, 0, UNIX_MICROS({}) / 1000000)",
-            # Of a moment without a zone Spark's DATE_TRUNC makes one of the session's zone.
-            truncated="CAST(DATE_TRUNC('{unit}', {moment}) AS TIMESTAMP_NTZ)",
+            # Of a timestamp without a zone Spark's DATE_TRUNC makes one of the session's zone.
+            truncated="CAST(DATE_TRUNC('{unit}', {timestamp}) AS TIMESTAMP_NTZ)",
             goes_by_row=True,
             ignores_case=True,
             sorted_array="TRANSFORM(SORT_ARRAY(COLLECT_LIST(STRUCT({key} AS a, {value} AS b))), t -> t.b)",
@@ -290,7 +290,7 @@ DIALECTS = {
             escaped("'", _utf8),
             escaped("`", _utf8),
             "isNaN(CAST({} AS Nullable(Float64)))",
-            moment_type="Nullable(DateTime64(6, 'UTC'))",
+            timestamp_type="Nullable(DateTime64(6, 'UTC'))",
             in_utc="CAST({} AS Nullable(DateTime64(6, 'UTC')))",
             column_as_double="toFloat64({})",
             # In Arrow, ClickHouse writes an Enum or a DateTime as its number, and others as their bytes.

@@ -95,13 +95,13 @@ def _copied(array: _Array) -> NDArray[Any] | None:
     try:
         if array.null_count != 0:
             return None
-        place = (array.buffers[1] or 0) + 16 * array.offset
+        address = (array.buffers[1] or 0) + 16 * array.offset
         if array.length == 0:
             return np.empty(0, dtype="V16")
-        lengths = np.ctypeslib.as_array((ctypes.c_int32 * (4 * array.length)).from_address(place))[::4]
+        lengths = np.ctypeslib.as_array((ctypes.c_int32 * (4 * array.length)).from_address(address))[::4]
         if lengths.max() > _INLINE:
             return None
-        return np.ctypeslib.as_array((ctypes.c_uint64 * (2 * array.length)).from_address(place)).copy().view("V16")
+        return np.ctypeslib.as_array((ctypes.c_uint64 * (2 * array.length)).from_address(address)).copy().view("V16")
     finally:
         array.release(ctypes.addressof(array))
 
@@ -178,9 +178,9 @@ def _hashed(words: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
     while True:
         rows = np.empty(size // 2, dtype=np.int64)
         shift = np.uint64(65 - size.bit_length())
-        found = _distinct()(words, codes, np.full(size, -1, dtype=np.int32), rows, shift)
-        if found >= 0:
-            return codes, rows[:found].copy()
+        result = _distinct()(words, codes, np.full(size, -1, dtype=np.int32), rows, shift)
+        if result >= 0:
+            return codes, rows[:result].copy()
         # A table that grows would slow every row down; starting again with a larger one is rare, and early.
         size *= 16
 
@@ -210,7 +210,7 @@ def _distinct() -> Any:
 
     def kernel(words, codes, table, rows, shift):  # type: ignore[no-untyped-def]
         """Number the rows through a hash table with open addressing; return how many differ, or -1 for too many."""
-        width, mask, found = whole(words.shape[1]), whole(len(table) - 1), 0
+        width, mask, result = whole(words.shape[1]), whole(len(table) - 1), 0
         for i in range(whole(len(words))):
             hashed = whole(0)
             for j in range(width):
@@ -221,12 +221,12 @@ def _distinct() -> Any:
             while True:
                 code = table[at]
                 if code < 0:
-                    if found == len(rows):
+                    if result == len(rows):
                         return -1
-                    code = np.int32(found)
+                    code = np.int32(result)
                     table[at] = code
-                    rows[whole(found)] = i
-                    found += 1
+                    rows[whole(result)] = i
+                    result += 1
                     break
                 row, same = rows[whole(code)], True
                 for j in range(width):
@@ -235,6 +235,6 @@ def _distinct() -> Any:
                     break
                 at = (at + one) & mask
             codes[i] = code
-        return found
+        return result
 
     return compiled(kernel)

@@ -71,8 +71,8 @@ class CategoryColumn:
     def encode(self, values: Any) -> NDArray[np.int64]:
         """Return the code of each row."""
         (column,) = field_columns({self.name: values})
-        place = {value: code for code, value in enumerate(self.values)}
-        table = np.array([place.get(value, len(place)) for value in column.values], dtype=np.int64)
+        index = {value: code for code, value in enumerate(self.values)}
+        table = np.array([index.get(value, len(index)) for value in column.values], dtype=np.int64)
         return table[column.codes]
 
 
@@ -136,9 +136,9 @@ class FeatureEncoding:
             raise InputError(f"features have {len(given)} columns, but had {len(needed)} in fit; pass the same columns")
         lacking = [name for name in needed if name not in given]
         surplus = [name for name in given if name not in needed]
-        found = [f"lack {', '.join(lacking)}"] if lacking else []
-        found += [f"have an unknown {', '.join(surplus)}"] if surplus else []
-        raise InputError(f"features {' and '.join(found)}; pass the columns of the fit: {', '.join(needed)}")
+        result = [f"lack {', '.join(lacking)}"] if lacking else []
+        result += [f"have an unknown {', '.join(surplus)}"] if surplus else []
+        raise InputError(f"features {' and '.join(result)}; pass the columns of the fit: {', '.join(needed)}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the encoding as plain lists, numbers and text."""
@@ -159,7 +159,7 @@ def _columns(features: Any) -> dict[str, Any]:
     if isinstance(features, np.ndarray):
         if features.ndim != 2:
             raise InputError(f"features have shape {features.shape}; pass a row for each score: [rows, columns]")
-        columns = {str(place): features[:, place] for place in range(features.shape[1])}
+        columns = {str(index): features[:, index] for index in range(features.shape[1])}
     elif isinstance(features, Mapping):
         columns = {str(name): values for name, values in features.items()}
     elif hasattr(features, "columns"):

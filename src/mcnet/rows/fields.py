@@ -145,7 +145,7 @@ class FieldColumn:
 def field_text(value: Any) -> str | None:
     """Return the canonical text of a field value, or None when it is missing.
 
-    Moments with a time zone are written in UTC, so that equal moments have one text.
+    Timestamps with a time zone are written in UTC, so that equal timestamps have one text.
 
     >>> [field_text(v) for v in (7, 7.0, "7", 0.5, True, None, float("nan"))]
     ['7', '7', '7', '0.5', 'true', None, None]
@@ -170,7 +170,7 @@ def field_text(value: Any) -> str | None:
     if isinstance(value, np.timedelta64):
         return None if np.isnat(value) else field_text(value.astype("timedelta64[us]").item())
     if isinstance(value, datetime):
-        if value.tzinfo is not None:  # one moment has one text, whatever its time zone
+        if value.tzinfo is not None:  # one timestamp has one text, whatever its time zone
             return value.astimezone(UTC).isoformat()
         # Midnight is its day, as 7.0 is 7: pandas has no type for days.
         return value.date().isoformat() if value.time() == time.min else value.isoformat()
@@ -179,7 +179,7 @@ def field_text(value: Any) -> str | None:
     if isinstance(value, Decimal):
         return _decimal_text(value)
     if isinstance(value, np.datetime64):
-        return _moment_text(value)
+        return _timestamp_text(value)
     return _storable(str(value))
 
 
@@ -200,19 +200,19 @@ def _decimal_text(value: Decimal) -> str | None:
     return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits}e-{-value.adjusted():02d}"
 
 
-def _moment_text(value: np.datetime64) -> str | None:
+def _timestamp_text(value: np.datetime64) -> str | None:
     """Return the text that Python's own date or datetime has, whatever the unit."""
     if np.isnat(value):
         return None
-    moment = value.astype("datetime64[us]").item()
-    return field_text(moment) if isinstance(moment, datetime) else str(value)
+    timestamp = value.astype("datetime64[us]").item()
+    return field_text(timestamp) if isinstance(timestamp, datetime) else str(value)
 
 
 def sorted_values(values: Iterable[str | None]) -> tuple[str | None, ...]:
     """Return distinct field values in the order of their texts, the missing value last."""
     distinct = set(values)
-    texts = sorted(value for value in distinct if value is not None)
-    return (*texts, None) if None in distinct else tuple(texts)
+    strings = sorted(value for value in distinct if value is not None)
+    return (*strings, None) if None in distinct else tuple(strings)
 
 
 def sort_key(value: str | None) -> tuple[bool, str]:
@@ -224,10 +224,10 @@ def _canonical(
     name: str, keys: NDArray[Any], raw: Iterable[Any], low: int = 0, there: IntArray | None = None
 ) -> FieldColumn:
     """Merge raw values of the same text and order them; `raw[i]` belongs to the key low + i, or low + there[i]."""
-    texts = [field_text(value) for value in raw]
-    values = sorted_values(texts)
-    place = {value: code for code, value in enumerate(values)}
-    numbers = np.array([place[text] for text in texts], dtype=np.int32)
+    strings = [field_text(value) for value in raw]
+    values = sorted_values(strings)
+    index = {value: code for code, value in enumerate(values)}
+    numbers = np.array([index[string] for string in strings], dtype=np.int32)
     if there is not None:
         spread = np.zeros(there[-1] + 1, dtype=np.int32)
         spread[there] = numbers
@@ -255,11 +255,11 @@ def _from_objects(name: str, items: Sequence[Any]) -> FieldColumn:
             item if item.__hash__ is None and not isinstance(item, bytearray) else field_text(item) for item in items
         ]
     try:
-        place = {value: code for code, value in enumerate(dict.fromkeys(items))}
+        index = {value: code for code, value in enumerate(dict.fromkeys(items))}
     except TypeError:
         raise _not_comparable(name) from None
-    codes = np.fromiter(map(place.__getitem__, items), dtype=np.int32, count=len(items))
-    return _canonical(name, codes, place)
+    codes = np.fromiter(map(index.__getitem__, items), dtype=np.int32, count=len(items))
+    return _canonical(name, codes, index)
 
 
 def _from_numpy(name: str, array: NDArray[Any]) -> FieldColumn:
@@ -269,8 +269,8 @@ def _from_numpy(name: str, array: NDArray[Any]) -> FieldColumn:
         return _canonical(name, array.view(np.uint8), (False, True))
     if len(array) and array.dtype.kind in "iufM":
         return _from_keys(name, array, array.__getitem__)
-    if array.dtype.kind == "U" and (found := distinct_rows(array)) is not None:
-        codes, rows = found
+    if array.dtype.kind == "U" and (result := distinct_rows(array)) is not None:
+        codes, rows = result
         return _canonical(name, codes, array[rows].tolist())
     if array.dtype.kind == "m":
         array = array.astype("timedelta64[us]")  # nanoseconds would become plain numbers
@@ -285,11 +285,11 @@ def _from_keys(name: str, keys: NDArray[Any], values_at: Callable[[IntArray], It
             rows = rows_of_keys(keys, low, high)
             there = np.flatnonzero(rows >= 0)
             return _canonical(name, keys, values_at(rows[there]), low, there)
-    found = distinct_rows(keys)
-    if found is None:
+    result = distinct_rows(keys)
+    if result is None:
         _, rows, codes = np.unique(keys, return_index=True, return_inverse=True)
         return _canonical(name, codes, values_at(rows))
-    return _canonical(name, found[0], values_at(found[1]))
+    return _canonical(name, result[0], values_at(result[1]))
 
 
 def _from_arrow(name: str, column: Any) -> FieldColumn:
@@ -327,8 +327,8 @@ def _from_polars(name: str, series: Any) -> FieldColumn:
             return _from_objects(name, series.to_list())
     if series.dtype == pl.String:
         views = string_views(series) if worth_compiling(len(series)) else None
-        if views is not None and (found := distinct_rows(views)) is not None:
-            codes, rows = found
+        if views is not None and (result := distinct_rows(views)) is not None:
+            codes, rows = result
             return _from_distinct_texts(name, codes, series.gather(rows))
         series = series.cast(pl.Categorical)
     if series.dtype in (pl.Categorical, pl.Enum):
@@ -342,8 +342,10 @@ def _from_polars(name: str, series: Any) -> FieldColumn:
         return _from_numpy(name, series.to_numpy())  # a missing fraction is NaN there
     keys = _whole_keys(series)
     if keys is None and series.dtype.is_decimal():
-        texts = _from_polars(name, series.cast(pl.String))
-        return _canonical(name, texts.codes, (None if text is None else Decimal(text) for text in texts.values))
+        strings = _from_polars(name, series.cast(pl.String))
+        return _canonical(
+            name, strings.codes, (None if string is None else Decimal(string) for string in strings.values)
+        )
     if keys is None:
         return _from_objects(name, _python_values(name, series))
     return _from_keys(name, keys, lambda rows: _python_values(name, series.gather(rows)))

@@ -42,6 +42,7 @@ from mcnet.rows.locations import (
     refuse_dates_for_numbers,
     source_options,
     unusable_condition,
+    with_outer_partitions,
     with_partitions,
 )
 from mcnet.rows.periods import TIMESTAMP
@@ -73,7 +74,7 @@ def check_folder_columns(
     """Refuse what a folder such as hour=7 and the files in it say differently, and a number that both of them have."""
     asked = _columns_of_condition()
     wanted = [n for n in partitions if columns.all_kept or n in asked or n in (*columns.numbers, *columns.texts)]
-    fetched = [path for place, path in enumerate(paths) if place == 0 or isinstance(path, Path)]
+    fetched = [path for index, path in enumerate(paths) if index == 0 or isinstance(path, Path)]
     for path in fetched if wanted else ():  # of a store, one file is enough to look at
         frame = _without_folders(path, kind)
         names = frame.collect_schema().names()
@@ -113,8 +114,8 @@ def _same_value(text: str | None, folder: str | None) -> bool:
     return text == folder or (is_whole(text) and is_whole(folder) and int(text) == int(folder))
 
 
-def filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" = None) -> "pl.LazyFrame":
-    """Return the rows that meet the condition in SQL.
+def _filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" = None) -> "pl.LazyFrame":
+    """Return the rows that meet the condition in SQL, if there is one.
 
     Parameters
     ----------
@@ -139,25 +140,47 @@ def filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" = 
         raise unusable_condition(where, error) from None
     if not typed:
         return frame.filter(condition)
-    texts = {name: f"text of {name} {secrets.token_hex(8)}" for name in typed}
-    frame = frame.with_columns(column_at(names, name).alias(text) for name, text in texts.items())
+    strings = {name: f"text of {name} {secrets.token_hex(8)}" for name in typed}
+    frame = frame.with_columns(column_at(names, name).alias(string) for name, string in strings.items())
     frame = frame.with_columns(typed_csv_text(column_at(names, name), kind).alias(name) for name, kind in typed.items())
-    both = [*names, *texts.values()]
-    kept = frame.filter(condition).with_columns(column_at(both, text).alias(name) for name, text in texts.items())
+    both = [*names, *strings.values()]
+    kept = frame.filter(condition).with_columns(column_at(both, string).alias(name) for name, string in strings.items())
     return kept.select(pl.nth(range(len(names))))
 
 
-def open_csv(
-    paths: Locations,
-    partitions: "dict[str, pl.DataType]",
-    separator: str,
-    numbers: Sequence[str],
-    texts: Sequence[str],
-    typed: bool,
+def open_format(
+    kind: str, paths: Locations, partitions: "dict[str, pl.DataType]", columns: Columns, *, typed: bool
+) -> "pl.LazyFrame":
+    """Return files of one format as one table, without the rows that do not meet the condition, if there is one.
+
+    Parameters
+    ----------
+    kind : the format.
+    paths : the files.
+    partitions : the columns that their folders stand for, and their types.
+    columns : which columns are read, and what for.
+    typed : whether the other columns of CSV files get a guessed type.
+    """
+    if kind in ("csv", "tsv"):
+        return _open_csv(paths, partitions, csv_separator(kind), columns, typed)
+    if kind == "jsonl":
+        frame = _open_jsonl(paths, partitions, columns)
+    elif kind in ("delta", "iceberg"):
+        frame = _open_lake(paths, kind, columns)
+    else:
+        frame = _open_tables(paths, partitions, kind, columns)
+        if any(isinstance(path, RemoteFile) and not path.is_one_file for path in paths):
+            frame = with_outer_partitions(frame, paths[0])
+    return _filtered(frame)
+
+
+def _open_csv(
+    paths: Locations, partitions: "dict[str, pl.DataType]", separator: str, columns: Columns, typed: bool
 ) -> "pl.LazyFrame":
     """Return CSV files as one table; the condition on the rows sees the types that the first rows suggest."""
     import polars as pl
 
+    numbers, texts = columns.numbers, columns.texts
     refuse_other_headers(paths, separator)
     options = source_options(paths)
     types = guessed_csv_types(list(map(fspath, paths)), separator, options) if typed or read_options().where else {}
@@ -176,14 +199,14 @@ def open_csv(
         described = {"infer_schema": False}
     frame = with_partitions(paths, partitions, scan) if partitions else scan(paths)
     if not typed:
-        return filtered(frame, guessed)
+        return _filtered(frame, guessed)
     # A partition may be whole numbers where the files have a column of its name.
     texts_of = {name: column_at(names, name).cast(pl.String) for name in texts if name in guessed}
     canonical = [canonical_csv_text(column).alias(name) for name, column in texts_of.items()]
-    return filtered(frame.with_columns(canonical), guessed)
+    return _filtered(frame.with_columns(canonical), guessed)
 
 
-def open_jsonl(paths: Locations, partitions: "dict[str, pl.DataType]", columns: Columns) -> "pl.LazyFrame":
+def _open_jsonl(paths: Locations, partitions: "dict[str, pl.DataType]", columns: Columns) -> "pl.LazyFrame":
     """Return files of lines of JSON as one table."""
     import polars as pl
 
@@ -219,7 +242,7 @@ def _scan_ndjson(paths: Sequence[Location], **options: Any) -> "pl.LazyFrame":
     return pl.scan_ndjson(sources, **options, **stored)
 
 
-def open_lake(paths: Locations, kind: str, columns: Columns) -> "pl.LazyFrame":
+def _open_lake(paths: Locations, kind: str, columns: Columns) -> "pl.LazyFrame":
     """Return tables of Delta Lake or Apache Iceberg as one table."""
     import polars as pl
 
@@ -233,7 +256,7 @@ def open_lake(paths: Locations, kind: str, columns: Columns) -> "pl.LazyFrame":
     return frames[0] if len(frames) == 1 else _one_table(paths, frames, columns)
 
 
-def open_tables(paths: Locations, partitions: "dict[str, pl.DataType]", kind: str, columns: Columns) -> "pl.LazyFrame":
+def _open_tables(paths: Locations, partitions: "dict[str, pl.DataType]", kind: str, columns: Columns) -> "pl.LazyFrame":
     """Return Parquet or Arrow files as one table; where files disagree on the type of a field, as canonical texts."""
     import polars as pl
 
@@ -264,13 +287,13 @@ def _one_table(paths: Sequence[Location], frames: "Sequence[pl.LazyFrame]", colu
         if name not in columns.periods:
             check.refuse_types()
     parts = []
-    for place, (frame, schema) in enumerate(zip(frames, schemas, strict=True)):
+    for index, (frame, schema) in enumerate(zip(frames, schemas, strict=True)):
         part = frame.select(column_at(schema.names(), name) for name in names)
         parts.append(
             part.with_columns(
                 column_at(names, name)
                 .map_batches(
-                    canonical_texts if name in columns.periods else partial(checks[name].texts, place),
+                    canonical_texts if name in columns.periods else partial(checks[name].strings, index),
                     return_dtype=pl.String,
                     is_elementwise=True,
                 )
@@ -343,7 +366,7 @@ class _MixedField:
 
     def refuse_types(self) -> None:
         """Refuse types in which one value would have two texts."""
-        first = {kind: place for place, kind in reversed(list(enumerate(self.kinds))) if kind is not None}
+        first = {kind: index for index, kind in reversed(list(enumerate(self.kinds))) if kind is not None}
         for one, other in combinations(sorted(first, key=first.__getitem__), 2):
             if {one, other} not in _SAME_TEXTS:
                 raise InputError(
@@ -351,19 +374,19 @@ class _MixedField:
                     "type in all files"
                 )
 
-    def texts(self, place: int, values: "pl.Series") -> "pl.Series":
+    def strings(self, file: int, values: "pl.Series") -> "pl.Series":
         """Return values of a file as canonical texts; refuse a text that is another one where the column is typed."""
-        texts: pl.Series = canonical_texts(values)
-        if self.kinds[place] == "text":
-            for text in texts.drop_nulls().unique(maintain_order=True):
+        strings: pl.Series = canonical_texts(values)
+        if self.kinds[file] == "text":
+            for string in strings.drop_nulls().unique(maintain_order=True):
                 for other, kind in enumerate(self.kinds):
-                    typed = _typed_text(text, kind)
-                    if typed is not None and typed != text:
+                    typed = _typed_text(string, kind)
+                    if typed is not None and typed != string:
                         raise InputError(
-                            f"{self._types(other, place)}, where {text!r} would be another value than {typed!r}; cast "
+                            f"{self._types(other, file)}, where {string!r} would be another value than {typed!r}; cast "
                             "the column to one type in all files"
                         )
-        return texts
+        return strings
 
     def _types(self, one: int, other: int) -> str:
         return f"{self.name} is {self.types[one]} in {self.paths[one]} and {self.types[other]} in {self.paths[other]}"
@@ -382,16 +405,16 @@ class _MixedJson:
 
     def checked(self, texts: "pl.Series") -> "pl.Series":
         """Return the strings; refuse one that is another value where the field is not a string."""
-        for text in texts.drop_nulls().unique(maintain_order=True):
+        for string in texts.drop_nulls().unique(maintain_order=True):
             for kind in ("number", "flag"):
-                typed = _typed_text(text, kind)
-                if typed is None or typed == text:
+                typed = _typed_text(string, kind)
+                if typed is None or typed == string:
                     continue
                 with self._lock:
                     self._typed = self._first_lines() if self._typed is None else self._typed
                 if kind in self._typed:
                     raise InputError(
-                        f"{self._name} is {self._typed[kind]}, and a string in other lines, where {text!r} would be "
+                        f"{self._name} is {self._typed[kind]}, and a string in other lines, where {string!r} would be "
                         f"another value than {typed!r}; write all its values in quotes, or none"
                     )
         return texts
@@ -400,7 +423,7 @@ class _MixedJson:
         """Return the first line that has the field as a number, and the first that has it as a boolean, in words."""
         import polars as pl
 
-        found: dict[str, str] = {}
+        result: dict[str, str] = {}
         keys = {re.escape(json.dumps(self._name, ensure_ascii=ascii_only)) for ascii_only in (True, False)}
         pattern = rf"(?:{'|'.join(sorted(keys))})\s*:\s*[-0-9tf]"
         for path in self._paths:
@@ -409,12 +432,12 @@ class _MixedJson:
                 for number, line in batch.iter_rows():
                     value = json.loads(line).get(self._name)
                     if isinstance(value, bool):
-                        found.setdefault("flag", f"the boolean {json.dumps(value)} in line {number + 1} of {path}")
+                        result.setdefault("flag", f"the boolean {json.dumps(value)} in line {number + 1} of {path}")
                     elif isinstance(value, int | float):
-                        found.setdefault("number", f"the number {value} in line {number + 1} of {path}")
-                    if len(found) == 2:
-                        return found
-        return found
+                        result.setdefault("number", f"the number {value} in line {number + 1} of {path}")
+                    if len(result) == 2:
+                        return result
+        return result
 
 
 def _kind_of_values(kind: "pl.DataType") -> str | None:

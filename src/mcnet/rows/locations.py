@@ -261,8 +261,8 @@ def _file_of_stream(stream: Path) -> Path:
 
 def file_state(path: Path) -> tuple[int, int, int]:
     """Return size, time of the last change and number of a file: others if it was written to or replaced."""
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns, found.st_ino
+    result = path.stat()
+    return result.st_size, result.st_mtime_ns, result.st_ino
 
 
 def fingerprint(location: Location) -> str:
@@ -301,8 +301,8 @@ def partition_values(path: Location) -> Values:
     {'dt': '2026-11-16', 'hour': '7'}
     """
     folders = path.folders if isinstance(path, RemoteFile) else Path(path).parent.parts
-    found = [part.partition("=") for part in folders if "=" in part[1:]]
-    return {unquote(name): None if value == _MISSING else unquote(value) for name, _, value in found}
+    result = [part.partition("=") for part in folders if "=" in part[1:]]
+    return {unquote(name): None if value == _MISSING else unquote(value) for name, _, value in result}
 
 
 def partition_types(paths: Sequence[Location]) -> "dict[str, pl.DataType]":
@@ -313,9 +313,9 @@ def partition_types(paths: Sequence[Location]) -> "dict[str, pl.DataType]":
     import polars as pl
 
     values = [partition_values(path) for path in paths]
-    if any(list(found) != list(values[0]) for found in values):
+    if any(list(result) != list(values[0]) for result in values):
         return {}
-    whole = {name: all(is_whole(found[name]) for found in values) for name in values[0]}
+    whole = {name: all(is_whole(result[name]) for result in values) for name in values[0]}
     return {name: pl.Int64() if is_whole else pl.String() for name, is_whole in whole.items()}
 
 
@@ -375,7 +375,8 @@ def prune(paths: Sequence[Location], types: "dict[str, pl.DataType]", where: str
             return list(paths)
         values = [partition_values(path) for path in paths]
         table = pl.DataFrame(
-            {name: [_typed_value(found[name], kind) for found in values] for name, kind in types.items()}, schema=types
+            {name: [_typed_value(result[name], kind) for result in values] for name, kind in types.items()},
+            schema=types,
         )
         dates = {name for part in parts for name in columns_of_dates(part, types)}
         table = table.with_columns(pl.col(name).str.to_date("%Y-%m-%d") for name in dates)
@@ -399,17 +400,17 @@ def columns_of_dates(condition: "pl.Expr", types: "Mapping[str, pl.DataType]") -
             return False
         return True
 
-    found: list[str] = []
+    result: list[str] = []
     for part in _conjuncts(condition):
-        strings = [name for name in part.meta.root_names() if types.get(name) == pl.String and name not in found]
+        strings = [name for name in part.meta.root_names() if types.get(name) == pl.String and name not in result]
         if not strings or not _DATE_LITERAL.search(part.meta.serialize(format="json")) or accepted(part, types):
             continue
         dates = next(
             (one for one in ([name] for name in strings) if accepted(part, {**types, one[0]: pl.Date()})), strings
         )
         if accepted(part, {**types, **{name: pl.Date() for name in dates}}):
-            found += dates
-    return found
+            result += dates
+    return result
 
 
 def refuse_dates_for_numbers(condition: "pl.Expr", types: "Mapping[str, pl.DataType]") -> None:

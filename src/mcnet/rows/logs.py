@@ -14,16 +14,7 @@ from mcnet._shared.messages import warn
 from mcnet.errors import Advice, FileFormatError, InputError, McnetError
 from mcnet.rows.columns import DescribeRow, RowName
 from mcnet.rows.csv_files import ShortRows, csv_separator, is_empty_line, refuse_long_row
-from mcnet.rows.formats import (
-    Columns,
-    check_folder_columns,
-    column_at,
-    filtered,
-    open_csv,
-    open_jsonl,
-    open_lake,
-    open_tables,
-)
+from mcnet.rows.formats import Columns, check_folder_columns, column_at, open_format
 from mcnet.rows.locations import (
     FORMAT_NAMES,
     FORMATS,
@@ -40,7 +31,6 @@ from mcnet.rows.locations import (
     read_options,
     read_with,
     standard_input,
-    with_outer_partitions,
 )
 
 if TYPE_CHECKING:
@@ -64,21 +54,21 @@ def expand_paths(files: FilePaths) -> Locations:
     given = [files] if isinstance(files, str | PathLike) else list(files)
     if not given:
         raise InputError("no file was given; name at least one")
-    found: list[Location] = []
+    result: list[Location] = []
     for item in given:
         if isinstance(item, RemoteFile | LakeTable):
-            found.append(item)
+            result.append(item)
             continue
         item = local_path(item)
         if item == STANDARD_INPUT:
-            found.append(standard_input())
+            result.append(standard_input())
         elif (table := lake_table(item)) is not None:
-            found.append(table)
+            result.append(table)
         elif is_url(item):
-            found.append(RemoteFile(item))
+            result.append(RemoteFile(item))
         else:
-            found += _expand_path(item)
-    return Locations(found)
+            result += _expand_path(item)
+    return Locations(result)
 
 
 def _expand_path(item: str | PathLike[str]) -> list[Path]:
@@ -196,17 +186,7 @@ def open_log(
             paths = Locations(prune(paths, partitions, where))
         if partitions:
             check_folder_columns(paths, kind, partitions, columns)
-        if kind in ("csv", "tsv"):
-            return open_csv(paths, partitions, csv_separator(kind), numbers, texts, typed)
-        if kind == "jsonl":
-            frame = open_jsonl(paths, partitions, columns)
-        elif kind in ("delta", "iceberg"):
-            frame = open_lake(paths, kind, columns)
-        else:
-            frame = open_tables(paths, partitions, kind, columns)
-            if len(named) < len(paths):
-                frame = with_outer_partitions(frame, paths[0])
-        return frame if where is None else filtered(frame)
+        return open_format(kind, paths, partitions, columns, typed=typed)
 
 
 def _warn_of_folders_without_columns(paths: Sequence[Location]) -> None:

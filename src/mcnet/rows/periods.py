@@ -132,7 +132,7 @@ def cut_to_periods(
     import polars as pl
 
     step = parse_every(every)
-    column = typed_moments(column, first_row, describe_row)
+    column = typed_timestamps(column, first_row, describe_row)
     if column.dtype.is_numeric():
         numbers = _whole_numbers(column, first_row, describe_row)
         if step.unit is None:
@@ -153,7 +153,7 @@ def cut_to_periods(
 
 
 def fitting_period(low: Any, high: Any, most: int = MOST_PERIODS) -> str:
-    """Return the finest usual period of which no more than `most` lie between two moments.
+    """Return the finest usual period of which no more than `most` lie between two timestamps.
 
     >>> fitting_period("2024-05-01T00:00:00", "2024-05-04T00:00:00"), fitting_period("2024-05-01", "2024-08-01")
     ('1h', '1d')
@@ -162,13 +162,13 @@ def fitting_period(low: Any, high: Any, most: int = MOST_PERIODS) -> str:
     """
     import polars as pl
 
-    ends = typed_moments(pl.Series("it", [low, high]))
+    ends = typed_timestamps(pl.Series("it", [low, high]))
     if ends.dtype.is_numeric():
         timestamps = _counted_timestamps(_whole_numbers(ends))
         if timestamps is None:
             return _step(float(ends[1]) - float(ends[0]), most)
         ends = timestamps
-    first, last = (_moment(end) for end in ends)
+    first, last = (_midnight_of(end) for end in ends)
     seconds = (last - first).total_seconds()
     return next((every for every, length in _STEPS.items() if seconds / length < most), _LAST_STEP)
 
@@ -186,7 +186,7 @@ def divisor_of_coarser_periods(every: str) -> str:
     return "1d" if every in ("1w", "1mo", _LAST_STEP) else every
 
 
-def _moment(value: date | datetime) -> datetime:
+def _midnight_of(value: date | datetime) -> datetime:
     return value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
 
 
@@ -265,7 +265,7 @@ def _days_in_digits(numbers: "pl.Series") -> "pl.Series | None":
     return days if days.null_count() == numbers.null_count() else None
 
 
-def typed_moments(column: "pl.Series", first_row: int = 0, describe_row: DescribeRow | None = None) -> "pl.Series":
+def typed_timestamps(column: "pl.Series", first_row: int = 0, describe_row: DescribeRow | None = None) -> "pl.Series":
     """Return a column of timestamps or of numbers, from what a file or a sketch may hold of them.
 
     Timestamps have no time zone: those that had one are converted to UTC.
@@ -289,21 +289,21 @@ def typed_moments(column: "pl.Series", first_row: int = 0, describe_row: Describ
             "strings such as 2024-05-01T13:00"
         )
     try:
-        texts = column.cast(pl.String)
+        strings = column.cast(pl.String)
     except pl.exceptions.ComputeError:
         raise InputError(f"{column.name} has bytes that are not UTF-8, so no timestamps; convert the column") from None
-    numbers = texts.cast(pl.Int64, strict=False)
-    if numbers.null_count() == texts.null_count():
+    numbers = strings.cast(pl.Int64, strict=False)
+    if numbers.null_count() == strings.null_count():
         return numbers
-    moments = _parsed(texts)
-    unread = (moments.is_null() & texts.is_not_null()).arg_true()
+    timestamps = _parsed(strings)
+    unread = (timestamps.is_null() & strings.is_not_null()).arg_true()
     if len(unread):
         row = _in_row(unread[0], first_row, describe_row)
         raise InputError(
-            f"{column.name} has {texts[unread[0]]!r}{row}, which is not a timestamp such as 2024-05-01T13:00 or, with "
-            "a time zone, 2024-05-01T13:00+02:00"
+            f"{column.name} has {strings[unread[0]]!r}{row}, which is not a timestamp such as 2024-05-01T13:00 or, "
+            "with a time zone, 2024-05-01T13:00+02:00"
         )
-    return moments
+    return timestamps
 
 
 def _parsed(texts: "pl.Series") -> "pl.Series":
@@ -319,11 +319,11 @@ def _parsed(texts: "pl.Series") -> "pl.Series":
     valid = pl.Series([True])
     for name, largest in _LARGEST.items():
         valid = valid & (number[name] <= largest)
-    moments = day.cast(pl.Datetime("us")) + (1_000_000 * seconds).cast(pl.Duration("us"))
-    return moments.set(~valid, None).alias(texts.name)
+    timestamps = day.cast(pl.Datetime("us")) + (1_000_000 * seconds).cast(pl.Duration("us"))
+    return timestamps.set(~valid, None).alias(texts.name)
 
 
-# The period to which a column of moments is cut, found while the column is read, so that a log is read once.
+# The period to which a column of timestamps is cut, found while the column is read, so that a log is read once.
 
 
 class AutomaticPeriod:
@@ -345,11 +345,11 @@ class AutomaticPeriod:
         self._high: Any = None
 
     def cut(self, column: "pl.Series") -> "pl.Series":
-        """Return the text of the period of each moment, or the column itself while its values are few."""
+        """Return the text of the period of each timestamp, or the column itself while its values are few."""
         distinct = column.drop_nulls().unique(maintain_order=True)
         if self.every is None:
-            texts = canonical_texts(distinct)
-            self._remember(texts, distinct)
+            strings = canonical_texts(distinct)
+            self._remember(strings, distinct)
             if len(self._moments) <= MOST_PERIODS:
                 return column
             distinct = self._moments.rename(column.name)
@@ -370,20 +370,20 @@ class AutomaticPeriod:
     @property
     def _moments(self) -> "pl.Series":
         assert self._seen is not None
-        return self._seen["moment"]
+        return self._seen["timestamp"]
 
-    def _remember(self, texts: "pl.Series", moments: "pl.Series") -> None:
-        """Keep one moment per text."""
+    def _remember(self, texts: "pl.Series", timestamps: "pl.Series") -> None:
+        """Keep one timestamp per text."""
         import polars as pl
 
-        new = pl.DataFrame({"text": texts, "moment": moments})
+        new = pl.DataFrame({"text": texts, "timestamp": timestamps})
         both = new if self._seen is None else pl.concat([self._seen, new])
         self._seen = both.unique("text", keep="first", maintain_order=True)
 
-    def _widen(self, moments: "pl.Series") -> None:
-        """Choose the period that fits the span of these moments and those before."""
+    def _widen(self, timestamps: "pl.Series") -> None:
+        """Choose the period that fits the span of these timestamps and those before."""
         try:
-            typed = typed_moments(moments)
+            typed = typed_timestamps(timestamps)
             ends = [end for end in (self._low, self._high, typed.min(), typed.max()) if end is not None]
             if not ends:
                 return
@@ -392,13 +392,13 @@ class AutomaticPeriod:
         except InputError as error:
             number = len(self._moments)
             raise InputError(
-                f"{moments.name} has {number:,} values or more, and {MOST_PERIODS} can be shown; {error}"
+                f"{timestamps.name} has {number:,} values or more, and {MOST_PERIODS} can be shown; {error}"
             ) from None
 
 
-# Periods as users name them (moments, dates, whole numbers, labels) in one canonical, sortable form.
+# Periods as users name them (timestamps, dates, whole numbers, labels) in one canonical, sortable form.
 
-_MOMENT = re.compile(TIMESTAMP)
+_CANONICAL_TIMESTAMP = re.compile(TIMESTAMP)
 _BEGINS_AS_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]")
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)")
 _MONTH_SECONDS = duration_seconds("1y") / 12
@@ -421,48 +421,50 @@ def period_text(period: Any) -> str:
     if isinstance(period, np.generic):
         period = period.item() if period.dtype.kind != "M" else period.astype("datetime64[us]").item()
     if isinstance(period, datetime):
-        return _moment_text(period)
+        return _timestamp_text(period)
     if isinstance(period, date):
         return period.isoformat()
     if isinstance(period, int) and not isinstance(period, bool):
         return str(int(period))
     if not isinstance(period, str) or not period or period.strip() != period or not period.isprintable():
         raise InputError(
-            f"the period is {period!r}; it must be a moment, a date, a whole number, or a printable label that sorts"
+            f"the period is {period!r}; it must be a timestamp, a date, a whole number, or a printable label that sorts"
         )
-    match = _MOMENT.fullmatch(period)
+    match = _CANONICAL_TIMESTAMP.fullmatch(period)
     if match is None:
         if _BEGINS_AS_MOMENT.match(period):
             raise InputError(f"the period {period!r} is not a timestamp; write it as 2026-11-16T13:00")
         return str(int(period)) if _NUMBER.fullmatch(period) else period
     month, day, hour, minute, second, sign, hours, minutes = match.groups()
     zone = f"{sign}{hours}:{minutes or '00'}" if sign else ""
-    text = f"{month}-{day or '01'}T{hour or '00'}:{minute or '00'}:{second or '00'}{zone}"
+    string = f"{month}-{day or '01'}T{hour or '00'}:{minute or '00'}:{second or '00'}{zone}"
     try:
-        return _moment_text(datetime.fromisoformat(text))
+        return _timestamp_text(datetime.fromisoformat(string))
     except (ValueError, OverflowError) as error:
         raise InputError(f"the period {period!r} is not a timestamp ({error}); write it as 2026-11-16T13:00") from None
 
 
-def _moment_text(moment: datetime) -> str:
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(UTC).replace(tzinfo=None)
-    if moment.microsecond:
-        raise InputError(f"the period {moment.isoformat()} has fractions of a second; name a period by a whole second")
-    if (moment.hour, moment.minute, moment.second) == (0, 0, 0):
-        return moment.date().isoformat()
-    return moment.isoformat(timespec="seconds" if moment.second else "minutes")
+def _timestamp_text(timestamp: datetime) -> str:
+    if timestamp.tzinfo is not None:
+        timestamp = timestamp.astimezone(UTC).replace(tzinfo=None)
+    if timestamp.microsecond:
+        raise InputError(
+            f"the period {timestamp.isoformat()} has fractions of a second; name a period by a whole second"
+        )
+    if (timestamp.hour, timestamp.minute, timestamp.second) == (0, 0, 0):
+        return timestamp.date().isoformat()
+    return timestamp.isoformat(timespec="seconds" if timestamp.second else "minutes")
 
 
 def _kind(text: str) -> str:
     if _NUMBER.fullmatch(text):
         return "whole numbers"
-    return "moments" if _MOMENT.fullmatch(text) else "labels"
+    return "timestamps" if _CANONICAL_TIMESTAMP.fullmatch(text) else "labels"
 
 
 def is_moment(text: str) -> bool:
-    """Tell whether a canonical period is a moment, not a number or a label."""
-    return _kind(text) == "moments"
+    """Tell whether a canonical period is a timestamp, not a number or a label."""
+    return _kind(text) == "timestamps"
 
 
 def _position(text: str, kind: str) -> float:
@@ -479,12 +481,12 @@ def period_position(text: str) -> float | None:
 
 
 def sorted_periods(texts: Sequence[str]) -> list[str]:
-    """Return canonical periods in their order; refuse a mixture of moments, numbers and labels.
+    """Return canonical periods in their order; refuse a mixture of timestamps, numbers and labels.
 
     >>> sorted_periods(["10", "9"])
     ['9', '10']
     """
-    kinds = {_kind(text): text for text in texts}
+    kinds = {_kind(string): string for string in texts}
     if len(kinds) > 1:
         (one, first), (other, second) = sorted(kinds.items())[:2]
         raise InputError(
@@ -507,11 +509,11 @@ def elapsed_periods(texts: Sequence[str], now: str | None = None) -> FloatArray:
     """
     kind = _kind(texts[0]) if texts else "labels"
     if kind == "labels":
-        places = np.arange(len(texts), dtype=np.float64)
-        return (len(texts) - 1 if now is None else float(np.searchsorted(list(texts), now))) - places
-    places = np.array([_position(text, kind) for text in texts])
-    end = places[-1] if now is None else _position(now, kind)
-    return np.asarray((end - places) / _most_frequent_step(places))
+        positions = np.arange(len(texts), dtype=np.float64)
+        return (len(texts) - 1 if now is None else float(np.searchsorted(list(texts), now))) - positions
+    positions = np.array([_position(string, kind) for string in texts])
+    end = positions[-1] if now is None else _position(now, kind)
+    return np.asarray((end - positions) / _most_frequent_step(positions))
 
 
 def _most_frequent_step(places: FloatArray) -> float:
@@ -520,14 +522,14 @@ def _most_frequent_step(places: FloatArray) -> float:
 
 
 def period_seconds(texts: Sequence[str]) -> float | None:
-    """Return the length of a period in seconds: the most frequent step; None if the sorted periods are no moments.
+    """Return the length of a period in seconds: the most frequent step; None if the sorted periods are no timestamps.
 
     >>> period_seconds(["2026-11-01", "2026-11-02", "2026-11-05", "2026-11-06"])
     86400.0
     """
-    if not texts or _kind(texts[0]) != "moments":
+    if not texts or _kind(texts[0]) != "timestamps":
         return None
-    return _most_frequent_step(np.array([_position(text, "moments") for text in texts]))
+    return _most_frequent_step(np.array([_position(string, "timestamps") for string in texts]))
 
 
 def period_length(texts: Sequence[str], every: str | None = None) -> float | None:
@@ -542,16 +544,16 @@ def period_length(texts: Sequence[str], every: str | None = None) -> float | Non
     kind = _kind(texts[0]) if texts else "labels"
     if kind == "labels":
         return None
-    places = np.array([_position(text, kind) for text in texts])
+    positions = np.array([_position(string, kind) for string in texts])
     if every is not None:
         step = parse_every(every)
         if (step.unit is None) == (kind == "whole numbers"):
             return float(step.number) if step.unit is None else duration_seconds(every)
-    if len(texts) > 2 or (len(texts) == 2 and kind == "moments"):
-        return _most_frequent_step(places)
+    if len(texts) > 2 or (len(texts) == 2 and kind == "timestamps"):
+        return _most_frequent_step(positions)
     if kind == "whole numbers":
         return None
-    return next(float(unit) for unit in (86_400, 3_600, 60, 1) if places[0] % unit == 0)
+    return next(float(unit) for unit in (86_400, 3_600, 60, 1) if positions[0] % unit == 0)
 
 
 def delay_in_periods(delay: int | str, periods: Sequence[str], every: str | None = None) -> int:

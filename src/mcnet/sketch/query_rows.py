@@ -246,8 +246,8 @@ class RowColumns:
         if unit is None:
             return f"FLOOR({self.dialect.as_double(column)} / {step}) * {step}"
         zoned = name in self.zoned
-        moment = self.dialect.in_utc.format(column) if zoned else f"CAST({column} AS {self.dialect.moment_type})"
-        return self.dialect.truncated.format(unit=unit, moment=moment)
+        timestamp = self.dialect.in_utc.format(column) if zoned else f"CAST({column} AS {self.dialect.timestamp_type})"
+        return self.dialect.truncated.format(unit=unit, timestamp=timestamp)
 
     def _probability(self) -> str:
         """Return the score as a probability."""

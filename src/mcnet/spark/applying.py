@@ -208,7 +208,7 @@ def _with_curve(rows: DataFrame, known: ContextMap, curve: str, column: str) -> 
     parts = []
     for index, (name, digits) in enumerate(zip(known.names, known.digits, strict=True)):
         value, digit = unused_name(f"value_{index}", taken), unused_name(f"digit_{index}", taken)
-        listed = {text: number for text, number in digits.items() if text is not None}
+        listed = {string: number for string, number in digits.items() if string is not None}
         table = pa.table({value: pa.array(list(listed), pa.string()), digit: pa.array(listed.values(), pa.int64())})
         same = F.col(value) == column_named(name).cast("string")
         rows = rows.join(F.broadcast(spark.createDataFrame(table)), same, "left").drop(value)

@@ -20,7 +20,7 @@ from mcnet.sketch.views import sketches_by
 from mcnet.spark.sketching import column_named, require_columns, sketch
 from mcnet.store.journal import Journal
 
-# A sketch per period: moments of any kind are cut to periods in Spark, and written as text as everywhere else.
+# A sketch per period: timestamps of any kind are cut to periods in Spark, and written as text as everywhere else.
 
 _DAY_SECONDS = 86_400
 _CALENDAR = {"w": "week", "mo": "month", "y": "year"}
@@ -29,7 +29,7 @@ _CALENDAR = {"w": "week", "mo": "month", "y": "year"}
 _COUNTED = (1_000_000_000, 3_000_000_000)
 """Numbers in this range are seconds since 1970; a thousand times that, milliseconds. See `cut_to_periods`."""
 
-_MOMENT = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?$"
+_TIMESTAMP = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?$"
 _AHEAD = r"([+-](?!00:?00)\d\d:?\d\d)$"
 _NUMBERS = ("byte", "short", "integer", "long", "float", "double", "decimal")
 
@@ -56,7 +56,7 @@ def sketches_per_period(
     Parameters
     ----------
     df : the rows.
-    time : the column of moments: timestamps (taken in UTC), days, texts such as 2026-11-16T13:05, or numbers that
+    time : the column of timestamps (taken in UTC), days, texts such as 2026-11-16T13:05, or numbers that
         count.
     every : the length of a period, such as "1h" or "1d"; a plain number for a column that counts.
     score, label, field, weight, resolution, score_type, negatives_kept, drop_missing : as in `mcnet.spark.sketch`.
@@ -70,7 +70,7 @@ def sketches_per_period(
     if time in fields:
         raise InputError(f"the column {time!r} is used twice; leave it out of the fields")
     whole = sketch(
-        df.withColumn(time, cut_moments(df, time, every)),
+        df.withColumn(time, cut_timestamps(df, time, every)),
         score=score,
         label=label,
         field=[*fields, time],
@@ -86,30 +86,30 @@ def sketches_per_period(
     return parts
 
 
-def cut_moments(df: DataFrame, time: str, every: str) -> Column:
-    """Return moments cut in Spark, never more coarsely than `cut_to_periods` cuts them.
+def cut_timestamps(df: DataFrame, time: str, every: str) -> Column:
+    """Return timestamps cut in Spark, never more coarsely than `cut_to_periods` cuts them.
 
-    So a shuffle carries a few moments per period instead of all of them, and `cut_to_periods` alone decides what a
+    So a shuffle carries a few timestamps per period instead of all of them, and `cut_to_periods` alone decides what a
     period is.
     """
     step = parse_every(every)
-    kind, moments = df.schema[time].dataType.typeName(), column_named(time)
+    kind, timestamps = df.schema[time].dataType.typeName(), column_named(time)
     if kind in ("date", "timestamp", "timestamp_ntz"):
         cut_to_periods(pl.Series(time, [datetime(2026, 1, 1)]), every)  # refuses a step without a unit
     if kind in _NUMBERS:
-        return _cut_numbers(moments, kind, step, every)
+        return _cut_numbers(timestamps, kind, step, every)
     if kind == "date" and step.unit in _CALENDAR:
-        return F.trunc(moments, _CALENDAR[step.unit])
+        return F.trunc(timestamps, _CALENDAR[step.unit])
     if kind == "timestamp":
-        return _cut_timestamps(moments, step)
+        return _cut_micros(timestamps, step)
     if kind in ("string", "timestamp_ntz"):
-        return _cut_texts(moments.cast("string"), step)
-    return moments
+        return _cut_texts(timestamps.cast("string"), step)
+    return timestamps
 
 
-def _cut_timestamps(moments: Column, step: Every) -> Column:
-    """Cut moments by their microseconds since 1970, which no time zone of a session changes."""
-    micros = F.unix_micros(moments)
+def _cut_micros(timestamps: Column, step: Every) -> Column:
+    """Cut timestamps by their microseconds since 1970, which no time zone of a session changes."""
+    micros = F.unix_micros(timestamps)
     if step.unit in ("m", "h"):
         length = step.number * (60 if step.unit == "m" else 3600) * 1_000_000
         return F.timestamp_micros(micros - F.pmod(micros, F.lit(length)))
@@ -119,7 +119,7 @@ def _cut_timestamps(moments: Column, step: Every) -> Column:
 
 
 def _cut_texts(texts: Column, step: Every) -> Column:
-    """Cut texts that are moments: by what is written, or, with a time zone, so that the same UTC periods come of it."""
+    """Cut strings of timestamps: by what is written, or, with a time zone, so that the same UTC periods come of it."""
     if step.unit is None:
         return texts
     # Only a whole minute surely lies in one period of UTC, however far a zone is ahead of it.
@@ -130,13 +130,13 @@ def _cut_texts(texts: Column, step: Every) -> Column:
         cut = F.concat(F.substring(texts, 1, 13), F.lit(":00"))
     else:
         cut = F.substring(texts, 1, 10)
-    return F.when(~texts.rlike(_MOMENT), texts).when(texts.rlike(_AHEAD), minute).otherwise(cut)
+    return F.when(~texts.rlike(_TIMESTAMP), texts).when(texts.rlike(_AHEAD), minute).otherwise(cut)
 
 
-def _cut_numbers(moments: Column, kind: str, step: Every, every: str) -> Column:
+def _cut_numbers(timestamps: Column, kind: str, step: Every, every: str) -> Column:
     if kind in ("float", "double"):
-        moments = F.when(~F.isnan(moments), moments)
-    numbers = F.floor(moments).cast("long")
+        timestamps = F.when(~F.isnan(timestamps), timestamps)
+    numbers = F.floor(timestamps).cast("long")
     if step.unit is None:
         return numbers - F.pmod(numbers, F.lit(step.number))
     length = min(int(duration_seconds(every)), _DAY_SECONDS) if step.unit in ("m", "h") else _DAY_SECONDS

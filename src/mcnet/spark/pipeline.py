@@ -135,8 +135,8 @@ class _Writer(MLWriter):
     def saveImpl(self, path: str) -> None:
         """Save the stage."""
         DefaultParamsWriter.saveMetadata(self._stage, path, self.sparkSession)
-        text = json.dumps(model_document(self._stage.calibration), ensure_ascii=True, allow_nan=False)
-        self.sparkSession.createDataFrame([(text,)], schema="value string").coalesce(1).write.text(f"{path}/model")
+        string = json.dumps(model_document(self._stage.calibration), ensure_ascii=True, allow_nan=False)
+        self.sparkSession.createDataFrame([(string,)], schema="value string").coalesce(1).write.text(f"{path}/model")
 
 
 class _Reader(MLReader[Any]):
@@ -145,8 +145,8 @@ class _Reader(MLReader[Any]):
     def load(self, path: str) -> CalibrationEstimatorModel:
         """Load the stage; a model that does not match its checksum is refused."""
         metadata = DefaultParamsReader.loadMetadata(path, self.sparkSession)
-        text = self.sparkSession.read.text(f"{path}/model").first()[0]
-        stage = CalibrationEstimatorModel(parse_model(text, f"{path}/model"))
+        string = self.sparkSession.read.text(f"{path}/model").first()[0]
+        stage = CalibrationEstimatorModel(parse_model(string, f"{path}/model"))
         stage._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(stage, metadata)
         return stage
@@ -237,13 +237,13 @@ class CalibrationEstimator(Estimator, CalibrationParams, DefaultParamsReadable, 
         return cast(CalibrationEstimatorModel, self._copyValues(fitted._resetUid(self.uid)))
 
     def _method_parameters(self) -> dict[str, Any]:
-        text = self.getOrDefault(self.methodParams)
+        string = self.getOrDefault(self.methodParams)
         try:
-            result = json.loads(text)
+            result = json.loads(string)
         except ValueError:
             result = None
         if not isinstance(result, dict):
-            raise InputError(f'methodParams is {text!r}; it must be a JSON object such as {{"bins": 10}}')
+            raise InputError(f'methodParams is {string!r}; it must be a JSON object such as {{"bins": 10}}')
         return result
 
 

@@ -33,10 +33,10 @@ def require_columns(df: DataFrame, columns: Iterable[str]) -> None:
     for column in columns:
         if not isinstance(column, str):
             raise InputError(f"mcnet.spark takes names of columns, not {type(column).__name__}")
-        found = df.columns.count(column)
-        if found != 1:
-            has = f"it has {', '.join(df.columns)}" if found == 0 else "give each column its own name"
-            raise InputError(f"the Spark table has {'no' if found == 0 else 'two'} column {column!r}; {has}")
+        result = df.columns.count(column)
+        if result != 1:
+            has = f"it has {', '.join(df.columns)}" if result == 0 else "give each column its own name"
+            raise InputError(f"the Spark table has {'no' if result == 0 else 'two'} column {column!r}; {has}")
         twins = [name for name in df.columns if name.lower() == column.lower() and name != column]
         if twins and df.sparkSession.conf.get("spark.sql.caseSensitive") != "true":
             raise InputError(f"Spark takes {column!r} and {twins[0]!r} for one column; give each its own name")
