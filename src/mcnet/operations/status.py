@@ -17,9 +17,10 @@ from mcnet.operations.gate import ServedPast, VersionTimes, ends_at_or_after
 from mcnet.operations.learning import Learnt, period_pcoc
 from mcnet.rows.periods import periods_between
 from mcnet.store.journal import Journal
+from mcnet.store.pointer import now
 from mcnet.store.state import LoopState
 from mcnet.store.store import Store
-from mcnet.store.versions import Registry, Version, now
+from mcnet.store.versions import Registry, Version
 from mcnet.tracking.monitor import CellProbabilities, Monitor
 
 # The status of the loop: what is served, what the last run decided and why, and whether it is calibrated.

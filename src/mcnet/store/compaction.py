@@ -37,7 +37,7 @@ def compact(journal: "Journal", periods: Collection[str], every: str | None, cho
             if entry.period in periods and entry.age is None and chosen(entry):
                 groups[_longer(entry.period, every)][number] = entry
         several = {period: group for period, group in groups.items() if len(group) > 1}
-        lengths = past.lengths()
+        lengths = {number: periods for number, (_, periods) in past.all_counts().items()}
         outcomes = [_merge(past, period, group, lengths) for period, group in several.items()]
         past.close()
         for period in released.intersection(several):  # the same rows, in other entries

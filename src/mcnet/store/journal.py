@@ -312,7 +312,7 @@ class Journal:
         with self.store.database.reading() as connection:
             yield connection, number
 
-    def _counts(self) -> dict[int, tuple[Entry, int]]:
+    def all_counts(self) -> dict[int, tuple[Entry, int]]:
         """Return every count, also earlier ones of the same source, and of how many periods it was merged."""
         if not isinstance(self, JournalSnapshot) and self.store.find_head(self.head) is None:
             return {}
@@ -323,7 +323,7 @@ class Journal:
     def latest(self) -> dict[int, Entry]:
         """Return what counts: of several counts of a source and period the one of the latest age."""
         best: dict[tuple[str, str], tuple[float, int]] = {}
-        counts = self._counts()
+        counts = self.all_counts()
         for number, (entry, _) in counts.items():
             age = np.inf if entry.age is None else entry.age
             if age >= best.get((entry.source, entry.period), (-1.0, 0))[0]:
@@ -336,7 +336,7 @@ class Journal:
 
     def counts(self) -> list[tuple[Entry, Callable[[], Sketch]]]:
         """Return every count, also earlier ones of the same source, and what reads its rows."""
-        return [(entry, partial(self._one, number)) for number, (entry, _) in self._counts().items()]
+        return [(entry, partial(self._one, number)) for number, (entry, _) in self.all_counts().items()]
 
     def _one(self, number: int) -> Sketch:
         return self.sketches_of([number])[number]
@@ -347,7 +347,7 @@ class Journal:
 
     def counts_by_age(self) -> list[Entry]:
         """Return every count that has an age, earlier ones too: how positives arrive over time."""
-        return [entry for entry, _ in self._counts().values() if entry.age is not None]
+        return [entry for entry, _ in self.all_counts().values() if entry.age is not None]
 
     def sources(self) -> set[str]:
         """Return every source that gave rows, also those that were merged by compacting."""
@@ -360,19 +360,15 @@ class Journal:
                 for source in connection.scalars(sa.select(table.c.source).where(table.c.head == head).distinct())
             }
 
-    def lengths(self) -> dict[int, int]:
-        """Return of how many periods each count was merged."""
-        return {number: periods for number, (_, periods) in self._counts().items()}
-
     def merged_periods(self) -> dict[str, int]:
         """Return how many periods each period was merged of, for those that were merged of several."""
-        return {entry.period: number for entry, number in self._counts().values() if number > 1}
+        return {entry.period: number for entry, number in self.all_counts().values() if number > 1}
 
     def arrival(self) -> ArrivalCurve | None:
         """Return the share of positives that has arrived by age; None unless a period was counted at several ages."""
         if all(entry.age is None for entry in self.entries()):
             return None
-        return ArrivalCurve.learn([entry for entry, _ in self._counts().values()])
+        return ArrivalCurve.learn([entry for entry, _ in self.all_counts().values()])
 
     @property
     def periods(self) -> list[str]:
@@ -555,7 +551,7 @@ class Journal:
         problems = []
         self.store.require_head(self.head)
         past = self.snapshot()
-        for number, (entry, _) in past._counts().items():
+        for number, (entry, _) in past.all_counts().items():
             try:
                 if sketch_digest(past.sketches_of([number])[number]) != entry.digest:
                     problems.append(
