@@ -61,6 +61,7 @@ test-core: $(STAMPS)/build ## install mcnet without any extra into .venv-core; r
 
 soak: $(STAMPS)/test ## draw new examples for the properties, attack formats, files, signals, weights for MINUTES (10), kill the loop KILLS times (200); writes tests/fuzz/RESULTS.md
 	@MCNET_NEW_EXAMPLES=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m hypothesis
+	@MCNET_KILLS=$(or $(KILLS),200) $(BIN)/python -m pytest -q tests/service/test_many_machines.py
 	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) --kills $(or $(KILLS),200) --write tests/fuzz/RESULTS.md
 
 system: ## install the programs that some tests need, where they are missing

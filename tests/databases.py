@@ -26,33 +26,62 @@ def _free_port() -> int:
         return int(listening.getsockname()[1])
 
 
+class Server:
+    """A PostgreSQL server with an empty database, which may be stopped and started again.
+
+    Parameters
+    ----------
+    fsync : whether it survives the end of the machine; no test ends one.
+    """
+
+    def __init__(self, fsync: bool = False) -> None:
+        initdb, server = _program("initdb"), _program("pg_ctl")
+        # The server refuses to run as root, as tests in a container often do.
+        as_other = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+        if initdb is None or server is None or (as_other and shutil.which("runuser") is None):
+            pytest.skip(NO_POSTGRESQL)
+        self.folder, self.fsync, self.port = Path(tempfile.mkdtemp(prefix="mcnet-postgresql-")), fsync, 0
+        if as_other:
+            shutil.chown(self.folder, "postgres")
+        data = str(self.folder / "data")
+        made = [initdb, "-D", data, "-U", "mcnet", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
+        self._command = [*as_other, server, "-D", data, "-w"]
+        self._run(*as_other, *made)
+        for last in (False, False, False, True):  # another process may take a free port before the server does
+            self.port = _free_port()
+            if self.start(check=last) == 0:
+                break
+
+    def _run(self, *words: str, check: bool = True) -> int:
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return subprocess.run(words, check=check, cwd=self.folder, **quiet).returncode
+
+    @property
+    def address(self) -> str:
+        return f"postgresql://mcnet@127.0.0.1:{self.port}/postgres"
+
+    def start(self, *, check: bool = True) -> int:
+        options = f"-c listen_addresses=127.0.0.1 -p {self.port} -k {self.folder} -c jit=off"
+        options += "" if self.fsync else " -c fsync=off"
+        return self._run(*self._command, "-l", str(self.folder / "log"), "-o", options, "start", check=check)
+
+    def crash(self) -> None:
+        """End all processes at once; the next start recovers from the log."""
+        self._run(*self._command, "-m", "immediate", "stop", check=False)
+
+    def remove(self) -> None:
+        self.crash()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[str]:
     """Start a server with an empty database; give the address of it."""
-    initdb, server = _program("initdb"), _program("pg_ctl")
-    # The server refuses to run as root, as tests in a container often do.
-    as_other = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
-    if initdb is None or server is None or (as_other and shutil.which("runuser") is None):
-        pytest.skip(NO_POSTGRESQL)
-    folder = Path(tempfile.mkdtemp(prefix="mcnet-postgresql-"))
-    if as_other:
-        shutil.chown(folder, "postgres")
-    data = folder / "data"
-    quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
-    made = [initdb, "-D", str(data), "-U", "mcnet", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
-    subprocess.run([*as_other, *made], **quiet)
-    run = [*as_other, server, "-D", str(data), "-w"]
+    server = Server()
     try:
-        for last in (False, False, False, True):  # another process may take a free port before the server does
-            port = _free_port()
-            options = f"-c listen_addresses=127.0.0.1 -p {port} -k {folder} -c fsync=off -c jit=off"
-            start = [*run, "-l", str(folder / "log"), "-o", options, "start"]
-            if subprocess.run(start, **{**quiet, "check": last}).returncode == 0:
-                break
-        yield f"postgresql://mcnet@127.0.0.1:{port}/postgres"
+        yield server.address
     finally:
-        subprocess.run([*run, "-m", "immediate", "stop"], **{**quiet, "check": False})
-        shutil.rmtree(folder, ignore_errors=True)
+        server.remove()
 
 
 @pytest.fixture

@@ -109,7 +109,7 @@ _OTHERS = 4
 _RETRY_SECONDS = 30.0
 """After this long a version that was refused is tried again: the disk may have been at fault."""
 
-_STEP_SECONDS = 0.02
+_STEP_SECONDS, _STOP_SECONDS = 0.02, 1.0
 
 Log = Callable[..., None]
 
@@ -255,14 +255,21 @@ class ServedHeads:
         """Look at the pointers again and again: when the database tells of a change, and every so many seconds."""
         changes = None if self.store.database.is_sqlite else self.store.changes(seconds)
         while True:
-            # Every addition of rows changes a file, so a file is only looked at now and then.
-            await (asyncio.sleep(seconds) if changes is None else asyncio.to_thread(changes.wait, seconds))
+            left = seconds
+            while left > 0.0:
+                step = min(left, _STOP_SECONDS)  # a thread that waits for longer would keep the worker from ending
+                # Every addition of rows changes a file, so a file is only looked at now and then.
+                if changes is None:
+                    await asyncio.sleep(step)
+                elif await asyncio.to_thread(changes.wait, step):
+                    break
+                left -= step
             try:
                 await self.look()
             except Exception as error:  # whatever it is, the current versions serve on
                 if not isinstance(error, StoreUnavailableError | BusyError):
                     self._log("reload failed", level="error", reason=repr(error))
-                await asyncio.sleep(seconds)
+                await asyncio.sleep(min(seconds, _STOP_SECONDS))
 
     async def look(self, *, again: bool = False) -> None:
         """Look at the pointers now, and load what they lead to if that is not served yet.

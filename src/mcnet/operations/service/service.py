@@ -160,6 +160,8 @@ class Service:
     def _failed(self, error: Exception, scope: Any) -> Response:
         """Return the answer to a request that failed; what is not the client's doing is logged."""
         problem = problem_of(error)
+        if isinstance(error, StoreUnavailableError | BusyError):
+            self.heads.count_error(error)
         encoding = scope.headers.get("content-encoding")
         if encoding not in (None, "identity"):
             problem = Problem(415, f"the body is encoded as {encoding[:40]!r}; send it as it is")
