@@ -138,6 +138,7 @@ def test_a_drift_raises_an_alarm_once(add_days, registry):
         assert done.outcome == "held"
         alarms += [alarm.what for alarm in done.alarms]
     assert alarms.count("level") == 1, "told once"
+    assert "but publishes nothing: version 1 is held" in str(last_run(registry)) + str(LoopFolder(registry).runs())
     status = json.loads((registry / "loop" / "status.json").read_text())
     assert any(alarm["what"] == "level" for alarm in status["alarms"])
     assert status["current"]["number"] == 1
@@ -317,6 +318,9 @@ def test_a_suspect_period_is_told_once_and_learnt_after_its_rows_were_replaced(a
     assert after == pytest.approx(before.predict(score, field=field), rel=0.03)
     status = json.loads((registry / "loop" / "status.json").read_text())
     assert [one["period"] for one in status["suspects"]] == [day_name(8)]
+    assert status["following"]["others"] == 3
+    assert status["following"]["level_age"] > 0.0
+    assert status["monitor"]["table"][0]["served"]["since"] == day_name(8)
     assert "kept and not learnt" in (registry / "loop" / "status.html").read_text()
     journal.add(day(rows["click"]), day_name(8), source="join", replace=True)
     again = mcnet.update(journal, registry)

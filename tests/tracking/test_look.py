@@ -92,6 +92,16 @@ def test_a_broken_period_is_kept_and_not_learnt_and_its_cause_is_said(tracker, k
     assert served(tracker) == pytest.approx(before, rel=0.2)
 
 
+def test_an_explanation_has_the_suspect_periods_and_why(tracker):
+    assert "suspect" not in str(tracker.explain())
+    score, label, field = broken("none positive")
+    with pytest.warns(mcnet.CalibrationWarning):
+        tracker.update(score, label, field={"value": field}, period=CLEAN)
+    found = tracker.explain()
+    assert [one.period for one in found.suspects] == [str(CLEAN)]
+    assert f"suspect: the period {CLEAN}, waiting: positives are 0 where" in str(found)
+
+
 def test_without_a_look_whatever_comes_is_learnt(tracker):
     score, label, field = broken("none positive")
     tracker.update(score, label, field={"value": field}, period=CLEAN, look=False)
