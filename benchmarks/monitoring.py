@@ -237,7 +237,7 @@ def hours(streams: int, worlds: int) -> str:
 
 
 def main(full: bool = False) -> None:
-    worlds, delayed = (1_000, 500) if full else (200, 200)
+    worlds, delayed = (400, 500) if full else (100, 200)
     text = (
         f"## Monitor\n\nα = {ALPHA:g}, {POSITIVES:,} positives per day, {worlds:,} worlds "
         f"({delayed:,} for delays). False alarms in a year of calibrated days, the level and the slope each "
