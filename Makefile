@@ -59,10 +59,11 @@ test-core: $(STAMPS)/build ## install mcnet without any extra into .venv-core; r
 	@$(call OTHER_PROCESSOR,.venv-core/bin) .venv-core/bin/python -m pytest -n 2 --dist worksteal $(NUMERICAL) tests/cli tests/rows \
 	  tests/selection --ignore tests/calibrators/test_oracles.py --ignore tests/cli/test_export.py --ignore tests/metrics/test_binned.py
 
-soak: $(STAMPS)/test ## draw new examples for the properties, attack formats, files, signals, weights for MINUTES (10), kill the loop KILLS times (200); writes tests/fuzz/RESULTS.md
+soak: $(STAMPS)/test ## draw new examples for the properties, attack formats, files, signals, weights for MINUTES (10), kill the loop KILLS times (200), break hours of it; writes tests/fuzz/RESULTS.md, benchmarks/RESULTS.md
 	@MCNET_NEW_EXAMPLES=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m hypothesis
 	@MCNET_KILLS=$(or $(KILLS),200) $(BIN)/python -m pytest -q tests/service/test_many_machines.py
 	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) --kills $(or $(KILLS),200) --write tests/fuzz/RESULTS.md
+	@$(BIN)/python -m benchmarks --full time_parts time_poison
 
 system: ## install the programs that some tests need, where they are missing
 	@bash .ci/system-packages

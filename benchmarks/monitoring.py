@@ -1,4 +1,4 @@
-"""The monitor: false alarms in years of calibrated days, and days until over-prediction is found.
+"""The monitor: false alarms on calibrated days and in streams with a broken hour, and the time until drift is found.
 
 A day has about 1,000 positives at rates from 0.5 to 5 %. Simulated worlds of the level and of the slope are computed
 together, as groups of one likelihood; a few years are watched by the whole monitor, field values included.
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import beta
 
 from benchmarks import report
 from benchmarks.peers.environments import interpreter, variables
@@ -22,6 +23,8 @@ from mcnet.tracking.monitor import Monitor
 ALPHA = 0.01
 LEVEL_SHARE = 0.7
 """The part of alpha that the monitor gives to the level of all rows."""
+LARGEST_VALUE_SHARE = 0.115
+"""… and to the largest field value."""
 PROBABILITY = np.linspace(0.005, 0.05, 6)
 WIDE = sigmoid(np.linspace(-4.0, 1.0, 12))
 """Rates over which a shift of all logits bends: what a test of the slope must not take for a slope."""
@@ -134,6 +137,72 @@ def delays(worlds: int) -> str:
     return report.table(["over-prediction", "monitor", "median days", "95 % within"], lines)
 
 
+def hour(
+    rng: np.random.Generator, effect: np.ndarray, positives: int, drift: float = 0.0, broken: np.ndarray | None = None
+) -> tuple[Marginals, np.ndarray]:
+    """Return what the evidence asks of one hour in each world, and its positives; `broken` worlds lose all of them."""
+    worlds = len(effect)
+    weight = np.round(np.full(len(PROBABILITY), positives / PROBABILITY.sum()))
+    odds = PROBABILITY / (1.0 - PROBABILITY) * np.exp(effect[:, None] + drift)
+    labels = rng.binomial(weight.astype(int), odds / (1.0 + odds)).astype(float)
+    if broken is not None:
+        labels[broken] = 0.0
+    codes = np.repeat(np.arange(worlds), len(PROBABILITY))
+    cells = (np.tile(PROBABILITY, worlds), np.tile(weight, worlds), labels.ravel())
+    (found,) = PeriodLikelihoods.of_groups(*cells, [(codes, worlds)])
+    return stacked(found), labels.sum(axis=1)
+
+
+def broken_hours(streams: int) -> str:
+    """Return the share of streams with a false alarm: heavy-tailed period effects, and one hour without positives."""
+    lines = []
+    for scale in (0.05, 0.2):
+        rng, evidence = np.random.default_rng([20_264, round(100 * scale)]), Evidence.of_many(streams)
+        broken, highest = rng.integers(5, 60, streams), np.full(streams, -np.inf)
+        for number in range(72):
+            effect = scale * rng.standard_t(3, streams)
+            evidence.update(hour(rng, effect, 300, broken=broken == number)[0])
+            highest = np.maximum(highest, evidence.log_values())
+        alarms = int((highest >= np.log(1.0 / ALPHA)).sum())
+        low, high = binomial_interval(alarms, streams)
+        lines.append([f"{scale:g}", f"{streams:,}", f"{alarms}", f"{alarms / streams:.2%}", f"{low:.2%} … {high:.2%}"])
+        print("  ".join(lines[-1]), flush=True)
+    headings = ["scale of Student-t(3) effects", "streams", "with an alarm", "share", "95 % interval"]
+    return report.table(headings, lines)
+
+
+def binomial_interval(number: int, of: int) -> tuple[float, float]:
+    """Return the 95 % interval of Clopper and Pearson for a share."""
+    low = float(beta.ppf(0.025, number, of - number + 1)) if number else 0.0
+    return low, float(beta.ppf(0.975, number + 1, of - number)) if number < of else 1.0
+
+
+def drift_after_a_broken_hour(worlds: int) -> str:
+    """Return how often a drift of PCOC 1.66 in the largest value is found, with and without a broken hour before it."""
+    lines = []
+    drift, limit = -np.log(1.66), np.log(1.0 / ALPHA / LARGEST_VALUE_SHARE)
+    for positives in (300, 60):
+        for before in (False, True):
+            rng, evidence = np.random.default_rng([20_265, positives, before]), Evidence.of_many(worlds)
+            known, found, at_best = np.zeros(worlds), [], []
+            for _ in range(30):
+                evidence.learn(hour(rng, 0.02 * rng.standard_normal(worlds), positives)[0])
+            if before:
+                evidence.update(hour(rng, np.zeros(worlds), positives, broken=np.ones(worlds, dtype=bool))[0])
+            highest = np.full(worlds, -np.inf)
+            for _ in range(4):
+                marginals, labels = hour(rng, 0.02 * rng.standard_normal(worlds), positives, drift)
+                evidence.update(marginals)
+                highest = np.maximum(highest, evidence.log_values())
+                known += drift * labels + positives * (1.0 - np.exp(drift))
+                found.append(f"{np.mean(highest >= limit):.0%}")
+                at_best.append(f"{np.mean(known >= limit):.0%}")
+            lines.append([f"{positives}", "yes" if before else "no", *found[:4], at_best[1]])
+            print("  ".join(lines[-1]), flush=True)
+    headings = ["positives per hour", "broken hour before", *(f"within {n} h" for n in (1, 2, 3, 4)), "oracle, 2 h"]
+    return report.table(headings, lines)
+
+
 def probcal_delays(worlds: int) -> str:
     """Return what the monitor of probcal 0.4 does on the same kind of days; it reads rows, so few worlds are run."""
     lines = []
@@ -156,14 +225,26 @@ def probcal_delays(worlds: int) -> str:
     return report.table(["world", "worlds", "with an alarm", "median days", "95 % within"], lines)
 
 
+def hours(streams: int, worlds: int) -> str:
+    """Return the part about broken hours."""
+    return (
+        f"Calibrated streams of 72 hours, 300 positives each, with heavy-tailed period effects and one hour in which "
+        f"all positives were lost; the level has the whole of α:\n\n{broken_hours(streams)}\n\n"
+        f"A drift of PCOC 1.66 in the largest field value, which has {LARGEST_VALUE_SHARE:g} of α, after 30 reference "
+        f"hours with effects of 0.02 ({worlds:,} worlds). The oracle knows the size of the drift, when it began, "
+        f"and that there are no period effects:\n\n{drift_after_a_broken_hour(worlds)}"
+    )
+
+
 def main(full: bool = False) -> None:
-    worlds, delayed = (1_000, 500) if full else (200, 200)
+    worlds, delayed = (400, 500) if full else (100, 200)
     text = (
         f"## Monitor\n\nα = {ALPHA:g}, {POSITIVES:,} positives per day, {worlds:,} worlds "
         f"({delayed:,} for delays). False alarms in a year of calibrated days, the level and the slope each "
         f"with the whole of α; the slope at rates from 2 to 73 %:\n\n{false_alarms(worlds)}\n\n"
         f"Days until over-prediction that begins on the first watched day is found, with the part of α that the level "
-        f"has ({LEVEL_SHARE:g}):\n\n{delays(delayed)}\n\nThe monitor of probcal 0.4, α = {ALPHA:g}:\n\n"
+        f"has ({LEVEL_SHARE:g}):\n\n{delays(delayed)}\n\n{hours(2_000 if full else 400, 500 if full else 200)}\n\n"
+        f"The monitor of probcal 0.4, α = {ALPHA:g}:\n\n"
         f"{probcal_delays(20 if full else 5)}"
     )
     report.keep("monitoring", text, full)

@@ -1,5 +1,7 @@
 """`mcnet monitor`: reference and watched periods, alarms, exit codes, state, page."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -28,11 +30,16 @@ def test_an_alarm_is_described_and_fails_if_asked_to(mcnet, history):
     assert "10 reference periods, 14 watched; evidence of 100 is an alarm" in done.out
     assert "country=FR" in done.out
     assert "over-predicted since 2026-10-17: update the model and publish it" in done.out
+    assert "in 95 % of cases inside the interval at all times:" in done.out
+    late = mcnet("monitor", history, "--since", DAYS[16]).out
+    assert re.search(r"^country=FR over-predicted by \d+ % \(\d+ … \d+\), since 2026-10-17$", late, re.MULTILINE)
     for word, code in (("alarm", 1), ("value", 1), ("slope", 0)):
         assert mcnet(*words, "--fail-if", word, "-q").code == code
     found = mcnet(*words, "--json").document
     french = next(alarm for alarm in found["alarms"] if alarm["what"] == "country=FR")
     assert french["since"] == "2026-10-17"
+    served = next(one for one in found["served"] if one["what"] == "country=FR")
+    assert served["low"] < served["pcoc"] < served["high"]
     assert french["pcoc_low"] < french["pcoc"] < french["pcoc_high"]
     assert french["pcoc"] == pytest.approx(2.0, rel=0.2)
     assert not [alarm for alarm in found["alarms"] if alarm["what"] == "country=NL"]

@@ -155,6 +155,7 @@ def test_a_drift_raises_an_alarm_once(add_days, registry):
         assert done.outcome == "held"
         alarms += [alarm.what for alarm in done.alarms]
     assert alarms.count("level") == 1, "told once"
+    assert "but publishes nothing: version 1 is held" in str(mcnet.Store(registry).state().runs())
     status = status_of(mcnet.Store(registry))
     assert any(alarm["what"] == "level" for alarm in status["alarms"])
     assert status["current"]["number"] == 1
@@ -333,6 +334,9 @@ def test_a_suspect_period_is_told_once_and_learnt_after_its_rows_were_replaced(a
     status = status_of(mcnet.Store(registry))
     assert [one["period"] for one in status["suspects"]] == [day_name(8)]
     assert mcnet.Store(registry).state().suspects()[day_name(8)]["state"] == "waiting"
+    assert status["following"]["others"] == 3
+    assert status["following"]["level_age"] > 0.0
+    assert status["monitor"]["table"][0]["served"]["since"] == day_name(8)
     assert "kept and not learnt" in write_status_page(registry.with_name("status.html"), status).read_text()
     journal.add(day(rows["click"]), day_name(8), source="join", replace=True)
     again = mcnet.update(journal.store)

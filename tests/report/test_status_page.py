@@ -102,6 +102,32 @@ def test_the_status_says_what_is_served_and_why(tmp_path):
     assert "ellipsis" not in page  # a note is shown as a whole
 
 
+def test_the_page_says_what_is_followed_and_what_is_suspect_and_why(tmp_path):
+    value = {"field": "country", "value": "NL", "memory": 2.5, "since": "2026-11-12T18:00", "offset": -0.6}
+    following = {"level_age": 8.0, "shape_age": 31.0, "moving": 14, "others": 11, "others_age": [7.9, 8.1]}
+    following["values"] = [{**value, "low": -0.7, "high": -0.5, "same_as": "device=app"}]
+    suspects = [
+        {"period": "2026-11-15T02:00", "cause": f"labels of {ODD} missing?", "state": "waiting"},
+        {"period": "2026-11-13T02:00", "cause": "labels flipped?", "state": "left out"},
+    ]
+    monitor = status()["monitor"] | {"served": ["country=NL over-predicted by 12 % (8 … 16), since 13:00"]}
+    monitor["table"][0]["served"] = {"pcoc": 1.12, "low": 1.08, "high": None}
+    page = status(following=following, suspects=suspects, monitor=monitor)
+    text = write_status_page(tmp_path / "s.html", page).read_text(encoding="utf-8")
+    for words in (
+        "The level follows rows with a mean age of 8 periods, slope and shape 31.",
+        "country=NL moves by itself since 2026-11-12T18:00, by -0.60 logits (-0.70 … -0.50), from rows with a mean "
+        "age of 2.5 periods; device=app always occurs with it and cannot be told apart.",
+        "13 more values move by themselves, less far.",
+        "11 field values move with the level, from rows with a mean age of 7.9 to 8.1 periods.",
+        "The period 2026-11-15T02:00 is kept and not learnt: labels of &lt;b&gt;",
+        ">left out</td>",
+        "country=NL over-predicted by 12 % (8 … 16), since 13:00.",
+        "1.120 (1.080 … ∞)",
+    ):
+        assert words in text, words
+
+
 def test_midnight_has_its_hour_in_a_loop_of_hours_and_not_in_one_of_days(tmp_path):
     text = write_status_page(tmp_path / "days.html", status()).read_text(encoding="utf-8")
     assert "2026-11-15T00:00" not in text

@@ -290,3 +290,27 @@ def test_intervals_of_the_block_bootstrap_cover_a_mean_of_dependent_periods():
         low, high = block_bootstrap(series[None], np.ones(200), seed=seed)
         covered += bool(low[0] <= 0.0 <= high[0])
     assert covered >= 82  # independent draws of periods would cover in some 72
+
+
+def test_without_a_look_the_tracker_learns_a_broken_period(tmp_path):
+    rng = np.random.default_rng(3)
+    score, day = rng.uniform(0.05, 0.3, 7_200), np.repeat(np.arange(9), 800)
+    click = (rng.random(7_200) < score).astype(int)
+    log = pl.DataFrame({"pctr": score, "click": np.where(day == 7, 1 - click, click), "day": day})
+    losses = {}
+    for look in (True, False):
+        found = mcnet.backtest(
+            log,
+            score="pctr",
+            label="click",
+            time="day",
+            every="1",
+            methods=[],
+            look=look,
+            folder=tmp_path / str(look),
+        )
+        last = found.by_period.filter((pl.col("forecaster") == "tracker") & (pl.col("period") == "8"))
+        losses[look] = last["log_loss"].item()
+    assert losses[True] < losses[False] - 0.01
+    with pytest.raises(mcnet.InputError, match="look: False, now True"):
+        mcnet.backtest(log, score="pctr", label="click", time="day", every="1", methods=[], folder=tmp_path / "False")

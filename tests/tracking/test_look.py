@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit, logit
 
 import mcnet
-from mcnet.tracking.look import LEAST_PERIODS
+from mcnet.tracking.look import LEAST_PERIODS, Counts
 
 ROWS, CLEAN = 3_000, LEAST_PERIODS + 2
 SCORES = expit(np.linspace(-5.0, 0.0, 40))
@@ -90,6 +90,22 @@ def test_a_broken_period_is_kept_and_not_learnt_and_its_cause_is_said(tracker, k
     tracker.update(score, label, field={"value": field}, period=CLEAN + 1)
     assert tracker.suspects[-1].state == "left out"
     assert served(tracker) == pytest.approx(before, rel=0.2)
+
+
+def test_an_explanation_has_the_suspect_periods_and_why(tracker):
+    assert "suspect" not in str(tracker.explain())
+    score, label, field = broken("none positive")
+    with pytest.warns(mcnet.CalibrationWarning):
+        tracker.update(score, label, field={"value": field}, period=CLEAN)
+    found = tracker.explain()
+    assert [one.period for one in found.suspects] == [str(CLEAN)]
+    assert f"suspect: the period {CLEAN}, waiting: positives are 0 where" in str(found)
+
+
+def test_few_rows_that_are_all_positive_are_not_suspect_and_many_are():
+    assert not Counts(41.0, 41.0, 22.5).is_suspect
+    assert Counts(410.0, 410.0, 225.0).is_suspect
+    assert Counts(84.0, 0.0, 15.1).is_suspect
 
 
 def test_without_a_look_whatever_comes_is_learnt(tracker):

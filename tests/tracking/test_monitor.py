@@ -11,8 +11,8 @@ from scipy.stats import norm
 from mcnet.calibrators.parametric import Platt
 from mcnet.errors import FileFormatError, InputError
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihoods, slope_likelihoods
-from mcnet.tracking.monitor import _OVERALL, Monitor
+from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihoods, shift_interval, slope_likelihoods
+from mcnet.tracking.monitor import _OVERALL, Monitor, ServedPcoc
 
 
 def counts(rng, positives=1000, effect=0.0, ratio=1.0, cells=6):
@@ -350,3 +350,75 @@ def test_evidence_of_before_there_were_wild_periods_is_read():
     before = Evidence.restored({**now.state(), "null": now.null[:half].tolist()})
     assert before.null.shape == now.null.shape
     assert before.log_value == pytest.approx(now.log_value, abs=0.02)
+
+
+# -- the confidence sequence since a version is served ----------------------------------------------------------------
+
+
+def sums_of(p, w, y):
+    return [y.sum(), (p * w).sum(), (w * p * (1.0 - p)).sum()]
+
+
+@pytest.mark.parametrize(("positives", "effect", "shift"), [(60, 0.1, 0.0), (400, 0.0, -0.2), (8, 0.3, 0.4)])
+def test_the_sequence_includes_the_true_shift_in_all_periods_at_once(positives, effect, shift):
+    rng, missed, widths = np.random.default_rng(13), 0, []
+    for _ in range(20):
+        evidence = Evidence()
+        for _ in range(12):
+            evidence.learn(likelihood(*counts(rng, positives, effect)).marginals()[0])
+        seen, inside = [], True
+        for _ in range(4):
+            seen.append(sums_of(*counts(rng, positives, effect, np.exp(shift))))
+            low, high = shift_interval(np.array(seen), evidence.kept_nulls)
+            inside &= low <= shift <= high
+        missed += not inside
+        widths.append(high - low)
+    assert missed <= 2, "1 in 20 streams may be missed; in 20 streams more than 2 are in 8 % of cases at most"
+    assert np.median(widths) < 12.0 * np.sqrt(1.0 / positives + effect**2) / np.sqrt(4.0)
+
+
+def test_a_broken_period_before_the_version_does_not_widen_the_sequence():
+    widths = {}
+    for broken in (False, True):
+        rng, evidence = np.random.default_rng(14), Evidence()
+        for number in range(25):
+            p, w, y = counts(rng, 300, 0.05)
+            evidence.learn(likelihood(p, w, 0.0 * y if broken and number == 10 else y).marginals()[0])
+        low, high = shift_interval(np.array([sums_of(*counts(rng, 300, 0.05))]), evidence.kept_nulls)
+        widths[broken] = high - low
+    assert widths[True] < 1.3 * widths[False]
+
+
+def test_what_is_served_is_described_and_begins_anew_with_each_version(tmp_path):
+    rng, monitor = np.random.default_rng(15), Monitor()
+    for day in range(10):
+        monitor.learn(sketch_of(rng), day)
+    for day in range(10, 13):
+        monitor.update(sketch_of(rng, ratio=0.6), day, version="1")
+    (found,) = monitor.served(["country=FR"])
+    assert (found.since, found.low < 1 / 0.6 < found.high, found.low > 1.0) == ("10", True, True)
+    assert str(found).startswith("country=FR over-predicted by ")
+    assert str(found).endswith("), since 10")
+    monitor.save(tmp_path / "monitor.json")
+    assert Monitor.load(tmp_path / "monitor.json").served() == monitor.served()
+    monitor.update(sketch_of(rng), 13, version="2")
+    assert {one.since for one in monitor.served()} == {"13"}
+    assert {one.what for one in monitor.served()} == {"level", "country=NL", "country=FR", "country=DE"}
+
+
+def test_over_and_under_prediction_in_words():
+    assert str(ServedPcoc("country=NL", "2026-11-16T13:00", 1.12, 1.08, 1.16)) == (
+        "country=NL over-predicted by 12 % (8 … 16), since 2026-11-16T13:00"
+    )
+    assert "all rows under-predicted by 10 % (6 … 14)" in str(ServedPcoc("level", "7", 0.9, 0.86, 0.94))
+    assert str(ServedPcoc("level", "7", 1.01, 0.9, 1.1)) == "all rows: PCOC 1.01 (0.9 … 1.1), since 7"
+    assert "inf" in str(ServedPcoc("level", "7", np.inf, 3.0, np.inf))
+
+
+def test_advice_fits_what_keeps_the_loop_from_publishing():
+    rng, monitor = np.random.default_rng(16), Monitor(period_effects=0)
+    monitor.update(sketch_of(rng, ratio=0.5), 1)
+    alarm = monitor.alarms[0]
+    assert "publish" in alarm.advice()
+    assert "publish" not in alarm.advice(tracked=True)
+    assert alarm.advice(tracked=True, kept="it is held").endswith("but publishes nothing: it is held")

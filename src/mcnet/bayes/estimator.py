@@ -1,5 +1,6 @@
 """BayesMCNet: one monotone curve per context, fitted by empirical Bayes."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal, Self
@@ -105,23 +106,12 @@ class BayesMCNet(Calibrator):
         self._fitted()
         return len(self.posterior_.panels.edges) - 1 if hasattr(self, "posterior_") else 1
 
-    def fit_sketch(self, sketch: Sketch) -> Self:
-        """Fit on a sketch of any number of rows.
-
-        Parameters
-        ----------
-        sketch : the rows, from `mcnet.scan` or `Sketch.from_rows`.
-
-        Returns
-        -------
-        self : the fitted calibrator.
-        """
+    def _fitting(self, rows: PeriodBlocks | None = None) -> Callable[[Sketch], Fitted]:
         earlier = EarlierFit.of(self, "posterior_") if self.warm_start else None
-        return self._fit_by(sketch, lambda given: self._solve(given, earlier))
+        return lambda sketch: self._solve(sketch, earlier, rows)
 
     def _fit_periods(self, rows: PeriodBlocks) -> dict[str, float]:
-        earlier = EarlierFit.of(self, "posterior_") if self.warm_start else None
-        self._fit_by(rows.total, lambda given: self._solve(given, earlier, rows))
+        self._fit_by(rows.total, self._fitting(rows))
         learnt: dict[str, float] = self.__dict__.pop("_learnt", {})
         return learnt
 

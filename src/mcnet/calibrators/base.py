@@ -225,7 +225,7 @@ class Calibrator(Estimator):
         -------
         self : the fitted calibrator.
         """
-        return self._fit_by(sketch, self._fit)
+        return self._fit_by(sketch, self._fitting())
 
     def fit_journal(
         self, journal: PeriodSource | Mapping[str, Sketch], *, since: Any = None, until: Any = None
@@ -443,6 +443,10 @@ class Calibrator(Estimator):
         return self
 
     # -- what a method fills in ---------------------------------------------------------------------------------
+
+    def _fitting(self) -> Callable[[Sketch], "Fitted"]:
+        """Return the function that fits; one with a warm start keeps the earlier fit, which is forgotten before it."""
+        return self._fit
 
     def _fit(self, sketch: Sketch) -> "Fitted":
         """Return what the fit gives; a method either fills in this or, if curves are all there is, _fit_curves."""

@@ -197,7 +197,8 @@ def monitor(
         write_monitor_page(report, watching, shown, served, reference=reference, title=title)
         printer.note(f"report → {report}")
     alarms = watching.alarms
-    _print(printer, watching, alarms, reference, watched)
+    tracked = served is not None and served.method == "tracker"
+    _print(printer, watching, alarms, reference, watched, tracked=tracked)
     broken = [word for word in fail_if or () if any(_concerns(word, alarm.what) for alarm in alarms)]
     if broken:
         raise typer.Exit(THRESHOLD_NOT_MET)
@@ -240,7 +241,13 @@ def _split(
 
 
 def _print(
-    printer: Printer, watching: "Monitor", alarms: Sequence["Alarm"], reference: list[str], watched: list[str]
+    printer: Printer,
+    watching: "Monitor",
+    alarms: Sequence["Alarm"],
+    reference: list[str],
+    watched: list[str],
+    *,
+    tracked: bool,
 ) -> None:
     from dataclasses import asdict
 
@@ -248,6 +255,8 @@ def _print(
     from mcnet.rows.periods import shown_periods
 
     lines = watching.table().to_dicts()
+    ordered = sorted(lines, key=lambda line: not line["alarm"])[: max(_MOST_LINES, len(alarms))]
+    served = watching.served([line["what"] for line in ordered])
     periods = [*reference, *watched]
     read = dict(zip(periods, shown_periods(periods), strict=True))
     document = {
@@ -255,8 +264,9 @@ def _print(
         "reference": reference,
         "watched": watched,
         "last_period": watching.last_period,
-        "alarms": [{**asdict(alarm), "advice": alarm.advice()} for alarm in alarms],
+        "alarms": [{**asdict(alarm), "advice": alarm.advice(tracked=tracked)} for alarm in alarms],
         "table": lines,
+        "served": [{**asdict(one), "text": str(one)} for one in served],
     }
     if not lines:
         printer.note("no period has been watched yet: all are reference periods")
@@ -273,7 +283,7 @@ def _print(
                 f"{line['rows']:,.0f}",
                 evidence_text(line["log_evidence"]),
             ]
-            for line in sorted(lines, key=lambda line: not line["alarm"])[: max(_MOST_LINES, len(alarms))]
+            for line in ordered
         ],
         left=3,
     )
@@ -281,5 +291,8 @@ def _print(
     head = f"{counted(len(reference), 'reference period')}, {len(watched):,} watched; {limit}"
     more = len(lines) - max(_MOST_LINES, len(alarms))
     below = [f"{more:,} more are watched, with less evidence"] if more > 0 else []
-    advice = [f"{alarm.what}: {alarm.advice()}" for alarm in alarms] or ["no alarm"]
-    printer.result(document, head, "", shown, *below, "", *advice)
+    told = [str(one) for one in served if one.what == "level" or not one.includes_one]
+    if told:
+        told = ["", "PCOC since the model is watched, in 95 % of cases inside the interval at all times:", *told]
+    advice = [f"{alarm.what}: {alarm.advice(tracked=tracked)}" for alarm in alarms] or ["no alarm"]
+    printer.result(document, head, "", shown, *below, *told, "", *advice)

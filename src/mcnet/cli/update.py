@@ -183,7 +183,7 @@ def _lines(done: "Update") -> list[str]:
     if done.held and done.outcome != "held":
         lines.append(f"held       version {done.version} is {done.held}")
     lines += [f"suspect    {line}" for line in done.suspect]
-    lines += [f"alarm      {alarm.what}: {alarm.advice(tracked=True)}" for alarm in done.alarms]
+    lines += [f"alarm      {alarm.what}: {done.advice(alarm)}" for alarm in done.alarms]
     return lines if done.status is None else [*lines, f"status     {done.status}"]
 
 

@@ -194,19 +194,6 @@ class NetworkCalibrator(Calibrator):
             import torch  # noqa: F401
         return self
 
-    def fit_sketch(self, sketch: Sketch) -> Self:
-        """Fit on a sketch of any number of rows.
-
-        Parameters
-        ----------
-        sketch : the rows, from `mcnet.scan` or `Sketch.from_rows`.
-
-        Returns
-        -------
-        self : the fitted calibrator.
-        """
-        return self._fit_network(sketch, self._train)
-
     # -- what a method fills in ---------------------------------------------------------------------------------
 
     def _train(self, sketch: Sketch, earlier: Any) -> TrainedFunction:
@@ -228,10 +215,10 @@ class NetworkCalibrator(Calibrator):
 
     # -- shared steps -------------------------------------------------------------------------------------------
 
-    def _fit_network(self, sketch: Sketch, train: Callable[[Sketch, Any], TrainedFunction]) -> Self:
-        """Fit by training: `train(sketch, earlier network or None)` returns the trained function."""
+    def _fitting(self, train: Callable[[Sketch, Any], TrainedFunction] | None = None) -> Callable[[Sketch], Fitted]:
+        """Fit by training: `train(sketch, earlier network or None)` returns the trained function; by default _train."""
         earlier = EarlierFit.of(self, "network_") if self.warm_start else None
-        return self._fit_by(sketch, lambda given: self._trained(given, train, earlier))
+        return lambda sketch: self._trained(sketch, train or self._train, earlier)
 
     def _trained(
         self, sketch: Sketch, train: Callable[[Sketch, Any], TrainedFunction], earlier: EarlierFit | None

@@ -387,7 +387,8 @@ class MCNet(NetworkCalibrator):
             warn("there is no field, so this is MCNet-None; MCNet.paper('none') has the settings of the paper for it")
         sketch = Sketch.from_rows(scores, labels, field=field, weight=weight, resolution=resolution, **kept)
         rows = FitRows.of(scores, labels, field, weight, None, **kept)
-        return self._fit_network(sketch, lambda given, earlier: self._train_on_rows(given, rows, earlier))
+        train = self._fitting(lambda given, earlier: self._train_on_rows(given, rows, earlier))
+        return self._fit_by(sketch, train)
 
     def fit_sketch(self, sketch: Sketch) -> Self:
         """Fit on a sketch of any number of rows.

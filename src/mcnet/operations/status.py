@@ -22,12 +22,15 @@ from mcnet.store.state import LoopState
 from mcnet.store.store import Store
 from mcnet.store.versions import Registry, Version
 from mcnet.tracking.monitor import CellProbabilities, Monitor
+from mcnet.tracking.tracker import followed_ages, followed_values
 
 # The status of the loop: what is served, what the last run decided and why, and whether it is calibrated.
 
 STATUS = "status"
 """The kind of the document that has what the last run knew."""
 SHOWN_PERIODS, SHOWN_RUNS, SHOWN_VERSIONS, SHOWN_VALUES = 60, 20, 10, 12
+SHOWN_SENTENCES = 4
+"""Of what is miscalibrated since its version is served, so many are said in words, the costliest."""
 _OVERALL = ("level", "slope")
 RUNS_READ = 200
 """What was served in the shown periods is looked up in so many runs."""
@@ -53,6 +56,7 @@ def run_document(journal: Journal, learnt: Learnt | None, monitor: Monitor | Non
             "periods": [] if learnt is None else _periods(learnt),
             "monitor": None if monitor is None else _monitor(monitor),
             "suspects": [] if learnt is None else _suspects(learnt),
+            "following": None if learnt is None else _following(learnt),
         }
     )
     return document
@@ -147,16 +151,37 @@ def _suspects(learnt: Learnt) -> list[dict[str, Any]]:
     return [{"period": one.period, "cause": one.cause, "state": one.state} for one in suspects]
 
 
+def _following(learnt: Learnt) -> dict[str, Any]:
+    """Return which memory is used, and which field values move by themselves, the farthest first."""
+    level, shape = followed_ages(learnt.learner)
+    values = followed_values(learnt.learner)
+    moving = values.filter(pl.col("since").is_not_null()).sort(pl.col("offset").abs(), descending=True)
+    others = values.filter(pl.col("since").is_null())["memory"].to_list()
+    return {
+        "level_age": level,
+        "shape_age": shape,
+        "moving": moving.height,
+        "values": moving.head(SHOWN_VALUES).to_dicts(),
+        "others": len(others),
+        "others_age": [min(others), max(others)] if others else None,
+    }
+
+
 def _monitor(monitor: Monitor) -> dict[str, Any]:
     table = monitor.table()
     if table.height:  # all rows first, then the values with most evidence
         table = pl.concat([table.filter(pl.col("what").is_in(_OVERALL)), table.filter(~pl.col("what").is_in(_OVERALL))])
+    shown = table.head(SHOWN_VALUES).to_dicts()
+    served = {one.what: one for one in monitor.served([line["what"] for line in shown])}
     return {
         "alpha": monitor.alpha,
         "last_period": monitor.last_period,
         "watched": table.height,
         "alarms": table.filter(pl.col("alarm")).height if table.height else 0,
-        "table": table.head(SHOWN_VALUES).to_dicts(),
+        "table": [
+            {**line, "served": asdict(served[what]) if (what := line["what"]) in served else None} for line in shown
+        ],
+        "served": [str(one) for one in served.values() if not one.includes_one][:SHOWN_SENTENCES],
     }
 
 
@@ -213,7 +238,7 @@ def watch(
                 monitor.last_period = period  # a model of other fields cannot be judged by these rows
                 continue
             probability = predict_cells(loaded, sketch.unfolded())
-            monitor.update(sketch, period, CellProbabilities(probability))
+            monitor.update(sketch, period, CellProbabilities(probability), version=version.name)
             pcoc = period_pcoc(sketch.unfolded(), probability)
             served.append({"period": period, "version": version.name, "pcoc": list(pcoc)})
         elif period in forecasts:

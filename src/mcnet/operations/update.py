@@ -174,6 +174,13 @@ class Update:
     status: Path | None = None
     """The status page, if one was asked for."""
 
+    def advice(self, alarm: Alarm) -> str:
+        """Return what to do about an alarm, in one sentence."""
+        kept = self.reason if self.outcome == "held" else ""
+        if self.outcome == "refused":
+            kept = "the gate refused the new model, for the reason above"
+        return alarm.advice(tracked=True, kept=kept)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the run as JSON-able values."""
         return {
@@ -186,7 +193,7 @@ class Update:
             "learnt": list(self.learnt),
             "until": self.until,
             "gate": None if self.verdict is None else self.verdict.to_dict(),
-            "alarms": [{**asdict(alarm), "advice": alarm.advice(tracked=True)} for alarm in self.alarms],
+            "alarms": [{**asdict(alarm), "advice": self.advice(alarm)} for alarm in self.alarms],
             "suspect": list(self.suspect),
             "held": self.held,
             "status": None if self.status is None else str(self.status),

@@ -1,6 +1,7 @@
 """The page of a monitor, the status page of the loop, and the page of a difference."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,8 @@ def write_monitor_page(
     title : the heading of the page.
     """
     table = monitor.table().to_dicts()
-    alarms = monitor.alarms
+    alarms, tracked = monitor.alarms, getattr(model, "method", "") == "tracker"
+    served = {one.what: asdict(one) for one in monitor.served([line["what"] for line in table[:_MOST_LINES]])}
     shown = ["level", *(alarm.what for alarm in alarms if alarm.what not in ("level", "slope"))][:_MOST_FIGURES]
     drifts = period_drifts(periods, model, shown)
     since = {line["what"]: line["since"] for line in table if line["alarm"]}
@@ -91,12 +93,12 @@ def write_monitor_page(
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     page = environment.from_string(read_asset("monitor.html.j2")).render(
         title=title,
-        lead=_lead(alarms),
+        lead=_lead(alarms, tracked),
         periods=_watched_periods(periods, reference),
         alpha=f"{monitor.alpha:g}",
         limit=f"{1.0 / monitor.alpha:,.6g}",
-        alarms=[(alarm.what, alarm.advice()) for alarm in alarms],
-        lines=[_line(line) for line in table[:_MOST_LINES]],
+        alarms=[(alarm.what, alarm.advice(tracked=tracked)) for alarm in alarms],
+        lines=[_line(line | {"served": served_text(served.get(line["what"]))}) for line in table[:_MOST_LINES]],
         left_out=count(len(table) - _MOST_LINES) if len(table) > _MOST_LINES else "",
         figures=list(figures),
         style=read_asset("page.css"),
@@ -109,11 +111,11 @@ def write_monitor_page(
     return Path(path)
 
 
-def _lead(alarms: Sequence[Any]) -> str:
+def _lead(alarms: Sequence[Any], tracked: bool) -> str:
     if not alarms:
         return "No alarm: nothing speaks against calibration."
     number = "One alarm" if len(alarms) == 1 else f"{len(alarms)} alarms"
-    return f"{number}. The costliest: {alarms[0].advice()}."
+    return f"{number}. The costliest: {alarms[0].advice(tracked=tracked)}."
 
 
 def _watched_periods(periods: Sequence[tuple[str, Sketch]], reference: Sequence[str]) -> str:
@@ -203,7 +205,9 @@ def write_status_page(path: str | PathLike[str], status: dict[str, Any]) -> Path
         watched=watched_lines(status),
         limit="" if status["monitor"] is None else f"{1.0 / status['monitor']['alpha']:,.6g}",
         alarms=status["alarms"],
-        suspects=[one for one in status.get("suspects", []) if one["state"] == "waiting"],
+        served=(status["monitor"] or {}).get("served", []),
+        suspects=status.get("suspects", []),
+        following=following_lines(status),
         versions=[
             {**version, "current": current is not None and version["number"] == current["number"]}
             for version in status["versions"]
@@ -331,6 +335,32 @@ def _interval(ends: list[float | None]) -> list[float]:
     return [np.nan if end is None else end for end in ends]
 
 
+def following_lines(status: dict[str, Any]) -> list[str]:
+    """Return in sentences which memory is used, and which field values move by themselves."""
+    found = status.get("following")
+    if not found:
+        return []
+    lines = [
+        f"The level follows rows with a mean age of {found['level_age']:.3g} periods, slope and shape "
+        f"{found['shape_age']:.3g}."
+    ]
+    for one in found["values"]:
+        same = f"; {one['same_as']} always occurs with it and cannot be told apart" if one["same_as"] else ""
+        lines.append(
+            f"{one['field']}={MISSING_LABEL if one['value'] is None else one['value']} moves by itself since "
+            f"{one['since']}, by {one['offset']:+.2f} logits ({one['low']:+.2f} … {one['high']:+.2f}), from rows with "
+            f"a mean age of {one['memory']:.3g} periods{same}."
+        )
+    if found["moving"] > len(found["values"]):
+        lines.append(f"{found['moving'] - len(found['values']):,} more values move by themselves, less far.")
+    if found["others"]:
+        low, high = (f"{age:.3g}" for age in found["others_age"])
+        age = low if low == high else f"{low} to {high}"
+        other = f"{counted(found['others'], 'field value')} move{'s' if found['others'] == 1 else ''}"
+        lines.append(f"{other} with the level, from rows with a mean age of {age} periods.")
+    return lines
+
+
 def watched_lines(status: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what the monitor watches, all rows first, as people read it."""
     return [_watched(line) for line in (status["monitor"] or {}).get("table", [])]
@@ -345,7 +375,16 @@ def _watched(line: dict[str, Any]) -> dict[str, Any]:
         "interval": f"{figure(missing['pcoc_low'], 3)} … {figure(missing['pcoc_high'], 3)}",
         "excess": f"{line['excess']:+,.0f}",
         "evidence": evidence_text(line["log_evidence"]),
+        "served": served_text(line.get("served")),
     }
+
+
+def served_text(served: Mapping[str, Any] | None) -> str:
+    """Return the PCOC since a version is served, with its interval; a dash if there is none."""
+    if served is None:
+        return "–"
+    value, low, high = ("∞" if served[name] is None else figure(served[name], 3) for name in ("pcoc", "low", "high"))
+    return f"{value} ({low} … {high})"
 
 
 # The page of a difference: what changes from one model to another, by field value and by score.

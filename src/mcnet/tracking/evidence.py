@@ -8,8 +8,20 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, MaskArray, logit, sigmoid, sums_by
+from mcnet.tracking.value_changes import AlikeRows
 
-__all__ = ["Evidence", "Marginals", "PeriodLikelihoods", "slope_likelihoods", "slope_marginals"]
+__all__ = [
+    "LEVEL",
+    "MOST_PERIODS",
+    "NULLS_KEPT",
+    "Evidence",
+    "Marginals",
+    "PeriodLikelihoods",
+    "pcoc_of_shift",
+    "shift_interval",
+    "slope_likelihoods",
+    "slope_marginals",
+]
 
 # Evidence against calibration: an e-process with period effects, valid however often it is looked at.
 #
@@ -27,7 +39,7 @@ __all__ = ["Evidence", "Marginals", "PeriodLikelihoods", "slope_likelihoods", "s
 # Shifts of the logit that the alternative considers, and how probable each is before any data.
 # The largest ones are for a feed that broke: no positives at all, or everything positive.
 _SIZES = 0.02 * 1.5 ** np.arange(13)
-_SIZE_WEIGHTS = np.array([0.02, 0.05, 0.26, 0.13, 0.23, 0.10, 0.06, 0.04, 0.03, 0.02, 0.02, 0.02, 0.02])
+_SIZE_WEIGHTS = np.array([0.02, 0.04, 0.20, 0.11, 0.18, 0.09, 0.07, 0.07, 0.08, 0.06, 0.04, 0.02, 0.02])
 _SHIFTS = np.concatenate([-_SIZES[::-1], _SIZES])
 _SHIFT_WEIGHTS = 0.5 * np.concatenate([_SIZE_WEIGHTS[::-1], _SIZE_WEIGHTS])
 # The numerator is a mixture over few standard deviations of the period effect, the denominator a maximum over many: a
@@ -221,6 +233,11 @@ class Evidence:
         return int(self.began[effect, 1 + state])
 
     @property
+    def kept_nulls(self) -> FloatArray:
+        """Return the log-likelihoods of the nulls that a confidence sequence considers `[2, nulls]`."""
+        return self.null.reshape(2, -1)[:, NULLS_KEPT]
+
+    @property
     def effect(self) -> float:
         """Return the most likely standard deviation of the period effects under the null."""
         return float(_NULL_EFFECT[int(np.argmax(self.null))])
@@ -248,6 +265,89 @@ class Evidence:
 def _start() -> FloatArray:
     shifts = np.concatenate([[1.0 - _FROM_THE_START], _FROM_THE_START * _SHIFT_WEIGHTS])
     return np.asarray(np.log(np.outer(_MIXED_WEIGHTS, shifts)))
+
+
+# A confidence sequence for the shift since a version was published.
+#
+# Hypothesis of a shift δ: the effects of the periods since then have the mean δ; before it was 0. Their standard
+# deviation is any of a grid, and they may be contaminated, as above. Each δ is tested by a likelihood ratio as above,
+# with a mixture over shifts in the numerator; the interval has those whose e-value is below 1/(1 − level). So it
+# includes the true shift in all periods of the version at once with at least that probability.
+
+LEVEL = 0.95
+MOST_PERIODS = 32
+"""Of a version that has served longer, the older half of so many periods is dropped."""
+NULLS_KEPT = np.concatenate([[0], np.arange(1, len(_NULL_EFFECTS), 3)])
+"""Of the standard deviations of effects, those that the confidence sequence considers."""
+_SHIFT_SCALE = 0.15
+"""Of the Cauchy distribution of shifts in the numerator."""
+_GRID, _ZOOMS, _ZOOM_TO, _FARTHEST = 33, 5, 20.0, 4.0
+
+
+def shift_interval(periods: FloatArray, before: FloatArray, largest_effect: float = np.inf) -> tuple[float, float]:
+    """Return the ends of the confidence sequence for a shift of the logits.
+
+    Parameters
+    ----------
+    periods : of each period the positives, the expected ones, and their information Σ w p (1 − p); `[periods, 3]`.
+    before : the log-likelihood of the periods before under the nulls that are kept, of normal effects and then of
+        contaminated ones; `[2, nulls]`.
+    largest_effect : as in `Evidence`.
+    """
+    effects = _NULL_EFFECTS[NULLS_KEPT]
+    allowed = np.stack([effects <= largest_effect, (effects <= largest_effect) & np.isinf(largest_effect)])
+    before = np.where(allowed, before - before[allowed].max(), -np.inf)
+    prior = np.log(np.where(effects > 0.0, 0.5 / (len(effects) - 1), 0.5) / 2.0)
+    low, high = -_FARTHEST, _FARTHEST
+    for _ in range(_ZOOMS):
+        shifts = np.linspace(low, high, _GRID)
+        likelihood = before + _of_shifts(periods, shifts, effects)  # [shifts, 2, nulls]
+        profile = likelihood.max(axis=(1, 2))
+        near = np.flatnonzero(profile > profile.max() - _ZOOM_TO)
+        low, high = shifts[max(near[0] - 1, 0)], shifts[min(near[-1] + 1, _GRID - 1)]
+    weight = np.log((shifts[1] - shifts[0]) / (np.pi * _SHIFT_SCALE * (1.0 + (shifts / _SHIFT_SCALE) ** 2)))
+    numerator = np.logaddexp.reduce((likelihood + prior + weight[:, None, None]).ravel())
+    beyond = numerator - _finer_maximum(likelihood) - np.log(1.0 / (1.0 - LEVEL))  # below 0 inside the interval
+    inside = np.flatnonzero(beyond < 0.0)
+    if not len(inside):
+        inside = np.array([int(np.argmin(beyond))])
+    ends = []
+    for place, step in ((inside[0], -1), (inside[-1], 1)):
+        other = place + step
+        share = 0.0
+        if 0 <= other < _GRID and beyond[place] < 0.0:
+            share = -beyond[place] / (beyond[other] - beyond[place])
+        end = shifts[place] + step * share * (shifts[1] - shifts[0])
+        ends.append(float(end) if 0 <= other < _GRID else step * np.inf)
+    return ends[0], ends[1]
+
+
+def _finer_maximum(likelihood: FloatArray) -> FloatArray:
+    """Return the maximum over standard deviations `[shifts, 2, nulls]`, by a parabola through the three best ones."""
+    best = np.clip(likelihood.argmax(axis=2), 2, likelihood.shape[2] - 2)  # not the one of 0, which has no logarithm
+    left, middle, right = (np.take_along_axis(likelihood, (best + k)[..., None], 2)[..., 0] for k in (-1, 0, 1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        rise = (right - left) ** 2 / (8.0 * (2.0 * middle - left - right))
+    peak = (middle >= left) & (middle >= right) & np.isfinite(rise)
+    return np.asarray(np.maximum(likelihood.max(axis=2), np.where(peak, middle + rise, -np.inf)).max(axis=1))
+
+
+def _of_shifts(periods: FloatArray, shifts: FloatArray, effects: FloatArray) -> FloatArray:
+    """Return the log-likelihood of periods `[shifts, 2, effects]`, of normal effects and of contaminated ones."""
+    rows, number = AlikeRows(*periods.T), len(periods)
+    mean = np.tile(np.repeat(shifts, len(effects)), (number, 1))
+    each = rows.marginal(mean, np.tile(effects**2, (number, len(shifts))))[0]  # [periods, shifts × effects]
+    wild = rows.marginal(np.zeros((number, 1)), np.full((number, 1), _WILD_EFFECT**2))[0] + np.log(_WILD_CHANCE)
+    mixed = np.logaddexp(each + np.log1p(-_WILD_CHANCE), wild)
+    return np.stack([part.sum(axis=0).reshape(len(shifts), -1) for part in (each, mixed)], axis=1)
+
+
+def pcoc_of_shift(periods: FloatArray, shift: float) -> float:
+    """Return expected positives over those at a shift of the logits; `periods` as in `shift_interval`."""
+    if not np.isfinite(shift):
+        return 0.0 if shift > 0.0 else np.inf
+    number, centre = AlikeRows(*periods.T).number_and_logit
+    return float(periods[:, 1].sum() / (number * sigmoid(centre + shift)).sum())
 
 
 # The likelihood of a wrong slope, given the level of the period.

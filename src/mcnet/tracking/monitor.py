@@ -1,8 +1,8 @@
 """The monitor: is the served model still calibrated, overall, in its slope and in each field value?"""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,12 +16,21 @@ from mcnet.metrics.evaluation import Predictor, predict_cells
 from mcnet.rows.columns import check_total_weight
 from mcnet.rows.periods import period_text, shown_periods, sorted_periods
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihoods, slope_marginals
+from mcnet.tracking.evidence import (
+    MOST_PERIODS,
+    NULLS_KEPT,
+    Evidence,
+    Marginals,
+    PeriodLikelihoods,
+    pcoc_of_shift,
+    shift_interval,
+    slope_marginals,
+)
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Alarm", "Monitor"]
+__all__ = ["Alarm", "Monitor", "ServedPcoc"]
 
 _FORMAT, _VERSION = "mcnet monitor", 3
 _OVERALL, _SLOPE, _VALUES = 0.7, 0.07, 0.23
@@ -58,26 +67,60 @@ class Alarm:
     log_evidence: float
     """The logarithm of the e-value, weighted by its share of alpha; log(1/alpha) raises an alarm."""
 
-    def advice(self, *, tracked: bool = False) -> str:
+    def advice(self, *, tracked: bool = False, kept: str = "") -> str:
         """Return what to do, in one sentence.
 
         Parameters
         ----------
         tracked : a tracker learns every period and publishes by itself, so that publishing is no advice.
+        kept : why it publishes nothing at present, if so.
         """
+        learnt = f"the loop has learnt this, but publishes nothing: {kept}" if kept else _TRACKED
         if self.what == "learning":
             since, _ = shown_periods([self.since, self.raised])
             return (
                 f"all periods since {since} are suspect and nothing is being learnt: correct their rows or release them"
             )
         if self.what == "slope":
-            cure = _TRACKED if tracked else "fit the model again on recent periods"
+            cure = learnt if tracked else "fit the model again on recent periods"
             return f"high and low scores are wrong in opposite directions: {cure}"
         where = "" if self.what == "level" else f" of {self.what}"
         direction = "over" if self.excess > 0.0 else "under"
         since, _ = shown_periods([self.since, self.raised])
-        cure = _TRACKED if tracked else "update the model and publish it"
+        cure = learnt if tracked else "update the model and publish it"
         return f"the probabilities{where} are {direction}-predicted since {since}: {cure}"
+
+
+@dataclass(frozen=True)
+class ServedPcoc:
+    """Predicted over observed positives since a version is served, and the confidence sequence of the true ratio.
+
+    With a probability of 95 % the interval includes the true ratio of a hypothesis in all periods of a version at once,
+    however often one looks. That holds for period effects that are normal with any standard deviation, or wild with a
+    chance of 0.3 %; the periods before the version are taken as calibrated but for such effects.
+    """
+
+    what: str
+    since: str
+    """The first period that the version served, or the first of the latest 16 to 32 if it has served for longer."""
+    pcoc: float
+    low: float
+    high: float
+
+    @property
+    def includes_one(self) -> bool:
+        """Whether the version may be calibrated."""
+        return self.low <= 1.0 <= self.high
+
+    def __str__(self) -> str:
+        name = "all rows" if self.what == "level" else self.what
+        since = shown_periods([self.since])[0]
+        if self.includes_one:
+            return f"{name}: PCOC {self.pcoc:.3g} ({self.low:.3g} … {self.high:.3g}), since {since}"
+        way, sign = ("over", 1.0) if self.low > 1.0 else ("under", -1.0)
+        value, *ends = (100.0 * sign * (end - 1.0) for end in (self.pcoc, self.low, self.high))
+        shown = [f"{end:.0f}" if abs(end) >= 9.5 else f"{end:.2g}" for end in (value, min(ends), max(ends))]
+        return f"{name} {way}-predicted by {shown[0]} % ({shown[1]} … {shown[2]}), since {since}"
 
 
 class CellProbabilities:
@@ -107,8 +150,18 @@ class _Watched:
     marks: dict[int, tuple[str, *tuple[float, ...]]]
     """At the periods in which a change may have begun: the period, and the sums before it."""
     raised: str | None = None
+    before: FloatArray = field(default_factory=lambda: np.zeros((2, len(NULLS_KEPT))))
+    """The log-likelihoods of nulls before the served version, for its confidence sequence …"""
+    since: list[tuple[str, float, float, float]] = field(default_factory=list)
+    """… and the periods since: name, positives, expected positives and their information."""
 
     def add(self, period: str, likelihood: Marginals, sums: FloatArray) -> None:
+        if not self.since:
+            self.before = self.evidence.kept_nulls
+        expected, positives, _, information = sums.tolist()
+        self.since.append((period, positives, expected, information))
+        if len(self.since) > MOST_PERIODS:
+            del self.since[: MOST_PERIODS // 2]
         self.marks[self.evidence.periods] = (period, *self.sums)
         self.evidence.update(likelihood)
         possible = {*self.evidence.began.ravel().tolist(), self.evidence.periods - 1}
@@ -154,6 +207,7 @@ class Monitor:
         self.alpha = float(alpha)
         self.period_effects = period_effects
         self.last_period: str | None = None
+        self.version: str | None = None
         self._watched: dict[str, _Watched] = {}
         self._values = 0
 
@@ -172,7 +226,9 @@ class Monitor:
             self._watch(what).evidence.learn(likelihood)
         self.last_period = text
 
-    def update(self, sketch: Sketch, period: Any, model: Predictor | None = None) -> list[Alarm]:
+    def update(
+        self, sketch: Sketch, period: Any, model: Predictor | None = None, *, version: str | None = None
+    ) -> list[Alarm]:
         """Take in the labels of one more period.
 
         Parameters
@@ -180,12 +236,17 @@ class Monitor:
         sketch : the rows of the period.
         period : later than all periods before it.
         model : what served these rows; None if the scores of the sketch are the served probabilities themselves.
+        version : the name of the model, if it may change: with another one the intervals of `served` begin anew.
 
         Returns
         -------
         list[Alarm] : the alarms that this period raises for the first time.
         """
         text = self._next(period)
+        if version != self.version:
+            self.version = version
+            for watched in self._watched.values():
+                watched.since = []
         new = []
         for what, likelihood, sums in _hypotheses(sketch, model):
             watched = self._watch(what)
@@ -201,6 +262,25 @@ class Monitor:
         """Return every alarm raised so far, the costliest first, as it stands now."""
         found = [self._alarm(what, watched) for what, watched in self._watched.items() if watched.raised is not None]
         return sorted(found, key=lambda alarm: -abs(alarm.excess))
+
+    def served(self, what: Collection[str] | None = None) -> list[ServedPcoc]:
+        """Return the PCOC since the present version is served, with a confidence sequence, the costliest first.
+
+        Parameters
+        ----------
+        what : as in `Alarm`; everything that had rows since then if None. The slope has none.
+        """
+        result = []
+        for name, watched in self._watched.items():
+            if name == "slope" or not watched.since or (what is not None and name not in what):
+                continue
+            periods = np.array([numbers for _, *numbers in watched.since])
+            expected, positives = periods[:, 1].sum(), periods[:, 0].sum()
+            ends = shift_interval(periods, watched.before, watched.evidence.largest_effect)
+            high, low = (pcoc_of_shift(periods, end) for end in ends)
+            pcoc = float(expected / positives) if positives > 0.0 else np.inf
+            result.append((float(expected - positives), ServedPcoc(name, watched.since[0][0], pcoc, low, high)))
+        return [one for _, one in sorted(result, key=lambda pair: -abs(pair[0]))]
 
     def table(self) -> "pl.DataFrame":
         """Return everything that is watched: evidence, PCOC since the most probable change, the period effect."""
@@ -269,6 +349,7 @@ class Monitor:
             "period_effects": self.period_effects,
             "last_period": self.last_period,
             "values": self._values,
+            "served_version": self.version,
             "watched": {
                 what: {
                     "share": watched.share,
@@ -276,6 +357,8 @@ class Monitor:
                     "marks": [[place, *mark] for place, mark in watched.marks.items()],
                     "raised": watched.raised,
                     "evidence": watched.evidence.state(),
+                    "before": watched.before.tolist(),
+                    "since": [list(one) for one in watched.since],
                 }
                 for what, watched in self._watched.items()
             },
@@ -319,6 +402,7 @@ class Monitor:
             monitor = Monitor(document["alpha"], document["period_effects"])
             monitor.last_period = document["last_period"]
             monitor._values = int(document["values"])
+            monitor.version = document.get("served_version")  # older files have none
             monitor._watched = {what: _restored(state) for what, state in document["watched"].items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FileFormatError(f"{path} cannot be read as a monitor ({error}); start a new one") from None
@@ -327,7 +411,13 @@ class Monitor:
 
 def _restored(state: Mapping[str, Any]) -> _Watched:
     marks = {int(place): (period, *before) for place, period, *before in state["marks"]}
-    return _Watched(state["share"], Evidence.restored(state["evidence"]), list(state["sums"]), marks, state["raised"])
+    watched = _Watched(
+        state["share"], Evidence.restored(state["evidence"]), list(state["sums"]), marks, state["raised"]
+    )
+    if "since" in state:  # older files have none
+        watched.before = np.array(state["before"], dtype=np.float64)
+        watched.since = [(str(period), *map(float, numbers)) for period, *numbers in state["since"]]  # type: ignore[misc]
+    return watched
 
 
 def _pcoc_interval(expected: float, positives: float, variance: float, between: float) -> tuple[float, float]:

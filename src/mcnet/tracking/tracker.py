@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from mcnet.store.journal import Journal
 
-__all__ = ["Tracker", "TrackerExplanation"]
+__all__ = ["Tracker", "TrackerExplanation", "followed_ages", "followed_values"]
 
 # The beliefs of a tracker, as a table and a plot.
 
@@ -64,6 +64,7 @@ class TrackerExplanation:
     values : one row per field value: the mean age in periods of what is followed for it (`memory`); if it moves by
         itself, since which period (`since`), by how many logits (`offset`, and the ends of its 90 % interval, `low` and
         `high`), and which values of other fields always occur with it and so cannot be told apart from it (`same_as`).
+    suspects : the latest periods that were suspect when they came: the likely cause, and what became of each.
     """
 
     periods: int
@@ -71,6 +72,7 @@ class TrackerExplanation:
     learnt: str
     table: "pl.DataFrame"
     values: "pl.DataFrame"
+    suspects: tuple[Suspect, ...] = ()
 
     def part(self, name: str) -> dict[str, float]:
         """Return one part of the table as a mapping of names to values.
@@ -116,6 +118,7 @@ class TrackerExplanation:
         apart = self._moving()
         if apart:
             lines.append("moving by themselves: " + "; ".join(apart))
+        lines += [f"suspect: {one.named}, {one.state}: {one.cause}" for one in self.suspects[-LARGEST_CHANGES_SHOWN:]]
         changes = self._largest_changes()
         if changes:
             lines.append("largest changes in logits: " + ", ".join(f"{n} {c:+.2f}" for n, c in changes))
@@ -129,6 +132,7 @@ class TrackerExplanation:
         return [
             f"{row['field']}={row['value']} since {row['since']} by {row['offset']:+.2f} logits "
             f"({row['low']:+.2f} … {row['high']:+.2f})"
+            + f", mean age {row['memory']:.3g} periods"
             + (f", or {row['same_as']}, which cannot be told apart from it" if row["same_as"] else "")
             for row in rows.head(LARGEST_CHANGES_SHOWN).to_dicts()
         ]
@@ -161,9 +165,7 @@ def explained(learner: Learner) -> TrackerExplanation:
 
     of_curves, of_level = latest.memory_weights(half_lives)
     was_curves, was_level = (None, None) if previous is None else previous.memory_weights(half_lives)
-    ages = np.array([memory.age for memory in learner.memories])
-    mean_ages = [mean_age(weights, ages) for weights in (of_level, of_curves)]
-    add("memory", ["level", "slope and shape"], np.array(mean_ages))
+    add("memory", ["level", "slope and shape"], np.array(followed_ages(learner)))
     add("weight of curves", memories, of_curves, was_curves)
     add("weight of level", memories, of_level, was_level)
     belief, before = (_plain_belief(f, candidates) for f in (latest, previous or latest))
@@ -192,14 +194,22 @@ def explained(learner: Learner) -> TrackerExplanation:
     add("change", *_changes(learner, latest, previous))
     schema = {"part": pl.String, "name": pl.String, "value": pl.Float64, "before": pl.Float64}
     table = pl.DataFrame(rows, schema=schema, orient="row")
-    values = _values(learner, latest, mean_ages[0])
-    return TrackerExplanation(learner.clock.ticks, learner.clock.last, learner.clock.described(), table, values)
+    told = learner.clock.ticks, learner.clock.last, learner.clock.described()
+    return TrackerExplanation(*told, table, followed_values(learner), tuple(learner.look.suspects))
 
 
-def _values(learner: Learner, latest: Forecast, age: float) -> "pl.DataFrame":
+def followed_ages(learner: Learner) -> tuple[float, float]:
+    """Return the mean age in periods of what the level follows, and of what slope and shape follow."""
+    of_curves, of_level = learner.forecasts[-1].memory_weights([one.half_life for one in learner.memories[:-1]])
+    ages = np.array([memory.age for memory in learner.memories])
+    return mean_age(of_level, ages), mean_age(of_curves, ages)
+
+
+def followed_values(learner: Learner) -> "pl.DataFrame":
     """Return what is followed for each field value, as `TrackerExplanation.values` has it."""
     import polars as pl
 
+    latest, (age, _) = learner.forecasts[-1], followed_ages(learner)
     changes, weight = learner.changes, latest.served[len(latest.experts) + 2 :]
     rows = []
     for number, (name, index) in enumerate(zip(changes.names, changes.values, strict=True)):

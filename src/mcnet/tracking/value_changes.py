@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import FloatArray, IndexArray, sigmoid, sums_by
 from mcnet.rows.contexts import ANY, Contexts
 
-__all__ = ["FOLLOWED", "ValueChanges", "ValueOffsets"]
+__all__ = ["FOLLOWED", "AlikeRows", "ValueChanges", "ValueOffsets"]
 
 FOLLOWED = ("everything", "stack", "careful stack")
 """The candidates whose deviations by value are filtered. Those of a level alone share the filter of everything."""
@@ -115,7 +115,7 @@ class FieldRuns:
         return moved, weight[:, 1:] @ np.arange(1.0, LONGEST_RUN + 1.0) / np.maximum(moved, 1e-12)
 
     def learnt(
-        self, which: int, seen: NDArray[np.bool_], rows: _Rows, changes: ValueChanges, step: float
+        self, which: int, seen: NDArray[np.bool_], rows: AlikeRows, changes: ValueChanges, step: float
     ) -> tuple[FloatArray, ...]:
         """Return weight, mean and variance of one candidate's filters after a period."""
         weight, mean, variance = (part[which].astype(np.float64) for part in (self.weight, self.mean, self.variance))
@@ -145,24 +145,27 @@ class FieldRuns:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class AlikeRows:
     """The rows of each value in a period as a binomial number of alike rows, with the same mean and information."""
 
     positives: FloatArray
     expected: FloatArray
     information: FloatArray
-    level_variance: float
+    level_variance: float = 0.0
+
+    @property
+    def number_and_logit(self) -> tuple[FloatArray, FloatArray]:
+        """The number of alike rows, and the logit of their rate."""
+        expected = np.maximum(self.expected, 1e-9)
+        rate = 1.0 - np.clip(self.information, 1e-9 * expected, (1.0 - 1e-9) * expected) / expected
+        return np.maximum(expected / rate, self.positives), np.log(rate) - np.log1p(-rate)
 
     def marginal(self, mean: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return Laplace's log-likelihood under offsets N(mean, variance), and mode and variance of the posterior.
 
         It is exact to the skewness of few positives, which a normal approximation in logits takes for changes.
         """
-        expected = np.maximum(self.expected, 1e-9)
-        information = np.clip(self.information, 1e-9 * expected, (1.0 - 1e-9) * expected)
-        rate = 1.0 - information / expected
-        number = np.maximum(expected / rate, self.positives)[:, None]
-        centre, positives = (np.log(rate) - np.log1p(-rate))[:, None], self.positives[:, None]
+        number, centre, positives = (part[:, None] for part in (*self.number_and_logit, self.positives))
         variance = np.maximum(variance, 1e-9)
         mode = mean.copy()
         for _ in range(MODE_STEPS):
@@ -304,7 +307,7 @@ class ValueChanges:
 
     def _observed(
         self, logits: FloatArray, offset: FloatArray, code: IndexArray, weight: FloatArray, positives: FloatArray
-    ) -> tuple[_Rows, FloatArray, FloatArray]:
+    ) -> tuple[AlikeRows, FloatArray, FloatArray]:
         """Return the rows of each value beside a robust common level; their residuals with offsets, and information."""
         level, there, size = 0.0, logits + offset[code], len(offset)
         residual = information = trust = np.zeros(size)
@@ -320,7 +323,7 @@ class ValueChanges:
             if abs(step) < 1e-4:
                 break
         chance = sigmoid(logits + level)
-        rows = _Rows(
+        rows = AlikeRows(
             sums_by(code, positives, size),
             sums_by(code, weight * chance, size),
             sums_by(code, weight * chance * (1.0 - chance), size),

@@ -71,7 +71,7 @@ function showNothing() {
 function showSummary() {
   const s = state.served, alarms = (state.monitor && state.monitor.alarms) || 0;
   const failed = state.last_run && state.last_run.outcome === "failed";
-  const level = state.refused || failed ? "bad" : alarms ? "warn" : "good";
+  const level = state.refused || failed ? "bad" : alarms || (state.suspects || []).length ? "warn" : "good";
   at("dot").className = "dot " + level;
   const what = s.fields.length ? `${count(s.contexts)} contexts of ${s.fields.join(" × ")}` : "one curve";
   at("name").textContent = state.name;
@@ -98,6 +98,9 @@ function showMonitor() {
     found.push(make("div", { class: "alarm calm" }, make("p", {}, make("strong", {}, "No alarm")),
       make("p", { class: "quiet" }, `${count(monitor.watched)} ${monitor.watched === 1 ? "thing is" : "things are"} watched, up to ${moment(monitor.last_period)}; a calibrated model ever raises an alarm with a chance of at most ${monitor.alpha}.`)));
   }
+  for (const sentence of (monitor && monitor.served) || []) found.push(make("p", { class: "how" }, sentence));
+  for (const sentence of state.suspects || []) found.push(make("div", { class: "alarm" }, make("p", {}, make("strong", {}, "Suspect"), ` ${sentence}`)));
+  if ((state.following || []).length) found.push(make("div", { class: "alarm calm", id: "following" }, ...state.following.map((line) => make("p", { class: "quiet" }, line))));
   if (!monitor) found.push(make("p", { class: "how" }, "The monitor runs with the update job: mcnet update, or mcnet serve --learn."));
   if (state.last_run) found.push(make("div", { class: "alarm calm" }, make("p", { class: "quiet" }, `Last update ${moment(state.last_run.time)}: ${state.last_run.headline || state.last_run.outcome}`)));
   fill("alarms", ...found);

@@ -19,7 +19,7 @@ from mcnet.operations.status import status_of
 from mcnet.plots.figures import Line, draw_curves
 from mcnet.plots.style import Spec, as_svg, numbers
 from mcnet.plots.timeline import Drift, draw_drift, draw_rows
-from mcnet.report.monitor_page import headline, watched_lines
+from mcnet.report.monitor_page import following_lines, headline, watched_lines
 from mcnet.report.page_figures import drift_by_period
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import MISSING_LABEL, field_columns
@@ -114,6 +114,7 @@ class ServiceState:
             "monitor": _monitor(status),
             "alarms": (status.get("alarms") or [])[:_ALARMS],
             "last_run": _last_run(status),
+            **_followed(status),
         }
         public: dict[str, Any] = self._settings.public(result)
         return public
@@ -232,6 +233,18 @@ def _monitor(status: dict[str, Any]) -> dict[str, Any] | None:
     with suppress(KeyError, TypeError, ValueError):  # a status of another version; the numbers are shown without lines
         lines = watched_lines(status) if monitor else []
     return None if not monitor else monitor | {"watched_lines": lines}
+
+
+def _followed(status: dict[str, Any]) -> dict[str, list[str]]:
+    """Return in sentences what the tracker follows, and which periods wait as suspect."""
+    result: dict[str, list[str]] = {"following": [], "suspects": []}
+    with suppress(KeyError, TypeError, ValueError):  # a status of another version
+        result["following"] = following_lines(status)
+        waiting = [one for one in status.get("suspects", []) if one["state"] == "waiting"]
+        names = shown_periods([one["period"] for one in waiting])
+        pairs = zip(names, waiting, strict=True)
+        result["suspects"] = [f"{name} is kept and not learnt: {one['cause']}" for name, one in pairs]
+    return result
 
 
 def _about(served: Served) -> dict[str, Any]:
