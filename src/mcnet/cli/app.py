@@ -13,6 +13,7 @@ from mcnet.cli.monitor import monitor
 from mcnet.cli.show import export, show
 from mcnet.cli.sketch import merge, sketch
 from mcnet.cli.update import serve, update
+from mcnet.cli.value import value
 from mcnet.cli.versions import diff, versions
 
 app = options.Commands(
@@ -24,13 +25,13 @@ app = options.Commands(
 _EVERY_COMMAND = "Options of every command: --config, --no-config, --debug. See mcnet --help."
 _COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Learn": (fit, compare, sketch, merge, methods),
-    "Use": (apply, evaluate, show, diff, export),
+    "Use": (apply, evaluate, value, show, diff, export),
     "Over time": (journal, update, monitor, backtest),
     "Serve": (serve, versions),
     "Study": (demo,),
 }
 """Every command, by what it is for."""
-_READ_LOGS = {"fit", "compare", "sketch", "apply", "evaluate", "diff", "journal", "update", "backtest"}
+_READ_LOGS = {"fit", "compare", "sketch", "apply", "evaluate", "value", "diff", "journal", "update", "backtest"}
 """The commands that read logs."""
 
 for purpose, commands in _COMMANDS.items():
