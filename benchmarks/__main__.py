@@ -13,6 +13,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 # In the order of the page: what each part is, and whether the quick form runs it unasked.
 PARTS = {
     "real": ("real data against the peers", True),
+    "money": ("money on real auctions, and on calibrated scores", True),
     "quality": ("distance to the known truth against the peers", True),
     "which_method": ("the distance to the known truth by positives and field values", True),
     "do_no_harm": ("small fits: the share that is worse than the raw scores, against the peers", True),

@@ -5,12 +5,14 @@ import mcnet.metrics as metrics  # noqa: F401
 import mcnet.mlflow as mlflow  # noqa: F401
 import mcnet.networks as networks  # noqa: F401
 import mcnet.spark as spark  # noqa: F401
+from mcnet.auctions import Replay, replay
 from mcnet.bayes.estimator import BayesMCNet
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.binning import SIR, Histogram, Isotonic
 from mcnet.calibrators.methods import calibrator, methods
 from mcnet.calibrators.parametric import Beta, GammaScaling, GaussianScaling, Identity, Offset, Platt, Temperature
 from mcnet.calibrators.per_field import OffsetField, PerField, PlattField
+from mcnet.datasets.auctions import SimulatedAuctions, simulate_auctions
 from mcnet.datasets.simulator import simulate
 from mcnet.difference import ModelDifference, diff
 from mcnet.errors import (
@@ -33,6 +35,7 @@ from mcnet.operations.update import Update, update
 from mcnet.report.backtest_page import write_backtest_report
 from mcnet.report.page import write_report
 from mcnet.report.page_figures import plot_curves
+from mcnet.report.value_page import write_value_page
 from mcnet.scikit_learn import CalibratedClassifier
 from mcnet.selection import Selection, select
 from mcnet.sketch.query import sketch_query
@@ -83,7 +86,9 @@ __all__ = [
     "Platt",
     "PlattField",
     "Registry",
+    "Replay",
     "Selection",
+    "SimulatedAuctions",
     "Sketch",
     "Store",
     "StoreUnavailableError",
@@ -102,11 +107,14 @@ __all__ = [
     "load",
     "methods",
     "plot_curves",
+    "replay",
     "scan",
     "select",
     "simulate",
+    "simulate_auctions",
     "sketch_query",
     "update",
     "write_backtest_report",
     "write_report",
+    "write_value_page",
 ]

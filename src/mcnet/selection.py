@@ -160,8 +160,9 @@ def method_lines(selection: "Selection") -> list[tuple[str, ...]]:
     """
     fields = bool(selection.judged.contexts.names)
     errors = ("F-RCE", "floor") if fields else ()
+    money = ("over-bid", "under-bid") if selection.judged.value_kind else ()
     lines: list[tuple[str, ...]] = [
-        ("method", "log-loss", f"over best {UNIT_OF_DIFFERENCES}", "PCOC", *errors, "AUC", "fit s")
+        ("method", "log-loss", f"over best {UNIT_OF_DIFFERENCES}", "PCOC", *errors, "AUC", *money, "fit s")
     ]
     for result in selection.results:
         ev, gap = result.evaluation, result.difference
@@ -174,6 +175,7 @@ def method_lines(selection: "Selection") -> list[tuple[str, ...]]:
                 narrow(ev.pcoc, 3),
                 *((f"{ev.f_rce:.4f}", f"{ev.floor('f_rce'):.4f}") if fields else ()),
                 f"{ev.auc:.4f}",
+                *((narrow(ev.overbid, 4), narrow(ev.underbid, 4)) if money else ()),
                 narrow(result.fit_seconds, 2),
             )
         )

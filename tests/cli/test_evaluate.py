@@ -1,3 +1,4 @@
+import numpy as np
 import polars as pl
 import pytest
 
@@ -145,3 +146,50 @@ def test_the_report_of_a_model_shows_periods(mcnet, frame, model, tmp_path):
     assert mcnet("evaluate", timed, *words).code == 0
     assert 'id="judged-drift"' in page.read_text(encoding="utf-8")
     assert "single periods after" in page.read_text(encoding="utf-8")
+
+
+def test_money_is_printed_and_listed_and_refused_where_it_cannot_be(tmp_path, mcnet):
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.02, 0.4, 6_000)
+    field = rng.integers(0, 4, len(p))
+    label = (rng.random(len(p)) < np.where(field == 0, p / 2, p)).astype(int)
+    bid = np.round(rng.uniform(0.5, 2.0, len(p)), 2)
+    log = tmp_path / "log.csv"
+    table = pl.DataFrame({"p": p, "y": label, "country": field.astype(str), "bid": bid})
+    table = table.with_columns(paid=pl.when(pl.col("y") > 0).then("bid"), day=(pl.int_range(pl.len()) % 2))
+    table.write_csv(log)
+    named = [str(log), "--score", "p", "--label", "y", "--field", "country"]
+    listed = tmp_path / "actions.csv"
+    done = mcnet("evaluate", *named, "--value", "bid", "--actions-table", str(listed), "--json")
+    found = done.document
+    assert found["money"]["observed_value"] == pytest.approx((bid * label).sum())
+    low, high = (found["metrics"]["overbid"][end] for end in ("low", "high"))
+    assert low < (bid * p / 2)[field == 0].sum() < high
+    assert found["actions"]["actions"][0]["value"] == "0"
+    assert pl.read_csv(listed)["advice"][0].startswith("bids are too high")
+    text = mcnet("evaluate", *named, "--value", "2.5", "--actions", "--time", "day", "--every", "1").out
+    assert "over-bid" in text
+    assert "country = 0" in text
+    assert "per 1,000 rows" in text
+    assert "positives alone" in mcnet("evaluate", *named, "--value-per-positive", "paid").out
+    assert mcnet("evaluate", *named, "--value", "bid", "--fail-if", "overbid>1").code == 1
+    saved = tmp_path / "sketch.parquet"
+    mcnet("sketch", *named, "--value", "bid", "-o", str(saved))
+    again = mcnet("evaluate", saved, "--json").document
+    assert again["money"] == found["money"]
+    compared = mcnet("compare", *named, "--value", "bid", "--method", "platt", "--method", "base")
+    assert "over-bid" in compared.out
+    page = tmp_path / "page.html"
+    mcnet("compare", *named, "--value", "1", "--method", "platt", "--report", str(page))
+    assert "Over-bid money" in page.read_text(encoding="utf-8")
+    assert 'id="actions"' in page.read_text(encoding="utf-8")
+    for words, problem in (
+        (("--value", "paid"), "--value-per-positive"),
+        (("--value", "0"), "must be a number above 0"),
+        (("--value", "-1"), "must be a number above 0"),
+        (("--value", "nothing"), "nothing"),
+        (("--value", "bid", "--value-per-positive", "paid"), "give the one that is known"),
+    ):
+        refused = mcnet("evaluate", *named, *words)
+        assert refused.code == 2, refused.out
+        assert problem in refused.err

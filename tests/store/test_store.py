@@ -591,3 +591,9 @@ def test_the_roles_of_the_page_have_the_rights_they_need_and_no_others(postgresq
                 connection.execute(sa.text(f"REASSIGN OWNED BY {role} TO mcnet"))
                 connection.execute(sa.text(f"DROP OWNED BY {role}"))
                 connection.execute(sa.text(f"DROP ROLE {role}"))
+
+
+def test_the_values_of_rows_are_kept(store):
+    valued = Sketch.from_rows([0.1, 0.4, 0.2], [0, 1, 0], value=[1.0, 2.5, 0.5])
+    store.journal().add(valued, 1, source="a")
+    assert store.journal().sketch().values.sum() == valued.values.sum() > 0.0

@@ -12,6 +12,8 @@ from mcnet.cli.run import THRESHOLD_NOT_MET, Printer, unseen_note
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from mcnet.cli.sources import RowSource
     from mcnet.metrics.evaluation import PeriodEvaluations
     from mcnet.metrics.judged_rows import MetricSettings
@@ -31,6 +33,9 @@ def compare(
     label: options.Label = None,
     field: options.Fields = None,
     weight: options.Weight = None,
+    value: options.Value = None,
+    value_per_positive: options.ValuePerPositive = None,
+    propensity: options.Propensity = None,
     test: Annotated[
         list[str] | None,
         typer.Option("--test", metavar="LOG", help="Judge on these rows instead of folds; may be repeated."),
@@ -73,7 +78,7 @@ def compare(
           --save-best model.json
     """
     from mcnet.cli.options import printer_of
-    from mcnet.cli.sources import check_output, source_of
+    from mcnet.cli.sources import check_output, source_of, value_number
     from mcnet.cli.thresholds import Figures, broken_thresholds, parse_thresholds
     from mcnet.rows.periods import AutomaticPeriod
     from mcnet.selection import select
@@ -109,6 +114,10 @@ def compare(
             timed = timed.in_periods(time, found.every)
     if time is not None and found.every is not None:
         _say_period(printer, time, found.every)
+    number = value_number(value)
+    if number is not None:
+        timed = timed.with_value(number)
+        timed_test = None if timed_test is None else timed_test.with_value(number)
     sketch = _without(timed, time)
     held = None if timed_test is None else _without(timed_test, time)
     with printer.steps("fitting") as step:
@@ -204,7 +213,7 @@ def _read_test(
         spec = RowSpec(fields=spec.fields)  # the rest was settled when it was made
     else:
         # Where the fitted rows were a sketch, it tells which columns are meant.
-        given = {name: column for name, column in spec.columns.items() if name != "weight"}
+        given = {name: column for name, column in spec.columns.items() if name in ("score", "label")}
         fields = tuple(name for name in fitted.contexts.names if name != time)
         read_before: dict[str, Any] = {**fitted.columns, **given, **fitted.reading}
         spec = replace(spec, **read_before, fields=fields)
@@ -240,6 +249,7 @@ def period_evaluations(
     model: "CalibrationModel | None",
     settings: "MetricSettings",
     by: Sequence[str] | None,
+    value: float | None,
     since: str | None,
     until: str | None,
 ) -> "PeriodEvaluations | None":
@@ -248,7 +258,10 @@ def period_evaluations(
     from mcnet.sketch.views import sketches_by
 
     if journal is not None:
-        return evaluate_periods(model, _longer_periods(journal, every, since, until), settings, by=by)
+        periods = _longer_periods(journal, every, since, until)
+        if value is not None:
+            periods = ((period, sketch.with_value(value)) for period, sketch in periods)
+        return evaluate_periods(model, periods, settings, by=by)
     if time is None:
         return None
     return evaluate_periods(model, sketches_by(timed, time).items(), settings, by=by)
@@ -279,11 +292,10 @@ def _longer_periods(
         yield last, Sketch.merged(parts)
 
 
-def write_table(path: str, periods: "PeriodEvaluations") -> None:
-    """Write the tidy table of periods, whole or not at all."""
+def write_table(path: str, found: "pl.DataFrame") -> None:
+    """Write a table, whole or not at all."""
     from mcnet._shared.files import whole_file
 
-    found = periods.table()
     with whole_file(path) as part:
         found.write_csv(part) if Path(path).suffix.lower() == ".csv" else found.write_parquet(part)
 
@@ -303,6 +315,19 @@ def evaluate(
         list[str] | None, typer.Option("--field", metavar="COLUMN", help="Judge inside this field; may be repeated.")
     ] = None,
     weight: options.Weight = None,
+    value: options.Value = None,
+    value_per_positive: options.ValuePerPositive = None,
+    propensity: options.Propensity = None,
+    actions: Annotated[
+        bool,
+        typer.Option(
+            "--actions", help="List the field values to act on, by money beyond noise; without --value, by positives."
+        ),
+    ] = False,
+    actions_table: Annotated[
+        str | None,
+        typer.Option("--actions-table", metavar="FILE", help="Write that list as a table (.csv, .parquet)."),
+    ] = None,
     logits: options.LogitsOfModel = None,
     negatives_kept: Annotated[
         float | None,
@@ -343,8 +368,9 @@ def evaluate(
     With --time and --every, PCOC, F-RCE, AUC and log-loss of each period follow; a journal is split into periods
     already, and --every makes them longer. --fail-if tests a metric, a bound of its interval (pcoc.low), any value of a
     field (field.pcoc, country.pcoc) or any period (period.pcoc), with a smallest volume if you like: where
-    positives>100. With --report, a page shows the rows before and after the model: by field value, by score, and over
-    time.
+    positives>100. With --value, figures in money are added: over-bid and under-bid, per field value and in all, and
+    --actions lists the field values that are worth acting on. With --report, a page shows the rows before and after the
+    model: by field value, by score, and over time.
 
     \b
     Example:
@@ -354,9 +380,11 @@ def evaluate(
       mcnet evaluate log.parquet --model model.json --report page.html
       mcnet evaluate log.parquet --model model.json --time ts --every 1d \\
           --fail-if 'field.pcoc.low>1.5 where positives>100'
+      mcnet evaluate log.parquet --score pctr --label click --field country \\
+          --value bid --actions
     """
     from mcnet.cli.options import printer_of
-    from mcnet.cli.sources import check_output, load_model, remembered, score_type, source_of
+    from mcnet.cli.sources import check_output, load_model, remembered, score_type, source_of, value_number
     from mcnet.cli.thresholds import UNSEEN, Figures, broken_thresholds, parse_thresholds, threshold_names
     from mcnet.metrics.evaluation import evaluate_cells, predict_cells
     from mcnet.metrics.judged_rows import MetricSettings
@@ -370,8 +398,9 @@ def evaluate(
     thresholds = parse_thresholds(fail_if, known)
     source = source_of(logs)
     check_time(source, time, every, table)
-    if table is not None:
-        check_output(table, [source], force=force, endings=[".parquet", ".csv"])
+    for path in (table, actions_table):
+        if path is not None:
+            check_output(path, [source], force=force, endings=[".parquet", ".csv"])
     if report is not None:
         if model is None:
             raise InputError("--report shows what a model does to the scores; pass --model too")
@@ -396,6 +425,12 @@ def evaluate(
     spec = replace(spec, fields=tuple(dict.fromkeys([*spec.fields, *needed])))
     chosen = source.chosen_periods(since=since, until=until)
     timed = source.read(printer, source.with_time(spec, time, every), **chosen)
+    number = value_number(value)
+    if number is None and (actions or actions_table is not None) and timed.value_kind is None:
+        number = 1.0
+        printer.note("without --value every positive is worth 1: money is a number of positives")
+    if number is not None:
+        timed = timed.with_value(number)
     sketch = timed if time is None else timed.only(*(name for name in timed.contexts.names if name != time))
     if judged:
         refuse_probabilities_read_as_logits(sketch.score, sketch.rows, name=str(score))
@@ -410,10 +445,14 @@ def evaluate(
         loaded,
         MetricSettings(level=level),
         inside or (needed or None),
+        number,
         since,
         until,
     )
     document = {"model": model, **found.to_dict(), **({} if periods is None else {"periods": periods.to_dicts()})}
+    to_do = found.actions() if actions or actions_table is not None else None
+    if to_do is not None:
+        document["actions"] = to_do.to_dict()
     share = None
     if loaded is not None:
         unseen = UnseenValues.of_sketch(loaded, sketch)
@@ -423,10 +462,14 @@ def evaluate(
     figures = Figures(found, None if periods is None else periods.pcoc_table(), share)
     broken = broken_thresholds(thresholds, figures)
     over_time = [] if periods is None else ["", periods.text()]
-    printer.result({**document, "broken": broken}, str(found), *over_time)
+    listed = [] if to_do is None else ["", str(to_do)]
+    printer.result({**document, "broken": broken}, str(found), *over_time, *listed)
     if table is not None and periods is not None:
-        write_table(table, periods)
+        write_table(table, periods.table())
         printer.note(f"{len(periods):,} periods → {table}")
+    if actions_table is not None and to_do is not None:
+        write_table(actions_table, to_do.table())
+        printer.note(f"{len(to_do):,} field values → {actions_table}")
     if report is not None and loaded is not None:
         from mcnet.report.page import write_evaluation
 

@@ -23,6 +23,7 @@ def fit(
     label: options.Label = None,
     field: options.Fields = None,
     weight: options.Weight = None,
+    propensity: options.Propensity = None,
     time: options.Time = None,
     every: options.Every = None,
     method: options.Method = "mcnet-bayes",

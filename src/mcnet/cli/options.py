@@ -339,6 +339,26 @@ Fields = Annotated[
     list[str] | None, typer.Option("--field", metavar="COLUMN", help="A field, such as country; may be repeated.")
 ]
 Weight = Annotated[str | None, typer.Option("--weight", metavar="COLUMN", help="The column of weights.")]
+Value = Annotated[
+    str | None,
+    typer.Option(
+        "--value",
+        metavar="COLUMN",
+        help="What a positive is worth: a column that every row has, or a number. Adds figures in money.",
+    ),
+]
+ValuePerPositive = Annotated[
+    str | None,
+    typer.Option("--value-per-positive", metavar="COLUMN", help="The same, for a column that only positives have."),
+]
+Propensity = Annotated[
+    str | None,
+    typer.Option(
+        "--propensity",
+        metavar="COLUMN",
+        help="The probability that the row was logged, such as that of winning: rows are weighted by its inverse.",
+    ),
+]
 Time = Annotated[
     str | None,
     typer.Option("--time", metavar="COLUMN", help="The column of timestamps: learn from how periods differ."),

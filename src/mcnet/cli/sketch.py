@@ -28,6 +28,9 @@ def sketch(
     label: options.Label = None,
     field: options.Fields = None,
     weight: options.Weight = None,
+    value: options.Value = None,
+    value_per_positive: options.ValuePerPositive = None,
+    propensity: options.Propensity = None,
     folds: options.Folds = 1,
     resolution: Annotated[
         str | None, typer.Option("--resolution", metavar="N", help="Cells per unit of logit (512), or exact.")
@@ -71,12 +74,14 @@ def sketch(
       mcnet sketch --sql duckdb --table impressions --score pctr --label click
     """
     from mcnet.cli.options import printer_of
-    from mcnet.cli.sources import STANDARD_OUTPUT, check_output, source_of, write_to_standard_output
+    from mcnet.cli.sources import STANDARD_OUTPUT, check_output, source_of, value_number, write_to_standard_output
     from mcnet.errors import InputError
 
     if sql is not None or table is not None:
         _print_query(context, sql, table, logs, output, resolution)
         return
+    if value_number(value) is not None:
+        raise InputError("--value is a number, which needs no sums: give it to mcnet evaluate instead")
     if not logs or output is None:
         lacking = "the logs to read" if not logs else "the file to write with -o"
         raise InputError(f"name {lacking}; or pass --sql and --table to get a query for a database")
@@ -129,6 +134,7 @@ def _print_query(
     resolution: str | None,
 ) -> None:
     """Print the query that makes the sketch where the rows are."""
+    from mcnet.cli.sources import value_number
     from mcnet.errors import InputError
     from mcnet.rows.locations import read_options
     from mcnet.sketch.query import sketch_query
@@ -138,6 +144,10 @@ def _print_query(
     if logs or output is not None:
         raise InputError("--sql prints a query and reads no logs; leave out the logs and -o")
     given = context.params
+    if given["propensity"] is not None:
+        raise InputError("--propensity is for logs; in a database, make weights of it in a view")
+    if value_number(given["value"]) is not None:
+        raise InputError("--value is a number, which needs no sums: give it to mcnet evaluate instead")
     if given["score"] is None or given["label"] is None:
         raise InputError(f"name the columns of {table} with --score and --label")
     fields, every = list(given["field"] or []), {}
@@ -158,6 +168,8 @@ def _print_query(
         every=every,
         where=read_options().where,
         label_type=given["label_type"],
+        value=given["value"],
+        value_per_positive=given["value_per_positive"],
     )
     typer.echo(query + ";")
 

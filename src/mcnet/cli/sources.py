@@ -191,9 +191,12 @@ class RowSource:
         context : the context of the command, which has its options.
         known : options that the command itself has found out, instead of those that were given.
         """
-        from mcnet.rows.spec import RowSpec, field_names
+        from mcnet.rows.spec import MORE_COLUMNS, RowSpec, field_names
 
-        given = {name: context.params[name] for name in SHARED_KEYS} | known
+        given = {name: context.params.get(name) for name in SHARED_KEYS} | known
+        more = {role: context.params.get(role) for role in MORE_COLUMNS}
+        if value_number(more["value"]) is not None:
+            more["value"] = None
         if self.finished:
             given = {name: None if from_config(context, name) else value for name, value in given.items()}
         negatives_kept = given["negatives_kept"]
@@ -204,6 +207,7 @@ class RowSource:
             given["weight"],
             score_type="logit" if given["logits"] else "probability",
             negatives_kept=1.0 if negatives_kept is None else negatives_kept,
+            **more,
         )
 
     def with_time(self, spec: "RowSpec", time: str | None, every: "str | AutomaticPeriod | None") -> "RowSpec":
@@ -259,6 +263,18 @@ class RowSource:
         return {period: sketch.only(*field) if field else sketch for period, sketch in sketches}
 
 
+def value_number(typed: str | None) -> float | None:
+    """Return the value per positive if --value is a number; None if it names a column, or was not given.
+
+    >>> value_number("2.5"), value_number("bid")
+    (2.5, None)
+    """
+    try:
+        return None if typed is None else float(typed)
+    except ValueError:
+        return None
+
+
 def source_of(names: Sequence[str], *, alone: bool = True) -> RowSource:
     """Find out what the names of a command stand for. A journal is read alone.
 
@@ -299,8 +315,8 @@ def _sum_of_periods(journal: "Journal", spec: "RowSpec", **chosen: Any) -> "Sket
     """Return one sketch of a journal's periods; refuse options that say how logs are read."""
     if not spec.only_names:
         raise InputError(
-            f"{journal.path} is a journal: weight, logits, sampling and resolution were settled when its rows were "
-            "added; leave them out"
+            f"{journal.path} is a journal: weight, value, logits, sampling and resolution were settled when its rows "
+            "were added; leave them out"
         )
     total = journal.sketch(**chosen)
     if spec.fields:

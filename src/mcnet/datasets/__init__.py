@@ -2,5 +2,6 @@
 
 - `simulator`: a log whose true probabilities are known. `worlds`: the same with a truth that changes over periods, and
   positives that arrive late.
+- `auctions`: auctions with market prices, of which a bidder logs those that it won.
 - `flights`: public rows, and splits by row, by group, by time.
 """

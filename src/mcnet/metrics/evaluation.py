@@ -6,11 +6,11 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from mcnet._shared.arrays import FloatArray, IndexArray, ScoreType
 from mcnet._shared.messages import aligned, count, figure, warn
 from mcnet.errors import InputError, NotSupportedError
+from mcnet.metrics.actions import Actions, find_actions
 from mcnet.metrics.calibration_error import Reliability, reliability_of_bins
 from mcnet.metrics.field_values import (
     CodedField,
@@ -21,10 +21,12 @@ from mcnet.metrics.field_values import (
     combine,
     compact,
     evaluate_field,
+    seen_values,
 )
 from mcnet.metrics.intervals import Estimate
 from mcnet.metrics.judged_rows import JudgedRows, MetricSettings
 from mcnet.metrics.metric import METRICS
+from mcnet.metrics.money import Money, money_of_cells, money_of_rows, row_values
 from mcnet.metrics.scores import CLIP
 from mcnet.metrics.sums import columns, group_sums, is_whole, order_by_probability
 from mcnet.metrics.text import INTERVAL_OF, describe, field_lines, heading, metric_lines, summary
@@ -65,6 +67,7 @@ class Evaluation:
     fields : the metrics by field value, for each field on its own.
     contexts : the same over the combinations of field values.
     reliability : the reliability curve.
+    money : what the errors are worth, if the rows have a value.
     """
 
     rows: int
@@ -75,6 +78,7 @@ class Evaluation:
     fields: Mapping[str, FieldEvaluation]
     contexts: FieldEvaluation
     reliability: Reliability
+    money: Money | None = None
 
     def __getattr__(self, name: str) -> float:
         if name in METRICS and "estimates" in vars(self):
@@ -136,7 +140,23 @@ class Evaluation:
             },
             "contexts": {"metrics": self.contexts.estimates.to_dict(), "table": self.contexts.table.to_dict()},
             "reliability": self.reliability.to_dict(),
+            **({} if self.money is None else {"money": self.money.to_dict()}),
         }
+
+    def actions(self, *, q: float = 0.05) -> Actions:
+        """Return the field values to act on, the most money beyond noise first; needs an evaluation with a value.
+
+        Parameters
+        ----------
+        q : the share of the list that may be there by chance (Benjamini and Hochberg).
+
+        Returns
+        -------
+        Actions : a sequence; `table()` and `to_dicts()` have its columns.
+        """
+        if self.money is None:
+            raise InputError("actions are sorted by money; evaluate with value=, such as value=1 for positives")
+        return find_actions(self.money, q=q, level=self.settings.level)
 
     def plot(self, field: str | None = None, *, before: "Evaluation | None" = None) -> Any:
         """Show the reliability diagram as a Plotly figure or, given a field's name, the PCOC of its values.
@@ -194,6 +214,8 @@ def evaluate(
     clip: float = CLIP,
     seed: int = 0,
     negatives_kept: float = 1.0,
+    value: Any = None,
+    value_per_positive: Any = None,
 ) -> Evaluation:
     """Measure how well probabilities agree with labels, overall and inside every field.
 
@@ -213,6 +235,9 @@ def evaluate(
     clip : where log-loss clips the probabilities.
     seed : of the simulations behind some intervals.
     negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
+    value : what a positive is worth (the bid, the margin): a number, or a column that is known for every row. Adds
+        predicted, observed, over-bid and under-bid money.
+    value_per_positive : a column that is known for positives alone; the mean of the field value stands for it.
 
     Returns
     -------
@@ -240,7 +265,10 @@ def evaluate(
             "every probability is 0 or 1 and label has fractions; probabilities come first, labels second: "
             "if they are swapped, swap them back"
         )
-    return evaluate_columns(p, y, w, coded_fields(columns), truth=known, settings=settings).compute_all()
+    fields = coded_fields(columns)
+    worth = row_values(y, w, fields, value, value_per_positive)
+    money = None if worth is None else money_of_rows(worth.rows(p, y, w), fields, settings)
+    return evaluate_columns(p, y, w, fields, truth=known, settings=settings, money=money).compute_all()
 
 
 def evaluate_columns(
@@ -252,6 +280,7 @@ def evaluate_columns(
     truth: FloatArray | None = None,
     folds: IndexArray | None = None,
     settings: MetricSettings | None = None,
+    money: Money | None = None,
 ) -> Evaluation:
     """Evaluate columns that are valid already, with fields as codes: rows, or the cells of a sketch.
 
@@ -265,6 +294,7 @@ def evaluate_columns(
     folds : the fold of each row, if each fold was predicted by a fit on the other ones: errors, and the order of rows,
         are then measured within folds (see `FoldSums` and `JudgedRows`).
     settings : of the metrics.
+    money : what the errors are worth, if that is known.
     """
     chosen = settings or MetricSettings()
     p, y, w = columns(p, y, w)
@@ -277,7 +307,7 @@ def evaluate_columns(
     # Most metrics need the rows in the order of p; sorting once makes it free for all of them.
     order = order_by_probability(p)
     p, y, w, truth = p[order], y[order], w[order], None if truth is None else truth[order]
-    fields = {name: _seen(coded.codes[order], coded.values) for name, coded in fields.items()}
+    fields = {name: seen_values(coded.codes[order], coded.values) for name, coded in fields.items()}
     contexts, members = combine(fields, p.size)
     sums = group_sums(p, y, contexts.codes, w, count=len(contexts.values))
     folded = None if folds is None else FoldSums.of(p, y, w, contexts.codes, folds[order])
@@ -296,7 +326,8 @@ def evaluate_columns(
             )
             for name, coded in fields.items()
         }
-    rows = JudgedRows(chosen, sums, p, y, w, contexts.codes, truth, None if folds is None else compact(folds[order])[0])
+    number = None if folds is None else compact(folds[order])[0]
+    rows = JudgedRows(chosen, sums, p, y, w, contexts.codes, truth, number, money)
     return Evaluation(
         rows=p.size,
         weight=float(sums.weight.sum()),
@@ -306,13 +337,8 @@ def evaluate_columns(
         fields=evaluated,
         contexts=whole,
         reliability=reliability_of_bins(p, rows.bins, rows.bin_sums, chosen.level),
+        money=money,
     )
-
-
-def _seen(codes: npt.NDArray[np.intp], values: tuple[str, ...]) -> CodedField:
-    """Keep only the values that some row has."""
-    renumbered, old = compact(codes)
-    return CodedField(renumbered, tuple(values[code] for code in old))
 
 
 def coded_fields(columns: Sequence[FieldColumn]) -> dict[str, CodedField]:
@@ -369,7 +395,10 @@ def evaluate_cells(
     columns = sketch.contexts.columns(sketch.context)
     fields = coded_fields([column for column in columns if by is None or column.name in by])
     folds = sketch.fold if within_folds else None
-    result = evaluate_columns(probabilities, sketch.rate, sketch.weight, fields, folds=folds, settings=settings)
+    money = money_of_cells(probabilities, sketch, fields, settings or MetricSettings(), folds)
+    result = evaluate_columns(
+        probabilities, sketch.rate, sketch.weight, fields, folds=folds, settings=settings, money=money
+    )
     return replace(result, rows=sketch.rows)
 
 
@@ -381,7 +410,8 @@ def evaluate_sketch(calibrator: Predictor | str | PathLike[str], sketch: Sketch,
     Parameters
     ----------
     calibrator : a fitted calibrator, a loaded model, or the path of a model file.
-    sketch : the rows to judge on, with the fields that the model needs.
+    sketch : the rows to judge on, with the fields that the model needs. If it carries values (see `Sketch.from_rows`
+        and `Sketch.with_value`), the evaluation has money.
     settings : those of `evaluate`: epsilon, level, bins …
 
     Returns
@@ -398,6 +428,8 @@ def evaluate_sketch(calibrator: Predictor | str | PathLike[str], sketch: Sketch,
 
 PERIOD_METRICS = ("pcoc", "f_rce", "auc", "log_loss")
 """The metrics that each period has; F-RCE only where there is a field."""
+_MONEY_METRICS = ("overbid", "underbid")
+"""Those of periods whose rows have a value."""
 
 
 @dataclass(frozen=True)
@@ -449,6 +481,7 @@ class PeriodEvaluations:
             *(["F-RCE"] if has_fields else []),
             "AUC",
             "log-loss",
+            *(["over-bid", "under-bid"] if any("overbid" in estimate for estimate in self.estimates) else []),
         ]
         lines, names = [head], shown_periods(self.periods)
         for index in range(max(0, len(self) - most), len(self)):
@@ -456,7 +489,9 @@ class PeriodEvaluations:
             pcoc = estimate["pcoc"]
             line = [names[index], f"{self.rows[index]:,}", count(self.positives[index]), figure(pcoc.value)]
             line.append(f"{figure(pcoc.low)} … {figure(pcoc.high)}")
-            line += [figure(estimate[name].value) for name in PERIOD_METRICS[1:] if name in estimate]
+            line += [
+                figure(estimate[name].value) for name in (*PERIOD_METRICS[1:], *_MONEY_METRICS) if name in estimate
+            ]
             lines.append(line)
         left_out = len(self) - most
         note = f"\n{left_out:,} earlier periods are not shown; --json and --table have them" if left_out > 0 else ""
@@ -484,6 +519,7 @@ def evaluate_periods(
         probability = sketch.score if model is None else predict_cells(model, sketch)
         result = evaluate_cells(probability, sketch, settings, by=by)
         names = [name for name in PERIOD_METRICS if name != "f_rce" or result.fields]
+        names += [] if result.money is None else list(_MONEY_METRICS)
         # Plain figures: the rows of a period are released when it is done.
         estimates = {name: replace(result.estimates[name]) for name in names}
         lines.append((period, result.rows, result.weight, result.positives, estimates))

@@ -167,6 +167,12 @@ def compact(codes: IndexArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int
     return new[shifted].astype(np.intp, copy=False), np.flatnonzero(present) + low
 
 
+def seen_values(codes: npt.NDArray[np.intp], values: tuple[str, ...]) -> CodedField:
+    """Keep only the values that some row has."""
+    renumbered, old = compact(codes)
+    return CodedField(renumbered, tuple(values[code] for code in old))
+
+
 def combine(fields: Mapping[str, CodedField], rows: int) -> tuple[CodedField, dict[str, npt.NDArray[np.intp]]]:
     """Return the contexts, numbered, and for each field the code that each context has in it."""
     codes, members = np.zeros(rows, dtype=np.intp), dict[str, npt.NDArray[np.intp]]()

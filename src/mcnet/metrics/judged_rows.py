@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,9 @@ from mcnet.metrics.calibration_error import equal_mass_bins, equal_width_bins
 from mcnet.metrics.intervals import Estimate
 from mcnet.metrics.scores import CLIP, auc, gauc, mean_auc
 from mcnet.metrics.sums import GroupSums, group_sums, joined_sums
+
+if TYPE_CHECKING:
+    from mcnet.metrics.money import Money
 
 # The settings of an evaluation.
 
@@ -47,7 +51,7 @@ class JudgedRows(JudgedSums):
     A row of weight w and label y stands for w·y positives and w·(1 − y) negatives. `folds` number the fold of each row
     without gaps, if each fold was predicted by a fit on the other ones. Errors and the order of rows are then measured
     within folds: added up, folds hide the errors of the fits (see `FoldSums`), and rows of different folds are
-    ordered by different fits.
+    ordered by different fits. `money` is there if the rows have a value.
     """
 
     p: FloatArray
@@ -56,6 +60,7 @@ class JudgedRows(JudgedSums):
     codes: npt.NDArray[np.intp]
     truth: FloatArray | None = None
     folds: npt.NDArray[np.intp] | None = None
+    money: "Money | None" = None
 
     @cached_property
     def parts(self) -> list[tuple[FloatArray, FloatArray, FloatArray]]:

@@ -28,7 +28,7 @@ class Metric:
     label: str
     function: Callable[[Any], Estimate]
     better: Literal["lower", "higher", "one"]
-    needs: Literal["rows", "sums", "truth"] = "rows"
+    needs: Literal["rows", "sums", "truth", "value"] = "rows"
     compares_values: bool = False
     detail: Callable[[MetricSettings], str] = lambda _: ""
 
@@ -101,6 +101,17 @@ def _kl_to_truth(rows: JudgedRows) -> Estimate:
     return kl_to_truth(rows.p, rows.truth, rows.w, clip=rows.settings.clip, level=rows.settings.level)
 
 
+_UNKNOWN_VALUE = Estimate(nan, note="what a positive is worth is not known: pass value=")
+
+
+def _overbid(rows: JudgedRows) -> Estimate:
+    return _UNKNOWN_VALUE if rows.money is None else rows.money.over
+
+
+def _underbid(rows: JudgedRows) -> Estimate:
+    return _UNKNOWN_VALUE if rows.money is None else rows.money.under
+
+
 def _epsilon(settings: MetricSettings) -> str:
     return f"ε = {settings.epsilon:g}" + (", values without positives dropped" if settings.drop_empty else "")
 
@@ -163,6 +174,8 @@ METRICS: dict[str, Metric] = {
         ),
         Metric("excess_log_loss", "log-loss over the truth", _excess_log_loss, "lower", needs="truth"),
         Metric("kl_to_truth", "KL to the truth", _kl_to_truth, "lower", needs="truth"),
+        Metric("overbid", "over-bid", _overbid, "lower", needs="value"),
+        Metric("underbid", "under-bid", _underbid, "lower", needs="value"),
     )
 }
 """Every metric by its name, in the order of the tables."""

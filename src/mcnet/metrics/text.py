@@ -22,7 +22,8 @@ def describe(ev: "Evaluation") -> str:
     """Return the metrics with intervals and floors, then a table for each field."""
     lines, notes = metric_lines(ev)
     tables = [_field_table(field) for field in ev.fields.values()]
-    return "\n\n".join(["\n".join([heading(ev), aligned(lines), *notes]), *tables])
+    money = [] if ev.money is None else [ev.money.describe()]
+    return "\n\n".join(["\n".join([heading(ev), aligned(lines), *notes]), *tables, *money])
 
 
 def heading(ev: "Evaluation") -> str:
@@ -42,14 +43,15 @@ def summary(ev: "Evaluation") -> str:
 def metric_lines(ev: "Evaluation") -> tuple[list[tuple[str, ...]], list[str]]:
     """Return a line of words for each metric (value, floor, interval, mark), headings first; and the notes.
 
-    Metrics that compare field values are left out where there is one value, those against a truth where none is known.
+    Metrics that compare field values are left out where there is one value, those against a truth or in
+    money where none is known.
     """
     one_value = len(ev.contexts.table) == 1
     notes: list[str] = []
     lines: list[tuple[str, ...]] = [("metric", "value", "noise floor", f"true value ({ev.settings.level:.0%})", "")]
     for name, estimate in ev.estimates.items():
         metric = METRICS[name]
-        if (metric.compares_values and one_value) or (metric.needs == "truth" and isnan(estimate.value)):
+        if (metric.compares_values and one_value) or (metric.needs in ("truth", "value") and isnan(estimate.value)):
             continue
         interval = "" if isnan(estimate.low) else f"{figure(estimate.low)} … {figure(estimate.high)}"
         floor = "" if isnan(estimate.floor) else figure(estimate.floor)

@@ -19,6 +19,7 @@ from mcnet._shared.files import whole_file
 from mcnet._shared.messages import Figure, count, counted, figure, percent, with_interval
 from mcnet.calibrators.methods import default_parameters
 from mcnet.metrics.evaluation import Evaluation, evaluate_cells, predict_cells
+from mcnet.metrics.money import Money
 from mcnet.model.drawing import model_facts
 from mcnet.model.model import CalibrationModel
 from mcnet.plots.figures import Forest, draw_forest, forest_of
@@ -180,6 +181,15 @@ def headline_of(
         )
         for name, key, digits in metrics
         if key != "f_rce" or before.fields
+    ] + ([] if before.money is None or after.money is None else _money_headline(before.money, after.money))
+
+
+def _money_headline(before: Money, after: Money) -> list[tuple[str, str, str, str]]:
+    """Return the money that is over-bid and under-bid, before and after."""
+    pairs = (("Over-bid money", before.over, after.over), ("Under-bid money", before.under, after.under))
+    return [
+        (name, figure(was.value), figure(now.value), f"95 % interval: {figure(now.low)} … {figure(now.high)}")
+        for name, was, now in pairs
     ]
 
 
@@ -478,6 +488,8 @@ def _write_page(
         has_fields=bool(rows.judged.contexts.names),
         shown=[page.method for page in shown],
         groups=_grouped(offered),
+        actions=None if shown[0].evaluated.money is None else shown[0].evaluated.actions(),
+        action_lines=[] if shown[0].evaluated.money is None else shown[0].evaluated.actions().lines(50),
         tables={name: (forest, values_of(forest)) for name, forest in forests.items()},
         timelines=list(rows.timelines),
         count=count,

@@ -275,6 +275,45 @@ def weights_column(
     return weights
 
 
+def values_column(
+    values: Any,
+    labels: FloatArray | None = None,
+    *,
+    name: str = "value",
+    first_row: int = 0,
+    describe_row: DescribeRow = describe_row,
+) -> FloatArray:
+    """Return what the positives of rows are worth, as finite float64 ≥ 0; labels tell where a value may be missing.
+
+    >>> values_column([1, 0.5])
+    array([1. , 0.5])
+    """
+    column = as_floats(values, name, first_row, describe_row)
+    _require_rows(name, column)
+    if not (column.min() >= 0.0 and column.max() < np.inf):
+        missing = ~np.isfinite(column)
+        advice: Advice | str = "give them a number, 0 if a positive is worth nothing"
+        if labels is not None and missing.any() and not missing[labels > 0.0].any():
+            advice = VALUE_ADVICE
+        _refuse(name, missing, column, "missing, NaN or infinite", advice, first_row, describe_row)
+        _refuse(name, column < 0.0, column, "below 0", NEGATIVE_VALUE_ADVICE, first_row, describe_row)
+    return column
+
+
+VALUE_ADVICE = Advice(
+    "if it is known for positives alone, pass it as value_per_positive=",
+    shell="if it is known for positives alone, name it with --value-per-positive",
+)
+NEGATIVE_VALUE_ADVICE = "a value is what a positive earns, ≥ 0; take costs off afterwards"
+
+
+def check_value(value: float) -> float:
+    """Return a value per positive, or raise if it is none."""
+    if not 0.0 < value < np.inf:
+        raise InputError(f"value is {value:g}; what a positive is worth must be a number above 0")
+    return value
+
+
 def check_total_weight(weight: FloatArray) -> None:
     """Raise unless sums of weights, and of their squares, are ordinary numbers; weights of 0 alone pass.
 

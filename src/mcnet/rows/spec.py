@@ -16,6 +16,12 @@ Resolution = int | Literal["exact"]
 DEFAULT_RESOLUTION = 512
 MOST_FOLDS = 100
 
+ValueKind = Literal["row", "positive"]
+"""Whether what a positive is worth is known for every row, or for positives alone."""
+
+MORE_COLUMNS = ("value", "value_per_positive", "propensity")
+"""Columns of numbers that few logs have: what positives are worth, and how probably rows were logged."""
+
 
 def field_names(given: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return the names of fields, given as one name or as several.
@@ -50,6 +56,9 @@ class RowSpec:
     every : fields of timestamps and the periods to cut them to.
     time : that of these fields by which the rows are divided into periods, if there is one.
     drop_missing : leave out rows whose score, label or weight is missing.
+    value : the column of what a positive is worth, known for every row.
+    value_per_positive : the same, known for positives alone.
+    propensity : the column of the probability that a row was logged; its inverse weighs the row.
 
     >>> spec = RowSpec("pctr", "click", ("country",)).with_time("ts", "1d")
     >>> spec.fields, spec.every, spec.columns
@@ -67,17 +76,25 @@ class RowSpec:
     every: "Mapping[str, str | AutomaticPeriod]" = field(default_factory=dict)
     time: str | None = None
     drop_missing: bool = False
+    value: str | None = None
+    value_per_positive: str | None = None
+    propensity: str | None = None
 
     @property
     def columns(self) -> dict[str, str]:
         """The columns that a sketch remembers."""
-        named = {"score": self.score, "label": self.label, "weight": self.weight}
+        named = {role: getattr(self, role) for role in ("score", "label", "weight", *MORE_COLUMNS)}
         return {role: column for role, column in named.items() if column is not None}
 
     @property
     def fold_column(self) -> str | None:
         """The column of fold numbers, if there is one."""
         return self.folds if isinstance(self.folds, str) else None
+
+    @property
+    def value_kind(self) -> ValueKind | None:
+        """Of which rows the value is known, if there is one."""
+        return "row" if self.value is not None else "positive" if self.value_per_positive is not None else None
 
     @property
     def numbers(self) -> list[str]:
@@ -88,9 +105,10 @@ class RowSpec:
     def only_names(self) -> bool:
         """Whether it says no more than names, as it must where rows were sketched before: the rest is settled."""
         usual = self.score_type == "probability" and self.negatives_kept == 1.0
-        return usual and self.weight is None and self.resolution == DEFAULT_RESOLUTION
+        columns = all(role in ("score", "label") for role in self.columns)
+        return usual and columns and self.resolution == DEFAULT_RESOLUTION
 
-    def name_of(self, role: Literal["score", "label", "weight", "folds"]) -> str:
+    def name_of(self, role: str) -> str:
         """Return what messages call a column: its name, or its role where it has none."""
         column = getattr(self, role)
         return column if isinstance(column, str) else role
@@ -105,6 +123,7 @@ class RowSpec:
         fields = [name for name in self.fields if name != self.time]
         kinds = {"score_type": self.score_type, "negatives_kept": self.negatives_kept}
         names = {"score": self.score, "label": self.label, "field": fields or None, "weight": self.weight}
+        names |= {role: getattr(self, role) for role in MORE_COLUMNS if getattr(self, role) is not None}
         return names | kinds | ({} if self.resolution == DEFAULT_RESOLUTION else {"resolution": self.resolution})
 
     def check(self) -> None:
@@ -127,4 +146,6 @@ class RowSpec:
             raise InputError(f"score_type is {self.score_type!r}; it must be 'probability' or 'logit'")
         if self.fold_column is None:
             check_folds(self.folds)
+        if self.value is not None and self.value_per_positive is not None:
+            raise InputError("value and value_per_positive were both given; give the one that is known")
         check_negatives_kept(self.negatives_kept)

@@ -1,5 +1,6 @@
 """Rows into cells, batch after batch: the hot loop of sketching, with numba and the same in NumPy."""
 
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -8,9 +9,12 @@ from numpy.typing import NDArray
 
 from mcnet._shared.arrays import CodeArray, FloatArray, clip_scores, inside_unit
 from mcnet._shared.loops import BLOCK, bucket_starts, clip_into_buckets, compiled, numba_installed
+from mcnet.errors import InputError
+from mcnet.rows.columns import scores_column
 from mcnet.rows.contexts import Contexts, distinct_combinations
 from mcnet.rows.fields import FieldColumn
-from mcnet.sketch.grid import POSITION_UNITS, CellParts, Cells, Grid, LogitGrid
+from mcnet.rows.spec import ValueKind
+from mcnet.sketch.grid import POSITION_UNITS, VALUE_UNITS, CellParts, Cells, Grid, LogitGrid
 
 # The hot loop of sketching: rows into dense cells, with numba, and the same in NumPy without it.
 
@@ -25,11 +29,12 @@ def accumulate_numpy(
     labels: FloatArray,
     weights: FloatArray | None,
     slots: NDArray[Any],
+    worth: "Worth | None" = None,
 ) -> bool:
     """Add rows to `cells[slot, cell]` = (weight, positives, position sum), in the order of the rows.
 
-    Without weights each row counts once. Returns False if a score or a label is not inside [0, 1]: the cells are then
-    of no use.
+    With `worth` its own sums are added up, too. Without weights each row counts once. Returns False if a score or a
+    label is not inside [0, 1]: the cells are then of no use.
     """
     if not inside_unit(scores, labels):
         return False
@@ -41,6 +46,11 @@ def accumulate_numpy(
         np.add.at(table[:, 0], flat, each)
         np.add.at(table[:, 1], flat, each * labels)
         np.add.at(table[:, 2], flat, each * positions)
+    if worth is not None:
+        wide = worth.cells.reshape(-1, 3)
+        flat = slots.astype(np.int64) * worth.cells.shape[1] + worth.wide_of[keys - grid.first]
+        for column, units in enumerate(worth.units(labels, weights).T):
+            np.add.at(wide[:, column], flat, units)
     return True
 
 
@@ -62,7 +72,7 @@ def _kernel() -> Any:
     # Unsigned places, here as where curves are evaluated, need no comparison with 0.
     whole, none, one, two = np.uint64, np.uint64(0), np.uint64(1), np.uint64(2)
 
-    def kernel(cells, grid, guide, shift, scores, labels, weights, slots):  # type: ignore[no-untyped-def]
+    def kernel(cells, grid, guide, shift, scores, labels, weights, slots, worth, wide_of, value, inverse):  # type: ignore[no-untyped-def]
         last_bucket = whole(len(guide) - 1)
         clipped, buckets = np.empty(BLOCK), np.empty(BLOCK, np.uint64)
         for begin in range(0, len(scores), BLOCK):
@@ -91,6 +101,16 @@ def _kernel() -> Any:
                     cells[slot, cell, none] += weight
                     cells[slot, cell, one] += weight * label[i]
                     cells[slot, cell, two] += weight * position
+                if value is not None:
+                    # As `Worth.units` has it, in the same order of multiplications.
+                    row, wide = whole(begin) + i, wide_of[cell]
+                    amount = value[row]
+                    money = amount if weights is None else amount * weights[row]
+                    square = money * amount if inverse is None else money * amount * inverse[row]
+                    units = np.floor(money * VALUE_UNITS + 0.5)
+                    worth[slot, wide, none] += units
+                    worth[slot, wide, one] += np.floor(units * label[i] + 0.5)
+                    worth[slot, wide, two] += np.floor(square * VALUE_UNITS + 0.5)
         return True
 
     return compiled(kernel, clip_into_buckets)
@@ -103,11 +123,14 @@ def accumulate(
     labels: FloatArray,
     weights: FloatArray | None,
     slots: NDArray[Any],
+    worth: "Worth | None" = None,
 ) -> bool:
     """Do the same as accumulate_numpy, to the last bit, with numba where it is installed."""
     if not numba_installed():
-        return accumulate_numpy(cells, grid, scores, labels, weights, slots)
-    columns = [None if column is None else np.ascontiguousarray(column) for column in (scores, labels, weights, slots)]
+        return accumulate_numpy(cells, grid, scores, labels, weights, slots, worth)
+    money = (None,) * 4 if worth is None else (worth.cells, worth.wide_of, worth.value, worth.inverse)
+    given = (scores, labels, weights, slots, *money)
+    columns = [None if column is None else np.ascontiguousarray(column) for column in given]
     done: bool = _kernel()(cells, *_tables(grid), *columns)
     return done
 
@@ -171,6 +194,66 @@ class RunningContexts:
         return contexts, places
 
 
+# Values in whole units, and weights by inverse propensity.
+
+MOST_INVERSE = 20.0
+"""No row counts as more than so many: a few rows must not decide."""
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What the positives of some rows are worth, and the sums of wide cells that it is added to.
+
+    Attributes
+    ----------
+    value : of each row.
+    inverse : the inverse propensity of each row, if the rows are weighted by it.
+    cells : Σwv, Σwvy and Σwv² by slot and wide cell, in whole units of 10⁻⁶.
+    wide_of : the wide cell of each cell of the grid.
+    """
+
+    value: FloatArray
+    inverse: FloatArray | None
+    cells: FloatArray
+    wide_of: CodeArray
+
+    def units(self, labels: FloatArray, weights: FloatArray | None) -> FloatArray:
+        """Return wv, wvy and wv² of each row in whole units.
+
+        A weight counts as that many rows; an inverse propensity is one row that stands for several, and is squared.
+        """
+        money = self.value if weights is None else self.value * weights
+        squares = money * self.value if self.inverse is None else money * self.value * self.inverse
+        units = np.floor(money * VALUE_UNITS + 0.5)
+        return np.column_stack([units, np.floor(units * labels + 0.5), np.floor(squares * VALUE_UNITS + 0.5)])
+
+
+_NOWHERE = np.empty(0, dtype=np.int32)
+
+
+class InversePropensity:
+    """Weights by the inverse of the probability that a row was logged, and what they add up to."""
+
+    def __init__(self) -> None:
+        """Start without rows."""
+        self.weight = self.squares = 0.0
+        self.rows = self.capped = 0
+
+    def of(self, propensity: Any, name: str, where: dict[str, Any]) -> FloatArray:
+        """Return the weight of each row; refuse what is no probability above 0."""
+        known = scores_column(propensity, name=name, clip=False, **where)
+        if not known.all():
+            raise InputError(f"{name} is 0 in {int((known == 0.0).sum()):,} rows, which were logged; check the column")
+        self.rows += len(known)
+        self.capped += int((known < 1.0 / MOST_INVERSE).sum())
+        return np.minimum(1.0 / known, MOST_INVERSE)
+
+    def add(self, counts: FloatArray, inverse: FloatArray) -> None:
+        """Add up the weights of a batch, and their squares."""
+        self.weight += float((counts * inverse).sum())
+        self.squares += float((counts * inverse**2).sum())
+
+
 # The accumulator: rows in, batch after batch, a sketch's cells out.
 
 _MOST_DENSE_CELLS = 4_000_000
@@ -189,10 +272,13 @@ class Accumulator:
     def __init__(self, grid: Grid, folds: int) -> None:
         """Start with no rows."""
         self.rows = 0
+        self.inverse = InversePropensity()
+        self.value_kind: ValueKind | None = None
         self._grid = grid
         self._folds = folds
         self._contexts = RunningContexts()
         self._dense: FloatArray | None = None
+        self._dense_worth: FloatArray | None = None
         self._sparse = CellParts()
         self._compact = 0
 
@@ -203,8 +289,10 @@ class Accumulator:
         weights: FloatArray | None,
         fields: list[FieldColumn],
         folds: NDArray[np.int16] | None,
+        value: FloatArray | None = None,
+        inverse: FloatArray | None = None,
     ) -> bool:
-        """Add one batch of rows; rows of weight 0 change nothing.
+        """Add one batch of rows; rows of weight 0 change nothing. All batches have values, see `Worth`, or none.
 
         Returns False if a score or a label is not inside [0, 1]; the accumulator cannot be used afterwards.
         """
@@ -213,21 +301,23 @@ class Accumulator:
             scores, labels, weights = scores[keep], labels[keep], weights[keep]
             fields = [column[keep] for column in fields]
             folds = folds[keep] if folds is not None else None
+            value, inverse = (None if column is None else column[keep] for column in (value, inverse))
         if len(scores) == 0:
             return True
         self.rows += len(scores)
         contexts = self._contexts.number(fields, len(scores))
         slots = contexts if folds is None else contexts * self._folds + folds
         needed = len(self._contexts) * self._folds
+        worth = None if value is None else Worth(value, inverse, np.empty((0, 0, 3)), _NOWHERE)
         if isinstance(self._grid, LogitGrid):
             cells = needed * len(self._grid)
             worth_a_block = self._dense is not None or cells <= _DENSE_CELLS_PER_ROW * self.rows
             if worth_a_block and cells <= _MOST_DENSE_CELLS:
-                return self._add_dense(self._grid, scores, labels, weights, slots, needed)
+                return self._add_dense(self._grid, scores, labels, weights, slots, needed, worth)
         if self._dense is not None:
             self._sparse.add(self._dense_cells())
-            self._dense = None
-        return self._add_sparse(scores, labels, weights, slots)
+            self._dense = self._dense_worth = None
+        return self._add_sparse(scores, labels, weights, slots, worth)
 
     def has_more_cells(self, number: int) -> bool:
         """Tell whether there are more cells than this, and adding up equal ones does not leave half as many."""
@@ -242,7 +332,7 @@ class Accumulator:
         """Return the contexts that have rows, in canonical order, and their cells."""
         if self._dense is not None:
             self._sparse.add(self._dense_cells())
-            self._dense = None
+            self._dense = self._dense_worth = None
         cells = self._sparse.together()
         contexts, places = self._contexts.finish(cells.context)
         return contexts, Cells(places[cells.context], cells.key, cells.fold, cells.sums).added_up_in_place()
@@ -255,23 +345,38 @@ class Accumulator:
         weights: FloatArray | None,
         slots: CodeArray,
         needed: int,
+        worth: Worth | None,
     ) -> bool:
         before = self._dense if self._dense is not None else np.zeros((0, len(grid), 3))
-        if needed > len(before):
-            # Doubled, so that growing is rare, but never beyond the limit.
-            size = max(needed, min(2 * len(before), _MOST_DENSE_CELLS // len(grid)))
-            before = np.concatenate([before, np.zeros((size - len(before), *before.shape[1:]))])
-        self._dense = before
+        # Doubled, so that growing is rare, but never beyond the limit.
+        size = (
+            max(needed, min(2 * len(before), _MOST_DENSE_CELLS // len(grid))) if needed > len(before) else len(before)
+        )
+        self._dense = before = _grown(before, size)
+        if worth is not None:
+            wide = _wide_of(grid)
+            known = self._dense_worth if self._dense_worth is not None else np.zeros((0, int(wide[-1]) + 1, 3))
+            self._dense_worth = _grown(known, size)
+            worth = replace(worth, cells=self._dense_worth, wide_of=wide)
         add = accumulate if self.rows >= NUMBA_FROM else accumulate_numpy
-        return add(before, grid, scores, labels, weights, slots)
+        return add(before, grid, scores, labels, weights, slots, worth)
 
-    def _add_sparse(self, scores: FloatArray, labels: FloatArray, weights: FloatArray | None, slots: CodeArray) -> bool:
+    def _add_sparse(
+        self,
+        scores: FloatArray,
+        labels: FloatArray,
+        weights: FloatArray | None,
+        slots: CodeArray,
+        worth: Worth | None,
+    ) -> bool:
         if not inside_unit(scores, labels):
             return False
+        units = None if worth is None else worth.units(labels, weights)
         weights = np.ones(len(scores)) if weights is None else weights
         keys, positions = self._grid.locate(clip_scores(scores))
         with np.errstate(over="ignore"):  # which a fit refuses, with the reason
             sums = np.column_stack([weights, weights * labels, weights * positions])
+        sums = sums if units is None else np.column_stack([sums, units])
         part = Cells(slots // self._folds, keys, (slots % self._folds).astype(np.int16), sums).added_up()
         self._sparse.add(part)
         if len(self._sparse) > 2 * self._compact + _SPARSE_CELLS_BEFORE_SORTING:
@@ -285,4 +390,24 @@ class Accumulator:
         slots, cells = np.nonzero(self._dense[:, :, 0])
         fold = (slots % self._folds).astype(np.int16)
         context = (slots // self._folds).astype(np.int32)
-        return Cells(context, cells + self._grid.first, fold, self._dense[slots, cells])
+        sums = self._dense[slots, cells]
+        if self._dense_worth is not None:
+            wide = _wide_of(self._grid)[cells]
+            first = np.flatnonzero((np.diff(slots, prepend=-1) != 0) | (np.diff(wide, prepend=-1) != 0))
+            units = np.zeros_like(sums)
+            units[first] = self._dense_worth[slots[first], wide[first]]
+            sums = np.column_stack([sums, units])
+        return Cells(context, cells + self._grid.first, fold, sums)
+
+
+def _grown(table: FloatArray, size: int) -> FloatArray:
+    """Return a table with rows of zeros added up to a number of rows."""
+    return table if size == len(table) else np.concatenate([table, np.zeros((size - len(table), *table.shape[1:]))])
+
+
+@cache
+def _wide_of(grid: LogitGrid) -> CodeArray:
+    """Return the number of the wide cell, from 0, that each cell of a grid lies in."""
+    wide = grid.wide(np.arange(len(grid)) + grid.first)
+    numbers: CodeArray = (wide - wide[0]).astype(np.int32)
+    return numbers

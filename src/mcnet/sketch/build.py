@@ -1,7 +1,7 @@
 """Rows to sketch: the one loop for all rows, from columns in memory and from log files."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any
@@ -21,14 +21,15 @@ from mcnet.rows.columns import (
     labels_column,
     restore_negatives,
     scores_column,
+    values_column,
     weights_column,
 )
 from mcnet.rows.fields import FieldColumn
 from mcnet.rows.locations import read_options
 from mcnet.rows.spec import MOST_FOLDS, RowSpec, check_folds
-from mcnet.sketch.accumulate import Accumulator
+from mcnet.sketch.accumulate import MOST_INVERSE, Accumulator
 from mcnet.sketch.folds import assign_folds, folds_column
-from mcnet.sketch.grid import make_grid
+from mcnet.sketch.grid import Cells, make_grid
 from mcnet.sketch.sketch import Sketch
 
 # Warnings of likely mistakes with columns: ids as fields, scores and labels swapped, shares as weights.
@@ -105,6 +106,8 @@ class Batch:
     weight: Any = None
     folds: Any = None
     fields: list[FieldColumn] = field(default_factory=list)
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Columns of the roles in MORE_COLUMNS, where the rows have them."""
 
     def __len__(self) -> int:
         return len(self.label)
@@ -115,7 +118,8 @@ class Batch:
             None if column is None else as_array(column, "column")[rows]
             for column in (self.score, self.label, self.weight, self.folds)
         )
-        return Batch(self.first_row, score, label, weight, folds, [column[rows] for column in self.fields])
+        more = {role: as_array(column, role)[rows] for role, column in self.more.items()}
+        return Batch(self.first_row, score, label, weight, folds, [column[rows] for column in self.fields], more)
 
 
 @dataclass(frozen=True)
@@ -177,6 +181,7 @@ def sketch_parts(
 
     def finished(accumulator: Accumulator) -> Sketch:
         contexts, cells = accumulator.finish()
+        _finish_propensity(accumulator, cells)
         return Sketch(
             contexts,
             cells,
@@ -188,6 +193,7 @@ def sketch_parts(
             negatives_kept=float(spec.negatives_kept),
             known_sources=origin.digests,
             dropped_rows=dropped,
+            value_kind=accumulator.value_kind,
         )
 
     accumulator, rows, parts, dropped = Accumulator(grid, folds), 0, 0, 0
@@ -263,14 +269,43 @@ def _add(
             weights = weights_column(batch.weight, name=spec.name_of("weight"), **where)
         labels, weights = restore_negatives(labels, weights, spec.negatives_kept)
         scores = scores_column(batch.score, score_type=spec.score_type, name=score, clip=False, **where)
+    inverse = None
+    if "propensity" in batch.more:
+        inverse = accumulator.inverse.of(batch.more["propensity"], spec.name_of("propensity"), where)
+        counts = np.ones_like(labels) if weights is None else weights
+        accumulator.inverse.add(counts, inverse)
+        weights = counts * inverse
+    value = None
+    for role in set(batch.more) & {"value", "value_per_positive"}:
+        name = spec.name_of(role)
+        amount = as_floats(batch.more[role], name, **where)
+        if role == "value_per_positive":
+            amount = np.where(labels > 0.0, amount, 0.0)
+        accumulator.value_kind = "row" if role == "value" else "positive"
+        value = values_column(amount, labels, name=name, **where)
     if largest_weight is not None and weights is not None:
         largest_weight.value = max(largest_weight.value, float(weights.max(initial=0.0)))
     if batch.folds is not None:
         folds = folds_column(batch.folds, name=spec.name_of("folds"), **where)
-    if not accumulator.add(scores, labels, weights, batch.fields, folds):
+    if not accumulator.add(scores, labels, weights, batch.fields, folds, value, inverse):
         labels_column(labels, name=label, **where)
         scores_column(scores, name=score, **where)
     return dropped
+
+
+def _finish_propensity(accumulator: Accumulator, cells: Cells) -> None:
+    """Scale weights by inverse propensities to the effective number of rows, (Σw)² / Σw², and say how many are capped.
+
+    A weight counts as that many rows, in fits and intervals; rows of unequal weight tell less than that.
+    """
+    known = accumulator.inverse
+    if known.weight:
+        cells.sums[:, :3] *= known.weight / known.squares
+        if known.capped:
+            warn(
+                f"{known.capped / known.rows:.2%} of the rows were logged with a probability below "
+                f"{1 / MOST_INVERSE:g}: their weight is capped at {MOST_INVERSE:g}"
+            )
 
 
 def _complete_rows(batch: Batch, spec: RowSpec, describe_row: DescribeRow) -> IntArray:
@@ -281,6 +316,11 @@ def _complete_rows(batch: Batch, spec: RowSpec, describe_row: DescribeRow) -> In
     complete &= np.isfinite(label_floats(batch.label, spec.name_of("label"), **where))
     if batch.weight is not None:
         complete &= np.isfinite(as_floats(batch.weight, spec.name_of("weight"), **where))
+    for role, column in batch.more.items():
+        known = np.isfinite(as_floats(column, spec.name_of(role), **where))
+        if role == "value_per_positive":
+            known |= label_floats(batch.label, spec.name_of("label"), **where) <= 0.0
+        complete &= known
     return np.flatnonzero(complete)
 
 
@@ -296,15 +336,24 @@ ROWS_AT_A_TIME = 1 << 18
 
 
 def sketch_columns(
-    scores: Any, labels: Any, weight: Any, fields: list[FieldColumn], folds: Any, spec: RowSpec
+    scores: Any,
+    labels: Any,
+    weight: Any,
+    fields: list[FieldColumn],
+    folds: Any,
+    spec: RowSpec,
+    more: Mapping[str, Any] | None = None,
 ) -> Sketch:
-    """Sketch whole columns: scores, labels, weights and folds as `Sketch.from_rows` takes them."""
+    """Sketch whole columns as `Sketch.from_rows` takes them; `more` has those of the roles in MORE_COLUMNS."""
+    others = {role: _column(values, spec.name_of(role)) for role, values in (more or {}).items() if values is not None}
+    if "value" in others and "value_per_positive" in others:
+        raise InputError("value and value_per_positive were both given; give the one that is known")
     names = {role: spec.name_of(role) for role in ("score", "label", "weight", "folds")}
     score, label = _column(scores, names["score"]), _column(labels, names["label"])
     weights = None if weight is None else _column(weight, names["weight"])
     fold = None if isinstance(folds, int | np.integer) else folds_column(folds, name=names["folds"])
     lengths = dict(zip(names.values(), (score, label, weights, fold), strict=True))
-    check_lengths(**lengths, **{f"field {column.name}": column for column in fields})
+    check_lengths(**lengths, **{f"field {column.name}": column for column in fields}, **others)
     if len(score) == 0:
         raise InputError(f"{names['score']} is empty; at least one row is needed")
 
@@ -318,6 +367,7 @@ def sketch_columns(
                 None if weights is None else weights[part],
                 None if fold is None else fold[part],
                 [column[part] for column in fields],
+                {role: column[part] for role, column in others.items()},
             )
 
     number = check_folds(folds) if fold is None else int(fold.max()) + 1

@@ -64,8 +64,11 @@ def split_counts(weight: FloatArray, positives: FloatArray, folds: int, seed: in
     return negatives + positive, positive
 
 
-def split_cells(cells: Cells, folds: int, seed: int) -> Cells:
-    """Split the rows behind each cell into folds at random; the folds of a cell add up to it."""
+def split_cells(cells: Cells, folds: int, seed: int, values: FloatArray | None = None) -> Cells:
+    """Split the rows behind each cell into folds at random; the folds of a cell add up to it.
+
+    `values` has the three sums of values of each cell, if the rows have a value: they are divided as the rows are.
+    """
     total, positions = cells.sums[:, 0], cells.sums[:, 2]
     weight, positives = split_counts(total, cells.sums[:, 1], folds, seed)
     cell, fold = np.nonzero(weight)
@@ -77,4 +80,8 @@ def split_cells(cells: Cells, folds: int, seed: int) -> Cells:
     last = weight.shape[1] - 1 - np.argmax(weight[whole, ::-1] > 0.0, axis=1)
     shares[whole, last] += positions[whole] - shares[whole].sum(axis=1)
     sums = np.column_stack([weight[cell, fold], positives[cell, fold], shares[cell, fold]])
+    if values is not None:
+        of_weight = sums[:, 0] / total[cell]
+        of_positives = np.divide(sums[:, 1], cells.sums[cell, 1], out=of_weight.copy(), where=cells.sums[cell, 1] > 0.0)
+        sums = np.column_stack([sums, values[cell] * np.column_stack([of_weight, of_positives, of_weight])])
     return Cells(cells.context[cell], cells.key[cell], fold.astype(np.int16), sums).added_up()

@@ -19,6 +19,11 @@ EXACT: Literal["exact"] = "exact"
 POSITION_UNITS = 1 << 20
 """A score's position inside its cell is a whole number of these, so that sums do not depend on their order."""
 
+VALUE_UNITS = 1e6
+"""Sums of values are whole numbers of this part of a unit of money (and its squares), for the same reason."""
+_WIDE_CELLS_PER_LOGIT = 16
+"""Sums of values are kept for wider cells: money is looked at in ten bins of scores, not in thousands of cells."""
+
 
 class Grid(Protocol):
     """What a sketch asks of a grid; keys are whole numbers in the order of scores."""
@@ -40,6 +45,9 @@ class Grid(Protocol):
 
     def knows(self, keys: IntArray) -> bool:
         """Tell whether every key is one of a cell of this grid."""
+
+    def wide(self, keys: IntArray) -> IntArray:
+        """Return the number of the wide cell, one of sums of values, that each cell lies in."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,10 @@ class LogitGrid:
         """Tell whether every key is one of a cell of this grid."""
         return bool(((keys >= self.first) & (keys < self.first + len(self))).all())
 
+    def wide(self, keys: IntArray) -> IntArray:
+        """Return the number of the wide cell that each cell lies in."""
+        return keys // max(self.resolution // _WIDE_CELLS_PER_LOGIT, 1)
+
 
 @dataclass(frozen=True)
 class ExactGrid:
@@ -135,6 +147,10 @@ class ExactGrid:
         low, high = np.array([SCORE_FLOOR, 1.0 - SCORE_FLOOR]).view(np.int64)
         return bool(((keys >= low) & (keys <= high)).all())
 
+    def wide(self, keys: IntArray) -> IntArray:
+        """Return the number of the wide cell that each cell lies in."""
+        return LogitGrid(_WIDE_CELLS_PER_LOGIT).locate(self.lower(keys))[0]
+
 
 @cache
 def make_grid(resolution: Resolution) -> Grid:
@@ -154,7 +170,10 @@ _LEAST_WEIGHT = 1e-250
 
 @dataclass(frozen=True)
 class Cells:
-    """The columns of a table of cells; `sums` holds weight, positives and the weighted position inside the cell."""
+    """The columns of a table of cells; `sums` holds weight, positives and the weighted position inside the cell.
+
+    If the rows have a value, three more: Σwv, Σwvy and Σwv², in whole units, see VALUE_UNITS.
+    """
 
     context: CodeArray
     key: IntArray
@@ -269,6 +288,7 @@ class CellParts:
     def add(self, part: Cells) -> None:
         """Take over a part."""
         sums = [np.ascontiguousarray(column) for column in part.sums.T]
+        self._columns += [[] for _ in range(3 + len(sums) - len(self._columns))]
         for parts, column in zip(self._columns, [part.context, part.key, part.fold, *sums], strict=True):
             parts.append(np.asarray(column))
         self._cells += len(part)
@@ -276,7 +296,7 @@ class CellParts:
     def together(self) -> Cells:
         """Return all parts as one table, nothing added up; nothing is left here, so its memory may be reused."""
         context, key, fold = (_joined(parts) for parts in self._columns[:3])
-        sums = np.empty((3, self._cells))
+        sums = np.empty((len(self._columns) - 3, self._cells))
         for row, parts in zip(sums, self._columns[3:], strict=True):
             row[:] = _joined(parts)
         self._cells = 0
@@ -286,6 +306,36 @@ class CellParts:
         """Add up equal cells."""
         together = self.together().added_up_in_place()
         self.add(together)
+
+
+def value_groups(cells: Cells, grid: Grid) -> tuple[IntArray, IntArray]:
+    """Return the first cell of each wide cell (of a context and a fold), and the wide cell of each cell."""
+    wide = grid.wide(cells.key)
+    span = int(wide.max()) - int(wide.min()) + 1
+    number = cells.context.astype(np.int64) * (int(cells.fold.max()) + 1) + cells.fold
+    _, first, group = np.unique(number * span + (wide - wide.min()), return_index=True, return_inverse=True)
+    return first, group
+
+
+def gathered_values(cells: Cells, grid: Grid) -> Cells:
+    """Return the cells with the values of each wide cell added up in its first cell, and zeros in the others."""
+    first, group = value_groups(cells, grid)
+    sums = cells.sums.copy()
+    sums[:, 3:] = 0.0
+    for column in range(3, 6):
+        sums[first, column] = np.bincount(group, cells.sums[:, column])
+    return Cells(cells.context, cells.key, cells.fold, sums)
+
+
+def spread_values(cells: Cells, grid: Grid) -> FloatArray:
+    """Return the values of each wide cell divided among its cells, by weight; those of positives, by positives."""
+    first, group = value_groups(cells, grid)
+    result = np.empty((len(cells), 3))
+    for column, by in enumerate((0, 1, 0)):
+        total = np.bincount(group, cells.sums[:, by])
+        each = np.divide(cells.sums[first, 3 + column], total, out=np.zeros(len(first)), where=total > 0.0)
+        result[:, column] = each[group] * cells.sums[:, by]
+    return result
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:

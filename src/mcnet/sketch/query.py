@@ -35,6 +35,8 @@ from mcnet.sketch.query_rows import (
     POSITIVES,
     PROBLEMS,
     ROWS,
+    UNITS,
+    VALUES,
     WEIGHT,
     WITHOUT_WEIGHT,
     LabelType,
@@ -68,6 +70,8 @@ def sketch_query(
     where: str | None = None,
     label_type: LabelType = "number",
     zoned: Collection[str] = (),
+    value: str | None = None,
+    value_per_positive: str | None = None,
 ) -> str:
     """Return one SQL query whose result is a sketch of a table; read the result with `Sketch.from_table`.
 
@@ -91,6 +95,7 @@ def sketch_query(
         PostgreSQL does not).
     zoned : those names in `every` whose columns have a time zone, as `timestamptz` has: they are cut in UTC. Without it
         their days begin where the session's time zone says.
+    value, value_per_positive : names of columns; see Sketch.from_rows.
 
     Returns
     -------
@@ -98,7 +103,17 @@ def sketch_query(
     """
     spec = query_spec(
         RowSpec(
-            score, label, field_names(field), weight, folds, resolution, score_type, negatives_kept, dict(every or {})
+            score,
+            label,
+            field_names(field),
+            weight,
+            folds,
+            resolution,
+            score_type,
+            negatives_kept,
+            dict(every or {}),
+            value=value,
+            value_per_positive=value_per_positive,
         )
     )
     if label_type not in ("number", "boolean"):
@@ -127,8 +142,10 @@ def table_query(
 def query_spec(spec: RowSpec) -> RowSpec:
     """Check how rows are to be read by a query, and return it with all that a query says of itself."""
     spec.check()
+    if spec.propensity is not None:
+        raise InputError("propensity is for files and tables in memory; in a database, make weights of it in a view")
     for name in spec.fields:
-        if name.lower() in (CELL, FOLD, ROWS, WEIGHT, POSITIVES, POSITION, ABOUT, MARKS):
+        if name.lower() in (CELL, FOLD, ROWS, WEIGHT, POSITIVES, POSITION, *VALUES, ABOUT, MARKS):
             raise InputError(f"the field {name!r} has the name of a column of the result; rename it in a view")
     folds = spec.folds if isinstance(spec.folds, str) else check_folds(spec.folds)
     return replace(spec, folds=folds, resolution=make_grid(spec.resolution).resolution)
@@ -178,6 +195,11 @@ def _results(rows: RowColumns, search: CellSearch) -> str:
         }
     else:
         sums |= {WEIGHT: "COUNT(*)", POSITIVES: f"SUM({label})", POSITION: f"SUM({position})"}
+    if rows.value is not None:
+        units, squares = UNITS
+        half = rows.dialect.number(0.5)
+        worth = (f"SUM({units})", f"SUM(FLOOR({units} * {label} + {half}))", f"SUM({squares})")
+        sums |= dict(zip(VALUES, worth, strict=True))
     named = rows.dialect.column
     fetched = map(rows.dialect.fetched.format, rows.fields)
     columns = [f"{value} AS {named(name)}" for value, name in zip(fetched, rows.spec.fields, strict=True)]
@@ -226,7 +248,8 @@ def sketch_of_table(table: Any, *, drop_missing: bool = False) -> Sketch:
     fields = field_columns(columns.fields(spec.fields)) if spec.fields else []
     contexts, codes = Contexts.of([column[used] for column in fields], int(used.sum()))
     folds = columns.numbers(FOLD)[used] if spec.fold_column else np.zeros(int(used.sum()))
-    sums = np.column_stack([columns.numbers(name)[used] for name in (WEIGHT, POSITIVES, POSITION)])
+    values = VALUES if spec.value_kind else ()
+    sums = np.column_stack([columns.numbers(name)[used] for name in (WEIGHT, POSITIVES, POSITION, *values)])
     keys = _keys(spec, cell[used], sums)
     sketch = Sketch(
         contexts,
@@ -238,6 +261,7 @@ def sketch_of_table(table: Any, *, drop_missing: bool = False) -> Sketch:
         score_type=spec.score_type,
         negatives_kept=spec.negatives_kept,
         dropped_rows=dropped,
+        value_kind=spec.value_kind,
     )
     problem = problem_of_cells(sketch)
     if problem:
@@ -274,6 +298,8 @@ def _check_rows(spec: RowSpec, cell: FloatArray, rows: FloatArray, *, drop_missi
             dropped += number
         elif number:
             column = spec.columns.get(problem.column, problem.column)
+            if problem.column == "value" and spec.value_per_positive is not None:
+                column = spec.value_per_positive
             count = f"{number:,} value{'s' if number > 1 else ''}"
             raise InputError(f"{column} has {count} {problem.what}", advice=problem.advice, column=column)
     return dropped

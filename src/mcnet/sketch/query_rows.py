@@ -8,15 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from mcnet.errors import Advice, FileFormatError, InputError
-from mcnet.rows.columns import LOGITS_ADVICE
+from mcnet.rows.columns import LOGITS_ADVICE, NEGATIVE_VALUE_ADVICE, VALUE_ADVICE
 from mcnet.rows.dialects import Dialect, name_parts
 from mcnet.rows.periods import truncation_unit
 from mcnet.rows.spec import MOST_FOLDS, RowSpec
+from mcnet.sketch.grid import VALUE_UNITS
 
 # What a sketch query returns: the names of its columns, what it says of itself, and the numbers of unusable rows.
 
 CELL, FOLD = "mcnet_cell", "mcnet_fold"
 ROWS, WEIGHT, POSITIVES, POSITION = "mcnet_rows", "mcnet_weight", "mcnet_positives", "mcnet_position"
+VALUES = ("mcnet_value", "mcnet_value_positive", "mcnet_value_squares")
 ABOUT = "mcnet_sketch"
 MARKS = "mcnet_types"
 """The column that has one letter per field: how its value is to be read where a client has made a string of it."""
@@ -65,6 +67,8 @@ PROBLEMS = (
         False,
     ),
     RowProblem(-1_000_007, "folds", "missing, or no whole number from 0 to 99", "give them a fold", False),
+    RowProblem(-1_000_008, "value", "missing, NaN or infinite", VALUE_ADVICE, True),
+    RowProblem(-1_000_009, "value", "below 0", NEGATIVE_VALUE_ADVICE, False),
 )
 
 
@@ -115,6 +119,9 @@ OWN = "mcnet__"
 ClickHouse takes a name for an alias of the same SELECT before it takes it for a column, and a part of the query would
 hide a table of the user that has its name.
 """
+
+UNITS = (f"{OWN}units", f"{OWN}squares")
+"""The names of what a row is worth, and of its square, in the query."""
 
 _LARGEST_LOGIT = 50.0
 """Logits beyond this are clipped, and some engines refuse the exponential of still larger ones."""
@@ -172,12 +179,17 @@ class RowColumns:
     def carried(self) -> list[str]:
         """Return the columns that are grouped and added up beside the cell."""
         weight = [f"{OWN}weight"] if self.weighted else []
-        return [*self.fields, *self.fold, f"{OWN}label", *weight]
+        return [*self.fields, *self.fold, f"{OWN}label", *weight, *([] if self.value is None else UNITS)]
+
+    @property
+    def value(self) -> str | None:
+        """Return the column of what a positive is worth."""
+        return self.spec.value or self.spec.value_per_positive
 
     def tables(self, source: str) -> list[str]:
         """Return the tables that end in `scored`: the columns carried, those that are checked, and the score x."""
         checked = [f"{OWN}s", f"{OWN}y", *([f"{OWN}w"] if self.weighted_by_column else [])]
-        kept = [*self.fields, *self.fold, *checked]
+        kept = [*self.fields, *self.fold, *checked, *([] if self.value is None else [f"{OWN}v"])]
         return [
             f"{OWN}numbers AS (SELECT {', '.join(self._columns())}\n  FROM {source})",
             f"{OWN}scored AS (SELECT {', '.join((*kept, *self._weights()))},\n"
@@ -192,6 +204,8 @@ class RowColumns:
         conditions = [by_row if self.dialect.goes_by_row else f"{y} >= 0 AND {y} <= 1"]
         if self.weighted_by_column:
             conditions.append(f"{w} > 0 AND {w} <= {self.dialect.number(sys.float_info.max)}")
+        if self.value is not None:
+            conditions.append(f"{OWN}v >= 0 AND {OWN}v <= {self.dialect.number(sys.float_info.max)}")
         return [*conditions, *([] if self.spec.fold_column is None else [self._has_fold()])]
 
     def problems(self) -> list[tuple[str, RowProblem]]:
@@ -204,6 +218,8 @@ class RowColumns:
             conditions |= {("score", True): f"{s} IS NULL OR {self.dialect.is_nan.format(s)}"}
         if self.weighted_by_column:
             conditions |= {("weight", True): self._missing(w), ("weight", False): f"{w} < 0"}
+        if self.value is not None:
+            conditions |= {("value", True): self._missing(f"{OWN}v"), ("value", False): f"{OWN}v < 0"}
         if self.spec.fold_column is not None:
             conditions["folds", False] = f"NOT ({self._has_fold()})"
         return [
@@ -230,7 +246,10 @@ class RowColumns:
             label = f"CASE WHEN {label} IS NULL THEN NULL WHEN {label} THEN {one} ELSE {none} END"
         columns = [f"{self._field(name)} AS {own}" for name, own in zip(self.spec.fields, self.fields, strict=True)]
         columns += [f"{double(quoted(names['score']))} AS {OWN}s", f"{double(label)} AS {OWN}y"]
-        others = {"w": self.spec.weight, "fold": self.spec.fold_column}
+        others = {"w": self.spec.weight, "fold": self.spec.fold_column, "v": self.spec.value}
+        if self.spec.value_per_positive is not None:
+            worth = double(quoted(self.spec.value_per_positive))
+            columns.append(f"CASE WHEN {double(label)} > 0 THEN {worth} ELSE {self.dialect.number(0.0)} END AS {OWN}v")
         return [
             *columns,
             *(f"{double(quoted(column))} AS {OWN}{own}" for own, column in others.items() if column is not None),
@@ -263,9 +282,20 @@ class RowColumns:
         """Return the weight and the label of a row as if no negative had been dropped, where weights are needed."""
         y, w, label = f"{OWN}y", f"{OWN}w", f"{OWN}label"
         if not self.weighted:
-            return [f"{y} AS {label}"]
+            return [f"{y} AS {label}", *self._units(None)]
         number, counts = self.dialect.number, w if self.weighted_by_column else self.dialect.number(1.0)
         if self.spec.negatives_kept == 1.0:
-            return [f"{y} AS {label}", f"{w} AS {OWN}weight"]
+            return [f"{y} AS {label}", f"{w} AS {OWN}weight", *self._units(w)]
         restored = f"{counts} * ({y} + ({number(1.0)} - {y}) / {number(self.spec.negatives_kept)})"
-        return [f"{counts} * {y} / NULLIF({restored}, 0) AS {label}", f"{restored} AS {OWN}weight"]
+        restored_label = f"{counts} * {y} / NULLIF({restored}, 0) AS {label}"
+        return [restored_label, f"{restored} AS {OWN}weight", *self._units(f"({restored})")]
+
+    def _units(self, weight: str | None) -> list[str]:
+        """Return what a row is worth in whole units, and its square, see `Worth.units`; nothing without a value."""
+        if self.value is None:
+            return []
+        worth, number = f"{OWN}v" if weight is None else f"{OWN}v * {weight}", self.dialect.number
+        return [
+            f"FLOOR({part} * {number(VALUE_UNITS)} + {number(0.5)}) AS {name}"
+            for part, name in zip((worth, f"{worth} * {OWN}v"), UNITS, strict=True)
+        ]

@@ -24,7 +24,7 @@ from mcnet.rows.logs import (
     unchanged_files,
 )
 from mcnet.rows.periods import AutomaticPeriod, cut_to_periods
-from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, check_folds, field_names
+from mcnet.rows.spec import DEFAULT_RESOLUTION, MORE_COLUMNS, Resolution, RowSpec, check_folds, field_names
 from mcnet.sketch.build import (
     Batch,
     LargestWeight,
@@ -66,6 +66,9 @@ def scan(
     table: str | Sequence[str] | None = None,
     dialect: str | None = None,
     progress: Callable[[int], Any] | None = None,
+    value: str | None = None,
+    value_per_positive: str | None = None,
+    propensity: str | None = None,
 ) -> Sketch:
     """Sketch log files, a table, or a table of a database in one pass; files and lazy tables in bounded memory.
 
@@ -90,6 +93,7 @@ def scan(
     table : with a connection, the name of the table or view; see `sketch_query`.
     dialect : with a connection, the engine's SQL, if the driver does not tell; see `sketch_query`.
     progress : a function that is called with the number of rows of each batch read from files.
+    value, value_per_positive, propensity : names of columns; see Sketch.from_rows.
 
     Returns
     -------
@@ -106,6 +110,9 @@ def scan(
         negatives_kept,
         every or {},
         drop_missing=drop_missing,
+        value=value,
+        value_per_positive=value_per_positive,
+        propensity=propensity,
     )
     spec.check()
     if is_connection(rows):
@@ -233,7 +240,7 @@ def _batches(
             short_rows.check(table[name] for name in columns)
         score, label, weight, folds = _number_columns(table, spec)
         fields = _field_columns(table, spec, first_row, origin.describe_row)
-        yield Batch(first_row, score, label, weight, folds, fields)
+        yield Batch(first_row, score, label, weight, folds, fields, _more_columns(table, spec))
         first_row += len(table)
 
 
@@ -246,7 +253,8 @@ def scan_table(table: Any, spec: RowSpec) -> Sketch:
             raise InputError(f"the table has no column {name!r}; it has {', '.join(known)}")
     score, label, weight, folds = _number_columns(table, spec)
     fields = _field_columns(table, spec)
-    sketch = sketch_columns(score, label, weight, fields, spec.folds if folds is None else folds, spec)
+    folded = spec.folds if folds is None else folds
+    sketch = sketch_columns(score, label, weight, fields, folded, spec, _more_columns(table, spec))
     return _in_final_periods(sketch, spec)
 
 
@@ -254,6 +262,11 @@ def _number_columns(table: Any, spec: RowSpec) -> list[Any]:
     """Return the columns of scores, labels, weights and folds; None where the rows have no such column."""
     names = (spec.score, spec.label, spec.weight, spec.fold_column)
     return [None if name is None else table[name] for name in names]
+
+
+def _more_columns(table: Any, spec: RowSpec) -> dict[str, Any]:
+    """Return the columns of the roles in MORE_COLUMNS that the rows have."""
+    return {role: table[name] for role, name in spec.columns.items() if role in MORE_COLUMNS}
 
 
 def _field_columns(
@@ -331,7 +344,8 @@ def sketch_files(
         raise InputError(f"{saved[0]} is a sketch and {log} a log; sketch the log first, or read them apart")
     if not spec.only_names:
         raise InputError(
-            f"{saved[0]} is a saved sketch: weight, logits, sampling and resolution were settled when it was made"
+            f"{saved[0]} is a saved sketch: weight, value, logits, sampling and resolution were settled when it was "
+            "made"
         )
     total = Sketch.merged([load_sketch(path) for path in saved])
     if spec.fields:

@@ -10,16 +10,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import CodeArray, FloatArray, ScoreType, by_pieces, logit
+from mcnet._shared.arrays import CodeArray, FloatArray, IntArray, ScoreType, by_pieces, logit
 from mcnet._shared.messages import count, counted
 from mcnet.errors import InputError
 from mcnet.plots.style import card
-from mcnet.rows.columns import warn_of_other_order
+from mcnet.rows.columns import check_value, warn_of_other_order
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import field_columns
-from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, check_folds
+from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, ValueKind, check_folds
 from mcnet.sketch.folds import split_cells
-from mcnet.sketch.grid import Cells, Grid, make_grid, scaled_cells
+from mcnet.sketch.grid import (
+    VALUE_UNITS,
+    Cells,
+    Grid,
+    gathered_values,
+    make_grid,
+    scaled_cells,
+    spread_values,
+    value_groups,
+)
 
 DIGEST_BYTES = 8
 """The size of the digests by which rows that are added twice are noticed."""
@@ -52,6 +61,8 @@ class Sketch:
     negatives_kept : the fraction of negatives that survived down-sampling; None where parts of a sum differ.
     known_sources : digests of the files that the rows come from; None for rows in memory.
     dropped_rows : how many rows were left out because a value was missing, if that was allowed.
+    value_kind : whether there are sums of what positives are worth: "row" if that is known for every row, "positive"
+        if for positives alone.
     """
 
     contexts: Contexts
@@ -64,6 +75,16 @@ class Sketch:
     negatives_kept: float | None = 1.0
     known_sources: tuple[str, ...] | None = None
     dropped_rows: int = 0
+    value_kind: ValueKind | None = None
+
+    def __post_init__(self) -> None:
+        """Keep the sums of values where they belong, however the cells were made."""
+        if self.cells.sums.shape[1] == 3:
+            object.__setattr__(self, "value_kind", None)
+        elif self.value_kind is None:
+            object.__setattr__(self, "cells", replace(self.cells, sums=self.cells.sums[:, :3]))
+        elif len(self.cells):
+            object.__setattr__(self, "cells", gathered_values(self.cells, make_grid(self.resolution)))
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -92,6 +113,9 @@ class Sketch:
         resolution: Resolution = DEFAULT_RESOLUTION,
         score_type: ScoreType = "probability",
         negatives_kept: float = 1.0,
+        value: Any = None,
+        value_per_positive: Any = None,
+        propensity: Any = None,
     ) -> "Sketch":
         """Sketch columns in memory.
 
@@ -104,6 +128,9 @@ class Sketch:
         resolution : cells per unit of logit, or "exact" to keep every distinct score.
         score_type : "probability" or "logit".
         negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
+        value : a column of what a positive is worth, known for every row; the sketch then carries its sums.
+        value_per_positive : the same, known for positives alone.
+        propensity : a column of the probability that the row was logged; its inverse, at most 20, weighs the row.
 
         Returns
         -------
@@ -113,7 +140,8 @@ class Sketch:
 
         warn_of_other_order(field, score=scores, label=labels, weight=weight, folds=folds)
         spec = RowSpec(resolution=resolution, score_type=score_type, negatives_kept=negatives_kept)
-        return sketch_columns(scores, labels, weight, field_columns(field), folds, spec)
+        more = {"value": value, "value_per_positive": value_per_positive, "propensity": propensity}
+        return sketch_columns(scores, labels, weight, field_columns(field), folds, spec, more)
 
     @staticmethod
     def from_table(table: Any, *, drop_missing: bool = False) -> "Sketch":
@@ -181,6 +209,36 @@ class Sketch:
     def rate(self) -> FloatArray:
         """Return the positive rate of each cell."""
         return np.minimum(self.positives / self.weight, 1.0)
+
+    @property
+    def values(self) -> FloatArray:
+        """Return Σwv, Σwvy and Σwv² in whole units (see VALUE_UNITS), those of a wide cell in its first cell."""
+        return self.cells.sums[:, 3:]
+
+    @cached_property
+    def value_groups(self) -> tuple[IntArray, IntArray]:
+        """Return the first cell of each wide cell, for which there are sums of values, and that of each cell."""
+        return value_groups(self.cells, self.grid)
+
+    def with_value(self, value: float) -> "Sketch":
+        """Return the same rows with one value for every positive.
+
+        Parameters
+        ----------
+        value : what a positive is worth.
+
+        Returns
+        -------
+        Sketch : the same cells, with sums of values.
+        """
+        each = check_value(value)
+        worth = np.column_stack([self.weight, self.positives, self.weight * each]) * each
+        sums = np.column_stack([self.cells.sums[:, :3], np.floor(worth * VALUE_UNITS + 0.5)])
+        return replace(self, cells=replace(self.cells, sums=sums), value_kind="row")
+
+    def without_values(self) -> "Sketch":
+        """Return the same rows without the sums of values."""
+        return replace(self, value_kind=None)
 
     @cached_property
     def total_weight(self) -> float:
@@ -352,7 +410,8 @@ class Sketch:
         check_folds(folds)
         if self.folds > 1:
             raise InputError(f"the sketch is split into {self.folds} folds already; call unfolded() first")
-        return replace(self, cells=split_cells(self.cells, folds, seed), folds=folds)
+        values = spread_values(self.cells, self.grid) if self.value_kind else None
+        return replace(self, cells=split_cells(self.cells, folds, seed, values), folds=folds)
 
     def _restricted(self, keep: NDArray[Any]) -> "Sketch":
         cells = self.cells.take(keep)
@@ -420,6 +479,7 @@ def sketch_text(sketch: Sketch) -> str:
     ]
     parts += [sketch.contexts.described()] if sketch.contexts.names else []
     parts += [f"{sketch.folds} folds"] if sketch.folds > 1 else []
+    parts += ["with values"] if sketch.value_kind else []
     return f"Sketch({', '.join(parts)}, resolution {sketch.resolution})"
 
 

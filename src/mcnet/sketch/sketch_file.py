@@ -24,8 +24,12 @@ from mcnet.sketch.grid import POSITION_UNITS, Cells
 from mcnet.sketch.sketch import Sketch
 
 SKETCH_VERSION = 2
+"""The version of a sketch without values, which earlier versions of mcnet read, too."""
+_WITH_VALUES = 3
 _METADATA = "mcnet.sketch"
 _COLUMNS = ("cell", "fold", "weight", "positives", "position")
+_VALUES = ("value", "value_positive", "value_squares")
+"""Σwv, Σwvy and Σwv² of a wide cell, in its first cell, in whole 10⁻⁶ units."""
 
 _CHECKSUM_START = b'{"checksum": "'
 _CHECKSUM_DIGITS = 64
@@ -60,11 +64,12 @@ def _parquet_bytes(sketch: Sketch) -> bytes:
             "weight": sketch.weight,
             "positives": sketch.positives,
             "position": sketch.cells.sums[:, 2],
+            **dict(zip(_VALUES, sketch.values.T, strict=False)),
         }
     )
     about = {
         "checksum": _NO_CHECKSUM.decode(),
-        "version": SKETCH_VERSION,
+        "version": _WITH_VALUES if sketch.value_kind else SKETCH_VERSION,
         "resolution": sketch.resolution,
         "folds": sketch.folds,
         "rows": sketch.rows,
@@ -74,6 +79,7 @@ def _parquet_bytes(sketch: Sketch) -> bytes:
         "negatives_kept": sketch.negatives_kept,
         "sources": list(sketch.sources),
         **({"dropped_rows": sketch.dropped_rows} if sketch.dropped_rows else {}),
+        **({"value_kind": sketch.value_kind} if sketch.value_kind else {}),
     }
     buffer = io.BytesIO()
     frame.write_parquet(buffer, metadata={_METADATA: json.dumps(about)})
@@ -195,7 +201,7 @@ _packed_decoder = msgspec.msgpack.Decoder(_Packed)
 
 def stored_bytes(sketch: Sketch) -> bytes:
     """Return a sketch as a database stores it: a sketch file or, of few cells, something shorter."""
-    if len(sketch) > _MOST_PACKED_CELLS:
+    if len(sketch) > _MOST_PACKED_CELLS or sketch.value_kind is not None:
         return _parquet_bytes(sketch)
     cells, contexts = sketch.cells, sketch.contexts
     body = msgspec.msgpack.encode(
@@ -275,15 +281,16 @@ def _first_line(error: BaseException) -> str:
 
 
 def _sketch(about: dict[str, Any], frame: pl.DataFrame) -> Sketch:
-    if about["version"] != SKETCH_VERSION:
-        raise FileFormatError(f"it has version {about['version']}, this mcnet reads {SKETCH_VERSION}: upgrade mcnet")
+    if about["version"] not in (SKETCH_VERSION, _WITH_VALUES):
+        raise FileFormatError(f"it has version {about['version']}, this mcnet reads {_WITH_VALUES}: upgrade mcnet")
     names = [f"field:{name}" for name in about["fields"]]
-    lacking = [name for name in (*names, *_COLUMNS) if name not in frame.columns]
+    values = _VALUES if about.get("value_kind") else ()
+    lacking = [name for name in (*names, *_COLUMNS, *values) if name not in frame.columns]
     if lacking:
         raise FileFormatError(f"it lacks the column {lacking[0]!r}; make it again")
     fields = field_columns({name.removeprefix("field:"): frame[name] for name in names}) if names else []
     contexts, codes = Contexts.of(fields, len(frame))
-    sums = np.column_stack([frame[name].to_numpy() for name in ("weight", "positives", "position")])
+    sums = np.column_stack([frame[name].to_numpy() for name in ("weight", "positives", "position", *values)])
     cells = Cells(codes, frame["cell"].to_numpy().astype(np.int64), frame["fold"].to_numpy().astype(np.int16), sums)
     sketch = Sketch(
         contexts,
@@ -296,6 +303,7 @@ def _sketch(about: dict[str, Any], frame: pl.DataFrame) -> Sketch:
         negatives_kept=about["negatives_kept"],
         known_sources=tuple(about["sources"]),
         dropped_rows=about.get("dropped_rows", 0),
+        value_kind=about.get("value_kind"),
     )
     problem = problem_of_cells(sketch)
     if problem:
@@ -305,10 +313,12 @@ def _sketch(about: dict[str, Any], frame: pl.DataFrame) -> Sketch:
 
 def problem_of_cells(sketch: Sketch) -> str | None:
     """Return what is wrong with the cells of a sketch that was made elsewhere, or None."""
-    weight, positives, position = sketch.cells.sums.T
+    weight, positives, position = sketch.cells.sums.T[:3]
     slack = 1.0 + 1e-9  # another engine may have added up in another order
     if sketch.score_type not in ("probability", "logit"):
         return f"its score type is {sketch.score_type!r}"
+    if sketch.value_kind not in (None, "row", "positive") or not (sketch.values >= 0.0).all():
+        return "a sum of values is missing, below 0, or of an unknown kind"
     if not np.isfinite(sketch.cells.sums).all():
         return "a sum of weights is missing, or beyond the largest number"
     if not (weight > 0.0).all():

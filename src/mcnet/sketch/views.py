@@ -158,6 +158,10 @@ def _sum(one: Sketch, other: Sketch) -> Sketch:
     ):
         if here != there:
             raise InputError(f"sketches of different {what} do not add up: {here} and {there}; make both alike")
+    kind = one.value_kind if one.value_kind == other.value_kind else None
+    if kind is None and (one.value_kind or other.value_kind):
+        warn("the sum of these sketches has no values: one has none, or knows them of positives alone")
+        one, other = one.without_values(), other.without_values()
     contexts, first, second = one.contexts.united(other.contexts)
     both = Cells.concatenate(
         Cells(first[one.context], one.cells.key, one.fold, one.cells.sums),

@@ -87,6 +87,8 @@ def sketch(
     score_type: ScoreType = "probability",
     negatives_kept: float = 1.0,
     drop_missing: bool = False,
+    value: str | None = None,
+    value_per_positive: str | None = None,
 ) -> Sketch:
     """Sketch a Spark table in one pass; only the cells of the sketch come to the driver.
 
@@ -107,15 +109,29 @@ def sketch(
     negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
     drop_missing : leave out rows whose score, label or weight is missing instead of refusing them; the sketch counts
         them in `dropped_rows`.
+    value, value_per_positive : names of columns; see `mcnet.Sketch.from_rows`.
 
     Returns
     -------
     The sketch of the rows.
     """
     fields = field_names(field)
-    given = [name for name in (weight, folds) if isinstance(name, str)]
+    given = [name for name in (weight, folds, value, value_per_positive) if isinstance(name, str)]
     require_columns(df, (score, label, *fields, *given))
-    spec = query_spec(RowSpec(score, label, fields, weight, folds, resolution, score_type, negatives_kept))
+    spec = query_spec(
+        RowSpec(
+            score,
+            label,
+            fields,
+            weight,
+            folds,
+            resolution,
+            score_type,
+            negatives_kept,
+            value=value,
+            value_per_positive=value_per_positive,
+        )
+    )
     rows = df.withColumns({name: number_column(df, name) for name in (score, label, *given)})
     arrays = grid_arrays(spec.resolution)
     with _view(rows) as view, _view(_edge_table(df, arrays)) as edges:

@@ -401,8 +401,8 @@ class Memory:
 
 
 def coarse(sketch: Sketch) -> Sketch:
-    """Return the sketch on the grid that trackers use, without folds and without the list of its sources."""
-    sketch = sketch.unfolded()
+    """Return the sketch on the grid that trackers use, without folds, values and the list of its sources."""
+    sketch = sketch.unfolded().without_values()
     if sketch.resolution != RESOLUTION:
         grid = make_grid(RESOLUTION)
         assert isinstance(grid, LogitGrid)

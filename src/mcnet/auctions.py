@@ -1,0 +1,460 @@
+"""Replay auctions: what bids made of probabilities would have won, paid and earned, beside each other."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from mcnet._shared.arrays import FloatArray, IndexArray, MaskArray, sums_by
+from mcnet._shared.messages import aligned, count, counted, figure, warn
+from mcnet.errors import Advice, InputError
+from mcnet.metrics.calibration_error import group_pcoc
+from mcnet.metrics.field_values import compact
+from mcnet.metrics.intervals import two_sided
+from mcnet.metrics.money import row_values
+from mcnet.metrics.sums import group_sums
+from mcnet.plots.style import AFTER, BEFORE, LINES, Spec, axis, layout, numbers
+from mcnet.rows.columns import check_lengths, labels_column, scores_column, values_column
+from mcnet.rows.fields import MISSING_LABEL, field_columns
+
+Auction = Literal["second", "first"]
+
+TRUTH = "truth"
+"""The name of the bids made of the true probabilities, where they are known."""
+_BLOCKS = 100
+"""Rows are cut into so many blocks in their order, unless blocks are given."""
+_FEWEST_BLOCKS = 10
+_RESAMPLES = 2000
+_MULTIPLIERS: FloatArray = np.round(np.geomspace(0.25, 4.0, 33), 3).astype(np.float64)
+
+# The auction: who wins, what is paid.
+
+
+@dataclass(frozen=True)
+class Auctions:
+    """Rows with a market price: the highest bid of the others, which a bid must exceed.
+
+    Attributes
+    ----------
+    label, price, value : of each row, in units of money.
+    blocks, periods : the number of each row's block, for intervals, and period, for the budget.
+    auction : "second" pays the market price, "first" the own bid.
+    budget : what may be spent in a period; bids stop when the next win would exceed it.
+    """
+
+    label: FloatArray
+    price: FloatArray
+    value: FloatArray
+    blocks: IndexArray
+    periods: IndexArray
+    auction: Auction
+    budget: float | None
+
+    def won(self, bids: FloatArray) -> tuple[MaskArray, FloatArray]:
+        """Return which rows bids win, and what each row costs if it is won."""
+        cost = self.price if self.auction == "second" else bids
+        won = bids > self.price
+        if self.budget is not None:
+            for period in range(int(self.periods.max()) + 1):
+                inside = np.flatnonzero(won & (self.periods == period))
+                over = np.cumsum(cost[inside]) > self.budget
+                won[inside[np.argmax(over) :]] &= not over.any()
+        return won, cost
+
+    def outcome(self, probabilities: FloatArray) -> "Outcome":
+        """Return what bids of value × probability come to."""
+        won, cost = self.won(self.value * probabilities)
+        rows = np.flatnonzero(won)
+        number = int(self.blocks.max()) + 1
+        earned = self.value[rows] * self.label[rows]
+        per_block = sums_by(self.blocks[rows], earned - cost[rows], number) if len(rows) else np.zeros(number)
+        spend, positives, value = (float(column.sum()) for column in (cost[rows], self.label[rows], earned))
+        return Outcome(len(rows), spend, positives, value, per_block, won)
+
+
+class Outcome(NamedTuple):
+    """What the bids of one model come to."""
+
+    won: int
+    spend: float
+    positives: float
+    value: float
+    by_block: FloatArray
+    """The surplus of each block."""
+    rows: MaskArray
+    """Which rows were won."""
+
+    @property
+    def surplus(self) -> float:
+        """What is left of the value after it was paid for."""
+        return self.value - self.spend
+
+
+@dataclass(frozen=True)
+class SurplusDifference:
+    """The surplus of a model minus that of another one on the same rows, with the interval of a block bootstrap."""
+
+    value: float
+    low: float
+    high: float
+    relative: float
+    """Divided by the surplus of the other one; NaN if that is not above 0."""
+
+
+@dataclass(frozen=True)
+class WonCheck:
+    """How the calibration error changes along the margin by which rows were won.
+
+    Attributes
+    ----------
+    barely, easily : predicted over observed positives (PCOC) of the third of the won rows whose price is nearest to
+        the bid, and of the third whose price is farthest below it.
+    ratio : barely / easily, with its interval (`low`, `high`): 1 if the margin does not matter.
+    """
+
+    barely: float
+    easily: float
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def warning(self) -> str | None:
+        """What is wrong, in words; None if nothing is beyond noise."""
+        if not self.low > 1.0 and not self.high < 1.0:
+            return None
+        off = f"{'over' if self.ratio > 1.0 else 'under'}-predicted by {abs(self.ratio - 1.0):.0%}"
+        return (
+            f"rows that you barely won are {off} against those easily won (PCOC {self.barely:.3g} and "
+            f"{self.easily:.3g}): you calibrate on winners, which are not like all auctions; weigh rows by the "
+            "probability of winning (--propensity)"
+        )
+
+
+def check_won_rows(
+    probabilities: FloatArray, labels: FloatArray, price: FloatArray, bids: FloatArray, *, level: float = 0.99
+) -> WonCheck | None:
+    """Return whether the calibration error of won rows depends on how narrowly they were won; None if too few were.
+
+    Parameters
+    ----------
+    probabilities, labels : of the rows.
+    price, bids : the market price, and the bid that was made.
+    level : of the interval; an interval without 1 is worth a warning.
+    """
+    rows = np.flatnonzero((bids > price) & (bids > 0.0))
+    if len(rows) < 3:
+        return None
+    share = price[rows] / bids[rows]
+    third = np.searchsorted(np.quantile(share, (1 / 3, 2 / 3)), share, side="right")
+    sums = group_sums(probabilities[rows], labels[rows], third, count=3)
+    if not (sums.positives >= 5.0)[[0, 2]].all():
+        return None
+    pcoc, _, _ = group_pcoc(sums)
+    ratio = float(pcoc[2] / pcoc[0])
+    reach = two_sided(level) * float(np.sqrt((1.0 / sums.positives)[[0, 2]].sum()))
+    return WonCheck(float(pcoc[2]), float(pcoc[0]), ratio, ratio * float(np.exp(-reach)), ratio * float(np.exp(reach)))
+
+
+# The replay of several models on the same rows.
+
+
+@dataclass(frozen=True, repr=False)
+class Replay:
+    """What each model would have won, paid and earned.
+
+    Attributes
+    ----------
+    outcomes : by the name of the model.
+    against : the model that the others are compared with.
+    auctions : the rows.
+    probabilities : of each model.
+    fields : the values of each field, and the number of each row's value.
+    level, seed : of the intervals.
+    won_check : whether the rows look like winners alone, see `check_won_rows`.
+    """
+
+    outcomes: Mapping[str, Outcome]
+    against: str
+    auctions: Auctions
+    probabilities: Mapping[str, FloatArray]
+    fields: Mapping[str, tuple[tuple[str, ...], IndexArray]]
+    level: float
+    seed: int
+    won_check: WonCheck | None
+
+    @cached_property
+    def differences(self) -> dict[str, SurplusDifference]:
+        """The surplus of each model minus that of `against`, with an interval from blocks of rows."""
+        base = self.outcomes[self.against]
+        number = len(base.by_block)
+        rng = np.random.default_rng(self.seed)
+        times = rng.multinomial(number, np.full(number, 1.0 / number), _RESAMPLES).astype(np.float64)
+        ends = (0.5 - self.level / 2, 0.5 + self.level / 2)
+        result = {}
+        for name, outcome in self.outcomes.items():
+            apart = outcome.by_block - base.by_block
+            known = number >= _FEWEST_BLOCKS
+            low, high = np.quantile(times @ apart, ends) if known else (np.nan, np.nan)
+            value = float(apart.sum())
+            relative = value / base.surplus if base.surplus > 0.0 else float("nan")
+            result[name] = SurplusDifference(value, float(low), float(high), relative)
+        return result
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain numbers and strings."""
+        truth = self.outcomes.get(TRUTH)
+        return {
+            "rows": len(self.auctions.label),
+            "auction": self.auctions.auction,
+            "budget": self.auctions.budget,
+            "blocks": int(self.auctions.blocks.max()) + 1,
+            "against": self.against,
+            "won_check": None if self.won_check is None else asdict(self.won_check),
+            "models": {
+                name: {
+                    "won": outcome.won,
+                    "spend": outcome.spend,
+                    "positives": outcome.positives,
+                    "value": outcome.value,
+                    "surplus": outcome.surplus,
+                    "return": _ratio(outcome.value, outcome.spend),
+                    "cost_per_positive": _ratio(outcome.spend, outcome.positives),
+                    "difference": asdict(self.differences[name]),
+                    **({} if truth is None else {"regret": truth.surplus - outcome.surplus}),
+                }
+                for name, outcome in self.outcomes.items()
+            },
+        }
+
+    def surplus_by_value(self, field: str) -> tuple[tuple[str, ...], dict[str, FloatArray]]:
+        """Return the values of a field, and the surplus of each model in each of them.
+
+        Parameters
+        ----------
+        field : the name of the field.
+
+        Returns
+        -------
+        The values, and one array per model.
+        """
+        if field not in self.fields:
+            raise InputError(f"there is no field {field!r}; there are {', '.join(self.fields) or 'none'}")
+        values, codes = self.fields[field]
+        worth = self.auctions.value * self.auctions.label
+        result = {}
+        for name, outcome in self.outcomes.items():
+            _, cost = self.auctions.won(self.auctions.value * self.probabilities[name])
+            result[name] = sums_by(codes, np.where(outcome.rows, worth - cost, 0.0), len(values))
+        return values, result
+
+    def surplus_by_multiplier(self) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """Return factors of all bids, and the surplus of each model at each of them.
+
+        Returns
+        -------
+        The factors, and one array per model.
+        """
+        curves = {
+            name: np.array([self.auctions.outcome(p * factor).surplus for factor in _MULTIPLIERS])
+            for name, p in self.probabilities.items()
+        }
+        return _MULTIPLIERS, curves
+
+    def figures(self) -> dict[str, Spec]:
+        """Return two figures: surplus against a bid multiplier, and the surplus gained per field value."""
+        factors, curves = self.surplus_by_multiplier()
+        colours = [BEFORE, AFTER, *LINES[2:]]
+        lines = [
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": name,
+                "x": numbers(factors),
+                "y": numbers(curve, 5),
+                "line": {"color": colours[place % len(colours)], "width": 2},
+            }
+            for place, (name, curve) in enumerate(curves.items())
+        ]
+        ticks: dict[str, Any] = {"tickvals": [0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4], "type": "log"}
+        result: dict[str, Spec] = {
+            "multiplier": {
+                "data": lines,
+                "layout": layout(380, xaxis=axis("all bids multiplied by", **ticks), yaxis=axis("surplus")),
+            }
+        }
+        for field in list(self.fields)[:1]:
+            values, known = self.surplus_by_value(field)
+            gained = {name: surplus - known[self.against] for name, surplus in known.items() if name != self.against}
+            if not gained:
+                continue
+            size = np.max([np.abs(column) for column in gained.values()], axis=0)
+            shown = np.argsort(-size, kind="stable")[:_MOST_VALUES_SHOWN]
+            bars = [
+                {
+                    "type": "bar",
+                    "name": name,
+                    "x": [values[i] for i in shown],
+                    "y": numbers(column[shown], 5),
+                    "marker": {"color": colours[(place + 1) % len(colours)]},
+                }
+                for place, (name, column) in enumerate(gained.items())
+            ]
+            title = axis(f"surplus over {self.against}")
+            result["values"] = {
+                "data": bars,
+                "layout": layout(380, barmode="group", xaxis=axis(field, type="category"), yaxis=title),
+            }
+        return result
+
+    def __str__(self) -> str:
+        head = ("bids from", "won", "spend", "positives", "surplus", "return", "cost per positive")
+        lines: list[tuple[str, ...]] = [(*head, f"surplus − {self.against} ({self.level:.0%})")]
+        for name, outcome in self.outcomes.items():
+            gap = self.differences[name]
+            interval = "" if np.isnan(gap.low) else f" ({_signed(gap.low)} … {_signed(gap.high)})"
+            relative = "" if np.isnan(gap.relative) else f" = {gap.relative:+.1%}"
+            figures = (figure(outcome.spend), count(outcome.positives), figure(outcome.surplus))
+            ratios = (_ratio(outcome.value, outcome.spend), _ratio(outcome.spend, outcome.positives))
+            words = ("–" if ratio is None else figure(ratio) for ratio in ratios)
+            difference = "" if name == self.against else f"{_signed(gap.value)}{interval}{relative}"
+            lines.append((name, f"{outcome.won:,}", *figures, *words, difference))
+        blocks = int(self.auctions.blocks.max()) + 1
+        few = "; too few for an interval" if blocks < _FEWEST_BLOCKS else ""
+        spent = "" if self.auctions.budget is None else f", a budget of {figure(self.auctions.budget)} per period"
+        rows = counted(len(self.auctions.label), "auction")
+        note = f"{rows}, {self.auctions.auction} price{spent}; intervals from {counted(blocks, 'block')} of rows{few}"
+        warning = "" if self.won_check is None or self.won_check.warning is None else f"\n{self.won_check.warning}"
+        return f"{aligned(lines)}\n{note}{warning}"
+
+    def __repr__(self) -> str:
+        return f"Replay({', '.join(self.outcomes)}: {counted(len(self.auctions.label), 'auction')})"
+
+
+_MOST_VALUES_SHOWN = 30
+
+
+def _ratio(above: float, below: float) -> float | None:
+    return above / below if below > 0.0 else None
+
+
+def _signed(money: float) -> str:
+    return ("+" if money > 0 else "") + figure(money)
+
+
+def replay(
+    probabilities: Mapping[str, Any],
+    labels: Any,
+    price: Any,
+    value: Any,
+    *,
+    price_per: float = 1.0,
+    field: Any = None,
+    blocks: Any = None,
+    periods: Any = None,
+    auction: Auction = "second",
+    budget: float | None = None,
+    truth: Any = None,
+    against: str | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Replay:
+    """Replay auctions with bids of value × probability, for several models beside each other.
+
+    A bid above the market price of its row wins it. The replay assumes that the others' bids do not react, and knows
+    nothing of auctions that are not in the log.
+
+    Parameters
+    ----------
+    probabilities : a column per model, by name: {"scores": …, "model": …}.
+    labels : the column of labels, 0 or 1.
+    price : the column of market prices, the highest bid of the others.
+    value : what a positive is worth: a number, or a column.
+    price_per : for how many rows a price is: 1000 for prices per thousand impressions.
+    field : one column, or several as {name: column}, to show where the money is.
+    blocks : a column of block numbers, or the rows of a block; 100 blocks in the order of the rows if not given.
+        Intervals come from whole blocks: a few positives decide, and rows of one block depend on each other.
+    periods : a column of periods, such as days, in the order of the rows; the budget begins anew in each.
+    auction : "second": the price is paid; "first": the own bid.
+    budget : what may be spent in a period.
+    truth : the true probabilities, where they are known: adds the regret to bidding them.
+    against : the model that the others are compared with; the first if not given.
+    level : of the intervals.
+    seed : of the resampled blocks.
+
+    Returns
+    -------
+    Replay : `outcomes`, `differences`, `to_dict()`, and a table when printed.
+
+    >>> found = replay({"scores": [0.3, 0.1]}, [1, 0], [1.0, 2.0], value=10.0)
+    >>> found.outcomes["scores"].surplus
+    9.0
+    """
+    if not probabilities:
+        raise InputError("there is no model to replay; give at least one column of probabilities by name")
+    if auction not in ("second", "first"):
+        raise InputError(f"auction is {auction!r}; it must be 'second' or 'first'")
+    if budget is not None and not 0.0 < budget < np.inf:
+        raise InputError(f"budget is {budget:g}; what may be spent in a period must be above 0")
+    if not 0.0 < price_per < np.inf:
+        raise InputError(f"price_per is {price_per:g}; it must be a number of rows above 0, such as 1000")
+    y = labels_column(labels)
+    cost = values_column(price, name="price") / price_per
+    chances = {name: scores_column(column, name=name, clip=False) for name, column in probabilities.items()}
+    if truth is not None:
+        chances[TRUTH] = scores_column(truth, name=TRUTH, clip=False)
+    check_lengths(label=y, price=cost, **chances)
+    worth = row_values(y, np.ones_like(y), {}, value, None)
+    if worth is None:
+        raise InputError("the replay needs a value: what a positive is worth, as a number or a column")
+    columns = {column.name: column for column in field_columns(field)}
+    numbered = _numbers(blocks, "blocks", len(y), max(-(-len(y) // _BLOCKS), 1))
+    days = _numbers(periods, "periods", len(y), len(y))
+    auctions = Auctions(y, cost, worth.value, numbered, days, auction, budget)
+    first = next(iter(chances)) if against is None else against
+    if first not in chances:
+        raise InputError(f"against is {first!r}, which is no model; there are {', '.join(chances)}")
+    outcomes = {name: auctions.outcome(p) for name, p in chances.items()}
+    _check_prices(auctions, chances, outcomes)
+    fields = {
+        name: (tuple(MISSING_LABEL if v is None else v for v in column.values), column.codes.astype(np.intp))
+        for name, column in columns.items()
+    }
+    check = check_won_rows(chances[first], y, cost, worth.value * chances[first])
+    return Replay(outcomes, first, auctions, chances, fields, level, seed, check)
+
+
+def _numbers(given: Any, name: str, rows: int, usual: int) -> IndexArray:
+    """Return the number of each row's block: given as a column, or as so many rows in their order."""
+    if given is None or (isinstance(given, int) and not isinstance(given, bool)):
+        length = usual if given is None else given
+        if length < 1:
+            raise InputError(f"{name} is {length}; a block has at least one row")
+        return np.arange(rows) // length
+    (column,) = field_columns({name: given})
+    check_lengths(label=np.empty(rows), **{name: column})
+    return compact(column.codes)[0]
+
+
+def _check_prices(auctions: Auctions, chances: Mapping[str, FloatArray], outcomes: Mapping[str, Outcome]) -> None:
+    """Refuse bids that no price of the log can judge: above all of them, or all below."""
+    highest, lowest = float(auctions.price.max()), float(auctions.price.min())
+    unit = Advice(
+        "are prices per thousand rows? then pass price_per=1000", shell="are prices per thousand? then --price-per 1000"
+    )
+    if not highest > 0.0:
+        raise InputError("every price is 0, so that every bid wins; give the column of market prices")
+    for name, p in chances.items():
+        bids = auctions.value * p
+        if float(bids.min()) > highest:
+            raise InputError(
+                f"every bid of {name} (from {bids.min():.3g}) is above every price (up to {highest:.3g}): the replay "
+                "cannot know what other bids would win; check value and price_per"
+            )
+        if auctions.budget is None and outcomes[name].won == len(p):
+            warn(f"the bids of {name} win every row: the replay cannot know what higher bids would win")
+    if all(outcome.won == 0 for outcome in outcomes.values()):
+        most = max(float((auctions.value * p).max()) for p in chances.values())
+        raise InputError(f"no bid (up to {most:.3g}) is above its price (from {lowest:.3g})", advice=unit)

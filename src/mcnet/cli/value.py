@@ -1,0 +1,219 @@
+"""`mcnet value`: replay auctions, and print what bids from scores, models and methods would have earned."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mcnet.cli import options
+from mcnet.cli.run import Printer
+from mcnet.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SCORES = "scores"
+"""What the scores themselves are called beside the models."""
+
+
+def value(
+    context: typer.Context,
+    logs: options.Logs,
+    price: Annotated[
+        str | None,
+        typer.Option("--price", metavar="COLUMN", help="The column of market prices: the highest bid of the others."),
+    ] = None,
+    worth: Annotated[
+        str | None,
+        typer.Option("--value", metavar="COLUMN", help="What a positive is worth: a column, or a number."),
+    ] = None,
+    score: options.Score = None,
+    label: options.Label = None,
+    field: options.Fields = None,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", metavar="FILE", help="Bid with this model, too; may be repeated.")
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method",
+            metavar="NAME",
+            help="Bid with this method, fitted on --fit-on, too; may be repeated.",
+            autocompletion=options.complete_methods,
+        ),
+    ] = None,
+    fit_on: Annotated[
+        list[str] | None,
+        typer.Option("--fit-on", metavar="LOG", help="With --method: the rows to fit on, of other auctions."),
+    ] = None,
+    price_per: Annotated[
+        float,
+        typer.Option("--price-per", metavar="N", help="A price is for this many rows, such as 1000."),
+    ] = 1.0,
+    auction: Annotated[
+        str, typer.Option("--auction", metavar="KIND", help="second: pay the market price; first: pay the bid.")
+    ] = "second",
+    budget: Annotated[
+        float | None, typer.Option("--budget", metavar="N", help="What may be spent in all, or per period of --time.")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option("--time", metavar="COLUMN", help="The column of timestamps; blocks are its periods.")
+    ] = None,
+    every: Annotated[
+        str | None, typer.Option("--every", metavar="PERIOD", help="The length of a period: 1h, 1d (the default).")
+    ] = None,
+    block: Annotated[
+        str | None,
+        typer.Option(
+            "--block", metavar="COLUMN", help="Blocks for the intervals: a column, or so many rows in their order."
+        ),
+    ] = None,
+    truth: Annotated[
+        str | None, typer.Option("--truth", metavar="COLUMN", help="The true probabilities, if they are known.")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="NAME", help="Compare with this model; the scores if not given.")
+    ] = None,
+    logits: options.Logits = None,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="FILE", help="Write a page with two plots (.html).")
+    ] = None,
+    level: Annotated[float, typer.Option("--level", metavar="SHARE", help="The level of the intervals.")] = 0.95,
+    force: options.Force = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Replay auctions: what would bids of value × probability have won, paid and earned?
+
+    A bid above the market price of its row wins it. Scores, models and methods bid on the same rows; differences of
+    surplus have intervals from whole blocks of rows. The replay assumes that the others' bids do not react, and it
+    knows only the auctions of the log.
+
+    \b
+    Example:
+      mcnet value log.parquet --score pctr --label click --field campaign \\
+          --price paid --price-per 1000 --value 0.8 --model model.json
+    """
+    from mcnet.auctions import replay
+    from mcnet.cli.options import printer_of
+    from mcnet.cli.sources import check_output, load_model, source_of, value_number
+
+    printer = printer_of(context, json, quiet)
+    if price is None or worth is None:
+        lacking = (
+            "market prices: name the column with --price" if price is None else "a value: what a positive is worth"
+        )
+        raise InputError(f"the replay needs {lacking}" + ("" if price is None else ", with --value"))
+    if method and not fit_on:
+        raise InputError("a method is fitted on rows of other auctions than those replayed; name them with --fit-on")
+    if budget is not None and not budget > 0.0:
+        raise InputError(f"--budget is {budget:g}; what may be spent must be above 0")
+    source = source_of(logs, alone=not fit_on)
+    if source.finished:
+        raise InputError(f"{logs[0]} was sketched before; a replay needs the price of each row: give the log itself")
+    if report is not None:
+        check_output(report, [source], force=force, endings=[".html", ".htm"])
+    loaded = {_name(path): load_model(path) for path in model or []}
+    if len(loaded) < len(model or []):
+        raise InputError("two models have the same file name; give them different ones")
+    spec = source.spec(context, **_remembered(context, list(loaded.values())), weight=None, negatives_kept=None)
+    if spec.score is None or spec.label is None:
+        raise InputError("name the columns with --score and --label")
+    for name in method or []:
+        loaded[name] = _fitted(printer, context, name, fit_on or [], spec)
+    number = value_number(worth)
+    block_rows = int(block) if block is not None and block.isdecimal() else None
+    wanted = {"price": price, "value": worth if number is None else None, "truth": truth, "time": time}
+    wanted["block"] = block if block_rows is None else None
+    fields = list(dict.fromkeys([*(field or []), *(f for m in loaded.values() for f in m.fields)]))
+    rows = _read(printer, source, spec, {role: name for role, name in wanted.items() if name is not None}, fields)
+    scores = rows[spec.score].to_numpy()
+    chances: dict[str, Any] = {SCORES: _probabilities(scores, spec.score, spec.score_type)}
+    for name, each in loaded.items():
+        inside = {f: rows[f] for f in each.fields} or None
+        chances[name] = each.predict(scores, field=inside, score_type=spec.score_type)
+    periods = None if time is None else _cut(rows[time], every or "1d")
+    found = replay(
+        chances,
+        rows[spec.label],
+        rows[price],
+        rows[worth] if number is None else number,
+        price_per=price_per,
+        field={f: rows[f] for f in field or fields} or None,
+        blocks=block_rows if block_rows is not None else rows[block] if block is not None else periods,
+        periods=periods,
+        auction=auction,  # type: ignore[arg-type]
+        budget=budget,
+        truth=None if truth is None else rows[truth],
+        against=against,
+        level=level,
+    )
+    printer.result(found.to_dict(), str(found))
+    if report is not None:
+        from mcnet.report.value_page import write_value_page
+
+        with printer.steps("drawing the page"):
+            write_value_page(report, found, title=f"Replay of {logs[0]}")
+        printer.note(f"report → {report}")
+
+
+def _name(path: str) -> str:
+    return Path(path).stem
+
+
+def _remembered(context: typer.Context, models: list[Any]) -> dict[str, Any]:
+    """Return the columns and the kind of scores that were given, or that the first model was fitted on."""
+    known = models[0].provenance.get("columns", {}) if models else {}
+    result = {role: context.params[role] or known.get(role) for role in ("score", "label")}
+    logits = context.params["logits"]
+    if logits is None and models:
+        logits = models[0].score_type == "logit"
+    return {**result, "logits": logits}
+
+
+def _fitted(printer: Printer, context: typer.Context, method: str, logs: list[str], spec: Any) -> Any:
+    """Return the model of a method, fitted on other rows."""
+    from dataclasses import replace
+
+    from mcnet.calibrators.methods import calibrator
+    from mcnet.cli.sources import source_of
+    from mcnet.rows.spec import RowSpec
+
+    chosen = calibrator(method)
+    source = source_of(logs, alone=False)
+    fields = spec.fields if chosen.field_use != "none" else ()
+    how = RowSpec(fields=fields) if source.finished else replace(spec, fields=fields)
+    sketch = source.read(printer, how, title="reading the rows to fit on")
+    return chosen.fit_sketch(sketch if fields else sketch.pooled()).model_
+
+
+def _read(printer: Printer, source: Any, spec: Any, wanted: dict[str, str], fields: list[str]) -> "pl.DataFrame":
+    """Return the columns of the log that the replay needs, all rows in memory."""
+    import polars as pl
+
+    from mcnet.rows.logs import batches, open_log, source_name, unchanged_files
+
+    texts = [*fields, *(wanted[role] for role in ("time", "block") if role in wanted)]
+    figures = [spec.score, spec.label, *(wanted[role] for role in ("price", "value", "truth") if role in wanted)]
+    columns = list(dict.fromkeys([*figures, *texts]))
+    with unchanged_files(source.paths), printer.progress("reading") as advance:
+        frame = open_log(
+            source.paths, numbers=figures, texts=fields, periods=[wanted[r] for r in wanted if r == "time"]
+        )
+        name = source_name(source.names)
+        parts = list(batches(frame, columns, source=name, paths=source.paths, progress=advance))
+    if not parts or not sum(map(len, parts)):
+        raise InputError(f"{name} has no rows; at least one auction is needed")
+    return pl.concat(parts)
+
+
+def _probabilities(scores: Any, name: str, score_type: Any) -> Any:
+    from mcnet.rows.columns import scores_column
+
+    return scores_column(scores, score_type=score_type, name=name, clip=False)
+
+
+def _cut(column: "pl.Series", every: str) -> "pl.Series":
+    from mcnet.rows.periods import cut_to_periods
+
+    return cut_to_periods(column, every)

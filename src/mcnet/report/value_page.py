@@ -1,0 +1,52 @@
+"""The page of a replay: its table, surplus against a bid multiplier, and money per field value."""
+
+from os import PathLike
+from pathlib import Path
+
+from mcnet._shared.files import whole_file
+from mcnet._shared.messages import count, figure
+from mcnet.auctions import Replay
+from mcnet.report.page import packed_data, packed_plotly, read_asset, template
+
+
+def write_value_page(path: str | PathLike[str], found: Replay, *, title: str | None = None) -> Path:
+    """Write a replay of auctions as one self-contained HTML page.
+
+    Parameters
+    ----------
+    path : the file to write; it appears complete or not at all.
+    found : what `mcnet.replay` returned.
+    title : the heading of the page.
+
+    Returns
+    -------
+    path : the file written.
+    """
+    figures = found.figures()
+    lines = []
+    for name, outcome in found.outcomes.items():
+        gap = found.differences[name]
+        known = "" if gap.low != gap.low else f"{figure(gap.low)} … {figure(gap.high)}"
+        beside = ("–", "") if name == found.against else (figure(gap.value), known)
+        lines.append(
+            (name, count(outcome.won), *map(figure, (outcome.spend, outcome.positives, outcome.surplus)), beside)
+        )
+    view = {"summary": "", "explanation": "", "figures": figures}
+    page = template("value_page.html.j2").render(
+        title=title or "Replay of auctions",
+        against=found.against,
+        level=f"{100 * found.level:g}\N{NO-BREAK SPACE}%",
+        rows=count(len(found.auctions.label)),
+        auction=found.auctions.auction,
+        budget=None if found.auctions.budget is None else figure(found.auctions.budget),
+        field=next(iter(found.fields), None) if "values" in figures else None,
+        warning=None if found.won_check is None else found.won_check.warning,
+        lines=lines,
+        style=read_asset("page.css"),
+        script=read_asset("unpack.js") + read_asset("page.js"),
+        plotly=packed_plotly(),
+        data=packed_data([{"method": found.against, "order": "", "views": [view], "forests": []}]),
+    )
+    with whole_file(path) as part:
+        part.write_text(page, encoding="utf-8")
+    return Path(path)

@@ -1,0 +1,195 @@
+"""The replay of auctions: against a slow loop, budgets, first price, blocks, and the trap of won rows."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+import mcnet
+from mcnet.cli.run import run
+from mcnet.datasets.auctions import simulate_auctions
+from mcnet.errors import InputError
+
+
+def auctions(rows=20_000, seed=0, **how):
+    return simulate_auctions(rows, seed=seed, **how)
+
+
+def slow(p, y, price, value, *, first=False, budget=None, periods=None):
+    """Return auctions won, spend, positives and surplus, one row after the other."""
+    won = spend = positives = surplus = 0.0
+    spent, stopped = {}, set()
+    for i in range(len(p)):
+        bid, day = value[i] * p[i], 0 if periods is None else periods[i]
+        if bid <= price[i] or day in stopped:
+            continue
+        cost = bid if first else price[i]
+        if budget is not None and spent.get(day, 0.0) + cost > budget:
+            stopped.add(day)
+            continue
+        spent[day] = spent.get(day, 0.0) + cost
+        won, spend, positives = won + 1, spend + cost, positives + y[i]
+        surplus += value[i] * y[i] - cost
+    return won, spend, positives, surplus
+
+
+@pytest.mark.parametrize("how", [{}, {"first": True}, {"budget": 1.5}, {"budget": 1.5, "first": True}])
+def test_it_is_the_loop_over_rows(how):
+    made = auctions(3_000)
+    rng = np.random.default_rng(0)
+    value, periods = rng.uniform(0.5, 2.0, len(made)), np.arange(len(made)) // 700
+    given = {"auction": "first" if how.get("first") else "second", "budget": how.get("budget")}
+    found = mcnet.replay(
+        {"scores": made.score}, made.label, made.price * 1000, value, price_per=1000, periods=periods, **given
+    )
+    outcome = found.outcomes["scores"]
+    expected = slow(made.score, made.label, made.price, value, periods=periods, **how)
+    assert (outcome.won, outcome.spend, outcome.positives, outcome.surplus) == pytest.approx(expected)
+    assert outcome.by_block.sum() == pytest.approx(outcome.surplus)
+
+
+def test_the_interval_of_a_difference_covers_the_true_one():
+    """The expected difference of surplus is known: Σ (v·p − price) over the rows won by one alone."""
+    inside = 0
+    for seed in range(40):
+        made = auctions(8_000, seed, hidden=1.0)
+        better = np.clip(made.score * 0.5 + made.probability * 0.5, 0, 1)
+        found = mcnet.replay({"scores": made.score, "better": better}, made.label, made.price, made.value, seed=seed)
+        gain = made.value * made.probability - made.price
+        expected = gain[made.value * better > made.price].sum() - gain[made.score > made.price].sum()
+        gap = found.differences["better"]
+        inside += gap.low <= expected <= gap.high
+    assert inside >= 34
+
+
+def test_the_truth_has_the_largest_expected_surplus_and_regret_is_measured_to_it():
+    made = auctions(100_000)
+    found = mcnet.replay({"scores": made.score}, made.label, made.price, made.value, truth=made.probability)
+    models = found.to_dict()["models"]
+    assert models["truth"]["regret"] == 0.0
+    assert models["scores"]["regret"] == pytest.approx(models["truth"]["surplus"] - models["scores"]["surplus"])
+    assert models["scores"]["regret"] > 0.0
+    assert {"won", "spend", "positives", "surplus", "value", "return", "cost_per_positive"} <= set(models["scores"])
+    factors, curves = found.surplus_by_multiplier()
+    assert factors[np.argmax(curves["truth"])] == pytest.approx(1.0, rel=0.35)
+    assert "scores" in str(found)
+
+
+def test_a_fit_on_won_rows_loses_money_that_weights_do_not():
+    made = auctions(150_000)
+    won = made.won
+    field = {"country": made.country.astype(str)}
+    inside = {"country": field["country"][won]}
+    naive = mcnet.Sketch.from_rows(made.score[won], made.label[won], field=inside)
+    weighted = mcnet.Sketch.from_rows(made.score[won], made.label[won], field=inside, propensity=made.propensity[won])
+    chances = {"scores": made.score}
+    for name, sketch in (("naive", naive), ("weighted", weighted)):
+        chances[name] = mcnet.calibrator("platt-field").fit_sketch(sketch).predict(made.score, field=field)
+    found = mcnet.replay(chances, made.label, made.price, made.value, field=field)
+    assert found.differences["naive"].high < 0.0
+    assert found.differences["weighted"].low > 0.0
+    with pytest.warns(mcnet.CalibrationWarning, match="win every row"):
+        logged = mcnet.replay({"scores": made.score[won]}, made.label[won], made.price[won], made.value)
+    assert "barely won are over-predicted" in logged.won_check.warning
+    values, surplus = found.surplus_by_value("country")
+    assert len(values) == 8
+    assert surplus["naive"].sum() == pytest.approx(found.outcomes["naive"].surplus)
+
+
+def test_won_rows_like_all_others_raise_no_warning():
+    alarms = 0
+    for seed in range(20):
+        made = auctions(30_000, seed, hidden=1.0)
+        found = mcnet.replay({"scores": made.score}, made.label, made.price, made.value)
+        alarms += found.won_check.warning is not None
+    assert alarms <= 2
+
+
+def test_what_cannot_be_replayed_is_refused():
+    made = auctions(500)
+    good = ({"scores": made.score}, made.label, made.price)
+    for given, problem in (
+        ((*good, None), "needs a value"),
+        ((*good[:2], np.where(np.arange(500) == 3, -1.0, made.price), 1.0), "price has 1 value below 0"),
+        ((*good[:2], np.where(np.arange(500) == 3, np.nan, made.price), 1.0), "price has 1 value missing"),
+        ((*good[:2], np.zeros(500), 1.0), "every price is 0"),
+        ((*good, 1e9), "above every price"),
+        ((*good[:2], made.price * 1e6, 1.0), "price_per=1000"),
+        (({}, *good[1:], 1.0), "no model"),
+    ):
+        with pytest.raises(InputError, match=problem):
+            mcnet.replay(*given)
+    for how, problem in (
+        ({"budget": 0.0}, "budget is 0"),
+        ({"auction": "third"}, "'second' or 'first'"),
+        ({"price_per": 0}, "price_per"),
+        ({"against": "nobody"}, "no model"),
+        ({"blocks": 0}, "at least one row"),
+    ):
+        with pytest.raises(InputError, match=problem):
+            mcnet.replay(*good, 1.0, **how)
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = auctions(6_000)
+    table = made.frame().with_columns(pl.col("country").cast(pl.String), price=pl.col("price") * 1000)
+    table = table.with_columns(worth=pl.lit(1.0), day=pl.int_range(pl.len()) // 400)
+    path = tmp_path / "log.parquet"
+    table.write_parquet(path)
+    return path
+
+
+def called(capsys, *words):
+    capsys.readouterr()
+    code = run([str(word) for word in words])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_the_command_replays_scores_models_and_methods(log, tmp_path, capsys):
+    columns = ["--score", "score", "--label", "label", "--field", "country"]
+    model, page = tmp_path / "model.json", tmp_path / "page.html"
+    assert called(capsys, "fit", log, *columns, "--method", "platt-field", "-o", model)[0] == 0
+    prices = ["--price", "price", "--price-per", "1000", "--value"]
+    code, out, err = called(
+        capsys, "value", log, *columns, *prices, "worth", "--model", model, "--method", "platt", "--fit-on", log,
+        "--truth", "probability", "--report", page, "--json",
+    )  # fmt: skip
+    assert code == 0, err
+    found = json.loads(out)
+    assert list(found["models"]) == ["scores", "model", "platt", "truth"]
+    made = auctions(6_000)
+    expected = slow(made.score, made.label, made.price, np.ones(len(made)))
+    figures = found["models"]["scores"]
+    assert [figures[key] for key in ("won", "spend", "positives", "surplus")] == pytest.approx(expected)
+    assert "Surplus against a bid multiplier" in page.read_text(encoding="utf-8")
+    # A model remembers its columns; a number is a value, too.
+    code, out, err = called(
+        capsys, "value", log, "--model", model, *prices, "1", "--time", "day", "--every", "1", "--budget", "9"
+    )
+    assert code == 0, err
+    assert "budget of 9" in out
+    assert "15 blocks" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--value", "1"], "--price"),
+        (["--price", "price"], "--value"),
+        (["--price", "nothing", "--value", "1"], "nothing"),
+        (["--price", "price", "--value", "1"], "--price-per 1000"),
+        (["--price", "price", "--value", "1", "--budget", "0"], "--budget is 0"),
+        (["--price", "price", "--value", "1", "--method", "platt"], "--fit-on"),
+        (["--price", "price", "--value", "1e9"], "above every price"),
+    ],
+)
+def test_the_command_says_what_is_lacking(log, tmp_path, capsys, words, problem):
+    page = tmp_path / "page.html"
+    code, out, err = called(capsys, "value", log, "--score", "score", "--label", "label", *words, "--report", page)
+    assert code == 2
+    assert problem in err
+    assert not out
+    assert not page.exists()
