@@ -160,7 +160,7 @@ def best_by(methods: dict[str, list[Trial]], name: str) -> str:
 
 def _winners(results: Results, figure: str) -> str:
     """Return the method with the lowest mean of a figure on each task."""
-    return "; ".join(f"{best_by(methods, figure)} on {task}" for task, methods in results.items())
+    return "; ".join(f"{task}: {best_by(methods, figure)}" for task, methods in results.items())
 
 
 def _better(name: str, results: Results, figure: str, seeds: int) -> str:
@@ -169,7 +169,7 @@ def _better(name: str, results: Results, figure: str, seeds: int) -> str:
     below = [test for test in tests if test.difference < 0.0]
     tested = below and seeds > 1
     significant = f" ({sum(test.p_value < 0.05 for test in below)} with p < 0.05)" if tested else ""
-    return f"{name} on {len(below)}{significant}"
+    return f"{name}: {len(below)}{significant}"
 
 
 def _finding(runs: dict[str, Results], settings: Settings) -> list[str]:
@@ -179,7 +179,7 @@ def _finding(runs: dict[str, Results], settings: Settings) -> list[str]:
         sentences.append(f"Nearest to the truth, {first}: {_winners(results, 'distance')}.")
     for how, found in runs.items():
         for figure, better in (("pcoc", "PCOC nearer to 1 than"), ("f_rce", "F-RCE below")):
-            counts = ", ".join(_better(row.name, found, figure, settings.seeds) for row in (*MCNETS, BAYES))
+            counts = "; ".join(_better(row.name, found, figure, settings.seeds) for row in (*MCNETS, BAYES))
             tasks = f"{len(found)} task{'s' if len(found) > 1 else ''}"
             sentences.append(f"{better} that of the best baseline, {how}, of {tasks}: {counts}.")
     sentences += [
@@ -247,7 +247,7 @@ def _shift_sentences(moved: Results) -> list[str]:
             for figure in ("pcoc", "fitted_pcoc")
         )
         best = min(means, key=lambda name: abs(means[name] - 1.0))
-        nearest.append(f"{best} on {task} ({means[best]:.3f}, on its own rows {fitted[best]:.3f})")
+        nearest.append(f"{task}: {best} ({means[best]:.3f}, on its own rows {fitted[best]:.3f})")
         right = [name for name in methods if abs(fitted[name] - 1.0) < 0.01]
         if right:
             low, high = min(means[name] for name in right), max(means[name] for name in right)

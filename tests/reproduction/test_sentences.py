@@ -90,17 +90,17 @@ def test_performance_speaks_of_significance_from_two_seeds_on(tmp_path, seeds):
     sentences = performance._finding(runs, settings)
     text = " ".join(sentences)
     still = performance.STILL
-    assert f"Lowest log-loss, {still}: BayesMCNet on CTR (AliExpress)." in text
-    assert f"Nearest to the truth, {still}: BayesMCNet on CTR (AliExpress)." in text
+    assert f"Lowest log-loss, {still}: CTR (AliExpress): BayesMCNet." in text
+    assert f"Nearest to the truth, {still}: CTR (AliExpress): BayesMCNet." in text
     for how in runs:
         for figure, better in (("PCOC nearer to 1 than", 0), ("F-RCE below", 1)):
             (sentence,) = [
                 part for part in sentences if part.startswith(f"{figure} that of the best baseline, {how}, of 1 task: ")
             ]
-            assert f"BayesMCNet on {better}" in sentence
+            assert f"BayesMCNet: {better}" in sentence
             assert ("p < 0.05" in sentence) is (seeds > 1 and better > 0)
     assert (
-        "Nearest to 1 of all methods, with the paper's shift: Base on CTR (AliExpress) (1.000, on its own rows 1.000)."
+        "Nearest to 1 of all methods, with the paper's shift: CTR (AliExpress): Base (1.000, on its own rows 1.000)."
         in text
     )
     assert "broken 0 times, with the published objective up to 7 times" in text
