@@ -66,9 +66,10 @@ def test_figures_of_the_documentation_are_those_of_the_committed_results(names, 
         text = (HERE / "reproduction" / "results" / f"{name}.csv").read_text("utf-8")
         known |= {abs(float(number)) for number in re.findall(r"\d+\.\d+(?:e-\d+)?|\b\d+\b", text)}
     tables = [line for line in block.splitlines() if line.startswith("|")]
-    figures = [number for line in tables for number in re.findall(r"\d+\.\d+", line)]
+    figures = [number for line in tables for number in re.findall(r"\d+\.\d+(?:e-\d+)?", line)]
     assert len(figures) > 10
     for figure in figures:
-        digits = len(figure.partition(".")[2])
-        close = (abs(factor * value - float(figure)) <= 0.51 * 10.0**-digits for value in known for factor in (1, 1e5))
+        mantissa, _, exponent = figure.partition("e")
+        step = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+        close = (abs(factor * value - float(figure)) <= 0.51 * step for value in known for factor in (1, 1e5))
         assert any(close), f"{figure} is in none of {names}; run the study again, or correct the page"

@@ -163,7 +163,7 @@ def test_aliexpress_files_become_two_scored_tasks(tmp_path, by):
 
 
 def test_unknown_data_is_refused():
-    with pytest.raises(InputError, match="simulated, nycflights13 or aliexpress:FOLDER"):
+    with pytest.raises(InputError, match="simulated, nycflights13, aliexpress:FOLDER or a file"):
         open_source("criteo")
 
 
